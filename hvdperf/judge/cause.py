@@ -59,9 +59,10 @@ class Cause(Figures):
 @dataclass(frozen=True)
 class Attribution(Cause):
     """The cause of a growth, the largest one if there are several. also: the other causes, the
-    larger ones first."""
+    larger ones first. of_reference: whether the reference is the slower side."""
 
     also: tuple[Cause, ...] = ()
+    of_reference: bool = False
 
     def __str__(self) -> str:
         if not self.term:

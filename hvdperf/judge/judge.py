@@ -30,6 +30,7 @@ from hvdperf.scatter import Noise, Row
 from hvdperf.stats import NotMeasurable, hodges_lehmann
 from hvdperf.verdict import (
     ALPHA,
+    Band,
     Floor,
     Judgement,
     Rule,
@@ -133,9 +134,14 @@ class Judge:
         if question.mode not in HAVE_CAUSES and not question.spec.times_steps:
             return outcome
         rounds = _undisturbed(outcome, judgement)
-        found = attributed(comparison, rounds, self._rules.hosts(comparison))
-        against = comparison.judged_as is JudgedAs.REGRESSION
-        text = str(found) if against else told(found, _reference(comparison))
+        if _is_above(judgement) and question.mode is LaunchMode.BLOCKS:
+            turned = _turned(comparison)
+            found = replace(attributed(turned, rounds), of_reference=True)
+            text = f"{_reference(comparison)} is the slower side: {told(found, _reference(turned))}"
+        else:
+            found = attributed(comparison, rounds, self._rules.hosts(comparison))
+            against = comparison.judged_as is JudgedAs.REGRESSION
+            text = str(found) if against else told(found, _reference(comparison))
         rare = long_steps([measured.of(comparison.candidate.arm) for measured in rounds])
         text = f"{text}; {rare}" if rare is not None else text
         return replace(outcome, cause=found, judgement=replace(judgement, reason=text))
@@ -299,6 +305,20 @@ def _of_failure(failure: Failure) -> Verdict:
     if not failure.started:
         return Verdict.NOT_RUN
     return Verdict.INVALID if failure.of_user else Verdict.FAIL
+
+
+def _is_above(judgement: Judgement) -> bool:
+    """Return whether a figure lies above its band: then the reference is the slower side."""
+    rule, figure = judgement.rule, judgement.figure
+    return isinstance(rule, Band) and figure is not None and figure.estimate > rule.high
+
+
+def _turned(comparison: Comparison) -> Comparison:
+    """Return the comparison with its sides exchanged."""
+    ours, theirs = comparison.sides
+    return replace(
+        comparison, candidate=theirs, reference=ours, ideal_ratio=1 / comparison.ideal_ratio
+    )
 
 
 def _reference(comparison: Comparison) -> str:

@@ -669,3 +669,13 @@ def test_a_fail_against_a_threshold_has_its_cause_and_a_pass_has_none():
     assert failed.judgement.reason
     passed = judged(WEAK, [one_round(WEAK, 1.0, number) for number in range(FIRST_LOOK)])
     assert (passed.judgement.verdict, passed.cause) == (Verdict.PASS, None)
+
+
+def test_above_a_band_the_reference_is_the_slower_side(stage):
+    for factor, of_reference in ((3.0, True), (0.3, False)):
+        stage.script.speed = struck(PARITY.candidate.arm, factor)
+        outcome = stage.measure(PARITY)[PARITY]
+        assert outcome.judgement.verdict is Verdict.FAIL
+        assert outcome.cause is not None
+        assert outcome.cause.of_reference is of_reference
+        assert outcome.cause.term
