@@ -11,7 +11,6 @@ from dataclasses import astuple, replace
 from statistics import median
 
 from hvdperf.measure.reports import RunReport
-from hvdperf.models.inputs import INPUTS
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode
@@ -132,7 +131,8 @@ def explained(judgement: Judgement, workload: Workload, rounds: Sequence[Reports
     if not isinstance(rule, Ceiling):
         return judgement
     if judgement.verdict is Verdict.FAIL:
-        reason = _may_end(rounds, own_data=workload.dataset not in INPUTS)
+        # Data of the user's own is named after its network.
+        reason = _may_end(rounds, own_data=workload.dataset == workload.model)
         verdict = Verdict.INCONCLUSIVE if reason else Verdict.FAIL
         return replace(judgement, verdict=verdict, reason=reason)
     reasons = (_ended(rounds, rule.at_most), judgement.reason)
