@@ -19,7 +19,7 @@ from hvdperf.machine.stack import Stack
 from hvdperf.models.own_networks import digest
 from hvdperf.models.registry import Network, network
 from hvdperf.paths import CACHE, ROOT, shown
-from hvdperf.plan.arms import Arm
+from hvdperf.plan.arms import SWEEP, Arm
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.verdict import Judgement, Verdict
 from hvdperf.worker.own.trial import APART_AT_MOST
@@ -90,7 +90,8 @@ def try_all(
     arms: dict[str, dict[Arm, None]] = {}
     for comparison in comparisons:
         for arm in comparison.arms:
-            if arm.strategy.spec.trains and network(arm.workload.model).origin:
+            trains = arm.strategy.spec.trains and arm.workload != SWEEP
+            if trains and network(arm.workload.model).origin:
                 arms.setdefault(arm.workload.model, {})[arm] = None
     return {
         name: _try_one(network(name), list(of_network), arm_launcher, stacks, say)
