@@ -36,6 +36,5 @@ def optimizer():
 def samples(input_size, shard):
     import tensorflow as tf
 
-    inputs = tf.random.stateless_normal([4096, input_size], seed=[1, 2])
-    numbers = tf.data.Dataset.range(4096).shard(shard.count, shard.index)  # before preparing
-    return numbers.map(lambda i: (inputs[i], tf.reduce_sum(inputs[i])))
+    mine = tf.random.stateless_normal([4096, input_size], [1, 2])[shard.index :: shard.count]
+    return tf.data.Dataset.from_tensor_slices((mine, tf.reduce_sum(mine, axis=1)))

@@ -187,7 +187,8 @@ class Suite:
         try:
             return self._opened(stacks, arm_launcher)
         except BaseException:  # Ctrl-C, too, must leave no files
-            dispose(arm_launcher)
+            if self._session is None:  # else `close` disposes of it
+                dispose(arm_launcher)
             raise
 
     def _opened(self, stacks: Mapping[str, Stack], arm_launcher: ArmLauncher) -> Session:

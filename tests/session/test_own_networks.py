@@ -65,7 +65,7 @@ def test_an_example_is_short(path: Path) -> None:
         (
             f'{HEAD}, loss="my_networks:loss"),)\n{BUILD}\n'
             "def loss(labels, outputs):\n    return outputs[:, 0] * float('nan')\n",
-            "network 'mine': the loss of its first step is nan",
+            "network 'mine': the loss of its first step is NaN",
         ),
     ],
     ids=["no builder", "broken builder", "not finite"],
