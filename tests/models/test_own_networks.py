@@ -70,7 +70,7 @@ def test_a_change_of_the_file_changes_its_hash(file: Callable[..., Path]) -> Non
 
 
 def test_data_of_its_own_is_an_input_of_its_name(file: Callable[..., Path]) -> None:
-    data = GOOD.replace("32)", '32, data="my_networks:data")')
+    data = GOOD.replace("32)", '32, data="my_networks:data", classes=3)')
     load_file(file(data.format(stem="my_networks")))
     assert not inputs.find("mine").needs_data
 

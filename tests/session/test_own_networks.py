@@ -42,7 +42,8 @@ def test_the_examples_are_measured_by_every_strategy(run: Run, tmp_path: Path) -
         assert arms == {"horovod", "mirrored"}
         for launch in first["launches"]:
             assert launch["metadata"][0]["gradient_tensors"] == tensors
-    assert "try small_cnn, from examples/keras_network.py" in done.stdout
+    (data,) = [text for text in fingerprint["data_sets"] if text.startswith("regression: ")]
+    assert "4096 samples" in data, "own data are told by what they yield"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
