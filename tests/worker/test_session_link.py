@@ -35,7 +35,8 @@ def test_a_rank_that_has_failed_is_dismissed_whatever_another_one_shares(driver,
     driver._orders.put({"shared": "127.0.0.1:4711"})
     driver._orders.put({"op": "close"})
     driver.fail(ValueError("bad"), "bad shape")
-    assert sent == [{"error": {"phase": "launch", "kind": "ValueError", "message": "bad shape"}}]
+    said = {"phase": "launch", "kind": "ValueError", "message": "bad shape"}
+    assert sent == [{"error": {**said, "step": 0, "of_user": False}}]
     assert driver._orders.empty()
 
 
