@@ -27,7 +27,7 @@ from hvdperf.worker.own.trial import APART_AT_MOST
 # Seconds that one way of training, or reading the data, may take.
 DEADLINE_S = 600.0
 # Changes with what a trial does, so that what was remembered of earlier ones is not taken.
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass

@@ -124,21 +124,39 @@ def _shown(loss: float) -> str:
 
 def _apart(config: dict[str, Any], replicas: int, np: Any) -> float:
     """Check the gradients of a first step, without dropout and the like. Return the largest
-    relative difference between two such steps, or between the weights of two builds."""
-    import tensorflow as tf
-
+    relative difference of weights and gradients between three such steps: two of one graph, and one
+    of a network that is built and traced anew."""
     from hvdperf.worker import training
 
     task = training.find_task(config)
-    parts = training.without_randomness(training.build_parts(config, task, "sgd"))
     dataset = training.open_dataset(config, task, config["batch"], shard=(0, replicas))
     batch = next(iter(dataset))
-    missing: list[str] = []
+    steps = []
+    for times in (2, 1):
+        parts = training.without_randomness(training.build_parts(config, task, "sgd"))
+        weights = [weight.numpy() for weight in training.weights(parts)]
+        gradients = _gradients(task, parts)
+        for _ in range(times):
+            steps.append([*weights, *_checked_gradients(gradients, batch, config["batch"])])
+    return max(
+        float(np.abs(one - other).max(initial=0.0)) / (float(np.abs(one).max(initial=0.0)) or 1.0)
+        for others in steps[1:]
+        for one, other in zip(steps[0], others)
+    )
+
+
+def _gradients(task: Any, parts: Any) -> Any:
+    """Return a function of a batch that returns the loss, the number of figures of each loss, and
+    the gradients. Tracing it raises NotTrainable if a variable has none."""
+    import tensorflow as tf
+
+    from hvdperf.worker import training
 
     @training.graph(input_signature=task.signature())
     def gradients(*samples: Any) -> Any:
         found: list[Any] = []
         counts: list[Any] = []
+        missing: list[str] = []
 
         def total(losses: Any) -> Any:
             counts.append(tf.shape(losses)[0])
@@ -152,30 +170,27 @@ def _apart(config: dict[str, Any], replicas: int, np: Any) -> float:
                     found.append(tf.convert_to_tensor(gradient))
 
         loss = training.update(task, parts, samples, total, use=use)
-        return loss, counts, found
-
-    both = []
-    for _ in range(2):
-        loss, counts, found = gradients(*batch)
         if missing:
             names = ", ".join(missing[:3])
             raise NotTrainable(f"the loss does not depend on its variables {names}")
-        if not math.isfinite(float(loss)):
-            raise NotTrainable(f"the loss of its first step is {_shown(float(loss))}")
-        for count in counts:
-            if int(count) != config["batch"]:
-                raise NotTrainable(
-                    f"its loss returns {int(count)} figures for {config['batch']} samples; return "
-                    "one figure a sample, [n]"
-                )
-        both.append([each.numpy() for each in found])
-    again = training.build_parts(config, task, "sgd")
-    both[0] += [weight.numpy() for weight in training.weights(parts)]
-    both[1] += [weight.numpy() for weight in training.weights(again)]
-    return max(
-        float(np.abs(one - other).max(initial=0.0)) / (float(np.abs(one).max(initial=0.0)) or 1.0)
-        for one, other in zip(*both)
-    )
+        return loss, counts, found
+
+    return gradients
+
+
+def _checked_gradients(gradients: Any, batch: Any, samples: int) -> list[Any]:
+    """Return the gradients as arrays. Raises NotTrainable if the loss is not finite, or is not one
+    figure a sample."""
+    loss, counts, found = gradients(*batch)
+    if not math.isfinite(float(loss)):
+        raise NotTrainable(f"the loss of its first step is {_shown(float(loss))}")
+    for count in counts:
+        if int(count) != samples:
+            raise NotTrainable(
+                f"its loss returns {int(count)} figures for {samples} samples; return one figure "
+                "a sample, [n]"
+            )
+    return [each.numpy() for each in found]
 
 
 # Reading -------------------------------------------------------------------------------------
