@@ -222,7 +222,7 @@ def open_dataset(
 
 def has_own_data(config: Config) -> bool:
     """Return whether the network brings its own data."""
-    return bool(registry.network(config["model"]).data)
+    return bool(config["dataset"] == config["model"])
 
 
 def _input(config: Config) -> dict[str, Any]:

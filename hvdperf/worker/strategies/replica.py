@@ -48,6 +48,8 @@ class ReplicaTrainer:
         # Sparse gradients of a step, each with its variable.
         self._sparse: list[tuple[tf.Variable, tf.IndexedSlices]] = []
         self._rows: list[tf.Tensor] = []
+        # Batches of one's own data come with the numbers of their samples.
+        self._counts_samples = training.has_own_data(config)
         self._last_number = -1
 
     def shared(self, tape: tf.GradientTape) -> Any:
@@ -97,12 +99,6 @@ class ReplicaTrainer:
         return training.open_dataset(
             self.config, self.task, batch, shard=shard, numbered=self._counts_samples
         )
-
-    @property
-    def _counts_samples(self) -> bool:
-        """Return whether batches come with the numbers of their samples, as those of one's own data
-        do."""
-        return training.has_own_data(self.config)
 
     def trace(self) -> Facts:
         self._steps["full"] = self.cycle(self.parts)
