@@ -106,6 +106,7 @@ def attribute_sides(
     """Return the attribution of the steps of one side that take longer than those of the other.
     pairs: launches of both sides, one pair per round. ideal: seconds that a step should take for a
     second of the other side's."""
+    pairs = _with_local_blocks(pairs)
     known = computing_known(ours, theirs, pairs)
     rounds = [growth(ours, theirs, pair, known, ideal) for pair in pairs]
     if median(each.whole for each in rounds) <= 0.0:
@@ -118,6 +119,13 @@ def attribute_sides(
             for cause in found
         ]
     return attribution_of(found)
+
+
+def _with_local_blocks(pairs: Sequence[tuple[Launch, Launch]]) -> Sequence[tuple[Launch, Launch]]:
+    """Return the rounds whose candidate has blocks without exchange, if they are at least half of
+    all rounds; else all rounds."""
+    kept = [pair for pair in pairs if pair[0].of_kind(BlockKind.LOCAL)]
+    return kept if 2 * len(kept) >= len(pairs) else pairs
 
 
 def causes_of(rounds: Sequence[Growth], rest: Term, hosts: Sequence[str] = ()) -> list[Cause]:

@@ -24,6 +24,8 @@ SHARE_OF_A_STEP = 0.02
 # Stretches of a run whose typical lags are compared. The lags of neighbouring steps are alike, but
 # those of stretches much less so.
 STRETCHES = 8
+# Standard errors by which the correlation of neighbouring steps may be higher than its estimate.
+ERRORS = 2
 
 
 @dataclass(frozen=True)
@@ -98,15 +100,21 @@ def _lasts(lags: Sequence[float], ranks: int) -> bool:
 
 
 def _independent(values: Sequence[float]) -> float:
-    """Return how many independent values bound the mean as well as these do."""
+    """Return how many independent values bound the mean as well as these do, at least.
+
+    The correlation is taken as high as it may well be: one that is underestimated would name ranks
+    that are late by turns.
+    """
     count, mean = len(values), fmean(values)
     apart = [value - mean for value in values]
     whole = sum(value * value for value in apart)
     if count < 3 or whole == 0.0:
         return count
     found = sum(a * b for a, b in pairwise(apart)) / whole
-    # The estimate is too low by so much (Kendall 1954).
-    correlated = min(max(found + (1 + 3 * found) / count, 0.0), 1 - 1 / count)
+    # The estimate is too low by so much (Kendall 1954), and has this standard error (Bartlett 1946).
+    likely = found + (1 + 3 * found) / count
+    error = math.sqrt(max(1 - likely * likely, 0.0) / count)
+    correlated = min(max(likely + ERRORS * error, 0.0), 1 - 1 / count)
     return count * (1 - correlated) / (1 + correlated)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Schedule
 from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Transfer
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.faults import trial_of
 from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.question import LaunchMode, Question
@@ -55,8 +55,8 @@ def kinds_of(
     comparisons: Sequence[Comparison], judged: Callable[[Comparison], bool]
 ) -> dict[Arm, set[BlockKind]]:
     """Return the kinds of blocks wanted of each arm: full ones for every comparison of steps; local
-    ones if a comparison, a bound of a step or an attribution needs them; split ones only if they
-    are judged."""
+    ones if a comparison, a bound of a step or the cause of a FAIL needs them; split ones only if
+    they are judged."""
     kinds: dict[Arm, set[BlockKind]] = {arm: set() for c in comparisons for arm in c.arms}
     for comparison in comparisons:
         if _only_exchanges(comparison.question):
@@ -71,7 +71,23 @@ def kinds_of(
                 kinds[side.arm].add(BlockKind.LOCAL)
             if side.kind is not BlockKind.SPLIT or judged(comparison):
                 kinds[side.arm].add(side.kind)
+        if judged(comparison) and _exchange_may_be_at_fault(comparison):
+            kinds[comparison.candidate.arm].add(BlockKind.LOCAL)
     return kinds
+
+
+def _exchange_may_be_at_fault(comparison: Comparison) -> bool:
+    """Return whether a FAIL needs to be told whether the exchange or the computing of a rank is its
+    cause. A comparison of two ways of exchange says that by itself, and a comparison of stacks is
+    attributed as far as the rounds that it shares allow."""
+    arm, question = comparison.candidate.arm, comparison.question.spec
+    return (
+        comparison.judged_as is JudgedAs.THRESHOLD
+        and question.mode is LaunchMode.BLOCKS
+        and arm.strategy.spec.horovod
+        and arm.world_size > 1
+        and not question.has_variants
+    )
 
 
 def _only_exchanges(question: Question) -> bool:

@@ -11,12 +11,12 @@ from hvdperf.measure.requirements import (
     sampling_of,
     transfers_of,
 )
-from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.collectives import SWEEP_BYTES, Collective
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Sampling
 from hvdperf.plan.question import Question
-from hvdperf.plan.questions import overlap, startup, sweep
+from hvdperf.plan.questions import gradient_reductions, overlap, parity, startup, sweep
 from hvdperf.worker.protocol import Phase
 from tests.support.rounds import (
     GRADIENTS,
@@ -42,6 +42,19 @@ def test_split_blocks_are_taken_only_where_they_are_judged():
         HOROVOD_2: {BlockKind.FULL, BlockKind.LOCAL},
         MIRRORED_2: {BlockKind.FULL},
     }
+
+
+def test_computing_of_ranks_is_measured_where_a_fail_needs_it():
+    def kinds(*asked: Comparison) -> dict[Arm, set[BlockKind]]:
+        return kinds_of(asked, lambda comparison: True)
+
+    with_local = {BlockKind.FULL, BlockKind.LOCAL}
+    assert kinds(WEAK) == {HOROVOD_1: {BlockKind.FULL}, HOROVOD_2: with_local}
+    assert kinds(parity(WORKLOAD, 2)) == {MIRRORED_2: {BlockKind.FULL}, HOROVOD_2: with_local}
+    assert kinds(parity(WORKLOAD, 1))[HOROVOD_1] == {BlockKind.FULL}
+    variant, *_ = gradient_reductions(WORKLOAD, 2)
+    assert set().union(*kinds(variant).values()) == {BlockKind.FULL}
+    assert kinds_of([WEAK], lambda comparison: False)[HOROVOD_2] == {BlockKind.FULL}
 
 
 def test_what_is_only_traced_starts_no_further():
