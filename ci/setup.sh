@@ -53,6 +53,7 @@ find_python() {
 }
 
 check_machine() {
+    [[ $PWD != *:* ]] || fail "move the checkout: PATH cannot hold $PWD, which has a colon"
     [[ $(uname -sm) == "Linux x86_64" ]] || fail "only Linux x86_64 is supported, this is $(uname -sm)"
     python=$(find_python)
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
@@ -322,8 +323,20 @@ END
     done
 }
 
+# One at a time: uv would wait for its own lock without a word, and give up.
+take_turn() {
+    mkdir -p .uv
+    exec 9>.uv/turn
+    if ! flock -n 9; then
+        say "another \`make env\` builds in this checkout; this one waits for it"
+        flock 9
+        say "the other one has ended after $(elapsed)"
+    fi
+}
+
 main() {
     check_machine
+    take_turn
     install_uv
     follow_pip_index
     if [[ -n $GPU ]]; then

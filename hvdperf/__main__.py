@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from hvdperf.cli import REFUSED, Parser, complain, first_sentence, run
 from hvdperf.columns import WIDTH
 from hvdperf.history import commands as history
+from hvdperf.launch.owners import end_with, owners
 from hvdperf.nightly import commands as nightly
 from hvdperf.paths import CHECKOUT
 from hvdperf.report import commands as report
@@ -27,6 +28,7 @@ def main() -> int:
         import argcomplete
 
         argcomplete.autocomplete(top)
+    end_with(owners())
     try:
         return run(top)
     except KeyboardInterrupt:

@@ -301,8 +301,8 @@ class Judge:
 
 def _of_failure(failure: Failure) -> Verdict:
     """Return the verdict on a case of which a launch failed. A mistake in the user's own network or
-    data says nothing of the stack."""
-    if not failure.started:
+    data says nothing of the stack, nor does a machine that cannot start anything."""
+    if not failure.started or failure.of_node:
         return Verdict.NOT_RUN
     return Verdict.INVALID if failure.of_user else Verdict.FAIL
 

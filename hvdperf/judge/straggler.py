@@ -111,7 +111,7 @@ def _independent(values: Sequence[float]) -> float:
     if count < 3 or whole == 0.0:
         return count
     found = sum(a * b for a, b in pairwise(apart)) / whole
-    # The estimate is too low by so much (Kendall 1954), and has this standard error (Bartlett 1946).
+    # The estimate is too low by so much (Kendall 1954), and its standard error (Bartlett 1946).
     likely = found + (1 + 3 * found) / count
     error = math.sqrt(max(1 - likely * likely, 0.0) / count)
     correlated = min(max(likely + ERRORS * error, 0.0), 1 - 1 / count)

@@ -20,6 +20,7 @@ from hvdperf.launch.fork_server import ForkServer
 from hvdperf.launch.hub import SEND_S, Hub
 from hvdperf.launch.job import Job, Launcher, LaunchError, Order, SlotGone
 from hvdperf.launch.timestamps import Asked, ClockOffset, Timestamp, Timestamps
+from hvdperf.worker.cpu_hog import is_stopped
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, kind_of
 
 Report = TypeVar("Report")
@@ -32,6 +33,8 @@ ECHO = re.compile(
     r"Socket closed|Broken pipe|gloo",
     re.IGNORECASE,
 )
+# Seconds for which a rank that somebody has stopped is waited for, beyond its deadline.
+STOPPED_S = 300.0
 # Times that a rank on another host is asked for its time of day. The shortest round trip counts,
 # because the rank is busy importing.
 TIMES_ASKED = 16
@@ -51,7 +54,8 @@ class Failure:
     """A launch that failed. rank: None if no single rank can be named. host: the rank's; "" if it
     is that of the session. tail: the end of its stderr, by lines. started: False if a slot was
     gone, so that nothing was started; this is no fault of the stack. of_user: whether the user's
-    own network or data raised the error, which is no fault of the stack either."""
+    own network or data raised the error, which is no fault of the stack either. of_node: whether
+    the machine or the user's environment is at fault."""
 
     arm: str
     rank: int | None
@@ -61,6 +65,7 @@ class Failure:
     started: bool = True
     host: str = ""
     of_user: bool = False
+    of_node: bool = False
 
     def __str__(self) -> str:
         if not self.started:
@@ -135,13 +140,14 @@ class Group:
         self._scratch = order.scratch
         self._paused = False
         self._began = time.monotonic()
+        self._began_by_hub, self._stops_before = hub.now(), hub.stops
         self.launched_at = time.time()
         self._ended_at = math.nan
         self._asked: list[Asked] = []
         # Pairs of a rank and the value that it shared, kept for ranks that have yet to connect.
         self._shared: list[tuple[int, str]] = []
         # The current order ("" during the start-up) and its time, in seconds since the launch.
-        self._op, self._asked_at = "", 0.0
+        self._op, self._asked_at, self._asked_by_hub = "", 0.0, self._began_by_hub
         environment = {**order.environment, DRIVER_VARIABLE: self.address}
         stub = tuple(server.command) if server is not None else ()
         self._job: Job | None = None
@@ -234,7 +240,7 @@ class Group:
 
     def settled(self, deadline_s: float) -> bool:
         """Return whether wait_ready would return, or raise, at once."""
-        return self.ready or self.failing or time.monotonic() > self._began + deadline_s
+        return self.ready or self.failing or self._hub.now() > self._began_by_hub + deadline_s
 
     def wait_ready(self, deadline_s: float) -> None:
         """Wait for the start-up of every rank; the deadline counts from the launch."""
@@ -262,7 +268,7 @@ class Group:
         which all processes of a host share. A rank on another host is timed by the time of day,
         corrected by its offset."""
         first = rank.timestamps[0]
-        if rank.host == socket.gethostname():
+        if self._is_here(rank):
             return first.clock - self._began
         return max(0.0, first.at - rank.offset.seconds - self.launched_at)
 
@@ -281,6 +287,7 @@ class Group:
     def ask(self, op: str, deadline_s: float, **arguments: Any) -> list[dict[str, Any]]:
         """Give every rank the same order, and return their replies, by rank."""
         self._op, self._asked_at = op, self._since_launch()
+        self._asked_by_hub = self._hub.now()
         for state in self.ranks:
             state.replies.clear()
         for rank in range(len(self.ranks)):
@@ -340,13 +347,13 @@ class Group:
         if self._job is None:
             return
         asked = self._since_launch()
-        deadline = time.monotonic() + deadline_s
+        deadline = self._hub.now() + deadline_s
         try:
             self.resume()
             for rank in range(len(self.ranks)):
                 self._tell(rank, {"op": "close", "leave_group": leave_group})
             self._hub.pump_until(lambda: all(rank.left for rank in self.ranks), deadline)
-            while leave_group and not self._job.ended() and time.monotonic() < deadline:
+            while leave_group and not self._job.ended() and self._hub.now() < deadline:
                 time.sleep(0.002)
         finally:
             self._ended_at = time.time()
@@ -376,20 +383,46 @@ class Group:
     def _wait(self, done: Any, deadline_s: float) -> None:
         """Wait until done() is true, for at most deadline_s seconds from the time of the order.
         Raises GroupFailed if a rank fails or the deadline passes; the group has then been ended."""
-        deadline = self._began + self._asked_at + deadline_s
-        if self._hub.pump_until(lambda: self.failing or done(), deadline):
-            if not self.failing:
-                return
-            failure = self._first_cause()
-        else:
-            failure = self._hang()
+        deadline, longest = self._asked_by_hub + deadline_s, STOPPED_S
+        ended = self._hub.pump_until(lambda: self.failing or done(), deadline)
+        # Somebody has stopped a rank, and may let it go on.
+        while not ended and longest > 0 and self._stopped():
+            ended = self._hub.pump_until(lambda: self.failing or done(), self._hub.now() + 1.0)
+            longest -= 1.0
+        if ended and not self.failing:
+            return
+        failure = self._first_cause() if ended else self._hang()
         self.end()
         raise failure
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether this session was stopped since the launch, so that limits of time in the ranks,
+        such as Horovod's for a stall, say nothing."""
+        return self.stops > self._stops_before
+
+    @property
+    def stops(self) -> int:
+        """How often this session has been stopped so far."""
+        return self._hub.stops
+
+    def _stopped(self) -> list[int]:
+        """Return the ranks of this host that a signal has stopped, which was not this group's."""
+        found = []
+        for i, rank in enumerate(self.ranks):
+            with suppress(FileNotFoundError):  # it has ended
+                if rank.pid and self._is_here(rank) and is_stopped(rank.pid):
+                    found.append(i)
+        return [] if self._paused else found
+
+    @staticmethod
+    def _is_here(rank: Rank) -> bool:
+        return rank.host == socket.gethostname()
 
     def _first_cause(self) -> GroupFailed:
         """Return the failure of the rank that caused the end of the launch."""
         self._hub.pump_until(
-            lambda: len(self._lost()) == len(self.ranks), time.monotonic() + GRACE_S
+            lambda: len(self._lost()) == len(self.ranks), self._hub.now() + GRACE_S
         )
         if not self._lost():
             ended = self._job.ended() if self._job is not None else None
@@ -463,12 +496,15 @@ class Group:
         """Ask every rank where it stands; return a failure naming the rank that the others wait
         for."""
         waited = f"no answer after {self._since_launch() - self._asked_at:.0f} s"
+        if stopped := self._stopped():
+            cause = f"{waited}: a signal has stopped it; see who sent it"
+            return GroupFailed(replace(self._failure(stopped[0], cause).failure, of_node=True))
         for rank in range(len(self.ranks)):
             self.ranks[rank].standing = None
             self._tell(rank, {"op": "status"})
         self._hub.pump_until(
             lambda: all(rank.standing for rank in self.ranks if rank.connection),
-            time.monotonic() + GRACE_S,
+            self._hub.now() + GRACE_S,
         )
         failed = self._first_failure()
         if failed is not None:

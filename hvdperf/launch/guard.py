@@ -17,8 +17,13 @@ def guarded(command: list[str]) -> list[str]:
     return [sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *command]
 
 
+def end_with_parent(signum: int = signal.SIGKILL) -> None:
+    """Have the kernel send this process the signal when its parent ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)
+
+
 if __name__ == "__main__":
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     if os.getppid() != int(sys.argv[1]):
         sys.exit(1)  # the parent ended before prctl took effect
     os.execvp(sys.argv[2], sys.argv[2:])

@@ -26,6 +26,8 @@ MESSAGE_BYTES = 1 << 25
 PROCESS_IDS = range(1, 1 << 22)
 # Seconds for which a rank may accept no data before its connection is closed.
 SEND_S = 10.0
+# A wait that takes so many seconds longer than asked for is a stop of the process.
+STOPPED_S = 1.0
 # Keys and types of every greeting, besides the token.
 _GREETING = {"hello": int, "pid": int, "host": str}
 
@@ -49,7 +51,8 @@ class Hub:
     It passes the ranks' messages on to the listener of their launch. It closes a connection that
     does not open with the token of an expected launch. host: address to listen on; loopback unless
     ranks come from other hosts. advertised: address that ranks connect to; host if None. Raises
-    UserError if no socket can be opened.
+    UserError if no socket can be opened. stops, stopped_seconds: how often, and for how long, this
+    process was stopped while it waited.
     """
 
     def __init__(self, host: str = "127.0.0.1", advertised: str | None = None) -> None:
@@ -64,6 +67,7 @@ class Hub:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._server, selectors.EVENT_READ, self._accept)
         self._advertised = advertised or host
+        self.stopped_seconds, self.stops = 0.0, 0
         self._listeners: dict[str, Listener] = {}
         # Connections that have yet to greet, the oldest first, and their deadlines.
         self._strangers: dict[Connection, float] = {}
@@ -91,23 +95,38 @@ class Hub:
 
     def pump(self, seconds: float) -> None:
         """Pass on what arrives. Return after the first batch of messages, or after `seconds`."""
-        for key, _ in self._selector.select(max(seconds, 0.0)):
+        before = time.monotonic()
+        ready = self._selector.select(max(seconds, 0.0))
+        self._note_stop(time.monotonic() - before - seconds)
+        for key, _ in ready:
             key.data()
         now = time.monotonic()
         for connection, deadline in list(self._strangers.items()):
             if now > deadline or len(self._strangers) > STRANGERS_MAX:
                 self.drop(connection)
 
+    def now(self) -> float:
+        """Return the monotonic clock, without the time for which this process was stopped. All
+        deadlines of a session are by this clock, in seconds."""
+        return time.monotonic() - self.stopped_seconds
+
     def pump_until(self, done: Callable[[], Any], deadline: float) -> bool:
-        """Pass messages on until done() is true. Return False if the deadline (monotonic clock,
-        seconds) passes first."""
+        """Pass messages on until done() is true. Return False if the deadline (by `now`) passes
+        first."""
         while not done():
-            remaining = deadline - time.monotonic()
+            remaining = deadline - self.now()
             if remaining <= 0:
                 return False
             # Wake up even without messages, because done() may look at processes that end silently.
             self.pump(min(remaining, 0.1))
         return True
+
+    def _note_stop(self, seconds: float) -> None:
+        """Take a wait that took these seconds longer than it may as a stop of this process: by a
+        signal, or with its container or machine."""
+        if seconds > STOPPED_S:
+            self.stopped_seconds += seconds
+            self.stops += 1
 
     def _accept(self) -> None:
         try:

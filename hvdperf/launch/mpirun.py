@@ -34,6 +34,15 @@ from hvdperf.worker.protocol import Connection, Message
 BINDING = "none"
 # Settings of every launch. A rank that waits in MPI lets other threads have its core.
 SETTINGS = {"mpi_yield_when_idle": "1"}
+# Settings that the user may have made for other programs, in a file of Open MPI, where only a value
+# on the command line overrides them: hosts and arguments for ssh, which the session's slots have
+# already taken into account, and how ranks are mapped to cores.
+OVERRIDES = {
+    "orte_default_hostfile": "none",
+    "plm_rsh_args": "",
+    "rmaps_base_no_oversubscribe": "0",
+    "rmaps_base_no_schedule_local": "0",
+}
 
 
 def how_launched() -> str:
@@ -45,9 +54,9 @@ def how_launched() -> str:
 def command(order: Order, mpirun: str, network: str) -> list[str]:
     """Return the inner mpirun's command line. network: the one between hosts."""
     tokens = [mpirun, "-np", str(order.processes), "--tag-output", "--bind-to", BINDING]
+    tokens += ["--map-by", "slot"]
     # The suite itself reports more ranks than cores, so mpirun must not refuse them.
-    tokens += ["--map-by", "slot", "--oversubscribe"]
-    settings = dict(SETTINGS)
+    settings = {**SETTINGS, **OVERRIDES, "rmaps_base_oversubscribe": "1"}
     per_host = Counter(slot.host for slot in order.slots[: order.processes])
     if len(per_host) > 1:
         tokens += ["--host", ",".join(f"{host}:{n}" for host, n in per_host.items())]

@@ -10,6 +10,7 @@ library only, which `mpirun` in the environment starts if the command runs pytes
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -22,78 +23,149 @@ STATUS_VARIABLE = "HVDPERF_STATUS_FILE"
 RUNNING = "running"
 # Seconds that mpirun has to end after rank 0, and after SIGTERM.
 END_S = 5.0
+# What pytest ends with if it is interrupted.
+INTERRUPTED = 2
 SETTINGS = {
     "orte_enable_recovery": "1",
+    # If all processes get SIGTERM, as from a scheduler, a session has twice as many seconds to
+    # write its results before Open MPI kills it. During them it shows no output.
+    "odls_base_sigkill_timeout": "2",
     # A daemon whose host is cut off ends its ranks after 25 s instead of 8 minutes.
     "oob_tcp_keepalive_time": "10",
     "oob_tcp_keepalive_intvl": "5",
     "oob_tcp_keepalive_probes": "3",
 }
 _SHELL = "OMPI_MCA_plm_rsh_agent"
-_SI_USER = 0
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PASSED_ON = (*_TO_END, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def main(mpirun: str, arguments: list[str]) -> int:
-    """Return rank 0's exit status, or that of mpirun if rank 0 has left none."""
-    descriptor, status_file = tempfile.mkstemp(prefix="hvdperf-status-")
-    os.close(descriptor)
+    """Return rank 0's exit status, or that of mpirun if rank 0 has left none: INTERRUPTED after a
+    signal, whatever mpirun says."""
+    directory = tempfile.mkdtemp(prefix="hvdperf-mpirun-")
+    remover = _remover_of(directory)
+    status_file = os.path.join(directory, "status")
+    open(status_file, "w").close()
     # SIGHUP is ignored under nohup, and stays so.
     handled = {each for each in _PASSED_ON if signal.getsignal(each) is not signal.SIG_IGN}
     awaited = {signal.SIGCHLD, *handled}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+
+    def in_the_background() -> None:
+        os.setpgid(0, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
     guard = [sys.executable, "-I", "-S", os.path.join(_HERE, "guard.py"), str(os.getpid())]
     try:
         process = subprocess.Popen(
             [*guard, mpirun, *arguments],
-            env={**_environment(), STATUS_VARIABLE: status_file},
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
+            env={**_environment(directory, arguments), STATUS_VARIABLE: status_file},
+            # Ctrl-C and the end of a terminal reach this process only, which tells rank 0: mpirun
+            # would kill its ranks. In the background it must not read from the terminal.
+            stdin=subprocess.DEVNULL if os.isatty(0) else None,
+            preexec_fn=in_the_background,
         )
-        status = _until_rank_0_ends(process, status_file, awaited)
+        status, received = _until_rank_0_ends(process, status_file, awaited)
         own = process.returncode if process.returncode is not None else _end(process)
+        status = _of_orphan(status_file) if status is None else status
         if status is None:
             _show_problems(status_file)
     finally:
-        for file in (status_file, f"{status_file}.problems"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(file)
+        remover.communicate()
     if status is not None:
         return status
+    if received:
+        return INTERRUPTED
     return own if own > 0 else 128 - own if own < 0 else 1
 
 
-def _environment() -> "dict[str, str]":
-    """Return the environment of mpirun."""
+def _remover_of(directory: str) -> "subprocess.Popen[bytes]":
+    """Return a process that removes the directory when its standard input closes: at the latest
+    when this process ends (scratch.py)."""
+    script = os.path.join(_HERE, "scratch.py")
+    remover = subprocess.Popen(
+        [sys.executable, "-I", "-S", script],
+        stdin=subprocess.PIPE,
+        cwd="/",
+        start_new_session=True,
+    )
+    assert remover.stdin is not None
+    remover.stdin.write(os.fsencode(directory) + b"\n")
+    remover.stdin.flush()
+    return remover
+
+
+def _environment(directory: str, arguments: "list[str]") -> "dict[str, str]":
+    """Return the environment of mpirun. directory: for its own files, unless the user names one."""
     environment = {f"OMPI_MCA_{name}": value for name, value in SETTINGS.items()} | os.environ
+    if not any("tmpdir_base" in word for word in (*environment, *arguments)):
+        environment["OMPI_MCA_orte_local_tmpdir_base"] = directory
     shell = environment.get(_SHELL) or ("ssh" if shutil.which("ssh") else "")
-    if shell:
+    # Open MPI divides the command at blanks, so that a path with blanks needs another name.
+    agent = os.path.join(directory, "agent")
+    if shell and " " not in agent:
         script = os.path.join(_HERE, "remote_shell.py")
-        words = len(shell.split())
-        environment[_SHELL] = f"{sys.executable} -I -S {script} {words} {shell}"
+        words = [sys.executable, "-I", "-S", script, str(len(shell.split()))]
+        with open(agent, "w") as file:
+            file.write(f'#!/bin/sh\nexec {shlex.join(words)} {shell} "$@"\n')
+        os.chmod(agent, 0o700)
+        environment[_SHELL] = agent
     return environment
 
 
 def _until_rank_0_ends(
     process: "subprocess.Popen[bytes]", status_file: str, awaited: "set[signal.Signals]"
-) -> "int | None":
-    """Pass signals on to mpirun until it has ended, or END_S after rank 0 has. Return rank 0's exit
-    status; None if it has left none."""
-    written_at = None
+) -> "tuple[int | None, bool]":
+    """Pass signals on until mpirun has ended, or END_S after rank 0 has. Return rank 0's exit
+    status, which is None if it has left none, and whether a signal to end has come."""
+    written_at, to_end = None, False
     while True:
         status = _read(status_file)
         if process.poll() is not None:
-            return status
+            return status, to_end
         if status is not None:
             written_at = written_at or time.monotonic()
             if time.monotonic() > written_at + END_S:
-                return status
+                return status, to_end
         received = signal.sigtimedwait(awaited, 0.2)
         if received is None or received.si_signo == signal.SIGCHLD:
             continue
-        # The terminal sends Ctrl-C to mpirun, too, which would not clean up after a second one.
-        if received.si_code == _SI_USER:
+        if received.si_signo in _TO_END:
+            # To rank 0 alone: the other ranks leave when it does, and mpirun shows its last output.
+            if not (to_end or _end_session(status_file)):
+                process.send_signal(received.si_signo)
+            to_end = True
+        elif received.si_signo == signal.SIGTSTP:  # Ctrl-Z
+            process.send_signal(signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            process.send_signal(signal.SIGCONT)
+        else:
             process.send_signal(received.si_signo)
+
+
+def _end_session(status_file: str) -> bool:
+    """Have rank 0 end as after Ctrl-C. Return False if it does not run on this host."""
+    pid = _pid_of_rank_0(status_file)
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environment:
+            is_rank_0 = os.fsencode(f"{STATUS_VARIABLE}={status_file}") in environment.read()
+        if is_rank_0:
+            os.kill(pid, signal.SIGTERM)
+        return is_rank_0
+    except OSError:
+        return False
+
+
+def _pid_of_rank_0(status_file: str) -> int:
+    """Return the id of rank 0's process; 0 if it has not begun, or has ended."""
+    try:
+        with open(status_file) as written:
+            _, pid = written.read().split()
+        return int(pid)
+    except (OSError, ValueError):
+        return 0
 
 
 def _read(status_file: str) -> "int | None":
@@ -104,6 +176,17 @@ def _read(status_file: str) -> "int | None":
         return None
 
 
+def _of_orphan(status_file: str) -> "int | None":
+    """Return the exit status of a rank 0 that goes on without its mpirun, as after a second Ctrl-C:
+    it ends within END_S (owners.py). Return None if it leaves none."""
+    deadline = time.monotonic() + END_S
+    while (pid := _pid_of_rank_0(status_file)) and time.monotonic() < deadline:
+        if not os.path.exists(f"/proc/{pid}"):
+            break
+        time.sleep(0.05)
+    return _read(status_file)
+
+
 def _show_problems(status_file: str) -> None:
     """Show, below all that Open MPI says, which hosts could not be reached (remote_shell.py)."""
     with contextlib.suppress(FileNotFoundError), open(f"{status_file}.problems") as problems:
@@ -111,7 +194,7 @@ def _show_problems(status_file: str) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> int:
-    """End an mpirun that waits for a host that is gone."""
+    """End an mpirun that waits for a host that is gone, or before it kills."""
     process.terminate()
     try:
         return process.wait(END_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -14,6 +15,11 @@ from hvdperf.launch.diagnosis import diagnosis_lines
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.paths import ROOT
 
+# Escape sequences of a terminal (ECMA-48: a control sequence, a string, or two characters), and
+# other control characters.
+_CONTROLS = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x1b\\|\x07)|[ -/]*[0-~])|[\x00-\x08\x0e-\x1f\x7f]"
+)
 # Lines at the end of a process's stderr that a failure shows.
 TAIL_LINES = 20
 # Lines of Horovod's diagnosis before them that it shows, too.
@@ -51,11 +57,13 @@ def start_process(
 
 
 def lines_of(output: Path) -> list[str]:
-    """Return the lines of a process's output, with their ends; [] if the file is gone."""
+    """Return the lines of a process's output, with their ends and without what controls a terminal,
+    such as colours; [] if the file is gone."""
     try:
-        return output.read_text(errors="replace").splitlines(keepends=True)
+        text = output.read_text(errors="replace")
     except FileNotFoundError:
         return []
+    return _CONTROLS.sub("", text).splitlines(keepends=True)
 
 
 def tail_of(output: Path) -> list[str]:

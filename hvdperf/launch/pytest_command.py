@@ -6,27 +6,54 @@ to hvdperf.launch.outer_mpirun, even if pytest ends before it has loaded a plugi
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from pathlib import Path
 
+from hvdperf.errors import UserError
+from hvdperf.launch.guard import end_with_parent
 from hvdperf.launch.outer import leave_status, outer_rank, outer_size
 from hvdperf.launch.outer_mpirun import RUNNING
 from hvdperf.launch.slots import dismiss_slots, lend_slot
+from hvdperf.paths import CHECKOUT
 
 
 def main() -> int:
     """Return what this process ends with: 0 if the exit status has been left elsewhere."""
-    if outer_rank() > 0:
+    try:
+        rank = outer_rank()
+    except UserError as error:
+        sys.exit(f"ERROR: {error}")
+    if rank > 0:
         lend_slot()
-    leave_status(RUNNING)
+    leave_status(f"{RUNNING} {os.getpid()}")
+    if outer_size() > 1:
+        end_with_parent(signal.SIGTERM)  # the plugin watches its owners only later (owners.py)
     # A slot needs a fraction of the time and memory that importing pytest, or even this, takes.
     from importlib.metadata import entry_points
 
     (command,) = entry_points(group="console_scripts", name="pytest")
-    sys.argv[0] = "pytest"
+    sys.argv = ["pytest", *_plugins(), *sys.argv[1:]]
     status = int(command.load()())
     if outer_size() > 1:
         dismiss_slots()
     return 0 if leave_status(status) else status
+
+
+def _plugins() -> list[str]:
+    """Return options by which pytest loads the plugins of a session before it looks for a
+    conftest.py, or at all.
+
+    In a checkout, the suite's own: without it, the value of an option such as --data-dir counts as
+    the path of tests, and pytest looks there. pytest-benchmark, if pytest is told to load none.
+    """
+    found = []
+    if CHECKOUT is not None and Path.cwd() == CHECKOUT:
+        found += ["hvdperf.session.plugin", "hvdperf.report.plugin"]
+    if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
+        found.append("pytest_benchmark.plugin")
+    return [word for name in found for word in ("-p", name)]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Start Open MPI's daemon on another host: `remote_shell.py WORDS SSH ... HOST COMMAND ...`.
 
-WORDS: the number of words before HOST.
+WORDS: the number of words of SSH. Before HOST come the arguments for it that the user gives Open
+MPI, which are repeated in COMMAND.
 
 If ssh fails, mpirun ends all ranks, even when the daemon has long been running and its host is
 lost. After rank 0 has started, this script therefore reports no failure to mpirun. It uses the
@@ -11,6 +12,7 @@ import os
 import subprocess
 import sys
 
+_ARGUMENTS = "plm_rsh_args"
 _GUARD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guard.py")
 
 
@@ -23,7 +25,9 @@ def main(words: int, command: "list[str]") -> int:
         if written_by_rank_0.read():
             return 0
     if status:
-        host = next(word for word in command[words:] if not word.startswith("-"))
+        if _ARGUMENTS in command:
+            words += len(command[command.index(_ARGUMENTS) + 1].strip('"').split())
+        host = command[words]
         with open(f"{status_file}.problems", "a") as problems:
             problems.write(
                 f"ERROR: {host}: Open MPI's daemon does not start: {command[0]} returned {status}; "

@@ -4,7 +4,6 @@ directory."""
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from hvdperf.launch.hub import Hub
 from hvdperf.launch.interfaces import interface_settings
 from hvdperf.launch.job import Launcher
 from hvdperf.launch.mpirun import MpirunLauncher
+from hvdperf.launch.scratch import scratch_directory
 from hvdperf.launch.slots import RemoteAgent, Slots
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
@@ -57,7 +57,7 @@ def make_arm_launcher(
     sampling = session_plan.profile.sampling
     with ExitStack() as undo:
         try:
-            scratch = Path(tempfile.mkdtemp(prefix="hvdperf-"))
+            scratch = Path(scratch_directory("hvdperf-"))
         except OSError as error:
             raise UserError(f"no temporary files can be made: {error}; set TMPDIR") from None
         undo.callback(shutil.rmtree, scratch, ignore_errors=True)

@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -33,7 +32,7 @@ from hvdperf.launch.interfaces import (
     interfaces,
 )
 from hvdperf.launch.job import SlotGone
-from hvdperf.launch.outer import on_one_host, outer_rank, outer_size, shown_by
+from hvdperf.launch.outer import launcher, on_one_host, outer_rank, outer_size
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import Offer, model_of
 from hvdperf.paths import CACHE
@@ -47,6 +46,9 @@ if TYPE_CHECKING:
 ANSWER_S = 30.0
 # Seconds that a slot has to import TensorFlow and Horovod once.
 PROBE_S = 150.0
+# Seconds after which a wait is told, and slots that are named.
+SOON_S = 5.0
+MOST_NAMED = 4
 LEAVE_S = 10.0
 # Seconds that an address of rank 0 has to answer before the slot tries the next one.
 TRY_S = 3.0
@@ -91,17 +93,30 @@ class Slots:
         self._gone: dict[int, SlotGone] = {}
         self._ended: set[int] = set()
 
-    def offers(self) -> list[Offer]:
+    def offers(self, tell: Callable[[str], None] = lambda text: None) -> list[Offer]:
         """Return the offer of every rank, by rank. Raises UserError if a slot does not answer, or
-        if a rank cannot determine its offer; the message names the slot."""
-        self.hub.pump_until(self._all_joined, time.monotonic() + ANSWER_S)
+        if a rank cannot determine its offer; the message names the slot. tell: called with what is
+        waited for, if that takes long."""
+        deadline = self.hub.now() + ANSWER_S
+        if not self.hub.pump_until(self._all_joined, self.hub.now() + SOON_S):
+            tell(f"wait for {self._missing()} to connect, {ANSWER_S:.0f} s at most")
+            self.hub.pump_until(self._all_joined, deadline)
         outer.withdraw()
+        if not self._all_joined():
+            waited = f"{self._missing()} did not connect within {ANSWER_S:.0f} s"
+            raise UserError(f"{waited}: {outer.who_is_missing()}")
         try:
             return [own_offer(), *(self._offer(rank) for rank in self._others)]
         except SlotGone as gone:
             raise UserError(f"{gone}; start the session again without that slot") from None
         except OSError as error:
             raise UserError(str(error)) from None
+
+    def _missing(self) -> str:
+        """Return the slots that have not connected, in words."""
+        ranks = [each for each in self._others if each not in {*self._connections, *self._ended}]
+        named = ", ".join(map(str, ranks[:MOST_NAMED])) + ", ..." * (len(ranks) > MOST_NAMED)
+        return f"{len(ranks)} of {len(self._others)} slots (rank {named})"
 
     def _offer(self, rank: int) -> Offer:
         told = self.call(rank, "offer")
@@ -183,7 +198,7 @@ class Slots:
         if number >= 0:
             self.hub.pump_until(
                 lambda: number in self._answers or rank in self._gone,
-                time.monotonic() + deadline_s,
+                self.hub.now() + deadline_s,
             )
         answer = self._answers.pop(number, None)
         if answer is None:
@@ -209,9 +224,9 @@ class Slots:
         """Let every slot leave. If one is gone or does not leave, end this process with
         exit_status, or with 1 if that is 0: mpirun then ends the slot."""
         # A session that has measured nothing may not have taken notice of its slots yet.
-        self.hub.pump_until(self._all_joined, time.monotonic() + LEAVE_S)
+        self.hub.pump_until(self._all_joined, self.hub.now() + LEAVE_S)
         # Slots that never joined must not use up the time in which the others leave.
-        deadline = time.monotonic() + LEAVE_S
+        deadline = self.hub.now() + LEAVE_S
         outer.withdraw()
         lost = dict(self.gone())
         for rank in self._others:
@@ -315,9 +330,9 @@ def lend_slot() -> NoReturn:
         except OSError:
             lost = True
         agent.end_all()
-    if lost and shown_by() != os.getpid():
+    if lost and launcher() != os.getpid():
         # Open MPI's daemon would wait for 15 minutes for the host of rank 0.
-        os.kill(shown_by(), signal.SIGKILL)
+        os.kill(launcher(), signal.SIGKILL)
     sys.exit(0)
 
 

@@ -13,10 +13,17 @@ from hvdperf.worker.settings import PREFIXES
 # that finds such variables takes itself for a rank of the outer one, or calls srun.
 _OUTER = ("OMPI_", "PMIX_", "PMI_", "HFI_", "IPATH_", "SLURM_")
 _KEPT = ("OMPI_ALLOW_RUN_AS_ROOT",)
-# MCA settings are kept, since they are the user's, except those that mpirun makes for its children.
+# MCA settings are kept, since they are the user's, except those that mpirun makes for its children,
+# and those that say how ranks are started, bound and connected: the suite has its own.
 _MCA = "OMPI_MCA_"
 _OUTER_MCA = (
     "orte_",
+    "plm",
+    "ras",
+    "rmaps",
+    "hwloc_base_binding",
+    "oob_tcp_if_",
+    "btl_tcp_if_",
     "ess",
     "pmix",
     "initial_wdir",

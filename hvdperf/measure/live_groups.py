@@ -50,8 +50,15 @@ class LiveGroups:
         try:
             act(self.groups[arm])
         except GroupFailed as failed:
-            self.fail(arm, failed.failure)
-            self.groups.pop(arm).end()
+            group = self.groups.pop(arm)
+            if group.was_stopped:
+                # Its next launch may do better: it is missing in this round only.
+                self.progress(f"left out of this round, as the session was stopped: {failed}")
+                launches = self.result.launches
+                launches[:] = [launch for launch in launches if launch.arm != arm]
+            else:
+                self.fail(arm, failed.failure)
+            group.end()
 
     def fail(self, arm: Arm, failure: Failure) -> None:
         """Note that the arm has failed."""

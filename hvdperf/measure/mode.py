@@ -23,6 +23,8 @@ from hvdperf.plan.profile import Runs, Sampling
 # A block of slow steps has fewer of them than the profile says, but not less than one, so that it
 # does not take longer than this, in seconds.
 LONGEST_BLOCK_S = 30.0
+# Times that a block is taken again because something was stopped meanwhile.
+TAKEN_AGAIN = 3
 
 
 @dataclass(frozen=True)
@@ -100,15 +102,25 @@ class Mode:
         steps: int,
         wait: bool = False,
     ) -> Block:
-        """Return a block that the group has timed. wait: whether each step is waited for."""
-        ranks = group.reports(
-            BlockReport,
-            "block",
-            self.deadline_s(launch, kind, steps),
-            kind=kind.value,
-            steps=steps,
-            wait=wait,
-        )
+        """Return a block that the group has timed. wait: whether each step is waited for. A block
+        during which this session or a rank was stopped is taken again."""
+        for _ in range(TAKEN_AGAIN + 1):
+            before = group.stops
+            ranks = group.reports(
+                BlockReport,
+                "block",
+                self.deadline_s(launch, kind, steps),
+                kind=kind.value,
+                steps=steps,
+                wait=wait,
+            )
+            stopped = [str(number) for number, rank in enumerate(ranks) if rank.resumed]
+            if group.stops == before and not stopped:
+                break
+            whose = f"rank {', '.join(stopped)}" if stopped else "this session"
+            self.settings.progress(
+                f"{whose} was stopped for a while: the block of {launch.arm.label} is taken again"
+            )
         return Block(kind, turn, steps, ranks)
 
     def deadline_s(self, launch: Launch, kind: BlockKind, steps: int) -> float:

@@ -46,7 +46,8 @@ class BlockReport(Figures):
     input_seconds: one per step; input_seconds is the wait for its batch. inside_seconds: of all
     steps, from the batch on. samples: consumed by this process. cpu_seconds: CPU time of all its
     threads. loss: of the last step. not_finite_at: the step since the start of the process at which
-    the loss was not finite for the first time; None if it was finite throughout.
+    the loss was not finite for the first time; None if it was finite throughout. resumed: how often
+    a signal let the process go on that had been stopped.
     """
 
     seconds: Number
@@ -57,6 +58,7 @@ class BlockReport(Figures):
     cpu_seconds: Number
     loss: Number
     not_finite_at: Count | None = None
+    resumed: Count = 0
 
 
 @dataclass(frozen=True)

@@ -176,6 +176,7 @@ class TimedBlocks(Mode):
         usages = [
             block.usage
             for arm in arms
+            if result.has(arm)
             for block in result.of(arm).blocks
             if block.usage is not None
         ]

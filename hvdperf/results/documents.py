@@ -6,7 +6,7 @@ records inside them are its schema. Figures that do not exist are null, never Na
 
 from __future__ import annotations
 
-import os
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -229,8 +229,9 @@ class Summary:
 
 
 def session_name() -> str:
-    """Return a name that sorts by time and is unique on this host: 20260131T235959Z-4711."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
+    """Return a name that sorts by time and is unique: 20260131T235959Z-471147. Its last number is a
+    random one, because containers that share a directory of results have the same process ids."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{100_000 + secrets.randbelow(900_000)}"
 
 
 def now() -> datetime:

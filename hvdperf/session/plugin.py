@@ -13,7 +13,8 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.outer import outer_size, shown_by
+from hvdperf.launch.outer import check_launcher, outer_size, shown_by
+from hvdperf.launch.owners import end_with, owners
 from hvdperf.launch.slots import Slots
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of
 from hvdperf.plan.comparisons import Comparison
@@ -43,6 +44,22 @@ _TABLES = tuple(
     )
 )
 
+# Options of other plugins that measuring cannot bear: the name of the value, those that are
+# harmless, the option, and what it would do.
+_PLUGINS_OF_OTHERS: tuple[tuple[str, tuple[object, ...], str, str], ...] = (
+    ("numprocesses", (0,), "pytest-xdist (-n)", "measure several cases at the same time"),
+    ("tx", ([],), "pytest-xdist (--tx)", "measure several cases at the same time"),
+    ("workers", (0, 1), "pytest-parallel (--workers)", "measure several cases at the same time"),
+    ("parallel_threads", (0, 1), "--parallel-threads", "measure several cases at the same time"),
+    ("looponfail", (False,), "pytest-xdist (--looponfail)", "repeat cases until they pass"),
+    ("reruns", (0,), "pytest-rerunfailures (--reruns)", "repeat cases until they pass"),
+    ("retries", (0,), "pytest-retry (--retries)", "repeat cases until they pass"),
+    ("count", (1,), "pytest-repeat (--count)", "count each case several times"),
+    ("flake_finder_enable", (False,), "--flake-finder", "count each case several times"),
+    ("forked", (False,), "pytest-forked (--forked)", "give each case a session of its own"),
+    ("timeout", (0, 0.0), "pytest-timeout (--timeout)", "cut a session, which has --budget"),
+)
+
 
 class Hooks:
     """The hooks that other plugins may implement."""
@@ -70,19 +87,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
         config.option.collectonly = True
-    if getattr(config.option, "numprocesses", None):
-        if outer_size() > 1:
-            raise pytest.UsageError(
-                "pytest-xdist (-n) cannot be combined with mpirun, under which every rank is a "
-                "slot; leave out -n"
-            )
-        if holds_cases(config):
-            raise pytest.UsageError(
-                "pytest-xdist (-n) would measure several cases at the same time; leave out -n"
-            )
+    if getattr(config.option, "numprocesses", None) and outer_size() > 1:
+        raise pytest.UsageError(
+            "pytest-xdist (-n) cannot be combined with mpirun, under which every rank is a slot; "
+            "leave out -n"
+        )
     if shown_by() != os.getpid() and not live_line.ends_at_a_terminal(shown_by()):
         without_colours(config)
     if holds_cases(config):
+        try:
+            check_launcher()
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None
+        refuse_other_plugins(config)
         if not any(each.startswith(_TABLES) for each in config.invocation_params.args):
             config.option.benchmark_quiet = True
         # Hypothesis's plugin imports all of hypothesis for the summary. That takes a second, and
@@ -90,12 +107,23 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.set_blocked("hypothesispytest")
         if not config.option.collectonly:
             check_files_of_others(config)
+            end_with(owners())
     if outer_size() > 1:
         # In every session, because the other ranks wait until this one publishes its address.
         try:
             config.stash[_slots] = Slots(config.option.network or "")
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
+
+
+def refuse_other_plugins(config: pytest.Config) -> None:
+    """Raise UsageError if another plugin would cut, repeat, spread or isolate cases: a case waits
+    for rounds that it shares with others, all in this process."""
+    for name, harmless, option, does in _PLUGINS_OF_OTHERS:
+        if getattr(config.option, name, None) not in (None, *harmless):
+            raise pytest.UsageError(
+                f"{option} would {does}; leave it out, also of PYTEST_ADDOPTS and pytest.ini"
+            )
 
 
 def check_files_of_others(config: pytest.Config) -> None:
@@ -200,7 +228,8 @@ def comparison_of(item: pytest.Item) -> Comparison | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sort the cases by the rounds that they share, and give each case its clock."""
+    """Sort the cases by the rounds that they share, and give each case its clock. Keep
+    pytest-timeout from cutting a case, which waits for the rounds of others."""
     ranks: dict[Any, int] = {}
     for item in items:
         comparison = comparison_of(item)
@@ -209,6 +238,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             clock = item.stash[_clock] = ReplayedClock()
             group = comparison.question.value
             item.add_marker(pytest.mark.benchmark(timer=clock.block_seconds, group=group))
+            if config.pluginmanager.has_plugin("timeout"):
+                item.add_marker(pytest.mark.timeout(0))
 
     def place(item: pytest.Item) -> int:
         comparison = comparison_of(item)
@@ -372,6 +403,7 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
         *cases.table(decided, suite.settings_of),
         *bandwidths.table(decided),
         *cases.detectable_effects(decided),
+        *cases.errors_of_ranks(decided),
     ]
     markup = config.get_terminal_writer().markup
     steps = suite.next_steps(config.stash[_nodes].__getitem__)
@@ -399,14 +431,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     # mpirun passes Ctrl-C on to its ranks as SIGTERM.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _end)
     # Under nohup SIGHUP is ignored, and stays so.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, _hang_up)
+        signal.signal(signal.SIGHUP, _end)
 
 
-def _hang_up(signum: int, frame: FrameType | None) -> NoReturn:
+def _end(signum: int, frame: FrameType | None) -> NoReturn:
     """End the session as Ctrl-C does. If a terminal is closed, the shell and the kernel each send
-    this signal. The second one must not interrupt the clean-up."""
-    signal.signal(signum, signal.SIG_IGN)
+    SIGHUP; if mpirun is killed, the kernel and owners.py each send SIGTERM. What comes later must
+    not interrupt the clean-up."""
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -105,8 +105,9 @@ class Session:
 
     @property
     def ends(self) -> float:
-        """Return when the budget ends (monotonic clock, seconds)."""
-        return self.began + self.profile.budget_s
+        """Return when the budget ends (monotonic clock, seconds). Time for which the session was
+        stopped does not count."""
+        return self.began + self.profile.budget_s + self.arm_launcher.hub.stopped_seconds
 
     def allows(self, seconds: float) -> bool:
         """Return whether work that takes this many seconds from now on would end in time."""

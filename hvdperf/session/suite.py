@@ -68,6 +68,8 @@ class Suite:
     def __init__(self, config: pytest.Config, slots: Slots | None) -> None:
         """slots: those of an outer mpirun; None without one. Raises UserError for bad input."""
         self.config = config
+        self.began = time.monotonic()
+        self._progress = ProgressReporter(config.pluginmanager, self.began)
         names = {field.name for field in fields(Options)}
         self.options = from_command_line({name: getattr(config.option, name) for name in names})
         check_network(config.option.network or "")
@@ -96,18 +98,16 @@ class Suite:
         self.fingerprint: Fingerprint | None = None
         # Under --against: what differs in the session's own stack, one line each.
         self.changed: list[str] = []
-        self.began = time.monotonic()
         self._session: Session | None = None
         self._record = MachineRecord(Path(), {})
         self._results_writer: ResultsWriter | None = None
-        self._progress = ProgressReporter(config.pluginmanager, self.began)
 
     def _offers(self) -> list[Offer] | tuple[Offer, ...]:
         if self.slots is None:
             return local_offers(self.machine, self.options.np, self.options.oversubscribe)
         if self.options.np is not None and self.options.np < 1:
             raise UserError(f"--np {self.options.np}: a session needs at least one slot")
-        offers = self.slots.offers()
+        offers = self.slots.offers(self._progress.say)
         if self.options.np is not None and self.options.np > len(offers):
             raise UserError(
                 f"--np {self.options.np}: mpirun started only {len(offers)} ranks; give --np up "

@@ -111,6 +111,7 @@ def run_rank() -> NoReturn:
     rank = rank_of_this_process()
     process.take_name(f"hvd-rank-{rank}")
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    process.Resumes.begin()
     driver = Driver(rank)
     config = driver.next_order()
     fault = Fault(config["fault"], driver.rank)

@@ -5,7 +5,7 @@ import time
 from typing import Any, NamedTuple
 
 from hvdperf.worker.faults import Fault
-from hvdperf.worker.process import cpu_seconds
+from hvdperf.worker.process import Resumes, cpu_seconds
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.session_link import Driver
 from hvdperf.worker.strategies.base import Trainer
@@ -68,8 +68,9 @@ def run_block(
     Returns seconds (of the whole block, until the last loss is there), step_seconds and
     input_seconds (one per step; input_seconds is the part of a step spent waiting for the batch),
     inside_seconds (of all steps, from the batch on), samples (consumed by this process),
-    cpu_seconds, loss (of the last step) and not_finite_at (the step since the start of the process
-    at which the loss was not finite for the first time, or None).
+    cpu_seconds, loss (of the last step), not_finite_at (the step since the start of the process at
+    which the loss was not finite for the first time, or None) and resumed (how often a signal let
+    this process go on that had been stopped).
     """
     step_ends = []
     input_seconds = []
@@ -82,7 +83,7 @@ def run_block(
     fault.strike(Phase.BLOCK)
     fault.stray(trainer.learning_rate)
     last_step_seconds = 0.0
-    cpu_before = cpu_seconds()
+    cpu_before, resumes_before = cpu_seconds(), Resumes.count
     trainer.barrier()
     begin = step_begin = clock()
     for _ in range(steps):
@@ -95,7 +96,7 @@ def run_block(
         losses.append(step.loss)
     last_loss = float(step.loss)  # waits for whatever a GPU still has to do
     end = clock()
-    cpu_after = cpu_seconds()
+    cpu_after, resumed = cpu_seconds(), Resumes.count - resumes_before
     trainer.leave_block(kind)
     not_finite_at = None
     if not math.isfinite(last_loss):
@@ -110,4 +111,5 @@ def run_block(
         "cpu_seconds": cpu_after - cpu_before,
         "loss": last_loss,
         "not_finite_at": not_finite_at,
+        "resumed": resumed,
     }

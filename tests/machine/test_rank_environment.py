@@ -43,6 +43,17 @@ OUTER = {
     "HFI_NO_BACKTRACE": "1",
     "IPATH_NO_BACKTRACE": "1",
 }
+# What the user may say of how ranks are started and connected, of which the suite has its own.
+STARTING = {
+    "OMPI_MCA_plm_rsh_agent": "ssh -p 2222",
+    "OMPI_MCA_plm_rsh_args": "-F config",
+    "OMPI_MCA_orte_default_hostfile": "hosts",
+    "OMPI_MCA_rmaps_base_mapping_policy": "ppr:1:node",
+    "OMPI_MCA_hwloc_base_binding_policy": "core",
+    "OMPI_MCA_ras_base_launch_orted_on_hn": "1",
+    "OMPI_MCA_btl_tcp_if_exclude": "docker0",
+    "OMPI_MCA_oob_tcp_if_include": "eth0",
+}
 USER = {
     "HOME": "/home/user",
     "PATH": "/usr/bin",
@@ -50,9 +61,7 @@ USER = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_btl": "self,tcp",
-    "OMPI_MCA_btl_tcp_if_include": "eth0",
     "OMPI_MCA_pml": "ob1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "OMPI_MCA_coll_hcoll_enable": "0",
     "OPAL_PREFIX": "/opt/env",
 }
@@ -65,16 +74,16 @@ def interpreter(tmp_path: Path) -> Path:
 
 
 def test_nothing_of_an_outer_mpirun_is_left(interpreter):
-    assert OUTER.keys().isdisjoint(rank_environment(interpreter, {**USER, **OUTER}))
+    assert OUTER.keys().isdisjoint(rank_environment(interpreter, {**USER, **OUTER, **STARTING}))
 
 
 def test_what_the_user_has_set_stays(interpreter):
-    result = rank_environment(interpreter, {**USER, **OUTER})
+    result = rank_environment(interpreter, {**USER, **OUTER, **STARTING})
     assert USER.items() <= result.items()
 
 
 def test_an_outer_mpirun_makes_no_difference(interpreter):
-    inside = rank_environment(interpreter, {**USER, **OUTER})
+    inside = rank_environment(interpreter, {**USER, **OUTER, **STARTING})
     assert inside == rank_environment(interpreter, USER)
 
 
@@ -102,12 +111,12 @@ def test_only_root_tells_open_mpi_that_it_is_root(interpreter, monkeypatch, uid,
 
 
 def test_the_given_environment_is_left_alone(interpreter):
-    given = {**USER, **OUTER}
+    given = {**USER, **OUTER, **STARTING}
     rank_environment(interpreter, given)
-    assert given == {**USER, **OUTER}
+    assert given == {**USER, **OUTER, **STARTING}
 
 
 def test_settings_of_what_ranks_run_are_the_users(monkeypatch):
     settings = {"HOROVOD_FUSION_THRESHOLD": "0", "NCCL_DEBUG": "INFO", "TF_XLA_FLAGS": "--x"}
     settings |= {"OMP_NUM_THREADS": "1", "XLA_FLAGS": ""}
-    assert user_settings({**settings, **OUTER, "HOME": "/root"}) == settings
+    assert user_settings({**settings, **OUTER, **STARTING, "HOME": "/root"}) == settings

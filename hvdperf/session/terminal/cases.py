@@ -40,6 +40,8 @@ EXIT_STATUS = {
     Verdict.PASS: 0,
 }
 NOTHING_MEASURED = 5
+# Lines of a launch's errors; a launch of many ranks has written more.
+MOST_LINES = 25
 # The machine is not fit to measure, and --require-fit was given; also that of `hvdperf doctor`.
 UNFIT = 9
 # Instead of 0, if something could not be written.
@@ -137,6 +139,19 @@ def explanation(outcome: Outcome) -> str:
         parts.append("  the end of its stderr:")
         parts += [f"    {text}" for text in failure.tail]
     return "\n".join(parts)
+
+
+def errors_of_ranks(outcomes: Iterable[Outcome]) -> list[str]:
+    """Return lines with the end of what failed ranks have written, once for each launch."""
+    found: dict[str, Sequence[str]] = {}
+    for outcome in outcomes:
+        if outcome.failure is not None and outcome.failure.tail:
+            found.setdefault(str(outcome.failure), outcome.failure.tail)
+    lines = []
+    for failure, tail in found.items():
+        lines += ["", *wrapped(failure), "The end of its errors:"]
+        lines += [f"    {text}" for text in tail[-MOST_LINES:]]
+    return lines
 
 
 def against(interpreter: str, changed: Sequence[str]) -> list[str]:
