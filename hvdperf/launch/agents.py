@@ -31,8 +31,15 @@ class Agent(Protocol):
     """The worker processes of one slot: one for each launch, several at a time. launch: its
     name."""
 
-    def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
-        """Start a worker process. command: begins with the interpreter. Raises OSError."""
+    def start(
+        self,
+        launch: str,
+        environment: Mapping[str, str],
+        command: Sequence[str],
+        without: Collection[str] = (),
+    ) -> None:
+        """Start a worker process. command: begins with the interpreter. without: as in Order.
+        Raises OSError."""
 
     def status(self, launch: str) -> int | None:
         """Return the exit status, negative for a signal; return None while the process runs. Raises
@@ -62,7 +69,13 @@ class LocalAgent:
         launches whose end is known."""
         return [end for launch, end in self._ends.items() if launch not in known]
 
-    def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
+    def start(
+        self,
+        launch: str,
+        environment: Mapping[str, str],
+        command: Sequence[str],
+        without: Collection[str] = (),
+    ) -> None:
         # The worker asks the kernel to kill it when this process ends (see hvdperf.worker.process).
         end, kept_open = os.pipe()
         try:
@@ -72,6 +85,7 @@ class LocalAgent:
                 {**self._settings, **environment},
                 self._scratch / launch,
                 pass_fds=(kept_open,),
+                without=without,
             )
         except OSError:
             os.close(end)
@@ -250,7 +264,7 @@ class AgentsLauncher:
                 **horovod_environment(own, one_host, order.deadline_s),
             }
             try:
-                agent.start(launch, environment, order.command)
+                agent.start(launch, environment, order.command, order.without)
             except OSError as error:
                 job.end({})
                 raise LaunchError(f"rank {rank} could not be started: {error}") from error

@@ -141,6 +141,7 @@ class ArmLauncher:
         last_phase: Phase = Phase.BROADCAST,
         common_order: bool = False,
         timeline: bool = False,
+        without: Collection[str] = (),
     ) -> Group:
         """Start a group for the arm, without waiting for it.
 
@@ -150,8 +151,9 @@ class ArmLauncher:
         phase of the start-up. common_order: every strategy trains on the same global batches. Each
         rank then reads all of the data and takes its part of every batch; otherwise it reads only
         its own part of the data. timeline: Horovod can be asked for a timeline. Its writing thread
-        on rank 0 never sleeps, so nothing else may be timed in such a launch. Raises LaunchError,
-        DataError or OSError if the group cannot be started.
+        on rank 0 never sleeps, so nothing else may be timed in such a launch. plain: start fresh
+        processes without the user's settings. Raises LaunchError, DataError or OSError if the group
+        cannot be started.
         """
         launcher = self.stacks[arm.stack].launcher
         placed = self._place(arm)
@@ -181,8 +183,9 @@ class ArmLauncher:
             if fault is not None and injected == "data" and fault.rank == rank:
                 configs[rank]["data_dir"] = str(self._other_data(arm))
         timeline_settings = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
-        order = self._order(arm, placed, {**_settings(exchange), **timeline_settings})
-        return Group(arm.name, launcher, self.hub, order, configs, self._server(arm, placed))
+        order = self._order(arm, placed, {**_settings(exchange), **timeline_settings}, without)
+        server = None if without else self._server(arm, placed)
+        return Group(arm.name, launcher, self.hub, order, configs, server)
 
     def config_of_trial(self, arm: Arm) -> dict[str, Any]:
         """Return the config by which one process, without others, does what a rank of the arm does
@@ -329,9 +332,12 @@ class ArmLauncher:
             return STEPS_OF_AN_EPOCH
         return arm.passes * max(1, samples // (workload.batch * arm.world_size * arm.passes))
 
-    def _order(self, arm: Arm, slots: Sequence[Slot], settings: Mapping[str, str]) -> Order:
-        """Return an order whose ranks get these settings, then the user's, then Horovod's check for
-        stalled collectives. Earlier ones override later ones."""
+    def _order(
+        self, arm: Arm, slots: Sequence[Slot], settings: Mapping[str, str], without: Collection[str]
+    ) -> Order:
+        """Return an order whose ranks get these settings, then the user's but those that it
+        is to do `without`, then Horovod's check for stalled collectives. Earlier ones override
+        later ones."""
         within_s = self.order_deadline_s + PATIENCE * self.pace(arm).step_seconds
         shutdown = max(STALL_CHECK_S + 1, int(within_s * STALL_SHUTDOWN_FACTOR))
         defaults = {
@@ -342,10 +348,15 @@ class ArmLauncher:
             processes=arm.processes,
             slots=slots,
             interpreter=self.stacks[arm.stack].interpreter,
-            environment={**defaults, **user_settings(), **settings},
+            environment={**defaults, **_kept(user_settings(), without), **settings},
             scratch=self.scratch / f"launch-{next(self._numbers)}",
             deadline_s=max(self.startup_deadline(arm), self.order_deadline_s),
+            without=without,
         )
+
+
+def _kept(settings: Mapping[str, str], without: Collection[str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if name not in without}
 
 
 def _settings(exchange: Exchange) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ class Order:
     interpreter: runs the ranks. environment: variables that the ranks get on top of the session's
     own. scratch: directory of this launch alone, removed with it. deadline_s: the longest deadline
     of the launch, in seconds. stub: command line to start in place of each rank, which the fork
-    server then forks.
+    server then forks. without: variables of the session's environment that the ranks do not get.
     """
 
     processes: int
@@ -27,6 +27,7 @@ class Order:
     scratch: Path
     deadline_s: float
     stub: tuple[str, ...] = ()
+    without: Collection[str] = ()
 
     @property
     def command(self) -> tuple[str, ...]:

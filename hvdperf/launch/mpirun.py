@@ -26,8 +26,10 @@ from hvdperf.launch.processes import (
     tail_of,
     wait_until_ended,
 )
+from hvdperf.launch.scratch import scratch_directory
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.placement import Slot
+from hvdperf.machine.space import shared_memory_directory
 from hvdperf.worker.protocol import Connection, Message
 
 # The binding of ranks by mpirun: none, because each rank pins itself to the cores of its slot.
@@ -51,8 +53,9 @@ def how_launched() -> str:
     return f"mpirun --bind-to {BINDING} {settings} (a rank that waits yields its core)"
 
 
-def command(order: Order, mpirun: str, network: str) -> list[str]:
-    """Return the inner mpirun's command line. network: the one between hosts."""
+def command(order: Order, mpirun: str, network: str, shared: Path | None) -> list[str]:
+    """Return the inner mpirun's command line. network: the one between hosts. shared: directory in
+    which the ranks share memory; None on several hosts, where Open MPI chooses one."""
     tokens = [mpirun, "-np", str(order.processes), "--tag-output", "--bind-to", BINDING]
     tokens += ["--map-by", "slot"]
     # The suite itself reports more ranks than cores, so mpirun must not refuse them.
@@ -69,9 +72,9 @@ def command(order: Order, mpirun: str, network: str) -> list[str]:
         settings |= {"orte_enable_recovery": "0"}
         settings |= {"oob_tcp_if_include": network, "btl_tcp_if_include": network}
     else:
-        # Open MPI's files are removed with the launch's own directory.
-        scratch = str(order.scratch)
-        settings |= {"orte_tmpdir_base": scratch, "btl_vader_backing_directory": scratch}
+        # Open MPI's files are removed with the launch's own directories.
+        settings |= {"orte_tmpdir_base": str(order.scratch)}
+        settings |= {"btl_vader_backing_directory": str(shared)}
     for name, value in settings.items():
         tokens += ["--mca", name, value]
     return [*tokens, *order.command]
@@ -143,14 +146,18 @@ class Daemons:
 
 
 class MpirunJob:
-    """An mpirun process and the ranks below it. daemons: those on other hosts; None if all ranks
-    are on this host."""
+    """An mpirun process and the ranks below it. shared: directory of their shared memory on this
+    host. daemons: those on other hosts; None if all ranks are on this host."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], scratch: Path, daemons: Daemons | None = None
+        self,
+        process: subprocess.Popen[bytes],
+        scratch: Path,
+        shared: Path | None = None,
+        daemons: Daemons | None = None,
     ) -> None:
         self._process = process
-        self._scratch = scratch
+        self._scratch, self._shared = scratch, shared
         self._stderr = scratch / "stderr"
         self._daemons = daemons
 
@@ -191,7 +198,7 @@ class MpirunJob:
             # Ranks die with mpirun (PR_SET_PDEATHSIG), even stopped ones. The fork server kills
             # forked ranks when their stubs have died.
             wait_until_ended(pids.values())
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        _remove(self._scratch, self._shared)
 
     def tail(self, rank: int) -> list[str]:
         # If the rank has written nothing, mpirun may have.
@@ -207,6 +214,11 @@ class MpirunJob:
             pieces = zip(tagged[::2], tagged[1::2], strict=True)
             own += "".join(text for who, text in pieces if int(who) == rank)
         return own.splitlines()
+
+
+def _remove(*directories: Path | None) -> None:
+    for directory in filter(None, directories):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 class MpirunLauncher:
@@ -229,14 +241,20 @@ class MpirunLauncher:
             environment = {**interface_settings(interface), **environment}
             environment[daemon_start.VARIABLE] = daemons.address
             network = interface.network if interface is not None else ""
+        shared = None
         try:
+            if len(hosts) == 1:
+                where = shared_memory_directory(order.processes)
+                shared = Path(scratch_directory("hvdperf-", where))
             # When this process is killed, mpirun ends, and with it the ranks.
             process = start_process(
-                guarded(command(order, self._mpirun, network)),
+                guarded(command(order, self._mpirun, network, shared)),
                 order.interpreter,
                 environment,
                 order.scratch,
+                without=order.without,
             )
         except OSError as error:
+            _remove(shared)
             raise LaunchError(f"mpirun could not be started: {error}") from error
-        return MpirunJob(process, order.scratch, daemons)
+        return MpirunJob(process, order.scratch, shared, daemons)

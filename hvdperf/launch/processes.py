@@ -34,21 +34,25 @@ def start_process(
     environment: Mapping[str, str],
     directory: Path,
     pass_fds: Collection[int] = (),
+    without: Collection[str] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a process in the environment of a rank.
 
     interpreter: that of the ranks. environment: variables that override the ranks' usual ones.
+    without: as in Order.
     directory: created for the output and the temporary files, some of which TensorFlow never
     removes. Raises OSError.
     """
     directory.mkdir(parents=True, exist_ok=True)
+    given = {name: value for name, value in os.environ.items() if name not in without}
+    usual = rank_environment(interpreter, given)
     with open(directory / "stdout", "wb") as stdout, open(directory / "stderr", "wb") as stderr:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
-            env={**rank_environment(interpreter), **environment, "TMPDIR": str(directory)},
+            env={**usual, **environment, "TMPDIR": str(directory)},
             cwd=ROOT,
             pass_fds=pass_fds,
             # Ctrl-C must reach pytest only, which ends the launches itself.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from hvdperf.errors import UserError
@@ -17,6 +18,8 @@ from hvdperf.launch.outer import leave_status, outer_rank, outer_size
 from hvdperf.launch.outer_mpirun import RUNNING
 from hvdperf.launch.slots import dismiss_slots, lend_slot
 from hvdperf.paths import CHECKOUT
+
+OWN_PLUGINS = ("hvdperf.session.plugin", "hvdperf.report.plugin")
 
 
 def main() -> int:
@@ -34,26 +37,31 @@ def main() -> int:
     from importlib.metadata import entry_points
 
     (command,) = entry_points(group="console_scripts", name="pytest")
-    sys.argv = ["pytest", *_plugins(), *sys.argv[1:]]
+    sys.argv = ["pytest", *(f"-p{name}" for name in _plugins()), *sys.argv[1:]]
     status = int(command.load()())
     if outer_size() > 1:
         dismiss_slots()
     return 0 if leave_status(status) else status
 
 
+def typed(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return pytest's arguments without those that this command has added."""
+    own = {f"-p{name}" for name in _plugins()}
+    return tuple(each for each in arguments if each not in own)
+
+
 def _plugins() -> list[str]:
-    """Return options by which pytest loads the plugins of a session before it looks for a
-    conftest.py, or at all.
+    """Return the plugins that pytest has to load before it looks for a conftest.py, or at all.
 
     In a checkout, the suite's own: without it, the value of an option such as --data-dir counts as
     the path of tests, and pytest looks there. pytest-benchmark, if pytest is told to load none.
     """
-    found = []
+    found: list[str] = []
     if CHECKOUT is not None and Path.cwd() == CHECKOUT:
-        found += ["hvdperf.session.plugin", "hvdperf.report.plugin"]
+        found += OWN_PLUGINS
     if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         found.append("pytest_benchmark.plugin")
-    return [word for name in found for word in ("-p", name)]
+    return found
 
 
 if __name__ == "__main__":

@@ -19,14 +19,14 @@ _END_S = 10.0
 _remover: "subprocess.Popen[bytes] | None" = None
 
 
-def scratch_directory(prefix: str) -> str:
-    """Return the path of a new directory, which is removed after the end of this process. Raises
-    OSError."""
+def scratch_directory(prefix: str, within: "os.PathLike[str] | None" = None) -> str:
+    """Return the path of a new directory, which is removed after the end of this process. within:
+    where to make it; by default where temporary files are. Raises OSError."""
     global _remover
     if _remover is None:
         _remover = start_remover()
         atexit.register(_end, _remover)
-    path = tempfile.mkdtemp(prefix=prefix)
+    path = tempfile.mkdtemp(prefix=prefix, dir=within)
     tell(_remover, path)
     return path
 

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -258,8 +258,16 @@ class RemoteAgent:
         self._slots = slots
         self._rank = rank
 
-    def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
-        self._slots.call(self._rank, "start", launch, dict(environment), list(command))
+    def start(
+        self,
+        launch: str,
+        environment: Mapping[str, str],
+        command: Sequence[str],
+        without: Collection[str] = (),
+    ) -> None:
+        self._slots.call(
+            self._rank, "start", launch, dict(environment), list(command), list(without)
+        )
 
     def status(self, launch: str) -> int | None:
         status = self._slots.status(self._rank, launch)

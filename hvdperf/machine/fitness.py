@@ -9,6 +9,7 @@ import ctypes
 import os
 import resource
 import shutil
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,17 +18,19 @@ from pathlib import Path
 from hvdperf.machine.cpu_usage import CpuMeter, parse_busy, used
 from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance
 from hvdperf.machine.host import Machine, parse_memory_mib
+from hvdperf.machine.space import (
+    TEMPORARY_FILES,
+    free_bytes,
+    shared_memory_directory,
+    shared_memory_needed,
+)
 from hvdperf.paths import shown
 
 MIB = 2**20
 GIB = 2**30
-# For what a slot is known to need: resident memory of a rank that trains a small network, Open
-# MPI's shared memory (vader) with its reserve, and file descriptors of its pipes and sockets.
+# For what a slot is known to need: resident memory of a rank that trains a small network, and file
+# descriptors of its pipes and sockets.
 MEMORY_OF_A_SLOT = 1 * GIB
-SHARED_MEMORY_OF_A_SLOT = 8 * MIB
-SHARED_MEMORY_AT_LEAST = 64 * MIB
-# NCCL's buffers between the GPUs of a node.
-SHARED_MEMORY_OF_A_GPU = 128 * MIB
 FILES_AT_LEAST, FILES_OF_A_SLOT = 256, 8
 DISK_AT_LEAST = 1 * GIB
 # The number of cores whose load is shown.
@@ -73,6 +76,7 @@ def host_checks(machine: Machine, slots: int, results: Path, root: Path = Path("
         _frequency(machine, root),
         _memory(slots, root),
         _shared_memory(machine, slots, root),
+        _temporary_files(slots),
         _files(slots),
         _locked_memory(root),
         _disk(results),
@@ -154,25 +158,21 @@ def _free_in_groups(root: Path) -> Iterator[int]:
 
 
 def _shared_memory(machine: Machine, slots: int, root: Path) -> Check:
-    try:
-        found = os.statvfs(root / "dev/shm")
-    except OSError as error:
-        return Check(
-            "/dev/shm",
-            "none",
-            f"{error.strerror}: ranks exchange data there",
-            "sudo mount -t tmpfs -o size=1g tmpfs /dev/shm",
-        )
-    needed = max(SHARED_MEMORY_AT_LEAST, slots * SHARED_MEMORY_OF_A_SLOT)
-    needed += len(machine.gpus) * SHARED_MEMORY_OF_A_GPU
+    where = shared_memory_directory(slots, len(machine.gpus), root)
     return _enough(
-        "/dev/shm",
-        found.f_bavail * found.f_frsize,
-        needed,
+        f"shared memory in {shown(where)}",
+        free_bytes(where),
+        shared_memory_needed(slots, len(machine.gpus)),
         slots,
-        "remove old files in it, or enlarge it: sudo mount -o remount,size=2g /dev/shm (docker run "
-        "--shm-size=2g)",
+        "remove old files in /dev/shm, or enlarge it: sudo mount -o remount,size=2g /dev/shm "
+        "(docker run --shm-size=2g)",
     )
+
+
+def _temporary_files(slots: int) -> Check:
+    where = Path(tempfile.gettempdir())
+    mend = "remove old files in it, or name another directory: export TMPDIR=DIR"
+    return _enough(f"files in {shown(where)}", free_bytes(where), TEMPORARY_FILES, slots, mend)
 
 
 def _enough(name: str, free: int, needed: int, slots: int, mend: str) -> Check:

@@ -7,15 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hvdperf.paths import ROOT
-from hvdperf.worker.settings import PREFIXES
+from hvdperf.worker.settings import OF_A_RANK, PREFIXES
 
-# Prefixes of the variables by which Open MPI and Slurm talk to their own children. An inner mpirun
+# Besides the place of a rank, prefixes of the variables by which Open MPI and Slurm talk to their
+# own children. An inner mpirun
 # that finds such variables takes itself for a rank of the outer one, or calls srun.
 _OUTER = ("OMPI_", "PMIX_", "PMI_", "HFI_", "IPATH_", "SLURM_")
 _KEPT = ("OMPI_ALLOW_RUN_AS_ROOT",)
 # MCA settings are kept, since they are the user's, except those that mpirun makes for its children,
 # and those that say how ranks are started, bound and connected: the suite has its own.
 _MCA = "OMPI_MCA_"
+# What every process needs.
+_NEEDED = frozenset(
+    ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "OPAL_PREFIX", "CUDA_VISIBLE_DEVICES")
+)
+_SUSPECTS = ("HOROVOD_", "OMPI_", "TF_", "LD_", "PYTHON", "NCCL_", "UCX_")
 _OUTER_MCA = (
     "orte_",
     "plm",
@@ -34,7 +40,22 @@ _OUTER_MCA = (
 
 def user_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the user's settings, which every rank gets on every host."""
-    return {name: value for name, value in environment.items() if name.startswith(PREFIXES)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(PREFIXES) and name not in OF_A_RANK
+    }
+
+
+def not_needed(environment: Mapping[str, str] = os.environ) -> dict[str, list[str]]:
+    """Return the names of the user's variables that a process does without, in groups by what they
+    belong to; the groups that most often keep ranks from starting come first."""
+    groups: dict[str, list[str]] = {prefix: [] for prefix in _SUSPECTS}
+    groups[""] = []
+    for name in sorted(environment):
+        if name not in _NEEDED and not _is_outer(name):
+            groups[next((each for each in _SUSPECTS if name.startswith(each)), "")].append(name)
+    return {prefix: names for prefix, names in groups.items() if names}
 
 
 def rank_environment(
@@ -62,6 +83,8 @@ def _prepend(directory: Path, search_path: str | None) -> str:
 
 
 def _is_outer(name: str) -> bool:
+    if name in OF_A_RANK:
+        return True
     if name.startswith(_MCA):
         return name[len(_MCA) :].startswith(_OUTER_MCA)
     return name.startswith(_OUTER) and not name.startswith(_KEPT)

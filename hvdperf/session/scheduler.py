@@ -11,10 +11,12 @@ from hvdperf.interim import EARLY_LOOKS, looks_after
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher
+from hvdperf.launch.group import Failure
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
 from hvdperf.measure.live_groups import Progress
+from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile
 from hvdperf.plan.thresholds import Thresholds
@@ -34,7 +36,8 @@ class Session:
     progress: called with each line of progress. doing: called with each activity, also between two
     lines. decided: called with every final outcome. open_: called with the outcome so far of a case
     that a look left undecided. record: the noise record of this machine. earlier: outcomes of a
-    resumed session's undecided cases. began: beginning of the budget (monotonic clock, seconds).
+    resumed session's undecided cases. examined: returns a failure with whose fault it is. began:
+    beginning of the budget (monotonic clock, seconds).
     """
 
     arm_launcher: ArmLauncher
@@ -47,6 +50,7 @@ class Session:
     open_: Callable[[Outcome], None] = lambda outcome: None
     doing: Callable[[Doing], None] = lambda doing: None
     earlier: Sequence[Outcome] = ()
+    examined: Callable[[Arm, Failure], Failure] = lambda arm, failure: failure
     began: float = field(default_factory=time.monotonic)
     timed_seconds: float = 0.0
     meter: CpuMeter | None = None

@@ -20,6 +20,7 @@ from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.interfaces import check_network
 from hvdperf.launch.outer import words_before_pytest
+from hvdperf.launch.pytest_command import typed
 from hvdperf.launch.resources import dispose, how_launched, make_arm_launcher
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.cpu_usage import make_meter
@@ -42,6 +43,7 @@ from hvdperf.results import told_settings
 from hvdperf.results.archive import read_session
 from hvdperf.results.fingerprint import Fingerprint, fingerprint
 from hvdperf.session import next_steps, own_network
+from hvdperf.session.control import Control
 from hvdperf.session.next_steps import CommandLine
 from hvdperf.session.own_network import Trial
 from hvdperf.session.preflight import preflight
@@ -76,7 +78,7 @@ class Suite:
         self.machine = local_machine()
         self.slots = slots
         self.command = CommandLine(
-            config.invocation_params.args, config.args, words_before_pytest()
+            typed(config.invocation_params.args), config.args, words_before_pytest()
         )
         self.session_plan = plan_session(self.options, self.machine, self._offers())
         self.selected: list[Comparison] = []
@@ -246,6 +248,7 @@ class Suite:
             open_=self._keep,
             record=self._record,
             earlier=tuple(earlier.undecided.values()),
+            examined=Control(arm_launcher, self._progress.say).examined,
             began=began,
             timed_seconds=document.timed_seconds,
             meter=make_meter(self.session_plan.slots, began),

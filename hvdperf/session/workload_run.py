@@ -209,7 +209,11 @@ class WorkloadRun:
         arms = list(dict.fromkeys(arm for each in wanted for arm in each.arms))
         number = self._rounds[-1].number + 1 if self._rounds else 0
         pairs = [each.sides for each in wanted]
+        failed_before = set(self._runner.failures)
         measured = self._runner.run(RoundRequest(number, arms, self._kinds(wanted), pairs, turns))
+        for arm in self._runner.failures.keys() - failed_before:
+            failure = self._runner.failures[arm]
+            self._runner.failures[arm] = self._session.examined(arm, failure)
         self._seconds = time.monotonic() - self._round_began
         self._turns_taken = turns
         self._starts = starts_of(wanted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -90,7 +90,13 @@ class FakeAgent:
         self._broken = broken
         self._status = status
 
-    def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
+    def start(
+        self,
+        launch: str,
+        environment: Mapping[str, str],
+        command: Sequence[str],
+        without: Collection[str] = (),
+    ) -> None:
         if self._broken:
             raise OSError("no such file: python")
         self.environment = environment

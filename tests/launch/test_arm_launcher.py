@@ -56,6 +56,6 @@ def test_the_users_settings_reach_the_ranks_of_other_hosts(tmp_path: Path, monke
     hub.close()
     (order,) = launcher.orders
     assert order.environment["HOROVOD_CYCLE_TIME"] == "3.5"
-    exported = command(order, "mpirun", "10.77.0.0/24")
+    exported = command(order, "mpirun", "10.77.0.0/24", None)
     for name in ("HOROVOD_CYCLE_TIME", "NCCL_SOCKET_IFNAME", "HOROVOD_STALL_CHECK_TIME_SECONDS"):
         assert exported[exported.index(name) - 1] == "-x"

@@ -34,7 +34,7 @@ def test_how_ranks_are_launched_is_told_as_they_are_launched(tmp_path, launcher)
     pools = threads(Strategy.HOROVOD, slots[:1])
     assert f"{pools.intra_op} intra-op and {pools.inter_op} inter-op" in told
     assert f"the {len(slots[0].cores)} cores" in told
-    tokens = command(Order(1, slots, "python", {}, tmp_path, 1.0), "mpirun", "")
+    tokens = command(Order(1, slots, "python", {}, tmp_path, 1.0), "mpirun", "", None)
     used = ["--bind-to " + tokens[tokens.index("--bind-to") + 1]]
     used += [f"--mca {name} {value}" for name, value in SETTINGS.items()]
     assert all((each in told) is (launcher == "mpirun") for each in used)

@@ -1,0 +1,99 @@
+"""Tells a stack that cannot start from a machine, or an environment, that cannot start anything: by
+what the kernel counts, and by launches for comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+from hvdperf.launch.arm_launcher import ArmLauncher
+from hvdperf.launch.group import Failure, GroupFailed
+from hvdperf.launch.job import LaunchError
+from hvdperf.machine.rank_environment import not_needed
+from hvdperf.machine.starting import killed_for_memory, missing, of_environment
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.plan.arms import AA, AGAINST, SWEEP, Arm, BlockKind
+from hvdperf.worker.protocol import STARTUP, Phase
+from hvdperf.worker.strategies.table import Strategy
+
+# Seconds that a launch for comparison may take.
+DEADLINE_S = 60.0
+# Failures for which ranks are started for comparison.
+MOST = 3
+_STARTING = {phase.value for phase in STARTUP}
+
+
+@dataclass
+class Control:
+    """Examines failures of launches. say: called with each line of progress."""
+
+    arm_launcher: ArmLauncher
+    say: Callable[[str], None]
+    _killed: int = field(default_factory=killed_for_memory)
+    _launches: int = 0
+    # What the machine lacks, for as many processes or more.
+    _known: dict[int, str] = field(default_factory=dict)
+
+    def examined(self, arm: Arm, failure: Failure) -> Failure:
+        """Return the failure, marked as the machine's if the machine or the user's environment is
+        at fault, with what is wrong."""
+        injected = self.arm_launcher.fault is not None or arm.injected not in ("", AA)
+        if injected or not failure.started or failure.of_user or failure.of_node:
+            return failure
+        said = [failure.cause, *failure.tail]
+        reason = missing(arm.processes, said, self._killed)
+        self._killed = killed_for_memory()
+        if not reason and failure.phase in _STARTING:
+            known = (text for count, text in self._known.items() if arm.processes >= count)
+            reason = next(known, "") or self._compared(arm)
+        if not reason:
+            return failure
+        self._known.setdefault(arm.processes, reason)
+        self.say(f"{arm.name}: {reason}")
+        return replace(failure, cause=f"{failure.cause}; {reason}", of_node=True)
+
+    def _compared(self, arm: Arm) -> str:
+        """Return why the machine or the environment is at fault, by launches of the same size; ""
+        if the stack is, or if that cannot be told."""
+        slots = self.arm_launcher.slots[: arm.world_size]
+        if self._launches >= MOST or len({slot.host for slot in slots}) > 1:
+            return ""
+        self._launches += 1
+        groups = not_needed()
+        every = [name for names in groups.values() for name in names]
+        if not self._problem(arm, "without the user's settings", every):
+            for names in groups.values():
+                if not self._problem(arm, f"without {names[0]}", names):
+                    return of_environment(names)
+            return of_environment(every)
+        stacks = self.arm_launcher.stacks
+        if AGAINST in stacks:
+            other = replace(arm, stack="" if arm.stack else AGAINST)
+            problem = self._problem(other, "by the other stack")
+            return f"the other stack does not start either: {problem}" if problem else ""
+        bare = Arm(SWEEP, Strategy.BARE, arm.world_size)
+        problem = self._problem(bare, "by MPI alone")
+        if not problem or "mpi4py" in problem:
+            return ""
+        return f"processes of MPI alone do not start either: {problem}"
+
+    def _problem(self, arm: Arm, how: str, without: Collection[str] = ()) -> str:
+        """Start the arm for comparison; return why it does not start, "" if it does."""
+        self.say(f"for comparison: start {arm.label} {how}")
+        last = Phase.BROADCAST if arm.strategy.spec.trains else Phase.INIT
+        try:
+            group = self.arm_launcher.start(
+                arm,
+                {BlockKind.FULL},
+                data_seed=1,
+                share_startup=True,
+                last_phase=last,
+                without=without,
+            )
+            group.wait_ready(DEADLINE_S)
+            group.close()
+        except GroupFailed as failed:
+            return failed.failure.cause
+        except (LaunchError, DataError, OSError) as error:
+            return str(error)
+        return ""
