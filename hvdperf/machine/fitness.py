@@ -160,24 +160,28 @@ def _free_in_groups(root: Path) -> Iterator[int]:
 def _shared_memory(machine: Machine, slots: int, root: Path) -> Check:
     where = shared_memory_directory(slots, len(machine.gpus), root)
     return _enough(
-        f"shared memory in {shown(where)}",
+        "shared memory",
         free_bytes(where),
         shared_memory_needed(slots, len(machine.gpus)),
         slots,
         "remove old files in /dev/shm, or enlarge it: sudo mount -o remount,size=2g /dev/shm "
         "(docker run --shm-size=2g)",
+        where,
     )
 
 
 def _temporary_files(slots: int) -> Check:
     where = Path(tempfile.gettempdir())
     mend = "remove old files in it, or name another directory: export TMPDIR=DIR"
-    return _enough(f"files in {shown(where)}", free_bytes(where), TEMPORARY_FILES, slots, mend)
+    return _enough("temporary files", free_bytes(where), TEMPORARY_FILES, slots, mend, where)
 
 
-def _enough(name: str, free: int, needed: int, slots: int, mend: str) -> Check:
+def _enough(
+    name: str, free: int, needed: int, slots: int, mend: str, where: Path | None = None
+) -> Check:
+    value = f"{_size(free)} free" + (f" in {shown(where)}" if where is not None else "")
     of = f"{slots} slot{'s' * (slots != 1)}"
-    return judged(name, f"{_size(free)} free", free >= needed, f"{of} need {_size(needed)}", mend)
+    return judged(name, value, free >= needed, f"{of} need {_size(needed)}", mend)
 
 
 def _size(size: int) -> str:

@@ -3,7 +3,7 @@ what the kernel counts, and by launches for comparison."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from hvdperf.launch.arm_launcher import ArmLauncher
@@ -62,10 +62,9 @@ class Control:
         groups = not_needed()
         every = [name for names in groups.values() for name in names]
         if not self._problem(arm, "without the user's settings", every):
-            for names in groups.values():
-                if not self._problem(arm, f"without {names[0]}", names):
-                    return of_environment(names)
-            return of_environment(every)
+            guilty = (each for each in groups.values() if self._starts_without(arm, each))
+            # Every launch has this environment.
+            return self._known.setdefault(1, of_environment(next(guilty, every)))
         stacks = self.arm_launcher.stacks
         if AGAINST in stacks:
             other = replace(arm, stack="" if arm.stack else AGAINST)
@@ -76,6 +75,9 @@ class Control:
         if not problem or "mpi4py" in problem:
             return ""
         return f"processes of MPI alone do not start either: {problem}"
+
+    def _starts_without(self, arm: Arm, names: Sequence[str]) -> bool:
+        return not self._problem(arm, f"without {', '.join(names[:2])}", names)
 
     def _problem(self, arm: Arm, how: str, without: Collection[str] = ()) -> str:
         """Start the arm for comparison; return why it does not start, "" if it does."""

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from hvdperf.launch.group import GroupFailed
 from hvdperf.launch.processes import is_running
+from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.faults import Fault
@@ -54,8 +56,8 @@ def test_the_failing_rank_is_named_and_nothing_stays(
     pids = [rank.pid for rank in group.ranks]
     sockets, shared_files = open_sockets(pids), shared_memory_files(pids)
     assert sockets
-    # Open MPI's are in the launch's own directory; Gloo has none.
-    assert not [path for path in shared_files if path.is_relative_to("/dev/shm")]
+    # Open MPI's are in directories of the launch's own; Gloo has none.
+    assert all("hvdperf-" in str(path.parent) for path in shared_files)
     assert bool(shared_files) == LAUNCHERS[launcher].over_mpi
     with pytest.raises(GroupFailed) as caught:
         group.ask("block", HANG_DEADLINE_S, kind="full", steps=5)
@@ -93,12 +95,22 @@ def test_a_hang_during_start_up_is_named(make_arm_launcher: MakeStarter, launche
     assert (caught.value.failure.rank, caught.value.failure.phase) == (1, "build")
 
 
-def test_a_stopped_rank_is_named(start: Start, launcher: str) -> None:
+def test_a_rank_that_stays_stopped_is_named_and_one_that_goes_on_has_its_time(
+    start: Start, launcher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     group = start(launcher, horovod(2), order_deadline_s=HANG_DEADLINE_S)
-    os.kill(group.ranks[0].pid, signal.SIGSTOP)
+    stopped = group.ranks[0].pid
+    os.kill(stopped, signal.SIGSTOP)
+    late = threading.Timer(HANG_DEADLINE_S + 1.0, os.kill, (stopped, signal.SIGCONT))
+    late.start()
+    block = group.reports(BlockReport, "block", HANG_DEADLINE_S, kind="full", steps=5)
+    late.join()
+    assert [each.resumed for each in block] == [1, 0]
+    monkeypatch.setattr("hvdperf.launch.group.STOPPED_S", 1.0)
+    os.kill(stopped, signal.SIGSTOP)
     with pytest.raises(GroupFailed) as caught:
         group.ask("block", HANG_DEADLINE_S, kind="full", steps=5)
-    assert caught.value.failure.rank == 0
+    assert (caught.value.failure.rank, caught.value.failure.of_node) == (0, True)
 
 
 def test_a_stopped_group_dies_with_the_session(

@@ -379,3 +379,19 @@ def test_addresses_carry_a_token_of_their_own():
     assert one.startswith("node1:")
     assert one.rsplit(":", 1)[0] == two.rsplit(":", 1)[0]
     assert one != two
+
+
+def test_time_for_which_the_session_was_stopped_passes_no_deadline(hub, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+
+    def select(seconds: float) -> list[Any]:
+        # The second wait is a stop of ten minutes.
+        clock[0] += seconds if clock[0] < 100.2 or hub.stops else 600.0
+        return []
+
+    monkeypatch.setattr(hub._selector, "select", select)
+    assert not hub.pump_until(lambda: False, hub.now() + 5.0)
+    assert hub.stops == 1
+    assert clock[0] > 700.0
+    assert hub.now() == pytest.approx(105.0, abs=0.3)

@@ -15,6 +15,7 @@ VARIABLES = (
     *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     *("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES"),
     *("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    *(name for other in outer.OTHERS for name in (other.rank, other.size)),
 )
 # A shell of sbatch or salloc, a task of srun, a rank of mpirun in an allocation.
 BATCH = {"SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}
@@ -70,6 +71,51 @@ def started_with(monkeypatch, cache):
 def test_the_place_among_the_ranks_is_known(started_with, environment, place):
     started_with(environment)
     assert (outer.outer_rank(), outer.outer_size(), outer.on_one_host()) == place
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2"},
+        {"PMI_RANK": "1", "PMI_SIZE": "2"},
+        {"PMIX_RANK": "1"},
+        {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "4"},
+        {"JSM_NAMESPACE_RANK": "3", "JSM_NAMESPACE_SIZE": "4"},
+        {"PALS_RANKID": "2"},
+        {**BATCH, "HOROVOD_RANK": "0", "HOROVOD_SIZE": "2"},
+    ],
+)
+def test_several_sessions_of_another_launcher_are_refused(started_with, environment):
+    started_with(environment)
+    with pytest.raises(UserError) as refused:
+        outer.check_launcher()
+    assert all(name in str(refused.value) for name in environment if name not in BATCH)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        BATCH,
+        TASK,
+        {**RANK, "PMIX_RANK": "5"},
+        {**TASK, "PMI_RANK": "3", "PMI_SIZE": "4"},
+        {"PMI_RANK": "0", "PMI_SIZE": "1"},
+        {"PMIX_RANK": "0"},
+        {"HOROVOD_SIZE": "2"},
+        {"OMPI_COMM_WORLD_SIZE": ""},
+    ],
+)
+def test_a_session_alone_or_of_a_known_launcher_is_not(started_with, environment):
+    started_with(environment)
+    outer.check_launcher()
+
+
+@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_RANK"])
+def test_a_number_that_is_none_is_named(started_with, name):
+    started_with({name: "two"})
+    with pytest.raises(UserError, match=rf"^{name}=two"):
+        outer.check_launcher()
 
 
 def test_tasks_of_srun_find_what_rank_0_publishes_in_a_file_of_its_owner(started_with, cache):

@@ -67,6 +67,8 @@ class Stage:
     collective_seconds: float = 0.02
     run_seconds: float = 2.0
     pace: Pace = field(default_factory=Pace)
+    stopped_in: Collection[int] = ()
+    was_stopped: bool = False
     forks: bool = False
     forked: list[bool] = field(default_factory=list)
 
@@ -108,6 +110,7 @@ class FakeGroup:
         self.ranks = [SimpleNamespace(host="", pid=0) for _ in range(arm.processes)]
         self.paused = False
         self.ended = False
+        self.stops, self.was_stopped = 0, stage.was_stopped
         self._stage = stage
         self._blocks = 0
 
@@ -166,6 +169,7 @@ class FakeGroup:
             seconds = self._stage.warm_up_steps_of[self._blocks]
         self._blocks += 1
         self._stage.clock += seconds * steps
+        self.stops += self._blocks in self._stage.stopped_in
         return rank_report(seconds * steps, 32 * steps, steps)
 
     def close(self, leave_group: bool = False) -> None:
@@ -259,6 +263,26 @@ def make_runner(
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
+
+
+def test_a_block_during_which_the_session_was_stopped_is_taken_again(stage):
+    usual = make_runner(stage, turns=1).take(0, [HOROVOD_1])
+    (blocks,) = blocks_of(usual)
+    taken = len(stage.of("block"))
+    stage.stopped_in = [taken]  # the last one, which is timed
+    again = Stage(stopped_in=[taken])
+    (repeated,) = blocks_of(make_runner(again, turns=1).take(0, [HOROVOD_1]))
+    assert len(again.of("block")) == taken + 1
+    assert len(repeated) == len(blocks)
+
+
+def test_what_fails_while_the_session_was_stopped_is_missing_in_this_round_only(stage):
+    stage.raises[HOROVOD_2, "evidence"] = failure(HOROVOD_2)
+    stage.was_stopped = True
+    runner = make_runner(stage, turns=1)
+    measured = runner.take(0, [HOROVOD_1, HOROVOD_2])
+    assert launched(measured) == {HOROVOD_1}
+    assert runner.failures == {}
 
 
 def failure(arm: Arm) -> GroupFailed:

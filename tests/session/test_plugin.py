@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from hvdperf.session.plugin import check_files_of_others, pytest_sessionstart
+from hvdperf.session.plugin import (
+    check_files_of_others,
+    pytest_sessionstart,
+    refuse_other_plugins,
+)
 
 SESSION: Any = None
 
@@ -53,3 +57,16 @@ def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
     Path("$D/x.json").write_text("earlier")
     check_files_of_others(config)
     assert Path("$D/x.json").read_text() == "earlier"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("numprocesses", 2), ("tx", ["2*popen"]), ("reruns", 1), ("count", 3), ("forked", True)],
+)
+def test_plugins_that_repeat_spread_or_isolate_cases_are_refused(option, value):
+    config: Any = SimpleNamespace(option=SimpleNamespace(**{option: value}))
+    with pytest.raises(pytest.UsageError):
+        refuse_other_plugins(config)
+    harmless: dict[str, Any] = {"numprocesses": None, "tx": [], "reruns": None, "count": 1}
+    config = SimpleNamespace(option=SimpleNamespace(**harmless))
+    refuse_other_plugins(config)

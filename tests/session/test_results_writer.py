@@ -37,7 +37,7 @@ def results_writer(
     session: Any = SimpleNamespace(
         timed_seconds=1.5,
         disturbances=disturbances,
-        arm_launcher=SimpleNamespace(slots=placed()),
+        arm_launcher=SimpleNamespace(slots=placed(), hub=SimpleNamespace(stopped_seconds=0.0)),
     )
     directory = runs / SESSION
     directory.mkdir(parents=True)

@@ -59,7 +59,9 @@ def writer(session_plan: SessionPlan, earlier: Earlier) -> ResultsWriter:
     session: Any = SimpleNamespace(
         timed_seconds=1.5,
         disturbances=DISTURBANCES,
-        arm_launcher=SimpleNamespace(slots=session_plan.slots),
+        arm_launcher=SimpleNamespace(
+            slots=session_plan.slots, hub=SimpleNamespace(stopped_seconds=0.0)
+        ),
     )
     document = session_document(session_plan, facts(), (), earlier, (), "pytest perf/ -k weak")
     directory = open_directory(session_plan, document.session, earlier)

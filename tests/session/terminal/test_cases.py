@@ -33,6 +33,7 @@ from hvdperf.session.terminal.cases import (
     counts,
     detectable_effects,
     ending,
+    errors_of_ranks,
     exit_status,
     explanation,
     figure_text,
@@ -330,6 +331,17 @@ def test_without_colours_every_byte_is_the_same():
         assert painted(text, writer(False).markup) == text
         coloured = painted(text, writer(True).markup)
         assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == text
+
+
+def test_the_end_of_the_errors_of_a_failed_launch_is_shown_once():
+    failure = Failure("resnet_50_s horovod@2", 1, "block", "it broke", ["[rank 1] last words"])
+    found = [
+        outcome(each, (), None, Verdict.FAIL, str(failure), failure=failure)
+        for each in (WEAK, strong_scaling(WORKLOAD, 2))
+    ]
+    lines = errors_of_ranks(found)
+    assert [line.strip() for line in lines].count("[rank 1] last words") == 1
+    assert errors_of_ranks([outcome(WEAK, RATIOS, Floor.at(0.8), Verdict.PASS)]) == []
 
 
 def test_an_explanation_shows_cause_and_the_end_of_stderr():
