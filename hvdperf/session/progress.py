@@ -12,6 +12,9 @@ from hvdperf.launch.outer import shown_by
 from hvdperf.session import live_line
 from hvdperf.session.workload_run import Doing
 
+# Seconds without a line of progress after which the next activity is told, too.
+QUIET_S = 30.0
+
 
 def until(doing: Doing, now: float) -> str:
     """Return the time left at `now` (monotonic clock, seconds) in words, such as `, next interim
@@ -35,10 +38,12 @@ class ProgressReporter:
         self._began = began
         self._doing: Doing | str = ""
         self._line = live_line.Line(self._now)
+        self._is_live, self._said_at = False, began
 
     def say(self, text: str) -> None:
         """Write a line of progress, past pytest's capture."""
         self._doing = text
+        self._said_at = time.monotonic()
         reporter = self._reporter
         if reporter is None:
             return
@@ -48,8 +53,12 @@ class ProgressReporter:
             reporter.flush()
 
     def note(self, doing: Doing) -> None:
-        """Set what the live line shows from now on."""
+        """Set what the live line shows from now on. Without a live line, write it if nothing has
+        been written for QUIET_S, as on a busy machine."""
         self._doing = doing
+        if not self._is_live and time.monotonic() > self._said_at + QUIET_S:
+            self.say(f"{doing.where}{until(doing, time.monotonic())}: {doing.what}")
+            self._doing = doing
 
     @contextmanager
     def long_work(self) -> Iterator[None]:
@@ -59,6 +68,7 @@ class ProgressReporter:
         if reporter is not None and reporter.hasmarkup and reporter.verbosity >= 0:
             with self._uncaptured():
                 terminal = live_line.open_terminal(sys.stdout, shown_by())
+        self._is_live = terminal is not None
         with self._line.running(terminal):
             yield
 
