@@ -325,6 +325,7 @@ END
 
 # One at a time: uv would wait for its own lock without a word, and give up.
 take_turn() {
+    command -v flock >/dev/null || return 0
     mkdir -p .uv
     exec 9>.uv/turn
     if ! flock -n 9; then

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from hvdperf.cli import REFUSED, Parser, complain, first_sentence, run
 from hvdperf.columns import WIDTH
 from hvdperf.history import commands as history
-from hvdperf.launch.owners import end_with, owners
+from hvdperf.launch.ends.owners import end_with, owners
 from hvdperf.nightly import commands as nightly
 from hvdperf.paths import CHECKOUT
 from hvdperf.report import commands as report

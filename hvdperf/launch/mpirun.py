@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hvdperf.launch import daemon_start
+from hvdperf.launch.ends.scratch import scratch_directory
 from hvdperf.launch.guard import guarded
 from hvdperf.launch.interfaces import interface_settings
 from hvdperf.launch.job import LaunchError, Order, SlotGone
@@ -26,7 +27,6 @@ from hvdperf.launch.processes import (
     tail_of,
     wait_until_ended,
 )
-from hvdperf.launch.scratch import scratch_directory
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.space import shared_memory_directory

@@ -83,8 +83,8 @@ def main(mpirun: str, arguments: list[str]) -> int:
 
 def _remover_of(directory: str) -> "subprocess.Popen[bytes]":
     """Return a process that removes the directory when its standard input closes: at the latest
-    when this process ends (scratch.py)."""
-    script = os.path.join(_HERE, "scratch.py")
+    when this process ends (ends/scratch.py)."""
+    script = os.path.join(_HERE, "ends", "scratch.py")
     remover = subprocess.Popen(
         [sys.executable, "-I", "-S", script],
         stdin=subprocess.PIPE,
@@ -178,7 +178,7 @@ def _read(status_file: str) -> "int | None":
 
 def _of_orphan(status_file: str) -> "int | None":
     """Return the exit status of a rank 0 that goes on without its mpirun, as after a second Ctrl-C:
-    it ends within END_S (owners.py). Return None if it leaves none."""
+    it ends within END_S (ends/owners.py). Return None if it leaves none."""
     deadline = time.monotonic() + END_S
     while (pid := _pid_of_rank_0(status_file)) and time.monotonic() < deadline:
         if not os.path.exists(f"/proc/{pid}"):

@@ -12,11 +12,11 @@ from hvdperf.errors import UserError
 from hvdperf.launch import agents, mpirun
 from hvdperf.launch.agents import Agent, AgentsLauncher, LocalAgent
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed, pinned_and_pooled
+from hvdperf.launch.ends.scratch import scratch_directory
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.interfaces import interface_settings
 from hvdperf.launch.job import Launcher
 from hvdperf.launch.mpirun import MpirunLauncher
-from hvdperf.launch.scratch import scratch_directory
 from hvdperf.launch.slots import RemoteAgent, Slots
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack

@@ -114,9 +114,9 @@ def _missing(ranks: int, text: str, killed: int, root: Path) -> Iterator[str]:
         yield _limit(resource.RLIMIT_NPROC, "-u", 1, 1 << 20, "processes and threads")
         yield _limit(resource.RLIMIT_AS, "-v", 1024, ADDRESS_SPACE, "address space")
         yield _pids(root)
+    yield _loopback(root)
     if _OF_NAMES.search(text):
         yield _name()
-        yield _loopback(root)
 
 
 def _space(what: str, where: Path, needed: int) -> str:

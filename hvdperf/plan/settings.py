@@ -306,8 +306,8 @@ ROWS = (
         unless="gpu",
     ),
     Row(
-        f"{_MCA}(mpi_yield_when_idle|hwloc_base_binding_policy|rmaps_base_mapping_policy|"
-        "rmaps_base_oversubscribe|btl_vader_backing_directory)",
+        f"{_MCA}(mpi_yield_when_idle|hwloc_base_binding_policy|rmaps(_.+)?|btl_tcp_if_.+|"
+        "btl_vader_backing_directory)",
         _MPI,
         "how Open MPI's ranks wait and where they run",
         Touches.EXCHANGE,
@@ -317,7 +317,7 @@ ROWS = (
         # The frameworks of Open MPI that move data or place ranks. The others show where a job
         # runs. mpirun sets mpi_oversubscribe for its children, and the user does not.
         f"{_MCA}(?!mpi_oversubscribe)(allocator|bml|btl|coll|common|hwloc|mpi|mpool|mtl|op|opal|"
-        "osc|part|pml|rcache|rmaps|smsc|threads|vprotocol)(_.+)?",
+        "osc|part|pml|rcache|smsc|threads|vprotocol)(_.+)?",
         _MPI,
         "how Open MPI moves data or places ranks",
         Touches.EXCHANGE,

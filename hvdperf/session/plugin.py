@@ -13,8 +13,8 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
+from hvdperf.launch.ends.owners import end_with, owners
 from hvdperf.launch.outer import check_launcher, outer_size, shown_by
-from hvdperf.launch.owners import end_with, owners
 from hvdperf.launch.slots import Slots
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of
 from hvdperf.plan.comparisons import Comparison

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.launch.owners import LOOK_S
+from hvdperf.launch.ends.owners import LOOK_S
 from hvdperf.launch.processes import is_running
 from tests.support.leftovers import ended
 
@@ -21,7 +21,7 @@ from tests.support.leftovers import ended
 SESSION = f"""
 import os, signal, sys, time
 sys.path.insert(0, {str(Path.cwd())!r})
-from hvdperf.launch.owners import end_with, owners
+from hvdperf.launch.ends.owners import end_with, owners
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 end_with(owners())
 print(os.getpid(), flush=True)
@@ -83,7 +83,7 @@ def test_a_detached_session_lives_on(started, command):
 
 def test_a_directory_is_gone_after_a_process_was_killed(tmp_path):
     code = (
-        "import sys, time; from hvdperf.launch.scratch import scratch_directory;"
+        "import sys, time; from hvdperf.launch.ends.scratch import scratch_directory;"
         "print(scratch_directory('hvdperf-'), flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(

@@ -65,7 +65,8 @@ def test_a_name_that_does_not_resolve_and_a_loopback_that_is_down_are_named(root
     killed = killed_for_memory(root)
     assert missing(2, ["killed by signal 11, SIGSEGV"], killed, root) == ""
     (root / "sys/class/net/lo/flags").write_text("0x8\n")
-    assert "loopback" in missing(2, ["no answer after 30 s"], killed, root)
+    assert "loopback" in missing(2, ["it ended"], killed, root)
+    (root / "sys/class/net/lo/flags").write_text("0x9\n")
 
     def fail(*arguments: object) -> None:
         raise socket.gaierror
