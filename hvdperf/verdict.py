@@ -73,7 +73,7 @@ class Floor(msgspec.Struct, frozen=True, tag="floor", tag_field="kind"):
 
 
 # The rule for one stack against another: FAIL if it is more than 2 % slower, PASS if it is at most
-# 5 % slower, each with 97.5 % confidence.
+# 5 % slower, each with the confidence of hvdperf.interim.confidence_of_verdicts.
 REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
 
 

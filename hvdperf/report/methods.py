@@ -13,7 +13,7 @@ from hvdperf.measure.records import Launch
 from hvdperf.plan.arms import SWEEP, Schedule
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode
-from hvdperf.report.numbers import confidence_of
+from hvdperf.report.numbers import confidence_of, with_confidence
 from hvdperf.report.session import began, thresholds_of
 from hvdperf.report.words import plural
 from hvdperf.results.archive import Archive
@@ -211,19 +211,18 @@ def _rule(archive: Archive) -> Iterator[str]:
     if of_stacks:
         yield (
             f"A case fails if the ratio of the speeds of the two stacks is below "
-            f"{REGRESSION.fail_below}, and passes if it is not below {REGRESSION.pass_from}, each "
-            "with 97.5 % confidence, and is inconclusive otherwise."
+            f"{REGRESSION.fail_below}, and passes if it is not below {REGRESSION.pass_from}"
+            f"{with_confidence(session, of_stacks)}, and is inconclusive otherwise."
         )
     if len(of_stacks) < len(cases) or not cases:
         yield (
             f"A case passes if its whole interval meets its threshold{named}, fails if its whole "
             "interval misses it, and is inconclusive otherwise."
         )
-    looks = re.findall(r"\d+", asked.get("sampling.looks", ""))
-    if looks:
+    if session is not None and session.looks:
         early = asked.get("sampling.early") == "True"
         only = "; earlier analyses could only pass a case" if early else ""
-        yield f"A case could fail after {_joined(looks, 'or')} rounds{only}."
+        yield f"A case could fail after {_joined(map(str, session.looks), 'or')} rounds{only}."
     if cases:
         verdicts = counted(Counter(case.verdict for case in cases))
         yield f"The verdicts on {plural(len(cases), 'case')}: {verdicts}."

@@ -6,6 +6,7 @@ records inside them are its schema. Figures that do not exist are null, never Na
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -157,6 +158,11 @@ class SessionDocument:
     unfit: tuple[str, ...] = ()
     verdicts: Mapping[str, Verdict] | None = None
     disturbances: tuple[Disturbance, ...] = ()
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """The full looks of the session's profile; () if the document does not say them."""
+        return tuple(map(int, re.findall(r"[0-9]+", self.asked.get("sampling.looks", ""))))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hvdperf.judge.fails import notes_on_fails
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
@@ -59,10 +60,11 @@ def board(cases: Sequence[Case]) -> Figure:
     rows = tuple(map(_row, ranked(cases)))
     near = [row for row in rows if row["margin"] is not None]
     judged = [row for row in near if row["verdict"] not in _NOT_BY_THE_FIGURE]
+    notes = notes_on_fails(case.outcome for case in cases)
     return Figure(
         name="board",
         title="Verdicts",
-        says=_says(judged),
+        says=" ".join([_says(judged), *(f"{note}." for note in notes)]),
         table=Table(
             tuple(
                 column

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from hvdperf.columns import Columns, interval, listed, number, wrapped
+from hvdperf.judge.fails import notes_on_fails
 from hvdperf.judge.long_steps import long_steps
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.comparisons import Comparison, JudgedAs
@@ -186,6 +187,8 @@ def table(
             notes.setdefault((verdict, reason), {})[outcome.comparison.name] = None
     for (verdict, reason), names in notes.items():
         lines += wrapped(f"{verdict.value} {', '.join(names)}: {reason}")
+    for note in notes_on_fails(outcomes):
+        lines += wrapped(note)
     lines += _long_steps(outcomes)
     lines += _breakdowns(outcomes)
     unjudged = (o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED)
