@@ -127,7 +127,8 @@ class SessionDocument:
     started, in words; "" in documents that do not say it. hosts: names, in the order of slots.
     unfit: why the host was not fit to measure when a part began, one line each
     (hvdperf/machine/fitness.py). verdicts: of all cases so far. disturbances: by other programs,
-    one a round.
+    one a round. made_up_data: the data sets of which the suite's own sample was read, whose
+    contents are made up; None in documents that do not say it.
     """
 
     format: Positive
@@ -158,6 +159,7 @@ class SessionDocument:
     unfit: tuple[str, ...] = ()
     verdicts: Mapping[str, Verdict] | None = None
     disturbances: tuple[Disturbance, ...] = ()
+    made_up_data: tuple[str, ...] | None = None
 
     @property
     def looks(self) -> tuple[int, ...]:
