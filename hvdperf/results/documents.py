@@ -100,15 +100,8 @@ class Case:
 
     @property
     def is_sound(self) -> bool:
-        """Return whether the figure was measured with sound evidence, be it good or bad.
-
-        An INVALID case is sound only if nothing but its threshold was missing. A case is not sound
-        if a launch failed, if it is NOT JUDGED or NOT RUN, or if other programs disturbed all of
-        its rounds, which leaves no observation."""
-        shown_only = self.verdict in (Verdict.NOT_JUDGED, Verdict.NOT_RUN)
-        if not self.outcome.observations or self.figure is None or self.failed or shown_only:
-            return False
-        return self.verdict is not Verdict.INVALID or bool(self.outcome.threshold_line)
+        """Return whether the figure was measured with sound evidence, be it good or bad."""
+        return self.outcome.is_sound
 
 
 @dataclass(frozen=True)
