@@ -20,7 +20,7 @@ HEAD = """\
 `make trust` writes this page. In each of its sessions, every fault has an arm, which is compared
 with the same arm without the fault. It judges the two as `--against` judges two stacks: the verdict
 is FAIL if the faulty arm is more than 2 % slower, and PASS if it is less than 5 % slower, each with
-97.5 % confidence. A FAIL needs 8 or 12 rounds. Two kinds of cases differ: memory is compared with a
+95 % confidence. A FAIL needs 8 or 12 rounds. Two kinds of cases differ: memory is compared with a
 ceiling, and an INVALID launch is found in the first round. Faults affect one rank among several, or
 the exchange between ranks. One replica therefore has only the A/A pair `aa`, which has no fault.
 

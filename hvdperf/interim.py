@@ -33,6 +33,10 @@ EARLY_LOOKS = (3, 4, 5, 6)
 EARLY, FIRST_FAIL = 0.2, 0.472
 # The fewest degrees of freedom within launches from which the noise of turns can be estimated.
 FEWEST_FREEDOM = 6
+# The share of wrong verdicts on a figure that lies exactly on its limit: so much for the first
+# analysis, and so much more for each further one (simulated: 2.8, 3.5, 5.1, 6.7, 8.1 and 9.6 % for
+# 1 to 6 of them; docs/error_rates.md).
+WRONG_AT_FIRST, WRONG_PER_ANALYSIS = 0.03, 0.015
 # The weight of the variance's floor beside the variance of the rounds, in rounds.
 PRIOR_ROUNDS = 4
 
@@ -54,6 +58,19 @@ def looks_after(rounds: int, looks: Sequence[int]) -> tuple[int, ...]:
     while found[-1] <= rounds:
         found.append(2 * found[-1])
     return tuple(found)
+
+
+def confidence_of_verdicts(looks: Sequence[int], rounds: int = 0, resumed: int = 0) -> float:
+    """Return the confidence with which a PASS or a FAIL holds, whichever look decides it.
+
+    The bounds of a single look have 97.5 %, but every look is another chance to err. looks: the
+    full looks of the profile. rounds: of the case with the most, since a resumed session may have
+    passed the last look. resumed: how often the session was resumed, since each part of it ends
+    with an analysis.
+    """
+    passed = sum(look <= rounds for look in looks_after(rounds, looks))
+    analyses = max(len(looks), passed) + resumed
+    return 1 - WRONG_AT_FIRST - WRONG_PER_ANALYSIS * (analyses - 1)
 
 
 def judge_rounds(

@@ -21,6 +21,9 @@ from hvdperf.stats import Interval, NotMeasurable, fewest_bounded, hodges_lehman
 ALPHA = 0.025
 # Fewer rounds give no finite bound, so nothing can PASS or FAIL.
 FEWEST_ROUNDS = fewest_bounded(ALPHA)
+# A session finds 88 to 91 % of changes that are this many times the longer side of its interval,
+# and 55 to 62 % of those of one side (by simulation; docs/figures.md).
+SIDES_TO_DETECT = 1.5
 
 
 class Verdict(Enum):
@@ -70,7 +73,7 @@ class Floor(msgspec.Struct, frozen=True, tag="floor", tag_field="kind"):
 
 
 # The rule for one stack against another: FAIL if it is more than 2 % slower, PASS if it is at most
-# 5 % slower, each with 97.5 % confidence.
+# 5 % slower, each with the confidence of hvdperf.interim.confidence_of_verdicts.
 REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
 
 
@@ -146,7 +149,9 @@ class Judgement:
 
     @property
     def detectable_effect(self) -> float | None:
-        """Return the minimum detectable effect; None if the rounds give no finite interval."""
+        """Return the minimum detectable effect, as a share of the figure; None if the rounds give
+        no finite interval. It is about a change of the figure, not about its distance from a
+        limit."""
         effect = math.inf if self.figure is None else smallest_detectable_effect(self.figure)
         return effect if math.isfinite(effect) else None
 
@@ -187,12 +192,19 @@ def is_bounded(figure: Interval) -> bool:
     return figure.lower > 0 and math.isfinite(figure.upper)
 
 
-def smallest_detectable_effect(figure: Interval) -> float:
-    """Return the longer side of the figure's interval, as a share: a figure that is farther from
-    its limit is decided. Return infinity without finite bounds."""
+def longer_side(figure: Interval) -> float:
+    """Return the longer side of the figure's interval, as a share; infinity without finite
+    bounds."""
     if not is_bounded(figure):
         return math.inf
     return max(figure.estimate / figure.lower, figure.upper / figure.estimate) - 1
+
+
+def smallest_detectable_effect(figure: Interval) -> float:
+    """Return the smallest change, as a share of the figure, that a session with such an interval
+    finds in 90 % of cases: its interval then does not contain the figure without the change. Return
+    infinity without finite bounds."""
+    return SIDES_TO_DETECT * longer_side(figure)
 
 
 def judge(observations: Sequence[float], rule: Rule, fail_alpha: float | None = None) -> Judgement:
@@ -229,8 +241,8 @@ def decide(rule: Rule, to_pass: Interval, to_fail: Interval) -> Verdict:
 
 def undecided(figure: Interval) -> str:
     """Return why a figure has no verdict, in words."""
-    seen = 100 * smallest_detectable_effect(figure)
-    return f"the minimum detectable effect of these rounds is {seen:.1f} %"
+    side = 100 * longer_side(figure)
+    return f"these rounds do not decide it: the interval reaches {side:.1f} % from the figure"
 
 
 def counted(counts: Mapping[Verdict, int]) -> str:

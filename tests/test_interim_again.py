@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 
-from hvdperf.interim import EARLY_LOOKS, early_interval, judge_rounds
+from hvdperf.interim import EARLY_LOOKS, confidence_of_verdicts, early_interval, judge_rounds
 from hvdperf.scatter import Noise, turn_correlation, turns_worth
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from tests.support.rule_again import correlation_again, early_bounds, exact_bounds, verdict_again
@@ -101,3 +102,22 @@ def test_the_correlation_of_turns_is_the_same():
 def test_turns_are_as_many_as_the_formula_says(turn_sd, tau0):
     expected = min(8, round(1.12 * turn_sd / tau0 * math.sqrt(16.0 / 2.65)))
     assert turns_worth(turn_sd, tau0, 16.0, 2.65, most=8) == expected
+
+
+@pytest.mark.parametrize("looks", [(8,), (8, 12), (8, 12, 24), (8, 12, 24, 48)])
+def test_verdicts_hold_with_the_confidence_that_is_told(looks):
+    """A figure exactly on its limit PASSes at one of the looks no more often than is told. Early
+    looks may add half a point (docs/error_rates.md)."""
+    values = np.random.default_rng(5).normal(size=(4000, looks[-1]))
+    passed = np.zeros(len(values), bool)
+    for look in looks:
+        tested = scipy.stats.wilcoxon(values[:, :look], alternative="greater", axis=1)
+        passed |= tested.pvalue <= 0.025
+    told = 1 - confidence_of_verdicts(looks)
+    assert told - 0.02 < np.mean(passed) + 0.005 < told + 0.005
+
+
+def test_looks_of_resumed_sessions_count():
+    assert confidence_of_verdicts((8,), rounds=40) == confidence_of_verdicts((8, 16, 32))
+    assert confidence_of_verdicts((8, 12), resumed=1) == confidence_of_verdicts((8, 12, 24))
+    assert confidence_of_verdicts((8, 12), rounds=3) == confidence_of_verdicts((8, 12))

@@ -1,5 +1,6 @@
 import math
 import random
+from statistics import median
 
 import pytest
 
@@ -15,6 +16,7 @@ from hvdperf.verdict import (
     confidence,
     decide,
     judge,
+    longer_side,
     smallest_detectable_effect,
     worst,
 )
@@ -214,26 +216,35 @@ def test_without_verdicts_nothing_was_judged():
     assert worst([]) is Verdict.NOT_JUDGED
 
 
-def test_who_cannot_decide_says_what_could_have_been_seen():
+def test_who_cannot_decide_says_how_far_the_interval_reaches():
     values = [math.log(ratio) for ratio in (0.90, 0.96, 0.99, 1.02, 1.05, 0.93)]
     undecided = judge(values, Floor.at(0.97))
     assert undecided.verdict is Verdict.INCONCLUSIVE
     # 0.975 [0.900, 1.050] of six rounds, whose bounds are the extremes.
     assert undecided.figure is not None
-    seen = smallest_detectable_effect(undecided.figure)
-    assert seen == pytest.approx(undecided.figure.estimate / 0.90 - 1)
-    assert (
-        f"the minimum detectable effect of these rounds is {100 * seen:.1f} %" in undecided.reason
-    )
+    side = longer_side(undecided.figure)
+    assert side == pytest.approx(undecided.figure.estimate / 0.90 - 1)
+    assert f"{100 * side:.1f} %" in undecided.reason
+    assert longer_side(Interval(0.9, 0.0, math.inf, 0.025, 5)) == math.inf
+
+
+def test_nine_of_ten_sessions_find_a_change_of_the_minimum_detectable_effect():
+    """The effect is that of the median interval of sessions of this noise."""
+    noise = random.Random(4)
+    sessions = [[noise.gauss(0, 0.03) for _ in range(8)] for _ in range(2000)]
+    figures = [as_ratio(hodges_lehmann(values, 0.025)) for values in sessions]
+    effect = median(map(smallest_detectable_effect, figures))
+    found = sum(figure.lower * (1 + effect) > 1 for figure in figures)
+    assert 0.86 < found / len(figures) < 0.94
     assert smallest_detectable_effect(Interval(0.9, 0.0, math.inf, 0.025, 5)) == math.inf
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_farther_from_its_limit_than_could_be_seen_is_decided(seed):
+def test_what_is_farther_from_its_limit_than_the_interval_reaches_is_decided(seed):
     noise = random.Random(seed)
     values = [noise.gauss(0, 0.05) for _ in range(8)]
     figure = as_ratio(hodges_lehmann(values, 0.025))
-    seen = smallest_detectable_effect(figure)
+    seen = longer_side(figure)
     assert judge(values, Floor.at(figure.estimate * (1 + 1.001 * seen))).verdict is Verdict.FAIL
     assert judge(values, Floor.at(figure.estimate / (1 + 1.001 * seen))).verdict is Verdict.PASS
     nearer = (figure.estimate * (1 + 0.999 * seen), figure.estimate / (1 + 0.999 * seen))

@@ -29,11 +29,30 @@ _TEXT = """\
 
 Which releases of Horovod and TensorFlow work together, as tried with this suite.
 
-A combination *trains* if a session has measured the speed of networks with it, so it was built and
-imported before. It does not *build* if its compilation ended with an error, so it cannot be
-imported either. For Horovod {newest}, the last release, the table has a line for every TensorFlow
-release that the suite knows. For older ones it has a line for every combination that was tried. The
-date is that of the last try. `make backfill` builds and measures combinations that are missing.
+A combination *trains* if the suite's own training loop has trained networks with it and a session
+has measured their speed, so it was built and imported before. This does not mean that your script
+trains ([Keras's fit](#kerass-fit-since-tensorflow-216)). All builds are of the unpatched source of
+a release: a "no" says that this source does not compile, not that a patched one cannot. A
+combination does not *build* if its compilation ended with an error, so it cannot be imported
+either. For Horovod {newest}, the last release, the table has a line for every TensorFlow release
+that the suite knows. For older ones it has a line for every combination that was tried. The date is
+that of the last try. `make backfill` builds and measures combinations that are missing.
+
+## Keras's fit since TensorFlow 2.16
+
+TensorFlow 2.16 and later come with Keras 3, which Horovod 0.28.1 does not know. Tried on two ranks
+with TensorFlow 2.18.1 and Keras 3.15.1:
+
+- **`model.fit` with `hvd.DistributedOptimizer` exchanges nothing, without a message**: it ends with
+  exit status 0, and the ranks have different weights.
+- `hvd.DistributedGradientTape` stops with `'Variable' object has no attribute 'ref'`, and so do
+  Horovod's own examples that use it. All four callbacks of `hvd.callbacks` fail.
+- With `TF_USE_LEGACY_KERAS=1` and the package `tf-keras`, Keras 2 is used, and `model.fit`
+  exchanges gradients.
+
+The suite's loop trains with Keras 3, because it gives Horovod the variables inside those of Keras.
+
+## Combinations
 """
 _HEADER = (
     "Horovod",

@@ -34,7 +34,7 @@ from hvdperf.verdict import Verdict
 PROFILE = "nightly"
 CASE = "perf/test_scaling.py::test_weak_scaling"
 # A session reports FAIL if a release is more than 2 % slower, and PASS if it is less than 5 %
-# slower, each with 97.5 % confidence. These are the limits in the other direction: a release is
+# slower, each with about 94 % confidence. These are the limits in the other direction: a release is
 # faster if the lower bound is above FASTER_FROM, and not faster if the upper bound does not exceed
 # SAME_UP_TO.
 FASTER_FROM = 1.02
@@ -172,7 +172,7 @@ def result_of(archive: Archive, asked: Asked) -> Result:
 
 def answer_of(case: Case) -> Answer:
     """Return the answer of a case that compares two stacks, in both directions. It is UNDECIDED for
-    a figure that differs from 1 with 97.5 % confidence but by less than the verdict's limits,
+    a figure whose interval does not contain 1 but does not meet the verdict's limits either,
     because this may be a part of the change."""
     if case.figure is None or not case.is_sound:
         return Answer.UNDECIDED

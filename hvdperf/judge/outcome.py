@@ -40,6 +40,19 @@ class Outcome(Figures):
         return self.judgement.verdict is Verdict.PASS
 
     @property
+    def is_sound(self) -> bool:
+        """Return whether the figure was measured with sound evidence, be it good or bad.
+
+        An INVALID case is sound only if nothing but its threshold was missing. A case is not sound
+        if a launch failed, if it is NOT JUDGED or NOT RUN, or if other programs disturbed all of
+        its rounds, which leaves no observation."""
+        verdict = self.judgement.verdict
+        shown_only = verdict in (Verdict.NOT_JUDGED, Verdict.NOT_RUN)
+        if not self.observations or self.judgement.figure is None or self.failure or shown_only:
+            return False
+        return verdict is not Verdict.INVALID or bool(self.threshold_line)
+
+    @property
     def reported(self) -> Verdict:
         """Verdict on the candidate itself. The judgement of a fault case says whether this verdict
         is the expected one."""

@@ -50,6 +50,11 @@ class DataSource:
     files: tuple[str, ...] = ()
     located: Any = None
 
+    @property
+    def is_made_up(self) -> bool:
+        """Whether the files are the suite's own sample: valid files of made-up contents."""
+        return bool(self.directory) and (Path(self.directory) / sample_sets.STAMP).exists()
+
 
 def dataset_of(network: registry.Network, wanted: str) -> str:
     """Return the data set that the network trains on if the user asks for `wanted`.

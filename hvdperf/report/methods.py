@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from hvdperf.measure.records import Launch
-from hvdperf.plan.arms import SWEEP, Schedule
+from hvdperf.models.registry import NETWORKS
+from hvdperf.plan.arms import SWEEP, Schedule, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode
-from hvdperf.report.numbers import confidence_of
+from hvdperf.report.numbers import confidence_of, with_confidence
 from hvdperf.report.session import began, thresholds_of
 from hvdperf.report.words import plural
 from hvdperf.results.archive import Archive
@@ -36,7 +37,7 @@ def methods(archive: Archive) -> list[str]:
         *_suite(archive.session),
         *_machine(archive),
         *_software(archive),
-        *_workloads(archive.cases),
+        *_workloads(archive),
         *_design(archive),
         *_intervals(archive.cases),
         *_rule(archive),
@@ -117,20 +118,21 @@ def _software(archive: Archive) -> Iterator[str]:
         )
 
 
-def _workloads(cases: Sequence[Case]) -> Iterator[str]:
+def _workloads(archive: Archive) -> Iterator[str]:
+    cases = archive.cases
+    made_up = None if archive.session is None else archive.session.made_up_data
     alike: dict[tuple[str, int, str, str], dict[str, None]] = {}
     for workload in dict.fromkeys(case.workload for case in cases):
         if workload != SWEEP:
-            key = (workload.dataset, workload.batch, workload.optimizer, workload.precision)
+            data, optimizer = _data(workload, made_up), _optimizer(workload)
             name = f"{workload.model} (input size {workload.input_size})"
+            key = (data, workload.batch, optimizer, workload.precision)
             alike.setdefault(key, {})[name] = None
-    for (dataset, batch, optimizer, precision), names in alike.items():
+    for (data, batch, optimizer, precision), names in alike.items():
         verb = "was" if len(names) == 1 else "were"
-        yield (
-            f"{_joined(names)} {verb} trained on {dataset} with a batch of "
-            f"{plural(batch, 'sample')} per replica, the optimizer {optimizer} and "
-            f"{precision} arithmetic."
-        )
+        size = f"a batch of {plural(batch, 'sample')} per replica"
+        how = _joined(filter(None, (size, optimizer, f"{precision} arithmetic")))
+        yield f"{_joined(names)} {verb} trained on {data} with {how}."
     sizes: dict[Strategy, set[int]] = {}
     for launch in _launches(cases):
         sizes.setdefault(launch.arm.strategy, set()).add(launch.arm.world_size)
@@ -142,6 +144,28 @@ def _workloads(cases: Sequence[Case]) -> Iterator[str]:
     ]
     if ran:
         yield f"The arms were {_joined(ran)}."
+
+
+def _data(workload: Workload, made_up: Sequence[str] | None) -> str:
+    """Return what a workload was trained on, in words. made_up: the data sets whose contents the
+    suite made up; None if that is unknown."""
+    if workload.dataset == workload.model:
+        return "data of its own"
+    if workload.dataset == "synthetic":
+        return "random samples in memory"
+    if made_up is None:
+        return f"samples in the format of {workload.dataset}"
+    if workload.dataset in made_up:
+        return f"made-up samples in the format of {workload.dataset}"
+    return workload.dataset
+
+
+def _optimizer(workload: Workload) -> str:
+    """Return the optimizer in words; "" for a network of the user's own, since its optimizer is not
+    in the documents."""
+    network = NETWORKS.get(workload.model)
+    is_own = network is None or bool(network.origin)
+    return "" if is_own else f"the optimizer {workload.optimizer}"
 
 
 def _design(archive: Archive) -> Iterator[str]:
@@ -186,10 +210,15 @@ def _intervals(cases: Sequence[Case]) -> Iterator[str]:
             f"a confidence of {_levels(exact)} %."
         )
     if early:
+        assumed = [noise for case in early if (noise := case.outcome.judgement.early) is not None]
+        between = _joined(
+            dict.fromkeys(f"{100 * noise.launch_sd:.1f} % ({noise.source})" for noise in assumed)
+        )
         yield (
             f"The intervals of {_with_rounds(early)} are those of Student's t, with a variance "
-            "from these rounds, from the repetitions within launches, and from earlier launches on "
-            f"the machine; they have a confidence of {_levels(early)} %."
+            "from these rounds, from the repetitions within launches, and from a standard "
+            f"deviation between launches of {between}; they have a confidence of "
+            f"{_levels(early)} %."
         )
 
 
@@ -211,19 +240,18 @@ def _rule(archive: Archive) -> Iterator[str]:
     if of_stacks:
         yield (
             f"A case fails if the ratio of the speeds of the two stacks is below "
-            f"{REGRESSION.fail_below}, and passes if it is not below {REGRESSION.pass_from}, each "
-            "with 97.5 % confidence, and is inconclusive otherwise."
+            f"{REGRESSION.fail_below}, and passes if it is not below {REGRESSION.pass_from}"
+            f"{with_confidence(session, of_stacks)}, and is inconclusive otherwise."
         )
     if len(of_stacks) < len(cases) or not cases:
         yield (
             f"A case passes if its whole interval meets its threshold{named}, fails if its whole "
             "interval misses it, and is inconclusive otherwise."
         )
-    looks = re.findall(r"\d+", asked.get("sampling.looks", ""))
-    if looks:
+    if session is not None and session.looks:
         early = asked.get("sampling.early") == "True"
         only = "; earlier analyses could only pass a case" if early else ""
-        yield f"A case could fail after {_joined(looks, 'or')} rounds{only}."
+        yield f"A case could fail after {_joined(map(str, session.looks), 'or')} rounds{only}."
     if cases:
         verdicts = counted(Counter(case.verdict for case in cases))
         yield f"The verdicts on {plural(len(cases), 'case')}: {verdicts}."

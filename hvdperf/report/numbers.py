@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from hvdperf.interim import confidence_of_verdicts
 from hvdperf.report.content import Value
-from hvdperf.results.documents import Case
+from hvdperf.results.documents import Case, SessionDocument
 from hvdperf.stats import Interval
 from hvdperf.verdict import Rule, confidence, is_bounded
 
@@ -55,3 +56,14 @@ def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:
     import numpy as np  # imported here, because the import is slow
 
     return [float(cut) for cut in np.quantile(values, shares)]
+
+
+def with_confidence(session: SessionDocument | None, cases: Iterable[Case]) -> str:
+    """Return the confidence of the session's PASSes and FAILs as the end of a clause, such as
+    `, each with 95.5 % confidence`; "" if its document does not say after how many rounds cases
+    were judged."""
+    if session is None or not session.looks:
+        return ""
+    rounds = max((case.outcome.judgement.rounds for case in cases), default=0)
+    held = confidence_of_verdicts(session.looks, rounds, len(session.resumed_at))
+    return f", each with {100 * held:.3g} % confidence"

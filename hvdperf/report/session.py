@@ -40,7 +40,7 @@ def session_report(sources: Sources) -> Report:
     counts = Counter(case.verdict for case in cases)
     fingerprint = archive.fingerprint
     sections = [
-        comparisons.against(cases),
+        comparisons.against(cases, session),
         scaling.section(cases),
         nodes.section(cases),
         comparisons.parity(cases),

@@ -6,6 +6,7 @@ records inside them are its schema. Figures that do not exist are null, never Na
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -99,15 +100,8 @@ class Case:
 
     @property
     def is_sound(self) -> bool:
-        """Return whether the figure was measured with sound evidence, be it good or bad.
-
-        An INVALID case is sound only if nothing but its threshold was missing. A case is not sound
-        if a launch failed, if it is NOT JUDGED or NOT RUN, or if other programs disturbed all of
-        its rounds, which leaves no observation."""
-        shown_only = self.verdict in (Verdict.NOT_JUDGED, Verdict.NOT_RUN)
-        if not self.outcome.observations or self.figure is None or self.failed or shown_only:
-            return False
-        return self.verdict is not Verdict.INVALID or bool(self.outcome.threshold_line)
+        """Return whether the figure was measured with sound evidence, be it good or bad."""
+        return self.outcome.is_sound
 
 
 @dataclass(frozen=True)
@@ -126,7 +120,8 @@ class SessionDocument:
     started, in words; "" in documents that do not say it. hosts: names, in the order of slots.
     unfit: why the host was not fit to measure when a part began, one line each
     (hvdperf/machine/fitness.py). verdicts: of all cases so far. disturbances: by other programs,
-    one a round.
+    one a round. made_up_data: the data sets of which the suite's own sample was read, whose
+    contents are made up; None in documents that do not say it.
     """
 
     format: Positive
@@ -157,6 +152,12 @@ class SessionDocument:
     unfit: tuple[str, ...] = ()
     verdicts: Mapping[str, Verdict] | None = None
     disturbances: tuple[Disturbance, ...] = ()
+    made_up_data: tuple[str, ...] | None = None
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """The full looks of the session's profile; () if the document does not say them."""
+        return tuple(map(int, re.findall(r"[0-9]+", self.asked.get("sampling.looks", ""))))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 """The throughput of Horovod with its defaults: one figure a launch, by workload and world size.
+This is the only definition of samples/s, for the terminal, the page, nights and the history.
 
 A block counts only if Horovod trained in it with all defaults on the session's own stack, if other
 programs did not disturb it, and if its case is sound. A launch that several cases share counts
@@ -10,23 +11,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from statistics import median
 
+from hvdperf.judge.outcome import Outcome
 from hvdperf.measure.records import is_disturbed
 from hvdperf.plan.arms import Arm, BlockKind, Workload
+from hvdperf.plan.question import LaunchMode
 from hvdperf.results.documents import Case
 from hvdperf.worker.strategies.table import Strategy
 
+# Launch modes that time blocks of a training in turns with other launches.
+_IN_TURNS = (LaunchMode.BLOCKS, LaunchMode.COLLECTIVES)
+
 
 def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float, ...]]:
+    """Return the throughputs of a session's documents, as `throughputs_of` does."""
+    return throughputs_of(case.outcome for case in cases)
+
+
+def throughputs_of(outcomes: Iterable[Outcome]) -> dict[tuple[Workload, int], tuple[float, ...]]:
     """Return the samples per second of all replicas together, by workload and world size.
 
     There is one value a launch, the median of its blocks, in the order of rounds. If several kinds
     of rounds have launches of their own, the values follow kind by kind."""
     launches: dict[tuple[Workload, int], dict[tuple[str, str, int], float]] = {}
-    for case in cases:
-        if case.is_sound:
-            _, mode, topic = case.round_group
-            for world_size, number, speed in _speeds(case):
-                of_rounds = launches.setdefault((case.workload, world_size), {})
+    for outcome in outcomes:
+        if outcome.is_sound and outcome.comparison.question.mode in _IN_TURNS:
+            workload, (_, mode, topic) = outcome.comparison.workload, outcome.comparison.round_group
+            for world_size, number, speed in _speeds(outcome):
+                of_rounds = launches.setdefault((workload, world_size), {})
                 of_rounds[mode.value, topic, number] = speed
     return {
         key: tuple(speed for _, speed in sorted(of_rounds.items()))
@@ -34,11 +45,14 @@ def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float
     }
 
 
-def _speeds(case: Case) -> Iterator[tuple[int, int, float]]:
-    """Yield the world size, the round, and the samples per second of each launch that counts."""
-    for measured in case.rounds:
+def _speeds(outcome: Outcome) -> Iterator[tuple[int, int, float]]:
+    """Yield the world size, the round, and the samples per second of each launch that counts. While
+    a session runs, the rounds of an outcome also have the launches of other cases, which do not."""
+    comparison = outcome.comparison
+    plain = [arm for arm in comparison.arms if _is_plain(arm, comparison.workload)]
+    for measured in outcome.rounds:
         for launch in measured.launches:
-            if not _is_plain(launch.arm, case.workload):
+            if launch.arm not in plain:
                 continue
             speeds = [
                 block.samples_per_second

@@ -402,7 +402,7 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
         *([*lines_of_networks, ""] if lines_of_networks else []),
         *cases.table(decided, suite.settings_of),
         *bandwidths.table(decided),
-        *cases.detectable_effects(decided),
+        *cases.meaning_of_pass(decided),
         *cases.errors_of_ranks(decided),
     ]
     markup = config.get_terminal_writer().markup

@@ -114,6 +114,7 @@ def session_document(
         launched=launched,
         hosts=tuple(dict.fromkeys(slot.host for slot in session_plan.slots)),
         unfit=tuple(unfit),
+        made_up_data=tuple(name for name, data in session_plan.data.items() if data.is_made_up),
     )
 
 

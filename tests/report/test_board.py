@@ -54,6 +54,18 @@ def test_of_a_band_the_nearer_edge_counts_and_its_middle_is_the_most():
     assert most == pytest.approx(place / 0.8 - 1) == pytest.approx(1 - place / 1.25)
 
 
+def test_a_minimum_detectable_effect_is_told_of_a_comparison_of_stacks_only(tmp_path):
+    pair = against(weak_scaling(WORKLOAD, 2))
+    assert pair is not None
+    (held,) = cases_of(tmp_path / "threshold", outcome(WEAK, [0.9] * 6))
+    (compared,) = cases_of(tmp_path / "stacks", outcome(pair, [0.98, 0.99, 1.0, 1.0, 1.01, 1.02]))
+    key = "minimum_detectable_effect"
+    assert key not in [column.key for column in board.board([held]).table.columns]
+    table = board.board([held, compared]).table
+    assert key in [column.key for column in table.columns]
+    assert [row[key] is None for row in table.rows] == [True, False]
+
+
 def test_settings_stand_in_the_rows_that_they_touch(tmp_path):
     (plain,) = cases_of(tmp_path, outcome(WEAK, [0.9] * 6))
     assert "settings" not in [column.key for column in board.board([plain]).table.columns]

@@ -10,6 +10,7 @@ from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.questions import against, weak_scaling
 from hvdperf.report.methods import methods
 from hvdperf.results.archive import Archive, read_session
+from hvdperf.scatter import Noise
 from tests.report.cases import RECORDED
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, outcome
@@ -84,7 +85,7 @@ def test_rounds_launches_and_blocks_are_counted(tmp_path):
     assert f"A case has {len(case.rounds)} rounds" in text
     assert f"{len(launches)} launches of {processes} processes" in text
     assert f"{blocks} blocks of" in text
-    assert "resnet_50_s (input size 32) was trained on cifar10 with a batch of" in text
+    assert "resnet_50_s (input size 32) was trained on" in text
     assert "The arms were Horovod on 1 and 2 replicas." in text
 
 
@@ -159,3 +160,32 @@ def test_every_kind_of_case_is_told(tmp_path):
     assert "MPI without a framework on 2 replicas" in text
     assert "None" not in text
     assert "nan" not in text
+
+
+def trained(archive: Archive) -> str:
+    return next(each for each in methods(archive) if " trained on " in each)
+
+
+def test_made_up_samples_are_not_told_as_the_data_set_whose_format_they_have(tmp_path):
+    plain, made_up, unknown = (
+        trained(archive_with(tmp_path / name, made_up_data=value))
+        for name, value in (("plain", []), ("made", ["cifar10"]), ("unknown", None))
+    )
+    assert len({plain, made_up, unknown}) == 3
+    assert "trained on cifar10 with" in plain
+    assert "trained on cifar10 with" not in made_up + unknown
+
+
+def test_the_optimizer_and_the_data_of_an_own_network_are_not_guessed(tmp_path):
+    paper = replace(WORKLOAD, model="papernet", dataset="papernet")
+    own = trained(archive_with(tmp_path / "own", outcome(weak_scaling(paper, 2), [0.9] * 6)))
+    assert "adam" not in own
+    assert "trained on papernet" not in own
+    assert "adam" in trained(archive_with(tmp_path / "suite"))
+
+
+def test_a_spread_between_launches_is_told_with_its_source(tmp_path):
+    judgement = replace(WEAK.judgement, early=Noise(0.05, 0.0, "assumed"))
+    text = said(archive_with(tmp_path, replace(WEAK, judgement=judgement)))
+    assert "5.0 % (assumed)" in text
+    assert "earlier launches" not in text

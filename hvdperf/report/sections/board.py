@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hvdperf.judge.fails import notes_on_fails
+from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import cells_of, confidence_of
@@ -40,9 +42,11 @@ COLUMNS = (
     Column("rounds", "rounds"),
     Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
     Column("nodes", "nodes", hidden=True),
+    Column("settings", "settings"),
 )
-# Only shown if a setting touches a case.
-_SETTINGS = Column("settings", "settings")
+# Only shown if a case has one: a change between two sides that can be alike; settings that touch
+# the case.
+_OPTIONAL = ("minimum_detectable_effect", "settings")
 
 
 def ranked(cases: Iterable[Case]) -> list[Case]:
@@ -56,12 +60,18 @@ def board(cases: Sequence[Case]) -> Figure:
     rows = tuple(map(_row, ranked(cases)))
     near = [row for row in rows if row["margin"] is not None]
     judged = [row for row in near if row["verdict"] not in _NOT_BY_THE_FIGURE]
+    notes = notes_on_fails(case.outcome for case in cases)
     return Figure(
         name="board",
         title="Verdicts",
-        says=_says(judged),
+        says=" ".join([_says(judged), *(f"{note}." for note in notes)]),
         table=Table(
-            (*COLUMNS, _SETTINGS) if any(row["settings"] for row in rows) else COLUMNS, rows
+            tuple(
+                column
+                for column in COLUMNS
+                if column.key not in _OPTIONAL or any(row[column.key] for row in rows)
+            ),
+            rows,
         ),
         plot=_plot(min(len(near), ROWS)) if near else None,
     )
@@ -120,7 +130,8 @@ def _row(case: Case) -> Row:
     if figure is not None and rule is not None and bounded and not case.comparison.is_trial:
         margins = tuple(100 * share for share in margin(figure, rule))
     judgement = case.outcome.judgement
-    effect = judgement.detectable_effect
+    # Said of a change, not of the distance from a threshold.
+    effect = None if case.judged_as is JudgedAs.THRESHOLD else judgement.detectable_effect
     return {
         "verdict": case.verdict.value,
         "question": question_of(case),

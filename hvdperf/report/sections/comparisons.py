@@ -8,10 +8,10 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.numbers import cells_of, confidence_of
+from hvdperf.report.numbers import cells_of, confidence_of, with_confidence
 from hvdperf.report.sections import scaling
 from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
-from hvdperf.results.documents import Case
+from hvdperf.results.documents import Case, SessionDocument
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 
 # Launch modes whose figures no other section has, except those of scaling.
@@ -66,8 +66,9 @@ def others(cases: Sequence[Case]) -> Section:
     )
 
 
-def against(cases: Sequence[Case]) -> Section | None:
-    """Return the section that compares this stack with that of --against; None without one."""
+def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Section | None:
+    """Return the section that compares this stack with that of --against; None without one.
+    session: its document, of which the confidence of the verdicts is known."""
     found = [case for case in cases if case.comparison.reference.arm.stack]
     if not found:
         return None
@@ -85,8 +86,8 @@ def against(cases: Sequence[Case]) -> Section | None:
         "The repetitions of both stacks were interleaved in this session. A figure is the "
         "speed under this stack / the speed under the other one; for a validation it is the "
         "ratio of losses or accuracies. A ratio of speeds FAILs if it is below "
-        f"{REGRESSION.fail_below} with 97.5 % confidence, and PASSes if it is not below "
-        f"{REGRESSION.pass_from} with 97.5 % confidence; 'at least' is the limit that decided. "
+        f"{REGRESSION.fail_below}, and PASSes if it is not below {REGRESSION.pass_from}"
+        f"{with_confidence(session, found)}; 'at least' is the limit that decided. "
         "Section Machine lists the differences between the stacks.",
         (figure,),
     )

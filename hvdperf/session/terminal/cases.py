@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from hvdperf.columns import Columns, interval, listed, number, wrapped
+from hvdperf.judge.fails import notes_on_fails
 from hvdperf.judge.long_steps import long_steps
 from hvdperf.judge.outcome import Outcome
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.session.terminal import wall_time
 from hvdperf.stats import Interval
-from hvdperf.verdict import Verdict, confidence, counted, must_be
+from hvdperf.verdict import Ceiling, Floor, Judgement, Verdict, confidence, counted, must_be
 
 Kind = TypeVar("Kind")
 
@@ -186,6 +187,8 @@ def table(
             notes.setdefault((verdict, reason), {})[outcome.comparison.name] = None
     for (verdict, reason), names in notes.items():
         lines += wrapped(f"{verdict.value} {', '.join(names)}: {reason}")
+    for note in notes_on_fails(outcomes):
+        lines += wrapped(note)
     lines += _long_steps(outcomes)
     lines += _breakdowns(outcomes)
     unjudged = (o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED)
@@ -210,20 +213,51 @@ def _long_steps(outcomes: Sequence[Outcome]) -> list[str]:
     return [line for text in found.values() for line in wrapped(text)]
 
 
-def detectable_effects(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return lines with the minimum detectable effects of the cases that PASS; [] if there are
-    none. Fault cases are left out, because their PASS means a detection."""
-    seen = {
-        effect: outcome.comparison.name
-        for outcome in outcomes
-        if outcome.judgement.verdict is Verdict.PASS
-        and not outcome.comparison.is_trial
-        and (effect := outcome.judgement.detectable_effect) is not None
-    }
-    ends = dict.fromkeys((min(seen), max(seen))) if seen else {}
-    told = " to ".join(f"{_percent(change)} ({seen[change]})" for change in ends)
-    text = f"Minimum detectable effect of the cases that PASS: {told}"
-    return wrapped(text) if told else []
+def meaning_of_pass(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return lines on what the PASSes of this session do not exclude; [] if there are none.
+
+    A PASS against a floor or a band allows the figure to fall by its distance from that limit. A
+    PASS against another stack may miss what is smaller than the minimum detectable effect. Fault
+    cases are left out, because their PASS means a detection.
+    """
+    passed = [outcome for outcome in outcomes if outcome.passed and not outcome.comparison.is_trial]
+    above: dict[float, str] = {}
+    effects: dict[float, str] = {}
+    for outcome in passed:
+        name, judgement = outcome.comparison.name, outcome.judgement
+        if outcome.comparison.judged_as is JudgedAs.REGRESSION:
+            if judgement.detectable_effect is not None:
+                effects[judgement.detectable_effect] = name
+        elif (distance := _above_limit(judgement)) is not None:
+            above[distance] = name
+    lines = []
+    if above:
+        lines += wrapped(
+            "A PASS means that a figure meets its limit, not that nothing has become slower: these "
+            f"are {_ends(above)} above theirs"
+        )
+    if effects:
+        lines += wrapped(
+            "Minimum detectable effect (a change that such a session finds in 90 %) of the cases "
+            f"that PASS: {_ends(effects)}"
+        )
+    return lines
+
+
+def _above_limit(judgement: Judgement) -> float | None:
+    """Return how far a figure lies above the lowest value that its rule allows, as a share of that
+    value; None if the rule has no such value."""
+    rule, figure = judgement.rule, judgement.figure
+    if figure is None or rule is None or isinstance(rule, Ceiling):
+        return None
+    lowest = rule.pass_from if isinstance(rule, Floor) else rule.low
+    return figure.estimate / lowest - 1
+
+
+def _ends(shares: Mapping[float, str]) -> str:
+    """Return the least and the greatest share, each with the name of its case."""
+    ends = dict.fromkeys((min(shares), max(shares)))
+    return " to ".join(f"{_percent(share)} ({shares[share]})" for share in ends)
 
 
 def _percent(share: float) -> str:

@@ -10,16 +10,13 @@ from statistics import median
 
 from hvdperf.columns import Columns, number
 from hvdperf.judge.outcome import Outcome
-from hvdperf.measure.records import median_speed
-from hvdperf.plan.arms import SWEEP, Arm, BlockKind
+from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.results.throughput import throughputs_of
 from hvdperf.stats import Interval
 from hvdperf.verdict import is_bounded, worst
-from hvdperf.worker.strategies.table import Strategy
 
-# Launch modes that time blocks of a training in turns with other launches.
-_IN_TURNS = (LaunchMode.BLOCKS, LaunchMode.COLLECTIVES)
 _NAME = 15
 _TABLE = Columns(
     ("model", -_NAME),
@@ -37,46 +34,27 @@ Key = tuple[str, int]
 def table(outcomes: Sequence[Outcome]) -> list[str]:
     """Return one line for each network and world size; [] if nothing was trained in turns.
 
-    samples/s: of all replicas of plain Horovod together, the median over the rounds of a round's
-    median. weak, strong: efficiencies. parity: Horovod's speed over MirroredStrategy's. verdict:
-    the worst on any of the cases. "-" stands for a figure that was not measured.
+    samples/s: of all replicas of plain Horovod together, the median over the rounds
+    (hvdperf.results.throughput). weak, strong: efficiencies. parity: Horovod's speed over
+    MirroredStrategy's. verdict: the worst on any of the cases. "-" stands for a figure that was not
+    measured.
     """
     by_line: dict[Key, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.comparison.workload != SWEEP:
             by_line.setdefault(_key(outcome), []).append(outcome)
-    speeds = {key: samples_per_second(cases) for key, cases in by_line.items()}
-    if not any(speeds.values()):
-        return []
+    speeds = {
+        (workload.model, world_size): median(of_rounds)
+        for (workload, world_size), of_rounds in throughputs_of(outcomes).items()
+    }
     models = list(dict.fromkeys(model for model, _ in by_line))
     lines = [
-        _line(key, speeds[key], by_line[key])
+        _line(key, speeds.get(key), by_line[key])
         for key in sorted(by_line, key=lambda key: (models.index(key[0]), key[1]))
-        if speeds[key] or any(c.comparison.question.mode is LaunchMode.BLOCKS for c in by_line[key])
+        if key in speeds
+        or any(c.comparison.question.mode is LaunchMode.BLOCKS for c in by_line[key])
     ]
-    return [_TABLE.header, *lines]
-
-
-def samples_per_second(cases: Sequence[Outcome]) -> float | None:
-    """Return the samples per second of all replicas together, at the world size of the cases; None
-    if none of the cases has timed plain Horovod. The case with the most rounds is used, because
-    cases share their launches."""
-    found: list[float] = []
-    for case in cases:
-        speeds = _speeds(case)
-        found = max(found, speeds, key=len)
-    return median(found) if found else None
-
-
-def _speeds(case: Outcome) -> list[float]:
-    """Return the samples per second of plain Horovod, one value a round."""
-    comparison = case.comparison
-    plain = Arm(comparison.workload, Strategy.HOROVOD, comparison.world_size)
-    if plain not in comparison.arms or comparison.question.mode not in _IN_TURNS:
-        return []
-    of_rounds = (measured.of(plain).of_kind(BlockKind.FULL) for measured in case.rounds)
-    timed = ([block for block in blocks if block.seconds > 0] for blocks in of_rounds)
-    return [median_speed(blocks) for blocks in timed if blocks]
+    return [_TABLE.header, *lines] if lines else []
 
 
 def _key(outcome: Outcome) -> Key:

@@ -13,6 +13,7 @@ from hvdperf.columns import WIDTH
 from hvdperf.launch.group import Failure
 from hvdperf.models.registry import NETWORKS
 from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.questions import against as regression
 from hvdperf.plan.questions import (
     at_gradient_sizes,
     communication,
@@ -31,18 +32,18 @@ from hvdperf.plan.questions import (
 from hvdperf.session.terminal.cases import (
     NOTHING_MEASURED,
     counts,
-    detectable_effects,
     ending,
     errors_of_ranks,
     exit_status,
     explanation,
     figure_text,
     line,
+    meaning_of_pass,
     painted,
     table,
 )
 from hvdperf.stats import Interval
-from hvdperf.verdict import REGRESSION, Band, Floor, Rule, Verdict
+from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Rule, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
@@ -250,22 +251,35 @@ def test_a_reason_that_cases_share_is_given_once():
 # The end -----------------------------------------------------------------------------------------
 
 
-def seen(ask, change, verdict=Verdict.PASS):
-    measured = outcome(ask(WORKLOAD, 2), RATIOS, None, verdict)
-    figure = interval(1.0, 1 / (1 + change), 1.01)
+def seen(comparison, figure, rule, verdict=Verdict.PASS):
+    measured = outcome(comparison, RATIOS, rule, verdict)
     return replace(measured, judgement=replace(measured.judgement, figure=figure))
 
 
-def test_how_small_a_change_passes_could_have_seen_is_told_from_the_best_to_the_worst():
-    passes = [seen(weak_scaling, 0.28), seen(parity, 0.1), seen(communication, 0.041)]
-    told = detectable_effects([*passes, seen(strong_scaling, 0.5, Verdict.INCONCLUSIVE)])
-    assert " ".join(" ".join(told).split()) == (
-        "Minimum detectable effect of the cases that PASS: 4.1 % "
-        "(communication[resnet_50_s-np2]) to 28 % (weak_scaling[resnet_50_s-np2])"
-    )
-    (said,) = detectable_effects([seen(parity, 0.1)])
-    assert said.endswith("PASS: 10 % (parity[resnet_50_s-np2])")
-    assert detectable_effects([seen(parity, 0.1, Verdict.FAIL)]) == []
+def shares(lines):
+    return re.findall(r"(\S+ %) \((\w+)\[", " ".join(" ".join(lines).split()))
+
+
+def test_how_far_passes_lie_above_their_limits_is_told_from_the_least_to_the_most():
+    figure = interval(0.9, 0.85, 0.95)
+    passes = [
+        seen(weak_scaling(WORKLOAD, 2), figure, Floor.at(0.5)),
+        seen(parity(WORKLOAD, 2), figure, Band(0.75, 1.33)),
+        seen(communication(WORKLOAD, 2), figure, Floor.at(0.84)),
+        seen(startup(WORKLOAD, 2)[0], figure, Ceiling(2.0)),
+    ]
+    failed = seen(strong_scaling(WORKLOAD, 2), figure, Floor.at(1.0), Verdict.FAIL)
+    told = meaning_of_pass([*passes, failed])
+    assert shares(told) == [("7.1 %", "communication"), ("80 %", "weak_scaling")]
+    assert shares(meaning_of_pass(passes[:1])) == [("80 %", "weak_scaling")]
+    assert meaning_of_pass([failed]) == []
+
+
+def test_what_a_pass_against_another_stack_could_have_missed_is_told():
+    pair = regression(weak_scaling(WORKLOAD, 2))
+    assert pair is not None
+    passed = seen(pair, interval(1.0, 1 / 1.04, 1.01), REGRESSION)
+    assert shares(meaning_of_pass([passed])) == [("6.0 %", "weak_scaling")]
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,13 @@ from hvdperf.plan.questions import (
     wall_time,
     weak_scaling,
 )
+from hvdperf.report.sections.overview import overview
+from hvdperf.results.throughput import throughputs_of
 from hvdperf.session.terminal.networks import table
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Verdict
-from tests.support.rounds import HOROVOD_2, WORKLOAD, change_reports, outcome
+from tests.support.reports import cases_of
+from tests.support.rounds import HOROVOD_2, WORKLOAD, change_reports, outcome, usage
 
 RATIOS = (0.77, 0.78, 0.79, 0.80, 0.81, 0.82)
 OTHER = replace(WORKLOAD, model="vgg_16_s")
@@ -49,15 +52,39 @@ def test_a_line_tells_all_of_a_network_at_a_world_size():
     strong = outcome(strong_scaling(WORKLOAD, 2), [0.52] * 6)
     equal = outcome(parity(WORKLOAD, 2), [1.04] * 6, Band(0.75, 1.33))
     (row,) = rows([equal, weak, strong])
-    # One replica does 1000 a second.
-    assert row[:3] == ["resnet_50_s", "2", "1040"]
+    # One replica does 1000 a second, and the rounds are those of the last case with full blocks.
+    assert row[:3] == ["resnet_50_s", "2", "1590"]
     assert row[3:] == ["0.79", "0.77-0.82", "0.52", "1.04", "1.04-1.04", "PASS"]
 
 
-def test_throughput_is_the_median_over_the_rounds_of_the_case_with_most():
+def test_throughput_is_the_median_over_the_rounds_of_all_cases():
     few = outcome(communication(WORKLOAD, 2), [0.5] * 2)
     many = outcome(weak_scaling(WORKLOAD, 2), [0.5, 0.6, 0.9])
     assert [row[2] for row in rows([few, many])] == ["1200"]
+
+
+def test_the_terminal_and_the_page_have_one_throughput(tmp_path):
+    """Also in disturbed rounds, and in rounds that hold the launches of other cases."""
+    case = outcome(weak_scaling(WORKLOAD, 2), [0.5, 0.6, 0.9, 0.9])
+    for launch in case.rounds[1].launches:
+        launch.blocks = [replace(block, usage=usage(0.4)) for block in launch.blocks]
+    unsound = outcome(parity(WORKLOAD, 2), [0.1] * 8, verdict=Verdict.INVALID)
+    figure = overview(cases_of(tmp_path, case, unsound))
+    assert figure is not None
+    (on_page,) = (row for row in figure.table.rows if row["world_size"] == 2)
+    (row,) = rows([case, unsound])
+    assert float(row[2]) == pytest.approx(on_page["samples_per_second"])
+
+
+def test_a_launch_of_another_case_in_the_same_round_does_not_count():
+    alone = outcome(parity(WORKLOAD, 1), RATIOS)
+    both = outcome(weak_scaling(WORKLOAD, 2), RATIOS)
+    rounds = tuple(
+        replace(own, launches=[*own.launches, *others.launches])
+        for own, others in zip(alone.rounds, both.rounds, strict=True)
+    )
+    found = throughputs_of([replace(alone, rounds=rounds)])
+    assert [world_size for _, world_size in found] == [1]
 
 
 def test_a_small_throughput_has_a_digit_more():
