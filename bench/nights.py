@@ -33,7 +33,8 @@ class Year:
 
     noise: standard deviation between nights. steps: night -> factor of the lines of the first
     network. drift: factor of the second network's lines at the end of the year. missing: nights
-    without a document. bad: nights on each of the two bad nodes. bad_factor: on them.
+    without a document. bad: nights on each of the two bad nodes. bad_factor: on them. weekend:
+    factor of throughputs on Saturdays and Sundays.
     """
 
     noise: float
@@ -42,6 +43,7 @@ class Year:
     missing: Sequence[int] = tuple(range(40, 50))
     bad: Sequence[Sequence[int]] = ((60, 121, 122, 200), (30, 150, 251, 310))
     bad_factor: float = 0.92
+    weekend: float = 1.0
     networks: int = 15
     world_sizes: tuple[int, ...] = (1, 2, 4, 8)
 
@@ -74,6 +76,8 @@ def _night(year: Year, index: int, noise: random.Random) -> Night:
     rows, speeds = [], []
     for network in range(year.networks):
         factor = year.bad_factor if bad else 1.0
+        if began.weekday() >= 5:
+            factor *= year.weekend
         if network == 0:
             factor *= math.prod(size for at, size in year.steps.items() if index >= at)
         if network == 1:

@@ -44,7 +44,7 @@ _CANDIDATES, _LEAST_DISTANCE = 5, 3.2
 class Step:
     """A lasting change. at: index of the first night after it. until: index of the next change, or
     the number of nights. change: ratio of the medians after and before, with lower and upper bound
-    (95 %). p: of the test."""
+    (95 %). p: of the test. is_confirmed: whether p was below CONFIRMED on some night."""
 
     at: int
     until: int
@@ -52,6 +52,7 @@ class Step:
     lower: float
     upper: float
     p: float
+    is_confirmed: bool
 
 
 def steps(figures: Sequence[float]) -> list[Step]:
@@ -74,6 +75,7 @@ def _refined(values: np.ndarray, edges: list[int], kept: Set[int]) -> list[Step]
     """Return the changes at these edges, moved to where all nights between their neighbours put
     them, without those that these nights do not confirm. kept: edges that were confirmed on some
     night; what came later takes none of them back and moves none far."""
+    sure = []
     place = 1
     while place < len(edges) - 1:
         edge = edges[place]
@@ -85,8 +87,9 @@ def _refined(values: np.ndarray, edges: list[int], kept: Set[int]) -> list[Step]
             del edges[place]
             continue
         edges[place] = at
+        sure.append(edge in kept)
         place += 1
-    return [_step(values, edges, place) for place in range(1, len(edges) - 1)]
+    return [_step(values, edges, place, sure[place - 1]) for place in range(1, len(edges) - 1)]
 
 
 def _split(
@@ -175,8 +178,8 @@ def _corrected(p: float, correlation: float) -> float:
     return float(2 * norm.sf(distance))
 
 
-def _step(values: np.ndarray, edges: Sequence[int], place: int) -> Step:
-    """Return the change at edges[place], with its bounds."""
+def _step(values: np.ndarray, edges: Sequence[int], place: int, is_confirmed: bool) -> Step:
+    """Return the change at edges[place], with its bounds. is_confirmed: by an earlier night."""
     first, at, last = edges[place - 1 : place + 2]
     before, after = values[first:at], values[at:last]
     correlation = _correlation(values, edges)
@@ -191,4 +194,5 @@ def _step(values: np.ndarray, edges: Sequence[int], place: int) -> Step:
         else (0.0, math.inf)
     )
     p = _corrected(_p(before, after), correlation)
-    return Step(at, last, math.exp(median(differences)), low, high, p)
+    size = math.exp(median(differences))
+    return Step(at, last, size, low, high, p, is_confirmed or p < CONFIRMED)
