@@ -50,15 +50,14 @@ class Fall:
 
     def lines(self) -> Iterator[str]:
         """Yield what fell, by how much and since when, and the command that looks closer."""
-        since = "" if self.since is self.night else f" since the night of {self.since.night}"
         told = [
             f"{name} {_percent(change)}"
             for name, change in sorted(self.changes.items(), key=lambda each: each[1])
         ]
         yield (
-            f"{len(told)} of {self.compared} throughputs fell{since} by more than "
-            f"{100 * FALL:.0f} % below the lowest of the sound nights up to {self.usual.night}: "
-            f"{_named(told)}"
+            f"{len(told)} of {self.compared} throughputs fell since the night of "
+            f"{self.since.night} by more than {100 * FALL:.0f} % below the lowest of the "
+            f"sound nights up to {self.usual.night}: {_named(told)}"
         )
         if self.disturbed:
             yield f"this is no FAIL, because the night was disturbed: {self.disturbed}"

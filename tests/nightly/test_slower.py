@@ -53,7 +53,8 @@ def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -
     assert first.verdict(Verdict.PASS) is Verdict.FAIL
     text, closer, accept = first.lines()
     assert text.startswith(
-        "6 of 6 throughputs fell by more than 20 % below the lowest of the sound nights up to "
+        f"6 of 6 throughputs fell since the night of {made[30].night} by more than 20 % below the "
+        "lowest of the sound nights up to "
         f"{made[29].night}: throughput[network_"
     )
     assert "] -5" in text
