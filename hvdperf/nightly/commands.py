@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -12,10 +13,19 @@ from hvdperf.cli import Commands, add_command, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.history import places
-from hvdperf.nightly.night import BRANCH, NIGHTS, OVERDUE_H, Night, check_series, read_nights
+from hvdperf.nightly.night import (
+    BRANCH,
+    NIGHTS,
+    OVERDUE_H,
+    Night,
+    check_series,
+    read_nights,
+    write_accepted,
+)
 from hvdperf.paths import RESULTS, shown
 from hvdperf.session.commands import from_here
 from hvdperf.session.terminal.cases import NOT_WRITTEN, exit_status
+from hvdperf.verdict import Verdict
 
 INDEX = "index.html"
 
@@ -61,6 +71,21 @@ def add_to(commands: Commands) -> None:
         help="Write texts of issues into this directory. Default: none.",
     )
     add.set_defaults(command=watch_nights)
+
+    add = add_command(
+        tasks,
+        "accept",
+        "Accept that a series is slower. What became slower up to this night FAILs no more, here "
+        "and, once it is published, elsewhere.",
+    )
+    add.add_argument(
+        "--series", required=True, metavar="NAME", help="Accept this series as it is. Required."
+    )
+    add.add_argument(
+        "--night", metavar="DATE", help="Up to the night of this date. Default: the last one."
+    )
+    _add_places(add, repository=False)
+    add.set_defaults(command=accept)
 
     add = add_command(tasks, "prune", "Remove sessions and pages of nights long ago.")
     add.add_argument(
@@ -229,13 +254,16 @@ def run_night(arguments: argparse.Namespace) -> int:
         arguments=tuple(more[1:]),
     )
     night = run(plan, lambda line: print(f"nightly: {line}", flush=True))
-    status = exit_status([night.verdict])
-    told = f"{night.series}, night of {night.night}: {night.verdict.value} ({night.told})"
+    verdict, slower = _compared(night, plan.results)
+    status = exit_status([verdict])
+    told = f"{night.series}, night of {night.night}: {verdict.value} ({night.told})"
     for line in wrapped(told):
         print(line, flush=True)
+    for line in slower:
+        print(f"  {line}", flush=True)
     try:
         if arguments.summary is not None:
-            _append_summary(arguments.summary, night, plan.results)
+            _append_summary(arguments.summary, night, verdict, slower, plan.results)
         if night.ended_at is not None:
             _write_page(plan.results)
             if arguments.publish:
@@ -246,13 +274,27 @@ def run_night(arguments: argparse.Namespace) -> int:
     return status
 
 
-def _append_summary(path: Path, night: Night, results: Path) -> None:
+def _compared(night: Night, results: Path) -> tuple[Verdict, Sequence[str]]:
+    """Return the verdict of a night next to those before it, and what fell, in lines."""
+    from hvdperf.nightly.slower import falls, verdict_of
+
+    read = read_nights(results / NIGHTS, [night.series])
+    known = [each for each in read.of[night.series] if each.night <= night.night]
+    found, waits = falls(known, read.accepted.get(night.series, ""))
+    fall = found.get(len(known) - 1)
+    return verdict_of(night, fall), [*(fall.lines() if fall else ()), *filter(None, [waits])]
+
+
+def _append_summary(
+    path: Path, night: Night, verdict: Verdict, slower: Sequence[str], results: Path
+) -> None:
     """Append the night and its sessions to a file, in Markdown."""
     from hvdperf.report.formats.markdown import markdown
     from hvdperf.report.session import session_report
     from hvdperf.report.sources import read_sources
 
-    texts = [f"# {night.series}, night of {night.night}: {night.verdict.value}", f"{night.told}."]
+    texts = [f"# {night.series}, night of {night.night}: {verdict.value}", f"{night.told}."]
+    texts += [f"{line[:1].upper()}{line[1:]}." for line in slower]
     texts += [f"Unfit: {line}" for line in night.unfit]
     for part in night.parts:
         directory = results / "runs" / part.session
@@ -326,9 +368,14 @@ def watch_nights(arguments: argparse.Namespace) -> int:
     if not names:
         raise UserError("there is no night of any series yet; name those that should be: --series")
     now = datetime.now(UTC)
-    states = [watched(name, found.of.get(name, ()), now, overdue) for name in names]
+    states = [
+        watched(name, found.of.get(name, ()), now, overdue, found.accepted.get(name, ""))
+        for name in names
+    ]
     for state in states:
         print(state.line())
+        for text in state.slower.lines():
+            print(f"  {text}")
     if arguments.issues is not None:
         try:
             write_issues(states, arguments.issues)
@@ -340,6 +387,7 @@ def watch_nights(arguments: argparse.Namespace) -> int:
 def list_regressions(arguments: argparse.Namespace) -> int:
     from hvdperf.nightly.index import change_text
     from hvdperf.nightly.lines import findings, repeat
+    from hvdperf.nightly.slower import Standing, standings
 
     since = "" if arguments.since is None else f"{_date('--since', arguments.since)}"
     directory = _nights_directory(arguments)
@@ -351,16 +399,17 @@ def list_regressions(arguments: argparse.Namespace) -> int:
     table = Columns(("since", -10), ("change (95 %)", -26), ("nights", 6), (" line", 0))
     for name, nights in found.of.items():
         known = findings(nights)
+        stand = standings(known.changes, found.accepted.get(name, ""))
         wanted = [
-            change
-            for change in known.changes
+            (change, standing)
+            for change, standing in zip(known.changes, stand, strict=True)
             if (change.is_worse or arguments.better) and change.night.night >= since
         ]
         print(f"{name}: {len(nights)} nights, {nights[0].night} to {nights[-1].night}")
         if wanted:
             print(table.header)
-        for change in wanted:
-            word = "" if change.is_worse else " (better)"
+        for change, standing in wanted:
+            word = "" if standing is Standing.OPEN else f" ({standing.value})"
             row = (change.night.night, change_text(change), change.nights)
             print(table.row(*row, f" {change.line.name}{word}"))
             for mark in change.marks:
@@ -373,6 +422,19 @@ def list_regressions(arguments: argparse.Namespace) -> int:
         if not wanted:
             what = "changed" if arguments.better else "become worse"
             print(f"  nothing has {what}{f' since {since}' if since else ''}")
+    return 0
+
+
+def accept(arguments: argparse.Namespace) -> int:
+    name = check_series(arguments.series)
+    directory = arguments.results / NIGHTS
+    last = read_nights(directory, [name]).of[name][-1].night
+    night = last if arguments.night is None else f"{_date('--night', arguments.night)}"
+    if night > last:
+        raise UserError(f"--night {night}: is after the last night, {last}")
+    write_accepted(directory / name, night)
+    _write_page(arguments.results)
+    print(f"{name}: accepted as it was in the night of {night}")
     return 0
 
 

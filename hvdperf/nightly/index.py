@@ -12,6 +12,7 @@ from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.nightly.lines import BadNode, Change, Findings, Line, findings, lines, repeat
 from hvdperf.nightly.night import Night, read_nights
+from hvdperf.nightly.slower import Fall, Standing, slower, standings, verdict_of
 from hvdperf.nightly.watch import MISSING
 from hvdperf.paths import shown
 from hvdperf.report.formats.inline import templates, without_scripts
@@ -61,6 +62,7 @@ class Case:
 class Series:
     """A series as the page shows it. pages: those of the last night's sessions, with their names.
     remarks: on the machine in the last night. counts: nights by word, the worst first.
+    verdict: of the series, which FAILs, too, if it is slower than it was. slower: what is so.
     without_figure: cases of the last night that have no figure, with their verdicts."""
 
     name: str
@@ -73,7 +75,8 @@ class Series:
     width: int
     months: Sequence[tuple[int, str]]
     squares: Sequence[Square]
-    changes: Sequence[Change]
+    changes: Sequence[tuple[Change, Standing]]
+    slower: Sequence[str]
     nodes: Sequence[BadNode]
     cases: Sequence[Case]
     without_figure: Sequence[str]
@@ -92,7 +95,13 @@ def write_index(
     dates = [date.fromisoformat(night.night) for each in found.of.values() for night in each]
     last = max([*dates, *([] if until is None else [until])], default=date.min)
     series = [
-        _series(name, each, last, lambda session: _href(pages, where, session))
+        _series(
+            name,
+            each,
+            last,
+            lambda session: _href(pages, where, session),
+            found.accepted.get(name, ""),
+        )
         for name, each in found.of.items()
     ]
     graphs = asv / "index.html"
@@ -122,17 +131,20 @@ def _href(pages: Path, where: str, session: str) -> str:
     return f"{where}/{session}.html" if (pages / f"{session}.html").exists() else ""
 
 
-def _series(name: str, nights: Sequence[Night], until: date, href: Href) -> Series:
-    squares = list(_squares(nights, until, href))
+def _series(
+    name: str, nights: Sequence[Night], until: date, href: Href, accepted: str = ""
+) -> Series:
+    found = findings(nights)
+    state = slower(name, nights, accepted, found)
+    squares = list(_squares(nights, until, href, state.falls))
     last = nights[-1]
     words = [square.kind for square in squares]
     kinds = [_kind(verdict) for verdict in Verdict] + ["missing"]
-    found = findings(nights)
     drawn = [*found.lines, *lines(nights, gates=True)]
     return Series(
         name=name,
         machine=_machine(nights),
-        verdict=last.verdict,
+        verdict=state.verdict(last.verdict),
         headline=f"Night of {last.night}: {last.told}.",
         pages=[
             ("reference stack" if part.is_gate else "session", address)
@@ -144,7 +156,8 @@ def _series(name: str, nights: Sequence[Night], until: date, href: Href) -> Seri
         width=max(square.x for square in squares) + PITCH,
         months=_months(nights, until),
         squares=squares,
-        changes=found.changes[::-1],
+        changes=list(zip(found.changes, standings(found.changes, accepted), strict=True))[::-1],
+        slower=list(state.lines()),
         nodes=found.nodes,
         cases=[_case(line, nights, found) for line in drawn],
         without_figure=[
@@ -166,21 +179,25 @@ def _machine(nights: Sequence[Night]) -> str:
     return f"{device if known['gpus'] else cpu}; {stack}; {', '.join(hosts)}"
 
 
-def _squares(nights: Sequence[Night], until: date, href: Href) -> Iterator[Square]:
-    """Yield a square for every date from the first night on."""
-    known = {night.night: night for night in nights}
+def _squares(
+    nights: Sequence[Night], until: date, href: Href, falls: Mapping[int, Fall]
+) -> Iterator[Square]:
+    """Yield a square for every date from the first night on. falls: by index of the night."""
+    known = {night.night: (night, falls.get(index)) for index, night in enumerate(nights)}
     first = date.fromisoformat(nights[0].night)
     day = first
     while day <= until:
         place = (day - _monday(first)).days
         x, y = place // 7 * PITCH, place % 7 * PITCH
-        night = known.get(f"{day}")
+        night, fall = known.get(f"{day}", (None, None))
         if night is None:
             yield Square(x, y, "missing", "", f"{day}: {MISSING}")
         else:
             own = night.part()
-            text = f"{day}: {night.verdict.value} ({night.told})"
-            yield Square(x, y, _kind(night.verdict), href(own.session) if own else "", text)
+            verdict = verdict_of(night, fall)
+            told = f"{night.told}{f'; {len(fall.changes)} throughputs fell' if fall else ''}"
+            text = f"{day}: {verdict.value} ({told})"
+            yield Square(x, y, _kind(verdict), href(own.session) if own else "", text)
         day += timedelta(days=1)
 
 

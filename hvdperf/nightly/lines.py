@@ -60,6 +60,11 @@ class Change:
     marks: tuple[str, ...]
 
     @property
+    def at(self) -> int:
+        """Return the index of the first night among all nights of the series."""
+        return self.line.at[self.step.at]
+
+    @property
     def is_worse(self) -> bool:
         return (self.step.change > 1) == self.line.lower_is_better
 

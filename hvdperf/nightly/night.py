@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Annotated
@@ -18,11 +18,12 @@ from typing import Annotated
 from msgspec import Meta
 
 from hvdperf.errors import UserError
+from hvdperf.files import write_whole
 from hvdperf.json_records import Moment, Positive, Unreadable
 from hvdperf.paths import shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.results.archive import Archive, read_document
-from hvdperf.results.documents import Row, write_record
+from hvdperf.results.documents import Row, disturbance_summary, write_record
 from hvdperf.results.fingerprint import Fingerprint
 from hvdperf.results.summary_rows import row_of
 from hvdperf.results.throughput import throughputs
@@ -37,6 +38,9 @@ NIGHTS = "nights"
 OVERDUE_H = 28.0
 # Where nights are published.
 BRANCH = "hvdperf-nights"
+# In the directory of a series: the date up to which what became slower is accepted.
+ACCEPTED = "accepted.txt"
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 # The number of unreadable files that are named.
 _NAMED = 5
 _SERIES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -61,6 +65,7 @@ class Part:
 
     is_gate: whether it compares the stack with the reference. session: its name. exit_status: None
     if it did not end. asked: its settings, as in session.json. cases: all that are decided.
+    disturbed: what other programs took from the session, in words; "" if it was little or unknown.
     """
 
     is_gate: bool
@@ -72,6 +77,7 @@ class Part:
     asked: Mapping[str, str]
     cases: tuple[Row, ...]
     speeds: tuple[Speeds, ...] = ()
+    disturbed: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -145,6 +151,7 @@ def part_of(archive: Archive, is_gate: bool) -> Part:
     if session is None:
         raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
     speeds = () if is_gate else throughputs(archive.cases).items()
+    whole = disturbance_summary(session.disturbances)
     return Part(
         is_gate=is_gate,
         session=session.session,
@@ -157,6 +164,7 @@ def part_of(archive: Archive, is_gate: bool) -> Part:
         speeds=tuple(
             Speeds(workload.model, size, launches) for (workload, size), launches in speeds
         ),
+        disturbed=whole.reason if whole is not None else "",
     )
 
 
@@ -199,10 +207,11 @@ def read_night(path: Path) -> Night:
 @dataclass(frozen=True)
 class Nights:
     """The nights of all series, in the order of dates. left_out: a line for each file that cannot
-    be read."""
+    be read. accepted: the date up to which what became slower is accepted, of series with one."""
 
     of: Mapping[str, Sequence[Night]]
     left_out: tuple[str, ...] = ()
+    accepted: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_nights(directory: Path, series: Iterable[str] = ()) -> Nights:
@@ -223,4 +232,21 @@ def read_nights(directory: Path, series: Iterable[str] = ()) -> Nights:
             raise UserError(f"--series {name}: has no night in {shown(directory)}; known: {known}")
     if len(left_out) > _NAMED:
         left_out[_NAMED:] = [f"and {len(left_out) - _NAMED} more files are left out"]
-    return Nights({name: found[name] for name in wanted or found}, tuple(left_out))
+    accepted = {name: read_accepted(directory / name) for name in found}
+    return Nights({name: found[name] for name in wanted or found}, tuple(left_out), accepted)
+
+
+def read_accepted(series: Path) -> str:
+    """Return the date up to which what became slower is accepted; "" if there is none. series: its
+    directory."""
+    path = series / ACCEPTED
+    text = path.read_text(errors="replace").strip() if path.exists() else ""
+    return text if _DAY.fullmatch(text) else ""
+
+
+def write_accepted(series: Path, night: str) -> None:
+    """Write the date up to which what became slower is accepted. Raises UserError."""
+    try:
+        write_whole(series / ACCEPTED, f"{night}\n")
+    except OSError as error:
+        raise UserError(f"{shown(series)}: {error.strerror}") from None

@@ -23,7 +23,14 @@ from pathlib import Path
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable
 from hvdperf.nightly.index import write_index
-from hvdperf.nightly.night import BRANCH, NIGHTS, read_night
+from hvdperf.nightly.night import (
+    ACCEPTED,
+    BRANCH,
+    NIGHTS,
+    read_accepted,
+    read_night,
+    write_accepted,
+)
 from hvdperf.paths import shown
 
 PAGES = "pages"
@@ -141,6 +148,12 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
             if page.exists() and not (clone / PAGES / page.name).exists():
                 _copy(page, clone / PAGES / page.name)
         yield f"{night.series} {night.night}"
+    for path in sorted((results / NIGHTS).glob(f"*/{ACCEPTED}")):
+        to = clone / NIGHTS / path.parent.name
+        # Only a later date is news: another machine may have accepted more.
+        if to.is_dir() and (date := read_accepted(path.parent)) > read_accepted(to):
+            write_accepted(to, date)
+            yield f"{path.parent.name} accepted up to {date}"
 
 
 def _copy(path: Path, to: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hvdperf.files import write_whole
 from hvdperf.nightly.night import OVERDUE_H, Night, Part
+from hvdperf.nightly.slower import Slower, slower
 from hvdperf.results.documents import Row
 from hvdperf.session.terminal.cases import EXIT_STATUS, NOTHING_MEASURED
 from hvdperf.verdict import Verdict
@@ -23,11 +24,12 @@ CLEAN_NIGHTS = 2
 @dataclass(frozen=True)
 class Watched:
     """The state of a series. nights: in the order of dates. is_missing: whether the next night is
-    overdue."""
+    overdue. slower: whether it is slower than it was."""
 
     series: str
     nights: Sequence[Night]
     is_missing: bool
+    slower: Slower
 
     @property
     def last(self) -> Night | None:
@@ -39,15 +41,20 @@ class Watched:
         return next((night for night in reversed(self.nights) if night.is_whole), None)
 
     @property
+    def verdict(self) -> Verdict:
+        """Return the verdict of the last night, or FAIL if the series is slower than it was."""
+        return self.slower.verdict(self.last.verdict if self.last else Verdict.NOT_JUDGED)
+
+    @property
     def word(self) -> str:
-        return MISSING if self.is_missing or self.last is None else self.last.verdict.value
+        return MISSING if self.is_missing or self.last is None else self.verdict.value
 
     @property
     def status(self) -> int:
         """Return the exit status for this series: that of a session with this verdict."""
         if self.is_missing or self.last is None:
             return MISSING_STATUS
-        return EXIT_STATUS.get(self.last.verdict, NOTHING_MEASURED)
+        return EXIT_STATUS.get(self.verdict, NOTHING_MEASURED)
 
     def line(self) -> str:
         """Return the state in one line."""
@@ -64,27 +71,35 @@ class Watched:
 
     @property
     def has_failed(self) -> bool:
-        return self.last is not None and self.last.verdict is Verdict.FAIL
+        return self.last is not None and self.verdict is Verdict.FAIL
 
     @property
     def is_clean(self) -> bool:
-        """Return whether the last nights measured, and none of them failed."""
+        """Return whether the last nights measured, none of them failed, and nothing is slower."""
         last = [night.verdict for night in self.nights[-CLEAN_NIGHTS:]]
         sound = (Verdict.PASS, Verdict.INCONCLUSIVE)
-        return len(last) == CLEAN_NIGHTS and all(verdict in sound for verdict in last)
+        count = len(self.nights)
+        fell = any(index in self.slower.falls for index in range(count - CLEAN_NIGHTS, count))
+        is_sound = len(last) == CLEAN_NIGHTS and all(verdict in sound for verdict in last)
+        return is_sound and not self.slower.is_red and not fell
 
 
 def watched(
-    series: str, nights: Sequence[Night], now: datetime, overdue_h: float = OVERDUE_H
+    series: str,
+    nights: Sequence[Night],
+    now: datetime,
+    overdue_h: float = OVERDUE_H,
+    accepted: str = "",
 ) -> Watched:
-    """Return the state of a series. now: with its zone."""
+    """Return the state of a series. now: with its zone. accepted: the date up to which what became
+    slower is accepted, or ""."""
     ended = [night.ended_at or night.began_at for night in nights]
     is_missing = not ended or now - max(ended) > timedelta(hours=overdue_h)
-    return Watched(series, nights, is_missing)
+    return Watched(series, nights, is_missing, slower(series, nights, accepted))
 
 
 def write_issues(found: Sequence[Watched], directory: Path) -> None:
-    """Write DIR/open/SERIES.md for each series whose last night failed, the text of its issue, and
+    """Write DIR/open/SERIES.md for each series that FAILs, the text of its issue, and
     DIR/close/SERIES.md for each whose last nights were clean. Raises OSError."""
     for each in found:
         for kind, wanted in (("open", each.has_failed), ("close", each.is_clean)):
@@ -97,8 +112,12 @@ def write_issues(found: Sequence[Watched], directory: Path) -> None:
 def _issue(found: Watched) -> Iterator[str]:
     night = found.last
     assert night is not None
-    yield f"Night of {night.night}: {night.verdict.value} ({night.told})."
+    yield f"Night of {night.night}: {found.verdict.value} ({night.told})."
     yield ""
+    if found.slower.is_red:
+        yield "Slower than before:"
+        yield from (f"- {line}" for line in found.slower.lines())
+        yield ""
     for part, row in night.cases:
         if row.verdict is Verdict.FAIL:
             yield from _failed(night, part, row)

@@ -59,6 +59,7 @@ def test_a_calm_series_has_no_regression(tmp_path: Path) -> None:
         (["nightly", "run", "--night=2062-01-01"], "--night 2062-01-01: has not come yet"),
         (["regressions", "--series=v100"], "--series v100: has no night in "),
         (["nightly", "watch"], "there is no night of any series yet; name those that should be"),
+        (["nightly", "accept", "--series=v100"], "--series v100: has no night in "),
         (["nightly", "prune", "--keep=0"], "--keep 0: must be between 1 and 36500 days"),
         (["nightly", "publish", "/no/such.git"], "/no/such.git: git ls-remote: fatal: "),
     ],
@@ -70,6 +71,24 @@ def test_bad_input_is_refused_in_one_line(tmp_path: Path, words: list[str], said
     assert done.returncode == 2
     assert done.stderr.startswith(said.format(results=tmp_path))
     assert done.stderr.count("\n") == 1
+
+
+def test_what_is_accepted_fails_no_more(tmp_path: Path) -> None:
+    made = nights(Year(0.01, steps={20: 0.8}, networks=1, world_sizes=(1, 2, 4, 8)), 1)[:40]
+    for night in made:
+        write_night(tmp_path / NIGHTS, night)
+    # The nights are of another year, so the series is missing; that is not what is asked here.
+    watch = ("nightly", "watch", f"--results={tmp_path}", "--overdue=1000000")
+    before = hvdperf(*watch)
+    assert before.returncode == 1
+    assert before.stdout.startswith("a100: FAIL: night of ")
+    assert "  4 lasting changes for the worse: throughput[network_0-np" in before.stdout
+    done = hvdperf("nightly", "accept", "--series=a100", f"--results={tmp_path}")
+    assert f"a100: accepted as it was in the night of {made[-1].night}" in done.stdout
+    after = hvdperf(*watch)
+    assert (after.returncode, after.stdout.split(" ")[1]) == (0, "PASS:"), after.stderr
+    listed = hvdperf("regressions", f"--results={tmp_path}").stdout
+    assert listed.count("(worse, accepted)") == 4
 
 
 def test_pruning_removes_old_sessions_and_keeps_the_documents(tmp_path: Path) -> None:

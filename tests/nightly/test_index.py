@@ -70,6 +70,35 @@ def test_the_calendar_has_every_date_with_its_verdict(page: Page) -> None:
     assert page.locator("h2 .verdict").inner_text() == "FAIL"
 
 
+def test_what_became_slower_is_told_below_the_verdict(page: Page) -> None:
+    told = page.locator(".slower")
+    assert "lasting changes for the worse: throughput[network_0-np" in told.first.inner_text()
+    texts = [told.nth(i).inner_text() for i in range(told.count())]
+    assert any(text.startswith("look closer: hvdperf regressions --series a100") for text in texts)
+
+
+def test_a_series_at_half_its_speed_is_red_although_every_case_passes(
+    browser: Browser, tmp_path: Path
+) -> None:
+    made = nights(YEAR, 1)[:20]
+    (part,) = made[-1].parts
+    speeds = tuple(
+        replace(each, samples_per_second=tuple(x / 2 for x in each.samples_per_second))
+        for each in part.speeds
+    )
+    made[-1] = replace(made[-1], parts=(replace(part, speeds=speeds),))
+    for night in made:
+        write_night(tmp_path / NIGHTS, night)
+    write_index(tmp_path / "index.html", tmp_path / NIGHTS, tmp_path / "pages", tmp_path / "asv")
+    with visit(browser, tmp_path) as page:
+        page.goto("/")
+        assert page.locator("h2 .verdict").inner_text() == "FAIL"
+        assert "32 of 32 throughputs fell" in page.locator(".slower").first.inner_text()
+        assert page.locator(".calendar rect.fail title").text_content() == (
+            f"{made[-1].night}: FAIL (32 PASS; 32 throughputs fell)"
+        )
+
+
 def test_a_night_leads_to_its_session(page: Page) -> None:
     page.locator(".calendar a").click()
     expect(page).to_have_title("the session")  # waits for the page

@@ -11,7 +11,7 @@ import pytest
 
 from bench.nights import Year, nights
 from hvdperf.errors import UserError
-from hvdperf.nightly.night import BRANCH, NIGHTS, Night, read_nights, write_night
+from hvdperf.nightly.night import BRANCH, NIGHTS, Night, read_nights, write_accepted, write_night
 from hvdperf.nightly.publish import fetched, place_of, publish
 
 YEAR = Year(0.01, networks=1, world_sizes=(8,))
@@ -62,6 +62,20 @@ def test_nights_arrive_with_their_pages_and_an_index(tmp_path: Path, repository:
     assert f'href="pages/{sessions[0]}.html"' in index
     assert published(results, repository) == [], "once is enough"
     assert git(repository, "rev-list", "--count", BRANCH).strip() == "1"
+
+
+def test_what_is_accepted_is_published_and_a_later_date_replaces_it(
+    tmp_path: Path, repository: str
+) -> None:
+    results = runner(tmp_path / "results", "a100", SOME)
+    published(results, repository)
+    for night in (SOME[0].night, SOME[2].night):
+        write_accepted(results / NIGHTS / "a100", night)
+        assert published(results, repository) == [f"a100 accepted up to {night}"]
+    write_accepted(results / NIGHTS / "a100", SOME[1].night)
+    assert published(results, repository) == []
+    elsewhere = fetched(place_of(repository, tmp_path / "elsewhere"))
+    assert read_nights(elsewhere).accepted == {"a100": SOME[2].night}
 
 
 def test_runners_that_publish_at_once_all_arrive(tmp_path: Path, repository: str) -> None:

@@ -70,6 +70,56 @@ def test_what_was_found_stays_found_with_later_nights(seen: int) -> None:
     assert [each.at for each in steps(whole)][: len(then)] == pytest.approx(then, abs=3)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_clear_change_is_listed_on_every_night_from_the_fourth_on(seed: int) -> None:
+    whole = line(90, 0.01, {60: 0.9}, seed)
+    for seen in range(64, 90):
+        (found,) = steps(whole[:seen])
+        assert abs(found.at - 60) <= 1, seen
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_repair_takes_no_night_from_the_list_and_leaves_two_changes(seed: int) -> None:
+    whole = line(110, 0.01, {60: 0.9, 70: 1 / 0.9}, seed)
+    for seen in range(64, 110):
+        found = steps(whole[:seen])
+        assert abs(found[0].at - 60) <= 2, seen
+        assert found[0].change < 0.96, seen
+    assert [each.at for each in found] == pytest.approx([60, 70], abs=2)
+    assert [each.change for each in found] == pytest.approx([0.9, 1 / 0.9], abs=0.015)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_nights_before_a_clear_change_are_enough(seed: int) -> None:
+    whole = line(50, 0.01, {11: 0.9}, seed)
+    for seen in range(11 + 17, 50):
+        (found,) = steps(whole[:seen])
+        assert found.at == 11, seen
+
+
+def correlated(count: int, noise: float, correlation: float, seed: int) -> list[float]:
+    """Return a line of which each night resembles the one before it."""
+    made = random.Random(seed)
+    values = [made.gauss(0, noise)]
+    while len(values) < count:
+        own = made.gauss(0, noise * math.sqrt(1 - correlation**2))
+        values.append(correlation * values[-1] + own)
+    return [1000.0 * math.exp(value) for value in values]
+
+
+@pytest.mark.parametrize("seed", range(48, 58))
+def test_nights_that_resemble_the_one_before_are_no_change(seed: int) -> None:
+    """Two of these lines had changes while nights counted as independent."""
+    assert steps(correlated(365, 0.03, 0.3, seed)) == []
+
+
+def test_figures_that_never_vary_are_read() -> None:
+    assert steps([100.0] * 60) == []
+    (found,) = steps([100.0] * 30 + [90.0] * 30)
+    assert found.at == 30
+    assert found.change == pytest.approx(0.9)
+
+
 @pytest.mark.parametrize("count", range(6))
 def test_a_few_nights_say_nothing(count: int) -> None:
     assert steps([100.0, 50.0, 100.0, 50.0, 100.0, 50.0][:count]) == []

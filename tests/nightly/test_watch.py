@@ -78,6 +78,24 @@ def test_a_fail_opens_an_issue_with_what_is_needed_to_act(tmp_path: Path) -> Non
     assert not (tmp_path / "close").exists()
 
 
+def test_throughputs_that_fell_open_an_issue_and_close_none(tmp_path: Path) -> None:
+    made = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:12]
+    (part,) = made[-1].parts
+    (speed,) = part.speeds
+    half = replace(speed, samples_per_second=tuple(x / 2 for x in speed.samples_per_second))
+    made[-1] = replace(made[-1], parts=(replace(part, speeds=(half,)),))
+    found = after(1, made)
+    assert found.line().startswith(f"a100: FAIL: night of {made[-1].night}, 1 PASS")
+    assert found.status == 1
+    write_issues([found], tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["open"]
+    text = (tmp_path / "open/a100.md").read_text()
+    assert text.startswith(f"Night of {made[-1].night}: FAIL (1 PASS).\n\nSlower than before:\n")
+    assert f"- 1 of 1 throughputs fell since the night of {made[-1].night} by more than" in text
+    assert "throughput[network_0-np8] -" in text
+    assert "- look closer, where it was measured: hvdperf compare results/runs/" in text
+
+
 @pytest.mark.parametrize(
     ("last", "kinds"),
     [
@@ -106,7 +124,9 @@ def test_the_command_watches_the_named_series_and_exits_with_the_worst(tmp_path:
         ]
     )
     assert done.returncode == MISSING_STATUS, done.stderr
-    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["a100", "h100"]
+    lines = done.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines if line[0] != " "] == ["a100", "h100"]
+    assert "  throughputs are not compared yet: " in done.stdout
     assert done.stdout.count("MISSING") == 2
 
 
