@@ -130,7 +130,8 @@ def _until_rank_0_ends(
             if time.monotonic() > written_at + END_S:
                 return status, to_end
         received = signal.sigtimedwait(awaited, 0.2)
-        if received is None or received.si_signo == signal.SIGCHLD:
+        # After a stop of this process, Python 3.11 returns what it has not filled in.
+        if received is None or received.si_signo not in awaited - {signal.SIGCHLD}:
             continue
         if received.si_signo in _TO_END:
             # To rank 0 alone: the other ranks leave when it does, and mpirun shows its last output.
