@@ -385,10 +385,16 @@ class Group:
         Raises GroupFailed if a rank fails or the deadline passes; the group has then been ended."""
         deadline, longest = self._asked_by_hub + deadline_s, STOPPED_S
         ended = self._hub.pump_until(lambda: self.failing or done(), deadline)
-        # Somebody has stopped a rank, and may let it go on.
-        while not ended and longest > 0 and self._stopped():
-            ended = self._hub.pump_until(lambda: self.failing or done(), self._hub.now() + 1.0)
-            longest -= 1.0
+        # Somebody has stopped a rank, and may let it go on; then it has its time again.
+        while not ended and self._stopped():
+            while not ended and longest > 0 and self._stopped():
+                ended = self._hub.pump_until(lambda: self.failing or done(), self._hub.now() + 1.0)
+                longest -= 1.0
+            if ended or longest <= 0:
+                break
+            ended = self._hub.pump_until(
+                lambda: self.failing or done(), self._hub.now() + deadline_s
+            )
         if ended and not self.failing:
             return
         failure = self._first_cause() if ended else self._hang()
