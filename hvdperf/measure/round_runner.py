@@ -131,9 +131,7 @@ class RoundRunner:
         processes = arm.processes + sum(each.processes for each in starting)
         return not starting or processes <= self.settings.arm_launcher.cores
 
-    def _start_one(
-        self, live: LiveGroups, request: RoundRequest, arm: Arm, **options: Any
-    ) -> None:
+    def _start_one(self, live: LiveGroups, request: RoundRequest, arm: Arm, **options: Any) -> None:
         """Start an arm without waiting for it. options: further arguments of ArmLauncher.start."""
         drawn = request.number + (self.seed if self.mode.draws_seeds else 0)
         try:

@@ -214,7 +214,11 @@ class Stage:
     def measure(self, *comparisons: Comparison) -> dict[Comparison, Outcome]:
         cores = tuple(range(self.cores))
         offers = [Offer(rank, "host", cores, self.gpus) for rank in range(self.slots)]
-        arm_launcher: Any = SimpleNamespace(slots=place(offers), scratch=self.script.scratch)
+        arm_launcher: Any = SimpleNamespace(
+            slots=place(offers),
+            scratch=self.script.scratch,
+            hub=SimpleNamespace(stopped_seconds=0.0),
+        )
         kept: dict[Comparison, Outcome] = {}
         self.session = Session(
             arm_launcher=arm_launcher,
