@@ -31,6 +31,9 @@ EARLY_LOOKS = (3, 4, 5, 6)
 # Factors of a bound's level. EARLY: at an early look. FIRST_FAIL: for the bound that may FAIL a
 # comparison, except at the later full looks (0.025 becomes 0.0118, three of 256 sign patterns).
 EARLY, FIRST_FAIL = 0.2, 0.472
+# The level of each bound of an A/A pair before the first full look. With it, healthy pairs are
+# INVALID in less than 1 of 1,000 sessions (docs/error_rates.md).
+PAIR_ALPHA = 0.02
 # The fewest degrees of freedom within launches from which the noise of turns can be estimated.
 FEWEST_FREEDOM = 6
 # The weight of the variance's floor beside the variance of the rounds, in rounds.
@@ -94,6 +97,27 @@ def judge_rounds(
     if count < FEWEST_ROUNDS:
         exact = replace(exact, figure=early, early=noise, reason=too_few)
     return _left_open(exact)
+
+
+def judge_pair(
+    rows: Sequence[Row],
+    rule: Rule,
+    looks: Sequence[int],
+    noise: Noise | None,
+    forced: bool = False,
+) -> Judgement:
+    """Judge two identical groups by their rounds so far; the arguments are those of judge_rounds.
+
+    Unlike any other comparison, a pair can FAIL from three rounds on: if the whole early interval
+    at PAIR_ALPHA lies outside the band. From the first full look on, the exact bounds decide.
+    """
+    if noise is not None and len(rows) < looks[0]:
+        early = early_interval(rows, PAIR_ALPHA, noise)
+        if early is not None and rule.fails(early):
+            return Judgement(
+                Verdict.FAIL, early, rule, len(rows), fail_alpha=PAIR_ALPHA, early=noise
+            )
+    return judge_rounds(rows, rule, looks, noise, forced)
 
 
 def is_failing(rows: Sequence[Row], rule: Rule, noise: Noise) -> bool:
