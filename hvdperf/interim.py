@@ -23,7 +23,7 @@ from hvdperf.scatter import (
     turn_variance,
     turns_freedom,
 )
-from hvdperf.stats import Interval, NotMeasurable, hodges_lehmann
+from hvdperf.stats import Interval, NotMeasurable, hodges_lehmann, shift
 from hvdperf.verdict import FEWEST_ROUNDS, Judgement, Rule, Verdict, as_ratio, judge, undecided
 
 # Numbers of rounds after which a verdict is tried that can only be PASS.
@@ -158,22 +158,58 @@ def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval 
     rounds. The variance used is never below the floor.
     """
     count = len(rows)
-    if count < EARLY_LOOKS[0] or turns_freedom(rows) < FEWEST_FREEDOM:
+    if not _has_variance(rows):
         return None
-    correlated = (1 + noise.correlation) / (1 - noise.correlation)
-    of_turns = max(2.0, 1.25 * correlated) * turn_variance(rows) * mean_of_inverse(rows)
-    floor = noise.launch_sd**2 + of_turns
-    pooled = (PRIOR_ROUNDS * floor + (count - 1) * round_variance(rows)) / (
-        PRIOR_ROUNDS + count - 1
-    )
     values = [median(row) for row in rows]
-    half = _quantile(1 - alpha, PRIOR_ROUNDS + count - 1) * math.sqrt(max(floor, pooled) / count)
+    error = math.sqrt(early_variance(rows, noise) / count)
+    half = _quantile(1 - alpha, PRIOR_ROUNDS + count - 1) * error
     centre = fmean(values)
     estimate = hodges_lehmann(values, alpha).estimate
     try:
         return as_ratio(Interval(estimate, centre - half, centre + half, alpha, count))
     except NotMeasurable:
         return None
+
+
+def early_shift(
+    ours: tuple[Sequence[Row], Noise], theirs: tuple[Sequence[Row], Noise], alpha: float
+) -> Interval | None:
+    """Return how far the centre of `ours` lies above that of `theirs`, of two independent series of
+    few rounds, as a ratio. Each has its rows and the noise of its machine.
+
+    The error is that of two early intervals, with the degrees of freedom of both. Returns None as
+    `early_interval` does.
+    """
+    both = (ours, theirs)
+    if not all(_has_variance(rows) for rows, _ in both):
+        return None
+    a, b = ([median(row) for row in rows] for rows, _ in both)
+    centre = fmean(a) - fmean(b)
+    error = math.sqrt(sum(early_variance(rows, noise) / len(rows) for rows, noise in both))
+    freedom = sum(PRIOR_ROUNDS + len(rows) - 1 for rows, _ in both)
+    half = _quantile(1 - alpha, freedom) * error
+    found = shift(a, b, alpha)
+    try:
+        return as_ratio(replace(found, lower=centre - half, upper=centre + half))
+    except NotMeasurable:
+        return None
+
+
+def _has_variance(rows: Sequence[Row]) -> bool:
+    """Return whether there are enough rounds and turns for early_variance."""
+    return len(rows) >= EARLY_LOOKS[0] and turns_freedom(rows) >= FEWEST_FREEDOM
+
+
+def early_variance(rows: Sequence[Row], noise: Noise) -> float:
+    """Return the variance of a round that early bounds assume (early_interval)."""
+    count = len(rows)
+    correlated = (1 + noise.correlation) / (1 - noise.correlation)
+    of_turns = max(2.0, 1.25 * correlated) * turn_variance(rows) * mean_of_inverse(rows)
+    floor = noise.launch_sd**2 + of_turns
+    pooled = (PRIOR_ROUNDS * floor + (count - 1) * round_variance(rows)) / (
+        PRIOR_ROUNDS + count - 1
+    )
+    return max(floor, pooled)
 
 
 @cache
