@@ -75,9 +75,10 @@ def judge_rounds(
     that does not decide.
     """
     values, count = [median(row) for row in rows], len(rows)
+    widened = 1.0 if noise is None else noise.widening
     if count in looks or (forced and count >= looks[0]):
-        return judge(values, rule, fail_alpha=_fail_alpha(count, rule, looks))
-    exact = judge(values, rule)
+        return judge(values, rule, _fail_alpha(count, rule, looks), widened)
+    exact = judge(values, rule, widened=widened)
     if exact.verdict is Verdict.INVALID or count > looks[0]:
         return _left_open(exact)
     too_few = f"only {count} rounds: a FAIL needs {looks[0]}; raise --budget"
@@ -161,7 +162,7 @@ def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval 
     if not _has_variance(rows):
         return None
     values = [median(row) for row in rows]
-    error = math.sqrt(early_variance(rows, noise) / count)
+    error = noise.widening * math.sqrt(early_variance(rows, noise) / count)
     half = _quantile(1 - alpha, PRIOR_ROUNDS + count - 1) * error
     centre = fmean(values)
     estimate = hodges_lehmann(values, alpha).estimate
@@ -185,7 +186,9 @@ def early_shift(
         return None
     a, b = ([median(row) for row in rows] for rows, _ in both)
     centre = fmean(a) - fmean(b)
-    error = math.sqrt(sum(early_variance(rows, noise) / len(rows) for rows, noise in both))
+    error = math.sqrt(
+        sum(noise.widening**2 * early_variance(rows, noise) / len(rows) for rows, noise in both)
+    )
     freedom = sum(PRIOR_ROUNDS + len(rows) - 1 for rows, _ in both)
     half = _quantile(1 - alpha, freedom) * error
     found = shift(a, b, alpha)

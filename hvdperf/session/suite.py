@@ -375,7 +375,11 @@ class Suite:
         if self._session is None or self._results_writer is None or injected or self.resumed:
             return
         try:
-            self._record.add(self._results_writer.directory.name, self._session.launch_variances())
+            self._record.add(
+                self._results_writer.directory.name,
+                self._session.launch_variances(),
+                self._session.round_moments(),
+            )
         except OSError as error:
             self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
 
