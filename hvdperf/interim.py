@@ -23,7 +23,7 @@ from hvdperf.scatter import (
     turn_variance,
     turns_freedom,
 )
-from hvdperf.stats import Interval, NotMeasurable, hodges_lehmann
+from hvdperf.stats import Interval, NotMeasurable, hodges_lehmann, shift
 from hvdperf.verdict import FEWEST_ROUNDS, Judgement, Rule, Verdict, as_ratio, judge, undecided
 
 # Numbers of rounds after which a verdict is tried that can only be PASS.
@@ -31,6 +31,9 @@ EARLY_LOOKS = (3, 4, 5, 6)
 # Factors of a bound's level. EARLY: at an early look. FIRST_FAIL: for the bound that may FAIL a
 # comparison, except at the later full looks (0.025 becomes 0.0118, three of 256 sign patterns).
 EARLY, FIRST_FAIL = 0.2, 0.472
+# The level of each bound of an A/A pair before the first full look. With it, healthy pairs are
+# INVALID in less than 1 of 1,000 sessions (docs/error_rates.md).
+PAIR_ALPHA = 0.02
 # The fewest degrees of freedom within launches from which the noise of turns can be estimated.
 FEWEST_FREEDOM = 6
 # The share of wrong verdicts on a figure that lies exactly on its limit: so much for the first
@@ -89,9 +92,10 @@ def judge_rounds(
     that does not decide.
     """
     values, count = [median(row) for row in rows], len(rows)
+    widened = 1.0 if noise is None else noise.widening
     if count in looks or (forced and count >= looks[0]):
-        return judge(values, rule, fail_alpha=_fail_alpha(count, rule, looks))
-    exact = judge(values, rule)
+        return judge(values, rule, _fail_alpha(count, rule, looks), widened)
+    exact = judge(values, rule, widened=widened)
     if exact.verdict is Verdict.INVALID or count > looks[0]:
         return _left_open(exact)
     too_few = f"only {count} rounds: a FAIL needs {looks[0]}; raise --budget"
@@ -111,6 +115,27 @@ def judge_rounds(
     if count < FEWEST_ROUNDS:
         exact = replace(exact, figure=early, early=noise, reason=too_few)
     return _left_open(exact)
+
+
+def judge_pair(
+    rows: Sequence[Row],
+    rule: Rule,
+    looks: Sequence[int],
+    noise: Noise | None,
+    forced: bool = False,
+) -> Judgement:
+    """Judge two identical groups by their rounds so far; the arguments are those of judge_rounds.
+
+    Unlike any other comparison, a pair can FAIL from three rounds on: if the whole early interval
+    at PAIR_ALPHA lies outside the band. From the first full look on, the exact bounds decide.
+    """
+    if noise is not None and len(rows) < looks[0]:
+        early = early_interval(rows, PAIR_ALPHA, noise)
+        if early is not None and rule.fails(early):
+            return Judgement(
+                Verdict.FAIL, early, rule, len(rows), fail_alpha=PAIR_ALPHA, early=noise
+            )
+    return judge_rounds(rows, rule, looks, noise, forced)
 
 
 def is_failing(rows: Sequence[Row], rule: Rule, noise: Noise) -> bool:
@@ -151,22 +176,60 @@ def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval 
     rounds. The variance used is never below the floor.
     """
     count = len(rows)
-    if count < EARLY_LOOKS[0] or turns_freedom(rows) < FEWEST_FREEDOM:
+    if not _has_variance(rows):
         return None
-    correlated = (1 + noise.correlation) / (1 - noise.correlation)
-    of_turns = max(2.0, 1.25 * correlated) * turn_variance(rows) * mean_of_inverse(rows)
-    floor = noise.launch_sd**2 + of_turns
-    pooled = (PRIOR_ROUNDS * floor + (count - 1) * round_variance(rows)) / (
-        PRIOR_ROUNDS + count - 1
-    )
     values = [median(row) for row in rows]
-    half = _quantile(1 - alpha, PRIOR_ROUNDS + count - 1) * math.sqrt(max(floor, pooled) / count)
+    error = noise.widening * math.sqrt(early_variance(rows, noise) / count)
+    half = _quantile(1 - alpha, PRIOR_ROUNDS + count - 1) * error
     centre = fmean(values)
     estimate = hodges_lehmann(values, alpha).estimate
     try:
         return as_ratio(Interval(estimate, centre - half, centre + half, alpha, count))
     except NotMeasurable:
         return None
+
+
+def early_shift(
+    ours: tuple[Sequence[Row], Noise], theirs: tuple[Sequence[Row], Noise], alpha: float
+) -> Interval | None:
+    """Return how far the centre of `ours` lies above that of `theirs`, of two independent series of
+    few rounds, as a ratio. Each has its rows and the noise of its machine.
+
+    The error is that of two early intervals, with the degrees of freedom of both. Returns None as
+    `early_interval` does.
+    """
+    both = (ours, theirs)
+    if not all(_has_variance(rows) for rows, _ in both):
+        return None
+    a, b = ([median(row) for row in rows] for rows, _ in both)
+    centre = fmean(a) - fmean(b)
+    error = math.sqrt(
+        sum(noise.widening**2 * early_variance(rows, noise) / len(rows) for rows, noise in both)
+    )
+    freedom = sum(PRIOR_ROUNDS + len(rows) - 1 for rows, _ in both)
+    half = _quantile(1 - alpha, freedom) * error
+    found = shift(a, b, alpha)
+    try:
+        return as_ratio(replace(found, lower=centre - half, upper=centre + half))
+    except NotMeasurable:
+        return None
+
+
+def _has_variance(rows: Sequence[Row]) -> bool:
+    """Return whether there are enough rounds and turns for early_variance."""
+    return len(rows) >= EARLY_LOOKS[0] and turns_freedom(rows) >= FEWEST_FREEDOM
+
+
+def early_variance(rows: Sequence[Row], noise: Noise) -> float:
+    """Return the variance of a round that early bounds assume (early_interval)."""
+    count = len(rows)
+    correlated = (1 + noise.correlation) / (1 - noise.correlation)
+    of_turns = max(2.0, 1.25 * correlated) * turn_variance(rows) * mean_of_inverse(rows)
+    floor = noise.launch_sd**2 + of_turns
+    pooled = (PRIOR_ROUNDS * floor + (count - 1) * round_variance(rows)) / (
+        PRIOR_ROUNDS + count - 1
+    )
+    return max(floor, pooled)
 
 
 @cache

@@ -28,12 +28,65 @@ class Noise:
 
     launch_sd: the standard deviation of ln ratio from launch to launch, beyond that of turns.
     correlation: between a turn and the next one of the same launch. source: the origin of
-    launch_sd, in words.
+    launch_sd, in words. of_rounds: correlation of a round and the next one; 0 if none is known.
     """
 
     launch_sd: float = UNKNOWN_LAUNCH_SD
     correlation: float = 0.0
     source: str = "assumed, because too few earlier sessions of this machine are known"
+    of_rounds: float = 0.0
+
+    @property
+    def widening(self) -> float:
+        """Return by how much intervals are wider than those of independent rounds: the standard
+        deviation of the mean of a long AR(1) series over that of independent values."""
+        return math.sqrt((1 + self.of_rounds) / (1 - self.of_rounds))
+
+
+@dataclass(frozen=True)
+class RoundMoments:
+    """Sums from which the correlation of neighbouring rounds is estimated.
+
+    products: of the deviations of neighbouring rounds from the mean of their comparison, plus the
+    squares over the number of rounds, because the deviations of R independent rounds correlate by
+    -1/R. squares: of the deviations. pairs: independent pairs of rounds; comparisons of one network
+    share theirs.
+    """
+
+    products: float = 0.0
+    squares: float = 0.0
+    pairs: int = 0
+
+    def __add__(self, other: RoundMoments) -> RoundMoments:
+        return RoundMoments(
+            self.products + other.products,
+            self.squares + other.squares,
+            self.pairs + other.pairs,
+        )
+
+    @property
+    def correlation(self) -> float:
+        """Return the correlation, limited to MOST_CORRELATED; 0 unless it is more than two standard
+        errors (1 / sqrt(pairs)) above 0."""
+        if self.squares == 0 or self.pairs == 0:
+            return 0.0
+        found = self.products / self.squares
+        return min(found, MOST_CORRELATED) if found > 2 / math.sqrt(self.pairs) else 0.0
+
+
+def round_moments(comparisons: Sequence[Sequence[Row]]) -> RoundMoments:
+    """Return the moments of the rounds of comparisons that share their launches."""
+    products = squares = 0.0
+    for rows in comparisons:
+        values = [median(row) for row in rows]
+        if len(values) < 2:
+            continue
+        mean, of_one = fmean(values), _squares(values)
+        products += sum((one - mean) * (other - mean) for one, other in pairwise(values))
+        products += of_one / len(values)
+        squares += of_one
+    pairs = max((len(rows) - 1 for rows in comparisons), default=0)
+    return RoundMoments(products, squares, max(pairs, 0))
 
 
 def turns_freedom(rows: Sequence[Row]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
 
@@ -38,6 +38,14 @@ class Interval(Figures):
     upper: Number
     alpha: float
     observations: int
+
+    def widened(self, factor: float) -> Interval:
+        """Return the interval with bounds that are farther from the estimate by the factor."""
+        if factor == 1:
+            return self
+        below, above = self.estimate - self.lower, self.upper - self.estimate
+        lower, upper = self.estimate - factor * below, self.estimate + factor * above
+        return replace(self, lower=lower, upper=upper)
 
 
 def walsh_averages(values: Sequence[float]) -> list[float]:

@@ -136,7 +136,8 @@ class Judgement:
     Its alpha is the level of the bound that may PASS it. fail_alpha: the level of the bound that
     may FAIL it; None if it could not FAIL. early: the assumed noise of the machine; None if neither
     the PASS nor the bounds rest on it. reason: an explanation of every verdict that the figure
-    alone does not explain.
+    alone does not explain. widened: factor of exact bounds, because rounds of this machine are
+    correlated.
     """
 
     verdict: Verdict
@@ -146,6 +147,7 @@ class Judgement:
     reason: str = ""
     fail_alpha: float | None = None
     early: Noise | None = None
+    widened: float = 1.0
 
     @property
     def detectable_effect(self) -> float | None:
@@ -207,14 +209,21 @@ def smallest_detectable_effect(figure: Interval) -> float:
     return SIDES_TO_DETECT * longer_side(figure)
 
 
-def judge(observations: Sequence[float], rule: Rule, fail_alpha: float | None = None) -> Judgement:
+def judge(
+    observations: Sequence[float],
+    rule: Rule,
+    fail_alpha: float | None = None,
+    widened: float = 1.0,
+) -> Judgement:
     """Compare the observations (one natural logarithm a round) with a rule, by exact bounds.
-    fail_alpha: the level of the bound that may FAIL, if that is not the rule's own."""
+    fail_alpha: the level of the bound that may FAIL, if that is not the rule's own. widened: factor
+    of the bounds' distance from the estimate, on the scale of logarithms."""
     count = len(observations)
     fail_alpha = rule.alpha if fail_alpha is None else fail_alpha
     try:
         to_pass, to_fail = (
-            as_ratio(hodges_lehmann(observations, alpha)) for alpha in (rule.alpha, fail_alpha)
+            as_ratio(hodges_lehmann(observations, alpha).widened(widened))
+            for alpha in (rule.alpha, fail_alpha)
         )
     except NotMeasurable as error:
         return Judgement(Verdict.INVALID, None, rule, count, str(error))
@@ -225,10 +234,10 @@ def judge(observations: Sequence[float], rule: Rule, fail_alpha: float | None = 
             f"only {count} round{'s' * (count != 1)}: a {confidence:.0f} % interval needs at "
             f"least {fewest_bounded(rule.alpha)}; raise --budget"
         )
-        return Judgement(Verdict.INCONCLUSIVE, figure, rule, count, reason)
+        return Judgement(Verdict.INCONCLUSIVE, figure, rule, count, reason, widened=widened)
     verdict = decide(rule, to_pass, to_fail)
     reason = undecided(figure) if verdict is Verdict.INCONCLUSIVE else ""
-    return Judgement(verdict, figure, rule, count, reason, fail_alpha=fail_alpha)
+    return Judgement(verdict, figure, rule, count, reason, fail_alpha, widened=widened)
 
 
 def decide(rule: Rule, to_pass: Interval, to_fail: Interval) -> Verdict:

@@ -3,12 +3,12 @@ it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from hvdperf.interim import judge_rounds
+from hvdperf.interim import judge_pair, judge_rounds
 from hvdperf.judge import training_runs, validity
 from hvdperf.judge.attribution import attributed
 from hvdperf.judge.cause import told
@@ -40,10 +40,6 @@ from hvdperf.verdict import (
     smallest_detectable_effect,
 )
 
-NOT_THE_SAME = (
-    "A/A test failed: two identical groups differ, so no comparison of this session can be "
-    "trusted; find the cause and measure again"
-)
 # The work of launches in which the cause of a FAIL can be found.
 HAVE_CAUSES = (
     LaunchMode.BLOCKS,
@@ -147,12 +143,11 @@ class Judge:
         return replace(outcome, cause=found, judgement=replace(judgement, reason=text))
 
     def _of_identical_groups(self, judgement: Judgement) -> Judgement:
-        """Return the judgement of an A/A pair. It is INVALID if the figure is outside of its band
-        at a full look, because no comparison of the session can then be trusted. If not, it is NOT
-        JUDGED, and its reason names the minimum detectable effect."""
-        looks = self._rules.profile.sampling.looks
-        if judgement.verdict is Verdict.FAIL and judgement.rounds in looks:
-            return replace(judgement, verdict=Verdict.INVALID, reason=NOT_THE_SAME)
+        """Return the judgement of an A/A pair. It is INVALID if its whole interval lies outside its
+        band, because no comparison of its network can then be trusted. If not, it is NOT JUDGED,
+        and its reason names the minimum detectable effect."""
+        if judgement.verdict is Verdict.FAIL:
+            return replace(judgement, verdict=Verdict.INVALID, reason=_not_the_same(judgement))
         if judgement.verdict is Verdict.INVALID:
             return judgement
         return replace(judgement, verdict=Verdict.NOT_JUDGED, reason=_cannot_be_seen(judgement))
@@ -196,7 +191,9 @@ class Judge:
         if refusal:
             return self._with(outcome, Verdict.INCONCLUSIVE, rule, refusal)
         noise = self._noise(comparison)
-        judgement = judge_rounds(rows, rule, looks, noise, forced=final)
+        is_pair = comparison.judged_as is JudgedAs.AA_PAIR
+        judging = judge_pair if is_pair else judge_rounds
+        judgement = judging(rows, rule, looks, noise, forced=final)
         if comparison.question.mode is LaunchMode.ENDURANCE:
             runs = [measured.of(comparison.candidate.arm).run for measured in outcome.rounds]
             judgement = training_runs.explained(judgement, comparison.workload, runs)
@@ -331,16 +328,69 @@ def _reference(comparison: Comparison) -> str:
     return theirs.arm.label
 
 
+def is_outside(pair: Judgement) -> bool:
+    """Return whether the estimate of an A/A pair lies outside its band. Unless the whole interval
+    does, more rounds have to tell whether the groups differ."""
+    rule, figure = pair.rule, pair.figure
+    if not isinstance(rule, Band) or figure is None:
+        return False
+    return not rule.low <= figure.estimate <= rule.high
+
+
+def doubted(outcomes: Collection[Outcome]) -> list[Outcome]:
+    """Return the outcomes whose PASS is now INVALID, because the two identical groups of their
+    network differ. Only speeds are concerned. A FAIL stays: it has to be looked into anyway."""
+    apart = {
+        outcome.comparison.workload.model: outcome.judgement
+        for outcome in outcomes
+        if outcome.comparison.judged_as is JudgedAs.AA_PAIR and _differ(outcome.judgement)
+    }
+    return [
+        replace(
+            each,
+            judgement=replace(each.judgement, verdict=Verdict.INVALID, reason=_doubt(pair)),
+        )
+        for each in outcomes
+        if each.passed and each.comparison.question.spec.is_speed
+        if (pair := apart.get(each.comparison.workload.model)) is not None
+    ]
+
+
+def _differ(pair: Judgement) -> bool:
+    """Return whether an A/A pair is INVALID because of its figure, and not of its evidence."""
+    rule, figure = pair.rule, pair.figure
+    invalid = pair.verdict is Verdict.INVALID
+    return invalid and rule is not None and figure is not None and rule.fails(figure)
+
+
+def _doubt(pair: Judgement) -> str:
+    return f"would PASS, but the A/A test failed: {_difference(pair)}"
+
+
+def _not_the_same(judgement: Judgement) -> str:
+    return (
+        f"A/A test failed: {_difference(judgement)}, so no comparison of this network can be "
+        "trusted; find the cause and measure again"
+    )
+
+
 def _cannot_be_seen(judgement: Judgement) -> str:
     figure = judgement.figure
     if figure is None or not is_bounded(figure):
         return "A/A test: too few rounds to bound the difference between two identical groups"
-    by, lower, upper = (100 * (x - 1) for x in (figure.estimate, figure.lower, figure.upper))
     unseen = 100 * smallest_detectable_effect(figure)
     return (
-        f"A/A test: two identical groups differ by {by:+.0f} % ({lower:+.0f} to {upper:+.0f}), "
-        f"so this session cannot detect changes below {unseen:.0f} %"
+        f"A/A test: {_difference(judgement)}, so this session cannot detect changes below "
+        f"{unseen:.0f} %"
     )
+
+
+def _difference(pair: Judgement) -> str:
+    figure = pair.figure
+    if figure is None:
+        return "two identical groups differ"
+    by, lower, upper = (100 * (x - 1) for x in (figure.estimate, figure.lower, figure.upper))
+    return f"two identical groups differ by {by:+.0f} % ({lower:+.0f} to {upper:+.0f})"
 
 
 def _overlaps(outcome: Outcome) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from statistics import quantiles
@@ -20,7 +20,7 @@ from hvdperf.json_records import Unreadable, decode, encode
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot, is_oversubscribed
 from hvdperf.paths import shown
-from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise
+from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise, RoundMoments
 
 # The number of latest sessions that count, and the fewest that are enough.
 LATEST, FEWEST = 20, 4
@@ -49,9 +49,10 @@ Variances = Mapping[Load, float]
 
 @dataclass(frozen=True)
 class _Document:
-    """The file of a machine. launch_variance: by the name of the session."""
+    """The file of a machine. launch_variance, rounds: by the name of the session."""
 
     launch_variance: Mapping[str, Variances]
+    rounds: Mapping[str, RoundMoments] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,24 +60,36 @@ class MachineRecord:
     """The noise record of one machine.
 
     path: its file. sessions: variances by the name of the session, in the order of names. problem:
-    a line that says why the file cannot be read; "" if it was read or does not exist.
+    a line that says why the file cannot be read; "" if it was read or does not exist. rounds: the
+    moments of a session's rounds, by its name.
     """
 
     path: Path
     sessions: Mapping[str, Variances]
     problem: str = ""
+    rounds: Mapping[str, RoundMoments] = field(default_factory=dict)
 
     def noise(self, load: Load, correlation: float) -> Noise:
         """Return the noise that an early look assumes for a comparison under this load.
         correlation: between a turn and the next one of the same launch."""
         seen = [found[load] for found in self.sessions.values() if load in found][-LATEST:]
+        of_rounds = self.correlation_of_rounds
         if len(seen) < FEWEST:
-            return Noise(UNKNOWN_LAUNCH_SD, correlation)
+            return Noise(UNKNOWN_LAUNCH_SD, correlation, of_rounds=of_rounds)
         *_, variance = quantiles([max(value, 0.0) for value in seen], n=4, method="inclusive")
         source = f"{len(seen)} earlier sessions of this machine, {load.value}"
-        return Noise(max(LEAST_LAUNCH_SD, math.sqrt(variance)), correlation, source)
+        launch_sd = max(LEAST_LAUNCH_SD, math.sqrt(variance))
+        return Noise(launch_sd, correlation, source, of_rounds)
 
-    def add(self, session: str, variances: Variances) -> None:
+    @property
+    def correlation_of_rounds(self) -> float:
+        """Return the correlation of neighbouring rounds, pooled over sessions and loads; 0 with
+        fewer than FEWEST sessions."""
+        if len(self.rounds) < FEWEST:
+            return 0.0
+        return sum(self.rounds.values(), RoundMoments()).correlation
+
+    def add(self, session: str, variances: Variances, rounds: RoundMoments) -> None:
         """Write the file with this session, in place of an earlier part of the same session.
 
         Only the LATEST sessions are kept. Without variances nothing is written. Raises OSError.
@@ -85,7 +98,11 @@ class MachineRecord:
             return
         sessions = {**self.sessions, session: variances}
         kept = sorted(sessions)[-LATEST:]
-        document = _Document({name: sessions[name] for name in kept})
+        moments = {**self.rounds, session: rounds}
+        document = _Document(
+            {name: sessions[name] for name in kept},
+            {name: moments[name] for name in kept if name in moments},
+        )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self.path, encode(document).decode())
 
@@ -95,14 +112,16 @@ def read_record(results: Path, machine: Machine) -> MachineRecord:
     can be read."""
     path = results / "machines" / f"{machine_name(machine)}.json"
     try:
-        found = decode(path.read_bytes(), _Document).launch_variance
+        document = decode(path.read_bytes(), _Document)
     except FileNotFoundError:
         return MachineRecord(path, {})
     except (OSError, Unreadable) as error:
         why = error.strerror if isinstance(error, OSError) else "not in the format of this suite"
         problem = f"{shown(path)}: {why}; this machine's earlier sessions are ignored"
         return MachineRecord(path, {}, problem)
-    return MachineRecord(path, {name: found[name] for name in sorted(found)})
+    found = document.launch_variance
+    sessions = {name: found[name] for name in sorted(found)}
+    return MachineRecord(path, sessions, rounds=document.rounds)
 
 
 def machine_name(machine: Machine) -> str:

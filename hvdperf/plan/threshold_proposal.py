@@ -20,8 +20,9 @@ import math
 import random
 from collections.abc import Sequence
 from functools import cache
-from statistics import median
+from statistics import fmean, median, pstdev, variance
 
+from hvdperf.interim import FIRST_FAIL
 from hvdperf.plan.question import Question
 from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann, spread
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
@@ -67,6 +68,47 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
     return Floor.at(min(max(_down(floor), 0.001), 1.0))
 
 
+def false_fail(rule: Rule, sessions: Sequence[Sequence[float]], rounds: int) -> float:
+    """Return the probability that a session of an unchanged build FAILs by the rule at its first
+    look.
+
+    sessions: ln ratios of unchanged builds, by session. rounds: of the first look. The bound that
+    may FAIL is taken as normal, with mean and standard deviation from the simulated sessions. Its
+    variance is that of the rounds, that between sessions beyond their rounds, and that of the
+    centre's own estimate (pi/2 s^2 / N for the median of N observations).
+    """
+    if fewest_bounded(FIRST_FAIL * rule.alpha) > rounds:
+        return 0.0
+    every = [value for values in sessions for value in values]
+    centre, noise = median(every), spread(every)
+    mean, sd = _failing_bound(rounds, rule.alpha)
+    between = _variance_between(sessions)
+    error = math.sqrt((noise * sd) ** 2 + between + math.pi / 2 * noise**2 / len(every))
+
+    def below(distance: float) -> float:
+        """Return how often the upper bound is that far below the centre; by symmetry also how often
+        the lower one is that far above it."""
+        reach = distance + noise * mean
+        return 0.5 * math.erfc(reach / error / math.sqrt(2)) if error > 0 else float(reach < 0)
+
+    if isinstance(rule, Band):
+        return below(centre - math.log(rule.low)) + below(math.log(rule.high) - centre)
+    if isinstance(rule, Ceiling):
+        return below(math.log(rule.at_most) - centre)
+    return below(centre - math.log(rule.fail_below))
+
+
+def _variance_between(sessions: Sequence[Sequence[float]]) -> float:
+    """Return the variance between sessions beyond that of their rounds; 0 if there is one session,
+    or if none can be told."""
+    several = [values for values in sessions if len(values) > 1]
+    if len(several) < 2:
+        return 0.0
+    within = fmean(variance(values) for values in several)
+    of_means = variance(fmean(values) for values in several)
+    return max(of_means - within * fmean(1 / len(values) for values in several), 0.0)
+
+
 def ceiling(question: Question, at_most: float) -> Ceiling:
     """Return a ceiling in the unit of the question's figure."""
     return Ceiling(at_most, unit=question.spec.unit)
@@ -84,6 +126,15 @@ def _lower_bound(rounds: int) -> float:
     of sessions."""
     bounds = sorted(hodges_lehmann(session, _FLOOR_ALPHA).lower for session in _sessions(rounds))
     return bounds[math.floor((1 - PASS_SHARE) * _SESSIONS)]
+
+
+@cache
+def _failing_bound(rounds: int, alpha: float) -> tuple[float, float]:
+    """Return mean and standard deviation of the upper bound of standard normal observations at the
+    level that may FAIL at the first look."""
+    level = FIRST_FAIL * alpha
+    bounds = [hodges_lehmann(session, level).upper for session in _sessions(rounds)]
+    return fmean(bounds), pstdev(bounds)
 
 
 @cache

@@ -35,7 +35,7 @@ from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import Question
-from hvdperf.plan.threshold_proposal import ceiling, fewest_rounds, proposed_rule
+from hvdperf.plan.threshold_proposal import ceiling, false_fail, fewest_rounds, proposed_rule
 from hvdperf.stats import NotMeasurable, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
@@ -108,6 +108,10 @@ class Thresholds:
         return _written(case, proposed_rule(case.question, usable, rounds))
 
 
+# Sessions of a year, for the number of false FAILs.
+NIGHTS = 365
+
+
 @dataclass(frozen=True)
 class Match:
     """The machines that a file is for. gpu_name, cpu_model: a part of the name, in any case; "" for
@@ -152,15 +156,18 @@ def case_of(comparison: Comparison, nodes: int) -> Case:
     return Case(question, comparison.workload.model, comparison.world_size, nodes, variant)
 
 
-def propose(observations: Mapping[Case, Sequence[float]], rounds: int, machine: Machine) -> str:
+def propose(
+    observations: Mapping[Case, Sequence[Sequence[float]]], rounds: int, machine: Machine
+) -> str:
     """Return a file of thresholds for machines like this one, which unchanged builds PASS
-    (hvdperf.plan.threshold_proposal).
+    (hvdperf.plan.threshold_proposal). Its first line says how often such builds FAIL.
 
-    observations: ln ratios of each case, from all sessions together. rounds: number of rounds of a
-    session. Raises UserError for a case with fewer than 4 observations, which show no spread, or
-    with one that is not finite, and if the rounds are too few for finite bounds.
+    observations: ln ratios of each case, by session. rounds: number of rounds of a session. Raises
+    UserError for a case with fewer than 4 observations, which show no spread, or with one that is
+    not finite, and if the rounds are too few for finite bounds.
     """
     kind, name = _class(machine)
+    expected = 0.0
     lines = [
         f"label = {json.dumps(f'{machine.description} (proposed)', ensure_ascii=False)}",
         "",
@@ -170,7 +177,8 @@ def propose(observations: Mapping[Case, Sequence[float]], rounds: int, machine: 
         "",
         "[thresholds]",
     ]
-    for case, values in observations.items():
+    for case, sessions in observations.items():
+        values = [value for each in sessions for value in each]
         if len(values) < _FEWEST_OBSERVATIONS:
             raise UserError(
                 f"{_key(case)}: {len(values)} observations are too few for a standard "
@@ -180,12 +188,16 @@ def propose(observations: Mapping[Case, Sequence[float]], rounds: int, machine: 
             rule = proposed_rule(case.question, values, rounds)
         except NotMeasurable as error:
             raise UserError(f"{_key(case)}: no threshold can be proposed: {error}") from None
+        expected += NIGHTS * false_fail(rule, sessions, rounds)
         lines.append(
             f"# median {math.exp(median(values)):.3f}, spread {100 * spread(values):.1f} %, "
             f"{len(values)} observations"
         )
         lines.append(_written(case, rule))
-    return "\n".join(lines) + "\n"
+    several = min(map(len, observations.values()), default=0) > 1
+    told = f"{expected:.1f} false FAILs" if several else "unknown from one session: false FAILs"
+    head = f"# {told} in a year of {NIGHTS} nights, all cases together, if nothing changes"
+    return "\n".join([head, *lines]) + "\n"
 
 
 def _key(case: Case) -> str:

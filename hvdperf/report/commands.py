@@ -15,7 +15,7 @@ from hvdperf.report.content import Report
 from hvdperf.report.formats import figures
 from hvdperf.report.methods import methods
 from hvdperf.report.prediction_text import forecast
-from hvdperf.report.published_table import PRINTED, REQUIRED, explain, lines, read_table
+from hvdperf.report.published_table import PRINTED, SPEEDS, TIMES, explain, lines, read_table
 from hvdperf.report.session import session_report
 from hvdperf.report.sources import newest_session, read_sources, results_of
 from hvdperf.report.writing import FORMATS, write, write_figures
@@ -93,8 +93,8 @@ def add_to(commands: Commands) -> None:
         commands,
         "explain",
         "Explain why the speedups by speed and by time of a published table differ. FILE is a JSON "
-        f"object with the lists {', '.join(REQUIRED)}, and with {' and '.join(PRINTED)} if the "
-        "table prints them.",
+        f"object with the lists gpus, {SPEEDS} and {' or '.join(TIMES)}, and with "
+        f"{' and '.join(PRINTED)} if the table prints them.",
     )
     add.add_argument(
         "file",

@@ -55,10 +55,13 @@ _CASE = (
     Column("model", "network"),
     Column("world_size", "replicas"),
 )
+# Rounds of each session from which the exact bounds of a ratio are finite.
+FEWEST_ROUNDS = 4
 _CHANCE = (
     "Each interval has a confidence of 95 %: of 20 figures that did not change, one is "
     "expected to look changed. Any other difference of the machine between the two sessions "
-    "affects the ratio, too."
+    "affects the ratio, too. With three rounds a session, the interval of a case rests on the "
+    "known noise of launches."
 )
 
 
@@ -68,16 +71,17 @@ def comparison(a: Archive, b: Archive) -> Report:
         baseline_session(archive, asked_by="")
     found = pairs(a, b)
     rows = _rows(found)
+    throughput = _throughputs(a, b)
     changed = differences(a.fingerprint, b.fingerprint)
     return Report(
         title=f"{a.name} (A) and {b.name} (B)",
         verdict=Verdict.NOT_JUDGED,
         counts=Counter(case.verdict for case in b.cases),
         facts=_facts(a, b, found, changed),
-        warnings=tuple(_warnings(a, b, changed)),
+        warnings=(*_warnings(a, b, changed), *_too_few(found, throughput)),
         board=_board(found, rows),
         notes=tuple(_notes(found)),
-        sections=(_ratios(found, rows), _throughputs(a, b)),
+        sections=(_ratios(found, rows), throughput),
         left_out=(*a.left_out, *b.left_out),
     )
 
@@ -126,6 +130,25 @@ def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
     ours, theirs = _against(a), _against(b)
     if ours != theirs:
         yield f"A is compared with {ours}, B with {theirs}"
+
+
+def _too_few(found: Sequence[Pair], throughput: Section) -> Iterator[str]:
+    """Yield lines on figures without an interval, with the commands that measure enough."""
+    few = [pair for pair in found if pair.changed.kind is Kind.UNKNOWN]
+    if few:
+        yield (
+            f"{plural(len(few), 'case')} without an interval, such as {few[0].case.name}: each "
+            f"session needs {FEWEST_ROUNDS} rounds; pytest perf/ --resume SESSION --budget 10 goes "
+            "on with what is undecided"
+        )
+    speeds = [row for figure in throughput.figures for row in figure.table.rows]
+    short = [row for row in speeds if row["word"] == Kind.UNKNOWN.value]
+    if short:
+        yield (
+            f"{plural(len(short), 'throughput')} without an interval: each session needs "
+            f"{FEWEST_ROUNDS} rounds, and a case that is clear has three; pytest perf/ --profile "
+            "history measures eight"
+        )
 
 
 def _against(archive: Archive) -> str:

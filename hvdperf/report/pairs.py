@@ -1,5 +1,8 @@
 """Cases of two sessions, A and B, in pairs: B's figure over A's, as a number and a word.
 
+The bounds are exact from four rounds of each session on. With fewer, they rest on the noise of
+repetitions and on the known noise of launches, as at an early look (hvdperf.interim.early_shift).
+
 Two cases are compared if both were measured soundly, with the same plan and with blocks and runs of
 the same length and schedule. The ratio is that of session/terminal/baseline.py. It is no verdict,
 because it also contains all other changes between the two sessions.
@@ -9,15 +12,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
+from hvdperf.interim import early_shift
+from hvdperf.judge.observations import measures, observed, takes_turns
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case
+from hvdperf.scatter import Noise, Row
 from hvdperf.session.terminal.baseline import asked_of, direction, ratio, settings_of
 from hvdperf.stats import Interval
+from hvdperf.verdict import ALPHA
 
 
 class Kind(Enum):
@@ -119,7 +127,22 @@ def _of_cases(
         reasons = {"both": unsound["A"]} if alike else unsound
         why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         return Changed(Kind.NOT_COMPARABLE, why=why)
-    return of_logarithms(a.outcome.observations, b.outcome.observations)
+    changed = of_logarithms(a.outcome.observations, b.outcome.observations)
+    if changed.kind is not Kind.UNKNOWN:
+        return changed
+    found = early_shift(_rows_and_noise(b), _rows_and_noise(a), ALPHA)
+    return changed if found is None else _clear_or_same(found)
+
+
+def _rows_and_noise(case: Case) -> tuple[list[Row], Noise]:
+    """Return the ln ratios of the turns of each round that counts, and the noise of launches that
+    the session knew of; [] if the arms took no turns."""
+    comparison, rows = case.comparison, []
+    for measured in case.outcome.rounds:
+        if takes_turns(comparison, measured.schedule) and measures(comparison, measured):
+            with suppress(KeyError, ValueError, ZeroDivisionError):
+                rows.append(observed(comparison, measured))
+    return [row for row in rows if row], case.outcome.judgement.early or Noise()
 
 
 def of_logarithms(a: Sequence[float | None], b: Sequence[float | None]) -> Changed:
@@ -130,6 +153,11 @@ def of_logarithms(a: Sequence[float | None], b: Sequence[float | None]) -> Chang
         return Changed(Kind.NOT_COMPARABLE, why="no round has a figure")
     if math.isinf(found.upper):
         return Changed(Kind.UNKNOWN, found)
+    return _clear_or_same(found)
+
+
+def _clear_or_same(found: Interval) -> Changed:
+    """Return the change with a bounded ratio."""
     word = direction(found)
     return Changed(Kind(word) if word else Kind.SAME, found)
 

@@ -13,21 +13,23 @@ from hvdperf.paths import shown
 from hvdperf.plan import thresholds
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.results.archive import Archive
-from hvdperf.results.documents import Case, SessionDocument
+from hvdperf.results.documents import SessionDocument
 from hvdperf.results.fingerprint import Fingerprint
 from hvdperf.verdict import FEWEST_ROUNDS, Verdict
 
+# The fewest rounds of a case. From fewer, some proposals FAIL unchanged builds in many nights.
+ENOUGH_ROUNDS = 32
 # Thresholds hold for one kind of hardware: sessions that differ in these fields are not pooled.
 _HARDWARE = ("cpu_model", "cores", "gpus", "gpu_model")
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Proposed thresholds. text: the content of a file for --thresholds. left_out: one line for
-    each case with too few rounds."""
+    """Proposed thresholds. text: the content of a file for --thresholds. left_out: a line on the
+    cases with too few rounds, and how to measure them; "" if there are none."""
 
     text: str
-    left_out: tuple[str, ...]
+    left_out: str
 
 
 def propose(archives: Sequence[Archive]) -> Proposal:
@@ -46,19 +48,13 @@ def propose(archives: Sequence[Archive]) -> Proposal:
                 f"{shown(archive.directory)}: of another machine than "
                 f"{shown(archives[0].directory)}: {', '.join(other)} differ"
             )
-    found = _observations(case for archive in archives for case in archive.cases)
-    enough = {case: values for case, values in found.items() if len(values) >= FEWEST_ROUNDS}
-    too_few = tuple(
-        f"{'/'.join(case.parts)}: {len(values)} rounds, but at least {FEWEST_ROUNDS} are "
-        "needed: give more sessions"
-        for case, values in found.items()
-        if case not in enough
-    )
+    found = _observations(archives)
+    enough = {case: values for case, values in found.items() if _rounds(values) >= ENOUGH_ROUNDS}
+    few = {case: values for case, values in found.items() if case not in enough}
+    command = next((each.command for each in reversed(sessions) if each.command), "pytest perf/")
+    too_few = _too_few(few, command) if few else ""
     if not enough:
-        raise UserError(
-            f"no thresholds proposed: no case has {FEWEST_ROUNDS} rounds that can be trusted; give "
-            "more sessions"
-        )
+        raise UserError(f"no thresholds proposed: {too_few or 'no case can be trusted'}")
     rounds = min(map(_first_look, sessions))
     machine = _machine_of(sessions[0].fingerprint)
     return Proposal(thresholds.propose(enough, rounds, machine), too_few)
@@ -72,18 +68,36 @@ def _session_of(archive: Archive) -> SessionDocument:
     return archive.session
 
 
-def _observations(cases: Iterable[Case]) -> dict[thresholds.Case, list[float]]:
-    """Return the ln ratios of all rounds of each case whose evidence is sound. A case that is
-    INVALID only because it has no threshold yet counts."""
-    found: dict[thresholds.Case, list[float]] = {}
-    for case in cases:
+def _rounds(sessions: Sequence[Sequence[float]]) -> int:
+    return sum(map(len, sessions))
+
+
+def _too_few(few: Mapping[thresholds.Case, Sequence[Sequence[float]]], command: str) -> str:
+    """Return a line on the cases with too few rounds, with the number of further sessions and their
+    command."""
+    case, sessions = min(few.items(), key=lambda item: _rounds(item[1]))
+    has = _rounds(sessions)
+    more = math.ceil((ENOUGH_ROUNDS - has) * len(sessions) / has)
+    cases = f"{len(few)} case{'s' * (len(few) > 1)}"
+    return (
+        f"{cases} with fewer than {ENOUGH_ROUNDS} rounds: {'/'.join(case.parts)} has {has}, and "
+        f"needs {ENOUGH_ROUNDS - has} more; give {more} more session{'s' * (more > 1)} like these, "
+        f"by: {command}"
+    )
+
+
+def _observations(archives: Iterable[Archive]) -> dict[thresholds.Case, list[list[float]]]:
+    """Return the ln ratios of each case whose evidence is sound, by session. A case that is INVALID
+    only because it has no threshold yet counts."""
+    found: dict[thresholds.Case, list[list[float]]] = {}
+    for case in (case for archive in archives for case in archive.cases):
         invalid = case.verdict is Verdict.INVALID and not case.is_sound
         if case.judged_as is not JudgedAs.THRESHOLD or case.failed or invalid:
             continue
         values = [value for value in case.outcome.observations if math.isfinite(value)]
         if values:
             key = thresholds.case_of(case.comparison, len(case.replicas_per_node))
-            found.setdefault(key, []).extend(values)
+            found.setdefault(key, []).append(values)
     return found
 
 

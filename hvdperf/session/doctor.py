@@ -13,6 +13,7 @@ from pathlib import Path
 from hvdperf.cli import Commands, add_command
 from hvdperf.columns import WIDTH
 from hvdperf.errors import UserError
+from hvdperf.judge.judge import is_outside
 from hvdperf.launch.guard import guarded
 from hvdperf.machine.fitness import Check, judged
 from hvdperf.machine.host import local_machine
@@ -25,7 +26,7 @@ from hvdperf.results.archive import read_session
 from hvdperf.session.commands import dry_run, given
 from hvdperf.session.preflight import local_preflight
 from hvdperf.session.terminal.cases import UNFIT
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import Judgement, Verdict
 
 # Minutes of the sessions that compare a stack with itself.
 PAIR_BUDGET_MINUTES = 0.7
@@ -173,9 +174,19 @@ def pair_check() -> Check:
         said = [judgement.reason for judgement in found] or ["no session was written"]
         return Check("A/A pair", "no figure", said[0], _AGAIN)
     (judgement,) = seen
-    effect = judgement.detectable_effect or 0.0
-    problem = f"changes below {100 * WIDEST_PAIR:.0f} % should be seen"
-    if judgement.verdict is Verdict.FAIL:
+    return check_of_pair(judgement)
+
+
+def check_of_pair(judgement: Judgement) -> Check:
+    """Return the check of an A/A pair with an interval: its two groups must not differ, and its
+    interval must be narrow.
+
+    An estimate outside of the band counts as a difference here, because another minute tells
+    whether it was chance.
+    """
+    problem = ""
+    if judgement.verdict is Verdict.INVALID or is_outside(judgement):
         problem = "two identical groups differ"
-    is_fit = effect <= WIDEST_PAIR and judgement.verdict is not Verdict.FAIL
-    return judged("A/A pair", judgement.reason, is_fit, problem, _AGAIN)
+    elif (judgement.detectable_effect or 0.0) > WIDEST_PAIR:
+        problem = f"changes below {100 * WIDEST_PAIR:.0f} % should be seen"
+    return judged("A/A pair", judgement.reason, not problem, problem, _AGAIN)

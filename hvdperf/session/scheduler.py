@@ -20,7 +20,14 @@ from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile
 from hvdperf.plan.thresholds import Thresholds
-from hvdperf.scatter import Noise, Row, launch_variance, turn_correlation
+from hvdperf.scatter import (
+    Noise,
+    RoundMoments,
+    Row,
+    launch_variance,
+    round_moments,
+    turn_correlation,
+)
 from hvdperf.session.workload_run import Doing, WorkloadRun
 
 # Rounds of every workload before any workload gets more: the fewest that can decide a case.
@@ -139,6 +146,11 @@ class Session:
             return {}
         rows = (of_one for workload in self._workloads for of_one in workload.rows.items())
         return launch_variances((self.load(comparison), of_one) for comparison, of_one in rows)
+
+    def round_moments(self) -> RoundMoments:
+        """Return the moments of neighbouring rounds, which tell their correlation."""
+        of_each = (round_moments([*workload.rows.values()]) for workload in self._workloads)
+        return sum(of_each, RoundMoments())
 
 
 def launch_variances(rows: Iterable[tuple[Load, Sequence[Row]]]) -> dict[Load, float]:

@@ -15,6 +15,7 @@ import pytest
 
 from hvdperf.columns import wrapped
 from hvdperf.errors import UserError
+from hvdperf.judge.judge import doubted
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher
@@ -89,7 +90,7 @@ class Suite:
             else None
         )
         self.resumed = resumable(Path(config.option.resume)) if config.option.resume else None
-        self.reported: list[Outcome] = []
+        self._reported: list[Comparison] = []
         # Under --baseline: returns lines that compare outcomes with the earlier session's.
         self._compared: Callable[[list[Outcome]], list[str]] = lambda outcomes: []
         # What makes this host unfit to measure, one line each.
@@ -142,27 +143,44 @@ class Suite:
 
     def outcome(self, comparison: Comparison) -> Outcome:
         """Return the outcome of a comparison. Measure it first if it has none, in rounds that it
-        shares with other selected cases."""
-        if comparison not in self.outcomes:
-            session = self.prepare()
-            missing = [c for c in self.selected if c not in self.outcomes]
-            with self._progress.long_work():
-                session.measure(comparison, dict.fromkeys([*missing, comparison]))
-        outcome = self.outcomes[comparison]
-        self.reported.append(outcome)
-        return outcome
+        shares with other selected cases. A PASS waits for the A/A pair of its network, which may
+        make it INVALID."""
+        self._measure(comparison)
+        if self.outcomes[comparison].passed:
+            for pair in self.selected:
+                same = pair.workload.model == comparison.workload.model
+                if same and pair.judged_as is JudgedAs.AA_PAIR:
+                    self._measure(pair)
+        self._reported.append(comparison)
+        return self.outcomes[comparison]
+
+    def _measure(self, comparison: Comparison) -> None:
+        """Measure until the comparison has an outcome."""
+        if comparison in self.outcomes:
+            return
+        session = self.prepare()
+        missing = [c for c in self.selected if c not in self.outcomes]
+        with self._progress.long_work():
+            session.measure(comparison, dict.fromkeys([*missing, comparison]))
+
+    @property
+    def reported(self) -> list[Outcome]:
+        """Return the outcomes that pytest has reported."""
+        return [self.outcomes[comparison] for comparison in self._reported]
 
     @property
     def decided(self) -> list[Outcome]:
         """Return the outcomes of all selected cases that have one: first those that pytest has
         reported, then those that -x or Ctrl-C kept it from reporting."""
-        reported = {outcome.comparison for outcome in self.reported}
-        others = [c for c in self.selected if c in self.outcomes and c not in reported]
+        others = [c for c in self.selected if c in self.outcomes and c not in self._reported]
         return [*self.reported, *(self.outcomes[comparison] for comparison in others)]
 
     def _decided(self, outcome: Outcome) -> None:
         self.outcomes[outcome.comparison] = outcome
         self._keep(outcome)
+        for other in doubted(self.outcomes.values()):
+            self.outcomes[other.comparison] = other
+            self._keep(other)
 
     def _keep(self, outcome: Outcome) -> None:
         """Write an outcome at once, even if it is undecided, so that an end of the session loses
@@ -357,7 +375,11 @@ class Suite:
         if self._session is None or self._results_writer is None or injected or self.resumed:
             return
         try:
-            self._record.add(self._results_writer.directory.name, self._session.launch_variances())
+            self._record.add(
+                self._results_writer.directory.name,
+                self._session.launch_variances(),
+                self._session.round_moments(),
+            )
         except OSError as error:
             self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
 

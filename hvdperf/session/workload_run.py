@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from hvdperf.interim import EARLY_LOOKS, is_failing, next_look
-from hvdperf.judge.judge import Judge
+from hvdperf.judge.judge import Judge, is_outside
 from hvdperf.judge.observations import measures, observed, takes_turns
 from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.disturbance import together
@@ -88,6 +88,8 @@ class WorkloadRun:
         self.comparisons = tuple(comparisons)
         self.left = list(comparisons)
         self.rows: dict[Comparison, list[Row]] = {}
+        # A/A pairs that may differ, which only more rounds can tell.
+        self._apart: set[Comparison] = set()
         self._session, self._rules = session, session.rules
         workload, work = comparisons[0].workload, comparisons[0].question.mode
         self._prefix = workload.model + ("" if work is LaunchMode.BLOCKS else f" {work.value}")
@@ -160,9 +162,10 @@ class WorkloadRun:
     @property
     def undecided(self) -> list[Comparison]:
         """Return the comparisons that need rounds. An A/A pair shares the rounds of other
-        comparisons; without these it needs only the first few rounds."""
+        comparisons; without these it needs only the first few rounds, unless its sides may
+        differ."""
         judged = [c for c in self.comparisons if self._rules.judged(c)]
-        asking = [c for c in judged if c.judged_as is not JudgedAs.AA_PAIR]
+        asking = [c for c in judged if c.judged_as is not JudgedAs.AA_PAIR or c in self._apart]
         if not asking and self.done < EARLY_LOOKS[0]:
             asking = judged
         return [comparison for comparison in asking if comparison in self.left]
@@ -337,6 +340,7 @@ class WorkloadRun:
         """Judge the comparisons of a round, and decide those that need no more rounds."""
         for comparison in wanted:
             outcome = self._outcome(comparison, final=self._is_final(comparison))
+            self._note_whether_apart(outcome)
             if self._settles(outcome):
                 self._decide(outcome)
             elif self._counted(comparison) >= EARLY_LOOKS[0]:
@@ -345,11 +349,19 @@ class WorkloadRun:
             for comparison in [c for c in self.left if c.judged_as is JudgedAs.AA_PAIR]:
                 self._decide(self._outcome(comparison, final=True))
 
+    def _note_whether_apart(self, outcome: Outcome) -> None:
+        """Let an A/A pair ask for rounds while its estimate lies outside its band, until the last
+        look."""
+        pair = outcome.comparison
+        self._apart.discard(pair)
+        if pair.judged_as is JudgedAs.AA_PAIR and not self._is_final(pair):
+            self._apart |= {pair} if is_outside(outcome.judgement) else set()
+
     def _settles(self, outcome: Outcome) -> bool:
         """Return whether a case needs no more rounds.
 
         An INVALID case stays INVALID, and a fault that must make a launch INVALID has then had its
-        effect. An A/A pair ends with the comparisons whose rounds it shares."""
+        effect. A valid A/A pair ends when no comparison asks for rounds."""
         if outcome.failure is not None or outcome.reported is Verdict.INVALID:
             return True
         if outcome.comparison.judged_as is JudgedAs.AA_PAIR:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hvdperf.judge.judge import Judge
+from hvdperf.judge.judge import Judge, doubted
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
 from hvdperf.judge.speedup import FIXED, TOO_SHORT
@@ -53,6 +53,7 @@ from tests.support.sessions import (
     COMMUNICATION,
     FIRST_LOOK,
     GRADIENTS_OF,
+    LAST_LOOK,
     LINES,
     OTHER,
     PARITY,
@@ -528,6 +529,76 @@ def test_two_groups_of_one_arm_that_differ_make_nothing_valid(stage):
     assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.INVALID, FIRST_LOOK)
     assert outcome.judgement.reason.startswith("A/A test failed: two identical groups differ")
     assert outcome.detection is None
+
+
+PAIR_LINES = (*LINES, Line(("aa", "*", "*", "*"), Band(0.9, 1.1)))
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.3])
+def test_two_groups_of_one_arm_that_differ_by_30_percent_are_found_after_three_rounds(
+    stage, factor
+):
+    stage.lines, stage.sampling = PAIR_LINES, Sampling()
+    stage.script.speed = struck(SAME.candidate.arm, factor)
+    outcome = stage.measure(WEAK, SAME)[SAME]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.INVALID, 3)
+    low, high = outcome.judgement.figure.lower, outcome.judgement.figure.upper
+    assert high < 0.9 or low > 1.1, "the whole interval"
+    by = f"{100 * (factor - 1):+.0f} %"
+    assert f"two identical groups differ by {by} (" in outcome.judgement.reason
+
+
+def test_a_pair_that_may_differ_asks_for_rounds_until_they_tell(stage):
+    # 15 % apart: too near the band for a few rounds of an unknown machine, but not for eight.
+    stage.lines, stage.sampling = PAIR_LINES, Sampling()
+    stage.script.speed = struck(SAME.candidate.arm, 1.15)
+    outcomes = stage.measure(WEAK, SAME)
+    assert verdicts(outcomes) == {WEAK: Verdict.PASS, SAME: Verdict.INVALID}
+    assert outcomes[WEAK].judgement.rounds < outcomes[SAME].judgement.rounds <= FIRST_LOOK
+
+
+def test_a_pair_that_rounds_cannot_tell_apart_ends_at_the_last_look(stage):
+    stage.lines, stage.sampling = PAIR_LINES, Sampling()
+    # The estimate is a little above the band, and the rounds differ by more.
+    factors = (1.2, 1.12, 1.02)
+
+    def speed(side, number):
+        return struck(SAME.candidate.arm, factors[number % 3])(side, number)
+
+    stage.script.speed = speed
+    outcome = stage.measure(WEAK, SAME)[SAME]
+    assert outcome.judgement.verdict is Verdict.NOT_JUDGED
+    assert outcome.judgement.rounds == LAST_LOOK
+
+
+def test_a_pass_is_invalid_where_two_identical_groups_differ_and_a_fail_stays(stage):
+    stage.lines, stage.sampling = PAIR_LINES, Sampling()
+    stage.script.speed = struck(SAME.candidate.arm, 1.3)
+    outcomes = stage.measure(WEAK, STRONG, SAME)
+    failed = outcomes[STRONG].judgement
+    outcomes[STRONG] = replace(outcomes[STRONG], judgement=replace(failed, verdict=Verdict.FAIL))
+    (doubted_one,) = doubted(outcomes.values())
+    assert doubted_one.comparison == WEAK
+    assert doubted_one.judgement.verdict is Verdict.INVALID
+    assert doubted_one.judgement.figure == outcomes[WEAK].judgement.figure
+    said = "would PASS, but the A/A test failed: two identical groups differ by +30 % ("
+    assert doubted_one.judgement.reason.startswith(said)
+
+
+def test_only_the_network_whose_groups_differ_is_doubted(stage):
+    stage.lines, stage.sampling = PAIR_LINES, Sampling()
+    other = weak_scaling(OTHER, 2)
+    stage.script.speed = struck(SAME.candidate.arm, 1.3)
+    outcomes = stage.measure(WEAK, SAME, other)
+    assert [each.comparison for each in doubted(outcomes.values())] == [WEAK]
+
+
+def test_a_pair_whose_evidence_is_wrong_says_nothing_of_others(stage):
+    # As without a threshold for it: its groups are not known to differ.
+    outcomes = stage.measure(WEAK, SAME)
+    pair = outcomes[SAME]
+    outcomes[SAME] = replace(pair, judgement=replace(pair.judgement, verdict=Verdict.INVALID))
+    assert doubted(outcomes.values()) == []
 
 
 def test_what_is_invalid_by_its_figures_is_so_at_looks_only(stage):

@@ -100,7 +100,8 @@ def without_causes(outcome: Outcome) -> Outcome:
     """Return the outcome without its breakdown and the parts that say why it failed. Documents hold
     them in words that have changed since, and waiting for a rank that computes longer has become
     straggler wait."""
-    judgement = outcome.judgement
+    # A copy has the fields that the document is too old for, too.
+    judgement = replace(outcome.judgement)
     failed = judgement.verdict is Verdict.FAIL and outcome.failure is None
     if failed or outcome.detection is not None:
         judgement = replace(judgement, reason="")

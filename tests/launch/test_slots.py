@@ -72,7 +72,9 @@ def session(report: Path, over: Path) -> Iterator[tuple[subprocess.Popen[str], l
     deadline = time.monotonic() + 40
     while not begun.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    (orterun,) = children(mpirun.pid)
+    # Its other child removes its files.
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children(mpirun.pid)}
+    (orterun,) = (pid for pid, command in commands.items() if "orterun" in command)
     yield mpirun, children(orterun)
     mpirun.kill()
     mpirun.wait()

@@ -12,11 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hvdperf.errors import UserError
+from hvdperf.interim import early_shift
 from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.group import Failure
 from hvdperf.plan.questions import aa, against, fixed_time, parity, weak_scaling
@@ -25,7 +27,8 @@ from hvdperf.report.content import Figure, Report, Section
 from hvdperf.report.formats import csv, latex, markdown
 from hvdperf.report.pairs import Kind, of_logarithms
 from hvdperf.results.archive import read_session
-from hvdperf.verdict import Band, Verdict
+from hvdperf.scatter import Noise
+from hvdperf.verdict import ALPHA, Band, Verdict
 from tests.report.checks import assert_sound
 from tests.support.any_report import HOSTILE
 from tests.support.reports import session_of
@@ -352,3 +355,48 @@ def test_whatever_documents_say_every_format_writes_it(tmp_path, text):
     for told in (markdown.markdown(made), latex.latex(made), *csv.tables(made).values()):
         told.encode()
         assert not re.search(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]", told)
+
+
+# Few rounds ------------------------------------------------------------------------------------
+
+
+def test_two_healthy_sessions_of_three_rounds_have_an_answer(tmp_path):
+    """With the noise of launches that these sessions knew of, 2 %."""
+    three = outcome(WEAK, (0.93, 0.94, 0.95))
+    known = replace(three, judgement=replace(three.judgement, early=Noise(0.02)))
+    told = row(compared(tmp_path, [known], [known]))
+    assert told["word"].startswith("same within ")
+    assert told["lower"] < 1 < told["upper"] < 1.06
+    lower = outcome(WEAK, (0.73, 0.74, 0.75))
+    lower = replace(lower, judgement=replace(lower.judgement, early=Noise(0.02)))
+    assert row(compared(tmp_path / "other", [known], [lower]))["word"] == "lower"
+
+
+def test_a_machine_of_which_little_is_known_has_wider_bounds(tmp_path):
+    three = outcome(WEAK, (0.93, 0.94, 0.95))
+    told = row(compared(tmp_path, [three], [three]))
+    assert 1.08 < told["upper"] < 1.12, "launches may differ by 5 %"
+
+
+def test_what_no_bounds_can_answer_names_the_command_that_measures_enough(tmp_path):
+    few = outcome(WEAK, RATIOS[:2])
+    made = compared(tmp_path, [few], [few])
+    said = " ".join(made.warnings)
+    assert f"1 case without an interval, such as {WEAK.name}: each session needs 4 rounds" in said
+    assert "pytest perf/ --resume SESSION --budget 10" in said
+    assert "2 throughputs without an interval" in said
+    assert "pytest perf/ --profile history measures eight" in said
+
+
+def test_bounds_of_few_rounds_contain_no_change_in_19_of_20_sessions():
+    """At the noise of quiet sessions, with the least noise that a record can tell."""
+    generator = np.random.default_rng(1)
+    found = 0
+    for _ in range(400):
+        sides = 0.015 * generator.standard_normal((2, 3, 1))
+        sides = sides + 0.038 * generator.standard_normal((2, 3, 4))
+        ours, theirs = ((side.tolist(), Noise(0.02)) for side in sides)
+        ratio = early_shift(ours, theirs, ALPHA)
+        assert ratio is not None
+        found += ratio.lower <= 1 <= ratio.upper
+    assert found >= 0.95 * 400

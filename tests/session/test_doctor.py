@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hvdperf.session.doctor import check_of_pair
+from hvdperf.stats import Interval
+from hvdperf.verdict import Band, Judgement, Verdict
 from tests.support.whole_sessions import (
     BIN,
     command,
@@ -48,6 +51,25 @@ def test_doctor_says_what_is_wrong_and_what_mends_it(
     last = done.stdout.splitlines()[-1]
     assert last.startswith("unfit: ")
     assert "open files" in last
+
+
+@pytest.mark.parametrize(
+    ("verdict", "estimate", "width", "problem"),
+    [
+        (Verdict.NOT_JUDGED, 1.02, 1.12, ""),
+        (Verdict.NOT_JUDGED, 1.02, 1.25, "changes below 20 % should be seen"),
+        (Verdict.NOT_JUDGED, 1.15, 1.12, "two identical groups differ"),
+        (Verdict.INVALID, 1.30, 1.12, "two identical groups differ"),
+        (Verdict.INVALID, 0.70, 1.12, "two identical groups differ"),
+    ],
+)
+def test_a_pair_is_fit_if_it_is_narrow_and_its_groups_do_not_differ(
+    verdict: Verdict, estimate: float, width: float, problem: str
+) -> None:
+    figure = Interval(estimate, estimate / width, estimate * width, 0.01, 3)
+    check = check_of_pair(Judgement(verdict, figure, Band(0.9, 1.1111), 3, "A/A test: ..."))
+    assert check.problem == problem
+    assert bool(check.mend) == bool(problem)
 
 
 def test_doctor_reports_bad_input_in_one_line() -> None:

@@ -3,6 +3,7 @@ they end before they measure."""
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -32,6 +33,7 @@ from tests.support.whole_sessions import (
     environment_of_sessions,
     last_words,
     live_lines,
+    verdicts,
 )
 
 
@@ -54,6 +56,35 @@ def test_what_was_decided_along_with_the_case_that_x_stopped_at_is_told(run: Run
     assert " 1 inconclusive in " in done.stdout, "pytest does not come to the other one"
     assert "rank 1 failed in phase 'block': InjectedFault" in " ".join(done.stdout.split())
     assert done.returncode == 1, "the worst verdict is that of the session"
+
+
+@pytest.mark.parametrize(
+    ("factor", "status", "words", "told"),
+    [
+        ("1", 0, {"PASS", "NOT JUDGED"}, "A/A test: two identical groups differ by +0 %"),
+        ("1.3", 7, {"INVALID"}, "would PASS, but the A/A test failed: two identical groups differ"),
+    ],
+)
+def test_where_identical_groups_differ_nothing_of_their_network_passes(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    factor: str,
+    status: int,
+    words: set[str],
+    told: str,
+) -> None:
+    early = PROFILE.replace("budget_s = 1", "budget_s = 60")
+    early = early.replace("early = false\nturns_min = 1\nturns_max = 1", "turns_min = 4")
+    (tmp_path / "tiny.toml").write_text(early)
+    monkeypatch.setenv("MADE_UP_PAIR", factor)
+    done = run("-k", "weak_scaling or efficiency or aa", made_up=True)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert set(verdicts(tmp_path).values()) == words, "the documents"
+    (summary,) = (tmp_path / "results/runs").glob("*/summary.json")
+    assert {case["verdict"] for case in json.loads(summary.read_text())["cases"]} == words
+    assert (" 3 invalid in " in done.stdout) == (words == {"INVALID"}), "pytest's own count"
+    assert told in " ".join(done.stdout.split())
 
 
 def cases_in_table(output: str) -> int:

@@ -1,25 +1,33 @@
 """A pytest plugin with which a session starts no ranks: `python -m pytest -p` and this module.
 
 Its rounds are made up, and take a moment each. All else of the session is real: options, plan,
-budget, verdicts, documents, report, terminal.
+budget, verdicts, documents, report, terminal. MADE_UP_PAIR is by what factor the first group of an
+A/A pair is faster than the other one.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
 from hvdperf.launch.group import Failure
 from hvdperf.measure.mode import Mode, RoundRequest
 from hvdperf.measure.records import Launch, Round
-from hvdperf.plan.arms import Arm, Schedule
+from hvdperf.plan.arms import AA, Arm, Schedule, Side
 from hvdperf.session import workload_run
 from hvdperf.worker.protocol import Phase
 from tests.support.rounds import launch_without_model, series
-from tests.support.sessions import MadeUpRunner, Script
+from tests.support.sessions import MadeUpRunner, Script, level
 
 # Time of a round, in which the live line is rewritten at least once.
 ROUND_S = 1.5
+
+
+def speed(side: Side, number: int) -> float:
+    """Return samples per second."""
+    twin = float(os.environ.get("MADE_UP_PAIR", "1")) if side.arm.injected == AA else 1.0
+    return level(side, number) * twin
 
 
 class Runner(MadeUpRunner):
@@ -30,7 +38,8 @@ class Runner(MadeUpRunner):
         launcher = mode.settings.arm_launcher
         self._fault: Any = launcher.fault
         self._transfers = mode.settings.transfers
-        super().__init__(Script(launcher.scratch, spoil=self._exchange), mode, schedule, **given)
+        script = Script(launcher.scratch, speed=speed, spoil=self._exchange)
+        super().__init__(script, mode, schedule, **given)
 
     def run(self, request: RoundRequest) -> Round:
         self.turns, self.kinds = request.turns, request.kinds

@@ -68,7 +68,7 @@ BAD_INPUT = (
     (["--inject=kill", "--inject=hang"], "--inject: given 2 times, kill and hang"),
     (["--budget=0.01"], "--budget 0.01: 0.6 s are too few"),
     (["--inject=kill:rank=9"], "this session has only the ranks 0 to 1"),
-    (["-n2"], "leave out -n"),
+    (["-n2"], "several cases at the same time"),
     (["--inject=kill:phase=lunch"], "the phase must be one of import, init, build,"),
     (["--inject=kill:phase=gradients"], "the phase must be one of import, init, build,"),
     (["--against=/no/such/python"], "no Python interpreter at /no/such/python"),
