@@ -26,6 +26,9 @@ SHARE_OF_A_STEP = 0.02
 STRETCHES = 8
 # Standard errors by which the correlation of neighbouring steps may be higher than its estimate.
 ERRORS = 2
+# Where steps are still more alike, a run cannot tell a rank that is always late from one that is
+# late for a while.
+MOST_CORRELATED = 0.98
 
 
 @dataclass(frozen=True)
@@ -89,47 +92,53 @@ def _lasts(lags: Sequence[float], ranks: int) -> bool:
     late may drift.
 
     It is tested twice, each time at CHANCE for all ranks: by the medians of STRETCHES (t-test), and
-    by the mean of all steps, of which so many count as independent as their correlation with the
-    next step leaves (an autoregressive process of the first order).
+    by the mean of all steps, which follow each other like an autoregressive process of the first
+    order.
     """
     count = min(STRETCHES, len(lags))
     ends = [len(lags) * number // count for number in range(count + 1)]
     stretches = [median(lags[begin:end]) for begin, end in pairwise(ends)]
     chance = CHANCE / ranks
-    return _is_above_0(stretches, count, chance) and _is_above_0(lags, _independent(lags), chance)
+    return _is_above_0(stretches, 0.0, chance) and _is_above_0(lags, _correlation(lags), chance)
 
 
-def _independent(values: Sequence[float]) -> float:
-    """Return how many independent values bound the mean as well as these do, at least.
-
-    The correlation is taken as high as it may well be: one that is underestimated would name ranks
-    that are late by turns.
-    """
+def _correlation(values: Sequence[float]) -> float:
+    """Return the correlation of neighbouring values, as high as it may well be: one that is
+    underestimated would name ranks that are late by turns."""
     count, mean = len(values), fmean(values)
     apart = [value - mean for value in values]
     whole = sum(value * value for value in apart)
     if count < 3 or whole == 0.0:
-        return count
+        return 0.0
     found = sum(a * b for a, b in pairwise(apart)) / whole
     # The estimate is too low by so much (Kendall 1954), and its standard error (Bartlett 1946).
     likely = found + (1 + 3 * found) / count
     error = math.sqrt(max(1 - likely * likely, 0.0) / count)
-    correlated = min(max(likely + ERRORS * error, 0.0), 1 - 1 / count)
-    return count * (1 - correlated) / (1 + correlated)
+    return min(max(likely + ERRORS * error, 0.0), MOST_CORRELATED)
 
 
-def _is_above_0(values: Sequence[float], count: float, chance: float) -> bool:
-    """Return whether the mean is above 0, by a t-test of so many independent values."""
+def _is_above_0(values: Sequence[float], correlation: float, chance: float) -> bool:
+    """Return whether the mean of values is above 0, by a t-test.
+
+    correlation: of neighbouring values (autoregressive process of the first order). Then the mean
+    varies more, the values about it vary less, and there are fewer degrees of freedom (Bayley and
+    Hammersley 1946).
+    """
     from scipy.special import stdtr  # imported here, because the import takes a while
 
-    if len(values) < 2:
+    count = len(values)
+    if count < 2:
         return False
     mean, deviation = fmean(values), stdev(values)
     if deviation <= 1e-9 * abs(mean):
         return mean > 0.0
-    if count <= 1.0:
-        return False
-    return float(stdtr(count - 1, -mean * math.sqrt(count) / deviation)) <= chance
+    r = correlation
+    # Variance of the mean, as a share of that of the process.
+    of_mean = ((1 + r) / (1 - r) - 2 * r * (1 - r**count) / (count * (1 - r) ** 2)) / count
+    within = (1 - of_mean) * count / (count - 1)
+    error = deviation * math.sqrt(of_mean / within)
+    freedom = max(1.0, (count - 1) * (1 - r * r) / (1 + r * r))
+    return float(stdtr(freedom, -mean / error)) <= chance
 
 
 def beyond_chance(times: int, trials: int, ranks: int) -> bool:

@@ -397,9 +397,18 @@ class Group:
             )
         if ended and not self.failing:
             return
-        failure = self._first_cause() if ended else self._hang()
+        stopped = self._stop_of_a_rank() if self._stopped() else None
+        failure = stopped or (self._first_cause() if ended else self._hang())
         self.end()
         raise failure
+
+    def _stop_of_a_rank(self) -> GroupFailed:
+        """Return the failure of a rank that somebody has stopped, whatever it looks like to the
+        other ranks."""
+        waited = self._since_launch() - self._asked_at
+        cause = f"no answer after {waited:.0f} s: a signal has stopped it; see who sent it"
+        failed = self._failure(self._stopped()[0], cause)
+        return GroupFailed(replace(failed.failure, of_node=True))
 
     @property
     def was_stopped(self) -> bool:
@@ -502,9 +511,6 @@ class Group:
         """Ask every rank where it stands; return a failure naming the rank that the others wait
         for."""
         waited = f"no answer after {self._since_launch() - self._asked_at:.0f} s"
-        if stopped := self._stopped():
-            cause = f"{waited}: a signal has stopped it; see who sent it"
-            return GroupFailed(replace(self._failure(stopped[0], cause).failure, of_node=True))
         for rank in range(len(self.ranks)):
             self.ranks[rank].standing = None
             self._tell(rank, {"op": "status"})

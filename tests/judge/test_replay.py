@@ -28,6 +28,7 @@ from hvdperf.judge.judge import Judge
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
 from hvdperf.machine.placement import Offer, place
+from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.question import Question
 from hvdperf.plan.thresholds import Line, Thresholds, case_of
@@ -99,12 +100,14 @@ def without_reason_of_the_session(outcome: Outcome) -> Outcome:
 def without_causes(outcome: Outcome) -> Outcome:
     """Return the outcome without its breakdown and the parts that say why it failed. Documents hold
     them in words that have changed since, and waiting for a rank that computes longer has become
-    straggler wait."""
+    straggler wait. The bounds of an A/A pair have become those by which it can be INVALID."""
     # A copy has the fields that the document is too old for, too.
     judgement = replace(outcome.judgement)
     failed = judgement.verdict is Verdict.FAIL and outcome.failure is None
     if failed or outcome.detection is not None:
         judgement = replace(judgement, reason="")
+    if outcome.comparison.judged_as is JudgedAs.AA_PAIR:
+        judgement = replace(judgement, reason="", figure=None, early=None)
     return replace(outcome, judgement=judgement, detection=None, cause=None, breakdown=None)
 
 

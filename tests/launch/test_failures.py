@@ -98,6 +98,7 @@ def test_a_hang_during_start_up_is_named(make_arm_launcher: MakeStarter, launche
 def test_a_rank_that_stays_stopped_is_named_and_one_that_goes_on_has_its_time(
     start: Start, launcher: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "60")
     group = start(launcher, horovod(2), order_deadline_s=HANG_DEADLINE_S)
     stopped = group.ranks[0].pid
     os.kill(stopped, signal.SIGSTOP)
