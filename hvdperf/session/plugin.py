@@ -87,11 +87,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
         config.option.collectonly = True
-    if getattr(config.option, "numprocesses", None) and outer_size() > 1:
-        raise pytest.UsageError(
-            "pytest-xdist (-n) cannot be combined with mpirun, under which every rank is a slot; "
-            "leave out -n"
-        )
     if shown_by() != os.getpid() and not live_line.ends_at_a_terminal(shown_by()):
         without_colours(config)
     if holds_cases(config):
@@ -108,6 +103,11 @@ def pytest_configure(config: pytest.Config) -> None:
         if not config.option.collectonly:
             check_files_of_others(config)
             end_with(owners())
+    if getattr(config.option, "numprocesses", None) and outer_size() > 1:
+        raise pytest.UsageError(
+            "pytest-xdist (-n) cannot be combined with mpirun, under which every rank is a slot; "
+            "leave out -n"
+        )
     if outer_size() > 1:
         # In every session, because the other ranks wait until this one publishes its address.
         try:

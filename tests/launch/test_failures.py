@@ -101,11 +101,15 @@ def test_a_rank_that_stays_stopped_is_named_and_one_that_goes_on_has_its_time(
     monkeypatch.setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "60")
     group = start(launcher, horovod(2), order_deadline_s=HANG_DEADLINE_S)
     stopped = group.ranks[0].pid
-    os.kill(stopped, signal.SIGSTOP)
-    late = threading.Timer(HANG_DEADLINE_S + 1.0, os.kill, (stopped, signal.SIGCONT))
-    late.start()
-    block = group.reports(BlockReport, "block", HANG_DEADLINE_S, kind="full", steps=5)
-    late.join()
+    timers = [
+        threading.Timer(seconds, os.kill, (stopped, signum))
+        for seconds, signum in ((0.3, signal.SIGSTOP), (HANG_DEADLINE_S + 1.0, signal.SIGCONT))
+    ]
+    for timer in timers:
+        timer.start()
+    block = group.reports(BlockReport, "block", HANG_DEADLINE_S, kind="full", steps=100)
+    for timer in timers:
+        timer.join()
     assert [each.resumed for each in block] == [1, 0]
     monkeypatch.setattr("hvdperf.launch.group.STOPPED_S", 1.0)
     os.kill(stopped, signal.SIGSTOP)

@@ -57,7 +57,7 @@ def test_doctor_says_what_is_wrong_and_what_mends_it(
     ("verdict", "estimate", "width", "problem"),
     [
         (Verdict.NOT_JUDGED, 1.02, 1.12, ""),
-        (Verdict.NOT_JUDGED, 1.02, 1.25, "changes below 20 % should be seen"),
+        (Verdict.NOT_JUDGED, 1.02, 1.25, "changes below 30 % should be seen"),
         (Verdict.NOT_JUDGED, 1.15, 1.12, "two identical groups differ"),
         (Verdict.INVALID, 1.30, 1.12, "two identical groups differ"),
         (Verdict.INVALID, 0.70, 1.12, "two identical groups differ"),
