@@ -6,6 +6,7 @@ that need the real one take the environment that the tests run in.
 
 from __future__ import annotations
 
+import fcntl
 import importlib.metadata
 import os
 import re
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import threading
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -653,6 +655,20 @@ def test_set_up_allows_more_ranks_than_cores_once(stand_ins: Path, machine: Path
 def test_set_up_leaves_the_package_cache_as_it_is(stand_ins: Path, machine: Path) -> None:
     assert build(stand_ins, machine).returncode == 0
     assert (stand_ins / "cached.conf").read_text() == "# defaults\n"
+
+
+def test_two_set_ups_of_a_checkout_take_turns_and_say_so(stand_ins: Path, machine: Path) -> None:
+    flock = shutil.which("flock")
+    assert flock is not None, "it belongs to every Linux"
+    (machine / "flock").symlink_to(flock)
+    with open(stand_ins / ".uv" / "turn", "w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        other = threading.Timer(1.0, fcntl.flock, (turn, fcntl.LOCK_UN))
+        other.start()
+        result = build(stand_ins, machine)
+        other.join()
+    assert result.returncode == 0
+    assert "another `make env`" in result.stdout
 
 
 def test_set_up_makes_do_without_ssh(stand_ins: Path, machine: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.machine.rank_environment import rank_environment
-from hvdperf.paths import CHECKOUT, ROOT
+from hvdperf.paths import CHECKOUT, ROOT, shown
 
 # The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.15.1-hvd0.28.0.
 _OWN = re.compile(r"\.venv(-gpu|-tf(?P<tf>[\d.]+)(-hvd(?P<horovod>[\d.]+))?)?")
@@ -64,6 +64,18 @@ class Stack:
     horovod_compiler: str | None = None
 
 
+# What ranks import. They find what is in the checkout first.
+_PACKAGES = ("tensorflow", "horovod", "keras", "numpy", "mpi4py")
+
+
+def _hiding(package: str) -> str:
+    """Return that a file of the checkout hides an installed package, in words; "" if none does."""
+    for path in (ROOT / f"{package}.py", ROOT / package):
+        if path.is_file() or (path / "__init__.py").is_file():
+            return f"{shown(path)} hides the installed package {package}: rename or remove it"
+    return ""
+
+
 def probe(
     interpreter: str | Path,
     cache_dir: Path,
@@ -79,6 +91,8 @@ def probe(
     interpreter = Path(interpreter).absolute()
     if not interpreter.is_file() or not os.access(interpreter, os.X_OK):
         raise UserError(f"there is no Python interpreter at {interpreter}; {_install(interpreter)}")
+    if hiding := next(filter(None, map(_hiding, _PACKAGES)), ""):
+        raise UserError(hiding)
     mpirun = find_mpirun(interpreter, environment)
     # The probe inspects the installation, so it needs no GPU.
     worker_environment = {**rank_environment(interpreter, environment), "CUDA_VISIBLE_DEVICES": ""}

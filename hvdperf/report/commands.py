@@ -163,6 +163,8 @@ def compare_sessions(arguments: argparse.Namespace) -> int:
 
 
 def _written(report: Report, arguments: argparse.Namespace, results: Path, name: str) -> int:
+    if arguments.out == Path("-"):
+        raise UserError("--out -: give a file; leave --out out for --format text on stdout")
     for line in report.left_out:
         complain(line)
     print(write(report, arguments.format or FORMATS[0], arguments.out, results / "report" / name))

@@ -273,6 +273,11 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
             f"{interface.network} ({interface.name} on {suite.machine.host})"
         )
     lines += suite.how_launched_and_set()
+    if not suite.selected and len(suite.session_plan.slots) == 1:
+        lines.append(
+            "no case: with one slot there is nothing to compare; start with mpirun -np 2, let the "
+            "session have more cores, or give --np 2 --oversubscribe"
+        )
     if config.option.collectonly:
         lines.append(f"arms: {', '.join(arms)}")
         if missing := suite.without_threshold():

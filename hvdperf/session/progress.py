@@ -13,7 +13,7 @@ from hvdperf.session import live_line
 from hvdperf.session.workload_run import Doing
 
 # Seconds without a line of progress after which the next activity is told, too.
-QUIET_S = 30.0
+QUIET_S = 60.0
 
 
 def until(doing: Doing, now: float) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from hvdperf.launch import outer_mpirun
 from hvdperf.launch.outer_mpirun import END_S
 from tests.support.leftovers import ended
 from tests.support.whole_sessions import MPIRUN, environment_of_sessions
@@ -86,3 +89,30 @@ def test_a_host_without_a_daemon_is_named_in_the_last_line(tmp_path):
     last = errors.splitlines()[-1]
     assert last.startswith(f"ERROR: nowhere: Open MPI's daemon does not start: {shell} returned")
     assert f"see whether `{shell} nowhere true` works" in last
+
+
+def test_a_checkout_whose_path_has_a_blank_starts_its_daemons(tmp_path):
+    launch = shutil.copytree(Path(outer_mpirun.__file__).parent, tmp_path / "a blank" / "launch")
+    shell = script(tmp_path / "shell", f'echo "$1" >{tmp_path}/called; exit 255')
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        launch / "outer_mpirun.py",
+        Path(MPIRUN).parent / "orterun",
+    ]
+    session = script(tmp_path / "pytest", "exit 0")
+    done = subprocess.run(
+        [*command, "--host", "nowhere:1", "-np", "1", session],
+        env={
+            **environment_of_sessions(),
+            "OMPI_MCA_plm_rsh_agent": shell,
+            "OMPI_MCA_plm_rsh_args": "-p 22",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (tmp_path / "called").read_text() == "-p\n"
+    assert done.stderr.splitlines()[-1].startswith("ERROR: nowhere: ")

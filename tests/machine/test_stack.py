@@ -443,3 +443,10 @@ class TestWhatTwoStacksHaveOtherwise:
 
     def test_a_stack_is_like_itself(self):
         assert stack_differences(self.OLD, self.OLD) == []
+
+
+def test_a_file_that_hides_a_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("hvdperf.machine.stack.ROOT", tmp_path)
+    (tmp_path / "tensorflow.py").touch()
+    with pytest.raises(UserError, match=r"tensorflow\.py hides the installed package"):
+        probe(sys.executable, tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -110,6 +111,23 @@ def test_a_session_outlives_a_host(
     assert "horovod@2: not started: the slot of rank 1 on node2 is gone" in told
     assert "report: " in output
     assert sorted(verdicts(tmp_path).values()) == ["FAIL", "NOT RUN"]
+
+
+@long
+@pytest.mark.parametrize("killed", ["outer_mpirun", "orterun"])
+def test_a_session_ends_with_its_mpirun_on_both_hosts(
+    options: list[str], tmp_path: Path, killed: str
+) -> None:
+    with two_hosts(tmp_path) as hosts:
+        session = start(hosts, [*options, "-k", "weak_scaling"])
+        hosts.wait_for("node2", "hvd-rank-1")
+        children = Path(f"/proc/{session.pid}/task/{session.pid}/children").read_text().split()
+        programs = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children}
+        orterun = next(pid for pid, words in programs.items() if "orterun" in words.split("\0")[0])
+        os.kill(int(orterun) if killed == "orterun" else session.pid, signal.SIGKILL)
+        assert ended(hosts.processes())
+        session.communicate(timeout=20)
+        assert session.returncode != 1
 
 
 @long

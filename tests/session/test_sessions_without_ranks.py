@@ -18,6 +18,7 @@ from tests.support.filesystems import make_read_only, small_disk
 from tests.support.warm_pytest import WarmPytest
 from tests.support.whole_sessions import (
     BAD_INPUT,
+    BIN,
     CASE_OF_SWEEP,
     PROFILE,
     ROOT,
@@ -154,6 +155,20 @@ def test_a_file_that_is_named_asks_what_the_profile_does_not(plan: Run) -> None:
 
 def test_nothing_selected_is_no_pass(plan: Run) -> None:
     assert plan("-k", "no_such_case").returncode == 5
+
+
+def test_the_value_of_an_option_is_no_place_of_tests(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(BIN / "pytest"), "--data-dir", str(tmp_path), "--dry-run"],
+        cwd=ROOT,
+        env=environment_of_sessions(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 4
+    assert f"--data-dir: {tmp_path}: holds no cifar10" in done.stderr
 
 
 def test_a_dry_run_lists_the_arms_and_starts_none(plan: Run, tmp_path: Path) -> None:
