@@ -19,8 +19,6 @@ from hvdperf.launch.outer_mpirun import RUNNING
 from hvdperf.launch.slots import dismiss_slots, lend_slot
 from hvdperf.paths import CHECKOUT
 
-OWN_PLUGINS = ("hvdperf.session.plugin", "hvdperf.report.plugin")
-
 
 def main() -> int:
     """Return what this process ends with: 0 if the exit status has been left elsewhere."""
@@ -32,12 +30,12 @@ def main() -> int:
         lend_slot()
     leave_status(f"{RUNNING} {os.getpid()}")
     if outer_size() > 1:
-        end_with_parent(signal.SIGTERM)  # the plugin watches its owners only later (owners.py)
+        end_with_parent(signal.SIGTERM)  # the plugin watches its owners only later (ends/owners.py)
     # A slot needs a fraction of the time and memory that importing pytest, or even this, takes.
     from importlib.metadata import entry_points
 
     (command,) = entry_points(group="console_scripts", name="pytest")
-    sys.argv = ["pytest", *(f"-p{name}" for name in _plugins()), *sys.argv[1:]]
+    sys.argv = ["pytest", *_added(), *sys.argv[1:]]
     status = int(command.load()())
     if outer_size() > 1:
         dismiss_slots()
@@ -46,21 +44,23 @@ def main() -> int:
 
 def typed(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return pytest's arguments without those that this command has added."""
-    own = {f"-p{name}" for name in _plugins()}
+    own = _added()
     return tuple(each for each in arguments if each not in own)
 
 
-def _plugins() -> list[str]:
-    """Return the plugins that pytest has to load before it looks for a conftest.py, or at all.
+def _added() -> list[str]:
+    """Return the options that pytest gets before those that the user has typed.
 
-    In a checkout, the suite's own: without it, the value of an option such as --data-dir counts as
-    the path of tests, and pytest looks there. pytest-benchmark, if pytest is told to load none.
+    In a checkout, its configuration and the suite's plugins: pytest would look for both at what it
+    takes for paths of tests, which the value of an option such as --results is until the plugin is
+    known. pytest-benchmark, if pytest is told to load no plugins.
     """
     found: list[str] = []
     if CHECKOUT is not None and Path.cwd() == CHECKOUT:
-        found += OWN_PLUGINS
+        found.append(f"--config-file={CHECKOUT / 'pytest.ini'}")
+        found += ["-phvdperf.session.plugin", "-phvdperf.report.plugin"]
     if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
-        found.append("pytest_benchmark.plugin")
+        found.append("-ppytest_benchmark.plugin")
     return found
 
 

@@ -30,6 +30,7 @@ from tests.support.whole_sessions import (
     assert_every_figure_is_written,
     assert_refused_in_a_line,
     command,
+    completed,
     documents,
     environment_of_sessions,
     last_words,
@@ -158,17 +159,16 @@ def test_nothing_selected_is_no_pass(plan: Run) -> None:
 
 
 def test_the_value_of_an_option_is_no_place_of_tests(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [str(BIN / "pytest"), "--data-dir", str(tmp_path), "--dry-run"],
-        cwd=ROOT,
-        env=environment_of_sessions(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = completed([str(BIN / "pytest"), "--data-dir", str(tmp_path), "--dry-run"])
     assert done.returncode == 4
     assert f"--data-dir: {tmp_path}: holds no cifar10" in done.stderr
+    options = ["--results", str(tmp_path), "--profile", "smoke", "--dry-run", "-q"]
+    alone, named = (
+        completed([str(BIN / "pytest"), *places, *options]) for places in ([], ["perf/"])
+    )
+    nodes = [line for line in named.stdout.splitlines() if line.startswith("perf/")]
+    assert nodes
+    assert [line for line in alone.stdout.splitlines() if "::" in line] == nodes
 
 
 def test_a_dry_run_lists_the_arms_and_starts_none(plan: Run, tmp_path: Path) -> None:
