@@ -87,19 +87,22 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     Version 2 keeps a limit in cpu.max, version 1 in cpu.cfs_quota_us and cpu.cfs_period_us.
     """
     quotas = [
-        quota for directory in cpu_groups(root) if (quota := _quota_of(directory)) is not None
+        quota
+        for directory in control_groups("cpu", root)
+        if (quota := _quota_of(directory)) is not None
     ]
     return min(quotas, default=None)
 
 
-def cpu_groups(root: Path = Path("/")) -> list[Path]:
-    """Return the directories of this process's CPU cgroups, in both versions, and their parents."""
+def control_groups(controller: str, root: Path = Path("/")) -> list[Path]:
+    """Return the directories of this process's cgroups of a controller, such as cpu or memory, in
+    both versions, and their parents."""
     groups = _read(root / "proc/self/cgroup") or ""
     mounts = _read(root / "proc/self/mountinfo") or ""
     paths = {}
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers == "" or "cpu" in controllers.split(","):
+        if controllers == "" or controller in controllers.split(","):
             paths["cgroup" if controllers else "cgroup2"] = path
     directories = []
     for line in mounts.splitlines():
@@ -107,7 +110,7 @@ def cpu_groups(root: Path = Path("/")) -> list[Path]:
         mount_root, mount_point = mount.split()[3:5]
         # The source of a mount may be empty, which leaves two spaces, so split at each space.
         version, _, options = kind.split(" ")[:3]
-        if version not in paths or (version == "cgroup" and "cpu" not in options.split(",")):
+        if version not in paths or (version == "cgroup" and controller not in options.split(",")):
             continue
         # In a container the cgroup's path may be the host's, of which the mount shows only the end.
         inside = paths[version].removeprefix(mount_root.rstrip("/")).strip("/")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from hvdperf.machine.cores import cpu_groups, launcher_pid
+from hvdperf.machine.cores import control_groups, launcher_pid
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage, total
 from hvdperf.machine.placement import Slot, cores_of
 
@@ -161,7 +161,7 @@ class CpuMeter:
     def __post_init__(self) -> None:
         self._throttling = [
             directory / "cpu.stat"
-            for directory in cpu_groups(self.root)
+            for directory in control_groups("cpu", self.root)
             if "throttled" in _text(directory / "cpu.stat")
         ]
 

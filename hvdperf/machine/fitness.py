@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from hvdperf.machine.cores import control_groups
 from hvdperf.machine.cpu_usage import CpuMeter, parse_busy, used
 from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance
 from hvdperf.machine.host import Machine, parse_memory_mib
@@ -146,15 +147,15 @@ def _memory(slots: int, root: Path) -> Check:
 
 
 def _free_in_groups(root: Path) -> Iterator[int]:
-    """Yield what the memory cgroup of a container leaves, in bytes; nothing without a limit."""
-    group = root / "sys/fs/cgroup"
-    for limit, usage in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        most, taken = _number(group / limit), _number(group / usage)
-        if most is not None and taken is not None:
-            yield max(0, most - taken)
+    """Yield what each memory cgroup of this process leaves, in bytes; nothing without a limit."""
+    for group in control_groups("memory", root):
+        for limit, usage in (
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
+            most, taken = _number(group / limit), _number(group / usage)
+            if most is not None and taken is not None:
+                yield max(0, most - taken)
 
 
 def _shared_memory(machine: Machine, slots: int, root: Path) -> Check:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from hvdperf.machine.cores import control_groups
 from hvdperf.machine.space import (
     MIB,
     TEMPORARY_FILES,
@@ -21,10 +22,14 @@ from hvdperf.paths import shown
 
 # TensorFlow maps more than this much, in bytes.
 ADDRESS_SPACE = 16 * 1024 * MIB
+# The kernel's usual number of process ids: a lower limit of a user's processes and threads may be
+# too low.
+PROCESSES = 1 << 15
 # Processes and threads of a rank.
 THREADS_OF_A_RANK = 100
 # Variables that are named.
 _NAMED = 6
+_OF_PIDS = ("max", "current")
 _COUNTERS = ("memory.events", "memory.events.local", "memory.oom_control")
 # What a rank or its launcher says when it lacks something.
 _OF_MEMORY = re.compile(
@@ -46,33 +51,17 @@ def killed_for_memory(root: Path = Path("/")) -> int:
     """Return how often the kernel has killed a process for lack of memory, in the control groups of
     this process or on the machine."""
     found = 0
-    for directory in _groups(root):
+    for directory in control_groups("memory", root):
         for name in _COUNTERS:
             found += _field(directory / name, "oom_kill")
     return found + _field(root / "proc/vmstat", "oom_kill")
-
-
-def _groups(root: Path) -> Iterator[Path]:
-    """Yield the directories of this process's memory control group and of those above it."""
-    top = root / "sys/fs/cgroup"
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers in ("", "memory") or "memory" in controllers.split(","):
-            base = top / "memory" if controllers else top
-            below = base / path.lstrip("/")
-            yield from (each for each in (below, *below.parents) if each.is_relative_to(base))
-    yield top
 
 
 def memory_limit(root: Path = Path("/")) -> int | None:
     """Return the lowest limit of memory of this process's control groups, in bytes; None without
     one."""
     found = []
-    for directory in _groups(root):
+    for directory in control_groups("memory", root):
         for name in ("memory.max", "memory.limit_in_bytes"):
             try:
                 found.append(int((directory / name).read_text()))
@@ -111,9 +100,9 @@ def _missing(ranks: int, text: str, killed: int, root: Path) -> Iterator[str]:
         yield _limit(resource.RLIMIT_AS, "-v", 1024, ADDRESS_SPACE, "address space")
         yield _limit(resource.RLIMIT_DATA, "-d", 1024, ADDRESS_SPACE, "data segment")
     if _OF_PROCESSES.search(text):
-        yield _limit(resource.RLIMIT_NPROC, "-u", 1, 1 << 20, "processes and threads")
+        yield _limit(resource.RLIMIT_NPROC, "-u", 1, PROCESSES, "processes and threads")
         yield _limit(resource.RLIMIT_AS, "-v", 1024, ADDRESS_SPACE, "address space")
-        yield _pids(root)
+        yield _pids(ranks, root)
     yield _loopback(root)
     if _OF_NAMES.search(text):
         yield _name()
@@ -136,14 +125,17 @@ def _limit(which: int, option: str, unit: int, needed: int, what: str) -> str:
     return f"the limit of {what} is {limit // unit} (ulimit {option}): ulimit {option} unlimited"
 
 
-def _pids(root: Path) -> str:
-    """Return that the control group allows too few processes, in words; "" if it does not."""
-    for path in ("sys/fs/cgroup/pids.max", "sys/fs/cgroup/pids/pids.max"):
+def _pids(ranks: int, root: Path) -> str:
+    """Return that a control group allows too few processes, in words; "" if it does not."""
+    for directory in control_groups("pids", root):
         try:
-            limit = int((root / path).read_text())
+            limit, taken = (int((directory / f"pids.{name}").read_text()) for name in _OF_PIDS)
         except (OSError, ValueError):
             continue
-        return f"the control group allows {limit} processes (docker run --pids-limit): allow more"
+        if limit - taken < ranks * THREADS_OF_A_RANK:
+            return (
+                f"its control group allows {limit} processes (docker run --pids-limit): allow more"
+            )
     return ""
 
 

@@ -74,6 +74,10 @@ def test_too_little_memory_for_the_slots_is_unfit(host: Path) -> None:
 def test_the_memory_of_a_container_counts(host: Path) -> None:
     group = host / "sys/fs/cgroup"
     group.mkdir(parents=True)
+    (host / "proc/self").mkdir()
+    (host / "proc/self/cgroup").write_text("0::/\n")
+    mount = "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    (host / "proc/self/mountinfo").write_text(mount)
     (group / "memory.max").write_text(f"{3 * 2**30}\n")
     (group / "memory.current").write_text(f"{2**30 + 2**29}\n")
     check = checks_of(Machine("node1", (0, 1)), host)["memory"]

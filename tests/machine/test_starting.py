@@ -19,6 +19,7 @@ def root(tmp_path: Path) -> Path:
     """A machine whose processes are in a control group within another one, which has a limit."""
     for path, text in (
         ("proc/self/cgroup", "0::/slice/job\n"),
+        ("proc/self/mountinfo", "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
         ("proc/vmstat", "pgfault 7\noom_kill 2\n"),
         (f"{GROUP}/memory.events", "low 0\noom 1\noom_kill 1\n"),
         (f"{GROUP}/memory.max", "max\n"),
@@ -59,6 +60,14 @@ def test_a_limit_is_named_if_a_rank_complains_of_it(root, monkeypatch, which, sa
     killed = killed_for_memory(root)
     assert option in missing(2, [said], killed, root)
     assert missing(2, ["ValueError: wrong shape"], killed, root) == ""
+
+
+@pytest.mark.parametrize(("limit", "is_named"), [("150", True), ("30000", False), ("max", False)])
+def test_a_limit_of_processes_is_named_if_it_leaves_too_few(root, limit, is_named):
+    (root / GROUP / "pids.max").write_text(limit)
+    (root / GROUP / "pids.current").write_text("20")
+    killed = killed_for_memory(root)
+    assert ("processes" in missing(2, ["can't start new thread"], killed, root)) is is_named
 
 
 def test_a_name_that_does_not_resolve_and_a_loopback_that_is_down_are_named(root, monkeypatch):
