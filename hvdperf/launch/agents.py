@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from hvdperf.launch.job import LaunchError, Order, SlotGone
+from hvdperf.launch.job import LaunchError, Order, SlotGone, Variables
 from hvdperf.launch.processes import (
     fate_of,
     signal_processes,
@@ -31,14 +31,8 @@ class Agent(Protocol):
     """The worker processes of one slot: one for each launch, several at a time. launch: its
     name."""
 
-    def start(
-        self,
-        launch: str,
-        environment: Mapping[str, str],
-        command: Sequence[str],
-        without: Collection[str] = (),
-    ) -> None:
-        """Start a worker process. command: begins with the interpreter. without: as in Order.
+    def start(self, launch: str, environment: Variables, command: Sequence[str]) -> None:
+        """Start a worker process. environment: as in Order. command: begins with the interpreter.
         Raises OSError."""
 
     def status(self, launch: str) -> int | None:
@@ -69,13 +63,7 @@ class LocalAgent:
         launches whose end is known."""
         return [end for launch, end in self._ends.items() if launch not in known]
 
-    def start(
-        self,
-        launch: str,
-        environment: Mapping[str, str],
-        command: Sequence[str],
-        without: Collection[str] = (),
-    ) -> None:
+    def start(self, launch: str, environment: Variables, command: Sequence[str]) -> None:
         # The worker asks the kernel to kill it when this process ends (see hvdperf.worker.process).
         end, kept_open = os.pipe()
         try:
@@ -85,7 +73,6 @@ class LocalAgent:
                 {**self._settings, **environment},
                 self._scratch / launch,
                 pass_fds=(kept_open,),
-                without=without,
             )
         except OSError:
             os.close(end)
@@ -264,7 +251,7 @@ class AgentsLauncher:
                 **horovod_environment(own, one_host, order.deadline_s),
             }
             try:
-                agent.start(launch, environment, order.command, order.without)
+                agent.start(launch, environment, order.command)
             except OSError as error:
                 job.end({})
                 raise LaunchError(f"rank {rank} could not be started: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -151,9 +152,9 @@ class ArmLauncher:
         phase of the start-up. common_order: every strategy trains on the same global batches. Each
         rank then reads all of the data and takes its part of every batch; otherwise it reads only
         its own part of the data. timeline: Horovod can be asked for a timeline. Its writing thread
-        on rank 0 never sleeps, so nothing else may be timed in such a launch. plain: start fresh
-        processes without the user's settings. Raises LaunchError, DataError or OSError if the group
-        cannot be started.
+        on rank 0 never sleeps, so nothing else may be timed in such a launch. without: variables
+        of the session's environment that the ranks, which are then fresh processes, do not get.
+        Raises LaunchError, DataError or OSError if the group cannot be started.
         """
         launcher = self.stacks[arm.stack].launcher
         placed = self._place(arm)
@@ -335,28 +336,24 @@ class ArmLauncher:
     def _order(
         self, arm: Arm, slots: Sequence[Slot], settings: Mapping[str, str], without: Collection[str]
     ) -> Order:
-        """Return an order whose ranks get these settings, then the user's but those that it
-        is to do `without`, then Horovod's check for stalled collectives. Earlier ones override
-        later ones."""
+        """Return an order whose ranks get these settings, then the user's except those named by
+        `without`, then Horovod's check for stalled collectives. Earlier ones override later
+        ones."""
         within_s = self.order_deadline_s + PATIENCE * self.pace(arm).step_seconds
         shutdown = max(STALL_CHECK_S + 1, int(within_s * STALL_SHUTDOWN_FACTOR))
         defaults = {
             "HOROVOD_STALL_CHECK_TIME_SECONDS": str(STALL_CHECK_S),
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(shutdown),
         }
+        kept = {name: value for name, value in os.environ.items() if name not in without}
         return Order(
             processes=arm.processes,
             slots=slots,
             interpreter=self.stacks[arm.stack].interpreter,
-            environment={**defaults, **_kept(user_settings(), without), **settings},
+            environment={**dict.fromkeys(without), **defaults, **user_settings(kept), **settings},
             scratch=self.scratch / f"launch-{next(self._numbers)}",
             deadline_s=max(self.startup_deadline(arm), self.order_deadline_s),
-            without=without,
         )
-
-
-def _kept(settings: Mapping[str, str], without: Collection[str]) -> dict[str, str]:
-    return {name: value for name, value in settings.items() if name not in without}
 
 
 def _settings(exchange: Exchange) -> dict[str, str]:

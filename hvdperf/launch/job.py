@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from hvdperf.machine.placement import Slot
+
+# Variables of a process by name. None stands for one of the session's that it does not get.
+Variables = Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -17,17 +20,16 @@ class Order:
     interpreter: runs the ranks. environment: variables that the ranks get on top of the session's
     own. scratch: directory of this launch alone, removed with it. deadline_s: the longest deadline
     of the launch, in seconds. stub: command line to start in place of each rank, which the fork
-    server then forks. without: variables of the session's environment that the ranks do not get.
+    server then forks.
     """
 
     processes: int
     slots: Sequence[Slot]
     interpreter: str
-    environment: Mapping[str, str]
+    environment: Variables
     scratch: Path
     deadline_s: float
     stub: tuple[str, ...] = ()
-    without: Collection[str] = ()
 
     @property
     def command(self) -> tuple[str, ...]:

@@ -252,7 +252,6 @@ class MpirunLauncher:
                 order.interpreter,
                 environment,
                 order.scratch,
-                without=order.without,
             )
         except OSError as error:
             _remove(shared)

@@ -7,11 +7,12 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from hvdperf.launch.diagnosis import diagnosis_lines
+from hvdperf.launch.job import Variables
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.paths import ROOT
 
@@ -31,28 +32,26 @@ TERM_S = 5.0
 def start_process(
     command: Sequence[str],
     interpreter: str,
-    environment: Mapping[str, str],
+    environment: Variables,
     directory: Path,
     pass_fds: Collection[int] = (),
-    without: Collection[str] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a process in the environment of a rank.
 
-    interpreter: that of the ranks. environment: variables that override the ranks' usual ones.
-    without: as in Order.
+    interpreter: that of the ranks. environment: variables on top of the ranks' usual ones.
     directory: created for the output and the temporary files, some of which TensorFlow never
     removes. Raises OSError.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    given = {name: value for name, value in os.environ.items() if name not in without}
-    usual = rank_environment(interpreter, given)
+    own = {name: value for name, value in environment.items() if value is not None}
+    session = {name: value for name, value in os.environ.items() if name not in environment}
     with open(directory / "stdout", "wb") as stdout, open(directory / "stderr", "wb") as stderr:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
-            env={**usual, **environment, "TMPDIR": str(directory)},
+            env={**rank_environment(interpreter, session), **own, "TMPDIR": str(directory)},
             cwd=ROOT,
             pass_fds=pass_fds,
             # Ctrl-C must reach pytest only, which ends the launches itself.

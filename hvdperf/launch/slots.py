@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -31,7 +31,7 @@ from hvdperf.launch.interfaces import (
     interface_settings,
     interfaces,
 )
-from hvdperf.launch.job import SlotGone
+from hvdperf.launch.job import SlotGone, Variables
 from hvdperf.launch.outer import launcher, on_one_host, outer_rank, outer_size
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import Offer, model_of
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 ANSWER_S = 30.0
 # Seconds that a slot has to import TensorFlow and Horovod once.
 PROBE_S = 150.0
-# Seconds after which a wait is told, and slots that are named.
-SOON_S = 5.0
+# The slots that are named.
 MOST_NAMED = 4
 LEAVE_S = 10.0
 # Seconds that an address of rank 0 has to answer before the slot tries the next one.
@@ -98,7 +97,7 @@ class Slots:
         if a rank cannot determine its offer; the message names the slot. tell: called with what is
         waited for, if that takes long."""
         deadline = self.hub.now() + ANSWER_S
-        if not self.hub.pump_until(self._all_joined, self.hub.now() + SOON_S):
+        if not self.hub.pump_until(self._all_joined, self.hub.now() + outer.SOON_S):
             tell(f"wait for {self._missing()} to connect, {ANSWER_S:.0f} s at most")
             self.hub.pump_until(self._all_joined, deadline)
         outer.withdraw()
@@ -258,16 +257,8 @@ class RemoteAgent:
         self._slots = slots
         self._rank = rank
 
-    def start(
-        self,
-        launch: str,
-        environment: Mapping[str, str],
-        command: Sequence[str],
-        without: Collection[str] = (),
-    ) -> None:
-        self._slots.call(
-            self._rank, "start", launch, dict(environment), list(command), list(without)
-        )
+    def start(self, launch: str, environment: Variables, command: Sequence[str]) -> None:
+        self._slots.call(self._rank, "start", launch, dict(environment), list(command))
 
     def status(self, launch: str) -> int | None:
         status = self._slots.status(self._rank, launch)

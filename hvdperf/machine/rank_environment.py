@@ -9,19 +9,13 @@ from pathlib import Path
 from hvdperf.paths import ROOT
 from hvdperf.worker.settings import OF_A_RANK, PREFIXES
 
-# Besides the place of a rank, prefixes of the variables by which Open MPI and Slurm talk to their
-# own children. An inner mpirun
+# Prefixes of the variables by which Open MPI and Slurm talk to their own children. An inner mpirun
 # that finds such variables takes itself for a rank of the outer one, or calls srun.
 _OUTER = ("OMPI_", "PMIX_", "PMI_", "HFI_", "IPATH_", "SLURM_")
 _KEPT = ("OMPI_ALLOW_RUN_AS_ROOT",)
 # MCA settings are kept, since they are the user's, except those that mpirun makes for its children,
 # and those that say how ranks are started, bound and connected: the suite has its own.
 _MCA = "OMPI_MCA_"
-# What every process needs.
-_NEEDED = frozenset(
-    ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "OPAL_PREFIX", "CUDA_VISIBLE_DEVICES")
-)
-_SUSPECTS = ("HOROVOD_", "OMPI_", "TF_", "LD_", "PYTHON", "NCCL_", "UCX_")
 _OUTER_MCA = (
     "orte_",
     "plm",
@@ -36,6 +30,11 @@ _OUTER_MCA = (
     "shmem_RUNTIME",
     "mpi_oversubscribe",
 )
+# Variables that every process needs, and prefixes of those that may keep ranks from starting.
+_NEEDED = frozenset(
+    ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "OPAL_PREFIX", "CUDA_VISIBLE_DEVICES")
+)
+_SUSPECTS = ("HOROVOD_", "OMPI_", "TF_", "LD_", "PYTHON", "NCCL_", "UCX_")
 
 
 def user_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -83,6 +82,7 @@ def _prepend(directory: Path, search_path: str | None) -> str:
 
 
 def _is_outer(name: str) -> bool:
+    """Return whether a variable is the outer launcher's, or says which rank a process is."""
     if name in OF_A_RANK:
         return True
     if name.startswith(_MCA):

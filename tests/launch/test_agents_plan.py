@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from hvdperf.launch.agents import AgentsLauncher, horovod_environment, rendezvous_plan
-from hvdperf.launch.job import LaunchError, Order
+from hvdperf.launch.job import LaunchError, Order, Variables
 from hvdperf.machine.placement import Slot
 
 
@@ -85,18 +85,12 @@ class FakeAgent:
     """An agent whose process never runs."""
 
     def __init__(self, broken: bool = False, status: int | None = None) -> None:
-        self.environment: Mapping[str, str] = {}
+        self.environment: Variables = {}
         self.running: set[str] = set()
         self._broken = broken
         self._status = status
 
-    def start(
-        self,
-        launch: str,
-        environment: Mapping[str, str],
-        command: Sequence[str],
-        without: Collection[str] = (),
-    ) -> None:
+    def start(self, launch: str, environment: Variables, command: Sequence[str]) -> None:
         if self._broken:
             raise OSError("no such file: python")
         self.environment = environment

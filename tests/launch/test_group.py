@@ -193,7 +193,7 @@ def start(
         configs = [{"rank": rank} for rank in range(len(answers))]
         group = Group("resnet_50_s horovod@2", launcher, hub, order, configs)
         assert launcher.order is not None
-        address = launcher.order.environment[DRIVER_VARIABLE]
+        address = str(launcher.order.environment[DRIVER_VARIABLE])
         for rank, answer in enumerate(answers):
             if answer is not None:
                 ranks.append(FakeRank(address, rank, answer, start_up))
