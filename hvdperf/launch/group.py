@@ -383,18 +383,18 @@ class Group:
     def _wait(self, done: Any, deadline_s: float) -> None:
         """Wait until done() is true, for at most deadline_s seconds from the time of the order.
         Raises GroupFailed if a rank fails or the deadline passes; the group has then been ended."""
-        deadline, longest = self._asked_by_hub + deadline_s, STOPPED_S
-        ended = self._hub.pump_until(lambda: self.failing or done(), deadline)
+
+        def over() -> bool:
+            return self.failing or done()
+
+        ended = self._hub.pump_until(over, self._asked_by_hub + deadline_s)
+        gives_up = self._hub.now() + STOPPED_S
         # Somebody has stopped a rank, and may let it go on; then it has its time again.
-        while not ended and self._stopped():
-            while not ended and longest > 0 and self._stopped():
-                ended = self._hub.pump_until(lambda: self.failing or done(), self._hub.now() + 1.0)
-                longest -= 1.0
-            if ended or longest <= 0:
-                break
-            ended = self._hub.pump_until(
-                lambda: self.failing or done(), self._hub.now() + deadline_s
-            )
+        while not ended and self._stopped() and self._hub.now() < gives_up:
+            self._hub.pump_until(lambda: over() or not self._stopped(), gives_up)
+            ended = over()
+            if not ended and not self._stopped():
+                ended = self._hub.pump_until(over, self._hub.now() + deadline_s)
         if ended and not self.failing:
             return
         stopped = self._stop_of_a_rank() if self._stopped() else None
@@ -424,11 +424,11 @@ class Group:
     def _stopped(self) -> list[int]:
         """Return the ranks of this host that a signal has stopped, which was not this group's."""
         found = []
-        for i, rank in enumerate(self.ranks):
+        for i, rank in enumerate(self.ranks if not self._paused else ()):
             with suppress(FileNotFoundError):  # it has ended
                 if rank.pid and self._is_here(rank) and is_stopped(rank.pid):
                     found.append(i)
-        return [] if self._paused else found
+        return found
 
     @staticmethod
     def _is_here(rank: Rank) -> bool:

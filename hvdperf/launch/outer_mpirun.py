@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 # The path of the file into which rank 0 writes RUNNING, and at its end its exit status.
@@ -44,8 +43,10 @@ _PASSED_ON = (*_TO_END, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2)
 def main(mpirun: str, arguments: list[str]) -> int:
     """Return rank 0's exit status, or that of mpirun if rank 0 has left none: INTERRUPTED after a
     signal, whatever mpirun says."""
-    directory = tempfile.mkdtemp(prefix="hvdperf-mpirun-")
-    remover = _remover_of(directory)
+    sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
+    from hvdperf.launch.ends.scratch import scratch_directory  # of the standard library, too
+
+    directory = scratch_directory("hvdperf-mpirun-")
     status_file = os.path.join(directory, "status")
     open(status_file, "w").close()
     # SIGHUP is ignored under nohup, and stays so.
@@ -58,43 +59,24 @@ def main(mpirun: str, arguments: list[str]) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     guard = [sys.executable, "-I", "-S", os.path.join(_HERE, "guard.py"), str(os.getpid())]
-    try:
-        process = subprocess.Popen(
-            [*guard, mpirun, *arguments],
-            env={**_environment(directory, arguments), STATUS_VARIABLE: status_file},
-            # Ctrl-C and the end of a terminal reach this process only, which tells rank 0: mpirun
-            # would kill its ranks. In the background it must not read from the terminal.
-            stdin=subprocess.DEVNULL if os.isatty(0) else None,
-            preexec_fn=in_the_background,
-        )
-        status, received = _until_rank_0_ends(process, status_file, awaited)
-        own = process.returncode if process.returncode is not None else _end(process)
-        status = _of_orphan(status_file) if status is None else status
-        if status is None:
-            _show_problems(status_file)
-    finally:
-        remover.communicate()
+    process = subprocess.Popen(
+        [*guard, mpirun, *arguments],
+        env={**_environment(directory, arguments), STATUS_VARIABLE: status_file},
+        # Ctrl-C and the end of a terminal reach this process only, which tells rank 0: mpirun
+        # would kill its ranks. In the background it must not read from the terminal.
+        stdin=subprocess.DEVNULL if os.isatty(0) else None,
+        preexec_fn=in_the_background,
+    )
+    status, received = _until_rank_0_ends(process, status_file, awaited)
+    own = process.returncode if process.returncode is not None else _end(process)
+    status = _of_orphan(status_file) if status is None else status
+    if status is None:
+        _show_problems(status_file)
     if status is not None:
         return status
     if received:
         return INTERRUPTED
     return own if own > 0 else 128 - own if own < 0 else 1
-
-
-def _remover_of(directory: str) -> "subprocess.Popen[bytes]":
-    """Return a process that removes the directory when its standard input closes: at the latest
-    when this process ends (ends/scratch.py)."""
-    script = os.path.join(_HERE, "ends", "scratch.py")
-    remover = subprocess.Popen(
-        [sys.executable, "-I", "-S", script],
-        stdin=subprocess.PIPE,
-        cwd="/",
-        start_new_session=True,
-    )
-    assert remover.stdin is not None
-    remover.stdin.write(os.fsencode(directory) + b"\n")
-    remover.stdin.flush()
-    return remover
 
 
 def _environment(directory: str, arguments: "list[str]") -> "dict[str, str]":

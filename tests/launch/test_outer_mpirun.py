@@ -92,7 +92,10 @@ def test_a_host_without_a_daemon_is_named_in_the_last_line(tmp_path):
 
 
 def test_a_checkout_whose_path_has_a_blank_starts_its_daemons(tmp_path):
-    launch = shutil.copytree(Path(outer_mpirun.__file__).parent, tmp_path / "a blank" / "launch")
+    own = Path(outer_mpirun.__file__).parent
+    package = tmp_path / "a blank" / "hvdperf"
+    launch = shutil.copytree(own, package / "launch")
+    shutil.copy(own.parent / "__init__.py", package)
     shell = script(tmp_path / "shell", f'echo "$1" >{tmp_path}/called; exit 255')
     command = [
         sys.executable,

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hvdperf.launch.outer import launcher
+from hvdperf.launch.outer_mpirun import INTERRUPTED
 
 # Seconds between two looks, and seconds that this process has to end by itself.
 LOOK_S = 0.5
 END_S = 4.0
-# What pytest ends with if it is interrupted.
-INTERRUPTED = 2
 
 
 class Ancestor(NamedTuple):

@@ -24,15 +24,17 @@ def scratch_directory(prefix: str, within: "os.PathLike[str] | None" = None) -> 
     where to make it; by default where temporary files are. Raises OSError."""
     global _remover
     if _remover is None:
-        _remover = start_remover()
+        _remover = _start()
         atexit.register(_end, _remover)
     path = tempfile.mkdtemp(prefix=prefix, dir=within)
-    tell(_remover, path)
+    assert _remover.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        _remover.stdin.write(os.fsencode(path) + b"\n")
+        _remover.stdin.flush()
     return path
 
 
-def start_remover() -> "subprocess.Popen[bytes]":
-    """Return a new process that removes directories. Raises OSError."""
+def _start() -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [sys.executable, "-I", "-S", os.path.abspath(__file__)],
         stdin=subprocess.PIPE,
@@ -41,14 +43,6 @@ def start_remover() -> "subprocess.Popen[bytes]":
         cwd="/",
         start_new_session=True,  # neither Ctrl-C nor the end of a terminal is for it
     )
-
-
-def tell(remover: "subprocess.Popen[bytes]", path: str) -> None:
-    """Have the directory removed at the end of this process."""
-    assert remover.stdin is not None
-    with contextlib.suppress(BrokenPipeError):
-        remover.stdin.write(os.fsencode(path) + b"\n")
-        remover.stdin.flush()
 
 
 def _end(remover: "subprocess.Popen[bytes]") -> None:
