@@ -31,7 +31,6 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
 from hvdperf.measure.mode import RoundRequest, RoundSettings
-from hvdperf.measure.records import Launch, Round
 from hvdperf.measure.round_runner import RoundRunner
 from hvdperf.measure.timed_blocks import TimedBlocks
 from hvdperf.paths import CACHE, ROOT, shown
@@ -40,8 +39,10 @@ from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import Options
 from hvdperf.plan.profile import Sampling
 from hvdperf.plan.session_plan import plan_session
-from hvdperf.results.documents import now, session_name
-from hvdperf.results.fingerprint import Fingerprint, fingerprint
+from hvdperf.records.documents import now, session_name
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.fingerprinting import fingerprint
+from hvdperf.records.rounds import Launch, Round
 from hvdperf.version import version
 from hvdperf.worker.strategies.table import Strategy
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from bench.simulation import IDENTICAL, LOOKS, heading, row
 from hvdperf.interim import EARLY_LOOKS, judge_pair
-from hvdperf.scatter import Noise
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import Noise, Verdict
 
 PAIRS, SEED = 20_000, 20281
 TURNS = 4

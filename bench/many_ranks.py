@@ -23,17 +23,17 @@ import numpy as np
 
 from bench.noise import Generator
 from hvdperf.judge.judge import Judge
-from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
-from hvdperf.measure.records import Block, Launch, Round
-from hvdperf.measure.reports import BlockReport
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile
 from hvdperf.plan.questions import communication, strong_scaling, weak_scaling
 from hvdperf.plan.thresholds import Line, Thresholds
-from hvdperf.results.documents import Case
+from hvdperf.records.documents import Case
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.reports import BlockReport
+from hvdperf.records.rounds import Block, Launch, Round
 from hvdperf.verdict import Floor
 from tests.support.recorded import recorded_sessions
 from tests.support.stores import case_of, placed, write_session

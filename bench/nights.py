@@ -21,8 +21,8 @@ from hvdperf.nightly.lines import BadNode, findings
 from hvdperf.nightly.night import FORMAT, Night, Part, Speeds
 from hvdperf.nightly.slower import falls, slower, standings
 from hvdperf.plan.question import Question
-from hvdperf.results.documents import Limit, Row
-from hvdperf.results.fingerprint import Fingerprint
+from hvdperf.records.documents import Limit, Row
+from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.verdict import Verdict
 
 NIGHTS = 365

@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import Browser
 
+from hvdperf.records.documents import SESSION_FILE
 from hvdperf.report.content import Report
 from hvdperf.report.formats.html import page
-from hvdperf.results.documents import SESSION_FILE
 from tests.report.sample import a_report, large
 from tests.support.browser import DESKTOP, chromium
 

@@ -24,17 +24,11 @@ from hvdperf.plan.arms import Side, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import aa, against, communication, parity, strong_scaling, weak_scaling
-from hvdperf.scatter import (
-    UNKNOWN_LAUNCH_SD,
-    Row,
-    turn_correlation,
-    turn_variance,
-    turns_worth,
-)
-from hvdperf.scatter import Noise as Known
+from hvdperf.scatter import Row, turn_correlation, turn_variance, turns_worth
 from hvdperf.session.scheduler import launch_variances
 from hvdperf.session.workload_run import FEW_TURNS, starts_of
-from hvdperf.verdict import Band, Floor, Judgement, Rule, Verdict
+from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Band, Floor, Judgement, Rule, Verdict
+from hvdperf.verdict import Noise as Known
 
 SEED = 20281
 # Turns of a launch, as in the profiles.

@@ -29,8 +29,7 @@ from bench.sessions import (
 )
 from hvdperf.machine.noise_record import LEAST_LAUNCH_SD
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.scatter import UNKNOWN_LAUNCH_SD
-from hvdperf.verdict import REGRESSION, Band, Floor, Rule, Verdict
+from hvdperf.verdict import REGRESSION, UNKNOWN_LAUNCH_SD, Band, Floor, Rule, Verdict
 
 SESSIONS = 300
 # Full looks of the profiles.

@@ -18,9 +18,9 @@ from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.history.measure import ended, is_without_session
 from hvdperf.paths import ROOT, shown
-from hvdperf.results import detections
-from hvdperf.results.archive import read_session
-from hvdperf.results.detections import Entry, append, entry_of, read_log, series
+from hvdperf.records import detections
+from hvdperf.records.archive import read_session
+from hvdperf.records.detections import Entry, append, entry_of, read_log, series
 
 LOG = ROOT / "results" / detections.LOG
 RUNS = LOG.parent / "runs"

@@ -7,6 +7,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from hvdperf.json_records import encode
+
 
 def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> Path:
     """Write a file in one piece: readers see the whole content or the earlier file.
@@ -36,3 +38,8 @@ def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> Path:
             partial.unlink()
         raise
     return path
+
+
+def write_record(path: Path, record: object) -> Path:
+    """Write a record as JSON. If it cannot be written, raise OSError and leave what was there."""
+    return write_whole(path, encode(record).decode())

@@ -15,16 +15,18 @@ from dataclasses import replace
 from functools import cache
 from statistics import fmean, median
 
-from hvdperf.scatter import (
-    Noise,
-    Row,
-    mean_of_inverse,
-    round_variance,
-    turn_variance,
-    turns_freedom,
-)
+from hvdperf.scatter import Row, mean_of_inverse, round_variance, turn_variance, turns_freedom
 from hvdperf.stats import Interval, NotMeasurable, hodges_lehmann, shift
-from hvdperf.verdict import FEWEST_ROUNDS, Judgement, Rule, Verdict, as_ratio, judge, undecided
+from hvdperf.verdict import (
+    FEWEST_ROUNDS,
+    Judgement,
+    Noise,
+    Rule,
+    Verdict,
+    as_ratio,
+    judge,
+    undecided,
+)
 
 # Numbers of rounds after which a verdict is tried that can only be PASS.
 EARLY_LOOKS = (3, 4, 5, 6)

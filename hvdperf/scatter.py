@@ -13,34 +13,11 @@ from statistics import fmean, median
 
 Row = Sequence[float]
 
-# The standard deviation of ln ratio between launches of a machine of which nothing is known.
-UNKNOWN_LAUNCH_SD = 0.05
 # Upper limit of the correlation of turns. A higher one would require more rounds than any session
 # takes.
 MOST_CORRELATED = 0.6
 # The variance of a median / that of a mean, at the usual number of turns of a launch.
 OF_A_MEDIAN = 1.25
-
-
-@dataclass(frozen=True)
-class Noise:
-    """The noise of the machine, which an early look has to know besides its own rounds.
-
-    launch_sd: the standard deviation of ln ratio from launch to launch, beyond that of turns.
-    correlation: between a turn and the next one of the same launch. source: the origin of
-    launch_sd, in words. of_rounds: correlation of a round and the next one; 0 if none is known.
-    """
-
-    launch_sd: float = UNKNOWN_LAUNCH_SD
-    correlation: float = 0.0
-    source: str = "assumed, because too few earlier sessions of this machine are known"
-    of_rounds: float = 0.0
-
-    @property
-    def widening(self) -> float:
-        """Return by how much intervals are wider than those of independent rounds: the standard
-        deviation of the mean of a long AR(1) series over that of independent values."""
-        return math.sqrt((1 + self.of_rounds) / (1 - self.of_rounds))
 
 
 @dataclass(frozen=True)

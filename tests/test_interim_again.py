@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 from hvdperf.interim import EARLY_LOOKS, confidence_of_verdicts, early_interval, judge_rounds
-from hvdperf.scatter import Noise, turn_correlation, turns_worth
-from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
+from hvdperf.scatter import turn_correlation, turns_worth
+from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Noise, Verdict
 from tests.support.rule_again import correlation_again, early_bounds, exact_bounds, verdict_again
 
 RULES = (Floor.at(0.9), REGRESSION, Band(0.9, 1.1111), Ceiling(1.1))

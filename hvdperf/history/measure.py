@@ -20,7 +20,7 @@ from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, ROOT, cases, shown
 from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_session
-from hvdperf.results.fingerprint import fingerprint
+from hvdperf.records.fingerprinting import fingerprint
 
 PROFILE = "history"
 # Exit statuses of pytest after an interruption, an internal error and bad input. After any other

@@ -14,14 +14,15 @@ from typing import Annotated
 from msgspec import Meta
 
 from hvdperf.errors import UserError
+from hvdperf.files import write_record
 from hvdperf.history.label import machine_label, replica_of
 from hvdperf.history.releases import Axis, order
 from hvdperf.json_records import Moment, Positive, Unreadable
 from hvdperf.paths import shown
-from hvdperf.results.archive import read_document, read_session
-from hvdperf.results.documents import write_record
-from hvdperf.results.fingerprint import METHOD, Fingerprint
-from hvdperf.results.throughput import throughputs
+from hvdperf.records.archive import read_document, read_session
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.fingerprinting import METHOD
+from hvdperf.records.throughput import throughputs
 
 FORMAT = 2
 Speed = Annotated[float, Meta(gt=0)]

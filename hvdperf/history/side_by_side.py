@@ -24,8 +24,8 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.options import Options
 from hvdperf.plan.question import Question
 from hvdperf.plan.session_plan import plan_session
-from hvdperf.results.archive import Archive, read_session
-from hvdperf.results.documents import Case, session_name
+from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.documents import Case, session_name
 from hvdperf.session.terminal.cases import figure_text
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict

@@ -15,15 +15,16 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from hvdperf.judge import training_runs
-from hvdperf.judge.cause import Attribution, Cause, attribution_of
+from hvdperf.judge.cause import attribution_of
 from hvdperf.judge.ranks_apart import Group, group_apart, highest, host_of, without
 from hvdperf.judge.speedup import FIXED, Training, steps_of_each
 from hvdperf.judge.step_terms import OWN, Computing, Growth, computing_known, growth
-from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode
 from hvdperf.plan.terms import START, Term
+from hvdperf.records.outcome import Attribution, Cause
+from hvdperf.records.rounds import Launch, Round
 from hvdperf.stats import Interval, hodges_lehmann, shift
 
 # Growth below this share of a step, or of a phase of a start, is not attributed.

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from hvdperf.measure.records import Series
-from hvdperf.plan.collectives import Collective, Transfer
+from hvdperf.plan.arms import Collective, Transfer
+from hvdperf.records.rounds import Series
 
 
 def paired(

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hvdperf.judge.attribution import attributed
-from hvdperf.judge.cause import Attribution
-from hvdperf.measure.records import Round
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.faults import FaultCase
+from hvdperf.records.outcome import Attribution, Detection
+from hvdperf.records.rounds import Round
 from hvdperf.verdict import Judgement, Verdict
-
-
-@dataclass(frozen=True)
-class Detection:
-    """The reported verdict and the attribution of an injected fault. reported: the verdict on the
-    faulty arm itself."""
-
-    reported: Verdict
-    attribution: Attribution
 
 
 def detect(

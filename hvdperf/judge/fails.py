@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.comparisons import Comparison
+from hvdperf.records.outcome import Outcome
 from hvdperf.verdict import Verdict
 
 # In simulated sessions at a noise of 9 to 18 % between repetitions, cases with a true change of

@@ -16,23 +16,23 @@ from hvdperf.judge.collectives import library_mismatch
 from hvdperf.judge.detection import detect, on_trial
 from hvdperf.judge.long_steps import long_steps
 from hvdperf.judge.observations import measures, observed, step_times, training
-from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
 from hvdperf.judge.scaling_breakdown import scaling_breakdown
 from hvdperf.judge.speedup import refusal
-from hvdperf.launch.group import Failure
-from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.faults import trial_of
 from hvdperf.plan.question import LaunchMode
-from hvdperf.scatter import Noise, Row
+from hvdperf.records.outcome import Failure, Outcome
+from hvdperf.records.rounds import Launch, Round
+from hvdperf.scatter import Row
 from hvdperf.stats import NotMeasurable, hodges_lehmann
 from hvdperf.verdict import (
     ALPHA,
     Band,
     Floor,
     Judgement,
+    Noise,
     Rule,
     Verdict,
     as_ratio,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from hvdperf.measure.records import Block, Launch, is_disturbed
-from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import BlockKind
+from hvdperf.records.reports import BlockReport
+from hvdperf.records.rounds import Block, Launch, is_disturbed
 from hvdperf.stats import spread
 
 # A step is long if it takes this many times the median, and lies this many standard deviations

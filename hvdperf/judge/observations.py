@@ -10,10 +10,10 @@ from statistics import median
 
 from hvdperf.judge import collectives, speedup, training_runs
 from hvdperf.judge.collectives import StepTimes
-from hvdperf.measure.records import Block, Launch, Round, back_to_back, is_disturbed, median_speed
 from hvdperf.plan.arms import BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode
+from hvdperf.records.rounds import Block, Launch, Round, back_to_back, is_disturbed, median_speed
 
 # The fewest turns of a round that other programs must not have disturbed.
 FEWEST_SOUND = 2

@@ -9,48 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import fmean, median, median_low
 
 from hvdperf.judge import speedup
 from hvdperf.judge.observations import training
-from hvdperf.judge.speedup import FixedCost, Training
-from hvdperf.judge.straggler import Straggler
+from hvdperf.judge.speedup import Training
 from hvdperf.judge.time_breakdown import TimeBreakdown, time_breakdown
-from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import OF_STEPS, TERMS, Term
+from hvdperf.records.outcome import FixedCost, ScalingBreakdown, Spent, Straggler
+from hvdperf.records.rounds import Launch, Round
 from hvdperf.stats import Interval, hodges_lehmann
 from hvdperf.verdict import ALPHA, as_ratio
 
 # Terms that follow from one another's measurements, so that noise can make one of them negative.
 BY_ABLATION = (Term.STRAGGLER, Term.COMPUTE, Term.APPLY, Term.EXCHANGE)
-
-
-@dataclass(frozen=True)
-class Spent:
-    """The time that one side's training of `steps` steps took.
-
-    wall_seconds: of this training. training_seconds: the same from the trace to the last step.
-    terms: seconds of each term (judge/time_breakdown.py) of an average rank of the run, which took
-    steps_of_run; none is below 0 (`physical`). residual: the largest of all rounds, as a share of
-    the wall time. fixed: fixed cost. below: of terms that cannot be told from 0, the upper bound,
-    as a share of the steps' time.
-    """
-
-    steps: int
-    steps_of_run: int
-    wall_seconds: float
-    training_seconds: float
-    terms: Mapping[str, float]
-    residual: float
-    fixed: FixedCost
-    below: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        # Documents of earlier versions hold terms below 0.
-        object.__setattr__(self, "terms", physical(self.terms))
 
 
 def physical(terms: Mapping[str, float]) -> dict[str, float]:
@@ -65,53 +39,6 @@ def physical(terms: Mapping[str, float]) -> dict[str, float]:
         term: max(0.0, seconds) * (scale if term in BY_ABLATION else 1.0)
         for term, seconds in terms.items()
     }
-
-
-@dataclass(frozen=True)
-class ScalingBreakdown:
-    """The breakdown over all rounds.
-
-    by_speed, by_time, by_job: speedups. contention, communication, balance: the factors of the
-    efficiency by speed, from blocks; product: of all three. efficiency: the same from the runs.
-    late: the straggler of most rounds; late_where_met: the straggler if all ranks meet before every
-    step. slowest: the rank whose steps without exchange take longest in most rounds. wire_seconds:
-    seconds of a step in which data moves between ranks, by Horovod's timeline; None if it was not
-    recorded.
-    """
-
-    world_size: int
-    by_speed: Interval
-    by_time: Interval
-    by_job: Interval
-    contention: Interval
-    communication: Interval
-    balance: Interval
-    product: Interval
-    efficiency: Interval
-    candidate: Spent
-    reference: Spent
-    late: Straggler | None
-    late_where_met: Straggler | None
-    slowest: int | None
-    wire_seconds: float | None
-
-    @property
-    def hidden_seconds(self) -> float | None:
-        """Least seconds of a step in which data moves behind computation; None without a
-        timeline."""
-        if self.wire_seconds is None:
-            return None
-        exposed = self.candidate.terms[Term.EXCHANGE] / self.candidate.steps_of_run
-        return max(0.0, self.wire_seconds - max(0.0, exposed))
-
-    @property
-    def explained(self) -> bool:
-        """Return whether the factors explain the efficiency: the intervals of their product and of
-        the efficiency overlap."""
-        return (
-            self.efficiency.lower <= self.product.upper
-            and self.product.lower <= self.efficiency.upper
-        )
 
 
 def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> ScalingBreakdown:
@@ -211,7 +138,9 @@ def _spent(trainings: Sequence[Training], breakdowns: Sequence[TimeBreakdown], s
         steps_of_run=trainings[0].steps,
         wall_seconds=fmean(breakdown.wall_seconds for breakdown in breakdowns) - left_out,
         training_seconds=fmean(trained.seconds(steps) for trained in trainings),
-        terms={term: fmean(breakdown.terms[term] for breakdown in breakdowns) for term in TERMS},
+        terms=physical(
+            {term: fmean(breakdown.terms[term] for breakdown in breakdowns) for term in TERMS}
+        ),
         residual=max((breakdown.residual for breakdown in breakdowns), key=abs),
         fixed=FixedCost(
             fmean(cost.a_seconds for cost in costs), fmean(cost.b_seconds for cost in costs)
@@ -247,3 +176,12 @@ def _most(ranks: Sequence[int | None]) -> int | None:
     """Return the rank of more than half of the rounds, or None."""
     rank = max(ranks, key=ranks.count)
     return rank if 2 * ranks.count(rank) > len(ranks) else None
+
+
+def hidden_seconds(breakdown: ScalingBreakdown) -> float | None:
+    """Return the least seconds of a step in which data moves behind computation; None without a
+    timeline."""
+    if breakdown.wire_seconds is None:
+        return None
+    exposed = breakdown.candidate.terms[Term.EXCHANGE] / breakdown.candidate.steps_of_run
+    return max(0.0, breakdown.wire_seconds - max(0.0, exposed))

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from hvdperf.measure.reports import RunReport
 from hvdperf.plan.comparisons import Comparison
+from hvdperf.records.outcome import FixedCost
+from hvdperf.records.reports import RunReport
 
 # Phases of a start-up that belong to the training, not to the start of its processes.
 FIXED = ("trace", "first step", "broadcast")
@@ -56,14 +56,6 @@ class Training(NamedTuple):
         """Samples per second of an average replica, over all steps of the run."""
         samples = sum(rank.samples for rank in self.run)
         return samples / len(self.run) / self.seconds_of_steps(self.steps)
-
-
-@dataclass(frozen=True)
-class FixedCost:
-    """The cost t = a + b k. a_seconds: for any number of steps k. b_seconds: for each step."""
-
-    a_seconds: float
-    b_seconds: float
 
 
 def fixed_cost(training: Training) -> FixedCost:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import fmean, median
 
-from hvdperf.measure.records import Block, Launch
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.terms import Term
+from hvdperf.records.rounds import Block, Launch
 
 # The parts of a step in which a rank does not depend on the others.
 OWN = (Term.BETWEEN, Term.INPUT, Term.COMPUTE)

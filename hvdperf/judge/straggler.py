@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median, stdev
+
+from hvdperf.records.outcome import Straggler
 
 # Timestamps of one rank in seconds, one row per step: begun, had its batch, had met the others,
 # ended.
@@ -29,16 +30,6 @@ ERRORS = 2
 # Where steps are still more alike, a run cannot tell a rank that is always late from one that is
 # late for a while.
 MOST_CORRELATED = 0.98
-
-
-@dataclass(frozen=True)
-class Straggler:
-    """The rank that the others wait for. lag_seconds: its delay behind the median of the other
-    ranks, in the median step. share: share of the steps in which it is the last."""
-
-    rank: int
-    lag_seconds: float
-    share: float
 
 
 def waits(

@@ -33,18 +33,12 @@ from itertools import pairwise
 from statistics import fmean, median
 
 from hvdperf.judge.long_steps import excess
-from hvdperf.judge.straggler import (
-    SHARE_OF_A_STEP,
-    StepTimestamps,
-    Straggler,
-    straggler,
-    waits,
-)
-from hvdperf.launch.timestamps import Timestamps
-from hvdperf.measure.records import Block, Launch
-from hvdperf.measure.reports import RunReport
+from hvdperf.judge.straggler import SHARE_OF_A_STEP, StepTimestamps, straggler, waits
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS, Term
+from hvdperf.records.outcome import Straggler
+from hvdperf.records.reports import RunReport, Timestamps
+from hvdperf.records.rounds import Block, Launch
 
 # A launch is INVALID if its time breakdown leaves more than this share of the time unexplained.
 CLOSES_WITHIN = 0.02

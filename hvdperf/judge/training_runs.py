@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, replace
 from statistics import median
 
-from hvdperf.measure.reports import RunReport
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode
+from hvdperf.records.reports import RunReport
 from hvdperf.verdict import Ceiling, Judgement, Verdict
 
 # Share of an endurance run that is left out, because caches, arenas and queues fill up first.

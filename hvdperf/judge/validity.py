@@ -12,10 +12,10 @@ from hvdperf.judge import collectives, training_runs
 from hvdperf.judge.collectives import StepTimes
 from hvdperf.judge.scaling_breakdown import BY_ABLATION
 from hvdperf.judge.time_breakdown import CLOSES_WITHIN, time_breakdown
-from hvdperf.measure.records import Block, Launch
-from hvdperf.measure.reports import Correctness
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import Term
+from hvdperf.records.reports import Correctness
+from hvdperf.records.rounds import Block, Launch
 from hvdperf.stats import hodges_lehmann
 
 Array = Any  # a numpy array, or an object that numpy makes one from

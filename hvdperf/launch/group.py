@@ -19,7 +19,8 @@ from hvdperf.launch.diagnosis import Stall, mismatch_in, stall_in
 from hvdperf.launch.fork_server import ForkServer
 from hvdperf.launch.hub import SEND_S, Hub
 from hvdperf.launch.job import Job, Launcher, LaunchError, Order, SlotGone
-from hvdperf.launch.timestamps import Asked, ClockOffset, Timestamp, Timestamps
+from hvdperf.records.outcome import Failure
+from hvdperf.records.reports import Asked, ClockOffset, Timestamp, Timestamps
 from hvdperf.worker.cpu_hog import is_stopped
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, kind_of
 
@@ -47,32 +48,6 @@ DEADLINES = {
     "timeline": "block_deadline_s",
     "run": "deadline_s of [runs]",
 }
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A launch that failed. rank: None if no single rank can be named. host: the rank's; "" if it
-    is that of the session. tail: the end of its stderr, by lines. started: False if a slot was
-    gone, so that nothing was started; this is no fault of the stack. of_user: whether the user's
-    own network or data raised the error, which is no fault of the stack either. of_node: whether
-    the machine or the user's environment is at fault."""
-
-    arm: str
-    rank: int | None
-    phase: str
-    cause: str
-    tail: Sequence[str] = ()
-    started: bool = True
-    host: str = ""
-    of_user: bool = False
-    of_node: bool = False
-
-    def __str__(self) -> str:
-        if not self.started:
-            return f"{self.arm}: not started: {self.cause}"
-        who = f"rank {self.rank}" if self.rank is not None else "the launch"
-        who += f" on {self.host}" if self.host else ""
-        return f"{self.arm}: {who} failed in phase '{self.phase}': {self.cause}"
 
 
 class GroupFailed(Exception):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hvdperf.launch.group import Failure, Group, GroupFailed
-from hvdperf.measure.records import Launch, Round
+from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.plan.arms import Arm
+from hvdperf.records.outcome import Failure
+from hvdperf.records.rounds import Launch, Round
 
 Progress = Callable[[str], None]
 Act = Callable[[Group, Launch], None]

@@ -14,11 +14,10 @@ from hvdperf.launch.group import Group
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.measure.interleaving import Pair
 from hvdperf.measure.live_groups import LiveGroups, Progress
-from hvdperf.measure.records import Block, Launch
-from hvdperf.measure.reports import BlockReport
-from hvdperf.plan.arms import Arm, BlockKind
-from hvdperf.plan.collectives import Transfer
+from hvdperf.plan.arms import Arm, BlockKind, Transfer
 from hvdperf.plan.profile import Runs, Sampling
+from hvdperf.records.reports import BlockReport
+from hvdperf.records.rounds import Block, Launch
 
 # A block of slow steps has fewer of them than the profile says, but not less than one, so that it
 # does not take longer than this, in seconds.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Schedule
-from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Transfer
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Collective, Schedule, Transfer
+from hvdperf.plan.collectives import SWEEP_BYTES
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.faults import trial_of
 from hvdperf.plan.profile import Profile, Sampling

@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 
 from hvdperf.launch.arm_launcher import SEED
-from hvdperf.launch.group import Failure, Group
+from hvdperf.launch.group import Group
 from hvdperf.launch.job import LaunchError, is_slot_gone
 from hvdperf.measure.live_groups import LiveGroups
 from hvdperf.measure.mode import Mode, RoundRequest, RoundSettings
-from hvdperf.measure.records import Launch, Round
-from hvdperf.measure.reports import Correctness, Evidence, Metadata
 from hvdperf.measure.timed_blocks import TimedBlocks
 from hvdperf.measure.training import TrainEpochs, TrainLong, TrainSeconds, TrainWithTimestamps
 from hvdperf.models.inputs.errors import DataError
 from hvdperf.plan.arms import Arm, Schedule
 from hvdperf.plan.question import LaunchMode
+from hvdperf.records.outcome import Failure
+from hvdperf.records.reports import Correctness, Evidence, Metadata
+from hvdperf.records.rounds import Launch, Round
 from hvdperf.worker.protocol import Phase
 
 MODES: Mapping[LaunchMode, Callable[[RoundSettings], Mode]] = {

@@ -17,19 +17,9 @@ from hvdperf.machine.disturbance import together
 from hvdperf.measure.interleaving import Visit, walk
 from hvdperf.measure.live_groups import LiveGroups
 from hvdperf.measure.mode import Mode, RoundRequest, affordable
-from hvdperf.measure.records import (
-    Block,
-    Launch,
-    Round,
-    Series,
-    affordable_repeats,
-    back_to_back,
-    is_disturbed,
-    settled,
-)
-from hvdperf.measure.reports import CollectiveReport
-from hvdperf.plan.arms import Arm, BlockKind, Side
-from hvdperf.plan.collectives import Transfer
+from hvdperf.plan.arms import Arm, BlockKind, Side, Transfer
+from hvdperf.records.reports import CollectiveReport
+from hvdperf.records.rounds import Block, Launch, Round, Series, back_to_back, is_disturbed
 
 # Steps of a warm-up block, if a launch has one kind of blocks. Several kinds share these steps,
 # because a process takes new memory in its first 15 steps or so, whatever their kind. Only the
@@ -37,6 +27,10 @@ from hvdperf.plan.collectives import Transfer
 WARM_UP_STEPS, FEWEST_WARM_UP_STEPS = 5, 3
 WARM_UP_BLOCKS_MAX = 8
 WARM_UP_REPEATS = 2
+
+# Limits of the repeats of a transfer in one turn: their time together, and their number.
+SERIES_SECONDS = 0.05
+REPEATS_MAX = 10
 
 Thing = TypeVar("Thing")
 
@@ -212,3 +206,19 @@ def _tensor_bytes(result: Round, arm: Arm, transfer: Transfer) -> list[int]:
         return list(transfer.tensor_bytes)
     sizes = [launch.metadata[0].gradient_bytes for launch in result.launches]
     return [size for size in sizes if size][:1]
+
+
+def affordable_repeats(series: Series) -> int:
+    """Return the number of repeats that a turn has time for, by a first series; 1 if that series
+    has no times."""
+    if not series.repeats:
+        return 1
+    # The last repeat counts, because the first may have allocated memory.
+    return min(max(int(SERIES_SECONDS / series.repeats[-1]), 1), REPEATS_MAX)
+
+
+def settled(seconds: Sequence[float], tolerance: float = 0.1) -> bool:
+    """Return whether a warm-up is over: it has three blocks or more, and the last one is not faster
+    than all others by more than the tolerance. A slower last block was disturbed, because a warm-up
+    only gets faster."""
+    return len(seconds) >= 3 and (1 + tolerance) * seconds[-1] >= min(seconds[:-1])

@@ -10,9 +10,9 @@ from hvdperf.launch.arm_launcher import PATIENCE
 from hvdperf.launch.group import Group
 from hvdperf.measure.live_groups import LiveGroups
 from hvdperf.measure.mode import Mode, RoundRequest
-from hvdperf.measure.records import Block, Launch
-from hvdperf.measure.reports import RunReport, TimelineReport
 from hvdperf.plan.arms import Arm, BlockKind
+from hvdperf.records.reports import RunReport, TimelineReport
+from hvdperf.records.rounds import Block, Launch
 
 # Steps of a run in which all ranks meet before every step, and steps that Horovod records.
 MET_STEPS = 60

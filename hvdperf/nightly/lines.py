@@ -13,7 +13,7 @@ from scipy.stats import mannwhitneyu
 
 from hvdperf.nightly.night import Night, Part
 from hvdperf.nightly.steps_in_time import LEAST_CHANGE, Step, steps
-from hvdperf.results.fingerprint import differences
+from hvdperf.records.fingerprint import differences
 from hvdperf.verdict import Ceiling, Verdict
 
 # A change may be placed a few nights too early or too late, so it lists what else changed within so

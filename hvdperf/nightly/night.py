@@ -18,15 +18,15 @@ from typing import Annotated
 from msgspec import Meta
 
 from hvdperf.errors import UserError
-from hvdperf.files import write_whole
+from hvdperf.files import write_record, write_whole
 from hvdperf.json_records import Moment, Positive, Unreadable
 from hvdperf.paths import shown
 from hvdperf.plan.arms import SWEEP
-from hvdperf.results.archive import Archive, read_document
-from hvdperf.results.documents import Row, disturbance_summary, write_record
-from hvdperf.results.fingerprint import Fingerprint
-from hvdperf.results.summary_rows import row_of
-from hvdperf.results.throughput import throughputs
+from hvdperf.records.archive import Archive, read_document
+from hvdperf.records.documents import Row, disturbance_summary
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.summary_rows import row_of
+from hvdperf.records.throughput import throughputs
 from hvdperf.verdict import Verdict, counted, worst
 
 FORMAT = 1

@@ -30,8 +30,8 @@ from hvdperf.nightly.night import (
     write_night,
 )
 from hvdperf.paths import cases, shown
-from hvdperf.results.archive import Archive, has_this_format, read_document, read_session
-from hvdperf.results.documents import SESSION_FILE, SessionDocument, now
+from hvdperf.records.archive import Archive, has_this_format, read_document, read_session
+from hvdperf.records.documents import SESSION_FILE, SessionDocument, now
 from hvdperf.session.doctor import pair_check
 from hvdperf.session.preflight import local_preflight
 

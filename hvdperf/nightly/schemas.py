@@ -14,7 +14,7 @@ from hvdperf.history.raw import RawResult
 from hvdperf.json_records import schema
 from hvdperf.nightly.night import Night
 from hvdperf.paths import ROOT
-from hvdperf.results.documents import Case, SessionDocument, Summary
+from hvdperf.records.documents import Case, SessionDocument, Summary
 
 DIRECTORY = ROOT / "results" / "schema"
 DOCUMENTS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from hvdperf.files import write_whole
 from hvdperf.nightly.night import OVERDUE_H, Night, Part
 from hvdperf.nightly.slower import Slower, slower
-from hvdperf.results.documents import Row
+from hvdperf.records.documents import Row
 from hvdperf.session.terminal.cases import EXIT_STATUS, NOTHING_MEASURED
 from hvdperf.verdict import Verdict
 

@@ -1,4 +1,4 @@
-"""Workloads, and the arms and sides that are compared. Pure data, no I/O."""
+"""What is run: workloads, arms and sides that are compared, exchanged tensors. Pure data."""
 
 from __future__ import annotations
 
@@ -23,6 +23,32 @@ class BlockKind(Enum):
     SPLIT = "split"
     LOCAL = "local"
     COMPUTE = "compute"
+
+
+class Collective(Enum):
+    """The operations by which Horovod exchanges gradients and weights."""
+
+    ALLREDUCE = "allreduce"
+    ALLGATHER = "allgather"
+    BROADCAST = "broadcast"
+    REDUCESCATTER = "reducescatter"
+
+    def bus_factor(self, world_size: int) -> float:
+        """Return busbw / algbw: 2 (n - 1) / n for allreduce, 1 for broadcast, else (n - 1) / n.
+
+        A rank's link has to carry at least this multiple of the size in one direction.
+        """
+        others = (world_size - 1) / world_size
+        return {Collective.ALLREDUCE: 2 * others, Collective.BROADCAST: 1.0}.get(self, others)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Tensors that are exchanged at once. tensor_bytes: the size of each tensor in bytes; empty for
+    the gradients of the model."""
+
+    collective: Collective
+    tensor_bytes: tuple[int, ...] = ()
 
 
 class Schedule(Enum):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from hvdperf.plan.arms import Arm, Side, Workload
-from hvdperf.plan.collectives import Collective
+from hvdperf.plan.arms import Arm, Collective, Side, Workload
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.variants import EXCHANGES
 

@@ -167,7 +167,7 @@ class FaultCase:
 
 
 # Fault cases by name. A name never gets another fault, because sessions are counted by name
-# (results/detections.py).
+# (records/detections.py).
 TRIALS = {
     AA: FaultCase("", verdict=Verdict.PASS, rank=None),
     "slow5": FaultCase("slow:rank=1,factor=1.05", term="between steps"),

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hvdperf.plan.arms import AA, AGAINST, SWEEP, Arm, BlockKind, Side, Workload
-from hvdperf.plan.collectives import Collective
+from hvdperf.plan.arms import AA, AGAINST, SWEEP, Arm, BlockKind, Collective, Side, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.faults import TRIALS, FaultCase
 from hvdperf.plan.question import Between, LaunchMode, Question

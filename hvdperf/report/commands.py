@@ -10,6 +10,7 @@ from pathlib import Path
 from hvdperf.cli import REFUSED, Commands, add_command, complain
 from hvdperf.errors import UserError
 from hvdperf.paths import RESULTS, shown
+from hvdperf.records.archive import read_session
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Report
 from hvdperf.report.formats import figures
@@ -19,7 +20,6 @@ from hvdperf.report.published_table import PRINTED, SPEEDS, TIMES, explain, line
 from hvdperf.report.session import session_report
 from hvdperf.report.sources import newest_session, read_sources, results_of
 from hvdperf.report.writing import FORMATS, write, write_figures
-from hvdperf.results.archive import read_session
 
 # A published table that the suite comes with.
 EXAMPLE = "tests/published/lab11.json"

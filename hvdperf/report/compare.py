@@ -14,6 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from hvdperf.plan.question import LaunchMode
+from hvdperf.records.archive import Archive
+from hvdperf.records.fingerprint import differences
+from hvdperf.records.throughput import throughputs
 from hvdperf.report import plots
 from hvdperf.report.content import (
     CaseNote,
@@ -37,9 +40,6 @@ from hvdperf.report.pairs import (
     pairs,
 )
 from hvdperf.report.words import plural, question_of, shown, workload_labels
-from hvdperf.results.archive import Archive
-from hvdperf.results.fingerprint import differences
-from hvdperf.results.throughput import throughputs
 from hvdperf.session.terminal.baseline import baseline_session
 from hvdperf.verdict import Verdict, counted
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hvdperf.measure.records import Launch
 from hvdperf.plan.arms import Schedule
-from hvdperf.results.documents import Case
+from hvdperf.records.documents import Case
+from hvdperf.records.rounds import Launch
 from hvdperf.verdict import Verdict
 
 # Verdicts of cases whose evidence is unsound, or that could not be run.

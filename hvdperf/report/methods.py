@@ -9,16 +9,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from hvdperf.measure.records import Launch
 from hvdperf.models.registry import NETWORKS
 from hvdperf.plan.arms import SWEEP, Schedule, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode
+from hvdperf.records.archive import Archive
+from hvdperf.records.documents import Case, SessionDocument, disturbance_summary
+from hvdperf.records.rounds import Launch
 from hvdperf.report.numbers import confidence_of, with_confidence
 from hvdperf.report.session import began, thresholds_of
 from hvdperf.report.words import plural
-from hvdperf.results.archive import Archive
-from hvdperf.results.documents import Case, SessionDocument, disturbance_summary
 from hvdperf.verdict import REGRESSION, counted
 from hvdperf.worker.strategies.table import Strategy
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from hvdperf.interim import confidence_of_verdicts
+from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report.content import Value
-from hvdperf.results.documents import Case, SessionDocument
 from hvdperf.stats import Interval
 from hvdperf.verdict import Rule, confidence, is_bounded
 

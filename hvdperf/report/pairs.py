@@ -20,12 +20,12 @@ from hvdperf.interim import early_shift
 from hvdperf.judge.observations import measures, observed, takes_turns
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode, Question
-from hvdperf.results.archive import Archive
-from hvdperf.results.documents import Case
-from hvdperf.scatter import Noise, Row
+from hvdperf.records.archive import Archive
+from hvdperf.records.documents import Case
+from hvdperf.scatter import Row
 from hvdperf.session.terminal.baseline import asked_of, direction, ratio, settings_of
 from hvdperf.stats import Interval
-from hvdperf.verdict import ALPHA
+from hvdperf.verdict import ALPHA, Noise
 
 
 class Kind(Enum):

@@ -10,10 +10,10 @@ from hvdperf.paths import shown
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
+from hvdperf.records.archive import Archive
+from hvdperf.records.documents import Case
 from hvdperf.report.prediction import NotPredictable, Point, Prediction, predict
 from hvdperf.report.words import plural
-from hvdperf.results.archive import Archive
-from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
 
 MODEL = "model, not measured"

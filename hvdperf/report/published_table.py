@@ -15,7 +15,8 @@ from typing import Any
 
 from hvdperf.columns import Columns, interval, wrapped
 from hvdperf.errors import UserError
-from hvdperf.judge.speedup import FixedCost, fit_fixed_cost
+from hvdperf.judge.speedup import fit_fixed_cost
+from hvdperf.records.outcome import FixedCost
 
 SPEEDS = "examples_per_second_per_gpu"
 # By the name of the times' column, of which a table has one: their unit, in words and in seconds.

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from hvdperf.records import told_settings
+from hvdperf.records.documents import SessionDocument
 from hvdperf.report.content import Report, Section
 from hvdperf.report.sections import (
     board,
@@ -27,8 +29,6 @@ from hvdperf.report.sections import (
 )
 from hvdperf.report.sources import Sources
 from hvdperf.report.words import plural
-from hvdperf.results import told_settings
-from hvdperf.results.documents import SessionDocument
 from hvdperf.verdict import Verdict, worst
 
 

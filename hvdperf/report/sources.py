@@ -10,14 +10,9 @@ from hvdperf.errors import UserError
 from hvdperf.history.raw import RawResult, read_history
 from hvdperf.json_records import Unreadable
 from hvdperf.paths import RESULTS, shown
-from hvdperf.results.archive import (
-    Archive,
-    OfEarlierFormat,
-    read_document,
-    read_session,
-)
-from hvdperf.results.detections import LOG, Entry, read_log
-from hvdperf.results.documents import SESSION_FILE, SessionDocument
+from hvdperf.records.archive import Archive, OfEarlierFormat, read_document, read_session
+from hvdperf.records.detections import LOG, Entry, read_log
+from hvdperf.records.documents import SESSION_FILE, SessionDocument
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from hvdperf.columns import interval
 from hvdperf.plan.arms import SWEEP, Workload
-from hvdperf.results.documents import Case
+from hvdperf.records.documents import Case
 from hvdperf.stats import Interval
 from hvdperf.verdict import Floor, Rule, is_bounded
 

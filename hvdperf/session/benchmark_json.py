@@ -7,10 +7,10 @@ from typing import Any
 
 from hvdperf.json_records import plain
 from hvdperf.judge.observations import startup_seconds
-from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.training_runs import samples
-from hvdperf.measure.records import median_speed
 from hvdperf.plan.question import LaunchMode
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.rounds import median_speed
 
 
 class ReplayedClock:

@@ -20,8 +20,8 @@ from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.options import installed_networks
 from hvdperf.plan.profile import PROFILES, load_profile
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
-from hvdperf.results.archive import read_session
-from hvdperf.results.proposed_thresholds import propose
+from hvdperf.records.archive import read_session
+from hvdperf.session.proposed_thresholds import propose
 from hvdperf.verdict import Band, Ceiling, Rule
 
 

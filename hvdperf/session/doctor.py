@@ -22,7 +22,7 @@ from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, RESULTS, ROOT, cases
 from hvdperf.plan.settings import SETTING
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
-from hvdperf.results.archive import read_session
+from hvdperf.records.archive import read_session
 from hvdperf.session.commands import dry_run, given
 from hvdperf.session.preflight import local_preflight
 from hvdperf.session.terminal.cases import UNFIT

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from hvdperf.columns import WIDTH, wrapped
 from hvdperf.interim import looks_after
-from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.speedup import TOO_SHORT
 from hvdperf.plan.comparisons import Comparison
+from hvdperf.records.outcome import Outcome
 from hvdperf.session.workload_run import STARTS_OF_A_RUN, starts_of
 from hvdperf.verdict import Band, Ceiling, Judgement, Rule, Verdict, is_bounded
 

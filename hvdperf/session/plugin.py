@@ -12,14 +12,14 @@ from typing import Any, NoReturn
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.ends.owners import end_with, owners
 from hvdperf.launch.outer import check_launcher, outer_size, shown_by
 from hvdperf.launch.slots import Slots
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
-from hvdperf.results.summary_rows import properties
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.summary_rows import properties
 from hvdperf.session import live_line
 from hvdperf.session.benchmark_json import ReplayedClock, record
 from hvdperf.session.pytest_options import DATA_DIR, add_options

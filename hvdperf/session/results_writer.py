@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
-from hvdperf.judge.outcome import Outcome
+from hvdperf.files import write_record
 from hvdperf.machine.placement import replicas_per_node
 from hvdperf.paths import shown
 from hvdperf.plan.session_plan import SessionPlan
-from hvdperf.results.documents import (
+from hvdperf.records.documents import (
     FORMAT,
     SESSION_FILE,
     SUMMARY_FILE,
@@ -33,10 +33,10 @@ from hvdperf.results.documents import (
     of_the_case,
     session_name,
     with_culprits_kept,
-    write_record,
 )
-from hvdperf.results.fingerprint import Fingerprint
-from hvdperf.results.summary_rows import row_of
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.summary_rows import row_of
 from hvdperf.session.resume import Earlier, asked
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal.cases import NOT_WRITTEN

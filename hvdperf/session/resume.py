@@ -15,14 +15,14 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.json_records import plain
-from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.placement import replicas_per_node
 from hvdperf.paths import shown
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.session_plan import SessionPlan
-from hvdperf.results.archive import Archive, has_this_format, read_session
-from hvdperf.results.documents import Case, SessionDocument
-from hvdperf.results.fingerprint import Fingerprint, differences
+from hvdperf.records.archive import Archive, has_this_format, read_session
+from hvdperf.records.documents import Case, SessionDocument
+from hvdperf.records.fingerprint import Fingerprint, differences
+from hvdperf.records.outcome import Outcome
 from hvdperf.verdict import Verdict
 
 # The most differences that an error message names.

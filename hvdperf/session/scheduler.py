@@ -8,10 +8,8 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from hvdperf.interim import EARLY_LOOKS, looks_after
-from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.launch.group import Failure
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
@@ -20,15 +18,10 @@ from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile
 from hvdperf.plan.thresholds import Thresholds
-from hvdperf.scatter import (
-    Noise,
-    RoundMoments,
-    Row,
-    launch_variance,
-    round_moments,
-    turn_correlation,
-)
+from hvdperf.records.outcome import Failure, Outcome
+from hvdperf.scatter import RoundMoments, Row, launch_variance, round_moments, turn_correlation
 from hvdperf.session.workload_run import Doing, WorkloadRun
+from hvdperf.verdict import Noise
 
 # Rounds of every workload before any workload gets more: the fewest that can decide a case.
 BREADTH = EARLY_LOOKS[0]

@@ -16,7 +16,6 @@ import pytest
 from hvdperf.columns import wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.judge import doubted
-from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.interfaces import check_network
@@ -40,9 +39,11 @@ from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.options import Options, from_command_line
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.plan.settings import SETTING, places_of, precisions, settings_in
-from hvdperf.results import told_settings
-from hvdperf.results.archive import read_session
-from hvdperf.results.fingerprint import Fingerprint, fingerprint
+from hvdperf.records import told_settings
+from hvdperf.records.archive import read_session
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.fingerprinting import fingerprint
+from hvdperf.records.outcome import Outcome
 from hvdperf.session import next_steps, own_network
 from hvdperf.session.control import Control
 from hvdperf.session.next_steps import CommandLine

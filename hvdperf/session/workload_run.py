@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 from hvdperf.interim import EARLY_LOOKS, is_failing, next_look
 from hvdperf.judge.judge import Judge, is_outside
 from hvdperf.judge.observations import measures, observed, takes_turns
-from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.disturbance import together
 from hvdperf.measure.mode import RoundRequest, RoundSettings
-from hvdperf.measure.records import Launch, Round
 from hvdperf.measure.requirements import (
     kinds_of,
     last_phase,
@@ -31,8 +29,10 @@ from hvdperf.measure.round_runner import MODES, RoundRunner, read_weights
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.question import LaunchMode
-from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Row, turn_variance, turns_worth
-from hvdperf.verdict import Verdict
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.rounds import Launch, Round
+from hvdperf.scatter import Row, turn_variance, turns_worth
+from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Verdict
 
 if TYPE_CHECKING:
     from hvdperf.session.scheduler import Session

@@ -42,8 +42,7 @@ from bench.simulation import (
     rates,
 )
 from hvdperf.machine.noise_record import LEAST_LAUNCH_SD
-from hvdperf.scatter import Noise
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import Noise, Verdict
 
 SESSIONS = 200
 NIGHTLY = LOOKS["nightly"]

@@ -10,7 +10,7 @@ from bench.fault_pairs import ENDING, FAULTS, FORMAT, OfOneArm, Pair, drawn, pac
 from hvdperf.plan.arms import AA
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.questions import weak_scaling
-from hvdperf.results.documents import now
+from hvdperf.records.documents import now
 from tests.support.rounds import HOROVOD_2, WORKLOAD, one_round
 from tests.support.stores import fingerprint_of, placed
 

@@ -17,11 +17,10 @@ from hvdperf.history.backfill import NotBuilt
 from hvdperf.history.bisect import Answer
 from hvdperf.history.releases import Axis
 from hvdperf.history.side_by_side import Asked, between, bisect_command, result_of
-from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.group import Failure
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import against, parity, weak_scaling
-from hvdperf.results.archive import Archive, read_session
+from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.verdict import Floor, Verdict, judge
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session

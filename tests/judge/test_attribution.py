@@ -15,12 +15,12 @@ from hvdperf.judge.attribution import (
     attribute_start,
     attribute_steps,
 )
-from hvdperf.judge.cause import Attribution
 from hvdperf.judge.step_terms import of_steps
-from hvdperf.measure.records import Block, Launch
-from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import Term
+from hvdperf.records.outcome import Attribution
+from hvdperf.records.reports import BlockReport
+from hvdperf.records.rounds import Block, Launch
 from tests.support.rounds import HOROVOD_2, launch, rank_report, run_report
 
 STEPS = 10

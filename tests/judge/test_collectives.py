@@ -14,9 +14,9 @@ from hvdperf.judge.collectives import (
     paired,
 )
 from hvdperf.judge.observations import observation, step_times
-from hvdperf.measure.records import Series
-from hvdperf.plan.collectives import Collective, Transfer
+from hvdperf.plan.arms import Collective, Transfer
 from hvdperf.plan.questions import at_gradient_sizes, overlap, sweep
+from hvdperf.records.rounds import Series
 from tests.support.rounds import (
     BARE_2,
     HOROVOD_2,

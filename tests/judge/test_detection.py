@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.judge.attribution import attributed
-from hvdperf.judge.cause import Attribution
-from hvdperf.judge.detection import Detection, detect, on_trial
+from hvdperf.judge.detection import detect, on_trial
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AA, Arm
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.faults import TRIALS, trial_of
 from hvdperf.plan.question import Question
 from hvdperf.plan.terms import TERMS
+from hvdperf.records.outcome import Attribution, Detection
 from hvdperf.stats import Interval
 from hvdperf.verdict import Floor, Judgement, Verdict
 from hvdperf.worker.protocol import STARTUP

@@ -11,12 +11,9 @@ from typing import Any
 import pytest
 
 from hvdperf.judge.judge import Judge, doubted
-from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
 from hvdperf.judge.speedup import FIXED, TOO_SHORT
 from hvdperf.machine.placement import Offer, place
-from hvdperf.measure.records import Launch, Round
-from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile, Sampling
@@ -33,6 +30,9 @@ from hvdperf.plan.questions import (
     weak_scaling,
 )
 from hvdperf.plan.thresholds import Line, Thresholds
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.reports import BlockReport
+from hvdperf.records.rounds import Launch, Round
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
 from tests.support.rounds import (
     HOROVOD_1,

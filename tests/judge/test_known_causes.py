@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from hvdperf.judge.attribution import attributed
-from hvdperf.judge.cause import Attribution
-from hvdperf.measure.records import Block, Launch, Round
-from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import Arm, BlockKind, Schedule
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import (
@@ -22,6 +19,9 @@ from hvdperf.plan.questions import (
     weak_scaling,
 )
 from hvdperf.plan.terms import Term
+from hvdperf.records.outcome import Attribution
+from hvdperf.records.reports import BlockReport
+from hvdperf.records.rounds import Block, Launch, Round
 from tests.support.rounds import WORKLOAD, launch, samples_per_step
 
 DRAWS = 20

@@ -10,9 +10,9 @@ import pytest
 
 from hvdperf.judge.long_steps import LongSteps, long_steps
 from hvdperf.judge.time_breakdown import time_breakdown
-from hvdperf.measure.records import Block, Launch
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import Term
+from hvdperf.records.rounds import Block, Launch
 from tests.support.rounds import HOROVOD_2, launch, rank_report, usage
 from tests.support.with_timestamps import with_timestamps
 

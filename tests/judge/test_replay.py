@@ -25,15 +25,15 @@ import pytest
 
 from hvdperf.json_records import plain
 from hvdperf.judge.judge import Judge
-from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.question import Question
 from hvdperf.plan.thresholds import Line, Thresholds, case_of
-from hvdperf.results.archive import Archive
-from hvdperf.results.documents import Case
+from hvdperf.records.archive import Archive
+from hvdperf.records.documents import Case
+from hvdperf.records.outcome import Outcome
 from hvdperf.verdict import REGRESSION, Verdict
 from tests.support.recorded import recorded_sessions
 

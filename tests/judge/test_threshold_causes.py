@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from hvdperf.judge.attribution import attributed
-from hvdperf.judge.cause import Attribution
-from hvdperf.measure.records import Round
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import startup, wall_time
 from hvdperf.plan.terms import Term
+from hvdperf.records.outcome import Attribution
+from hvdperf.records.rounds import Round
 from tests.support.rounds import WORKLOAD, one_round
 from tests.support.with_timestamps import round_with_timestamps
 

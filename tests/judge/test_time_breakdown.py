@@ -20,10 +20,10 @@ from hvdperf.judge.time_breakdown import (
     time_breakdown,
     wall_seconds,
 )
-from hvdperf.launch.timestamps import Timestamps
-from hvdperf.measure.records import Launch
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS
+from hvdperf.records.reports import Timestamps
+from hvdperf.records.rounds import Launch
 from hvdperf.worker.protocol import STARTUP, Phase
 from tests.support.rounds import HOROVOD_1, HOROVOD_2
 from tests.support.with_timestamps import (

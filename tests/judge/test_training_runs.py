@@ -17,10 +17,10 @@ from hvdperf.judge.training_runs import (
     invalid_reasons,
     samples,
 )
-from hvdperf.measure.records import Launch, Round
-from hvdperf.measure.reports import RunReport
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.questions import fixed_epochs, fixed_time, memory
+from hvdperf.records.reports import RunReport
+from hvdperf.records.rounds import Launch, Round
 from hvdperf.verdict import Ceiling, Judgement, Verdict, judge
 from tests.report.cases import recorded
 from tests.support.rounds import HOROVOD_2, WORKLOAD, run_report

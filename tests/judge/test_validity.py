@@ -17,9 +17,9 @@ from hvdperf.judge.validity import (
     too_fast,
     weights_differ,
 )
-from hvdperf.measure.records import Launch, Series
-from hvdperf.measure.reports import Correctness
 from hvdperf.plan.arms import Arm, BlockKind
+from hvdperf.records.reports import Correctness
+from hvdperf.records.rounds import Launch, Series
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
     GRADIENTS,

@@ -11,11 +11,10 @@ import pytest
 from hvdperf.judge import validity
 from hvdperf.judge.collectives import library_mismatch
 from hvdperf.launch.group import Group, GroupFailed
-from hvdperf.measure.records import Launch, Series
-from hvdperf.measure.reports import CollectiveReport, Evidence
-from hvdperf.plan.arms import SWEEP, Arm
-from hvdperf.plan.collectives import Collective, Transfer
+from hvdperf.plan.arms import SWEEP, Arm, Collective, Transfer
 from hvdperf.plan.faults import Fault
+from hvdperf.records.reports import CollectiveReport, Evidence
+from hvdperf.records.rounds import Launch, Series
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.groups import DEADLINE_S, WORKLOAD, Start, horovod

@@ -16,11 +16,11 @@ import pytest
 
 from hvdperf.launch.group import GroupFailed
 from hvdperf.launch.processes import is_running
-from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import LAUNCHERS
+from hvdperf.records.reports import BlockReport
 from tests.support.groups import DEADLINE_S, WORKLOAD, MakeStarter, Start, horovod
 from tests.support.leftovers import all_sockets, ended, open_sockets, shared_memory_files
 

@@ -12,9 +12,9 @@ import pytest
 from hvdperf.judge import validity
 from hvdperf.launch.group import Group
 from hvdperf.launch.processes import is_running
-from hvdperf.measure.records import Launch
-from hvdperf.measure.reports import Evidence
 from hvdperf.plan.faults import Fault
+from hvdperf.records.reports import Evidence
+from hvdperf.records.rounds import Launch
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, Start, environments, horovod
 

@@ -16,7 +16,8 @@ import pytest
 
 from bench.leftovers import launched
 from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.launch.group import Failure, Group, GroupFailed
+from hvdperf.launch.group import Group, GroupFailed
+from hvdperf.records.outcome import Failure
 from tests.support.groups import MakeStarter, horovod
 from tests.support.leftovers import ended
 

@@ -12,7 +12,6 @@ from hvdperf.judge.observations import observation
 from hvdperf.judge.scaling_breakdown import scaling_breakdown
 from hvdperf.judge.time_breakdown import time_breakdown
 from hvdperf.measure.mode import RoundRequest, RoundSettings
-from hvdperf.measure.records import Round
 from hvdperf.measure.round_runner import MODES, RoundRunner
 from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.faults import Fault
@@ -20,6 +19,7 @@ from hvdperf.plan.profile import Runs, Sampling
 from hvdperf.plan.question import LaunchMode
 from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import TERMS
+from hvdperf.records.rounds import Round
 from tests.support.groups import WORKLOAD, MakeStarter
 
 pytestmark = pytest.mark.mpirun

@@ -14,10 +14,10 @@ import pytest
 
 from hvdperf.judge import validity
 from hvdperf.launch.group import Group
-from hvdperf.measure.records import Block, Launch
-from hvdperf.measure.reports import BlockReport, Evidence
 from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.plan.variants import EXCHANGES
+from hvdperf.records.reports import BlockReport, Evidence
+from hvdperf.records.rounds import Block, Launch
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (
     DCGAN,

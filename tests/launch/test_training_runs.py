@@ -11,10 +11,10 @@ import pytest
 
 from hvdperf.judge import training_runs, validity
 from hvdperf.launch.group import Group
-from hvdperf.measure.records import Launch
-from hvdperf.measure.reports import Evidence, RunReport, Validation
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.faults import Fault
+from hvdperf.records.reports import Evidence, RunReport, Validation
+from hvdperf.records.rounds import Launch
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (
     DEADLINE_S,

@@ -11,8 +11,8 @@ import pytest
 from hvdperf.interim import early_interval, judge_rounds
 from hvdperf.machine.host import Machine
 from hvdperf.machine.noise_record import Load, MachineRecord, read_record
-from hvdperf.scatter import MOST_CORRELATED, Noise, RoundMoments, round_moments
-from hvdperf.verdict import ALPHA, Floor, Verdict
+from hvdperf.scatter import MOST_CORRELATED, RoundMoments, round_moments
+from hvdperf.verdict import ALPHA, Floor, Noise, Verdict
 
 MACHINE = Machine("host", (0, 1), cpu_model="EPYC")
 LOOKS = (8, 12)

@@ -4,22 +4,12 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.judge.observations import observation
-from hvdperf.measure.records import (
-    REPEATS_MAX,
-    SERIES_SECONDS,
-    Block,
-    Launch,
-    Round,
-    Series,
-    affordable_repeats,
-    back_to_back,
-    median_speed,
-    settled,
-)
-from hvdperf.measure.reports import Metadata
+from hvdperf.measure.timed_blocks import REPEATS_MAX, SERIES_SECONDS, affordable_repeats, settled
 from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import communication, parity, startup, strong_scaling, weak_scaling
+from hvdperf.records.reports import Metadata
+from hvdperf.records.rounds import Block, Launch, Round, Series, back_to_back, median_speed
 from tests.support.rounds import (
     GRADIENTS,
     HOROVOD_1,

@@ -11,8 +11,8 @@ from hvdperf.measure.requirements import (
     sampling_of,
     transfers_of,
 )
-from hvdperf.plan.arms import Arm, BlockKind
-from hvdperf.plan.collectives import SWEEP_BYTES, Collective
+from hvdperf.plan.arms import Arm, BlockKind, Collective
+from hvdperf.plan.collectives import SWEEP_BYTES
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Sampling
 from hvdperf.plan.question import Question

@@ -13,24 +13,23 @@ from typing import Any, TypeVar
 import pytest
 
 from hvdperf.launch.arm_launcher import SEED, Pace
-from hvdperf.launch.group import Failure, GroupFailed
+from hvdperf.launch.group import GroupFailed
 from hvdperf.launch.job import LaunchError, SlotGone
-from hvdperf.launch.timestamps import Timestamps
 from hvdperf.machine.cpu_usage import Reading
 from hvdperf.machine.disturbance import Disturbance, Usage, total
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.measure.interleaving import Pair
 from hvdperf.measure.mode import LONGEST_BLOCK_S, RoundRequest, RoundSettings
-from hvdperf.measure.records import Block, Round, back_to_back, is_disturbed
-from hvdperf.measure.reports import Correctness, Metadata, TimelineReport
 from hvdperf.measure.round_runner import CORRECTNESS_STEPS, MODES, RoundRunner
 from hvdperf.measure.timed_blocks import WARM_UP_BLOCKS_MAX, WARM_UP_REPEATS, WARM_UP_STEPS
 from hvdperf.measure.training import MET_STEPS, TIMELINE_STEPS
-from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
-from hvdperf.plan.collectives import Collective, Transfer
+from hvdperf.plan.arms import Arm, BlockKind, Collective, Schedule, Side, Transfer
 from hvdperf.plan.profile import Runs, Sampling
 from hvdperf.plan.question import LaunchMode
+from hvdperf.records.outcome import Failure
+from hvdperf.records.reports import Correctness, Metadata, TimelineReport, Timestamps
+from hvdperf.records.rounds import Block, Round, back_to_back, is_disturbed
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (

@@ -11,8 +11,8 @@ import pytest
 from hvdperf.history import places
 from hvdperf.json_records import plain
 from hvdperf.nightly.schemas import DIRECTORY, DOCUMENTS, texts, write
-from hvdperf.results.documents import FORMAT, Summary, disturbance_summary, now
-from hvdperf.results.summary_rows import row_of
+from hvdperf.records.documents import FORMAT, Summary, disturbance_summary, now
+from hvdperf.records.summary_rows import row_of
 from tests.support.recorded import recorded_sessions
 from tests.support.rounds import disturbance
 

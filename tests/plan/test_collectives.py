@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hvdperf.plan.collectives import MIB, SWEEP_BYTES, Collective, algbw, busbw
+from hvdperf.plan.arms import Collective
+from hvdperf.plan.collectives import MIB, SWEEP_BYTES, algbw, busbw
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from hvdperf.plan.settings import (
     row_of,
     settings_in,
 )
-from hvdperf.results.fingerprint import Fingerprint
+from hvdperf.records.fingerprint import Fingerprint
 from tests.support.rounds import WORKLOAD
 
 CPU, GPU, AGENTS = places_of("mpirun", 0), places_of("mpirun", 2), places_of("agents", 0)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hvdperf.json_records import convert, decode, encode, plain
-from hvdperf.judge.outcome import Outcome
-from hvdperf.results.archive import read_document
-from hvdperf.results.documents import Case
+from hvdperf.records.archive import read_document
+from hvdperf.records.documents import Case
+from hvdperf.records.outcome import Outcome
 from hvdperf.verdict import Verdict
 from tests.support.stores import case_of
 

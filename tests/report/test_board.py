@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hvdperf.launch.group import Failure
 from hvdperf.plan.questions import aa, against, parity, trials, weak_scaling
+from hvdperf.records.outcome import Failure
 from hvdperf.report.content import Section
 from hvdperf.report.sections import board
 from hvdperf.stats import Interval

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.plan.collectives import SWEEP_BYTES, Collective
+from hvdperf.plan.arms import Collective
+from hvdperf.plan.collectives import SWEEP_BYTES
 from hvdperf.plan.questions import at_gradient_sizes, overlap, sweep
+from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
 from hvdperf.report.numbers import number
 from hvdperf.report.sections.collectives import section
-from hvdperf.results.documents import Case
 from hvdperf.session.terminal.bandwidths import table
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told

@@ -19,16 +19,14 @@ from hypothesis import strategies as st
 
 from hvdperf.errors import UserError
 from hvdperf.interim import early_shift
-from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.group import Failure
 from hvdperf.plan.questions import aa, against, fixed_time, parity, weak_scaling
+from hvdperf.records.archive import read_session
+from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Figure, Report, Section
 from hvdperf.report.formats import csv, latex, markdown
 from hvdperf.report.pairs import Kind, of_logarithms
-from hvdperf.results.archive import read_session
-from hvdperf.scatter import Noise
-from hvdperf.verdict import ALPHA, Band, Verdict
+from hvdperf.verdict import ALPHA, Band, Noise, Verdict
 from tests.report.checks import assert_sound
 from tests.support.any_report import HOSTILE
 from tests.support.reports import session_of

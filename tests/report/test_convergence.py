@@ -12,9 +12,9 @@ import pytest
 
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import fixed_time, parity
+from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.convergence import section
-from hvdperf.results.documents import Case
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import HOROVOD_2, WORKLOAD, block, outcome, run_report

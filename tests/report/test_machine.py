@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hvdperf.records.documents import SessionDocument
 from hvdperf.report.sections import machine
-from hvdperf.results.documents import SessionDocument
 from hvdperf.verdict import Verdict
 from tests.report.checks import assert_sound
 from tests.support.stores import session_of_cases

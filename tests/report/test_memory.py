@@ -11,9 +11,9 @@ import pytest
 from scipy.stats import theilslopes
 
 from hvdperf.plan.questions import memory
+from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.memory import MIB, SHOWN, section
-from hvdperf.results.documents import Case
 from hvdperf.verdict import Ceiling
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told

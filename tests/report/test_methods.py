@@ -6,11 +6,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.questions import against, weak_scaling
+from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.outcome import Outcome
 from hvdperf.report.methods import methods
-from hvdperf.results.archive import Archive, read_session
-from hvdperf.scatter import Noise
+from hvdperf.verdict import Noise
 from tests.report.cases import RECORDED
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, outcome

@@ -12,9 +12,9 @@ import pytest
 from hvdperf.plan.arms import Schedule, Side
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import startup, weak_scaling
+from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.startup import PHASES, section
-from hvdperf.results.documents import Case
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import WORKLOAD, outcome

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.arms import AA, AGAINST, BlockKind, Side
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import parity, weak_scaling
+from hvdperf.records.documents import Case
+from hvdperf.records.outcome import Outcome
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.steps import section
-from hvdperf.results.documents import Case
 from hvdperf.verdict import Verdict
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, parts, told

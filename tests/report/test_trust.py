@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.plan.questions import aa
+from hvdperf.records.detections import Entry, Tried
 from hvdperf.report.sections import trust
-from hvdperf.results.detections import Entry, Tried
 from hvdperf.verdict import Band, Verdict, smallest_detectable_effect
 from tests.report.checks import assert_sound
 from tests.support.reports import cases_of

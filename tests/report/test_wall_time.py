@@ -14,12 +14,12 @@ from hvdperf.judge.scaling_breakdown import scaling_breakdown
 from hvdperf.judge.time_breakdown import CLOSES_WITHIN
 from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import TERMS
+from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.wall_time import section
 from hvdperf.report.sections.wall_time.by_world_size import GROUPS
 from hvdperf.report.sections.wall_time.trainings import breakdown_of
 from hvdperf.report.sections.wall_time.waterfall import OTHER, SMALL, UNEXPLAINED
-from hvdperf.results.documents import Case
 from hvdperf.session.terminal.wall_time import lines
 from hvdperf.verdict import Verdict
 from tests.report.cases import RECORDED, called, case_with, of_every_name, recorded

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.group import Failure
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import fixed_time, memory, overlap, strong_scaling, sweep, weak_scaling
+from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.session.benchmark_json import ReplayedClock, record
 from hvdperf.verdict import Judgement, Verdict
 from tests.support.rounds import (

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from hvdperf.launch.group import Failure, GroupFailed
+from hvdperf.launch.group import GroupFailed
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import AGAINST, Arm
+from hvdperf.records.outcome import Failure
 from hvdperf.session import control
 from hvdperf.session.control import MOST, Control
 from hvdperf.worker.strategies.table import Strategy

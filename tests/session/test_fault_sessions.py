@@ -14,12 +14,10 @@ import pytest
 from bench import trust
 from hvdperf.errors import UserError
 from hvdperf.history.measure import NO_SESSION
-from hvdperf.judge.cause import Attribution
-from hvdperf.judge.detection import Detection
-from hvdperf.judge.outcome import Outcome
 from hvdperf.paths import ROOT
 from hvdperf.plan import questions
-from hvdperf.results.detections import read_log
+from hvdperf.records.detections import read_log
+from hvdperf.records.outcome import Attribution, Detection, Outcome
 from hvdperf.verdict import Band, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session

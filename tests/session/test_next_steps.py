@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.columns import WIDTH
-from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import communication, parity, weak_scaling
+from hvdperf.records.outcome import Outcome
 from hvdperf.session.next_steps import (
     CommandLine,
     lines,

@@ -16,8 +16,8 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
 from hvdperf.plan.questions import parity, weak_scaling
-from hvdperf.results.archive import read_document, read_session
-from hvdperf.results.documents import Case, SessionDocument, Summary
+from hvdperf.records.archive import read_document, read_session
+from hvdperf.records.documents import Case, SessionDocument, Summary
 from hvdperf.session.results_writer import ResultsWriter, clock_problem
 from hvdperf.session.terminal.cases import NOT_WRITTEN
 from hvdperf.verdict import Band, Verdict

@@ -15,8 +15,8 @@ from hvdperf.machine.placement import Offer
 from hvdperf.plan.options import Options
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.plan.session_plan import SessionPlan, plan_session
-from hvdperf.results.archive import Archive, read_session
-from hvdperf.results.fingerprint import fingerprint
+from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.session.results_writer import ResultsWriter, open_directory, session_document
 from hvdperf.session.resume import Earlier, asked, earlier_parts, resumable
 from hvdperf.verdict import Band, Verdict

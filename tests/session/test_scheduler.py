@@ -17,9 +17,8 @@ from hvdperf.measure.requirements import SWEEP_TURNS, sampling_of
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import against, parity, sweep, weak_scaling
-from hvdperf.results.documents import of_the_case
-from hvdperf.scatter import Noise
-from hvdperf.verdict import Band, Verdict
+from hvdperf.records.documents import of_the_case
+from hvdperf.verdict import Band, Noise, Verdict
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
     HOROVOD_1,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.results.documents import Limit
+from hvdperf.records.documents import Limit
 from tests.support.leftovers import ended
 from tests.support.whole_sessions import (
     BAD_INPUT,

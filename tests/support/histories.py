@@ -9,7 +9,8 @@ from typing import cast
 from hvdperf.history.label import machine_label
 from hvdperf.history.raw import FORMAT, RawResult, Series
 from hvdperf.machine.placement import Offer, place
-from hvdperf.results.fingerprint import Fingerprint, fingerprint
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.fingerprinting import fingerprint
 from tests.support.stores import MACHINE, STACK
 
 SLOTS = place([Offer(0, "host", (0,)), Offer(1, "host", (1,))])

@@ -11,10 +11,10 @@ import os
 import time
 from typing import Any
 
-from hvdperf.launch.group import Failure
 from hvdperf.measure.mode import Mode, RoundRequest
-from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import AA, Arm, Schedule, Side
+from hvdperf.records.outcome import Failure
+from hvdperf.records.rounds import Launch, Round
 from hvdperf.session import workload_run
 from hvdperf.worker.protocol import Phase
 from tests.support.rounds import launch_without_model, series

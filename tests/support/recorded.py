@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hvdperf.results.archive import Archive, read_session
+from hvdperf.records.archive import Archive, read_session
 
 FILE = Path(__file__).parents[1] / "judge" / "recorded" / "sessions.tar.xz"
 

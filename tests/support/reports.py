@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hvdperf.judge.outcome import Outcome
-from hvdperf.results.archive import read_session
-from hvdperf.results.documents import Case
+from hvdperf.records.archive import read_session
+from hvdperf.records.documents import Case
+from hvdperf.records.outcome import Outcome
 from tests.support.stores import SESSION, case_of, write_session
 
 

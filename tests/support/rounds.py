@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
-from hvdperf.measure.records import Block, Launch, Round, Series
-from hvdperf.measure.reports import (
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Collective, Schedule, Side, Transfer, Workload
+from hvdperf.plan.collectives import SWEEP_BYTES
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.reports import (
     BlockReport,
     CollectiveReport,
     Evidence,
@@ -18,10 +21,7 @@ from hvdperf.measure.reports import (
     RunReport,
     Validation,
 )
-from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Schedule, Side, Workload
-from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Transfer
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.records.rounds import Block, Launch, Round, Series
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio
 from hvdperf.worker.strategies.table import Strategy

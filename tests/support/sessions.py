@@ -10,14 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.group import Failure
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord
 from hvdperf.machine.placement import Offer, place
 from hvdperf.measure.mode import Mode, RoundRequest
-from hvdperf.measure.records import Launch, Round
-from hvdperf.measure.reports import Correctness
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile, Sampling
@@ -31,6 +27,9 @@ from hvdperf.plan.questions import (
     weak_scaling,
 )
 from hvdperf.plan.thresholds import Line, Thresholds
+from hvdperf.records.outcome import Failure, Outcome
+from hvdperf.records.reports import Correctness
+from hvdperf.records.rounds import Launch, Round
 from hvdperf.session.scheduler import Session
 from hvdperf.session.workload_run import Doing
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hvdperf.judge.outcome import Outcome
+from hvdperf.files import write_record
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer, Slot, place, replicas_per_node
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.arms import Schedule
-from hvdperf.results.documents import (
+from hvdperf.records.documents import (
     FORMAT,
     SESSION_FILE,
     Case,
@@ -20,9 +20,10 @@ from hvdperf.results.documents import (
     file_name,
     now,
     of_the_case,
-    write_record,
 )
-from hvdperf.results.fingerprint import Fingerprint, fingerprint
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.fingerprinting import fingerprint
+from hvdperf.records.outcome import Outcome
 from hvdperf.session.terminal.cases import EXIT_STATUS
 from hvdperf.verdict import worst
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import find_mpirun
-from hvdperf.results.archive import read_document
-from hvdperf.results.documents import Summary
+from hvdperf.records.archive import read_document
+from hvdperf.records.documents import Summary
 from tests.support.terminals import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]

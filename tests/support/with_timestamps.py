@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hvdperf.launch.timestamps import Asked, Timestamp, Timestamps
-from hvdperf.measure.records import Launch, Round
-from hvdperf.measure.reports import RunReport, TimelineReport
 from hvdperf.plan.arms import Arm, BlockKind, Schedule
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import START
+from hvdperf.records.reports import Asked, RunReport, TimelineReport, Timestamp, Timestamps
+from hvdperf.records.rounds import Launch, Round
 from tests.support.rounds import block, launch, run_report
 
 LAUNCH_S, END_S = 0.2, 0.3

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from hvdperf.judge.fails import notes_on_fails
 from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.records import told_settings
+from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import cells_of, confidence_of
 from hvdperf.report.words import limits, plural, question_of, shown
-from hvdperf.results import told_settings
-from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.numbers import cells_of, confidence_of, with_confidence
 from hvdperf.report.sections import scaling
 from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
-from hvdperf.results.documents import Case, SessionDocument
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 
 # Launch modes whose figures no other section has, except those of scaling.

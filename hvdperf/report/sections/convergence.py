@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from hvdperf.measure.reports import RunReport, Validation
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode
+from hvdperf.records.documents import Case
+from hvdperf.records.reports import RunReport, Validation
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number
 from hvdperf.report.words import plural, several, slug, workload_labels
-from hvdperf.results.documents import Case
 
 TRAINED = (LaunchMode.EPOCHS, LaunchMode.TIME)
 # If all arms together have more points than this, lines have no shapes.

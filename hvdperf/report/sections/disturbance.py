@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance, together
+from hvdperf.records.documents import CULPRITS_KEPT, SessionDocument
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.words import plural
-from hvdperf.results.documents import CULPRITS_KEPT, SessionDocument
 
 # The shares of the cores that are drawn over time, with names for people, by column.
 SHARES = {

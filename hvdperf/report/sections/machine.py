@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hvdperf.records.documents import SessionDocument
+from hvdperf.records.fingerprint import Fingerprint, differences, readable
 from hvdperf.report.content import Column, Figure, Section, Table
 from hvdperf.report.words import plural, several
-from hvdperf.results.documents import SessionDocument
-from hvdperf.results.fingerprint import Fingerprint, differences, readable
 
 
 def section(

@@ -8,12 +8,12 @@ from statistics import median
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
+from hvdperf.records.documents import Case
+from hvdperf.records.throughput import throughputs
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table, Value
 from hvdperf.report.numbers import cells_of, number
 from hvdperf.report.words import plural, several, workload_labels
-from hvdperf.results.documents import Case
-from hvdperf.results.throughput import throughputs
 from hvdperf.verdict import worst
 
 # The ratios beside the throughput, by the key of their columns.

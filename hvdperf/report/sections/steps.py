@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 
 from hvdperf.judge.long_steps import long_steps
 from hvdperf.judge.straggler import beyond_chance
-from hvdperf.measure.records import Block
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.question import LaunchMode
+from hvdperf.records.documents import Case
+from hvdperf.records.rounds import Block
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number, quantiles
 from hvdperf.report.words import plural, several, slug, workload_labels
-from hvdperf.results.documents import Case
 from hvdperf.worker.strategies.table import Strategy
 
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)

@@ -7,11 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.question import Question
-from hvdperf.report import plots
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.numbers import cells_of, confidence_of
-from hvdperf.report.words import confidence_words, plural, several, shown
-from hvdperf.results.detections import (
+from hvdperf.records.detections import (
     Count,
     Entry,
     counts_of,
@@ -20,7 +16,11 @@ from hvdperf.results.detections import (
     of_newest,
     share_interval,
 )
-from hvdperf.results.documents import Case
+from hvdperf.records.documents import Case
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.numbers import cells_of, confidence_of
+from hvdperf.report.words import confidence_words, plural, several, shown
 
 COLUMNS = (
     Column("trial", "fault case"),

@@ -7,10 +7,10 @@ from statistics import median
 
 from hvdperf.columns import Columns, number
 from hvdperf.judge.collectives import paired
-from hvdperf.judge.outcome import Outcome
-from hvdperf.measure.records import Series
-from hvdperf.plan.arms import SWEEP
-from hvdperf.plan.collectives import KIB, MIB, Collective, Transfer, busbw
+from hvdperf.plan.arms import SWEEP, Collective, Transfer
+from hvdperf.plan.collectives import KIB, MIB, busbw
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.rounds import Series
 
 # Columns of each collective operation: busbw through Horovod, busbw through bare MPI, and
 # the ratio of times.

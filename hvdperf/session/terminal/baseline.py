@@ -13,11 +13,11 @@ from pathlib import Path
 
 from hvdperf.columns import Columns, listed, number, wrapped
 from hvdperf.errors import UserError
-from hvdperf.judge.outcome import Outcome
 from hvdperf.paths import shown
 from hvdperf.plan.question import LaunchMode
-from hvdperf.results.archive import Archive
-from hvdperf.results.fingerprint import Fingerprint, differences
+from hvdperf.records.archive import Archive
+from hvdperf.records.fingerprint import Fingerprint, differences
+from hvdperf.records.outcome import Outcome
 from hvdperf.session.terminal.cases import by_question, label
 from hvdperf.stats import Interval, NotMeasurable, shift
 from hvdperf.verdict import ALPHA, as_ratio

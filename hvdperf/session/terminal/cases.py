@@ -10,8 +10,8 @@ from typing import TypeVar
 from hvdperf.columns import Columns, interval, listed, number, wrapped
 from hvdperf.judge.fails import notes_on_fails
 from hvdperf.judge.long_steps import long_steps
-from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.records.outcome import Outcome
 from hvdperf.session.terminal import wall_time
 from hvdperf.stats import Interval
 from hvdperf.verdict import Ceiling, Floor, Judgement, Verdict, confidence, counted, must_be

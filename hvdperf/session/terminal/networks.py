@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from hvdperf.columns import Columns, number
-from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode, Question
-from hvdperf.results.throughput import throughputs_of
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.throughput import throughputs_of
 from hvdperf.stats import Interval
 from hvdperf.verdict import is_bounded, worst
 
@@ -35,7 +35,7 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
     """Return one line for each network and world size; [] if nothing was trained in turns.
 
     samples/s: of all replicas of plain Horovod together, the median over the rounds
-    (hvdperf.results.throughput). weak, strong: efficiencies. parity: Horovod's speed over
+    (hvdperf.records.throughput). weak, strong: efficiencies. parity: Horovod's speed over
     MirroredStrategy's. verdict: the worst on any of the cases. "-" stands for a figure that was not
     measured.
     """

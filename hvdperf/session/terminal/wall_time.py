@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hvdperf.columns import interval, wrapped
-from hvdperf.judge.scaling_breakdown import ScalingBreakdown, Spent
+from hvdperf.judge.scaling_breakdown import hidden_seconds
 from hvdperf.judge.speedup import FIXED
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import OF_STEPS
+from hvdperf.records.outcome import ScalingBreakdown, Spent
 from hvdperf.stats import Interval
 
 # Terms below this share of a sum are left out of its text.
@@ -103,11 +104,12 @@ def _unbalanced(breakdown: ScalingBreakdown) -> str:
 
 
 def _wire(breakdown: ScalingBreakdown) -> str:
-    if breakdown.wire_seconds is None or breakdown.hidden_seconds is None:
+    hidden = hidden_seconds(breakdown)
+    if breakdown.wire_seconds is None or hidden is None:
         return ""
     return (
         f"Data moves between ranks for {1000 * breakdown.wire_seconds:.1f} ms of a step, of which "
-        f"{1000 * breakdown.hidden_seconds:.1f} ms or more are hidden behind computation."
+        f"{1000 * hidden:.1f} ms or more are hidden behind computation."
     )
 
 

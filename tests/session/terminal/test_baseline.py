@@ -10,7 +10,7 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.plan.arms import AGAINST
 from hvdperf.plan.questions import against, fixed_time, parity, weak_scaling
-from hvdperf.results.archive import read_session
+from hvdperf.records.archive import read_session
 from hvdperf.session.terminal import baseline
 from hvdperf.verdict import Band, Verdict
 from tests.support.rounds import WORKLOAD, outcome

@@ -10,7 +10,6 @@ import pytest
 from _pytest._io import TerminalWriter
 
 from hvdperf.columns import WIDTH
-from hvdperf.launch.group import Failure
 from hvdperf.models.registry import NETWORKS
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import against as regression
@@ -29,6 +28,7 @@ from hvdperf.plan.questions import (
     sweep,
     weak_scaling,
 )
+from hvdperf.records.outcome import Failure
 from hvdperf.session.terminal.cases import (
     NOTHING_MEASURED,
     counts,

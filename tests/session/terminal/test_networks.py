@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.columns import WIDTH
-from hvdperf.judge.outcome import Outcome
 from hvdperf.models.registry import NETWORKS
 from hvdperf.plan.questions import (
     against,
@@ -25,8 +24,9 @@ from hvdperf.plan.questions import (
     wall_time,
     weak_scaling,
 )
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.throughput import throughputs_of
 from hvdperf.report.sections.overview import overview
-from hvdperf.results.throughput import throughputs_of
 from hvdperf.session.terminal.networks import table
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Verdict

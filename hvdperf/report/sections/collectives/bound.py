@@ -8,12 +8,12 @@ from statistics import median
 from hvdperf.judge.collectives import StepTimes
 from hvdperf.judge.observations import step_times
 from hvdperf.plan.question import Question
+from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import number
 from hvdperf.report.sections.collectives.pairs import WHOSE, whose
 from hvdperf.report.words import Labels, several
-from hvdperf.results.documents import Case
 
 _OF_A_STEP = (
     *WHOSE[:3],

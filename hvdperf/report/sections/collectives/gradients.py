@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Table
 from hvdperf.report.numbers import number
@@ -21,7 +22,6 @@ from hvdperf.report.sections.collectives.pairs import (
     widths,
 )
 from hvdperf.report.words import Labels, several
-from hvdperf.results.documents import Case
 
 _TIMES = (
     Column("horovod_ms", "through Horovod", "ms", 3),

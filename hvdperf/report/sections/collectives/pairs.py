@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvdperf.judge.collectives import paired
-from hvdperf.plan.arms import SWEEP
-from hvdperf.plan.collectives import Collective, busbw
+from hvdperf.plan.arms import SWEEP, Collective
+from hvdperf.plan.collectives import busbw
 from hvdperf.plan.question import Question
+from hvdperf.records.documents import Case
 from hvdperf.report.content import Column, Value
 from hvdperf.report.numbers import quantiles
 from hvdperf.report.words import Labels
-from hvdperf.results.documents import Case
 
 QUARTILES = (0.25, 0.5, 0.75)
 OVERHEAD = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hvdperf.plan.collectives import KIB, MIB
+from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Table, Value
 from hvdperf.report.numbers import number
@@ -18,7 +19,6 @@ from hvdperf.report.sections.collectives.pairs import (
     widths,
 )
 from hvdperf.report.words import slug
-from hvdperf.results.documents import Case
 
 _SIZE = (Column("bytes", "size", "B", hidden=True), Column("size", "size"))
 

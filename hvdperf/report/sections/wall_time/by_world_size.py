@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hvdperf.judge.scaling_breakdown import Spent
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.question import Question
 from hvdperf.plan.terms import TERMS, Term
+from hvdperf.records.documents import Case
+from hvdperf.records.outcome import Spent
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table
 from hvdperf.report.sections.wall_time.trainings import breakdown_of, way_of
 from hvdperf.report.words import Labels, slug
-from hvdperf.results.documents import Case
 
 # There are as many groups as the palette has colours. A plot shows the digit beside the colour.
 GROUPS: Mapping[Term, str] = {

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvdperf.judge.scaling_breakdown import ScalingBreakdown
+from hvdperf.judge.scaling_breakdown import hidden_seconds
 from hvdperf.plan.arms import Workload
+from hvdperf.records.documents import Case
+from hvdperf.records.outcome import ScalingBreakdown
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table, Value
 from hvdperf.report.numbers import cells_of, number
 from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
 from hvdperf.report.words import Labels, confidence_words, several
-from hvdperf.results.documents import Case
 from hvdperf.verdict import ALPHA
 
 _WHOSE = (
@@ -132,7 +133,7 @@ def _also(case: Case) -> dict[str, Value]:
         "late_share": None if late is None else 100 * late.share,
         "slowest_rank": breakdown.slowest,
         "wire_ms": _milliseconds(breakdown.wire_seconds),
-        "hidden_ms": _milliseconds(breakdown.hidden_seconds),
+        "hidden_ms": _milliseconds(hidden_seconds(breakdown)),
         "fixed_s": ours.fixed.a_seconds,
         "step_ms": 1000 * ours.fixed.b_seconds,
         "residual_share": 100 * ours.residual,

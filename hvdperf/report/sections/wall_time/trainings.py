@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hvdperf.judge.scaling_breakdown import ScalingBreakdown
-from hvdperf.results.documents import Case
+from hvdperf.records.documents import Case
+from hvdperf.records.outcome import ScalingBreakdown
 from hvdperf.verdict import Verdict
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvdperf.judge.scaling_breakdown import ScalingBreakdown, Spent
 from hvdperf.plan.question import Question
 from hvdperf.plan.terms import OF_STEPS, TERMS
+from hvdperf.records.documents import Case
+from hvdperf.records.outcome import ScalingBreakdown, Spent
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import number
 from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
 from hvdperf.report.words import slug, tags_of
-from hvdperf.results.documents import Case
 
 # A term whose excess is below this share of the wall time has no bar of its own.
 SMALL = 0.005

@@ -9,7 +9,8 @@ from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.settings import Setting
-from hvdperf.results.fingerprint import METHOD, differences, fingerprint, settings_of
+from hvdperf.records.fingerprint import differences
+from hvdperf.records.fingerprinting import METHOD, fingerprint, settings_of
 
 V100 = Gpu("GPU-0d5f", "Tesla V100-SXM2-16GB", 0, 16160, "418.87.01", 300.0, 1530, 877)
 MACHINE = Machine(

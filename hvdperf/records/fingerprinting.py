@@ -1,90 +1,18 @@
-"""Records the machine, stack and settings of a session, which make figures comparable.
-
-A fingerprint does not say who measured or where. It holds no user or host names, no addresses and
-no paths, and of the environment only the settings of hvdperf/plan/settings.py.
-"""
+"""Makes the fingerprint of a session, and reads the settings back from it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, NotRequired, TypedDict
-
-from msgspec import Meta
 
 from hvdperf.json_records import convert
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.settings import FIELDS, Setting, from_text, settings_in
+from hvdperf.records.fingerprint import Fingerprint
 
 Fields = dict[str, str | int | float | list[str] | None]
-# A name with a text, and a rank with its cores: `cifar10: 6 files`, `0: 0-3,8`.
-Named = Annotated[str, Meta(pattern=": ")]
-RankCores = Annotated[str, Meta(pattern=r"^\d+: \d+(-\d+)?(,\d+(-\d+)?)*$")]
-
-
-class Fingerprint(TypedDict):
-    """The machine, stack and settings of a session. Figures with different fingerprints are
-    different series. A value is None if the host or the stack does not report it.
-
-    method: number of the method that computes a figure from block times. launcher: mpirun, or
-    agents (one a slot). cpu_quota_cores: CPU time that the container may use; None without a limit.
-    gpu_*: distinct values of all GPUs. packages_sha256: of the sorted list of installed packages,
-    name==version a line. horovod_*: settings in effect; a text that is not a number is kept as it
-    is. *_settings: set in the environment, name=value. data_sets: name, number of files, size, and
-    a hash of names, sizes and beginnings. rank_cores: of every slot, such as `0: 0-3`.
-    own_networks: only if there are some: name, and a hash of the file that defines the network.
-    """
-
-    method: int
-    launcher: str
-    cpu_model: str
-    microcode: str | None
-    governor: str | None
-    smt: str | None
-    numa_nodes: int
-    cores: int
-    cpu_quota_cores: float | None
-    memory_gib: int
-    kernel: str
-    container: str | None
-    gpus: int
-    gpu_model: list[str]
-    gpu_driver: list[str]
-    gpu_memory_mib: list[str]
-    gpu_power_limit_w: list[str]
-    gpu_max_sm_clock_mhz: list[str]
-    gpu_max_memory_clock_mhz: list[str]
-    python: str
-    tensorflow: str
-    tensorflow_git: str
-    keras: str
-    numpy: str
-    cuda: str | None
-    cudnn: str | None
-    tf32: str | None
-    horovod: str
-    horovod_built_with: list[str]
-    nccl: str | None
-    mpirun: str
-    mpi_library: str | None
-    packages_sha256: str
-    horovod_fusion_threshold_bytes: int | float | str
-    horovod_cycle_time_ms: int | float | str
-    horovod_cache_capacity: int | float | str
-    horovod_timeline: str
-    horovod_settings: list[str]
-    mca_settings: list[str]
-    nccl_settings: list[str]
-    thread_settings: list[str]
-    tensorflow_settings: list[str]
-    data_sets: list[Named]
-    rank_cores: list[RankCores]
-    # Nights and raw results of the history hold fingerprints, too, and are read as they are. So
-    # what is added here is NotRequired.
-    own_networks: NotRequired[list[Named]]
-
 
 # Number of the method that computes a figure from block times (docs/figures.md). A change that
 # makes figures differ gets the next number, which begins a new series.
@@ -165,25 +93,6 @@ def settings_of(known: Fingerprint) -> list[Setting]:
     lists: dict[str, list[str]] = {field: known[field] for field in FIELDS}  # type: ignore[literal-required]
     found += [from_text(field, text) for field, texts in lists.items() for text in texts]
     return sorted(found, key=lambda setting: setting.name)
-
-
-def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
-    """Return the changed fields of two fingerprints, one line each: "keras: 2.15.0 -> 3.15.1"."""
-    return [
-        f"{name}: {readable(name, old)} -> {readable(name, new)}"
-        for name in dict.fromkeys((*old, *new))
-        if name not in old or name not in new or old[name] != new[name]
-    ]
-
-
-def readable(name: str, values: Mapping[str, object]) -> str:
-    """Return the value of a field for people."""
-    if name not in values:
-        return "(not recorded)"
-    value = values[name]
-    if isinstance(value, list):
-        return ", ".join(value) or "(none)"
-    return "(unknown)" if value is None else str(value)
 
 
 def _distinct(values: Iterable[str | float | None]) -> list[str]:

@@ -14,7 +14,7 @@ from hvdperf.plan.questions import (
     trials,
     weak_scaling,
 )
-from hvdperf.results.throughput import throughputs
+from hvdperf.records.throughput import throughputs
 from hvdperf.verdict import Verdict
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome, usage

@@ -13,12 +13,9 @@ from hypothesis import strategies as st
 from bench.trust import LOG
 from bench.trust_page import PAGE, page, share
 from hvdperf.errors import UserError
-from hvdperf.judge.cause import Attribution
-from hvdperf.judge.detection import Detection
-from hvdperf.judge.outcome import Outcome
 from hvdperf.plan import questions
-from hvdperf.results.archive import read_session
-from hvdperf.results.detections import (
+from hvdperf.records.archive import read_session
+from hvdperf.records.detections import (
     SHOWN,
     Entry,
     append,
@@ -28,6 +25,7 @@ from hvdperf.results.detections import (
     read_log,
     series,
 )
+from hvdperf.records.outcome import Attribution, Detection, Outcome
 from hvdperf.verdict import Band, Floor, Verdict
 from tests.support.damage import FUZZ, damaged_json
 from tests.support.rounds import WORKLOAD, outcome

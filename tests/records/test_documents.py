@@ -14,15 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hvdperf.json_records import Unreadable, decode, encode, plain, schema
-from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.group import Failure
 from hvdperf.machine.disturbance import Culprit
-from hvdperf.measure.records import Launch
 from hvdperf.nightly.schemas import DOCUMENTS
-from hvdperf.plan.collectives import Collective
+from hvdperf.plan.arms import Collective
 from hvdperf.plan.questions import communication, parity, sweep, wall_time, weak_scaling
-from hvdperf.results.detections import Entry
-from hvdperf.results.documents import (
+from hvdperf.records.detections import Entry
+from hvdperf.records.documents import (
     Case,
     disturbance_summary,
     file_name,
@@ -30,6 +27,8 @@ from hvdperf.results.documents import (
     session_name,
     with_culprits_kept,
 )
+from hvdperf.records.outcome import Failure, Outcome
+from hvdperf.records.rounds import Launch
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
 from tests.support.any_record import any_record
 from tests.support.damage import FUZZ, assert_read_or_refused, damaged_json

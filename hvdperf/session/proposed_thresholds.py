@@ -12,9 +12,9 @@ from hvdperf.machine.host import Machine
 from hvdperf.paths import shown
 from hvdperf.plan import thresholds
 from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.results.archive import Archive
-from hvdperf.results.documents import SessionDocument
-from hvdperf.results.fingerprint import Fingerprint
+from hvdperf.records.archive import Archive
+from hvdperf.records.documents import SessionDocument
+from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.verdict import FEWEST_ROUNDS, Verdict
 
 # The fewest rounds of a case. From fewer, some proposals FAIL unchanged builds in many nights.

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.judge.outcome import Outcome
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds
 from hvdperf.plan.questions import gradient_reductions, parity, strong_scaling, trials, weak_scaling
 from hvdperf.plan.threshold_proposal import proposed_rule
-from hvdperf.results.archive import read_session
-from hvdperf.results.proposed_thresholds import propose
+from hvdperf.records.archive import read_session
+from hvdperf.records.outcome import Outcome
+from hvdperf.session.proposed_thresholds import propose
 from hvdperf.verdict import FEWEST_ROUNDS, Floor, Verdict, judge
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from statistics import median
 
-from hvdperf.judge.outcome import Outcome
-from hvdperf.measure.records import is_disturbed
 from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.plan.question import LaunchMode
-from hvdperf.results.documents import Case
+from hvdperf.records.documents import Case
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.rounds import is_disturbed
 from hvdperf.worker.strategies.table import Strategy
 
 # Launch modes that time blocks of a training in turns with other launches.

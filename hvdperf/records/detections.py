@@ -16,9 +16,9 @@ from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode, plain
 from hvdperf.paths import shown
 from hvdperf.plan.faults import TRIALS, FaultCase
-from hvdperf.results.archive import Archive
-from hvdperf.results.documents import Case
-from hvdperf.results.fingerprint import differences
+from hvdperf.records.archive import Archive
+from hvdperf.records.documents import Case
+from hvdperf.records.fingerprint import differences
 from hvdperf.verdict import Verdict
 
 # The place of the log below the directory of results.
@@ -53,7 +53,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Entry:
-    """One session. fingerprint: of the machine and the stack (results/fingerprint.py). settings:
+    """One session. fingerprint: of the machine and the stack (records/fingerprint.py). settings:
     those of the profile that decide how fault cases are measured, by name, as text. tried: its
     fault cases."""
 

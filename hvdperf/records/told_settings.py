@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.settings import Places, Setting, places_of, precisions
-from hvdperf.results.fingerprint import Fingerprint, settings_of
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.fingerprinting import settings_of
 
 # The most settings that are named beside a verdict.
 _NAMED = 3

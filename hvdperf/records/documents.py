@@ -11,17 +11,15 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
-from hvdperf.files import write_whole
-from hvdperf.json_records import Count, Moment, Positive, encode
-from hvdperf.judge.outcome import Outcome
+from hvdperf.json_records import Count, Moment, Positive
 from hvdperf.machine.disturbance import Disturbance, together
-from hvdperf.measure.records import Round
 from hvdperf.plan.arms import Schedule, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.question import LaunchMode, Question
-from hvdperf.results.fingerprint import Fingerprint
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.rounds import Round
 from hvdperf.stats import Interval
 from hvdperf.verdict import Rule, Verdict
 
@@ -243,11 +241,6 @@ def file_name(case: str) -> str:
     """Return the name of a case's file, without its ending: parity[vgg_16_s-np2] is that of
     parity-vgg_16_s-np2."""
     return case.replace("[", "-", 1).removesuffix("]")
-
-
-def write_record(path: Path, record: object) -> Path:
-    """Write a record as JSON. If it cannot be written, raise OSError and leave what was there."""
-    return write_whole(path, encode(record).decode())
 
 
 def of_the_case(outcome: Outcome) -> Outcome:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hvdperf.judge.outcome import Outcome
-from hvdperf.results.documents import Limit, Row
+from hvdperf.records.documents import Limit, Row
+from hvdperf.records.outcome import Outcome
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Rule, is_bounded, must_be
 

@@ -12,10 +12,10 @@ from typing import Annotated
 from msgspec import Meta
 
 from hvdperf.json_records import Count, Positive
-from hvdperf.launch.timestamps import Timestamps
 from hvdperf.machine import disturbance
 from hvdperf.machine.disturbance import Disturbance, Usage
-from hvdperf.measure.reports import (
+from hvdperf.plan.arms import Arm, BlockKind, Schedule, Transfer
+from hvdperf.records.reports import (
     BlockReport,
     CollectiveReport,
     Correctness,
@@ -23,13 +23,8 @@ from hvdperf.measure.reports import (
     Metadata,
     RunReport,
     TimelineReport,
+    Timestamps,
 )
-from hvdperf.plan.arms import Arm, BlockKind, Schedule
-from hvdperf.plan.collectives import Transfer
-
-# Limits of the repeats of a transfer in one turn: their time together, and their number.
-SERIES_SECONDS = 0.05
-REPEATS_MAX = 10
 
 
 @dataclass(frozen=True)
@@ -182,22 +177,6 @@ def _by_turn(blocks: Iterable[Block]) -> dict[int, list[Block]]:
     return turns
 
 
-def affordable_repeats(series: Series) -> int:
-    """Return the number of repeats that a turn has time for, by a first series; 1 if that series
-    has no times."""
-    if not series.repeats:
-        return 1
-    # The last repeat counts, because the first may have allocated memory.
-    return min(max(int(SERIES_SECONDS / series.repeats[-1]), 1), REPEATS_MAX)
-
-
 def median_speed(blocks: Iterable[Block]) -> float:
     """Return the samples per second of a typical block."""
     return median(block.samples_per_second for block in blocks)
-
-
-def settled(seconds: Sequence[float], tolerance: float = 0.1) -> bool:
-    """Return whether a warm-up is over: it has three blocks or more, and the last one is not faster
-    than all others by more than the tolerance. A slower last block was disturbed, because a warm-up
-    only gets faster."""
-    return len(seconds) >= 3 and (1 + tolerance) * seconds[-1] >= min(seconds[:-1])

@@ -16,14 +16,9 @@ from hvdperf.__main__ import parser
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, encode, plain
 from hvdperf.plan.questions import weak_scaling
-from hvdperf.results.archive import (
-    OfEarlierFormat,
-    has_this_format,
-    read_document,
-    read_session,
-)
-from hvdperf.results.documents import FORMAT, Case
-from hvdperf.results.upgrades import STEPS, Plain, upgraded
+from hvdperf.records.archive import OfEarlierFormat, has_this_format, read_document, read_session
+from hvdperf.records.documents import FORMAT, Case
+from hvdperf.records.upgrades import STEPS, Plain, upgraded
 from hvdperf.session.resume import resumable
 from tests.support.damage import FUZZ, damaged_json
 from tests.support.recorded import FILE

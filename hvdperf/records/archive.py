@@ -19,7 +19,7 @@ import msgspec
 from hvdperf.errors import UserError
 from hvdperf.json_records import Positive, Unreadable, convert, decode
 from hvdperf.paths import shown
-from hvdperf.results.documents import (
+from hvdperf.records.documents import (
     FORMAT,
     SESSION_FILE,
     SUMMARY_FILE,
@@ -27,8 +27,8 @@ from hvdperf.results.documents import (
     SessionDocument,
     file_name,
 )
-from hvdperf.results.fingerprint import Fingerprint
-from hvdperf.results.upgrades import STEPS, Step, upgraded
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.upgrades import STEPS, Step, upgraded
 
 Document = TypeVar("Document")
 _LONGEST_REASON = 160

@@ -6,8 +6,8 @@ import pytest
 
 from hvdperf.json_records import decode, encode
 from hvdperf.plan.questions import memory, parity, weak_scaling
-from hvdperf.results.documents import Case, Limit
-from hvdperf.results.summary_rows import properties, row_of
+from hvdperf.records.documents import Case, Limit
+from hvdperf.records.summary_rows import properties, row_of
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of

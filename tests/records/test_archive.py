@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hvdperf.errors import UserError
 from hvdperf.json_records import encode, plain
 from hvdperf.plan.questions import parity, weak_scaling
-from hvdperf.results.archive import Archive, read_session
+from hvdperf.records.archive import Archive, read_session
 from hvdperf.verdict import Band
 from tests.support.damage import FUZZ, damaged_json
 from tests.support.rounds import WORKLOAD, outcome

@@ -1,0 +1,247 @@
+"""The outcome of a comparison, and its parts: a failure, a cause, a breakdown. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hvdperf.json_records import Figures, Number
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.records.rounds import Round
+from hvdperf.stats import Interval
+from hvdperf.verdict import Judgement, Verdict
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A launch that failed. rank: None if no single rank can be named. host: the rank's; "" if it
+    is that of the session. tail: the end of its stderr, by lines. started: False if a slot was
+    gone, so that nothing was started; this is no fault of the stack. of_user: whether the user's
+    own network or data raised the error, which is no fault of the stack either. of_node: whether
+    the machine or the user's environment is at fault."""
+
+    arm: str
+    rank: int | None
+    phase: str
+    cause: str
+    tail: Sequence[str] = ()
+    started: bool = True
+    host: str = ""
+    of_user: bool = False
+    of_node: bool = False
+
+    def __str__(self) -> str:
+        if not self.started:
+            return f"{self.arm}: not started: {self.cause}"
+        who = f"rank {self.rank}" if self.rank is not None else "the launch"
+        who += f" on {self.host}" if self.host else ""
+        return f"{self.arm}: {who} failed in phase '{self.phase}': {self.cause}"
+
+
+@dataclass(frozen=True)
+class Cause(Figures):
+    """A term that takes longer, and whose it is.
+
+    term: "" if it is not known. rank: the only rank at fault. ranks: several ranks at fault, but
+    not all. Without either, all ranks take longer alike. host: the host whose ranks they all are;
+    "" if they are not. share: the extra time / the time of the step, or of that phase of the start;
+    for memory, the growth of ln(resident set). seconds: of the term, on these ranks; usual_seconds:
+    on the reference; others_seconds: on the other ranks. step_seconds, usual_step_seconds: of the
+    whole step (of wall time: of the whole training) on both sides. None where they are not known.
+    """
+
+    term: str = ""
+    rank: int | None = None
+    share: Number = 0.0
+    ranks: tuple[int, ...] = ()
+    host: str = ""
+    seconds: float | None = None
+    usual_seconds: float | None = None
+    others_seconds: float | None = None
+    step_seconds: float | None = None
+    usual_step_seconds: float | None = None
+
+    @property
+    def at_fault(self) -> tuple[int, ...]:
+        """The ranks at fault; () if all ranks take longer alike."""
+        return self.ranks if self.rank is None else (self.rank,)
+
+    @property
+    def whose(self) -> str:
+        """The ranks at fault, in words."""
+        if not self.at_fault:
+            return "all ranks"
+        if self.host:
+            return f"host {self.host} ({_listed(self.at_fault)})"
+        return _listed(self.at_fault)
+
+    def __str__(self) -> str:
+        return f"{self.term} of {self.whose} (+{100 * self.share:.0f} %)"
+
+
+@dataclass(frozen=True)
+class Attribution(Cause):
+    """The cause of a growth, the largest one if there are several. also: the other causes, the
+    larger ones first. of_reference: whether the reference is the slower side."""
+
+    also: tuple[Cause, ...] = ()
+    of_reference: bool = False
+
+    def __str__(self) -> str:
+        if not self.term:
+            return "not attributed"
+        return f"attributed to {'; also to '.join(map(str, self.causes))}"
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """All causes, the first of which is this one; () if none is known."""
+        return (Cause(**fields_of(self)), *self.also) if self.term else ()
+
+
+def fields_of(cause: Cause) -> dict[str, Any]:
+    """Return the fields of a cause, without those of an attribution."""
+    return {name: getattr(cause, name) for name in Cause.__dataclass_fields__}
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    """Return ranks in words, such as `ranks 0, 2-3`."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    words = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return f"rank{'s' * (len(ranks) > 1)} {words}"
+
+
+@dataclass(frozen=True)
+class Detection:
+    """The reported verdict and the attribution of an injected fault. reported: the verdict on the
+    faulty arm itself."""
+
+    reported: Verdict
+    attribution: Attribution
+
+
+@dataclass(frozen=True)
+class FixedCost:
+    """The cost t = a + b k. a_seconds: for any number of steps k. b_seconds: for each step."""
+
+    a_seconds: float
+    b_seconds: float
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """The rank that the others wait for. lag_seconds: its delay behind the median of the other
+    ranks, in the median step. share: share of the steps in which it is the last."""
+
+    rank: int
+    lag_seconds: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The time that one side's training of `steps` steps took.
+
+    wall_seconds: of this training. training_seconds: the same from the trace to the last step.
+    terms: seconds of each term (judge/time_breakdown.py) of an average rank of the run, which took
+    steps_of_run; none is below 0 (`physical`). residual: the largest of all rounds, as a share of
+    the wall time. fixed: fixed cost. below: of terms that cannot be told from 0, the upper bound,
+    as a share of the steps' time.
+    """
+
+    steps: int
+    steps_of_run: int
+    wall_seconds: float
+    training_seconds: float
+    terms: Mapping[str, float]
+    residual: float
+    fixed: FixedCost
+    below: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ScalingBreakdown:
+    """The breakdown over all rounds.
+
+    by_speed, by_time, by_job: speedups. contention, communication, balance: the factors of the
+    efficiency by speed, from blocks; product: of all three. efficiency: the same from the runs.
+    late: the straggler of most rounds; late_where_met: the straggler if all ranks meet before every
+    step. slowest: the rank whose steps without exchange take longest in most rounds. wire_seconds:
+    seconds of a step in which data moves between ranks, by Horovod's timeline; None if it was not
+    recorded.
+    """
+
+    world_size: int
+    by_speed: Interval
+    by_time: Interval
+    by_job: Interval
+    contention: Interval
+    communication: Interval
+    balance: Interval
+    product: Interval
+    efficiency: Interval
+    candidate: Spent
+    reference: Spent
+    late: Straggler | None
+    late_where_met: Straggler | None
+    slowest: int | None
+    wire_seconds: float | None
+
+    @property
+    def explained(self) -> bool:
+        """Return whether the factors explain the efficiency: the intervals of their product and of
+        the efficiency overlap."""
+        return (
+            self.efficiency.lower <= self.product.upper
+            and self.product.lower <= self.efficiency.upper
+        )
+
+
+@dataclass(frozen=True)
+class Outcome(Figures):
+    """A comparison with its judgement and everything that the judgement rests on.
+
+    observations: ln of the figure, one per round. failure: the launch that failed, if one did.
+    threshold_line: a line for the file of thresholds, if it has none. breakdown: of a case on wall
+    time. detection: reported verdict and attribution of an injected fault. taken_over: whether its
+    rounds were measured before the session was resumed. cause: of a FAIL with a figure.
+    """
+
+    comparison: Comparison
+    judgement: Judgement
+    observations: tuple[Number, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    failure: Failure | None = None
+    threshold_line: str = ""
+    breakdown: ScalingBreakdown | None = None
+    detection: Detection | None = None
+    taken_over: bool = False
+    cause: Attribution | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.judgement.verdict is Verdict.PASS
+
+    @property
+    def is_sound(self) -> bool:
+        """Return whether the figure was measured with sound evidence, be it good or bad.
+
+        An INVALID case is sound only if nothing but its threshold was missing. A case is not sound
+        if a launch failed, if it is NOT JUDGED or NOT RUN, or if other programs disturbed all of
+        its rounds, which leaves no observation."""
+        verdict = self.judgement.verdict
+        shown_only = verdict in (Verdict.NOT_JUDGED, Verdict.NOT_RUN)
+        if not self.observations or self.judgement.figure is None or self.failure or shown_only:
+            return False
+        return verdict is not Verdict.INVALID or bool(self.threshold_line)
+
+    @property
+    def reported(self) -> Verdict:
+        """Verdict on the candidate itself. The judgement of a fault case says whether this verdict
+        is the expected one."""
+        return self.detection.reported if self.detection is not None else self.judgement.verdict
