@@ -23,16 +23,13 @@ import msgspec
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.json_records import Moment, Positive, decode, plain
-from hvdperf.judge.validity import invalid_reasons
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.resources import dispose, make_arm_launcher
 from hvdperf.machine.cpu_usage import CpuMeter, make_meter
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
-from hvdperf.measure.mode import RoundRequest, RoundSettings
 from hvdperf.measure.round_runner import RoundRunner
-from hvdperf.measure.timed_blocks import TimedBlocks
 from hvdperf.paths import CACHE, ROOT, shown
 from hvdperf.plan.arms import AA, Arm, BlockKind, Schedule, Side, Workload
 from hvdperf.plan.faults import Fault
@@ -44,6 +41,8 @@ from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.version import version
+from hvdperf.work.base import RoundRequest, RoundSettings
+from hvdperf.work.blocks import Blocks
 from hvdperf.worker.strategies.table import Strategy
 
 PAIRS = ROOT / "results" / "pairs"
@@ -115,12 +114,12 @@ def measure(
     faulty = replace(usual, injected=AA)
     arm_launcher.fault = OfOneArm(**vars(Fault.parse(fault))) if fault else None
     settings = RoundSettings(arm_launcher, sampling, random.Random(), _ignore, meter=meter)
-    runner = RoundRunner(TimedBlocks(settings), Schedule.ALTERNATE)
+    runner = RoundRunner(Blocks(settings), Schedule.ALTERNATE)
     pairs = [(Side(faulty, kind), Side(usual, kind)) for kind in KINDS]
     arms = (faulty, usual)
     result = runner.run(RoundRequest(0, arms, dict.fromkeys(arms, KINDS), pairs, TURNS))
     problems = [str(failure) for failure in runner.failures.values()]
-    problems += [problem for launch in result.launches for problem in invalid_reasons(launch)]
+    problems += [problem for launch in result.launches for problem in Blocks.problems(launch)]
     if problems:
         raise NotRecorded(problems[0])
     return _of_timing(result)

@@ -33,7 +33,7 @@ from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.reports import BlockReport
-from hvdperf.records.rounds import Block, Launch, Round
+from hvdperf.records.rounds import Block, Launch, Round, Turns
 from hvdperf.verdict import Floor
 from tests.support.recorded import recorded_sessions
 from tests.support.stores import case_of, placed, write_session
@@ -189,9 +189,11 @@ def wide(launch: Launch, ranks: int, number: int, generator: Generator) -> Launc
             replace(each, rank=rank, world_size=ranks)
             for rank, each in enumerate(many(launch.metadata, ranks))
         ],
-        warm_up=[of_block(block) for block in launch.warm_up],
-        blocks=[of_block(block) for block in launch.blocks],
-        series=[replace(each, ranks=many(each.ranks, ranks)) for each in launch.series],
+        work=Turns(
+            [of_block(block) for block in launch.warm_up],
+            [of_block(block) for block in launch.blocks],
+            [replace(each, ranks=many(each.ranks, ranks)) for each in launch.series],
+        ),
         evidence=[replace(each, world_size=ranks) for each in many(launch.evidence, ranks)],
         correctness=many(launch.correctness, ranks),
     )

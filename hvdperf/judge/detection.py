@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hvdperf.judge.attribution import attributed
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.faults import FaultCase
 from hvdperf.records.outcome import Attribution, Detection
 from hvdperf.records.rounds import Round
 from hvdperf.verdict import Judgement, Verdict
+from hvdperf.work.table import attributed
 
 
 def detect(

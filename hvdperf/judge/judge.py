@@ -8,21 +8,16 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
+from hvdperf.explain.cause import told
+from hvdperf.explain.long_steps import long_steps
 from hvdperf.interim import judge_pair, judge_rounds
-from hvdperf.judge import training_runs, validity
-from hvdperf.judge.attribution import attributed
-from hvdperf.judge.cause import told
-from hvdperf.judge.collectives import library_mismatch
 from hvdperf.judge.detection import detect, on_trial
-from hvdperf.judge.long_steps import long_steps
-from hvdperf.judge.observations import measures, observed, step_times, training
 from hvdperf.judge.rules import Rules
-from hvdperf.judge.scaling_breakdown import scaling_breakdown
-from hvdperf.judge.speedup import refusal
+from hvdperf.judge.weights import parted, weights_differ
 from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.faults import trial_of
-from hvdperf.plan.question import LaunchMode
+from hvdperf.plan.question import Question
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.scatter import Row
@@ -30,7 +25,6 @@ from hvdperf.stats import NotMeasurable, hodges_lehmann
 from hvdperf.verdict import (
     ALPHA,
     Band,
-    Floor,
     Judgement,
     Noise,
     Rule,
@@ -39,14 +33,8 @@ from hvdperf.verdict import (
     is_bounded,
     smallest_detectable_effect,
 )
-
-# The work of launches in which the cause of a FAIL can be found.
-HAVE_CAUSES = (
-    LaunchMode.BLOCKS,
-    LaunchMode.STARTUP,
-    LaunchMode.ENDURANCE,
-    LaunchMode.WALL_TIME,
-)
+from hvdperf.work.evidence import overlap_of_shards
+from hvdperf.work.table import cause_of, measures, observed, work_of
 
 
 class Judge:
@@ -123,19 +111,20 @@ class Judge:
         return replace(outcome, judgement=judgement)
 
     def _with_cause(self, outcome: Outcome) -> Outcome:
-        """Return the outcome of a FAIL with its cause, also in words, if its question is about
-        steps, a start or memory."""
+        """Return the outcome of a FAIL with its cause, also in words, if its work can tell one."""
         comparison, judgement = outcome.comparison, outcome.judgement
-        question = comparison.question
-        if question.mode not in HAVE_CAUSES and not question.spec.times_steps:
-            return outcome
         rounds = _undisturbed(outcome, judgement)
-        if _is_above(judgement) and question.mode is LaunchMode.BLOCKS:
+        if _is_above(judgement):
             turned = _turned(comparison)
-            found = replace(attributed(turned, rounds), of_reference=True)
+            found = cause_of(turned, rounds)
+        else:
+            found = cause_of(comparison, rounds, self._rules.hosts(comparison))
+        if found is None:
+            return outcome
+        if _is_above(judgement):
+            found = replace(found, of_reference=True)
             text = f"{_reference(comparison)} is the slower side: {told(found, _reference(turned))}"
         else:
-            found = attributed(comparison, rounds, self._rules.hosts(comparison))
             against = comparison.judged_as is JudgedAs.REGRESSION
             text = str(found) if against else told(found, _reference(comparison))
         rare = long_steps([measured.of(comparison.candidate.arm) for measured in rounds])
@@ -171,8 +160,8 @@ class Judge:
         if problems:
             text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
             return self._with(outcome, Verdict.INVALID, rule, text)
-        if comparison.question.mode is LaunchMode.WALL_TIME:
-            outcome = replace(outcome, breakdown=scaling_breakdown(comparison, outcome.rounds))
+        work = work_of(comparison.question)
+        outcome = replace(outcome, breakdown=work.breakdown(comparison, outcome.rounds))
         if unjudged:
             return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
         if not rows:
@@ -187,16 +176,14 @@ class Judge:
             reason = f"no threshold; add to {self._rules.thresholds.path.name}: {line}"
             verdict = Verdict.INVALID if count >= looks[0] else Verdict.INCONCLUSIVE
             return self._with(outcome, verdict, None, reason)
-        refusal = self._refusal(outcome, rule)
-        if refusal:
-            return self._with(outcome, Verdict.INCONCLUSIVE, rule, refusal)
+        too_short = work.too_short(comparison, outcome.rounds, rule)
+        if too_short:
+            return self._with(outcome, Verdict.INCONCLUSIVE, rule, too_short)
         noise = self._noise(comparison)
         is_pair = comparison.judged_as is JudgedAs.AA_PAIR
         judging = judge_pair if is_pair else judge_rounds
         judgement = judging(rows, rule, looks, noise, forced=final)
-        if comparison.question.mode is LaunchMode.ENDURANCE:
-            runs = [measured.of(comparison.candidate.arm).run for measured in outcome.rounds]
-            judgement = training_runs.explained(judgement, comparison.workload, runs)
+        judgement = work.explained(judgement, comparison, outcome.rounds)
         return replace(outcome, judgement=judgement)
 
     def _disturbed(self, outcome: Outcome, rule: Rule | None) -> Outcome:
@@ -210,23 +197,6 @@ class Judge:
         )
         return replace(shown, observations=(), judgement=replace(shown.judgement, rounds=0))
 
-    def _refusal(self, outcome: Outcome, rule: Rule) -> str:
-        """Return why the runs are too short to be judged by the rule; return "" if they are not."""
-        comparison = outcome.comparison
-        if not comparison.question.spec.divides_steps or not isinstance(rule, Floor):
-            return ""
-        reasons = [
-            refusal(
-                rule.pass_from,
-                training(measured.of(comparison.candidate.arm)),
-                training(measured.of(comparison.reference.arm)),
-                comparison.world_size,
-            )
-            for measured in outcome.rounds
-        ]
-        refused = [reason for reason in reasons if reason]
-        return refused[0] if 2 * len(refused) > len(reasons) else ""
-
     def _with(self, outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str) -> Outcome:
         """Return the outcome with a verdict that the figure did not decide, and the figure if there
         is one."""
@@ -238,34 +208,17 @@ class Judge:
         return replace(outcome, judgement=Judgement(verdict, figure, rule, count, reason))
 
     def _problems(self, outcome: Outcome, at_look: bool) -> list[str]:
-        launches = [
-            measured.of(arm) for measured in outcome.rounds for arm in outcome.comparison.arms
-        ]
-        found = [problem for launch in launches for problem in validity.invalid_reasons(launch)]
+        comparison, rounds = outcome.comparison, outcome.rounds
+        work = work_of(comparison.question)
+        launches = [measured.of(arm) for measured in rounds for arm in comparison.arms]
+        found = [problem for launch in launches for problem in work.problems(launch)]
         found += _overlaps(outcome)
-        if outcome.comparison.question.mode is LaunchMode.COLLECTIVES:
-            found += self._transport_problems(outcome, at_look)
-        if outcome.comparison.question.mode is LaunchMode.WALL_TIME and not found and at_look:
-            of_arms = (
-                [measured.of(arm) for measured in outcome.rounds] for arm in outcome.comparison.arms
-            )
-            found += filter(None, map(validity.impossible_shares, of_arms))
-        if outcome.comparison.tolerance is not None:
-            found += self._weight_problems(outcome.comparison)
+        if not found:
+            judged = self._rules.judged(comparison)
+            found = work.problems_of_rounds(comparison, rounds, judged, at_look)
+        if comparison.tolerance is not None:
+            found += self._weight_problems(comparison)
         return found
-
-    def _transport_problems(self, outcome: Outcome, at_look: bool) -> list[str]:
-        """Return the problems of the transports: Horovod and bare MPI use different
-        libraries, or a step is faster than the transport allows. Speeds are not checked if replicas
-        share cores."""
-        comparison, arms = outcome.comparison, outcome.comparison.arms
-        pairs = [[measured.of(arm) for arm in arms] for measured in outcome.rounds]
-        found = [library_mismatch(horovod.series, bare.series) for horovod, bare in pairs]
-        bounded = comparison.question.spec.times_steps and self._rules.judged(comparison)
-        if bounded and at_look:
-            times = [step_times(horovod, bare) for horovod, bare in pairs]
-            found.append(validity.too_fast(arms[0].name, times))
-        return [problem for problem in found if problem]
 
     def _weight_problems(self, comparison: Comparison) -> list[str]:
         """Return why the arms cannot be compared: they did not train the same weights."""
@@ -285,15 +238,13 @@ class Judge:
             if len(set(digests)) != 1:
                 return [f"{arm.name}: replicas differ after reproducible training"]
             trained.append(self._weights(arm))
-        difference = validity.weights_differ(
-            trained[0], trained[1], of_update=comparison.tolerance or 0.0
-        )
+        difference = weights_differ(trained[0], trained[1], of_update=comparison.tolerance or 0.0)
         if not difference:
             return []
         names = " and ".join(arm.label for arm in comparison.arms)
         ours, theirs = (self._correctness[arm].correctness for arm in comparison.arms)
-        parted = validity.parted(ours, theirs, *trained)
-        return [f"{names} trained different weights: {difference}; {parted.value}"]
+        where = parted(ours, theirs, *trained)
+        return [f"{names} trained different weights: {difference}; {where.value}"]
 
 
 def _of_failure(failure: Failure) -> Verdict:
@@ -400,7 +351,7 @@ def _overlaps(outcome: Outcome) -> list[str]:
     if candidate.world_size == 1 or reference.world_size > 1:
         return []
     found = (
-        validity.overlap_of_shards(measured.of(candidate), measured.of(reference))
+        overlap_of_shards(measured.of(candidate), measured.of(reference))
         for measured in outcome.rounds
     )
     return [problem for problem in found if problem][:1]
@@ -411,7 +362,7 @@ def _exchanges_elsewhere(outcome: Outcome) -> str:
     its time is no measure of computing alone; return "" if it does not, or if the question does not
     take such a step."""
     comparison = outcome.comparison
-    if not (comparison.within_a_launch or comparison.question.spec.times_steps):
+    if not (comparison.within_a_launch or comparison.question is Question.OVERLAP):
         return ""
     launches = [measured.of(comparison.candidate.arm) for measured in outcome.rounds]
     others = max((rank.other_exchanges for each in launches for rank in each.metadata), default=0)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hvdperf.machine.placement import Slot, is_oversubscribed, nodes, place_group
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.profile import Profile
-from hvdperf.plan.question import LaunchMode
 from hvdperf.plan.thresholds import Case, Thresholds, case_of
 from hvdperf.verdict import REGRESSION, Rule
+from hvdperf.worker.strategies.table import Strategy
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Rules:
         if not comparison.question.spec.is_speed:
             return ""
         on_device = any(slot.device is not None for slot in self.slots)
-        if comparison.question.mode is LaunchMode.COLLECTIVES and on_device:
+        if on_device and any(arm.strategy is Strategy.BARE for arm in comparison.arms):
             return "Horovod exchanges tensors on GPUs, bare MPI exchanges host memory"
         if not is_oversubscribed(self.slots, comparison.world_size):
             return ""
@@ -52,7 +52,7 @@ class Rules:
         """Return the rule of the comparison; return None if nobody has set a threshold."""
         slower = comparison.judged_as in (JudgedAs.REGRESSION, JudgedAs.DETECTION)
         two_groups = not comparison.is_of_one_arm
-        if slower and two_groups and comparison.question.mode is not LaunchMode.EPOCHS:
+        if slower and two_groups and comparison.question.spec.is_speed:
             return REGRESSION
         return self.thresholds.rule(self._case(comparison))
 

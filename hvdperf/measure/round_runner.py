@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,27 +14,15 @@ import numpy as np
 from hvdperf.launch.arm_launcher import SEED
 from hvdperf.launch.group import Group
 from hvdperf.launch.job import LaunchError, is_slot_gone
-from hvdperf.measure.live_groups import LiveGroups
-from hvdperf.measure.mode import Mode, RoundRequest, RoundSettings
-from hvdperf.measure.timed_blocks import TimedBlocks
-from hvdperf.measure.training import TrainEpochs, TrainLong, TrainSeconds, TrainWithTimestamps
 from hvdperf.models.inputs.errors import DataError
 from hvdperf.plan.arms import Arm, Schedule
-from hvdperf.plan.question import LaunchMode
 from hvdperf.records.outcome import Failure
 from hvdperf.records.reports import Correctness, Evidence, Metadata
-from hvdperf.records.rounds import Launch, Round
+from hvdperf.records.rounds import Launch, Round, StampedRun
+from hvdperf.work.base import RoundRequest, RoundSettings, Work
+from hvdperf.work.live_groups import LiveGroups
 from hvdperf.worker.protocol import Phase
 
-MODES: Mapping[LaunchMode, Callable[[RoundSettings], Mode]] = {
-    LaunchMode.BLOCKS: TimedBlocks,
-    LaunchMode.STARTUP: Mode,
-    LaunchMode.EPOCHS: TrainEpochs,
-    LaunchMode.TIME: TrainSeconds,
-    LaunchMode.ENDURANCE: TrainLong,
-    LaunchMode.WALL_TIME: TrainWithTimestamps,
-    LaunchMode.COLLECTIVES: TimedBlocks,
-}
 # Steps of the reproducible training by which two strategies are compared. From the second step on,
 # the last bit in which two orders of summation differ grows without bounds in deep networks:
 # inception_v4_s at 2 replicas agreed to 3e-5 of the update after 1 step, to 1e-1 after 2 (at a
@@ -46,12 +34,12 @@ CORRECTNESS_STEPS = 1
 class RoundRunner:
     """A runner of the rounds of one workload.
 
-    mode: the work of the launches. check: arms that are to train reproducibly in one launch. seed:
+    work: of the launches. check: arms that are to train reproducibly in one launch. seed:
     of training runs. last_phase: of a start-up. failures: arms that have failed; they are not
     started again. correctness: the launch in which each arm trained reproducibly.
     """
 
-    mode: Mode
+    work: Work
     schedule: Schedule
     check: Collection[Arm] = ()
     seed: int = 0
@@ -61,21 +49,21 @@ class RoundRunner:
 
     @property
     def settings(self) -> RoundSettings:
-        return self.mode.settings
+        return self.work.settings
 
     def run(self, request: RoundRequest) -> Round:
         """Launch every arm of the request that has not failed."""
         result = Round(request.number, self.schedule)
         living = [arm for arm in request.arms if arm not in self.failures]
         self.settings.order.shuffle(living)
-        self.mode.turn_seconds = 0.0
+        self.work.turn_seconds = 0.0
         launcher, progress = self.settings.arm_launcher, self.settings.progress
-        with launcher.forking(progress) if self.mode.forks else nullcontext():
+        with launcher.forking(progress) if self.work.forks else nullcontext():
             together = [living] if self.schedule is Schedule.ALTERNATE else [[a] for a in living]
             for arms in together:
                 self._measure(LiveGroups(result, self.failures, progress), request, arms)
             for arm in living:
-                if self.mode.records and arm.world_size > 1 and arm not in self.failures:
+                if self.work.records and arm.world_size > 1 and arm not in self.failures:
                     self._record(LiveGroups(result, self.failures, progress), request, arm)
         return result
 
@@ -87,7 +75,7 @@ class RoundRunner:
         """Launch arms that live side by side; in Schedule.FRESH, one arm."""
         try:
             self._start(live, request, arms)
-            self.mode.measure(live, request)
+            self.work.measure(live, request)
             for arm in list(live.groups):
                 live.guard(arm, partial(self._finish, live.result.of(arm)))
         finally:
@@ -96,7 +84,7 @@ class RoundRunner:
     def _record(self, live: LiveGroups, request: RoundRequest, arm: Arm) -> None:
         def recorded(group: Group) -> None:
             group.wait_ready(self.settings.arm_launcher.startup_deadline(arm))
-            self.mode.record(group, live.result.of(arm))
+            self.work.record(group, live.result.of(arm))
             group.close()
 
         try:
@@ -134,15 +122,15 @@ class RoundRunner:
 
     def _start_one(self, live: LiveGroups, request: RoundRequest, arm: Arm, **options: Any) -> None:
         """Start an arm without waiting for it. options: further arguments of ArmLauncher.start."""
-        drawn = request.number + (self.seed if self.mode.draws_seeds else 0)
+        drawn = request.number + (self.seed if self.work.draws_seeds else 0)
         try:
             live.groups[arm] = self.settings.arm_launcher.start(
                 arm,
                 request.kinds[arm],
                 data_seed=1 + drawn,
-                seed=SEED + drawn if self.mode.draws_seeds else SEED,
+                seed=SEED + drawn if self.work.draws_seeds else SEED,
                 last_phase=self.last_phase,
-                common_order=self.mode.validates,
+                common_order=self.work.validates,
                 **options,
             )
         except (LaunchError, DataError, OSError) as error:
@@ -177,9 +165,9 @@ class RoundRunner:
                 path=str(self.weights(arm)),
             )
             self.correctness[arm] = launch
-        group.close(leave_group=self.mode.stamps)
-        if self.mode.stamps:
-            launch.timestamps = group.timestamps()
+        group.close(leave_group=isinstance(launch.work, StampedRun))
+        if isinstance(launch.work, StampedRun):
+            launch.work.timestamps = group.timestamps()
 
 
 def read_weights(path: Path) -> dict[str, Any]:

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from hvdperf.plan.arms import Arm, Collective, Side, Workload
-from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.plan.question import OF_STRATEGIES, Question
 from hvdperf.plan.variants import EXCHANGES
+
+# Tolerated difference of the weights of two strategies, besides rounding, as a part of their change
+# by training.
+TOLERANCE = 1e-5
 
 
 class JudgedAs(Enum):
@@ -37,11 +41,11 @@ class Comparison:
     memory: the factor by which a process grows in 1,000 steps, with the same arm on both sides.
     convergence: the ratio of the validation's losses or accuracies.
     fixed time: the ratio of the numbers of samples, over ideal_ratio.
-    wall time: the efficiency by the wall time of the training (hvdperf.judge.speedup).
+    wall time: the efficiency by the wall time of the training (hvdperf.explain.speedup).
     collective overhead: the time of a collective operation through Horovod over that through bare
         MPI.
     overlap: the time of a step over that of a step that hides nothing of its exchange
-        (hvdperf.judge.collectives).
+        (hvdperf.explain.collectives).
     """
 
     question: Question
@@ -76,23 +80,23 @@ class Comparison:
     @property
     def within_a_launch(self) -> bool:
         """True if both sides are blocks of the same launches."""
-        return self.question.mode is LaunchMode.BLOCKS and self.is_of_one_arm
+        return self.is_of_one_arm and self.candidate != self.reference
 
     @property
     def compares_strategies(self) -> bool:
         """True if blocks of two strategies are compared."""
         ours, theirs = (side.arm.strategy for side in self.sides)
-        return self.question.mode is LaunchMode.BLOCKS and ours is not theirs
+        return self.question in OF_STRATEGIES and ours is not theirs
 
     @property
-    def round_group(self) -> tuple[Workload, LaunchMode, str]:
+    def round_group(self) -> tuple[Workload, str, str]:
         """The key that comparisons judged from the same rounds share: workload, work, and topic.
 
         The topic is "" except for exchanges, recipes and fault cases. These have rounds of their
         own, because they have many arms, and all arms of a round live side by side in memory.
         """
         apart = self.is_trial or self.question.spec.own_rounds
-        return self.workload, self.question.mode, self.topic if apart else ""
+        return self.workload, self.question.spec.work, self.topic if apart else ""
 
     @property
     def is_trial(self) -> bool:
@@ -107,9 +111,8 @@ class Comparison:
             return self.candidate.arm.injected
         spec = self.question.spec
         if spec.variant:
-            return spec.variant
-        if spec.metric:
-            return f"{spec.metric}-{self.reference.arm.strategy.value}"
+            other = self.reference.arm.strategy.value if spec.has_variants else ""
+            return "-".join(filter(None, (spec.variant, other)))
         if self.collective is not None:
             return self.collective.value
         ours, theirs = self.candidate.arm.variants, self.reference.arm.variants
@@ -146,7 +149,7 @@ class Comparison:
         change by training. None if no limit is known, or if both sides are the same arm."""
         if self.judged_as is not JudgedAs.THRESHOLD:
             return None  # another version may compute differently
-        meant = self.question.spec.tolerance
+        meant = TOLERANCE if self.question in OF_STRATEGIES else None
         if self.question is Question.GRADIENT_REDUCTION and self.candidate.arm.passes == 1:
             meant = EXCHANGES[self.candidate.arm.exchange].tolerance
         # If the order of a sum differs, half precision may round to another neighbour.

@@ -51,7 +51,7 @@ class Sampling:
     hvdperf.scatter.turns_worth chooses; rounds whose comparisons gain nothing from turns may take
     fewer. min_block_seconds, min_block_steps: the shortest block, in seconds at the pace of the
     warm-up and in steps. startup_deadline_s, block_deadline_s: the longest wait for one order, in
-    seconds; a block of a launch with a slow pace may take longer (hvdperf.measure.mode).
+    seconds; a block of a launch with a slow pace may take longer (hvdperf.work.base).
     """
 
     looks: Looks = (8, 12, 24)

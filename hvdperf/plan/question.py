@@ -11,34 +11,6 @@ from enum import Enum
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
 
 
-class LaunchMode(Enum):
-    """The work of a round's launches, which comparisons of one workload and mode share.
-
-    BLOCKS: run timed blocks, in turns. STARTUP: start, and nothing else. EPOCHS: train from new
-    weights for a number of epochs, then validate. TIME: train for a number of seconds. ENDURANCE:
-    train for a number of steps. WALL_TIME: train for a number of steps with timestamps, then time
-    the parts of a step. COLLECTIVES: exchange tensors through Horovod and without it, between
-    blocks if a comparison needs blocks, too.
-    """
-
-    BLOCKS = "blocks"
-    STARTUP = "startup"
-    EPOCHS = "epochs"
-    TIME = "time"
-    ENDURANCE = "endurance"
-    WALL_TIME = "wall time"
-    COLLECTIVES = "collectives"
-
-    @property
-    def is_run(self) -> bool:
-        return self in (
-            LaunchMode.EPOCHS,
-            LaunchMode.TIME,
-            LaunchMode.ENDURANCE,
-            LaunchMode.WALL_TIME,
-        )
-
-
 class Between(Enum):
     """The side of a comparison that --against measures under both stacks. NEITHER: this question
     does not compare stacks."""
@@ -53,21 +25,17 @@ class QuestionSpec:
     """One question.
 
     name: key of its thresholds, heading on the terminal, and beginning of the case's name unless
-    there is a `topic`. meaning: what the figure is. mode: work of the launches that answer it.
-    rule: kind of rule that judges its figure; unit: of a figure that is not a ratio. topic,
-    variant: the two parts of a case's name, if one test asks several questions. has_variants:
-    whether each variant has a threshold of its own. own_rounds: whether its arms, which are many,
-    have rounds of their own. is_speed: whether the figure depends on the speed of the machine.
-    phase: of a start-up. per_tensor: whether its seconds are divided by the number of gradient
-    tensors. metric: of a validation. divides_steps: whether the replicas divide the steps of a
-    training. times_steps: whether steps are timed beside collective operations. tolerance:
-    tolerated difference of both sides' weights, besides rounding, as a part of their change by
-    training; None if weights are not compared. between: side that two stacks are compared by.
+    there is a `topic`. meaning: what the figure is. work: name of the work of the launches that
+    answer it (hvdperf/work/table.py). rule: kind of rule that judges its figure; unit: of a figure
+    that is not a ratio. topic, variant: the two parts of a case's name, if one test asks several
+    questions. has_variants: whether each variant has a threshold of its own. own_rounds: whether
+    its arms, which are many, have rounds of their own. is_speed: whether the figure depends on the
+    speed of the machine. between: side that two stacks are compared by.
     """
 
     name: str
     meaning: str
-    mode: LaunchMode = LaunchMode.BLOCKS
+    work: str = "blocks"
     rule: type[Rule] = Floor
     unit: str = ""
     topic: str = ""
@@ -75,27 +43,19 @@ class QuestionSpec:
     has_variants: bool = False
     own_rounds: bool = False
     is_speed: bool = True
-    phase: str = ""
-    per_tensor: bool = False
-    metric: str = ""
-    divides_steps: bool = False
-    times_steps: bool = False
-    tolerance: float | None = None
     between: Between = Between.CANDIDATE
 
 
-def _startup(phase: str, per_tensor: bool = False) -> QuestionSpec:
+def _startup(phase: str, per: str = "") -> QuestionSpec:
     variant = phase.replace(" ", "_")
     return QuestionSpec(
         f"startup_{variant}",
-        f"seconds of the slowest rank's {phase}" + (" per gradient tensor" * per_tensor),
-        LaunchMode.STARTUP,
+        f"seconds of the slowest rank's {phase}{per}",
+        "startup",
         Ceiling,
         unit="s",
         topic="startup",
         variant=variant,
-        phase=phase,
-        per_tensor=per_tensor,
     )
 
 
@@ -103,23 +63,22 @@ def _convergence(metric: str) -> QuestionSpec:
     return QuestionSpec(
         f"convergence_{metric}",
         f"validation {metric} of Horovod / that of the other strategy",
-        mode=LaunchMode.EPOCHS,
-        rule=Band,
+        "epochs",
+        Band,
         topic="convergence",
+        variant=metric,
         has_variants=True,
         is_speed=False,
-        metric=metric,
     )
 
 
-def _wall(way: str, meaning: str, divides_steps: bool) -> QuestionSpec:
+def _wall(way: str, meaning: str) -> QuestionSpec:
     return QuestionSpec(
         f"wall_time_{way}",
         meaning,
-        LaunchMode.WALL_TIME,
+        "wall time",
         topic="wall_time",
         variant=way,
-        divides_steps=divides_steps,
         between=Between.NEITHER,
     )
 
@@ -152,7 +111,6 @@ class Question(Enum):
         "parity",
         "speed of Horovod / speed of MirroredStrategy",
         rule=Band,
-        tolerance=1e-5,
         between=Between.REFERENCE,
     )
     AA = QuestionSpec(
@@ -164,13 +122,11 @@ class Question(Enum):
     HOROVOD_OVERHEAD = QuestionSpec(
         "horovod_overhead",
         "speed of Horovod on one replica / speed of plain TensorFlow",
-        tolerance=1e-5,
         between=Between.REFERENCE,
     )
     MULTIWORKER = QuestionSpec(
         "multiworker",
         "speed of Horovod / speed of MultiWorkerMirroredStrategy",
-        tolerance=1e-5,
         between=Between.REFERENCE,
     )
     GRADIENT_REDUCTION = QuestionSpec(
@@ -190,24 +146,24 @@ class Question(Enum):
     FIXED_TIME = QuestionSpec(
         "fixed_time",
         "samples of n replicas in a given time / n times those of one",
-        LaunchMode.TIME,
+        "time",
     )
     MEMORY = QuestionSpec(
         "memory",
         "factor by which the resident set grows in 1,000 steps",
-        LaunchMode.ENDURANCE,
+        "endurance",
         Ceiling,
         is_speed=False,
         between=Between.NEITHER,
     )
-    WALL_TIME_WEAK = _wall("weak", "wall time of one replica / that of n, as many steps", False)
+    WALL_TIME_WEAK = _wall("weak", "wall time of one replica / that of n, as many steps")
     WALL_TIME_STRONG = _wall(
-        "strong", "wall time of one replica / n times that of n, steps divided", True
+        "strong", "wall time of one replica / n times that of n, steps divided"
     )
     COLLECTIVE_OVERHEAD = QuestionSpec(
         "collective_overhead",
         "time of a collective operation through Horovod / through bare MPI",
-        mode=LaunchMode.COLLECTIVES,
+        work="collectives",
         rule=Ceiling,
         has_variants=True,
         between=Between.NEITHER,
@@ -215,21 +171,20 @@ class Question(Enum):
     OVERLAP = QuestionSpec(
         "overlap",
         "time of a step / time of one that hides nothing of its exchange",
-        LaunchMode.COLLECTIVES,
+        "collectives",
         Ceiling,
-        times_steps=True,
         between=Between.NEITHER,
     )
     STARTUP_INIT = _startup("init")
-    STARTUP_TRACE = _startup("trace", per_tensor=True)
+    STARTUP_TRACE = _startup("trace", " per gradient tensor")
     STARTUP_FIRST_STEP = _startup("first step")
     STARTUP_BROADCAST = _startup("broadcast")
-
-    @property
-    def mode(self) -> LaunchMode:
-        return self.spec.mode
 
     @property
     def label(self) -> str:
         """The name with blanks, for people."""
         return "A/A" if self is Question.AA else self.spec.name.replace("_", " ")
+
+
+# Steps of Horovod and of another strategy, which train the same weights.
+OF_STRATEGIES = (Question.PARITY, Question.HOROVOD_OVERHEAD, Question.MULTIWORKER)

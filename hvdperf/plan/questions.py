@@ -10,7 +10,7 @@ from dataclasses import replace
 from hvdperf.plan.arms import AA, AGAINST, SWEEP, Arm, BlockKind, Collective, Side, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.faults import TRIALS, FaultCase
-from hvdperf.plan.question import Between, LaunchMode, Question
+from hvdperf.plan.question import Between, Question
 from hvdperf.plan.variants import EXCHANGES, RECIPES
 from hvdperf.worker.strategies.table import Strategy
 
@@ -149,7 +149,7 @@ def startup(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     return tuple(
         Comparison(question, side, side)
         for question in Question
-        if question.mode is LaunchMode.STARTUP
+        if question.spec.topic == "startup"
     )
 
 

@@ -30,11 +30,11 @@ from hvdperf.plan.data import (
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
 from hvdperf.plan.profile import Profile, default_world_sizes
-from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.plan.question import Question
 from hvdperf.plan.questions import against
 from hvdperf.plan.settings import refuse
 from hvdperf.plan.thresholds import Thresholds, load_thresholds, select
-from hvdperf.worker.protocol import Phase
+from hvdperf.worker.strategies.table import Strategy
 
 # Of float32, and of the number of a word.
 BYTES_OF_A_VALUE = 4
@@ -120,7 +120,8 @@ class SessionPlan:
     def _possible(self, comparison: Comparison) -> bool:
         size = comparison.world_size
         question, model = comparison.question, comparison.workload.model
-        if question.mode is LaunchMode.COLLECTIVES and not self._has_bare_transport():
+        needs_bare = any(arm.strategy is Strategy.BARE for arm in comparison.arms)
+        if needs_bare and not self._has_bare_transport():
             return False
         if comparison.workload == SWEEP:
             return True
@@ -128,7 +129,7 @@ class SessionPlan:
         if wants_other_data and not self._has_other_data(comparison.workload.dataset):
             return False
         if model in [sentinel.model for sentinel in self.sentinels]:
-            return question.spec.phase == Phase.TRACE.value
+            return question is Question.STARTUP_TRACE
         if not all(self._can_run(arm) for arm in comparison.arms):
             return False
         if question is Question.PARITY:
@@ -139,11 +140,11 @@ class SessionPlan:
         if comparison.judged_as in (JudgedAs.DETECTION, JudgedAs.AA_PAIR):
             # If replicas share cores, no speed is judged.
             return size not in self.oversubscribed_sizes()
-        if question.spec.times_steps:
+        if question is Question.OVERLAP:
             # If only the rows of a table are exchanged that were looked up, bare MPI would exchange
             # more. Of a network of the user's own this is not known before it is tried.
             return not registry.network(model).looks_up_rows
-        if question.mode is LaunchMode.EPOCHS:
+        if question.spec.topic == "convergence":
             return self._can_validate(comparison.workload, size)
         return True
 

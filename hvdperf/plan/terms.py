@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Term(StrEnum):
-    """A part of the wall time of a training (hvdperf/judge/time_breakdown.py defines each), or
+    """A part of the wall time of a training (hvdperf/explain/time_breakdown.py defines each), or
     another cause that an attribution can name.
 
     INSIDE: COMPUTE or EXCHANGE, if the measured blocks cannot tell which. MEMORY takes no time.

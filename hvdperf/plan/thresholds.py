@@ -34,7 +34,7 @@ from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import Question
+from hvdperf.plan.question import OF_STRATEGIES, Question
 from hvdperf.plan.threshold_proposal import ceiling, false_fail, fewest_rounds, proposed_rule
 from hvdperf.stats import NotMeasurable, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
@@ -317,7 +317,7 @@ def _rule(questions: Sequence[Question], value: float | tuple[float, float]) -> 
         names = " and ".join(sorted(f"a {kind.__name__.lower()}" for kind in kinds))
         raise ValueError(f"{names} have different forms: write two lines")
     # Horovod and another strategy train the same weights: either may be asked to be fast enough.
-    compares_strategies = all(question.spec.tolerance is not None for question in questions)
+    compares_strategies = all(question in OF_STRATEGIES for question in questions)
     if kinds == {Band} or (compares_strategies and isinstance(value, tuple)):
         if isinstance(value, tuple) and 0 < value[0] < 1 < value[1]:
             return Band(*value)

@@ -12,20 +12,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+import msgspec
+
 from hvdperf.json_records import Count, Moment, Positive
 from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.plan.arms import Schedule, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.plan.question import Question
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.rounds import Round
+from hvdperf.records.rounds import Launch, Round, Turns
 from hvdperf.stats import Interval
 from hvdperf.verdict import Rule, Verdict
 
 # A change that earlier documents do not fit needs the next number, and a step from the last one
 # (upgrades.py).
-FORMAT = 5
+FORMAT = 6
 # Number of other programs that a round and a session list: those that used the CPU most.
 CULPRITS_KEPT = 5
 SESSION_FILE = "session.json"
@@ -93,7 +95,7 @@ class Case:
         return self.comparison.judged_as
 
     @property
-    def round_group(self) -> tuple[Workload, LaunchMode, str]:
+    def round_group(self) -> tuple[Workload, str, str]:
         return self.comparison.round_group
 
     @property
@@ -243,23 +245,21 @@ def file_name(case: str) -> str:
     return case.replace("[", "-", 1).removesuffix("]")
 
 
+def _own_series(launch: Launch, comparison: Comparison) -> Launch:
+    """Return the launch with only the series of the comparison's collective operation."""
+    if comparison.collective is None or not isinstance(launch.work, Turns):
+        return launch
+    own = [each for each in launch.series if each.transfer.collective is comparison.collective]
+    return replace(launch, work=msgspec.structs.replace(launch.work, series=own))
+
+
 def of_the_case(outcome: Outcome) -> Outcome:
     """Return the outcome without data of other cases: rounds also hold the launches of other cases,
     and a sweep's launches hold the series of all operations."""
     comparison = outcome.comparison
 
     def own(measured: Round) -> Round:
-        launches = [
-            replace(
-                launch,
-                series=[
-                    series
-                    for series in launch.series
-                    if comparison.collective in (None, series.transfer.collective)
-                ],
-            )
-            for launch in map(measured.of, comparison.arms)
-        ]
+        launches = [_own_series(launch, comparison) for launch in map(measured.of, comparison.arms)]
         return Round(measured.number, measured.schedule, launches)
 
     return replace(outcome, rounds=tuple(map(own, outcome.rounds)))

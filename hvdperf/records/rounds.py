@@ -9,6 +9,7 @@ from itertools import product
 from statistics import median
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from hvdperf.json_records import Count, Positive
@@ -32,7 +33,7 @@ class Block:
     """One timed block of one launch, by every rank's own clock.
 
     turn: number of the turn within the launch. visit: number of the visit in which the block was
-    taken, counted over all arms (measure/interleaving.py). Turn and visit show which blocks of two
+    taken, counted over all arms (work/interleaving.py). Turn and visit show which blocks of two
     arms were taken back to back. ranks: by process rank. usage: use of the host's CPUs meanwhile;
     None if it was not read.
     """
@@ -83,7 +84,7 @@ class Series:
     @property
     def repeats(self) -> list[float]:
         """Seconds of each repeat on the slowest rank."""
-        # Not strict: judge/collectives.py reports ranks with different numbers of repeats.
+        # Not strict: explain/collectives.py reports ranks with different numbers of repeats.
         repeats = zip(*(rank.seconds for rank in self.ranks), strict=False)
         return [max(repeat) for repeat in repeats]
 
@@ -93,29 +94,73 @@ class Series:
         return median(self.repeats) if self.repeats else math.nan
 
 
+class Turns(msgspec.Struct, tag="turns", tag_field="of"):
+    """The blocks of a launch, in turns with those of other launches, and the transfers between
+    them, if there are any. warm_up: blocks before the first turn."""
+
+    warm_up: list[Block] = msgspec.field(default_factory=list)
+    blocks: list[Block] = msgspec.field(default_factory=list)
+    series: list[Series] = msgspec.field(default_factory=list)
+
+
+class Run(msgspec.Struct, tag="run", tag_field="of"):
+    """A training run. run: reports by process rank."""
+
+    run: Sequence[RunReport]
+
+
+class StampedRun(msgspec.Struct, tag="stamped run", tag_field="of"):
+    """A training run with timestamps, and what divides its steps into their parts.
+
+    run: reports by process rank. met_run: of a run with a meeting of all ranks before every step.
+    warm_up, blocks: of whole steps and of parts of a step. timestamps: of the launch, set at its
+    end. timeline: recorded by Horovod in another launch of the arm.
+    """
+
+    run: Sequence[RunReport]
+    met_run: Sequence[RunReport] = ()
+    warm_up: list[Block] = msgspec.field(default_factory=list)
+    blocks: list[Block] = msgspec.field(default_factory=list)
+    timestamps: Timestamps | None = None
+    timeline: Sequence[TimelineReport] = ()
+
+
 @dataclass
 class Launch:
-    """One start of an arm: its start-up, its blocks, series or run, and the evidence that these are
-    sound. Each list of reports is by process rank.
+    """One start of an arm: its start-up, its work, and the evidence that these are sound. Each list
+    of reports is by process rank.
 
-    startup_seconds: of each phase of the start-up. Only LaunchMode.WALL_TIME fills the last three.
-    timestamps: set at the end of the launch. met_run: a run with a meeting of all ranks before
-    every step. timeline: recorded by Horovod in another launch of the arm.
+    startup_seconds: of each phase of the start-up. work: what the kind of work (hvdperf/work) has
+    reported; None for a start-up, which is all of its work, and for a launch that has not begun it.
     """
 
     arm: Arm
     round: Count
     startup_seconds: Sequence[Mapping[str, float]] = ()
     metadata: Sequence[Metadata] = ()
-    warm_up: list[Block] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
-    series: list[Series] = field(default_factory=list)
-    run: Sequence[RunReport] = ()
+    work: Turns | Run | StampedRun | None = None
     evidence: Sequence[Evidence] = ()
     correctness: Sequence[Correctness] = ()
-    timestamps: Timestamps | None = None
-    met_run: Sequence[RunReport] = ()
-    timeline: Sequence[TimelineReport] = ()
+
+    @property
+    def warm_up(self) -> Sequence[Block]:
+        """The blocks before those that count; () if its work has none."""
+        return self.work.warm_up if isinstance(self.work, Turns | StampedRun) else ()
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """The timed blocks; () if its work has none."""
+        return self.work.blocks if isinstance(self.work, Turns | StampedRun) else ()
+
+    @property
+    def series(self) -> Sequence[Series]:
+        """The timed transfers; () if its work has none."""
+        return self.work.series if isinstance(self.work, Turns) else ()
+
+    @property
+    def run(self) -> Sequence[RunReport]:
+        """The reports of its training run; () if its work has none."""
+        return self.work.run if isinstance(self.work, Run | StampedRun) else ()
 
     @property
     def timed_seconds(self) -> float:

@@ -12,14 +12,10 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 
 from hvdperf.plan.arms import Arm, BlockKind, Workload
-from hvdperf.plan.question import LaunchMode
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.rounds import is_disturbed
+from hvdperf.records.rounds import Turns, is_disturbed
 from hvdperf.worker.strategies.table import Strategy
-
-# Launch modes that time blocks of a training in turns with other launches.
-_IN_TURNS = (LaunchMode.BLOCKS, LaunchMode.COLLECTIVES)
 
 
 def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float, ...]]:
@@ -34,15 +30,21 @@ def throughputs_of(outcomes: Iterable[Outcome]) -> dict[tuple[Workload, int], tu
     of rounds have launches of their own, the values follow kind by kind."""
     launches: dict[tuple[Workload, int], dict[tuple[str, str, int], float]] = {}
     for outcome in outcomes:
-        if outcome.is_sound and outcome.comparison.question.mode in _IN_TURNS:
-            workload, (_, mode, topic) = outcome.comparison.workload, outcome.comparison.round_group
+        if outcome.is_sound and _has_turns(outcome):
+            workload, (_, work, topic) = outcome.comparison.workload, outcome.comparison.round_group
             for world_size, number, speed in _speeds(outcome):
                 of_rounds = launches.setdefault((workload, world_size), {})
-                of_rounds[mode.value, topic, number] = speed
+                of_rounds[work, topic, number] = speed
     return {
         key: tuple(speed for _, speed in sorted(of_rounds.items()))
         for key, of_rounds in launches.items()
     }
+
+
+def _has_turns(outcome: Outcome) -> bool:
+    """Return whether its launches timed blocks in turns with other launches."""
+    launches = (launch for measured in outcome.rounds for launch in measured.launches)
+    return any(isinstance(launch.work, Turns) for launch in launches)
 
 
 def _speeds(outcome: Outcome) -> Iterator[tuple[int, int, float]]:

@@ -26,8 +26,27 @@ def from_4(document: Plain) -> Plain:
     return document
 
 
+def from_5(document: Plain) -> Plain:
+    """Return a document of format 5 in format 6: what a launch has reported is `work`."""
+    for measured in document.get("outcome", {}).get("rounds", ()):
+        measured["launches"] = [_launch(launch) for launch in measured["launches"]]
+    return document
+
+
+def _launch(launch: Plain) -> Plain:
+    """Return a launch of format 5 in format 6."""
+    parts = ("warm_up", "blocks", "series", "run", "timestamps", "met_run", "timeline")
+    given = {name: value for name in parts if (value := launch.pop(name, None))}
+    if "run" in given:
+        stamped = given.keys() & {"timestamps", "met_run", "timeline", "blocks"}
+        launch["work"] = {"of": "stamped run" if stamped else "run", **given}
+    elif given:
+        launch["work"] = {"of": "turns", **given}
+    return launch
+
+
 # In the order of formats. The last step leads to the format that documents.py writes.
-STEPS: tuple[Step, ...] = (from_4,)
+STEPS: tuple[Step, ...] = (from_4, from_5)
 
 
 def upgraded(document: Plain, made: int, reads: int, steps: Sequence[Step] = STEPS) -> Plain:

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from hvdperf.plan.question import LaunchMode
 from hvdperf.records.archive import Archive
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.throughput import throughputs
@@ -42,6 +41,7 @@ from hvdperf.report.pairs import (
 from hvdperf.report.words import plural, question_of, shown, workload_labels
 from hvdperf.session.terminal.baseline import baseline_session
 from hvdperf.verdict import Verdict, counted
+from hvdperf.work.blocks import Blocks
 
 _RATIO = (
     Column("ratio", "B / A", digits=3),
@@ -261,7 +261,7 @@ def _throughputs(a: Archive, b: Archive) -> Section:
     """Return the section of Horovod's throughput at its defaults, by workload and world size."""
     ours, theirs = throughputs(a.cases), throughputs(b.cases)
     labels = workload_labels(workload for workload, _ in {**ours, **theirs})
-    otherwise = asked_otherwise(a, b, LaunchMode.BLOCKS)
+    otherwise = asked_otherwise(a, b, Blocks)
     rows: list[Row] = []
     changes: dict[str, Changed] = {}
     for workload, world_size in sorted({**ours, **theirs}, key=str):

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from hvdperf.models.registry import NETWORKS
 from hvdperf.plan.arms import SWEEP, Schedule, Workload
 from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import LaunchMode
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument, disturbance_summary
 from hvdperf.records.rounds import Launch
@@ -259,7 +258,7 @@ def _rule(archive: Archive) -> Iterator[str]:
 
 def _compares_speeds_of_stacks(case: Case) -> bool:
     """Return whether the rule for one stack against another judges the case (judge/rules.py)."""
-    return case.judged_as is JudgedAs.REGRESSION and case.question.mode is not LaunchMode.EPOCHS
+    return case.judged_as is JudgedAs.REGRESSION and case.question.spec.is_speed
 
 
 def _disturbance(session: SessionDocument | None) -> Iterator[str]:

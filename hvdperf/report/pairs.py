@@ -11,21 +11,22 @@ because it also contains all other changes between the two sessions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
 from hvdperf.interim import early_shift
-from hvdperf.judge.observations import measures, observed, takes_turns
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.plan.question import Question
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
 from hvdperf.scatter import Row
 from hvdperf.session.terminal.baseline import asked_of, direction, ratio, settings_of
 from hvdperf.stats import Interval
 from hvdperf.verdict import ALPHA, Noise
+from hvdperf.work.base import Work
+from hvdperf.work.table import work_of
 
 
 class Kind(Enum):
@@ -77,10 +78,11 @@ class Pair:
 def pairs(a: Archive, b: Archive) -> list[Pair]:
     """Return a pair for every case of either session, by question, model, world size and name."""
     ours, theirs = ({case.name: case for case in each.cases} for each in (a, b))
-    otherwise = {work: asked_otherwise(a, b, work) for work in LaunchMode}
 
     def pair_of(name: str) -> Pair:
         first, second = ours.get(name), theirs.get(name)
+        asked = (first or second or theirs[name]).question
+        otherwise = asked_otherwise(a, b, work_of(asked))
         return Pair(first, second, _of_cases(first, second, otherwise))
 
     found = [pair_of(name) for name in {**ours, **theirs}]
@@ -93,8 +95,8 @@ def pairs(a: Archive, b: Archive) -> list[Pair]:
     return sorted(found, key=place)
 
 
-def asked_otherwise(a: Archive, b: Archive, work: LaunchMode) -> list[str]:
-    """Return the differences of two sessions' settings that make figures of this launch mode
+def asked_otherwise(a: Archive, b: Archive, work: type[Work]) -> list[str]:
+    """Return the differences of two sessions' settings that make figures of this work
     incomparable; [] if the settings of a session are not known."""
     if a.session is None or b.session is None:
         return []
@@ -111,14 +113,12 @@ def not_alike(otherwise: Sequence[str]) -> Changed:
     return Changed(Kind.NOT_COMPARABLE, why=f"settings differ: {'; '.join(otherwise)}")
 
 
-def _of_cases(
-    a: Case | None, b: Case | None, otherwise: Mapping[LaunchMode, Sequence[str]]
-) -> Changed:
+def _of_cases(a: Case | None, b: Case | None, otherwise: Sequence[str]) -> Changed:
     """Return the change of one case between two sessions. a, b: None if the session lacks it.
-    otherwise: the sessions' settings that differ, by the work that they concern."""
+    otherwise: the sessions' settings that differ."""
     if a is None or b is None:
         return Changed(Kind.ONLY_B if a is None else Kind.ONLY_A)
-    differ = [*_differences(a.comparison, b.comparison), *otherwise[a.question.mode]]
+    differ = [*_differences(a.comparison, b.comparison), *otherwise]
     if differ:
         return not_alike(differ)
     unsound = {name: _unsound(case) for name, case in (("A", a), ("B", b)) if not case.is_sound}
@@ -138,10 +138,11 @@ def _rows_and_noise(case: Case) -> tuple[list[Row], Noise]:
     """Return the ln ratios of the turns of each round that counts, and the noise of launches that
     the session knew of; [] if the arms took no turns."""
     comparison, rows = case.comparison, []
+    work = work_of(comparison.question)
     for measured in case.outcome.rounds:
-        if takes_turns(comparison, measured.schedule) and measures(comparison, measured):
+        if work.takes_turns(comparison, measured.schedule) and work.measures(comparison, measured):
             with suppress(KeyError, ValueError, ZeroDivisionError):
-                rows.append(observed(comparison, measured))
+                rows.append(work.observe(comparison, measured))
     return [row for row in rows if row], case.outcome.judgement.early or Noise()
 
 

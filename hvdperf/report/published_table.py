@@ -15,7 +15,7 @@ from typing import Any
 
 from hvdperf.columns import Columns, interval, wrapped
 from hvdperf.errors import UserError
-from hvdperf.judge.speedup import fit_fixed_cost
+from hvdperf.explain.speedup import fit_fixed_cost
 from hvdperf.records.outcome import FixedCost
 
 SPEEDS = "examples_per_second_per_gpu"

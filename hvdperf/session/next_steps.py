@@ -9,12 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from hvdperf.columns import WIDTH, wrapped
+from hvdperf.explain.speedup import TOO_SHORT
 from hvdperf.interim import looks_after
-from hvdperf.judge.speedup import TOO_SHORT
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.outcome import Outcome
-from hvdperf.session.workload_run import STARTS_OF_A_RUN, starts_of
+from hvdperf.session.workload_run import starts_of
 from hvdperf.verdict import Band, Ceiling, Judgement, Rule, Verdict, is_bounded
+from hvdperf.work.table import WORKS
 
 # More rounds than any session measures. If a case needs more, its estimate counts as being on its
 # limit.
@@ -133,7 +134,7 @@ def seconds_of_a_start(outcomes: Sequence[Outcome], seconds: float) -> float | N
         for measured in outcome.rounds
         for launch in measured.launches
     }
-    starts = sum(arm.processes + STARTS_OF_A_RUN * work.is_run for (_, work, _), _, arm in launches)
+    starts = sum(arm.processes + WORKS[work].starts for (_, work, _), _, arm in launches)
     return seconds / starts if starts else None
 
 

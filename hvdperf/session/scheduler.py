@@ -13,7 +13,6 @@ from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
-from hvdperf.measure.live_groups import Progress
 from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile
@@ -22,6 +21,7 @@ from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.scatter import RoundMoments, Row, launch_variance, round_moments, turn_correlation
 from hvdperf.session.workload_run import Doing, WorkloadRun
 from hvdperf.verdict import Noise
+from hvdperf.work.live_groups import Progress
 
 # Rounds of every workload before any workload gets more: the fewest that can decide a case.
 BREADTH = EARLY_LOOKS[0]

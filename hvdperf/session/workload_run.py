@@ -1,4 +1,4 @@
-"""The rounds of one workload and one launch mode: the comparisons of the next round, its expected
+"""The rounds of one workload and one kind of work: the comparisons of the next round, its expected
 duration, and the outcomes."""
 
 from __future__ import annotations
@@ -13,32 +13,25 @@ from math import sqrt
 from statistics import median
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hvdperf.interim import EARLY_LOOKS, is_failing, next_look
 from hvdperf.judge.judge import Judge, is_outside
-from hvdperf.judge.observations import measures, observed, takes_turns
 from hvdperf.machine.disturbance import together
-from hvdperf.measure.mode import RoundRequest, RoundSettings
-from hvdperf.measure.requirements import (
-    kinds_of,
-    last_phase,
-    sampling_of,
-    schedule_of,
-    transfers_of,
-)
-from hvdperf.measure.round_runner import MODES, RoundRunner, read_weights
+from hvdperf.measure.round_runner import RoundRunner, read_weights
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.question import LaunchMode
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.rounds import Launch, Round
+from hvdperf.records.rounds import Launch, Round, Turns
 from hvdperf.scatter import Row, turn_variance, turns_worth
 from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Verdict
+from hvdperf.work.base import RoundRequest, RoundSettings
+from hvdperf.work.blocks import Blocks
+from hvdperf.work.table import WORKS, kinds_of, measures, observed, transfers_of, work_of
 
 if TYPE_CHECKING:
     from hvdperf.session.scheduler import Session
 
-# A training run takes about as long as this many starts of a process.
-STARTS_OF_A_RUN = 3
 # Turns of a round that is only shown, or whose verdict does not depend on more turns.
 FEW_TURNS = 2
 
@@ -64,17 +57,22 @@ def starts_of(comparisons: Iterable[Comparison]) -> int:
     launches = {
         (arm, comparison.round_group) for comparison in comparisons for arm in comparison.arms
     }
-    return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, (_, work, _) in launches)
+    return sum(arm.processes + WORKS[work].starts for arm, (_, work, _) in launches)
 
 
 def _add(known: Round, launch: Launch) -> None:
     """Add a launch to its round. The documents of two cases hold the same launch, each with only
     the collective operations of its own case."""
     if not known.has(launch.arm):
-        known.launches.append(replace(launch, series=list(launch.series)))
+        own = launch.work
+        own = (
+            msgspec.structs.replace(own, series=list(own.series)) if isinstance(own, Turns) else own
+        )
+        known.launches.append(replace(launch, work=own))
         return
-    series = known.of(launch.arm).series
-    series += [each for each in launch.series if each not in series]
+    kept = known.of(launch.arm).work
+    if isinstance(kept, Turns):
+        kept.series += [each for each in launch.series if each not in kept.series]
 
 
 class WorkloadRun:
@@ -91,9 +89,10 @@ class WorkloadRun:
         # A/A pairs that may differ, which only more rounds can tell.
         self._apart: set[Comparison] = set()
         self._session, self._rules = session, session.rules
-        workload, work = comparisons[0].workload, comparisons[0].question.mode
-        self._prefix = workload.model + ("" if work is LaunchMode.BLOCKS else f" {work.value}")
-        self._sampling = sampling_of(comparisons, session.profile.sampling)
+        workload, work = comparisons[0].workload, work_of(comparisons[0].question)
+        self._work = work
+        self._prefix = workload.model + ("" if work is Blocks else f" {work.name}")
+        self._sampling = work.sampling(comparisons, session.profile.sampling)
         self._rounds: list[Round] = []
         # For every round, whether other programs disturbed most of its comparisons.
         self._disturbed: list[bool] = []
@@ -102,7 +101,7 @@ class WorkloadRun:
         settings = RoundSettings(
             arm_launcher=session.arm_launcher,
             sampling=session.profile.sampling,
-            order=random.Random(f"{session.seed} {workload.name} {work.value}"),
+            order=random.Random(f"{session.seed} {workload.name} {work.name}"),
             progress=self._say,
             doing=self._note,
             runs=session.profile.runs,
@@ -110,8 +109,8 @@ class WorkloadRun:
             meter=session.meter,
         )
         self._runner = RoundRunner(
-            MODES[work](settings),
-            schedule_of(work, session.profile),
+            work(settings),
+            work.schedule(session.profile),
             check=[
                 arm
                 for comparison in comparisons
@@ -119,11 +118,11 @@ class WorkloadRun:
                 for arm in comparison.arms
             ],
             seed=session.seed,
-            last_phase=last_phase(comparisons),
+            last_phase=work.last_phase(comparisons),
         )
         runner = self._runner
         self._may_pass_early = self._sampling.early and any(
-            takes_turns(comparison, runner.schedule) for comparison in comparisons
+            work.takes_turns(comparison, runner.schedule) for comparison in comparisons
         )
         self._judge = Judge(
             self._rules,
@@ -151,7 +150,7 @@ class WorkloadRun:
             self._keep_rows([outcome.comparison for outcome in earlier], measured)
             for launch in measured.launches:
                 for block in launch.blocks:
-                    self._runner.mode.steps.setdefault((launch.arm, block.kind), block.steps)
+                    self._runner.work.steps.setdefault((launch.arm, block.kind), block.steps)
 
     # Queries of the session --------------------------------------------------------------------
 
@@ -273,7 +272,7 @@ class WorkloadRun:
         if not undecided:
             return min(FEW_TURNS, sampling.turns_min)
         rows = [self.rows[c] for c in undecided if c in self.rows and not self._fails_early(c)]
-        turn_seconds = self._runner.mode.turn_seconds
+        turn_seconds = self._runner.work.turn_seconds
         if self.is_failing:
             attributed = any(each.judged_as is not JudgedAs.THRESHOLD for each in undecided)
             return sampling.turns_min if attributed else min(FEW_TURNS, sampling.turns_min)
@@ -327,7 +326,7 @@ class WorkloadRun:
     def _keep_rows(self, wanted: Sequence[Comparison], measured: Round) -> None:
         disturbed = []
         for comparison in wanted:
-            if takes_turns(comparison, measured.schedule):
+            if self._work.takes_turns(comparison, measured.schedule):
                 # The judge reports a side without a measurement or without a figure.
                 with suppress(KeyError, ValueError, ZeroDivisionError):
                     row = observed(comparison, measured)

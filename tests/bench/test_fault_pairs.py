@@ -11,6 +11,7 @@ from hvdperf.plan.arms import AA
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.questions import weak_scaling
 from hvdperf.records.documents import now
+from hvdperf.work.blocks import turns_of
 from tests.support.rounds import HOROVOD_2, WORKLOAD, one_round
 from tests.support.stores import fingerprint_of, placed
 
@@ -49,7 +50,7 @@ def test_times_are_kept_to_the_microsecond(tmp_path):
     rank = measured.launches[0].blocks[0].ranks[0]
     rank = replace(rank, seconds=0.123456789)
     block = replace(measured.launches[0].blocks[0], ranks=[rank])
-    measured.launches[0].blocks[0] = block
+    turns_of(measured.launches[0]).blocks[0] = block
     text = lzma.decompress(packed(Pair(FORMAT, now(), "", fingerprint_of(placed()), "", measured)))
     kept = json.loads(text)["round"]["launches"][0]["blocks"][0]["ranks"][0]["seconds"]
     assert kept == 0.123457

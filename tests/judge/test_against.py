@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.observations import observation
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AGAINST, Arm, BlockKind, Schedule
 from hvdperf.plan.comparisons import JudgedAs
@@ -16,6 +15,7 @@ from hvdperf.plan.question import Question
 from hvdperf.plan.questions import against
 from hvdperf.records.reports import Metadata
 from hvdperf.records.rounds import Launch, Round
+from hvdperf.work.table import observation
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import HOROVOD_2, WORKLOAD, launch
 

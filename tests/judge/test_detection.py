@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.attribution import attributed
 from hvdperf.judge.detection import detect, on_trial
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AA, Arm
@@ -18,6 +17,7 @@ from hvdperf.plan.terms import TERMS
 from hvdperf.records.outcome import Attribution, Detection
 from hvdperf.stats import Interval
 from hvdperf.verdict import Floor, Judgement, Verdict
+from hvdperf.work.table import attributed
 from hvdperf.worker.protocol import STARTUP
 from tests.support.rounds import HOROVOD_2, WORKLOAD, one_round, run_report
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from hvdperf.explain.speedup import FIXED, TOO_SHORT
 from hvdperf.judge.judge import Judge, doubted
 from hvdperf.judge.rules import Rules
-from hvdperf.judge.speedup import FIXED, TOO_SHORT
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile, Sampling
+from hvdperf.plan.question import Question
 from hvdperf.plan.questions import (
     aa,
     against,
@@ -32,8 +33,10 @@ from hvdperf.plan.questions import (
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.reports import BlockReport
-from hvdperf.records.rounds import Launch, Round
+from hvdperf.records.rounds import Launch, Round, Run
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
+from hvdperf.work.blocks import turns_of
+from hvdperf.work.startup import PHASES
 from tests.support.rounds import (
     HOROVOD_1,
     HOROVOD_2,
@@ -126,7 +129,8 @@ def test_a_start_up_is_judged_from_launches_of_its_own(stage):
 def test_a_start_up_above_its_ceiling_fails(stage):
     stage.lines = (Line(("startup_*", "*", "*", "*"), Ceiling(1.0)),)
     words = {
-        c.question.spec.phase: v for c, v in verdicts(stage.measure(*startup(WORKLOAD, 2))).items()
+        PHASES[c.question].value: v
+        for c, v in verdicts(stage.measure(*startup(WORKLOAD, 2))).items()
     }
     assert words["first step"] is Verdict.FAIL
     assert words["init"] is Verdict.PASS
@@ -138,7 +142,7 @@ def trained(loss: Callable[[Launch], float], growth: float = 0.0) -> Callable[[L
     def train(launched: Launch) -> None:
         arm = launched.arm
         report = run_report(samples=100 * arm.workload.batch, loss=loss(launched), growth=growth)
-        launched.run = [report] * arm.processes
+        launched.work = Run([report] * arm.processes)
 
     return train
 
@@ -310,7 +314,9 @@ def test_what_is_slower_than_under_the_other_stack_is_told_with_its_cause(stage,
 
 def test_so_is_a_start(stage):
     asked = [against(each) for each in startup(WORKLOAD, 2)]
-    trace = next(each for each in asked if each is not None and each.question.spec.phase == "trace")
+    trace = next(
+        each for each in asked if each is not None and each.question is Question.STARTUP_TRACE
+    )
 
     def longer(launched: Launch) -> None:
         if not launched.arm.stack:
@@ -395,7 +401,7 @@ def test_a_clock_that_reads_nonsense_is_invalid(stage, seconds):
         if launched.arm == HOROVOD_2:
             first = launched.blocks[0]
             ranks = [replace(rank, seconds=seconds) for rank in first.ranks]
-            launched.blocks[0] = replace(first, ranks=ranks)
+            turns_of(launched).blocks[0] = replace(first, ranks=ranks)
 
     stage.script.spoil = spoil
     outcome = stage.measure(WEAK)[WEAK]
@@ -710,7 +716,7 @@ def test_runs_are_refused_if_more_than_half_of_them_are_too_short(refused, said)
 def disturbed(measured: Round) -> Round:
     """Other programs took half of the cores during every block."""
     for launched in measured.launches:
-        launched.blocks = [replace(block, usage=usage(0.5)) for block in launched.blocks]
+        turns_of(launched).blocks = [replace(block, usage=usage(0.5)) for block in launched.blocks]
     return measured
 
 

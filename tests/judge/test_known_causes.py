@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hvdperf.judge.attribution import attributed
 from hvdperf.plan.arms import Arm, BlockKind, Schedule
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import (
@@ -22,6 +21,8 @@ from hvdperf.plan.terms import Term
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.reports import BlockReport
 from hvdperf.records.rounds import Block, Launch, Round
+from hvdperf.work.blocks import turns_of
+from hvdperf.work.table import attributed
 from tests.support.rounds import WORKLOAD, launch, samples_per_step
 
 DRAWS = 20
@@ -84,7 +85,7 @@ def made(
                 )
                 for step, terms in zip(steps, own, strict=True)
             ]
-            result.blocks.append(Block(kind, turn, 1, reports))
+            turns_of(result).blocks.append(Block(kind, turn, 1, reports))
     return result
 
 

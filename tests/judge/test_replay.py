@@ -142,5 +142,5 @@ def test_the_recorded_sessions_are_whole_and_of_many_kinds():
     assert [line for session in recorded_sessions() for line in session.left_out] == []
     assert {case.verdict for _, case in RECORDED} == set(Verdict)
     # A question needs no recording of its own if another one is measured and judged in its way.
-    recorded = {(case.question.mode, case.question.spec.rule) for _, case in RECORDED}
-    assert recorded == {(question.mode, question.spec.rule) for question in Question}
+    recorded = {(case.question.spec.work, case.question.spec.rule) for _, case in RECORDED}
+    assert recorded == {(question.spec.work, question.spec.rule) for question in Question}

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.judge import validity
-from hvdperf.judge.collectives import library_mismatch
+from hvdperf.explain.collectives import library_mismatch
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.plan.arms import SWEEP, Arm, Collective, Transfer
 from hvdperf.plan.faults import Fault
 from hvdperf.records.reports import CollectiveReport, Evidence
-from hvdperf.records.rounds import Launch, Series
+from hvdperf.records.rounds import Launch, Series, Turns
+from hvdperf.work.collectives import Collectives
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.groups import DEADLINE_S, WORKLOAD, Start, horovod
@@ -41,7 +41,10 @@ def exchange(group: Group, transfer: Transfer, repeats: int = 3, **other: Any) -
 def launched(arm: Arm, group: Group, *series: Series) -> Launch:
     """As a round makes it, save for start-up and blocks."""
     return Launch(
-        arm, 0, series=list(series), evidence=group.reports(Evidence, "evidence", DEADLINE_S)
+        arm,
+        0,
+        work=Turns(series=list(series)),
+        evidence=group.reports(Evidence, "evidence", DEADLINE_S),
     )
 
 
@@ -55,7 +58,7 @@ def test_every_operation_gives_the_right_numbers_of_every_size(start: Start, arm
         for collective in Collective
         for size in (SIZE, 64, 4 * SIZE)
     ]
-    assert validity.invalid_reasons(launched(arm, group, *taken)) == []
+    assert Collectives.problems(launched(arm, group, *taken)) == []
     assert all(len(series.repeats) == 3 for series in taken)
     whole = {
         s.transfer.collective: s.size_bytes for s in taken if s.transfer.tensor_bytes[0] == SIZE
@@ -77,14 +80,14 @@ def test_the_gradients_of_a_model_go_tensor_by_tensor_and_in_one_buffer(start: S
     taken = exchange(ours, gradients)
     assert [rank.tensors for rank in taken.ranks] == [facts["gradient_tensors"]] * 2
     assert taken.size_bytes == facts["gradient_bytes"]
-    assert validity.invalid_reasons(launched(horovod(2), ours, taken)) == []
+    assert Collectives.problems(launched(horovod(2), ours, taken)) == []
     ours.close()
     arm = Arm(WORKLOAD, Strategy.BARE, 2)
     bare = start("mpirun", arm, kinds=())
     whole = exchange(bare, Transfer(Collective.ALLREDUCE, (facts["gradient_bytes"],)))
     assert [rank.tensors for rank in whole.ranks] == [1, 1]
     assert whole.size_bytes == taken.size_bytes
-    assert validity.invalid_reasons(launched(arm, bare, whole)) == []
+    assert Collectives.problems(launched(arm, bare, whole)) == []
     assert library_mismatch([taken], [whole]) == ""
     assert taken.ranks[0].library
 
@@ -116,7 +119,7 @@ def test_numbers_that_are_wrong_are_evidence_against_a_launch(
         "mpirun", HOROVOD, kinds=(), last_phase=Phase.INIT, fault=Fault("corrupt", rank=rank)
     )
     taken = exchange(group, Transfer(collective, (SIZE,)))
-    found = validity.invalid_reasons(launched(HOROVOD, group, taken))
+    found = Collectives.problems(launched(HOROVOD, group, taken))
     assert len(found) == 2
     for number, (problem, words) in enumerate(zip(found, said, strict=True)):
         assert f"rank {number}: " in problem
@@ -155,7 +158,7 @@ def test_without_mpi4py_there_is_one_line_and_no_figure(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     group = start("mpirun", BARE, kinds=(), last_phase=Phase.INIT)
     taken = exchange(group, Transfer(Collective.ALLREDUCE, (SIZE,)))
-    first = validity.invalid_reasons(launched(BARE, group, taken))[0]
+    first = Collectives.problems(launched(BARE, group, taken))[0]
     problem = "the ranks' interpreter has no working mpi4py (no such package)"
     assert f"{problem}: install an mpi4py there" in first
     assert taken.repeats == []

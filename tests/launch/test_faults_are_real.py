@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hvdperf.judge import validity
 from hvdperf.launch.group import Group
 from hvdperf.launch.processes import is_running
 from hvdperf.plan.faults import Fault
 from hvdperf.records.reports import Evidence
 from hvdperf.records.rounds import Launch
+from hvdperf.work.blocks import Blocks
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, Start, environments, horovod
 
@@ -34,7 +34,7 @@ def block(group: Group) -> list[dict[str, list[float]]]:
 
 def problems(group: Group) -> list[str]:
     evidence = group.reports(Evidence, "evidence", DEADLINE_S)
-    return validity.invalid_reasons(Launch(ARM, 0, evidence=evidence))
+    return Blocks.problems(Launch(ARM, 0, evidence=evidence))
 
 
 def test_input_is_late_on_that_rank_alone(start: Start) -> None:

@@ -7,19 +7,18 @@ from collections.abc import Callable
 
 import pytest
 
-from hvdperf.judge import validity
-from hvdperf.judge.observations import observation
-from hvdperf.judge.scaling_breakdown import scaling_breakdown
-from hvdperf.judge.time_breakdown import time_breakdown
-from hvdperf.measure.mode import RoundRequest, RoundSettings
-from hvdperf.measure.round_runner import MODES, RoundRunner
+from hvdperf.explain.scaling_breakdown import scaling_breakdown
+from hvdperf.explain.time_breakdown import time_breakdown
+from hvdperf.measure.round_runner import RoundRunner
 from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import Runs, Sampling
-from hvdperf.plan.question import LaunchMode
 from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import TERMS
 from hvdperf.records.rounds import Round
+from hvdperf.work.base import RoundRequest, RoundSettings
+from hvdperf.work.table import observation
+from hvdperf.work.wall_time import WallTime, stamped
 from tests.support.groups import WORKLOAD, MakeStarter
 
 pytestmark = pytest.mark.mpirun
@@ -42,7 +41,7 @@ def measure(arm_launchers: MakeStarter) -> Measure:
             progress=lambda text: None,
             runs=Runs(wall_time_steps=STEPS, ablation_turns=2),
         )
-        runner = RoundRunner(MODES[LaunchMode.WALL_TIME](settings), Schedule.FRESH)
+        runner = RoundRunner(WallTime(settings), Schedule.FRESH)
         kinds = {arm: {BlockKind.FULL} for arm in WEAK.arms}
         return runner.run(RoundRequest(0, WEAK.arms, kinds, (), 1))
 
@@ -51,9 +50,9 @@ def measure(arm_launchers: MakeStarter) -> Measure:
 
 def assert_accounted_for(measured: Round) -> None:
     launches = [measured.of(arm) for arm in WEAK.arms]
-    assert [problem for launch in launches for problem in validity.invalid_reasons(launch)] == []
+    assert [problem for launch in launches for problem in WallTime.problems(launch)] == []
     for launch in launches:
-        assert [rank.curve for rank in (*launch.run, *launch.met_run) if rank.curve] == []
+        assert [rank.curve for rank in (*launch.run, *stamped(launch).met_run) if rank.curve] == []
         book = time_breakdown(launch)
         assert book.steps == STEPS
         # What is left to the balance of the steps may be below nothing by chance.
@@ -62,7 +61,7 @@ def assert_accounted_for(measured: Round) -> None:
         for phase in ("import", "trace", "first step", "compute"):
             assert all(rank[phase] > 0 for rank in book.ranks)
     two = time_breakdown(measured.of(WEAK.candidate.arm))
-    assert {rank.steps for rank in measured.of(WEAK.candidate.arm).met_run}
+    assert {rank.steps for rank in stamped(measured.of(WEAK.candidate.arm)).met_run}
     assert two.terms["straggler wait"] > 0
     found = scaling_breakdown(WEAK, [measured])
     assert found.wire_seconds is not None

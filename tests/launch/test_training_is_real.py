@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.judge import validity
+from hvdperf.judge.weights import weights_differ
 from hvdperf.launch.group import Group
 from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.plan.variants import EXCHANGES
 from hvdperf.records.reports import BlockReport, Evidence
-from hvdperf.records.rounds import Block, Launch
+from hvdperf.records.rounds import Block, Launch, Turns
+from hvdperf.work.blocks import Blocks
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (
     DCGAN,
@@ -67,21 +68,21 @@ def group(group_for_all: Group) -> Iterator[Group]:
 @pytest.mark.parametrize("other", [mirrored(2), multiworker(2)], ids=lambda arm: arm.label)
 def test_strategies_train_the_same_weights(weights: Weights, launcher: str, other: Arm) -> None:
     ours, theirs = weights(launcher, horovod(2)), weights(launcher, other)
-    assert validity.weights_differ(ours, theirs) == ""
+    assert weights_differ(ours, theirs) == ""
 
 
 def test_plain_tensorflow_trains_what_one_horovod_replica_does(
     weights: Weights, launcher: str
 ) -> None:
     ours, theirs = weights(launcher, horovod(1)), weights(launcher, single())
-    assert validity.weights_differ(ours, theirs) == ""
+    assert weights_differ(ours, theirs) == ""
 
 
 @pytest.mark.parametrize("workload", [LSTM, TRANSFORMER, DCGAN], ids=lambda known: known.model)
 def test_every_task_is_trained_alike(weights: Weights, workload: Workload) -> None:
     ours = weights("mpirun", horovod(2, workload))
     theirs = weights("mpirun", mirrored(2, workload))
-    assert validity.weights_differ(ours, theirs) == ""
+    assert weights_differ(ours, theirs) == ""
 
 
 @pytest.mark.parametrize("variant", [variant for variant in EXCHANGES if variant])
@@ -91,9 +92,9 @@ def test_another_way_of_exchanging_trains_what_it_says(weights: Weights, variant
     expected = weights("mpirun", plain)
     trained = weights("mpirun", replace(plain, exchange=variant))
     if tolerance is None:
-        assert validity.weights_differ(trained, expected) != ""
+        assert weights_differ(trained, expected) != ""
     else:
-        assert validity.weights_differ(trained, expected, of_update=tolerance) == ""
+        assert weights_differ(trained, expected, of_update=tolerance) == ""
 
 
 @pytest.mark.parametrize(
@@ -152,8 +153,8 @@ def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
         for turn in range(2)
     ]
     evidence = group.reports(Evidence, "evidence", DEADLINE_S)
-    launch = Launch(horovod(2), 0, blocks=blocks, evidence=evidence)
-    assert validity.invalid_reasons(launch) == []
+    launch = Launch(horovod(2), 0, work=Turns(blocks=blocks), evidence=evidence)
+    assert Blocks.problems(launch) == []
     expected = 5 * WORKLOAD.batch * (1 if kind is BlockKind.SPLIT else 2)
     assert [block.samples for block in blocks] == [expected, expected]
 

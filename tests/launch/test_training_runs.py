@@ -9,12 +9,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hvdperf.judge import training_runs, validity
+from hvdperf.explain import training_runs
+from hvdperf.judge.weights import weights_differ
 from hvdperf.launch.group import Group
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.faults import Fault
 from hvdperf.records.reports import Evidence, RunReport, Validation
-from hvdperf.records.rounds import Launch
+from hvdperf.records.rounds import Launch, Run
+from hvdperf.work.training import Epochs, problems_of_run
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (
     DEADLINE_S,
@@ -76,8 +78,8 @@ def test_a_run_of_so_many_steps_ends_with_a_validation_of_everything(
     group = start("mpirun", arm)
     ranks = group.reports(RunReport, "run", DEADLINE_S, steps=60, validate=True)
     launch = launched(arm, group)
-    launch.run = ranks
-    assert validity.invalid_reasons(launch) == []
+    launch.work = Run(ranks)
+    assert Epochs.problems(launch) == []
     assert [rank.steps for rank in ranks] == [60] * arm.processes
     validation = validation_of(ranks)
     assert validation.samples == VALIDATED
@@ -121,7 +123,7 @@ def test_ranks_vote_when_time_is_up(start: Start, launcher: str) -> None:
     arm = horovod(2, adaptive())
     group = start(launcher, arm, fault=Fault("slow", rank=1, factor=3.0))
     ranks = group.reports(RunReport, "run", DEADLINE_S, seconds=1.0, validate=False)
-    assert training_runs.invalid_reasons(arm, ranks) == []
+    assert problems_of_run(arm, ranks) == []
     assert ranks[0].steps == ranks[1].steps > 0
     assert all(rank.seconds >= 1.0 for rank in ranks)
     assert ranks[0].validation is None
@@ -145,14 +147,14 @@ def test_workers_of_tensorflow_agree_on_their_learning_rate(start: Start) -> Non
     assert len({rank.learning_rate for rank in ranks}) == 1
     # Each has the loss of its own samples, and not its share of all: about ln 10 at first.
     assert all(1.0 < rank.curve[0][1] < 5.0 for rank in ranks)
-    assert validity.invalid_reasons(launched(arm, group)) == []
+    assert Epochs.problems(launched(arm, group)) == []
 
 
 def test_a_rank_with_a_learning_rate_of_its_own_is_named_and_invalid(start: Start) -> None:
     arm = horovod(2, adaptive())
     group = start("mpirun", arm, fault=Fault("stray", rank=1, factor=2.0))
     group.reports(RunReport, "run", DEADLINE_S, steps=5, validate=False)
-    first, second = validity.invalid_reasons(launched(arm, group))
+    first, second = Epochs.problems(launched(arm, group))
     assert "ranks train with different learning rates" in first
     assert "weights of replica" in second
 
@@ -170,7 +172,7 @@ def test_several_backward_passes_are_one_step_of_a_larger_batch(weights: Weights
     whole = replace(WORKLOAD, batch=2 * WORKLOAD.batch)
     expected = weights("mpirun", horovod(2, whole), steps=1)
     trained = weights("mpirun", replace(horovod(2), passes=2), steps=2)
-    assert validity.weights_differ(trained, expected) == ""
+    assert weights_differ(trained, expected) == ""
 
 
 @pytest.mark.parametrize(
@@ -188,4 +190,4 @@ def test_a_network_that_is_only_traced_is_ready_without_a_step(start: Start) -> 
     group = start("mpirun", horovod(2), last_phase=Phase.TRACE)
     phases = [list(rank) for rank in group.startup_seconds()]
     assert phases == [["init", "build", "input", "trace"]] * 2
-    assert validity.invalid_reasons(launched(horovod(2), group)) == []
+    assert Epochs.problems(launched(horovod(2), group)) == []

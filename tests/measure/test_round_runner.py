@@ -19,17 +19,21 @@ from hvdperf.machine.cpu_usage import Reading
 from hvdperf.machine.disturbance import Disturbance, Usage, total
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
-from hvdperf.measure.interleaving import Pair
-from hvdperf.measure.mode import LONGEST_BLOCK_S, RoundRequest, RoundSettings
-from hvdperf.measure.round_runner import CORRECTNESS_STEPS, MODES, RoundRunner
-from hvdperf.measure.timed_blocks import WARM_UP_BLOCKS_MAX, WARM_UP_REPEATS, WARM_UP_STEPS
-from hvdperf.measure.training import MET_STEPS, TIMELINE_STEPS
+from hvdperf.measure.round_runner import CORRECTNESS_STEPS, RoundRunner
 from hvdperf.plan.arms import Arm, BlockKind, Collective, Schedule, Side, Transfer
 from hvdperf.plan.profile import Runs, Sampling
-from hvdperf.plan.question import LaunchMode
 from hvdperf.records.outcome import Failure
 from hvdperf.records.reports import Correctness, Metadata, TimelineReport, Timestamps
-from hvdperf.records.rounds import Block, Round, back_to_back, is_disturbed
+from hvdperf.records.rounds import Block, Round, StampedRun, back_to_back, is_disturbed
+from hvdperf.work.base import LONGEST_BLOCK_S, RoundRequest, RoundSettings, Work
+from hvdperf.work.blocks import WARM_UP_BLOCKS_MAX, WARM_UP_STEPS, Blocks
+from hvdperf.work.collectives import WARM_UP_REPEATS, Collectives
+from hvdperf.work.endurance import Endurance
+from hvdperf.work.interleaving import Pair
+from hvdperf.work.startup import Startup
+from hvdperf.work.table import WORKS
+from hvdperf.work.training import Epochs, Seconds
+from hvdperf.work.wall_time import MET_STEPS, TIMELINE_STEPS, WallTime, stamped
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
@@ -230,7 +234,7 @@ def make_runner(
     kinds: Mapping[Arm, Collection[BlockKind]] | None = None,
     pairs: Sequence[Pair] = (),
     turns: int = 3,
-    work: LaunchMode = LaunchMode.BLOCKS,
+    work: type[Work] = Blocks,
     schedule: Schedule = Schedule.ALTERNATE,
     **changes: Any,
 ) -> Runner:
@@ -253,7 +257,7 @@ def make_runner(
     settings = RoundSettings(
         arm_launcher, Sampling(), random.Random(seed), **{"progress": lambda text: None, **common}
     )
-    runner = Runner(MODES[work](settings), schedule, **changes)
+    runner = Runner(work(settings), schedule, **changes)
     runner.kinds = {arm: {FULL} for arm in ARMS} if kinds is None else kinds
     runner.pairs, runner.turns = pairs, turns
     return runner
@@ -289,7 +293,7 @@ def failure(arm: Arm) -> GroupFailed:
 
 
 def blocks_of(measured: Round) -> list[list[Block]]:
-    return [launch.blocks for launch in measured.launches]
+    return [list(launch.blocks) for launch in measured.launches]
 
 
 def turns(measured: Round) -> dict[Arm, list[int]]:
@@ -384,10 +388,10 @@ def test_arms_that_leave_a_core_idle_start_together():
         assert abs(steps.index(both[0]) - steps.index(both[1])) == 1
 
 
-@pytest.mark.parametrize("work", LaunchMode)
+@pytest.mark.parametrize("work", WORKS.values())
 def test_ranks_are_forked_unless_their_start_is_what_is_measured(stage, work):
     make_runner(stage, work=work).take(0, [HOROVOD_2])
-    assert set(stage.forked) == {work not in (LaunchMode.STARTUP, LaunchMode.WALL_TIME)}
+    assert set(stage.forked) == {work not in (Startup, WallTime)}
     assert not stage.forks, "a server does not outlive its round"
 
 
@@ -495,17 +499,17 @@ def test_no_block_is_too_short_whichever_arm_comes_first(schedule):
 
 @pytest.mark.parametrize("schedule", list(Schedule))
 def test_the_seconds_of_a_turn_are_those_of_all_arms(stage, schedule, monkeypatch):
-    monkeypatch.setattr("hvdperf.measure.timed_blocks.time", stage)
+    monkeypatch.setattr("hvdperf.work.blocks.time", stage)
     runner = make_runner(stage, schedule=schedule)
     runner.take(0, ARMS)
     # 30 steps of 0.01 s on each of three arms.
-    assert runner.mode.turn_seconds == pytest.approx(0.9)
+    assert runner.work.turn_seconds == pytest.approx(0.9)
 
 
 def test_each_kind_of_block_has_its_own_number_of_steps(stage):
     runner = make_runner(stage, kinds={HOROVOD_2: {FULL, SPLIT}})
     runner.take(0, [HOROVOD_2])
-    assert runner.mode.steps == {(HOROVOD_2, FULL): 30, (HOROVOD_2, SPLIT): 60}
+    assert runner.work.steps == {(HOROVOD_2, FULL): 30, (HOROVOD_2, SPLIT): 60}
 
 
 def test_the_number_of_steps_stays_the_same_in_later_rounds(stage):
@@ -547,9 +551,7 @@ def test_a_launch_that_is_known_to_be_slow_does_not_hang(stage, step_seconds, de
 
 def test_what_a_run_tells_of_the_pace_counts_for_steps_that_are_taken_apart(stage):
     stage.run_seconds, stage.step_seconds = 900.0, {HOROVOD_2: 8.0}
-    make_runner(stage, work=LaunchMode.WALL_TIME, runs=Runs(wall_time_steps=100)).take(
-        0, [HOROVOD_2]
-    )
+    make_runner(stage, work=WallTime, runs=Runs(wall_time_steps=100)).take(0, [HOROVOD_2])
     first, *_, last = [each for each in stage.deadlines if each[0] in ("block", "timeline")]
     assert first == ("block", int(LONGEST_BLOCK_S / 9), pytest.approx(3 * 3 * 9))
     assert last == ("timeline", TIMELINE_STEPS, pytest.approx(3 * TIMELINE_STEPS * 8))
@@ -637,7 +639,7 @@ def test_nothing_is_left_running_after_ctrl_c(stage, what):
 
 
 def test_a_start_up_is_measured_without_training(stage):
-    runner = make_runner(stage, schedule=Schedule.FRESH, work=LaunchMode.STARTUP)
+    runner = make_runner(stage, schedule=Schedule.FRESH, work=Startup)
     measured = runner.take(0, ARMS)
     assert stage.of("block") == []
     assert len(stage.of("evidence")) == len(stage.of("close")) == 3
@@ -646,7 +648,7 @@ def test_a_start_up_is_measured_without_training(stage):
 
 
 def test_what_is_only_traced_starts_no_further(stage):
-    runner = make_runner(stage, work=LaunchMode.STARTUP, last_phase=Phase.TRACE)
+    runner = make_runner(stage, work=Startup, last_phase=Phase.TRACE)
     runner.take(0, [HOROVOD_1])
     assert [details["last_phase"] for _, details in stage.of("start")] == [Phase.TRACE]
 
@@ -654,9 +656,9 @@ def test_what_is_only_traced_starts_no_further(stage):
 @pytest.mark.parametrize(
     ("work", "length"),
     [
-        (LaunchMode.EPOCHS, {"steps": 390, "validate": True}),
-        (LaunchMode.TIME, {"seconds": 7.0, "validate": False}),
-        (LaunchMode.ENDURANCE, {"steps": 1200, "validate": False}),
+        (Epochs, {"steps": 390, "validate": True}),
+        (Seconds, {"seconds": 7.0, "validate": False}),
+        (Endurance, {"steps": 1200, "validate": False}),
     ],
 )
 def test_a_run_is_as_long_as_its_work_says(stage, work, length):
@@ -669,19 +671,19 @@ def test_a_run_is_as_long_as_its_work_says(stage, work, length):
 
 def test_every_strategy_trains_as_many_updates_on_the_same_batches(stage):
     single = replace(HOROVOD_1, strategy=Strategy.SINGLE, passes=2)
-    runner = make_runner(stage, work=LaunchMode.EPOCHS, runs=Runs(epochs=10, steps_max=100))
+    runner = make_runner(stage, work=Epochs, runs=Runs(epochs=10, steps_max=100))
     runner.kinds = {arm: {FULL} for arm in (HOROVOD_2, single)}
     runner.take(0, [HOROVOD_2, single])
     steps = {arm: details["steps"] for arm, details in stage.of("run")}
     assert steps == {HOROVOD_2: 100, single: 200}
     assert all(details["common_order"] for _, details in stage.of("start"))
     stage.log.clear()
-    make_runner(stage, work=LaunchMode.TIME).take(0, [HOROVOD_2])
+    make_runner(stage, work=Seconds).take(0, [HOROVOD_2])
     assert not any(details["common_order"] for _, details in stage.of("start"))
 
 
 def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
-    runner = make_runner(stage, work=LaunchMode.WALL_TIME, runs=Runs(ablation_turns=3))
+    runner = make_runner(stage, work=WallTime, runs=Runs(ablation_turns=3))
     launch = runner.take(0, [HOROVOD_2]).of(HOROVOD_2)
     kinds = {FULL, BlockKind.LOCAL, BlockKind.COMPUTE}
     assert {(block.kind, block.turn) for block in launch.warm_up} == {(kind, 0) for kind in kinds}
@@ -696,7 +698,7 @@ def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
 def test_of_wall_time_a_marked_run_comes_first_then_its_parts_then_a_timeline(stage):
     told: list[str] = []
     runs = Runs(wall_time_steps=100, ablation_turns=1, deadline_s=500.0)
-    runner = make_runner(stage, work=LaunchMode.WALL_TIME, runs=runs, progress=told.append)
+    runner = make_runner(stage, work=WallTime, runs=runs, progress=told.append)
     measured = runner.take(0, [HOROVOD_1, HOROVOD_2])
     asked = {arm: sequence(stage, arm) for arm in (HOROVOD_1, HOROVOD_2)}
     ends = ["ablation", *["block"] * 6, "evidence", "close"]
@@ -717,10 +719,18 @@ def test_of_wall_time_a_marked_run_comes_first_then_its_parts_then_a_timeline(st
     assert [d["share_startup"] for _, d in stage.of("start")] == [True, True, False]
     assert [d.get("timeline", False) for _, d in stage.of("start")] == [False, False, True]
     alone, both = measured.of(HOROVOD_1), measured.of(HOROVOD_2)
-    assert [len(each) for each in (alone.run, alone.met_run, alone.timeline)] == [1, 0, 0]
-    assert [len(each) for each in (both.run, both.met_run, both.timeline)] == [2, 2, 2]
-    assert alone.timestamps is not None
-    assert both.timestamps is not None
+    assert [len(each) for each in (alone.run, stamped(alone).met_run, stamped(alone).timeline)] == [
+        1,
+        0,
+        0,
+    ]
+    assert [len(each) for each in (both.run, stamped(both).met_run, stamped(both).timeline)] == [
+        2,
+        2,
+        2,
+    ]
+    assert stamped(alone).timestamps is not None
+    assert stamped(both).timestamps is not None
     assert both.startup_seconds
     first = {arm: told.index(f"train {arm.label} with timestamps") for arm in asked}
     for arm, at in first.items():
@@ -728,10 +738,10 @@ def test_of_wall_time_a_marked_run_comes_first_then_its_parts_then_a_timeline(st
     assert told[-1] == f"record the timeline of {HOROVOD_2.label}"
 
 
-@pytest.mark.parametrize("work", [each for each in LaunchMode if each is not LaunchMode.WALL_TIME])
+@pytest.mark.parametrize("work", [each for each in WORKS.values() if each is not WallTime])
 def test_only_a_launch_on_wall_time_leaves_its_group_and_has_timestamps(stage, work):
     launch = make_runner(stage, work=work).take(0, [HOROVOD_2]).of(HOROVOD_2)
-    assert launch.timestamps is None
+    assert not isinstance(launch.work, StampedRun)
     assert stage.of("close") == [(HOROVOD_2, {"leave_group": False})]
     assert stage.of("timeline") == stage.of("ablation") == []
 
@@ -740,7 +750,7 @@ def test_only_a_launch_on_wall_time_leaves_its_group_and_has_timestamps(stage, w
 @pytest.mark.parametrize("what", ["run", "ablation"])
 def test_what_failed_on_wall_time_has_no_timeline(stage, what, schedule):
     stage.raises[HOROVOD_2, what] = failure(HOROVOD_2)
-    runner = make_runner(stage, work=LaunchMode.WALL_TIME, schedule=schedule)
+    runner = make_runner(stage, work=WallTime, schedule=schedule)
     runner.take(0, [HOROVOD_1, HOROVOD_2])
     assert list(runner.failures) == [HOROVOD_2]
     assert stage.of("timeline") == []
@@ -751,7 +761,7 @@ def test_what_failed_on_wall_time_has_no_timeline(stage, what, schedule):
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), failure(HOROVOD_2)])
 def test_nothing_is_left_running_after_a_timeline(stage, error):
     stage.raises[HOROVOD_2, "timeline"] = error
-    runner = make_runner(stage, work=LaunchMode.WALL_TIME)
+    runner = make_runner(stage, work=WallTime)
     with pytest.raises(type(error)) if isinstance(error, KeyboardInterrupt) else nullcontext():
         runner.take(0, [HOROVOD_2])
     assert stage.alive() == 0
@@ -761,7 +771,7 @@ def test_nothing_is_left_running_after_a_timeline(stage, error):
 
 
 def test_every_round_of_runs_begins_with_other_weights(stage):
-    runner = make_runner(stage, work=LaunchMode.EPOCHS)
+    runner = make_runner(stage, work=Epochs)
     for number in range(3):
         runner.take(number, [HOROVOD_1, HOROVOD_2])
     seeds = {arm: [d["seed"] for a, d in stage.of("start") if a == arm] for arm in ARMS[:2]}
@@ -785,7 +795,7 @@ SMALL, LARGE = Transfer(Collective.ALLREDUCE, (64,)), Transfer(Collective.BROADC
 def exchanging(stage: Stage, *transfers: Transfer, **changes: Any) -> Runner:
     return make_runner(
         stage,
-        work=LaunchMode.COLLECTIVES,
+        work=Collectives,
         kinds={HOROVOD_2: set(), BARE_2: set()},
         transfers={HOROVOD_2: transfers, BARE_2: transfers},
         **changes,
@@ -904,5 +914,5 @@ def test_slow_steps_have_later_deadlines_and_shorter_blocks(stage):
     stage.pace = Pace(start_seconds=40.0, step_seconds=slow)
     stage.step_seconds = dict.fromkeys(ARMS, slow)
     (first, *_) = make_runner(stage, turns=1).take(0, [HOROVOD_1]).launches
-    assert {block.steps for block in first.warm_up + first.blocks} == {1}
+    assert {block.steps for block in (*first.warm_up, *first.blocks)} == {1}
     assert min(wait for op, _, wait in stage.deadlines if op == "block") > slow

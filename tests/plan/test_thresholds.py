@@ -9,7 +9,7 @@ from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.paths import ROOT
-from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.plan.question import Question
 from hvdperf.plan.threshold_proposal import false_fail, fewest_rounds, proposed_rule
 from hvdperf.plan.thresholds import THRESHOLDS, Case, load_thresholds, propose, select
 from hvdperf.stats import NotMeasurable, spread
@@ -317,7 +317,7 @@ class TestShippedClasses:
     def test_a_first_night_on_any_gpu_has_every_rule(self, machine):
         thresholds = select(machine)
         # Comparisons with bare MPI are not judged on GPUs.
-        judged = [each for each in Question if each.mode is not LaunchMode.COLLECTIVES]
+        judged = [each for each in Question if each.spec.work != "collectives"]
         for question in judged:
             for model in NETWORKS:
                 for size, nodes in ((2, 1), (8, 1), (16, 2)):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvdperf.errors import UserError
-from hvdperf.judge.speedup import shortest_work
+from hvdperf.explain.speedup import shortest_work
 from hvdperf.report.commands import explain_table
 from hvdperf.report.published_table import (
     SPEEDS,

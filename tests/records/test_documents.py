@@ -28,8 +28,10 @@ from hvdperf.records.documents import (
     with_culprits_kept,
 )
 from hvdperf.records.outcome import Failure, Outcome
-from hvdperf.records.rounds import Launch
+from hvdperf.records.rounds import Launch, StampedRun
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
+from hvdperf.work.blocks import turns_of
+from hvdperf.work.wall_time import stamped
 from tests.support.any_record import any_record
 from tests.support.damage import FUZZ, assert_read_or_refused, damaged_json
 from tests.support.rounds import (
@@ -95,8 +97,8 @@ def test_what_a_rank_measured_as_no_number_is_none_again():
     run = replace(run_report(), curve=[[50, 1.5, 1e-3], [100, math.nan, math.inf]])
     measured = outcome(WEAK, RATIOS[:1])
     launched = measured.rounds[0].of(HOROVOD_2)
-    launched.blocks = [replace(launched.blocks[0], ranks=[broken, rank_report(1.0, 320)])]
-    launched.run = [run]
+    own = replace(launched.blocks[0], ranks=[broken, rank_report(1.0, 320)])
+    launched.work = StampedRun([run], blocks=[own])
     read = again(measured).rounds[0].of(HOROVOD_2)
     assert math.isnan(read.blocks[0].ranks[0].seconds)
     assert math.isnan(read.blocks[0].ranks[0].loss)
@@ -151,13 +153,11 @@ def full() -> str:
     measured = outcome(WEAK, RATIOS[:1])
     marked = round_with_timestamps(wall_time(WORKLOAD, 2)[1], 0).launches[0]
     launched = measured.rounds[0].of(HOROVOD_2)
-    launched.run, launched.timestamps, launched.timeline = (
-        marked.run[:1],
-        marked.timestamps,
-        marked.timeline,
-    )
-    launched.series = one_round(sweep(WORKLOAD, 2)[0], 4.0).launches[0].series[:1]
-    launched.blocks = [replace(launched.blocks[0], usage=usage(0.1))]
+    turns = turns_of(launched)
+    turns.series = list(one_round(sweep(WORKLOAD, 2)[0], 4.0).launches[0].series[:1])
+    turns.blocks = [replace(launched.blocks[0], usage=usage(0.1))]
+    stamped(marked).run = marked.run[:1]
+    measured.rounds[0].launches.append(marked)
     return encode(case_of(replace(measured, failure=of_a_failed_launch().failure))).decode()
 
 
@@ -230,7 +230,7 @@ def test_series_of_other_operations_are_left_out():
     allreduce, allgather = sweep(WORKLOAD, 2)[:2]
     measured = outcome(allgather, [4.0], Ceiling(20.0, unit=""))
     for launched in measured.rounds[0].launches:
-        launched.series += one_round(allreduce, 4.0).of(launched.arm).series
+        turns_of(launched).series += one_round(allreduce, 4.0).of(launched.arm).series
     for launched in of_the_case(measured).rounds[0].launches:
         assert operations(launched) == {Collective.ALLGATHER}
         assert len(launched.series) == 3 * 7

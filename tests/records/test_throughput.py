@@ -16,6 +16,7 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.records.throughput import throughputs
 from hvdperf.verdict import Verdict
+from hvdperf.work.blocks import turns_of
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome, usage
 
@@ -48,7 +49,7 @@ def test_blocks_that_other_programs_disturbed_do_not_count(tmp_path):
     (case,) = cases_of(tmp_path, outcome(WEAK, RATIOS))
     first, *_ = case.rounds
     for launch in first.launches:
-        launch.blocks = [replace(block, usage=usage(0.4)) for block in launch.blocks]
+        turns_of(launch).blocks = [replace(block, usage=usage(0.4)) for block in launch.blocks]
     assert {size: len(speeds) for (_, size), speeds in throughputs([case]).items()} == {1: 2, 2: 2}
 
 
@@ -58,5 +59,5 @@ def test_another_precision_does_not_count(tmp_path):
     for measured in case.rounds:
         for launch in measured.launches:
             if launch.arm.workload.precision == WORKLOAD.precision:
-                launch.blocks = []
+                turns_of(launch).blocks = []
     assert throughputs([case]) == {}

@@ -13,8 +13,10 @@ import pytest
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import fixed_time, parity
 from hvdperf.records.documents import Case
+from hvdperf.records.rounds import Run
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.convergence import section
+from hvdperf.work.blocks import turns_of
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import HOROVOD_2, WORKLOAD, block, outcome, run_report
@@ -122,7 +124,7 @@ def trained_for_a_time(**report: Any) -> Case:
     for each in measured.rounds:
         for launch in each.launches:
             own = replace(run_report(steps=100 + each.number, seconds=10.0), **report)
-            launch.run = [own] * launch.arm.world_size
+            launch.work = Run([own] * launch.arm.world_size)
     return case_with(measured)
 
 
@@ -146,7 +148,7 @@ def timed(*others: BlockKind) -> Case:
     """Blocks of whole steps, and first of Horovod's warm-up those of other kinds."""
     measured = outcome(parity(WORKLOAD, 2), [1.0] * 2)
     for each in measured.rounds:
-        warm_up = each.of(HOROVOD_2).warm_up
+        warm_up = turns_of(each.of(HOROVOD_2)).warm_up
         warm_up[:0] = [block(HOROVOD_2, kind=kind) for kind in others]
     return case_with(measured)
 

@@ -12,6 +12,7 @@ from scipy.stats import theilslopes
 
 from hvdperf.plan.questions import memory
 from hvdperf.records.documents import Case
+from hvdperf.records.rounds import Run
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.memory import MIB, SHOWN, section
 from hvdperf.verdict import Ceiling
@@ -69,7 +70,9 @@ def grown(world_size: int, rounds: int = 2, rule: Any = None) -> Case:
     measured = outcome(memory(WORKLOAD, world_size), [1.0] * rounds, rule)
     for each in measured.rounds:
         for launch in each.launches:
-            launch.run = [run_report(steps=300, growth=1e3 * rank) for rank in range(world_size)]
+            launch.work = Run(
+                [run_report(steps=300, growth=1e3 * rank) for rank in range(world_size)]
+            )
     return case_with(measured)
 
 
@@ -112,7 +115,7 @@ def test_the_limit_begins_where_a_growth_ended():
     measured = outcome(memory(WORKLOAD, 1), [1.0], Ceiling(1.02))
     (launch,) = measured.rounds[0].launches
     full = [[step, 500 * MIB + min(step, 700) * MIB] for step in range(25, 1001, 25)]
-    launch.run = [replace(run_report(steps=1000), memory=full)]
+    launch.work = Run([replace(run_report(steps=1000), memory=full)])
     rows = only(case_with(measured)).table.rows
     assert {row["growth"] for row in rows} == {0.0}
     assert {row["steps"] for row in rows if row["allowed_mib"] is None} == set(range(25, 675, 25))

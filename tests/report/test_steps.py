@@ -18,6 +18,7 @@ from hvdperf.records.outcome import Outcome
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.steps import section
 from hvdperf.verdict import Verdict
+from hvdperf.work.blocks import turns_of
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, parts, told
 from tests.support.rounds import WORKLOAD, outcome
@@ -47,7 +48,7 @@ def with_clocks(measured: Outcome, seconds: Sequence[float]) -> Outcome:
     """The same, had the candidate's ranks taken so long for every block."""
     for each in measured.rounds:
         launch = each.of(measured.comparison.candidate.arm)
-        launch.blocks = [
+        turns_of(launch).blocks = [
             replace(
                 block,
                 ranks=[

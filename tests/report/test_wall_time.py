@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hvdperf.judge.scaling_breakdown import scaling_breakdown
-from hvdperf.judge.time_breakdown import CLOSES_WITHIN
+from hvdperf.explain.scaling_breakdown import scaling_breakdown
+from hvdperf.explain.time_breakdown import CLOSES_WITHIN
 from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import TERMS
 from hvdperf.records.documents import Case

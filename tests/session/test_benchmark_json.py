@@ -10,8 +10,10 @@ import pytest
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import fixed_time, memory, overlap, strong_scaling, sweep, weak_scaling
 from hvdperf.records.outcome import Failure, Outcome
+from hvdperf.records.rounds import Run
 from hvdperf.session.benchmark_json import ReplayedClock, record
 from hvdperf.verdict import Judgement, Verdict
+from hvdperf.work.blocks import turns_of
 from tests.support.rounds import (
     HOROVOD_1,
     HOROVOD_2,
@@ -57,7 +59,7 @@ def test_a_run_is_recorded_with_what_it_ended_with() -> None:
     comparison = fixed_time(WORKLOAD, 2)
     measured = outcome(comparison, (0.9, 0.91))
     for each in measured.rounds:
-        each.of(comparison.candidate.arm).run = [run_report(samples=640)] * 2
+        each.of(comparison.candidate.arm).work = Run([run_report(samples=640)] * 2)
     clock = ReplayedClock()
     benchmark = FakeBenchmark(clock)
     record(clock, measured, benchmark)
@@ -128,7 +130,7 @@ def test_only_the_candidates_kind_of_block_is_recorded() -> None:
     comparison = strong_scaling(WORKLOAD, 2)
     measured = outcome(comparison, (0.8,))
     more = launch(HOROVOD_2, {BlockKind.FULL: 1.0})
-    measured.rounds[0].of(HOROVOD_2).blocks += more.blocks
+    turns_of(measured.rounds[0].of(HOROVOD_2)).blocks += more.blocks
     assert recorded(measured).durations == pytest.approx([0.2] * 3)
 
 
@@ -142,7 +144,7 @@ def test_a_run_that_failed_records_those_before_it() -> None:
     asked = memory(WORKLOAD, 2)
     rounds = tuple(one_round(asked, 1.0, number) for number in range(3))
     for measured in rounds[:2]:
-        measured.of(HOROVOD_2).run = [run_report(seconds=3.0), run_report(seconds=4.0)]
+        measured.of(HOROVOD_2).work = Run([run_report(seconds=3.0), run_report(seconds=4.0)])
     failure = Failure(HOROVOD_2.name, 1, "run", "killed by SIGKILL")
     judgement = Judgement(Verdict.FAIL, None, None, 0, str(failure))
     failed = Outcome(asked, judgement, rounds=rounds, failure=failure)
@@ -153,7 +155,7 @@ def test_a_run_that_failed_records_those_before_it() -> None:
 
 def test_a_reference_that_failed_before_its_first_block_is_no_obstacle() -> None:
     measured = one_round(WEAK, 0.8)
-    measured.of(HOROVOD_1).blocks.clear()
+    turns_of(measured.of(HOROVOD_1)).blocks.clear()
     failure = Failure(HOROVOD_1.name, 0, "block", "it broke")
     judgement = Judgement(Verdict.FAIL, None, None, 0, str(failure))
     failed = Outcome(WEAK, judgement, rounds=(measured,), failure=failure)

@@ -13,12 +13,12 @@ from bench.sessions import MOST_TURNS, Case, Session
 from bench.simulation import LOOKS
 from hvdperf.machine.disturbance import Culprit, Usage
 from hvdperf.machine.noise_record import Load
-from hvdperf.measure.requirements import SWEEP_TURNS, sampling_of
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import against, parity, sweep, weak_scaling
 from hvdperf.records.documents import of_the_case
 from hvdperf.verdict import Band, Noise, Verdict
+from hvdperf.work.collectives import SWEEP_TURNS, Collectives
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
     HOROVOD_1,
@@ -241,8 +241,8 @@ def test_a_sweep_takes_few_turns_for_they_are_long(stage):
     stage.budget_s = FIRST_LOOK * 13.0
     assert verdicts(stage.measure(asked)) == {asked: Verdict.PASS}
     assert stage.script.turns == [SWEEP_TURNS] * FIRST_LOOK
-    assert sampling_of([GRADIENTS_OF], stage.sampling) == stage.sampling
-    assert sampling_of([asked], Sampling(turns_min=1, turns_max=2)).turns_min == 1
+    assert Collectives.sampling([GRADIENTS_OF], stage.sampling) == stage.sampling
+    assert Collectives.sampling([asked], Sampling(turns_min=1, turns_max=2)).turns_min == 1
 
 
 def test_what_is_only_shown_is_launched_once_after_all_that_is_judged(stage):

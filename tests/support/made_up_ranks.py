@@ -11,11 +11,12 @@ import os
 import time
 from typing import Any
 
-from hvdperf.measure.mode import Mode, RoundRequest
 from hvdperf.plan.arms import AA, Arm, Schedule, Side
 from hvdperf.records.outcome import Failure
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.session import workload_run
+from hvdperf.work.base import RoundRequest, Work
+from hvdperf.work.blocks import turns_of
 from hvdperf.worker.protocol import Phase
 from tests.support.rounds import launch_without_model, series
 from tests.support.sessions import MadeUpRunner, Script, level
@@ -34,12 +35,12 @@ class Runner(MadeUpRunner):
     """A stand-in for hvdperf.measure.round_runner.RoundRunner. Of injected faults it knows `hang`,
     and all others as an exception."""
 
-    def __init__(self, mode: Mode, schedule: Schedule, **given: Any) -> None:
-        launcher = mode.settings.arm_launcher
+    def __init__(self, work: Work, schedule: Schedule, **given: Any) -> None:
+        launcher = work.settings.arm_launcher
         self._fault: Any = launcher.fault
-        self._transfers = mode.settings.transfers
+        self._transfers = work.settings.transfers
         script = Script(launcher.scratch, speed=speed, spoil=self._exchange)
-        super().__init__(script, mode, schedule, **given)
+        super().__init__(script, work, schedule, **given)
 
     def run(self, request: RoundRequest) -> Round:
         self.turns, self.kinds = request.turns, request.kinds
@@ -64,7 +65,7 @@ class Runner(MadeUpRunner):
         if not launched.blocks and transfers:
             bare = launch_without_model(launched.arm)
             launched.startup_seconds, launched.metadata = bare.startup_seconds, bare.metadata
-        launched.series = [
+        turns_of(launched).series = [
             series(0.01, transfer, turn, launched.arm.processes)
             for turn in range(max(1, self.turns))
             for transfer in transfers

@@ -11,7 +11,7 @@ from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
 from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Collective, Schedule, Side, Transfer, Workload
 from hvdperf.plan.collectives import SWEEP_BYTES
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.plan.question import Question
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.reports import (
     BlockReport,
@@ -21,9 +21,12 @@ from hvdperf.records.reports import (
     RunReport,
     Validation,
 )
-from hvdperf.records.rounds import Block, Launch, Round, Series
+from hvdperf.records.rounds import Block, Launch, Round, Series, Turns
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio
+from hvdperf.work.blocks import turns_of
+from hvdperf.work.collectives import Collectives
+from hvdperf.work.table import work_of
 from hvdperf.worker.strategies.table import Strategy
 
 WORKLOAD = Workload("resnet_50_s", "cifar10", 32, batch=32)
@@ -173,8 +176,9 @@ def launch(
             Metadata(rank, replicas, "mpi", **MODEL_FACTS)  # type: ignore[arg-type]
             for rank in range(n)
         ],
-        warm_up=[block(arm, 0.1, kind, turn, 5) for turn in range(3) for kind in speeds],
-        blocks=blocks,
+        work=Turns(
+            [block(arm, 0.1, kind, turn, 5) for turn in range(3) for kind in speeds], blocks
+        ),
         evidence=[
             evidence_report(world_size=replicas, digests=["a1b2"] * (replicas // n))
             for _ in range(n)
@@ -184,7 +188,7 @@ def launch(
 
 def change_reports(launched: Launch, change: Callable[[int, BlockReport], BlockReport]) -> None:
     """Replace the report of each rank on each block of the launch by `change(rank, report)`."""
-    launched.blocks = [
+    turns_of(launched).blocks = [
         replace(block, ranks=[change(rank, report) for rank, report in enumerate(block.ranks)])
         for block in launched.blocks
     ]
@@ -229,8 +233,8 @@ def exchanging_round(comparison: Comparison, ratio: float, number: int = 0) -> R
     for turn in range(3):
         for size in sizes:
             transfer, n = Transfer(collective, size), ours.processes
-            horovod.series.append(series(ratio * bare_seconds, transfer, turn, n))
-            bare.series.append(series(bare_seconds, transfer, turn, n))
+            turns_of(horovod).series.append(series(ratio * bare_seconds, transfer, turn, n))
+            turns_of(bare).series.append(series(bare_seconds, transfer, turn, n))
     return Round(number, Schedule.ALTERNATE, [horovod, bare])
 
 
@@ -243,7 +247,7 @@ def one_round(
 ) -> Round:
     """Return a round in which the comparison's figure is `ratio`. The reference reaches 1000
     samples/s."""
-    if comparison.question.mode is LaunchMode.COLLECTIVES:
+    if work_of(comparison.question) is Collectives:
         return exchanging_round(comparison, ratio, number)
     reference = 1000.0
     speeds: dict[Side, float] = {

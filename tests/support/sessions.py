@@ -13,7 +13,6 @@ import numpy as np
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord
 from hvdperf.machine.placement import Offer, place
-from hvdperf.measure.mode import Mode, RoundRequest
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile, Sampling
@@ -33,6 +32,8 @@ from hvdperf.records.rounds import Launch, Round
 from hvdperf.session.scheduler import Session
 from hvdperf.session.workload_run import Doing
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
+from hvdperf.work.base import RoundRequest, Work
+from hvdperf.work.blocks import turns_of
 from tests.support.rounds import (
     HOROVOD_2,
     WORKLOAD,
@@ -68,7 +69,7 @@ def noisy(ratio: float, spread: float) -> Speed:
 def restless(launched: Launch) -> None:
     """Make every other turn of two replicas a fifth longer."""
     if launched.arm == HOROVOD_2:
-        launched.blocks = [
+        turns_of(launched).blocks = [
             replace(each, ranks=[replace(r, seconds=1.2 * r.seconds) for r in each.ranks])
             if each.turn % 2
             else each
@@ -86,14 +87,10 @@ def exchanged(asked: Comparison, ratio: float, **other: Any) -> Callable[[Launch
 
     def spoil(launched: Launch) -> None:
         made = exchanging_round(asked, ratio).of(launched.arm)
-        launched.series, launched.blocks, launched.metadata = (
-            made.series,
-            made.blocks,
-            made.metadata,
-        )
+        launched.work, launched.metadata = made.work, made.metadata
         if other and launched.arm == asked.reference.arm:
             ranks = [replace(rank, **other) for rank in launched.series[0].ranks]
-            launched.series[0] = replace(launched.series[0], ranks=ranks)
+            turns_of(launched).series[0] = replace(launched.series[0], ranks=ranks)
 
     return spoil
 
@@ -126,15 +123,15 @@ class MadeUpRunner:
     """A stand-in for hvdperf.measure.round_runner.RoundRunner."""
 
     def __init__(
-        self, script: Script, mode: Mode, schedule: Schedule, check: Sequence[Arm], **arguments: Any
+        self, script: Script, work: Work, schedule: Schedule, check: Sequence[Arm], **arguments: Any
     ) -> None:
-        self._script, self.mode, self.schedule, self.check = script, mode, schedule, check
+        self._script, self.work, self.schedule, self.check = script, work, schedule, check
         script.schedules.add(self.schedule)
         self.failures: dict[Arm, Failure] = {}
         self.correctness: dict[Arm, Launch] = {}
         self.turns = 0
         self.kinds: Mapping[Arm, Collection[BlockKind]] = {}
-        self._say, self._note = mode.settings.progress, mode.settings.doing
+        self._say, self._note = work.settings.progress, work.settings.doing
 
     def run(self, request: RoundRequest) -> Round:
         script, number = self._script, request.number
@@ -146,7 +143,7 @@ class MadeUpRunner:
         script.turns.append(self.turns)
         script.clock += script.round_seconds + self.turns * script.turn_seconds
         script.clock += script.start_seconds * sum(arm.processes for arm in living)
-        self.mode.turn_seconds = script.turn_seconds
+        self.work.turn_seconds = script.turn_seconds
         launches = [self._launch(arm, number) for arm in living]
         return Round(number, self.schedule, launches, script.disturbances.get(number))
 

@@ -9,7 +9,7 @@ from hvdperf.plan.arms import Arm, BlockKind, Schedule
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import START
 from hvdperf.records.reports import Asked, RunReport, TimelineReport, Timestamp, Timestamps
-from hvdperf.records.rounds import Launch, Round
+from hvdperf.records.rounds import Launch, Round, StampedRun
 from tests.support.rounds import block, launch, run_report
 
 LAUNCH_S, END_S = 0.2, 0.3
@@ -85,7 +85,7 @@ def with_timestamps(
     unexplained: float = 0.0,
     turns: int = 3,
 ) -> Launch:
-    """Return a launch of LaunchMode.WALL_TIME. late: seconds by which each rank has its batches
+    """Return a launch with timestamps. late: seconds by which each rank has its batches
     later. exchange: seconds of a step that are exposed communication."""
     lags = list(late or [0.0] * arm.world_size)
     rows = step_timestamps(steps, lags, exchange, slow_first=slow_first)
@@ -117,11 +117,13 @@ def with_timestamps(
     # The facts and the evidence are those of a sound launch.
     made = launch(arm, {}, number)
     made.startup_seconds = [dict(start) for _ in lags]
-    made.blocks = blocks
-    made.run = _reports(rows)
-    made.timestamps = timestamps_of(seconds, len(lags), unexplained)
-    made.met_run = [] if alone else _reports(step_timestamps(steps, lags, exchange, met=True))
-    made.timeline = [] if alone else _timeline(steps, len(lags))
+    made.work = StampedRun(
+        _reports(rows),
+        [] if alone else _reports(step_timestamps(steps, lags, exchange, met=True)),
+        blocks=blocks,
+        timestamps=timestamps_of(seconds, len(lags), unexplained),
+        timeline=[] if alone else _timeline(steps, len(lags)),
+    )
     return made
 
 

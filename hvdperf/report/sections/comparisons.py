@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
@@ -13,9 +13,12 @@ from hvdperf.report.numbers import cells_of, confidence_of, with_confidence
 from hvdperf.report.sections import scaling
 from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
+from hvdperf.work.blocks import Blocks
+from hvdperf.work.table import work_of
+from hvdperf.work.training import Epochs, Seconds
 
-# Launch modes whose figures no other section has, except those of scaling.
-_MODES = (LaunchMode.BLOCKS, LaunchMode.EPOCHS, LaunchMode.TIME)
+# Work whose figures no other section has, except those of scaling.
+_WORK = (Blocks, Epochs, Seconds)
 
 COLUMNS = (
     Column("case", "case"),
@@ -52,7 +55,7 @@ def others(cases: Sequence[Case]) -> Section:
         [
             case
             for case in cases
-            if case.question.mode in _MODES
+            if work_of(case.question) in _WORK
             and case.question not in scaling.ASKED
             and not case.comparison.compares_strategies
         ]
@@ -72,7 +75,7 @@ def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Se
     found = [case for case in cases if case.comparison.reference.arm.stack]
     if not found:
         return None
-    learnt = any(case.question.mode is LaunchMode.EPOCHS for case in found)
+    learnt = any(work_of(case.question) is Epochs for case in found)
     meant = (
         "speed, or validation result: this stack / the other one"
         if learnt

@@ -9,7 +9,6 @@ from statistics import fmean, median
 
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import LaunchMode
 from hvdperf.records.documents import Case
 from hvdperf.records.reports import RunReport, Validation
 from hvdperf.report import plots
@@ -17,8 +16,12 @@ from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number
 from hvdperf.report.words import plural, several, slug, workload_labels
+from hvdperf.work.base import Work
+from hvdperf.work.blocks import Blocks
+from hvdperf.work.table import work_of
+from hvdperf.work.training import Epochs, Seconds
 
-TRAINED = (LaunchMode.EPOCHS, LaunchMode.TIME)
+TRAINED = (Epochs, Seconds)
 # If all arms together have more points than this, lines have no shapes.
 POINTS_WITH_SHAPES = 120
 
@@ -30,7 +33,7 @@ class _Group:
 
     model: str
     label: str
-    work: LaunchMode
+    work: type[Work]
     world_size: int
     arms: Mapping[str, Sequence[Started]]
 
@@ -43,15 +46,11 @@ class _Group:
             for started in launched
             for run in started.launch.run
         ]
-        if self.work is LaunchMode.TIME:
+        if self.work is Seconds:
             seconds = finite(run.seconds for run in runs)
             return f"{median(seconds):.0f} s of wall time" if seconds else "a fixed wall time"
         epochs = finite(run.epochs for run in runs)
-        return (
-            f"{max(epochs):.3g} epochs"
-            if self.work is LaunchMode.EPOCHS and epochs
-            else "timed blocks"
-        )
+        return f"{max(epochs):.3g} epochs" if self.work is Epochs and epochs else "timed blocks"
 
     @property
     def title(self) -> str:
@@ -62,14 +61,14 @@ class _Group:
         return {"model": self.model, "world_size": str(self.world_size)}
 
     def named(self, what: str) -> str:
-        return slug("convergence", what, self.work.value, self.label, f"np{self.world_size}")
+        return slug("convergence", what, self.work.name, self.label, f"np{self.world_size}")
 
 
 def section(cases: Sequence[Case]) -> Section:
     """Return the section on training runs, or else on timed blocks without other work between
     them."""
     sound = trusted(cases)
-    trained = _groups([case for case in sound if case.question.mode in TRAINED])
+    trained = _groups([case for case in sound if work_of(case.question) in TRAINED])
     figures = [figure for group in trained for figure in (*_curves(group), *_validations(group))]
     missing = "No training ran to its end; to measure: pytest perf/test_convergence.py"
     said = ""
@@ -91,10 +90,12 @@ def section(cases: Sequence[Case]) -> Section:
 def _groups(cases: Sequence[Case]) -> list[_Group]:
     """Return groups by workload, kind of work and replicas of the candidate. Plain TensorFlow,
     which has one replica, is in each of these groups."""
-    asked: dict[tuple[Workload, LaunchMode, int], list[Case]] = {}
+    asked: dict[tuple[Workload, type[Work], int], list[Case]] = {}
     for case in cases:
         if case.judged_as is JudgedAs.THRESHOLD:
-            asked.setdefault((case.workload, case.question.mode, case.world_size), []).append(case)
+            asked.setdefault((case.workload, work_of(case.question), case.world_size), []).append(
+                case
+            )
     labels = workload_labels(workload for workload, _, _ in asked)
     groups = []
     for (workload, work, world_size), of_group in asked.items():
@@ -135,7 +136,7 @@ def _curves(group: _Group) -> list[Figure]:
     """Return the curves of all arms in one figure; return [] if no loss is known, or if only one
     arm has losses in its timed blocks."""
     of_arms = {arm: rows for arm, own in group.arms.items() if (rows := _of_arm(arm, own))}
-    if len(of_arms) < (2 if group.work is LaunchMode.BLOCKS else 1):
+    if len(of_arms) < (2 if group.work is Blocks else 1):
         return []
     # Compare the arms at the last number of samples that all of them have, if there is one.
     shared = set.intersection(*({row["samples"] for row in rows} for rows in of_arms.values()))

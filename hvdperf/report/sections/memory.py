@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from hvdperf.judge.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
+from hvdperf.explain.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from hvdperf.judge.long_steps import long_steps
-from hvdperf.judge.straggler import beyond_chance
+from hvdperf.explain.long_steps import long_steps
+from hvdperf.explain.straggler import beyond_chance
 from hvdperf.plan.arms import BlockKind, Workload
-from hvdperf.plan.question import LaunchMode
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Block
 from hvdperf.report import plots
@@ -16,6 +15,8 @@ from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Va
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number, quantiles
 from hvdperf.report.words import plural, several, slug, workload_labels
+from hvdperf.work.blocks import Blocks
+from hvdperf.work.table import work_of
 from hvdperf.worker.strategies.table import Strategy
 
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -59,7 +60,7 @@ def _by_rank(cases: Sequence[Case]) -> list[Figure]:
     asked = [
         case
         for case in cases
-        if case.question.mode is LaunchMode.BLOCKS and not case.question.spec.own_rounds
+        if work_of(case.question) is Blocks and not case.question.spec.own_rounds
     ]
     labels = workload_labels(case.workload for case in asked)
     found: dict[tuple[Workload, int], list[Started]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from hvdperf.columns import Columns, number
-from hvdperf.judge.collectives import paired
+from hvdperf.explain.collectives import paired
 from hvdperf.plan.arms import SWEEP, Collective, Transfer
 from hvdperf.plan.collectives import KIB, MIB, busbw
 from hvdperf.records.outcome import Outcome

@@ -14,13 +14,15 @@ from pathlib import Path
 from hvdperf.columns import Columns, listed, number, wrapped
 from hvdperf.errors import UserError
 from hvdperf.paths import shown
-from hvdperf.plan.question import LaunchMode
 from hvdperf.records.archive import Archive
 from hvdperf.records.fingerprint import Fingerprint, differences
 from hvdperf.records.outcome import Outcome
 from hvdperf.session.terminal.cases import by_question, label
 from hvdperf.stats import Interval, NotMeasurable, shift
 from hvdperf.verdict import ALPHA, as_ratio
+from hvdperf.work.base import Work
+from hvdperf.work.blocks import Blocks
+from hvdperf.work.table import work_of
 
 _CHANGE = Columns(
     ("case", -27),
@@ -31,20 +33,8 @@ _CHANGE = Columns(
     ("interval", -15),
     ("direction", 0),
 )
-_LENGTH_OF_BLOCKS = ("sampling.min_block_seconds", "sampling.min_block_steps")
-# Settings (hvdperf.session.resume.asked) that change the meaning of a figure, by launch mode. The
-# deadline of a run does not change it.
-_SETTINGS: Mapping[LaunchMode, Sequence[str]] = {
-    LaunchMode.BLOCKS: ("schedule", *_LENGTH_OF_BLOCKS),
-    LaunchMode.STARTUP: (),
-    LaunchMode.EPOCHS: ("runs.epochs", "runs.steps_max"),
-    LaunchMode.TIME: ("runs.seconds",),
-    LaunchMode.ENDURANCE: ("runs.endurance_steps",),
-    LaunchMode.WALL_TIME: ("runs.wall_time_steps", "runs.ablation_turns", *_LENGTH_OF_BLOCKS),
-    LaunchMode.COLLECTIVES: _LENGTH_OF_BLOCKS,
-}
 # Settings that begin a new series.
-_ANOTHER = ("inject", "against", *_SETTINGS[LaunchMode.BLOCKS])
+_ANOTHER = ("inject", "against", *Blocks.depends_on)
 
 
 @dataclass(frozen=True)
@@ -106,10 +96,10 @@ def _another(asked: Mapping[str, str]) -> dict[str, str]:
     return {name: asked[name] or "(nothing)" for name in _ANOTHER if name in asked}
 
 
-def settings_of(asked: Mapping[str, str], work: LaunchMode) -> dict[str, str]:
-    """Return the settings that change the meaning of figures of this launch mode. asked: all
-    settings of a session."""
-    return {name: asked[name] for name in _SETTINGS[work] if name in asked}
+def settings_of(asked: Mapping[str, str], work: type[Work]) -> dict[str, str]:
+    """Return the settings that change the meaning of figures of this work. asked: all settings of a
+    session."""
+    return {name: asked[name] for name in work.depends_on if name in asked}
 
 
 def changes(
@@ -129,7 +119,7 @@ def changes(
             or case.comparison != outcome.comparison
         ):
             continue
-        work = outcome.comparison.question.mode
+        work = work_of(outcome.comparison.question)
         if settings_of(then, work) != settings_of(asked, work):
             continue
         changed = ratio(outcome.observations, case.outcome.observations)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from hvdperf.columns import Columns, interval, listed, number, wrapped
+from hvdperf.explain.long_steps import long_steps
 from hvdperf.judge.fails import notes_on_fails
-from hvdperf.judge.long_steps import long_steps
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.records.outcome import Outcome
 from hvdperf.session.terminal import wall_time
@@ -117,7 +117,7 @@ def label(comparison: Comparison) -> str:
     """Return the network, after the variant if the question has several."""
     spec = comparison.question.spec
     variant = "" if spec.variant and not comparison.is_trial else comparison.variant
-    if spec.metric:
+    if spec.variant and spec.has_variants and not comparison.is_trial:
         variant = comparison.reference.arm.strategy.spec.name
     return "  " + " ".join(filter(None, (variant, comparison.workload.model)))
 

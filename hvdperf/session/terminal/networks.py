@@ -11,11 +11,13 @@ from statistics import median
 from hvdperf.columns import Columns, number
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.plan.question import Question
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.throughput import throughputs_of
 from hvdperf.stats import Interval
 from hvdperf.verdict import is_bounded, worst
+from hvdperf.work.blocks import Blocks
+from hvdperf.work.table import work_of
 
 _NAME = 15
 _TABLE = Columns(
@@ -51,8 +53,7 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
     lines = [
         _line(key, speeds.get(key), by_line[key])
         for key in sorted(by_line, key=lambda key: (models.index(key[0]), key[1]))
-        if key in speeds
-        or any(c.comparison.question.mode is LaunchMode.BLOCKS for c in by_line[key])
+        if key in speeds or any(work_of(c.comparison.question) is Blocks for c in by_line[key])
     ]
     return [_TABLE.header, *lines] if lines else []
 

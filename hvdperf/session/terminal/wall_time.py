@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hvdperf.columns import interval, wrapped
-from hvdperf.judge.scaling_breakdown import hidden_seconds
-from hvdperf.judge.speedup import FIXED
+from hvdperf.explain.scaling_breakdown import hidden_seconds
+from hvdperf.explain.speedup import FIXED, divides_steps
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import OF_STEPS
 from hvdperf.records.outcome import ScalingBreakdown, Spent
@@ -23,7 +23,7 @@ def lines(comparison: Comparison, breakdown: ScalingBreakdown, briefly: bool = F
     """Return lines of at most 80 columns. briefly: leave out the parts that are the same for
     another length of the same run."""
     ours, n = breakdown.candidate, breakdown.world_size
-    weak = not comparison.question.spec.divides_steps
+    weak = not divides_steps(comparison)
     how = f"{ours.steps} steps on each" if weak else f"{breakdown.reference.steps} steps divided"
     speedups = (
         ("speed", breakdown.by_speed),

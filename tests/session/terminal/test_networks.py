@@ -30,6 +30,7 @@ from hvdperf.report.sections.overview import overview
 from hvdperf.session.terminal.networks import table
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Verdict
+from hvdperf.work.blocks import turns_of
 from tests.support.reports import cases_of
 from tests.support.rounds import HOROVOD_2, WORKLOAD, change_reports, outcome, usage
 
@@ -67,7 +68,7 @@ def test_the_terminal_and_the_page_have_one_throughput(tmp_path):
     """Also in disturbed rounds, and in rounds that hold the launches of other cases."""
     case = outcome(weak_scaling(WORKLOAD, 2), [0.5, 0.6, 0.9, 0.9])
     for launch in case.rounds[1].launches:
-        launch.blocks = [replace(block, usage=usage(0.4)) for block in launch.blocks]
+        turns_of(launch).blocks = [replace(block, usage=usage(0.4)) for block in launch.blocks]
     unsound = outcome(parity(WORKLOAD, 2), [0.1] * 8, verdict=Verdict.INVALID)
     figure = overview(cases_of(tmp_path, case, unsound))
     assert figure is not None

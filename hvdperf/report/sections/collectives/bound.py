@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from hvdperf.judge.collectives import StepTimes
-from hvdperf.judge.observations import step_times
+from hvdperf.explain.collectives import StepTimes, step_times
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots

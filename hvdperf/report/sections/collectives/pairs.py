@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hvdperf.judge.collectives import paired
+from hvdperf.explain.collectives import paired
 from hvdperf.plan.arms import SWEEP, Collective
 from hvdperf.plan.collectives import busbw
 from hvdperf.plan.question import Question

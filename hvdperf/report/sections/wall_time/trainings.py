@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hvdperf.explain.speedup import divides_steps
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown
 from hvdperf.verdict import Verdict
@@ -14,7 +15,7 @@ def breakdown_of(case: Case) -> ScalingBreakdown:
 
 
 def way_of(case: Case) -> str:
-    return "strong" if case.question.spec.divides_steps else "weak"
+    return "strong" if divides_steps(case.comparison) else "weak"
 
 
 def named(case: Case, *parts: str) -> str:

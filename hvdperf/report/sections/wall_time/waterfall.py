@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvdperf.plan.question import Question
+from hvdperf.explain.speedup import divides_steps
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import OF_STEPS, TERMS
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown, Spent
@@ -35,7 +36,7 @@ def waterfall(case: Case, label: str) -> Figure:
     """Return a plot with a bar per term: its time minus the ideal time."""
     breakdown = breakdown_of(case)
     ours, n = breakdown.candidate, case.world_size
-    rows = _steps_down(case.question, breakdown)
+    rows = _steps_down(case.comparison, breakdown)
     ideal, wall = number(rows[0]["to_s"]), ours.wall_seconds
     way, theirs = way_of(case), breakdown.reference
     how = f"{ours.steps} steps on each" if way == "weak" else f"{theirs.steps} steps divided"
@@ -55,11 +56,11 @@ def waterfall(case: Case, label: str) -> Figure:
     )
 
 
-def _steps_down(question: Question, breakdown: ScalingBreakdown) -> list[Row]:
+def _steps_down(comparison: Comparison, breakdown: ScalingBreakdown) -> list[Row]:
     """Return the rows: the ideal, each term's excess, the unexplained rest, and the wall time. The
     bars of small terms come after the others, side by side at one place."""
     ours, theirs = breakdown.candidate, breakdown.reference
-    parts = breakdown.world_size if question.spec.divides_steps else 1
+    parts = breakdown.world_size if divides_steps(comparison) else 1
     took = _seconds(ours)
     ideal = {term: seconds / parts for term, seconds in _seconds(theirs).items()}
     wall, ideal_wall = ours.wall_seconds, theirs.wall_seconds / parts

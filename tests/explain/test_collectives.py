@@ -6,17 +6,19 @@ import math
 
 import pytest
 
-from hvdperf.judge.collectives import (
+from hvdperf.explain.collectives import (
     StepTimes,
     collective_overhead,
     invalid_reasons,
     library_mismatch,
     paired,
+    step_times,
 )
-from hvdperf.judge.observations import observation, step_times
 from hvdperf.plan.arms import Collective, Transfer
 from hvdperf.plan.questions import at_gradient_sizes, overlap, sweep
 from hvdperf.records.rounds import Series
+from hvdperf.work.blocks import turns_of
+from hvdperf.work.table import observation
 from tests.support.rounds import (
     BARE_2,
     HOROVOD_2,
@@ -98,8 +100,10 @@ def test_a_round_gives_the_logarithm_of_a_step_that_hides_nothing():
 def test_a_turn_that_lacks_a_part_bounds_nothing():
     measured = exchanging_round(overlap(WORKLOAD, 2), 1.25)
     horovod, bare = measured.of(HOROVOD_2), measured.of(BARE_2)
-    del bare.series[0]
-    horovod.blocks = [b for b in horovod.blocks if not (b.turn == 1 and b.kind.value == "local")]
+    del turns_of(bare).series[0]
+    turns_of(horovod).blocks = [
+        b for b in horovod.blocks if not (b.turn == 1 and b.kind.value == "local")
+    ]
     assert len(step_times(horovod, bare)) == 1
 
 

@@ -3,13 +3,14 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.observations import observation
-from hvdperf.measure.timed_blocks import REPEATS_MAX, SERIES_SECONDS, affordable_repeats, settled
 from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import communication, parity, startup, strong_scaling, weak_scaling
 from hvdperf.records.reports import Metadata
-from hvdperf.records.rounds import Block, Launch, Round, Series, back_to_back, median_speed
+from hvdperf.records.rounds import Block, Launch, Round, Series, Turns, back_to_back, median_speed
+from hvdperf.work.blocks import settled, turns_of
+from hvdperf.work.collectives import REPEATS_MAX, SERIES_SECONDS, affordable_repeats
+from hvdperf.work.table import observation
 from tests.support.rounds import (
     GRADIENTS,
     HOROVOD_1,
@@ -27,7 +28,7 @@ FULL = BlockKind.FULL
 
 def launched(arm, seconds, kind=FULL):
     blocks = [block(arm, value, kind, turn) for turn, value in enumerate(seconds)]
-    return Launch(arm, 0, blocks=blocks)
+    return Launch(arm, 0, work=Turns(blocks=blocks))
 
 
 def test_a_block_takes_as_long_as_its_slowest_rank():
@@ -39,7 +40,9 @@ def test_a_block_takes_as_long_as_its_slowest_rank():
 
 
 def test_blocks_of_one_kind_are_found_among_others():
-    mixed = Launch(HOROVOD_2, 0, blocks=[block(HOROVOD_2), block(HOROVOD_2, kind=BlockKind.LOCAL)])
+    mixed = Launch(
+        HOROVOD_2, 0, work=Turns(blocks=[block(HOROVOD_2), block(HOROVOD_2, kind=BlockKind.LOCAL)])
+    )
     assert mixed.of_kind(BlockKind.LOCAL) == mixed.blocks[1:]
     assert mixed.of_kind(BlockKind.SPLIT) == []
 
@@ -69,8 +72,8 @@ def test_of_a_turn_the_blocks_taken_closest_to_each_other_are_compared():
     assert back_to_back(horovod, mirrored[2:]) == []
     comparison = parity(WORKLOAD, 2)
     launches = [
-        Launch(HOROVOD_2, 0, blocks=horovod),
-        Launch(MIRRORED_2, 0, blocks=mirrored[:1]),
+        Launch(HOROVOD_2, 0, work=Turns(blocks=horovod)),
+        Launch(MIRRORED_2, 0, work=Turns(blocks=mirrored[:1])),
     ]
     # As close to either: the first.
     measured = Round(0, Schedule.ALTERNATE, launches)
@@ -92,9 +95,9 @@ def two_arms(schedule):
 def test_arms_that_take_turns_are_compared_within_each_turn():
     # Ratios of the turns: 1, 4 and 1/2. The ratio of the medians would be 1.
     measured = two_arms(Schedule.ALTERNATE)
-    measured.of(MIRRORED_2).blocks.reverse()  # whatever order they were written in
+    turns_of(measured.of(MIRRORED_2)).blocks.reverse()  # whatever order they were written in
     assert observation(parity(WORKLOAD, 2), measured) == pytest.approx(math.log(1.0))
-    measured.of(HOROVOD_2).blocks.pop(0)
+    turns_of(measured.of(HOROVOD_2)).blocks.pop(0)
     assert observation(parity(WORKLOAD, 2), measured) == pytest.approx(
         (math.log(4.0) + math.log(0.5)) / 2
     )
@@ -102,7 +105,7 @@ def test_arms_that_take_turns_are_compared_within_each_turn():
 
 def test_arms_that_run_apart_are_compared_by_their_medians():
     measured = two_arms(Schedule.FRESH)
-    measured.of(HOROVOD_2).blocks.pop(0)
+    turns_of(measured.of(HOROVOD_2)).blocks.pop(0)
     # Medians of the speeds: (320 + 160) / 2 and 320.
     assert observation(parity(WORKLOAD, 2), measured) == pytest.approx(math.log(0.75))
 
@@ -134,7 +137,7 @@ def test_the_ideal_of_n_replicas_is_n_times_one():
 def test_a_side_that_was_not_measured_is_an_error(schedule, missing):
     comparison = weak_scaling(WORKLOAD, 2)
     measured = one_round(comparison, 0.9, schedule=schedule)
-    measured.of(missing).blocks.clear()
+    turns_of(measured.of(missing)).blocks.clear()
     with pytest.raises(KeyError, match="no block of kind full"):
         observation(comparison, measured)
     measured.launches.remove(measured.of(missing))
@@ -145,8 +148,8 @@ def test_a_side_that_was_not_measured_is_an_error(schedule, missing):
 def test_sides_that_share_no_turn_are_an_error():
     comparison = weak_scaling(WORKLOAD, 2)
     measured = one_round(comparison, 0.9, turns=2)
-    measured.of(HOROVOD_1).blocks.pop(0)
-    measured.of(HOROVOD_2).blocks.pop(1)
+    turns_of(measured.of(HOROVOD_1)).blocks.pop(0)
+    turns_of(measured.of(HOROVOD_2)).blocks.pop(1)
     with pytest.raises(KeyError, match="no turn"):
         observation(comparison, measured)
 

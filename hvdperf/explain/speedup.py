@@ -18,8 +18,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.question import Question
 from hvdperf.records.outcome import FixedCost
 from hvdperf.records.reports import RunReport
+from hvdperf.records.rounds import Launch
 
 # Phases of a start-up that belong to the training, not to the start of its processes.
 FIXED = ("trace", "first step", "broadcast")
@@ -58,6 +60,16 @@ class Training(NamedTuple):
         return samples / len(self.run) / self.seconds_of_steps(self.steps)
 
 
+def training(launch: Launch) -> Training:
+    """Return the part of a launch with timestamps from which a speedup by time is computed."""
+    return Training(launch.startup_seconds, launch.run)
+
+
+def divides_steps(comparison: Comparison) -> bool:
+    """Return whether the replicas divide the steps of a training."""
+    return comparison.question is Question.WALL_TIME_STRONG
+
+
 def fixed_cost(training: Training) -> FixedCost:
     """Return the cost from two lengths of a run: half of it and all of it. Raises ValueError for
     fewer than two steps."""
@@ -84,7 +96,7 @@ def observation(comparison: Comparison, candidate: Training, reference: Training
 def by_time(comparison: Comparison, candidate: Training, reference: Training) -> float:
     """Return the speedup by wall time."""
     n, steps = comparison.world_size, reference.steps
-    if not comparison.question.spec.divides_steps:
+    if not divides_steps(comparison):
         # Weak scaling does n times the work.
         return n * reference.seconds(steps) / candidate.seconds(steps)
     return reference.seconds(steps) / candidate.seconds(steps_of_each(steps, n))
@@ -104,7 +116,7 @@ def by_job(
     """Return the speedup by the time from launch to end. wall_seconds: that of both sides."""
     n, steps = comparison.world_size, reference.steps
     ours, theirs = wall_seconds
-    if not comparison.question.spec.divides_steps:
+    if not divides_steps(comparison):
         return n * theirs / ours
     each = steps_of_each(steps, n)
     left_out = candidate.seconds_of_steps(candidate.steps) - candidate.seconds_of_steps(each)

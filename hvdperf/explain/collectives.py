@@ -11,8 +11,14 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from hvdperf.plan.arms import Collective, Transfer
-from hvdperf.records.rounds import Series
+from hvdperf.plan.arms import BlockKind, Collective, Transfer
+from hvdperf.records.rounds import Launch, Series, back_to_back
+from hvdperf.stats import hodges_lehmann
+
+# A step may seem faster than possible by this share, because its parts are measured one after the
+# other. By chance it seems faster still at one look in forty.
+FASTER_BY_NOISE = 0.05
+ALPHA_FASTER = 0.025
 
 
 def paired(
@@ -106,4 +112,44 @@ def library_mismatch(horovod: Iterable[Series], bare: Iterable[Series]) -> str:
     return (
         f"Horovod uses {names[0]}, but mpi4py uses {names[1]}: install an mpi4py that is built "
         "for Horovod's MPI"
+    )
+
+
+def step_times(horovod: Launch, bare: Launch) -> list[StepTimes]:
+    """Return the step times of every turn in which a step was timed with its exchange and without
+    it, and the exchange alone through bare MPI."""
+    exchange = {series.turn: series.seconds for series in bare.series if series.repeats}
+    return [
+        StepTimes(full.seconds / full.steps, local.seconds / local.steps, exchange[full.turn])
+        for full, local in back_to_back(*map(horovod.of_kind, (BlockKind.FULL, BlockKind.LOCAL)))
+        if full.turn in exchange
+    ]
+
+
+def too_fast(arm: str, launches: Sequence[Sequence[StepTimes]]) -> str:
+    """Return an error message if steps take less time than one of their parts alone, else "".
+
+    launches: the turns of each launch. Steps are too fast if even the upper bound of step time /
+    time without exchange, or of step time / time of the exchange alone, over the launches is below
+    1 by more than noise. Each part is compared by itself, because the longer one of two noisy times
+    is longer than either usually is. A step that omits so little of its computing that the exchange
+    hides it (10 to 30 %, say) is not found.
+    """
+    found = []
+    for part in ("local", "exchange"):
+        observed = [
+            median(math.log(turn.full / getattr(turn, part)) for turn in turns)
+            for turns in launches
+            if turns
+        ]
+        if observed:
+            share = hodges_lehmann(observed, ALPHA_FASTER)
+            if share.upper < math.log(1 - FASTER_BY_NOISE):
+                found.append(share.estimate)
+    if not found:
+        return ""
+    return (
+        f"{arm}: a step takes only {math.exp(min(found)):.3f} times as long as the longer "
+        "of its parts (computation, exchange) measured alone: the step omits work, or its time "
+        "is wrong"
     )

@@ -6,20 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.judge.collectives import StepTimes
-from hvdperf.judge.validity import (
-    Parted,
-    expected_samples,
-    impossible_shares,
-    invalid_reasons,
-    overlap_of_shards,
-    parted,
-    too_fast,
-    weights_differ,
-)
+from hvdperf.explain.collectives import StepTimes, too_fast
+from hvdperf.judge.weights import Parted, parted, weights_differ
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.records.reports import Correctness
-from hvdperf.records.rounds import Launch, Series
+from hvdperf.records.rounds import Launch, Run, Series, StampedRun, Turns
+from hvdperf.work.base import Work
+from hvdperf.work.blocks import expected_samples, turns_of
+from hvdperf.work.collectives import Collectives
+from hvdperf.work.evidence import overlap_of_shards
+from hvdperf.work.training import Epochs
+from hvdperf.work.wall_time import WallTime, impossible_shares, stamped
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
     GRADIENTS,
@@ -37,6 +34,12 @@ from tests.support.with_timestamps import with_timestamps
 
 HOROVOD_4 = Arm(WORKLOAD, Strategy.HOROVOD, 4)
 SPEEDS = {BlockKind.FULL: 1000.0}
+
+
+def invalid_reasons(launch: Launch) -> list[str]:
+    """Return the problems that the work of such a launch finds."""
+    works: dict[type, type[Work]] = {Turns: Collectives, Run: Epochs, StampedRun: WallTime}
+    return works[type(launch.work)].problems(launch)
 
 
 def changed(sound, position, **values):
@@ -118,7 +121,7 @@ def test_ranks_that_train_with_another_learning_rate_are_a_problem():
 
 def test_the_problems_of_a_run_are_those_of_its_launch():
     trained = launch(HOROVOD_2, {})
-    trained.run = [run_report(steps=100), run_report(steps=101)]
+    trained.work = Run([run_report(steps=100), run_report(steps=101)])
     assert "resnet_50_s horovod@2: ranks stopped at different steps: [100, 101]" in invalid_reasons(
         trained
     )
@@ -138,7 +141,7 @@ def test_a_rank_that_reports_nothing_is_a_problem(missing):
     short = launch(HOROVOD_2, SPEEDS)
     first = short.blocks[0]
     ranks = [rank for number, rank in enumerate(first.ranks) if number != missing]
-    short.blocks[0] = replace(first, ranks=ranks)
+    turns_of(short).blocks[0] = replace(first, ranks=ranks)
     found = invalid_reasons(short)
     assert "full block of turn 0: 1 of 2 ranks reported" in found[0]
 
@@ -262,12 +265,12 @@ def test_trainings_must_begin_with_the_same_weights() -> None:
 
 def test_what_explains_the_rest_is_told_first():
     lonely = launch(HOROVOD_2, {})
-    lonely.series = [Series(GRADIENTS, 0, [series_report([], problem="no mpi4py")] * 2)]
+    turns_of(lonely).series = [Series(GRADIENTS, 0, [series_report([], problem="no mpi4py")] * 2)]
     lonely.evidence = [evidence_report(world_size=1, learning_rate=0.0, digests=[""])] * 2
     first, *others = invalid_reasons(lonely)
     assert first.endswith("rank 0: no mpi4py")
     assert any("world size [1]" in problem for problem in others)
-    lonely.series = [series(0.1)]
+    turns_of(lonely).series = [series(0.1)]
     assert invalid_reasons(lonely) == others[1:]
 
 
@@ -323,7 +326,7 @@ def test_of_two_noisy_parts_the_longer_one_is_not_taken_for_true():
 def test_parts_that_add_up_to_more_than_their_step_are_noticed():
     def made(longer: float) -> Launch:
         launch = with_timestamps(HOROVOD_2)
-        launch.blocks = [
+        stamped(launch).blocks = [
             replace(
                 block,
                 ranks=[

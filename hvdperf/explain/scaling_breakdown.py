@@ -1,7 +1,7 @@
 """The breakdown of a case on wall time: its speedups, and the terms and factors that explain their
 difference.
 
-It covers all rounds of a comparison of LaunchMode.WALL_TIME: speedups and factors with their
+It covers all rounds of a comparison of wall time: speedups and factors with their
 intervals, and the terms of both time breakdowns as means, which add up as those of a single run do.
 """
 
@@ -11,15 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median, median_low
 
-from hvdperf.judge import speedup
-from hvdperf.judge.observations import training
-from hvdperf.judge.speedup import Training
-from hvdperf.judge.time_breakdown import TimeBreakdown, time_breakdown
+from hvdperf.explain import speedup
+from hvdperf.explain.speedup import Training, training
+from hvdperf.explain.time_breakdown import TimeBreakdown, time_breakdown
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import OF_STEPS, TERMS, Term
 from hvdperf.records.outcome import FixedCost, ScalingBreakdown, Spent, Straggler
-from hvdperf.records.rounds import Launch, Round
+from hvdperf.records.rounds import Launch, Round, StampedRun
 from hvdperf.stats import Interval, hodges_lehmann
 from hvdperf.verdict import ALPHA, as_ratio
 
@@ -56,7 +55,7 @@ def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> Scalin
     trainings = [(training(ours), training(theirs)) for ours, theirs in pairs]
     factors = [_factors(ours, theirs) for ours, theirs in pairs]
     steps = trainings[0][1].steps
-    taken = speedup.steps_of_each(steps, n) if comparison.question.spec.divides_steps else steps
+    taken = speedup.steps_of_each(steps, n) if speedup.divides_steps(comparison) else steps
     by_speed = [speedup.by_speed(n, *both) for both in trainings]
     return ScalingBreakdown(
         world_size=n,
@@ -119,7 +118,11 @@ def _slowest(launch: Launch) -> int:
 
 def _wire_seconds(launches: Sequence[Launch]) -> float | None:
     """Return the seconds of a step in which data moves, by rank 0's Horovod timelines, or None."""
-    timelines = [launch.timeline[0] for launch in launches if launch.timeline]
+    timelines = [
+        launch.work.timeline[0]
+        for launch in launches
+        if isinstance(launch.work, StampedRun) and launch.work.timeline
+    ]
     seconds = [
         rank.wire_seconds / rank.steps for rank in timelines if rank.wire_seconds is not None
     ]

@@ -9,18 +9,15 @@ from typing import NamedTuple
 
 import pytest
 
-from hvdperf.judge import attribution
-from hvdperf.judge.attribution import (
-    attribute_memory,
-    attribute_start,
-    attribute_steps,
-)
-from hvdperf.judge.step_terms import of_steps
+from hvdperf.explain import attribution
+from hvdperf.explain.attribution import attribute_memory, attribute_start, attribute_steps
+from hvdperf.explain.step_terms import of_steps
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import Term
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.reports import BlockReport
-from hvdperf.records.rounds import Block, Launch
+from hvdperf.records.rounds import Block, Launch, Run
+from hvdperf.work.blocks import turns_of
 from tests.support.rounds import HOROVOD_2, launch, rank_report, run_report
 
 STEPS = 10
@@ -50,7 +47,7 @@ class Rank(NamedTuple):
 
 def launched(ranks: Sequence[Rank], kinds: Sequence[BlockKind] = (BlockKind.FULL,)) -> Launch:
     made: Launch = launch(HOROVOD_2, {})
-    made.blocks = [
+    turns_of(made).blocks = [
         Block(kind, turn, STEPS, [rank.report(kind) for rank in ranks])
         for turn in range(3)
         for kind in kinds
@@ -122,7 +119,7 @@ def test_steps_of_a_divided_batch_have_terms_of_their_own():
     kinds = (*BOTH, BlockKind.SPLIT)
     late, alike = launched([Rank(), Rank(between=0.0021)], kinds), launched(USUAL, kinds)
     # What blocks of a whole batch say of another kind is not held against them.
-    late.blocks = [
+    turns_of(late).blocks = [
         block if block.kind is BlockKind.SPLIT else usual
         for block, usual in zip(late.blocks, alike.blocks, strict=True)
     ]
@@ -249,13 +246,15 @@ def test_all_ranks_are_named_only_if_each_surely_takes_longer():
 def grown(*growth: int) -> Launch:
     """Whose ranks hold so many bytes more after each of 25 steps."""
     made: Launch = launch(HOROVOD_2, {})
-    made.run = [
-        replace(
-            run_report(),
-            memory=[[step, 1_000_000_000 + own * step] for step in range(25, 400, 25)],
-        )
-        for own in growth
-    ]
+    made.work = Run(
+        [
+            replace(
+                run_report(),
+                memory=[[step, 1_000_000_000 + own * step] for step in range(25, 400, 25)],
+            )
+            for own in growth
+        ]
+    )
     return made
 
 

@@ -8,20 +8,20 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.observations import observation
-from hvdperf.judge.training_runs import (
+from hvdperf.explain.training_runs import (
     ended_at,
     explained,
     growth,
     has_left_a_pass,
-    invalid_reasons,
     samples,
 )
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.questions import fixed_epochs, fixed_time, memory
 from hvdperf.records.reports import RunReport
-from hvdperf.records.rounds import Launch, Round
+from hvdperf.records.rounds import Launch, Round, Run
 from hvdperf.verdict import Ceiling, Judgement, Verdict, judge
+from hvdperf.work.table import observation
+from hvdperf.work.training import problems_of_run
 from tests.report.cases import recorded
 from tests.support.rounds import HOROVOD_2, WORKLOAD, run_report
 
@@ -31,7 +31,7 @@ EPOCHS = {comparison.variant: comparison for comparison in fixed_epochs(WORKLOAD
 def one_round(comparison, candidate, reference):
     arms = comparison.candidate.arm, comparison.reference.arm
     launches = [
-        Launch(arm, 0, run=reports)
+        Launch(arm, 0, work=Run(reports))
         for arm, reports in zip(arms, (candidate, reference), strict=True)
     ]
     return Round(0, Schedule.ALTERNATE, launches)
@@ -90,7 +90,7 @@ def test_samples_in_a_fixed_time_are_those_of_all_ranks_for_each_replica():
 def test_memory_is_the_growth_of_the_rank_that_grows_most():
     asked = memory(WORKLOAD, 2)
     ranks = [run_report(steps=1000, growth=0.0), run_report(steps=1000, growth=5e4)]
-    measured = Round(0, Schedule.ALTERNATE, [Launch(HOROVOD_2, 0, run=ranks)])
+    measured = Round(0, Schedule.ALTERNATE, [Launch(HOROVOD_2, 0, work=Run(ranks))])
     # 50 MB of 500 MB, and a little less than that of what it has grown to.
     assert math.exp(observation(asked, measured)) == pytest.approx(1.096, abs=0.003)
 
@@ -114,28 +114,28 @@ def test_too_few_readings_tell_no_slope(memory):
 
 
 def test_a_sound_run_has_no_problem():
-    assert invalid_reasons(HOROVOD_2, [run_report(steps=100, samples=3200)] * 2) == []
+    assert problems_of_run(HOROVOD_2, [run_report(steps=100, samples=3200)] * 2) == []
 
 
 def test_ranks_must_stop_at_the_same_step():
     torn = [run_report(steps=100), run_report(steps=105)]
-    assert "ranks stopped at different steps: [100, 105]" in invalid_reasons(HOROVOD_2, torn)[0]
+    assert "ranks stopped at different steps: [100, 105]" in problems_of_run(HOROVOD_2, torn)[0]
 
 
 def test_samples_that_were_not_consumed_are_a_problem():
-    (problem,) = invalid_reasons(HOROVOD_2, [run_report(samples=3200), run_report(samples=3168)])
+    (problem,) = problems_of_run(HOROVOD_2, [run_report(samples=3200), run_report(samples=3168)])
     assert "6368 samples were consumed instead of 6400" in problem
 
 
 def test_a_rank_that_did_not_report_is_a_problem():
-    found = invalid_reasons(HOROVOD_2, [run_report(samples=6400)])
+    found = problems_of_run(HOROVOD_2, [run_report(samples=6400)])
     assert found == ["resnet_50_s horovod@2: 1 of 2 ranks reported their run"]
 
 
 def test_a_loss_that_is_not_finite_is_a_problem():
     curve = [[20, 0.5, 1e-3], [40, math.nan, 1e-3], [60, math.nan, 1e-3]]
     ranks = [run_report(), replace(run_report(loss=math.nan), curve=curve)]
-    (said,) = invalid_reasons(HOROVOD_2, ranks)
+    (said,) = problems_of_run(HOROVOD_2, ranks)
     assert "rank 1" in said
     assert "step 40" in said
 

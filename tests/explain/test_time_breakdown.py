@@ -9,10 +9,9 @@ from statistics import median
 
 import pytest
 
-from hvdperf.judge import time_breakdown as breakdowns
-from hvdperf.judge import validity
-from hvdperf.judge.observations import training
-from hvdperf.judge.time_breakdown import (
+from hvdperf.explain import time_breakdown as breakdowns
+from hvdperf.explain.speedup import training
+from hvdperf.explain.time_breakdown import (
     CLOSES_WITHIN,
     TimeBreakdown,
     clock_set,
@@ -24,6 +23,7 @@ from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS
 from hvdperf.records.reports import Timestamps
 from hvdperf.records.rounds import Launch
+from hvdperf.work.wall_time import WallTime, stamped
 from hvdperf.worker.protocol import STARTUP, Phase
 from tests.support.rounds import HOROVOD_1, HOROVOD_2
 from tests.support.with_timestamps import (
@@ -94,7 +94,7 @@ def computing_longer(extra: Sequence[float], earlier: Sequence[float] = (0.0, 0.
     longer = {BlockKind.FULL: inside}
     longer[BlockKind.LOCAL] = [COMPUTE + APPLY + own for own in extra]
     longer[BlockKind.COMPUTE] = [COMPUTE + own for own in extra]
-    launch.blocks = [
+    stamped(launch).blocks = [
         replace(
             block,
             ranks=[
@@ -116,7 +116,9 @@ def computing_longer(extra: Sequence[float], earlier: Sequence[float] = (0.0, 0.
         for row, batch in zip(rows, batches, strict=True):
             row.append([batch - INPUT, batch, batch, end])
         began = end
-    launch.run = [replace(own, timestamps=row) for own, row in zip(launch.run, rows, strict=True)]
+    stamped(launch).run = [
+        replace(own, timestamps=row) for own, row in zip(launch.run, rows, strict=True)
+    ]
     return launch
 
 
@@ -148,7 +150,7 @@ def test_ranks_that_compute_alike_but_for_noise_keep_nobody_waiting():
     named, waited = 0, []
     for _ in range(20):
         launch = computing_longer([0.0, 0.0])
-        launch.blocks = [
+        stamped(launch).blocks = [
             replace(
                 block,
                 ranks=[
@@ -210,9 +212,10 @@ PHASES = len(timestamps_of(1.0, ranks=2).ranks[0])
 @pytest.mark.parametrize("phases", range(PHASES + 1))
 def test_a_time_of_day_that_is_set_is_noticed_whenever_that_is(phases, seconds):
     launch = with_timestamps(HOROVOD_2)
-    assert launch.timestamps is not None
+    timestamps = stamped(launch).timestamps
+    assert timestamps is not None
     sound = training(launch)
-    launch.timestamps = set_during(launch.timestamps, phases, seconds)
+    stamped(launch).timestamps = set_during(timestamps, phases, seconds)
     (problem,) = problems_of(launch)
     assert "clocks disagree: the time of day of the session" in problem
     assert f"{seconds:+.2f} s compared" in problem
@@ -291,7 +294,7 @@ def test_a_clock_that_is_kept_in_time_is_not_set():
 
 
 def problems_of(launch: Launch) -> list[str]:
-    return [problem for problem in validity.invalid_reasons(launch) if "time breakdown" in problem]
+    return [problem for problem in WallTime.problems(launch) if "time breakdown" in problem]
 
 
 def changed(change: str) -> Timestamps:
@@ -330,7 +333,7 @@ def test_phases_out_of_order_are_no_time_breakdown(change, said):
     assert disorder(timestamps_of(1.0, ranks=2)) == ""
     assert disorder(changed(change)).startswith(said)
     launch = with_timestamps(HOROVOD_2)
-    launch.timestamps = changed(change)
+    stamped(launch).timestamps = changed(change)
     with pytest.raises(ValueError, match=said.split("(")[0][:40]):
         time_breakdown(launch)
     assert problems_of(launch)[0].startswith(f"{HOROVOD_2.name}: no time breakdown: {said}")
@@ -338,13 +341,13 @@ def test_phases_out_of_order_are_no_time_breakdown(change, said):
 
 def test_steps_that_were_not_marked_are_no_time_breakdown():
     launch = with_timestamps(HOROVOD_2)
-    launch.run = [replace(report, timestamps=[]) for report in launch.run]
+    stamped(launch).run = [replace(report, timestamps=[]) for report in launch.run]
     with pytest.raises(ValueError, match="not complete on all ranks"):
         time_breakdown(launch)
 
 
 def test_steps_that_were_not_taken_apart_are_no_time_breakdown():
     launch = with_timestamps(HOROVOD_2)
-    launch.blocks = []
+    stamped(launch).blocks = []
     with pytest.raises(ValueError, match="no turn in which every kind of step was timed"):
         time_breakdown(launch)

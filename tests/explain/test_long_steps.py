@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.long_steps import LongSteps, long_steps
-from hvdperf.judge.time_breakdown import time_breakdown
+from hvdperf.explain.long_steps import LongSteps, long_steps
+from hvdperf.explain.time_breakdown import time_breakdown
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import Term
 from hvdperf.records.rounds import Block, Launch
+from hvdperf.work.blocks import turns_of
+from hvdperf.work.wall_time import stamped
 from tests.support.rounds import HOROVOD_2, launch, rank_report, usage
 from tests.support.with_timestamps import with_timestamps
 
@@ -56,7 +58,7 @@ def launched(
                 )
                 for own, of_input in zip(rows, inputs, strict=True)
             ]
-            made.blocks.append(Block(kind, turn, STEPS, ranks, usage=usage(foreign)))
+            turns_of(made).blocks.append(Block(kind, turn, STEPS, ranks, usage=usage(foreign)))
     return made
 
 
@@ -103,7 +105,7 @@ def test_long_steps_leave_the_breakdown_of_a_step_possible():
     launch = with_timestamps(HOROVOD_2, exchange=0.003)
     usual = time_breakdown(launch).terms
     # One step in ten of the blocks without exchange takes a second longer.
-    launch.blocks = [
+    stamped(launch).blocks = [
         replace(
             block,
             ranks=[
@@ -126,7 +128,7 @@ def test_long_steps_leave_the_breakdown_of_a_step_possible():
 def test_a_step_that_is_long_between_steps_names_its_rank():
     launches = [launched(random.Random(seed), extra=1.0) for seed in range(8)]
     for made in launches:
-        made.blocks = [
+        turns_of(made).blocks = [
             replace(
                 block,
                 ranks=[

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.observations import observation, training
-from hvdperf.judge.speedup import (
+from hvdperf.explain.speedup import (
     Training,
     by_job,
     by_speed,
@@ -18,8 +17,10 @@ from hvdperf.judge.speedup import (
     refusal,
     shortest_work,
     steps_of_each,
+    training,
 )
 from hvdperf.plan.questions import wall_time
+from hvdperf.work.table import observation
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, run_report
 from tests.support.with_timestamps import (
     APPLY,

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from hvdperf.measure.requirements import (
-    SWEEP_TURNS,
-    kinds_of,
-    last_phase,
-    sampling_of,
-    transfers_of,
-)
 from hvdperf.plan.arms import Arm, BlockKind, Collective
 from hvdperf.plan.collectives import SWEEP_BYTES
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Sampling
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import gradient_reductions, overlap, parity, startup, sweep
+from hvdperf.work.collectives import SWEEP_TURNS, Collectives
+from hvdperf.work.startup import Startup
+from hvdperf.work.table import kinds_of, transfers_of
 from hvdperf.worker.protocol import Phase
 from tests.support.rounds import (
     GRADIENTS,
@@ -59,24 +55,24 @@ def test_computing_of_ranks_is_measured_where_a_fail_needs_it():
 
 def test_what_is_only_traced_starts_no_further():
     asked = {comparison.question: comparison for comparison in startup(WORKLOAD, 2)}
-    assert last_phase([asked[Question.STARTUP_TRACE]]) is Phase.TRACE
-    assert last_phase(list(asked.values())) is Phase.BROADCAST
+    assert Startup.last_phase([asked[Question.STARTUP_TRACE]]) is Phase.TRACE
+    assert Startup.last_phase(list(asked.values())) is Phase.BROADCAST
 
 
 def test_a_start_up_goes_as_far_as_what_is_exchanged_takes():
-    assert last_phase(sweep(WORKLOAD, 2)) is Phase.INIT
-    assert last_phase([GRADIENTS_OF]) is Phase.BUILD
-    assert last_phase([GRADIENTS_OF, BOUND]) is Phase.BROADCAST
+    assert Collectives.last_phase(sweep(WORKLOAD, 2)) is Phase.INIT
+    assert Collectives.last_phase([GRADIENTS_OF]) is Phase.BUILD
+    assert Collectives.last_phase([GRADIENTS_OF, BOUND]) is Phase.BROADCAST
 
 
 def test_a_sweep_is_one_wherever_its_comparisons_come_from():
     again = deepcopy(sweep(WORKLOAD, 2))
-    assert last_phase(again) is Phase.INIT
+    assert Collectives.last_phase(again) is Phase.INIT
     assert transfers_of(again) == transfers_of(sweep(WORKLOAD, 2))
     sampling = Sampling(turns_min=2, turns_max=9)
-    found = sampling_of(again, sampling)
+    found = Collectives.sampling(again, sampling)
     assert (found.turns_min, found.turns_max) == (2, SWEEP_TURNS)
-    assert sampling_of([GRADIENTS_OF], sampling) == sampling
+    assert Collectives.sampling([GRADIENTS_OF], sampling) == sampling
 
 
 def test_blocks_are_taken_where_steps_are_asked_about():

@@ -1,4 +1,4 @@
-"""Figures of training runs: convergence, work in a fixed time, growth of memory.
+"""Figures of training runs: samples, and growth of memory.
 
 Plain arithmetic on the ranks' reports of a run (worker/training_run.py). No I/O.
 """
@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from statistics import median
 
-from hvdperf.plan.arms import Arm, Workload
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import LaunchMode
+from hvdperf.plan.arms import Workload
 from hvdperf.records.reports import RunReport
 from hvdperf.verdict import Ceiling, Judgement, Verdict
 
@@ -30,35 +28,10 @@ RESTING = 0.1
 SLOWER = 0.7
 # So many readings without growth show that it slowed down, but not that it has ended.
 LATE_READINGS = 3
-# This share of the loss of a uniform guess is added to both compared losses.
-NOTHING_TO_LEARN = 0.01
 
 Reports = Sequence[RunReport]
 # Rows of [steps, bytes of the resident set].
 Readings = Sequence[Sequence[float]]
-
-
-def observation(comparison: Comparison, candidate: Reports, reference: Reports) -> float:
-    """Return the natural logarithm of the comparison's figure in one round, from both sides'
-    reports. Raises ValueError if the sides did not validate on the same number of samples."""
-    question = comparison.question
-    if question.mode is LaunchMode.ENDURANCE:
-        return max(growth(rank.memory) for rank in candidate)
-    if question.mode is LaunchMode.TIME:
-        ratio = math.log(samples_per_second(candidate) / samples_per_second(reference))
-        return ratio - math.log(comparison.ideal_ratio)
-    ours, theirs = candidate[0].validation, reference[0].validation
-    if ours is None or theirs is None:
-        raise ValueError("a run was not validated")
-    if ours.samples != theirs.samples:
-        raise ValueError(f"validated on {ours.samples} and on {theirs.samples} samples")
-    if question.spec.metric == "loss":
-        # Two networks with losses near 0 have both learned everything, so neither is better.
-        nothing = NOTHING_TO_LEARN * ours.chance_loss
-        return math.log((ours.loss + nothing) / (theirs.loss + nothing))
-    # Both sides get half a sample more, because an accuracy of 0 has no logarithm.
-    half = 0.5 / ours.samples
-    return math.log((ours.accuracy + half) / (theirs.accuracy + half))
 
 
 def samples_per_second(ranks: Reports) -> float:
@@ -225,23 +198,3 @@ def _rate(memory: Readings, begin: float, end: float) -> float:
         return 0.0
     (first, base), (last, size) = part[0], part[-1]
     return (size - base) / (last - first)
-
-
-def invalid_reasons(arm: Arm, ranks: Reports) -> list[str]:
-    """Return why a run is invalid, one text per reason: a missing rank, ranks that stopped at
-    different steps, samples that were not consumed, losses that are not finite."""
-    found = []
-    if len(ranks) != arm.processes:
-        found.append(f"{arm.name}: {len(ranks)} of {arm.processes} ranks reported their run")
-    steps = sorted({rank.steps for rank in ranks})
-    if len(steps) > 1:
-        found.append(f"{arm.name}: ranks stopped at different steps: {steps}")
-    expected = steps[0] * arm.workload.batch * arm.world_size
-    if samples(ranks) != expected:
-        found.append(f"{arm.name}: {samples(ranks)} samples were consumed instead of {expected}")
-    for number, rank in enumerate(ranks):
-        figures = [rank.loss, *(astuple(rank.validation) if rank.validation else ())]
-        if not all(math.isfinite(figure) for figure in figures):
-            by = next((int(row[0]) for row in rank.curve if not math.isfinite(row[1])), rank.steps)
-            found.append(f"{arm.name}: rank {number}: the loss is not finite by step {by}")
-    return found

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvdperf.measure.interleaving import Pair, Visit, walk
 from hvdperf.plan.arms import Arm, BlockKind, Side
+from hvdperf.work.interleaving import Pair, Visit, walk
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
 

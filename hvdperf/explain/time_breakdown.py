@@ -13,7 +13,7 @@ messages, and the disagreement of clocks. The terms are measured as follows:
 - ready: waiting for the slowest rank's start, and for the order to run.
 - between steps, input wait: by the timestamps of every step (hvdperf.worker.training_run).
 - straggler wait: until the last rank has its batch and has computed its gradients
-  (hvdperf.judge.straggler). Waiting for a rank that computes longer is no communication.
+  (hvdperf.explain.straggler). Waiting for a rank that computes longer is no communication.
 - compute, apply: by ablation. After the run, blocks of whole steps, of steps without exchange, and
   of forward and backward passes alone take turns in the same processes. The medians of their ratios
   in a turn are the parts of a step that compute and that apply; what slows the machine down for a
@@ -32,13 +32,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
-from hvdperf.judge.long_steps import excess
-from hvdperf.judge.straggler import SHARE_OF_A_STEP, StepTimestamps, straggler, waits
+from hvdperf.explain.long_steps import excess
+from hvdperf.explain.straggler import SHARE_OF_A_STEP, StepTimestamps, straggler, waits
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS, Term
 from hvdperf.records.outcome import Straggler
 from hvdperf.records.reports import RunReport, Timestamps
-from hvdperf.records.rounds import Block, Launch
+from hvdperf.records.rounds import Block, Launch, StampedRun
 
 # A launch is INVALID if its time breakdown leaves more than this share of the time unexplained.
 CLOSES_WITHIN = 0.02
@@ -89,32 +89,33 @@ class TimeBreakdown:
 
 
 def time_breakdown(launch: Launch) -> TimeBreakdown:
-    """Return the time breakdown of a launch of LaunchMode.WALL_TIME. Raises ValueError, with the
+    """Return the time breakdown of a launch with timestamps. Raises ValueError, with the
     reason, if its timestamps do not give one."""
-    if launch.timestamps is None:
+    work = launch.work
+    if not isinstance(work, StampedRun) or work.timestamps is None:
         raise ValueError("the launch has no timestamps")
-    steps = [rank.timestamps for rank in launch.run]
+    steps = [rank.timestamps for rank in work.run]
     if not steps or not all(steps) or len({len(timestamps) for timestamps in steps}) > 1:
         raise ValueError("the timestamps of the run's steps are not complete on all ranks")
-    out_of_order = disorder(launch.timestamps)
+    out_of_order = disorder(work.timestamps)
     if out_of_order:
         raise ValueError(out_of_order)
-    parts = [shares(launch.blocks, rank) for rank in range(len(steps))]
-    computing = _computing(launch.blocks, steps, [computes for computes, _ in parts])
+    parts = [shares(work.blocks, rank) for rank in range(len(steps))]
+    computing = _computing(work.blocks, steps, [computes for computes, _ in parts])
     waited = waits(steps, met=False, computing=computing)
     ranks = tuple(
         {
-            **_outside_of_steps(launch.timestamps, rank),
+            **_outside_of_steps(work.timestamps, rank),
             **_of_steps(steps[rank], sum(waited[rank]), *parts[rank]),
         }
         for rank in range(len(steps))
     )
     return TimeBreakdown(
-        wall_seconds(launch.timestamps),
+        wall_seconds(work.timestamps),
         ranks,
         len(steps[0]),
-        late(launch.run, computing),
-        late(launch.met_run),
+        late(work.run, computing),
+        late(work.met_run),
     )
 
 

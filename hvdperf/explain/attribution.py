@@ -14,17 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from hvdperf.judge import training_runs
-from hvdperf.judge.cause import attribution_of
-from hvdperf.judge.ranks_apart import Group, group_apart, highest, host_of, without
-from hvdperf.judge.speedup import FIXED, Training, steps_of_each
-from hvdperf.judge.step_terms import OWN, Computing, Growth, computing_known, growth
+from hvdperf.explain import training_runs
+from hvdperf.explain.cause import attribution_of
+from hvdperf.explain.ranks_apart import Group, group_apart, highest, host_of, without
+from hvdperf.explain.speedup import FIXED, divides_steps, steps_of_each, training
+from hvdperf.explain.step_terms import OWN, Computing, Growth, computing_known, growth
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import LaunchMode
 from hvdperf.plan.terms import START, Term
 from hvdperf.records.outcome import Attribution, Cause
-from hvdperf.records.rounds import Launch, Round
+from hvdperf.records.rounds import Launch
 from hvdperf.stats import Interval, hodges_lehmann, shift
 
 # Growth below this share of a step, or of a phase of a start, is not attributed.
@@ -42,46 +41,6 @@ MEETINGS = (Term.INIT.value, Term.BROADCAST.value)
 # Highest probability that a given rank is named by chance. That either of two ranks is named is
 # twice as probable.
 NAMED_BY_CHANCE = 0.025
-
-
-def attributed(
-    comparison: Comparison, rounds: Sequence[Round], hosts: Sequence[str] = ()
-) -> Attribution:
-    """Return the terms and ranks that make the candidate slower than the reference, or than the
-    reference's share of ideal scaling; for memory, the ranks that grow most. hosts: of the ranks,
-    if they are known."""
-    pairs = [
-        (measured.of(comparison.candidate.arm), measured.of(comparison.reference.arm))
-        for measured in rounds
-    ]
-    question = comparison.question
-    if not pairs:
-        return Attribution()
-    if question.mode is LaunchMode.STARTUP and comparison.is_of_one_arm:
-        return attribute_slow_start(question.spec.phase, [launch for launch, _ in pairs], hosts)
-    if question.mode is LaunchMode.STARTUP:
-        return attribute_start(question.spec.phase, pairs, hosts)
-    if question.mode is LaunchMode.ENDURANCE:
-        return attribute_memory([faulty for faulty, _ in pairs], hosts)
-    if question.mode is LaunchMode.WALL_TIME:
-        return attribute_training(comparison, pairs, hosts)
-    if question.mode is LaunchMode.BLOCKS:
-        return attribute_sides(*comparison.sides, pairs, hosts, _ideal(comparison))
-    if question.spec.times_steps:
-        ours = comparison.candidate
-        alone = replace(ours, kind=BlockKind.LOCAL)
-        return attribute_sides(ours, alone, [(launch, launch) for launch, _ in pairs], hosts)
-    return Attribution()
-
-
-def _ideal(comparison: Comparison) -> float:
-    """Return the seconds that a step of the candidate should take, for one second of the
-    reference's: those with which the figure is 1."""
-    ours, theirs = (
-        side.arm.workload.batch * (1 if side.kind is BlockKind.SPLIT else side.arm.world_size)
-        for side in comparison.sides
-    )
-    return ours / theirs / comparison.ideal_ratio
 
 
 def attribute_steps(
@@ -258,10 +217,9 @@ def attribute_training(
     to the terms of its steps, by the blocks after the run, and to its fixed cost. share: of the
     ideal time of the training. pairs: as in attribute_sides."""
     ours, theirs = comparison.sides
-    trainings = [(Training(a.startup_seconds, a.run), b) for a, b in pairs]
-    times = [(own, Training(b.startup_seconds, b.run)) for own, b in trainings]
+    times = [(training(a), training(b)) for a, b in pairs]
     steps = times[0][1].steps
-    divides = comparison.question.spec.divides_steps
+    divides = divides_steps(comparison)
     parts = comparison.world_size if divides else 1
     taken = steps_of_each(steps, comparison.world_size) if divides else steps
     ideal = [reference.seconds(steps) / parts for _, reference in times]

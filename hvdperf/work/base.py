@@ -1,0 +1,271 @@
+"""Work: what the launches of a round do once they have started, and what its figures are.
+
+One class for each kind of work, named by the rows of its questions (hvdperf/plan/question.py). Its
+instances have groups do the work; its class methods are plain arithmetic on what was reported.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, ClassVar, NamedTuple
+
+from hvdperf.launch.arm_launcher import PATIENCE, ArmLauncher
+from hvdperf.launch.group import Group
+from hvdperf.machine.cpu_usage import CpuMeter
+from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side, Transfer
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.profile import Profile, Runs, Sampling
+from hvdperf.records.outcome import Attribution, ScalingBreakdown
+from hvdperf.records.reports import BlockReport
+from hvdperf.records.rounds import Block, Launch, Round
+from hvdperf.verdict import Judgement, Rule
+from hvdperf.work import evidence
+from hvdperf.work.live_groups import LiveGroups, Progress
+from hvdperf.worker.protocol import Phase
+
+# The launches of candidate and reference in one round.
+Pair = tuple[Launch, Launch]
+
+# A block of slow steps has fewer of them than the profile says, but not less than one, so that it
+# does not take longer than this, in seconds.
+LONGEST_BLOCK_S = 30.0
+# Times that a block is taken again because something was stopped meanwhile.
+TAKEN_AGAIN = 3
+
+
+@dataclass(frozen=True)
+class RoundRequest:
+    """The plan of one round.
+
+    number: the round's, from 0. arms: to launch. kinds: kinds of blocks wanted of each arm. pairs:
+    the compared sides, which are timed one right after the other. turns: number of turns of the
+    round.
+    """
+
+    number: int
+    arms: Sequence[Arm]
+    kinds: Mapping[Arm, Collection[BlockKind]]
+    pairs: Sequence[tuple[Side, Side]]
+    turns: int
+
+
+@dataclass(frozen=True)
+class RoundSettings:
+    """The settings that all rounds of a workload have in common.
+
+    order: draws every random order. progress: called with a line for each event. doing: called with
+    each activity between two lines. runs: lengths of training runs. transfers: the exchanges of
+    each arm in a turn, after its blocks. meter: reads the CPU usage of blocks; None if the kernel
+    does not report it.
+    """
+
+    arm_launcher: ArmLauncher
+    sampling: Sampling
+    order: random.Random
+    progress: Progress
+    doing: Progress = lambda text: None
+    runs: Runs = field(default_factory=Runs)
+    transfers: Mapping[Arm, Sequence[Transfer]] = field(default_factory=dict)
+    meter: CpuMeter | None = None
+
+
+class Durations(NamedTuple):
+    """Seconds that the candidate's launches were timed, for pytest-benchmark, and further facts."""
+
+    seconds: list[float]
+    details: dict[str, Any]
+
+
+@dataclass
+class Work(ABC):
+    """A kind of work.
+
+    name: in the rows of questions and in documents. depends_on: settings of a session (`asked` of
+    its document) that change the meaning of figures. starts: how long it takes, in starts of a
+    process. forks: whether ranks may be forked, which is quick but unlike a user's start, so a
+    measured start is not forked. draws_seeds: whether every session draws other initial weights,
+    because the figure depends on them; the speed of a block does not. validates: whether training
+    ends with a validation, for which every strategy trains on the same batches. records: whether
+    each arm with several replicas is launched once more to `record`. steps: steps of a block, by
+    arm and kind. turn_seconds: mean seconds of a turn of all arms in the last round.
+    """
+
+    name: ClassVar[str]
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    starts: ClassVar[int] = 0
+    forks: ClassVar[bool] = True
+    draws_seeds: ClassVar[bool] = False
+    validates: ClassVar[bool] = False
+    records: ClassVar[bool] = False
+
+    settings: RoundSettings
+    steps: dict[tuple[Arm, BlockKind], int] = field(default_factory=dict)
+    turn_seconds: float = 0.0
+
+    # What a round of these comparisons must contain, so that all of them can be judged ----------
+
+    @classmethod
+    def schedule(cls, profile: Profile) -> Schedule:
+        """Return the order of arms: one after the other, unless arms take turns."""
+        return Schedule.FRESH
+
+    @classmethod
+    def sampling(cls, comparisons: Sequence[Comparison], sampling: Sampling) -> Sampling:
+        """Return the sampling. sampling: the profile's."""
+        return sampling
+
+    @classmethod
+    def last_phase(cls, comparisons: Sequence[Comparison]) -> Phase:
+        """Return the phase with which a start-up ends."""
+        return Phase.BROADCAST
+
+    @classmethod
+    def kinds(cls, comparison: Comparison, judged: bool) -> dict[Arm, set[BlockKind]]:
+        """Return the kinds of blocks wanted of each arm. judged: whether the comparison is compared
+        with a threshold."""
+        return {arm: {BlockKind.FULL} for arm in comparison.arms}
+
+    @classmethod
+    def transfers(cls, comparison: Comparison) -> list[Transfer]:
+        """Return what both arms exchange in a turn, besides its blocks."""
+        return []
+
+    # Running -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def measure(self, live: LiveGroups, request: RoundRequest) -> None:
+        """Have the groups do their work, and add their reports to their launches."""
+
+    def record(self, group: Group, launch: Launch) -> None:  # noqa: B027 (few have to)
+        """Add records whose making slows a launch. group: another launch of the arm, which is not
+        timed."""
+
+    # Figures -----------------------------------------------------------------------------------
+
+    @classmethod
+    def measures(cls, comparison: Comparison, measured: Round) -> bool:
+        """Return whether the round measures that comparison."""
+        return all(map(measured.has, comparison.arms))
+
+    @classmethod
+    def takes_turns(cls, comparison: Comparison, schedule: Schedule) -> bool:
+        """Return whether a round has an observation a turn, of both sides one right after the
+        other."""
+        return False
+
+    @classmethod
+    @abstractmethod
+    def observe(
+        cls, comparison: Comparison, measured: Round, disturbed: bool = False
+    ) -> list[float]:
+        """Return the observations of a round, each ln of the figure: one a turn if the arms took
+        turns, else one. Turns that other programs disturbed are left out; if too few are left,
+        return []. disturbed: keep disturbed turns. Raises KeyError if a side was not measured in
+        that round, ValueError or ZeroDivisionError if it has no figure."""
+
+    @classmethod
+    def problems(cls, launch: Launch) -> list[str]:
+        """Return why a launch is no evidence, one text each; [] if it is sound."""
+        return evidence.problems(launch)
+
+    @classmethod
+    def problems_of_rounds(
+        cls, comparison: Comparison, rounds: Sequence[Round], judged: bool, at_look: bool
+    ) -> list[str]:
+        """Return why sound launches cannot be compared, one text each. judged: as in `kinds`.
+        at_look: whether figures count, too: only full looks may doubt them, because a test that is
+        repeated errs more often."""
+        return []
+
+    @classmethod
+    def too_short(cls, comparison: Comparison, rounds: Sequence[Round], rule: Rule) -> str:
+        """Return why the runs are too short to be judged by the rule; "" if they are not."""
+        return ""
+
+    @classmethod
+    def explained(
+        cls, judgement: Judgement, comparison: Comparison, rounds: Sequence[Round]
+    ) -> Judgement:
+        """Return the judgement on the figure with what the rounds say besides."""
+        return judgement
+
+    @classmethod
+    def breakdown(cls, comparison: Comparison, rounds: Sequence[Round]) -> ScalingBreakdown | None:
+        """Return the breakdown of the wall time, if it was measured."""
+        return None
+
+    @classmethod
+    def cause(
+        cls, comparison: Comparison, pairs: Sequence[Pair], hosts: Sequence[str]
+    ) -> Attribution | None:
+        """Return the terms and ranks that make the candidate slower than the reference, or than the
+        reference's share of ideal scaling; None if no cause can be told. pairs: the launches of
+        candidate and reference, one pair a round. hosts: of the ranks, if they are known."""
+        return None
+
+    @classmethod
+    @abstractmethod
+    def durations(cls, comparison: Comparison, rounds: Sequence[Round]) -> Durations:
+        """Return the seconds that the candidate's launches were timed."""
+
+    # Timing blocks -----------------------------------------------------------------------------
+
+    def take_block(
+        self,
+        group: Group,
+        launch: Launch,
+        kind: BlockKind,
+        turn: int,
+        steps: int,
+        wait: bool = False,
+    ) -> Block:
+        """Return a block that the group has timed. wait: whether each step is waited for. A block
+        during which this session or a rank was stopped is taken again."""
+        for _ in range(TAKEN_AGAIN + 1):
+            before = group.stops
+            ranks = group.reports(
+                BlockReport,
+                "block",
+                self.deadline_s(launch, kind, steps),
+                kind=kind.value,
+                steps=steps,
+                wait=wait,
+            )
+            stopped = [str(number) for number, rank in enumerate(ranks) if rank.resumed]
+            if group.stops == before and not stopped:
+                break
+            whose = f"rank {', '.join(stopped)}" if stopped else "this session"
+            self.settings.progress(
+                f"{whose} was stopped for a while: the block of {launch.arm.label} is taken again"
+            )
+        return Block(kind, turn, steps, ranks)
+
+    def deadline_s(self, launch: Launch, kind: BlockKind, steps: int) -> float:
+        """Return the deadline of that many steps, in seconds. A launch whose known pace is slow
+        gets a later one."""
+        known = [b.seconds / b.steps for b in (*launch.warm_up, *launch.blocks) if b.kind is kind]
+        known = known or [rank.seconds / rank.steps for rank in launch.run]
+        pace = median(known) if known else self.known_pace(launch.arm)
+        return max(self.settings.sampling.block_deadline_s, PATIENCE * pace * steps)
+
+    def steps_of_a_block(self, step_seconds: float) -> int:
+        """Return how many steps a block must have at this pace."""
+        sampling = self.settings.sampling
+        wanted = math.ceil(sampling.min_block_seconds / step_seconds)
+        return affordable(max(sampling.min_block_steps, wanted), step_seconds)
+
+    def known_pace(self, arm: Arm) -> float:
+        """Return the seconds of a step of the arm's network when it was tried; 0 if it was not."""
+        return self.settings.arm_launcher.pace(arm).step_seconds
+
+
+def affordable(steps: int, step_seconds: float) -> int:
+    """Return as many of the steps as end within LONGEST_BLOCK_S, but at least one."""
+    if steps * step_seconds <= LONGEST_BLOCK_S:
+        return steps
+    return max(1, int(LONGEST_BLOCK_S / step_seconds))

@@ -1,0 +1,321 @@
+"""Launches that run timed blocks, in turns."""
+
+from __future__ import annotations
+
+import math
+import socket
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+from typing import ClassVar
+
+from hvdperf.explain.attribution import attribute_sides
+from hvdperf.launch.group import Group
+from hvdperf.machine.cpu_usage import Reading, used
+from hvdperf.machine.disturbance import together
+from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
+from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.faults import trial_of
+from hvdperf.plan.profile import Profile
+from hvdperf.plan.terms import NEED_LOCAL_BLOCKS
+from hvdperf.records.outcome import Attribution
+from hvdperf.records.rounds import (
+    Block,
+    Launch,
+    Round,
+    Turns,
+    back_to_back,
+    is_disturbed,
+    median_speed,
+)
+from hvdperf.work.base import Durations, Pair, RoundRequest, Work, affordable
+from hvdperf.work.interleaving import Visit, walk
+from hvdperf.work.live_groups import LiveGroups
+
+# Steps of a warm-up block, if a launch has one kind of blocks. Several kinds share these steps,
+# because a process takes new memory in its first 15 steps or so, whatever their kind. Only the
+# first step of a kind, in which its graph is optimized, does not serve the other kinds.
+WARM_UP_STEPS, FEWEST_WARM_UP_STEPS = 5, 3
+WARM_UP_BLOCKS_MAX = 8
+# The fewest turns of a round that other programs must not have disturbed.
+FEWEST_SOUND = 2
+# Settings of a session by which its blocks have their length.
+LENGTH_OF_BLOCKS = ("sampling.min_block_seconds", "sampling.min_block_steps")
+
+
+@dataclass
+class Blocks(Work):
+    """Timed blocks, in turns."""
+
+    name = "blocks"
+    depends_on: ClassVar[tuple[str, ...]] = ("schedule", *LENGTH_OF_BLOCKS)
+
+    @classmethod
+    def schedule(cls, profile: Profile) -> Schedule:
+        return profile.schedule
+
+    @classmethod
+    def kinds(cls, comparison: Comparison, judged: bool) -> dict[Arm, set[BlockKind]]:
+        """Return full blocks for both sides; those without exchange if the comparison or the cause
+        of a FAIL needs them; split ones only if they are judged."""
+        kinds: dict[Arm, set[BlockKind]] = {arm: {BlockKind.FULL} for arm in comparison.arms}
+        trial = trial_of(comparison)
+        for side in comparison.sides:
+            if trial is not None and trial.term in NEED_LOCAL_BLOCKS:
+                kinds[side.arm].add(BlockKind.LOCAL)
+            if side.kind is not BlockKind.SPLIT or judged:
+                kinds[side.arm].add(side.kind)
+        if judged and _exchange_may_be_at_fault(comparison):
+            kinds[comparison.candidate.arm].add(BlockKind.LOCAL)
+        return kinds
+
+    # Running -----------------------------------------------------------------------------------
+
+    def measure(self, live: LiveGroups, request: RoundRequest) -> None:
+        kinds = {arm: request.kinds[arm] for arm in live.groups}
+        live.run_each(lambda group, launch: self.warm_up(group, launch, live.result, kinds))
+        self._settle_steps(live.result)
+        visits = walk({arm: kinds[arm] for arm in live.groups}, request.pairs, self.settings.order)
+        meter = self.settings.meter
+        began, turn, wanted = time.monotonic(), 0, request.turns
+        if meter is not None:
+            meter.begin_watch()
+        # A turn that other programs disturbed is repeated; at most as many turns are added.
+        while wanted > 0 and turn < 2 * request.turns:
+            self.settings.doing(f"repetition {turn + 1} of {turn + wanted}")
+            self.take_turn(live, visits if turn % 2 == 0 else visits[::-1], turn)
+            wanted -= not _was_disturbed(live, request, turn)
+            turn += 1
+            if meter is not None:
+                meter.watch()
+        self.turn_seconds += (time.monotonic() - began) / turn
+        self._keep_disturbance(live.result, kinds)
+
+    def warm_up(
+        self,
+        group: Group,
+        launch: Launch,
+        result: Round,
+        kinds_of: Mapping[Arm, Collection[BlockKind]],
+    ) -> None:
+        """Take blocks until their times settle. result: the round so far."""
+        self.settings.doing(f"warm up {launch.arm.label}")
+        launch.work = work = Turns()
+        kinds = self._in_random_order(kinds_of[launch.arm])
+        for kind in kinds:
+            wanted = max(FEWEST_WARM_UP_STEPS, math.ceil(WARM_UP_STEPS / len(kinds)))
+            steps = affordable(wanted, self.known_pace(launch.arm))
+            seconds: list[float] = []
+            while not settled(seconds) and len(seconds) < WARM_UP_BLOCKS_MAX:
+                block = self.take_block(group, launch, kind, len(seconds), steps)
+                seconds.append(block.seconds)
+                work.warm_up.append(block)
+
+    def _settle_steps(self, result: Round) -> None:
+        """Set the steps of a block by arm and kind, once for all rounds: enough for the fastest of
+        the arms that live side by side."""
+        for kind in BlockKind:
+            step_seconds = {
+                launch.arm: median(b.seconds / b.steps for b in launch.warm_up if b.kind is kind)
+                for launch in result.launches
+                if any(b.kind is kind for b in launch.warm_up)
+            }
+            for arm in step_seconds:
+                steps = self.steps_of_a_block(min(step_seconds.values()))
+                self.steps.setdefault((arm, kind), steps)
+
+    def take_turn(self, live: LiveGroups, visits: Sequence[Visit], turn: int) -> None:
+        """Have every arm take its blocks of a turn."""
+        for number, visit in enumerate(visits, turn * len(visits)):
+            live.run(visit.arm, partial(self._visit, visit=visit, turn=turn, number=number))
+
+    def _visit(self, group: Group, launch: Launch, visit: Visit, turn: int, number: int) -> None:
+        for kind in self._in_random_order(visit.kinds):
+            before = self._reading(group)
+            block = self.take_block(group, launch, kind, turn, self.steps[visit.arm, kind])
+            after = self._reading(group)
+            usage = used(before, after, self._cores_here(visit.arm)) if before and after else None
+            turns_of(launch).blocks.append(replace(block, visit=number, usage=usage))
+
+    def _reading(self, group: Group) -> Reading | None:
+        if self.settings.meter is None:
+            return None
+        here = socket.gethostname()
+        return self.settings.meter.read(rank.pid for rank in group.ranks if rank.host == here)
+
+    def _cores_here(self, arm: Arm) -> int:
+        """Return the number of cores on which the arm's ranks on this host compute. A core that
+        ranks share counts once for each of them."""
+        slots, here = self.settings.arm_launcher.slots[: arm.world_size], socket.gethostname()
+        return sum(len(slot.cores) for slot in slots if slot.host == here)
+
+    def _keep_disturbance(self, result: Round, arms: Collection[Arm]) -> None:
+        """Add the disturbance during these arms' blocks to the round's."""
+        usages = [
+            block.usage
+            for arm in arms
+            if result.has(arm)
+            for block in result.of(arm).blocks
+            if block.usage is not None
+        ]
+        if self.settings.meter is not None and usages:
+            found = self.settings.meter.disturbance(usages)
+            result.disturbance = together([result.disturbance, found])
+
+    def _in_random_order(self, kinds: Collection[BlockKind]) -> list[BlockKind]:
+        shuffled = sorted(kinds, key=lambda kind: kind.value)
+        self.settings.order.shuffle(shuffled)
+        return shuffled
+
+    # Figures -----------------------------------------------------------------------------------
+
+    @classmethod
+    def measures(cls, comparison: Comparison, measured: Round) -> bool:
+        return super().measures(comparison, measured) and all(
+            measured.of(side.arm).of_kind(side.kind) for side in comparison.sides
+        )
+
+    @classmethod
+    def takes_turns(cls, comparison: Comparison, schedule: Schedule) -> bool:
+        return schedule is Schedule.ALTERNATE or comparison.is_of_one_arm
+
+    @classmethod
+    def observe(
+        cls, comparison: Comparison, measured: Round, disturbed: bool = False
+    ) -> list[float]:
+        """Return ln(speed of the candidate / speed of the reference / ideal ratio), as Work.observe
+        does. A slowdown of both sides cancels in a turn. If the arms took no turns, it is the ratio
+        of the two launches' medians."""
+        ideal = math.log(comparison.ideal_ratio)
+        ours, theirs = (_of_side(side, measured) for side in comparison.sides)
+        if not cls.takes_turns(comparison, measured.schedule):
+            return [math.log(median_speed(ours) / median_speed(theirs)) - ideal]
+        pairs = back_to_back(ours, theirs)
+        if not pairs:
+            raise KeyError(f"{comparison.name}: no turn in which both sides were measured")
+        sound = [pair for pair in pairs if disturbed or not is_disturbed(pair)]
+        if len(sound) < min(FEWEST_SOUND, len(pairs)):
+            return []
+        return [
+            math.log(own.samples_per_second / other.samples_per_second) - ideal
+            for own, other in sound
+        ]
+
+    @classmethod
+    def problems(cls, launch: Launch) -> list[str]:
+        return [
+            *super().problems(launch),
+            *(problem for block in launch.blocks for problem in _block_problems(launch, block)),
+        ]
+
+    @classmethod
+    def cause(
+        cls, comparison: Comparison, pairs: Sequence[Pair], hosts: Sequence[str]
+    ) -> Attribution | None:
+        return attribute_sides(*comparison.sides, pairs, hosts, _ideal(comparison))
+
+    @classmethod
+    def durations(cls, comparison: Comparison, rounds: Sequence[Round]) -> Durations:
+        blocks, reference = (
+            [block for each in rounds for block in each.of(side.arm).of_kind(side.kind)]
+            for side in comparison.sides
+        )
+        if not blocks:
+            return Durations([], {})
+        metadata = rounds[0].of(comparison.candidate.arm).metadata
+        return Durations(
+            [block.seconds for block in blocks],
+            {
+                "images_per_second": median_speed(blocks),
+                "images_per_second_reference": median_speed(reference) if reference else None,
+                "steps_per_block": blocks[0].steps,
+                "gradient_bytes": metadata[0].gradient_bytes,
+            },
+        )
+
+
+def turns_of(launch: Launch) -> Turns:
+    """Return the turns of a launch that has been warmed up."""
+    assert isinstance(launch.work, Turns)
+    return launch.work
+
+
+def _exchange_may_be_at_fault(comparison: Comparison) -> bool:
+    """Return whether a FAIL needs to be told whether the exchange or the computing of a rank is its
+    cause. A comparison of two ways of exchange says that by itself, and a comparison of stacks is
+    attributed as far as the rounds that it shares allow."""
+    arm = comparison.candidate.arm
+    return (
+        comparison.judged_as is JudgedAs.THRESHOLD
+        and arm.strategy.spec.horovod
+        and arm.world_size > 1
+        and not comparison.question.spec.has_variants
+    )
+
+
+def _ideal(comparison: Comparison) -> float:
+    """Return the seconds that a step of the candidate should take, for one second of the
+    reference's: those with which the figure is 1."""
+    ours, theirs = (
+        side.arm.workload.batch * (1 if side.kind is BlockKind.SPLIT else side.arm.world_size)
+        for side in comparison.sides
+    )
+    return ours / theirs / comparison.ideal_ratio
+
+
+def _of_side(side: Side, measured: Round) -> list[Block]:
+    blocks = measured.of(side.arm).of_kind(side.kind)
+    if not blocks:
+        raise KeyError(f"{side.arm.name}: no block of kind {side.kind.value}")
+    return blocks
+
+
+def _block_problems(launch: Launch, block: Block) -> list[str]:
+    arm, found = launch.arm, []
+    where = f"{arm.name}, {block.kind.value} block of turn {block.turn}"
+    if len(block.ranks) != arm.processes:
+        found.append(f"{where}: {len(block.ranks)} of {arm.processes} ranks reported")
+    for number, rank in enumerate(block.ranks):
+        if rank.not_finite_at is not None:
+            loss = "NaN" if math.isnan(rank.loss) else f"{rank.loss}"
+            found.append(
+                f"{arm.name}: rank {number}: the loss is {loss} at step {rank.not_finite_at}"
+            )
+            continue
+        figures = [rank.seconds, rank.loss, *rank.step_seconds]
+        if not all(math.isfinite(figure) for figure in figures) or rank.seconds <= 0:
+            found.append(f"{where}: rank {number} reported a figure that is not finite")
+    expected = expected_samples(launch, block)
+    if block.samples != expected:
+        found.append(f"{where}: {block.samples} samples were consumed instead of {expected}")
+    return found
+
+
+def expected_samples(launch: Launch, block: Block) -> int:
+    """Return the number of samples that all replicas together consume in a block."""
+    replicas = 1 if block.kind is BlockKind.SPLIT else launch.arm.world_size
+    return block.steps * launch.arm.workload.batch * replicas
+
+
+def _was_disturbed(live: LiveGroups, request: RoundRequest, turn: int) -> bool:
+    """Return whether other programs disturbed a pair of compared blocks of this turn."""
+    pairs = (
+        pair
+        for sides in request.pairs
+        if all(side.arm in live.groups for side in sides)
+        for pair in back_to_back(*(_blocks_of_turn(live.result, side, turn) for side in sides))
+    )
+    return any(map(is_disturbed, pairs))
+
+
+def _blocks_of_turn(result: Round, side: Side, turn: int) -> list[Block]:
+    return [block for block in result.of(side.arm).of_kind(side.kind) if block.turn == turn]
+
+
+def settled(seconds: Sequence[float], tolerance: float = 0.1) -> bool:
+    """Return whether a warm-up is over: it has three blocks or more, and the last one is not faster
+    than all others by more than the tolerance. A slower last block was disturbed, because a warm-up
+    only gets faster."""
+    return len(seconds) >= 3 and (1 + tolerance) * seconds[-1] >= min(seconds[:-1])

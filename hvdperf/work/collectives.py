@@ -1,0 +1,230 @@
+"""Launches that exchange tensors through Horovod and without it, between timed blocks if a question
+needs blocks, too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from statistics import median
+
+from hvdperf.explain import collectives
+from hvdperf.explain.attribution import attribute_sides
+from hvdperf.explain.collectives import step_times, too_fast
+from hvdperf.launch.group import Group
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Collective, Schedule, Transfer
+from hvdperf.plan.collectives import SWEEP_BYTES
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.profile import Profile, Sampling
+from hvdperf.plan.question import Question
+from hvdperf.records.outcome import Attribution
+from hvdperf.records.reports import CollectiveReport
+from hvdperf.records.rounds import Launch, Round, Series
+from hvdperf.work.base import Durations, Pair
+from hvdperf.work.blocks import LENGTH_OF_BLOCKS, Blocks, turns_of
+from hvdperf.work.interleaving import Visit
+from hvdperf.work.live_groups import LiveGroups
+from hvdperf.worker.protocol import Phase
+
+# A turn of a sweep takes seconds and has several repeats, so it has this many turns at most.
+SWEEP_TURNS = 3
+WARM_UP_REPEATS = 2
+# Limits of the repeats of a transfer in one turn: their time together, and their number.
+SERIES_SECONDS = 0.05
+REPEATS_MAX = 10
+
+
+@dataclass
+class Collectives(Blocks):
+    """Turns of blocks, if any, followed by collective operations.
+
+    repeats: of each transfer in a turn, by arm.
+    """
+
+    name = "collectives"
+    depends_on = LENGTH_OF_BLOCKS
+
+    repeats: dict[tuple[Arm, Transfer], int] = field(default_factory=dict)
+
+    @classmethod
+    def schedule(cls, profile: Profile) -> Schedule:
+        # Transfers are compared back to back.
+        return Schedule.ALTERNATE
+
+    @classmethod
+    def sampling(cls, comparisons: Sequence[Comparison], sampling: Sampling) -> Sampling:
+        if comparisons[0].workload != SWEEP:
+            return sampling
+        fewest, most = (min(n, SWEEP_TURNS) for n in (sampling.turns_min, sampling.turns_max))
+        return replace(sampling, turns_min=fewest, turns_max=most)
+
+    @classmethod
+    def last_phase(cls, comparisons: Sequence[Comparison]) -> Phase:
+        """Return the init for a sweep, and the build for a model's gradients, unless steps are
+        timed, too."""
+        if any(map(_times_steps, comparisons)):
+            return Phase.BROADCAST
+        return Phase.INIT if comparisons[0].workload == SWEEP else Phase.BUILD
+
+    @classmethod
+    def kinds(cls, comparison: Comparison, judged: bool) -> dict[Arm, set[BlockKind]]:
+        kinds: dict[Arm, set[BlockKind]] = {arm: set() for arm in comparison.arms}
+        if _times_steps(comparison):
+            kinds[comparison.candidate.arm] = {BlockKind.FULL, BlockKind.LOCAL}
+        return kinds
+
+    @classmethod
+    def transfers(cls, comparison: Comparison) -> list[Transfer]:
+        """Return every size of the compared collective in a sweep; for a network, its gradients."""
+        collective = comparison.collective or Collective.ALLREDUCE
+        sizes = [(size,) for size in SWEEP_BYTES] if comparison.workload == SWEEP else [()]
+        return [Transfer(collective, size) for size in sizes]
+
+    # Running -----------------------------------------------------------------------------------
+
+    def warm_up(
+        self,
+        group: Group,
+        launch: Launch,
+        result: Round,
+        kinds_of: Mapping[Arm, Collection[BlockKind]],
+    ) -> None:
+        for transfer in self.settings.transfers.get(launch.arm, ()):
+            first = self._series(group, result, launch, transfer, 0, WARM_UP_REPEATS)
+            self.repeats.setdefault((launch.arm, transfer), affordable_repeats(first))
+        super().warm_up(group, launch, result, kinds_of)
+
+    def take_turn(self, live: LiveGroups, visits: Sequence[Visit], turn: int) -> None:
+        """Have every arm take its blocks of a turn, and then all arms exchange the same transfer
+        back to back."""
+        super().take_turn(live, visits, turn)
+        order = list(dict.fromkeys(visit.arm for visit in visits))
+        transfers = self.settings.transfers
+        every = list(dict.fromkeys(each for of_arm in transfers.values() for each in of_arm))
+        self.settings.order.shuffle(every)
+        for transfer in every:
+            for arm in order:
+                if transfer in transfers.get(arm, ()):
+                    exchange = partial(
+                        self._exchange, result=live.result, transfer=transfer, turn=turn
+                    )
+                    live.run(arm, exchange)
+
+    def _exchange(
+        self, group: Group, launch: Launch, result: Round, transfer: Transfer, turn: int
+    ) -> None:
+        repeats = self.repeats[launch.arm, transfer]
+        # The result is checked once per launch, because that takes longer than the exchange.
+        series = self._series(group, result, launch, transfer, turn, repeats, check=turn == 0)
+        turns_of(launch).series.append(series)
+
+    def _series(
+        self,
+        group: Group,
+        result: Round,
+        launch: Launch,
+        transfer: Transfer,
+        turn: int,
+        repeats: int,
+        check: bool = False,
+    ) -> Series:
+        ranks = group.reports(
+            CollectiveReport,
+            "collective",
+            self.settings.sampling.block_deadline_s,
+            collective=transfer.collective.value,
+            tensor_bytes=_tensor_bytes(result, launch.arm, transfer),
+            repeats=repeats,
+            check=check,
+        )
+        return Series(transfer, turn, ranks)
+
+    # Figures -----------------------------------------------------------------------------------
+
+    @classmethod
+    def measures(cls, comparison: Comparison, measured: Round) -> bool:
+        return all(map(measured.has, comparison.arms))
+
+    @classmethod
+    def takes_turns(cls, comparison: Comparison, schedule: Schedule) -> bool:
+        return False
+
+    @classmethod
+    def observe(
+        cls, comparison: Comparison, measured: Round, disturbed: bool = False
+    ) -> list[float]:
+        horovod, bare = (measured.of(side.arm) for side in comparison.sides)
+        if _times_steps(comparison):
+            times = step_times(horovod, bare)
+            return [median(math.log(turn.of_nothing_hidden) for turn in times)]
+        overhead = collectives.collective_overhead(
+            horovod.series, bare.series, comparison.collective
+        )
+        return [math.log(overhead)]
+
+    @classmethod
+    def problems(cls, launch: Launch) -> list[str]:
+        # The transport comes first, because a missing transport also makes the world size wrong.
+        arm = launch.arm
+        transport = collectives.invalid_reasons(arm.name, arm.processes, launch.series)
+        return transport + super().problems(launch)
+
+    @classmethod
+    def problems_of_rounds(
+        cls, comparison: Comparison, rounds: Sequence[Round], judged: bool, at_look: bool
+    ) -> list[str]:
+        """Return that Horovod and bare MPI use different libraries, or that a step is faster than
+        the transport allows. Speeds are not checked if replicas share cores."""
+        pairs = [[measured.of(arm) for arm in comparison.arms] for measured in rounds]
+        found = [collectives.library_mismatch(own.series, bare.series) for own, bare in pairs]
+        if judged and at_look and _times_steps(comparison):
+            times = [step_times(*pair) for pair in pairs]
+            found.append(too_fast(comparison.arms[0].name, times))
+        return [problem for problem in found if problem]
+
+    @classmethod
+    def cause(
+        cls, comparison: Comparison, pairs: Sequence[Pair], hosts: Sequence[str]
+    ) -> Attribution | None:
+        if not _times_steps(comparison):
+            return None
+        ours = comparison.candidate
+        alone = replace(ours, kind=BlockKind.LOCAL)
+        return attribute_sides(ours, alone, [(launch, launch) for launch, _ in pairs], hosts)
+
+    @classmethod
+    def durations(cls, comparison: Comparison, rounds: Sequence[Round]) -> Durations:
+        if _times_steps(comparison):
+            return super().durations(comparison, rounds)
+        # A turn is once through all sizes.
+        turns: dict[tuple[int, int], float] = {}
+        for number, measured in enumerate(rounds):
+            for series in measured.of(comparison.candidate.arm).series:
+                if series.transfer.collective is comparison.collective and series.repeats:
+                    turn = number, series.turn
+                    turns[turn] = turns.get(turn, 0.0) + series.seconds
+        return Durations(list(turns.values()), {})
+
+
+def _times_steps(comparison: Comparison) -> bool:
+    """Return whether steps are timed beside the transfers."""
+    return comparison.question is Question.OVERLAP
+
+
+def _tensor_bytes(result: Round, arm: Arm, transfer: Transfer) -> list[int]:
+    """Return the bytes of each tensor; return [] for a model's own gradients. A strategy without a
+    framework exchanges one buffer as large as all gradients together."""
+    if transfer.tensor_bytes or arm.strategy.spec.trains:
+        return list(transfer.tensor_bytes)
+    sizes = [launch.metadata[0].gradient_bytes for launch in result.launches]
+    return [size for size in sizes if size][:1]
+
+
+def affordable_repeats(series: Series) -> int:
+    """Return the number of repeats that a turn has time for, by a first series; 1 if that series
+    has no times."""
+    if not series.repeats:
+        return 1
+    # The last repeat counts, because the first may have allocated memory.
+    return min(max(int(SERIES_SECONDS / series.repeats[-1]), 1), REPEATS_MAX)

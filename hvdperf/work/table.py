@@ -1,0 +1,91 @@
+"""The kinds of work by name, and what a round says of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
+
+from hvdperf.plan.arms import Arm, BlockKind, Transfer
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.question import Question
+from hvdperf.records.outcome import Attribution
+from hvdperf.records.rounds import Round
+from hvdperf.work.base import Work
+from hvdperf.work.blocks import Blocks
+from hvdperf.work.collectives import Collectives
+from hvdperf.work.endurance import Endurance
+from hvdperf.work.startup import Startup
+from hvdperf.work.training import Epochs, Seconds
+from hvdperf.work.wall_time import WallTime
+
+_EVERY: tuple[type[Work], ...] = (
+    Blocks,
+    Startup,
+    Epochs,
+    Seconds,
+    Endurance,
+    WallTime,
+    Collectives,
+)
+WORKS: Mapping[str, type[Work]] = {work.name: work for work in _EVERY}
+
+
+def work_of(question: Question) -> type[Work]:
+    """Return the work that answers a question."""
+    return WORKS[question.spec.work]
+
+
+def measures(comparison: Comparison, measured: Round) -> bool:
+    """Return whether the round measures that comparison."""
+    return work_of(comparison.question).measures(comparison, measured)
+
+
+def observed(comparison: Comparison, measured: Round, disturbed: bool = False) -> list[float]:
+    """Return the observations of a round, as Work.observe does."""
+    return work_of(comparison.question).observe(comparison, measured, disturbed)
+
+
+def observation(comparison: Comparison, measured: Round) -> float:
+    """Return the median of the observations of a round. Raises as Work.observe does."""
+    return median(observed(comparison, measured))
+
+
+def cause_of(
+    comparison: Comparison, rounds: Sequence[Round], hosts: Sequence[str] = ()
+) -> Attribution | None:
+    """Return what makes the candidate slower, as Work.cause does; None if no cause can be told."""
+    pairs = [
+        (measured.of(comparison.candidate.arm), measured.of(comparison.reference.arm))
+        for measured in rounds
+    ]
+    return work_of(comparison.question).cause(comparison, pairs, hosts) if pairs else None
+
+
+def attributed(
+    comparison: Comparison, rounds: Sequence[Round], hosts: Sequence[str] = ()
+) -> Attribution:
+    """Return the cause of a slower candidate, which is empty if none can be told."""
+    return cause_of(comparison, rounds, hosts) or Attribution()
+
+
+def kinds_of(
+    comparisons: Iterable[Comparison], judged: Callable[[Comparison], bool]
+) -> dict[Arm, set[BlockKind]]:
+    """Return the kinds of blocks that a round of these comparisons takes of each arm. judged:
+    whether a comparison is compared with a threshold."""
+    kinds: dict[Arm, set[BlockKind]] = {}
+    for comparison in comparisons:
+        wanted = work_of(comparison.question).kinds(comparison, judged(comparison))
+        for arm, own in wanted.items():
+            kinds.setdefault(arm, set()).update(own)
+    return kinds
+
+
+def transfers_of(comparisons: Iterable[Comparison]) -> dict[Arm, list[Transfer]]:
+    """Return the transfers of each arm in a turn, each once."""
+    wanted: dict[Arm, dict[Transfer, None]] = {}
+    for comparison in comparisons:
+        transfers = dict.fromkeys(work_of(comparison.question).transfers(comparison))
+        for arm in comparison.arms if transfers else ():
+            wanted.setdefault(arm, {}).update(transfers)
+    return {arm: list(transfers) for arm, transfers in wanted.items()}
