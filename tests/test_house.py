@@ -241,8 +241,8 @@ def tracked() -> list[Path]:
 
 
 def forbidden() -> Iterator[str]:
-    """Yield patterns of hosts of package registries, and of the place of this project on the machine
-    it was made on."""
+    """Yield patterns of hosts of package registries, and of the place of this project on its
+    machine."""
     yield r"(?<![\w.])/" + "work" + "/"
     yield from (re.escape(name + ".org") for name in ("pypi", "pythonhosted", "npmjs"))
     for variable in ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "NPM_CONFIG_REGISTRY"):

@@ -149,9 +149,8 @@ class FaultCase:
 
     fault: as --inject takes it; "" for none. question: the question that has to notice it. verdict:
     the expected verdict. term: the expected attribution of a step or a start that takes longer, as
-    a term of the time breakdown (explain/time_breakdown.py), or "memory"; "" if nothing takes longer.
-    rank: the expected rank; None for all ranks. says: a text that the reason of an expected INVALID
-    must contain.
+    a term (hvdperf.plan.terms), or "memory"; "" if nothing takes longer. rank: the expected rank;
+    None for all ranks. says: a text that the reason of an expected INVALID must contain.
     """
 
     fault: str

@@ -13,6 +13,7 @@ from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import Term
 from hvdperf.session.terminal import wall_time as terminal
 from hvdperf.stats import Interval
+from hvdperf.work.wall_time import stamped
 from tests.support.rounds import WORKLOAD, change_reports
 from tests.support.with_timestamps import COMPUTE, WIRE, round_with_timestamps
 
@@ -115,7 +116,7 @@ def test_what_is_hidden_is_what_the_timeline_shows_and_the_steps_do_not():
     assert hidden_seconds(replace(found, candidate=quicker)) == pytest.approx(WIRE)
     silent = rounds(WEAK)
     for measured in silent:
-        measured.of(WEAK.candidate.arm).timeline = []
+        stamped(measured.of(WEAK.candidate.arm)).timeline = []
     assert hidden_seconds(scaling_breakdown(WEAK, silent)) is None
 
 
@@ -128,7 +129,7 @@ def test_a_rank_whose_steps_take_longer_is_named():
     measured = rounds(WEAK)
     for each in measured:
         launch = each.of(WEAK.candidate.arm)
-        launch.blocks = [
+        stamped(launch).blocks = [
             slower_on_rank_1(block) if block.kind is BlockKind.LOCAL else block
             for block in launch.blocks
         ]
@@ -171,7 +172,7 @@ def test_work_that_a_rank_has_instead_of_another_is_no_contention():
     for each in measured:
         launch = each.of(WEAK.candidate.arm)
         # Rank 0 has a tenth of the work, and rank 1 the rest.
-        launch.blocks = [
+        stamped(launch).blocks = [
             replace(
                 block,
                 ranks=[

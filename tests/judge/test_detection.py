@@ -15,6 +15,7 @@ from hvdperf.plan.faults import TRIALS, trial_of
 from hvdperf.plan.question import Question
 from hvdperf.plan.terms import TERMS
 from hvdperf.records.outcome import Attribution, Detection
+from hvdperf.records.rounds import Run
 from hvdperf.stats import Interval
 from hvdperf.verdict import Floor, Judgement, Verdict
 from hvdperf.work.table import attributed
@@ -168,15 +169,13 @@ def test_who_grows_most_is_blamed_for_memory():
     comparison = TRIED["leak"]
     measured = rounds_of(comparison)
     for each in measured:
-        each.of(comparison.candidate.arm).run = [
-            replace(
-                run_report(),
-                memory=[
-                    [step, int(1e9 * math.exp(0.0001 * rank * step))] for step in range(25, 400, 25)
-                ],
-            )
+        memory = [
+            [[step, int(1e9 * math.exp(0.0001 * rank * step))] for step in range(25, 400, 25)]
             for rank in range(2)
         ]
+        each.of(comparison.candidate.arm).work = Run(
+            [replace(run_report(), memory=own) for own in memory]
+        )
     found = attributed(comparison, measured)
     assert (found.term, found.rank) == ("memory", 1)
     assert found.share == pytest.approx(0.1, rel=0.01)

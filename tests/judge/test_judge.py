@@ -114,13 +114,15 @@ def test_a_start_up_is_judged_from_launches_of_its_own(stage):
     stage.lines = (Line(("startup_*", "*", "*", "*"), Ceiling(2.0)),)
     outcomes = stage.measure(*startup(WORKLOAD, 2))
     # Those of tests/support/rounds.py: a trace of 2.5 s and 54 tensors, a first step of 1.1 s.
-    assert {o.comparison.question.spec.phase: o.judgement.verdict for o in outcomes.values()} == {
+    assert {
+        PHASES[o.comparison.question].value: o.judgement.verdict for o in outcomes.values()
+    } == {
         "init": Verdict.PASS,
         "trace": Verdict.PASS,
         "first step": Verdict.PASS,
         "broadcast": Verdict.PASS,
     }
-    figures = {o.comparison.question.spec.phase: o.judgement.figure for o in outcomes.values()}
+    figures = {PHASES[o.comparison.question].value: o.judgement.figure for o in outcomes.values()}
     assert figures["trace"].estimate == pytest.approx(2.5 / 54)
     assert stage.script.schedules == {Schedule.FRESH}
     assert stage.script.launched == [[HOROVOD_2]] * FIRST_LOOK
@@ -343,8 +345,7 @@ def accounted_for(**of_two: Any) -> Callable[[Launch], None]:
         own = with_timestamps(
             launched.arm, launched.round, **(of_two if launched.arm == HOROVOD_2 else {})
         )
-        for name in ("startup_seconds", "blocks", "run", "timestamps", "met_run", "timeline"):
-            setattr(launched, name, getattr(own, name))
+        launched.startup_seconds, launched.work = own.startup_seconds, own.work
 
     return spoil
 
@@ -639,7 +640,7 @@ def test_a_trial_without_a_threshold_to_notice_it_by_is_not_judged(stage):
     leak = TRIALS["leak"]
 
     def grown(launched):
-        launched.run = [run_report(), run_report()]
+        launched.work = Run([run_report(), run_report()])
 
     stage.script.spoil = grown
     outcome = stage.measure(leak)[leak]

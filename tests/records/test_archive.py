@@ -239,7 +239,7 @@ def test_a_session_of_an_earlier_version_is_refused_in_one_line(directory, name,
         read_session(directory)
     assert str(caught.value).endswith(
         f"of format {json.loads(text)['format']}, which an earlier version of the suite wrote; "
-        "this version reads formats 4 to 5: measure again, or use that version"
+        "this version reads formats 4 to 6: measure again, or use that version"
     )
 
 

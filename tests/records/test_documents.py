@@ -35,6 +35,7 @@ from hvdperf.work.wall_time import stamped
 from tests.support.any_record import any_record
 from tests.support.damage import FUZZ, assert_read_or_refused, damaged_json
 from tests.support.rounds import (
+    HOROVOD_1,
     HOROVOD_2,
     WORKLOAD,
     disturbance,
@@ -157,11 +158,12 @@ def full() -> str:
     turns.series = list(one_round(sweep(WORKLOAD, 2)[0], 4.0).launches[0].series[:1])
     turns.blocks = [replace(launched.blocks[0], usage=usage(0.1))]
     stamped(marked).run = marked.run[:1]
-    measured.rounds[0].launches.append(marked)
+    measured.rounds[0].of(HOROVOD_1).work = marked.work
     return encode(case_of(replace(measured, failure=of_a_failed_launch().failure))).decode()
 
 
 FULL = full()
+LAUNCHES = "outcome.rounds.0.launches"
 
 
 @FUZZ
@@ -184,10 +186,18 @@ def test_a_text_that_ends_early_is_refused(data):
         ("outcome.judgement.verdict", "FINE", "judgement.verdict: Invalid enum value 'FINE'"),
         ("outcome.judgement.rule.kind", "ceiling", "judgement.rule: Object missing"),
         ("outcome.comparison.candidate.arm.world_size", 0, "arm.world_size: Expected `int` >= 1"),
-        ("outcome.rounds.0.launches.0.blocks.0.steps", 0, "blocks[0].steps: Expected `int` >= 1"),
-        ("outcome.rounds.0.launches.0.blocks.0.ranks", [], "blocks[0].ranks: Expected `array`"),
         (
-            "outcome.rounds.0.launches.0.run.0.timestamps.0",
+            "outcome.rounds.0.launches.0.work.blocks.0.steps",
+            0,
+            "blocks[0].steps: Expected `int` >= 1",
+        ),
+        (
+            "outcome.rounds.0.launches.0.work.blocks.0.ranks",
+            [],
+            "blocks[0].ranks: Expected `array`",
+        ),
+        (
+            f"{LAUNCHES}.1.work.run.0.timestamps.0",
             [1.0],
             "run[0].timestamps[0]: Expected `array`",
         ),

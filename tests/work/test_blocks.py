@@ -113,10 +113,10 @@ def test_arms_that_run_apart_are_compared_by_their_medians():
 def test_two_kinds_of_one_arm_are_paired_in_either_schedule():
     for schedule in Schedule:
         one = launched(HOROVOD_2, [1.0, 4.0, 2.0])
-        one.blocks += launched(HOROVOD_2, [2.0, 1.0, 2.0], BlockKind.LOCAL).blocks
+        turns_of(one).blocks += launched(HOROVOD_2, [2.0, 1.0, 2.0], BlockKind.LOCAL).blocks
         measured = Round(0, schedule, [one])
         # Turns: 2, 1/4, 1. Medians apart would give 320 / 320 = 1 too, so take one away.
-        one.blocks.pop(2)
+        turns_of(one).blocks.pop(2)
         logs = (math.log(2.0) + math.log(0.25)) / 2
         assert observation(communication(WORKLOAD, 2), measured) == pytest.approx(logs)
 
