@@ -21,7 +21,7 @@ from hvdperf.records.reports import (
     RunReport,
     Validation,
 )
-from hvdperf.records.rounds import Block, Launch, Round, Series, Turns
+from hvdperf.records.rounds import Block, Launch, Round, Series, StampedRun, Turns
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio
 from hvdperf.work.blocks import turns_of
@@ -188,7 +188,9 @@ def launch(
 
 def change_reports(launched: Launch, change: Callable[[int, BlockReport], BlockReport]) -> None:
     """Replace the report of each rank on each block of the launch by `change(rank, report)`."""
-    turns_of(launched).blocks = [
+    work = launched.work
+    assert isinstance(work, Turns | StampedRun)
+    work.blocks = [
         replace(block, ranks=[change(rank, report) for rank, report in enumerate(block.ranks)])
         for block in launched.blocks
     ]
