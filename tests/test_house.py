@@ -42,10 +42,18 @@ def module_of(path: Path) -> str:
 MODULES = {module_of(path): path for path in sources(*ROOMS)}
 
 
+def at_the_top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a module outside of functions and classes."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If | ast.Try | ast.With):
+            yield from at_the_top([*node.body, *getattr(node, "orelse", [])])
+
+
 def imports(path: Path, lazy: bool = True) -> set[str]:
-    """Return the full names of the modules that a file imports. lazy: whether those inside
-    functions count, too."""
-    nodes = ast.walk(tree(ROOT / path)) if lazy else tree(ROOT / path).body
+    """Return the full names of the modules that a file imports, also if only for types. lazy:
+    whether those inside functions count, too."""
+    nodes = ast.walk(tree(ROOT / path)) if lazy else at_the_top(tree(ROOT / path).body)
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Import):

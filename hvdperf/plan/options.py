@@ -29,6 +29,8 @@ LAUNCHERS = {"mpirun": LaunchSpec(over_mpi=True), "agents": LaunchSpec(over_mpi=
 # A shorter budget is more likely a mistake than a wish, and so is a longer one, of a year.
 LEAST_BUDGET_MINUTES = 0.1
 MOST_BUDGET_MINUTES = 366 * 24 * 60
+# Words of a command line for a session of the fewest minutes that are of use.
+SHORT = "--profile=smoke --budget=0.7"
 # Phases in which a rank can raise, exit, be killed or hang (hvdperf.plan.faults), and phases that
 # can be prolonged.
 STRIKING = tuple(
@@ -62,6 +64,11 @@ class Options:
     stack: str = ""
     against: str = ""
     allow_setting: tuple[str, ...] = ()
+
+
+def resuming(session: str, minutes: int) -> list[str]:
+    """Return the words of a command line that goes on with a session for these minutes."""
+    return ["--resume", session, "--budget", str(minutes)]
 
 
 def from_command_line(given: Mapping[str, Any]) -> Options:

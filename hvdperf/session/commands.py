@@ -209,13 +209,12 @@ def list_networks(_: argparse.Namespace) -> int:
 
 
 def list_profiles(_: argparse.Namespace) -> int:
-    table = Columns(("profile", -10), ("budget", 7), ("looks", -10), ("networks", 0))
+    table = Columns(("profile", -10), ("time", 8), ("looks", -10), ("networks", 0))
     print(table.header)
     for path in sorted(PROFILES.glob("*.toml")):
         profile = load_profile(path)
         looks = ", ".join(map(str, profile.sampling.looks))
-        minutes = f"{profile.budget_s / 60:.0f} min"
-        print(table.row(profile.name, minutes, looks, ", ".join(profile.models)))
+        print(table.row(profile.name, profile.duration, looks, ", ".join(profile.models)))
     return 0
 
 

@@ -409,7 +409,7 @@ def test_a_campaign_describes_itself_in_a_few_lines():
         "synthetic, batch 16 per replica",
         "world sizes 1, 2 on 4 slots",
         "launcher agents",
-        "budget 2.5 min",
+        "2.5 min for rounds",
         "thresholds: ",
     ):
         assert part in text
