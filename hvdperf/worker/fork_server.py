@@ -38,7 +38,7 @@ def import_all() -> str:
     """Import what ranks import. Return why this process cannot be forked, or ''."""
     # Without this numpy's BLAS starts threads. The ranks do not compute with numpy.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    process.configure_environment({})
+    process.configure_environment()
     try:
         importlib.import_module("tensorflow")
         importlib.import_module("horovod.tensorflow")

@@ -82,7 +82,7 @@ def run(
     return {
         "seconds": end - begin,
         "steps": done,
-        "epochs": done / trainer.config["epoch_steps"],
+        "epochs": done / trainer.config.epoch_steps,
         "samples": samples,
         "loss": last_loss,
         "learning_rate": trainer.learning_rate.value,
