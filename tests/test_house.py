@@ -95,7 +95,7 @@ ORDER = (
     "nightly",
 )
 # The most modules side by side that a person can still survey.
-MODULES_OF_A_ROOM = 20
+MODULES_OF_A_ROOM = 17
 # The modules that start the program, as a command and as a plugin.
 STARTS = ("hvdperf.__main__", "hvdperf")
 WORKERS_OWN = ("hvdperf/worker", "hvdperf/models")

@@ -37,7 +37,7 @@ from typing import Any, NoReturn
 from hvdperf.models import own_networks, registry
 from hvdperf.models.registry import Shard
 from hvdperf.worker import process
-from hvdperf.worker.fork_server import import_all
+from hvdperf.worker.fork.server import import_all
 from hvdperf.worker.own.errors import in_words
 from hvdperf.worker.rank_config import RankConfig
 

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from hvdperf.worker import training
-from hvdperf.worker.gradient_accumulation import Accumulator, ExchangedMean
-from hvdperf.worker.learning_rate import Constant
+from hvdperf.worker.learning.gradient_accumulation import Accumulator, ExchangedMean
+from hvdperf.worker.learning.learning_rate import Constant
 from hvdperf.worker.strategies.base import Facts
 from hvdperf.worker.training import Config, Part
 
