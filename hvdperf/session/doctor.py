@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -23,6 +22,7 @@ from hvdperf.paths import CACHE, RESULTS, ROOT, cases
 from hvdperf.plan.options import SHORT
 from hvdperf.plan.settings import SETTING
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
+from hvdperf.programs import TooLong, run
 from hvdperf.records.archive import read_session
 from hvdperf.session.commands import dry_run, given
 from hvdperf.session.preflight import local_preflight
@@ -157,14 +157,12 @@ def pair_check() -> Check:
         command = [sys.executable, "-m", "pytest", *cases("test_trust"), "-q", "-k", "aa"]
         options = ["--models=vgg_16_s", *SHORT.split()]
         try:
-            subprocess.run(
+            run(
                 guarded([*command, *options, f"--results={results}"]),
-                cwd=ROOT,
-                capture_output=True,
-                check=False,
-                timeout=PAIR_DEADLINE_S,
+                ROOT,
+                within_s=PAIR_DEADLINE_S,
             )
-        except subprocess.TimeoutExpired:
+        except TooLong:
             return Check("A/A pair", "no figure", f"no end in {PAIR_DEADLINE_S} s", _AGAIN)
         runs = sorted(Path(results, "runs").glob("*"))
         found = [case.outcome.judgement for case in read_session(runs[0]).cases] if runs else []
