@@ -140,6 +140,22 @@ def test_a_room_is_not_crowded():
     assert crowded == {}
 
 
+def test_the_architecture_names_every_module():
+    text = (ROOT / "docs/architecture.md").read_text()
+    table = text.partition("| package |")[2].partition("\n\n")[0]
+    # The first column holds the room, or hvdperf/*.py for the leaves.
+    rows = re.findall(r"^\| (?:.*?)`(?:hvdperf/\*\.py|(\w+)/)`.*?\|(.*)\|$", table, re.MULTILINE)
+    named = {room: set(re.findall(r"`(\w+)/?`", row)) for room, row in rows}
+    missing, own = [], {room: ROOT / "hvdperf" / room for room in named}
+    for room, folder in own.items():
+        there = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+        if room:
+            there |= {path.name for path in folder.iterdir() if any(path.glob("**/*.py"))}
+        missing += [f"{room}/{name}" for name in sorted(there - named[room])]
+    assert missing == []
+    assert {room or "leaves" for room in named} == set(ORDER)
+
+
 def test_no_two_modules_import_each_other():
     edges = {name: imports(path, lazy=False) & MODULES.keys() for name, path in MODULES.items()}
 
