@@ -10,7 +10,6 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.machine.placement import PACKED
 from hvdperf.models import own_networks, registry
-from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import LARGEST, Profile, load_profile
 from hvdperf.worker.protocol import STARTUP, Phase
@@ -56,7 +55,6 @@ class Options:
     precision: str = "float32"
     launcher: str = "mpirun"
     placement: str = PACKED
-    schedule: str = ""
     budget_minutes: float | None = None
     thresholds: str = ""
     results: str = "results"
@@ -125,8 +123,6 @@ def resolve_profile(options: Options) -> Profile:
         profile = replace(profile, batch=options.batch_size)
     if options.image_size is not None:
         positive("--image-size", options.image_size, LARGEST)
-    if options.schedule:
-        profile = replace(profile, schedule=Schedule(options.schedule))
     if options.budget_minutes is not None:
         positive("--budget", options.budget_minutes, MOST_BUDGET_MINUTES)
         if options.budget_minutes < LEAST_BUDGET_MINUTES:
