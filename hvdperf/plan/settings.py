@@ -286,11 +286,11 @@ ROWS = (
         Touches.EXCHANGE,
         overridden=_OWN_MPIRUN,
     ),
+    # The frameworks of Open MPI that move data or place ranks. The others show where a job runs.
+    # mpirun sets mpi_oversubscribe for its children, and the user does not.
     *_rows(
         {
             (
-                # The frameworks of Open MPI that move data or place ranks. The others show where a job
-                # runs. mpirun sets mpi_oversubscribe for its children, and the user does not.
                 f"{_MCA}(?!mpi_oversubscribe)(allocator|bml|btl|coll|common|hwloc|mpi|mpool|mtl|op|"
                 "opal|osc|part|pml|rcache|smsc|threads|vprotocol)(_.+)?"
             ): "how Open MPI moves data or places ranks",
