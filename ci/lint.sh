@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks workflows, shell scripts, images, issue forms and the fragments of the change log, without a
-# network. Run by `make lint`.
+# Checks workflows, shell scripts, images, issue forms, the fragments of the change log and the scripts of
+# pages; only the first time with a network, for eslint. Run by `make lint`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 quietly() {
@@ -23,4 +23,5 @@ quietly towncrier build --draft --version next
 quietly zizmor --offline --quiet ci/github/nightly.yml
 quietly shellcheck --external-sources ci/*.sh ci/*/*.sh ci/slurm/nightly.sbatch
 quietly hadolint ci/containers/*.Dockerfile
+bash ci/eslint.sh
 echo "All checks passed in ci/, .github/ and changes/"

@@ -491,7 +491,7 @@ PLAIN_FIELDS = {
     "outcome": "judgement, observations, and the rounds that they rest on",
     "profile": "its name",
     "launcher": "as `--launcher`",
-    "schedule": "as `--schedule`",
+    "schedule": "as `schedule` of the [profile](profiles.md)",
     "exit_status": "of pytest; none while the session runs",
     "disturbance": "the share of the cores that other programs and the hypervisor took",
     "cases": "a row for each: figure, interval, limit, rounds, verdict and reason",

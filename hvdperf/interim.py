@@ -100,7 +100,7 @@ def judge_rounds(
     exact = judge(values, rule, widened=widened)
     if exact.verdict is Verdict.INVALID or count > looks[0]:
         return _left_open(exact)
-    too_few = f"only {count} rounds: a FAIL needs {looks[0]}; raise --budget"
+    too_few = f"only {count} rounds: a FAIL needs {looks[0]}"
     if exact.verdict is Verdict.FAIL:
         exact = replace(exact, reason=too_few)
     early = None if noise is None else early_interval(rows, EARLY * rule.alpha, noise)
@@ -110,7 +110,7 @@ def judge_rounds(
         if noise is not None and count < EARLY_LOOKS[0] and any(len(row) > 1 for row in rows):
             rounds = f"only {count} round{'s' * (count != 1)}"
             needed = f"a PASS needs {EARLY_LOOKS[0]} or more, a FAIL {looks[0]}"
-            exact = replace(exact, reason=f"{rounds}: {needed}; raise --budget")
+            exact = replace(exact, reason=f"{rounds}: {needed}")
         return _left_open(exact)
     if (forced or count in EARLY_LOOKS) and rule.passes(early):
         return Judgement(Verdict.PASS, early, rule, count, early=noise)

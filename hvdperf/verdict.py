@@ -256,7 +256,7 @@ def judge(
         confidence = 100 * (1 - 2 * rule.alpha)
         reason = (
             f"only {count} round{'s' * (count != 1)}: a {confidence:.0f} % interval needs at "
-            f"least {fewest_bounded(rule.alpha)}; raise --budget"
+            f"least {fewest_bounded(rule.alpha)}"
         )
         return Judgement(Verdict.INCONCLUSIVE, figure, rule, count, reason, widened=widened)
     verdict = decide(rule, to_pass, to_fail)

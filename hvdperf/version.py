@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import tomllib
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from hvdperf.errors import UserError
 from hvdperf.paths import CHECKOUT
+from hvdperf.programs import run
 
 
 @cache
@@ -27,22 +28,7 @@ def _commit(checkout: Path) -> str:
     if not (checkout / ".git").exists():
         return ""
     try:
-        found = subprocess.run(
-            [
-                "git",
-                "-C",
-                str(checkout),
-                "describe",
-                "--always",
-                "--exclude=*",
-                "--dirty=+",
-                "--abbrev=12",
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=10,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        described = ["describe", "--always", "--exclude=*", "--dirty=+", "--abbrev=12"]
+        return run(["git", *described], checkout, within_s=10).output.strip()
+    except UserError:
         return ""
-    return found.stdout.strip()

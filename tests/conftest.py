@@ -59,5 +59,4 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     runner = "hvdperf.session.workload_run.RoundRunner"
     monkeypatch.setattr(runner, lambda *given, **named: MadeUpRunner(script, *given, **named))
     monkeypatch.setattr("hvdperf.session.workload_run.time", script)
-    monkeypatch.setattr("hvdperf.session.scheduler.time", script)
     return Stage(script)

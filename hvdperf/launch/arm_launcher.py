@@ -24,6 +24,7 @@ from hvdperf.plan.data import DataSource, other_data
 from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.variants import EXCHANGES, Exchange
 from hvdperf.worker.protocol import Phase
+from hvdperf.worker.rank_config import RankConfig
 from hvdperf.worker.strategies.table import Strategy
 
 SEED = 20181231
@@ -166,23 +167,22 @@ class ArmLauncher:
         session_cores = cores_of(self.slots)
         configs = []
         for rank, slots in enumerate(slots_by_rank):
-            config = {
-                **self._config(arm, slots, exchange),
-                "kinds": sorted(kind.value for kind in kinds),
-                "seed": seed,
-                "data_seed": data_seed,
-                "last_phase": last_phase.value,
-                "common_order": common_order,
-                "share_startup": share_startup,
-                "rendezvous": launcher.rendezvous(placed) if strategy.horovod else None,
-                "cluster": strategy.cluster,
-                "fault": fault.as_config() if fault else None,
-            }
-            if share_startup:
-                config["startup_cores"] = session_cores
-            configs.append(config)
-            if fault is not None and injected == "data" and fault.rank == rank:
-                configs[rank]["data_dir"] = str(self._other_data(arm))
+            config = self._config(arm, slots, exchange)
+            other_data = fault is not None and injected == "data" and fault.rank == rank
+            config = config._replace(
+                kinds=sorted(kind.value for kind in kinds),
+                seed=seed,
+                data_seed=data_seed,
+                last_phase=last_phase.value,
+                common_order=common_order,
+                share_startup=share_startup,
+                startup_cores=session_cores if share_startup else config.startup_cores,
+                rendezvous=launcher.rendezvous(placed) if strategy.horovod else None,
+                cluster=strategy.cluster,
+                fault=fault.as_config() if fault else None,
+                data_dir=str(self._other_data(arm)) if other_data else config.data_dir,
+            )
+            configs.append(config.message())
         timeline_settings = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
         order = self._order(arm, placed, {**_settings(exchange), **timeline_settings}, without)
         server = None if without else self._server(arm, placed)
@@ -191,41 +191,38 @@ class ArmLauncher:
     def config_of_trial(self, arm: Arm) -> dict[str, Any]:
         """Return the config by which one process, without others, does what a rank of the arm does
         (worker/own/trial.py)."""
-        slots = self.slots[: arm.world_size]
         strategy = arm.strategy.spec
-        config = {
-            **self._config(
-                arm, slots if strategy.one_process else slots[:1], EXCHANGES[arm.exchange]
-            ),
-            "kinds": [BlockKind.FULL.value],
-            "seed": SEED,
-            "data_seed": 1,
-            "last_phase": Phase.BROADCAST.value,
-            "common_order": False,
-            "share_startup": True,
-            "rendezvous": None,
-            "cluster": False,
-            "fault": None,
-        }
-        if strategy.cluster:
-            config["world_size"] = 1
-        return config
+        slots = self.slots[: arm.world_size if strategy.one_process else 1]
+        config = self._config(arm, slots, EXCHANGES[arm.exchange])
+        return (config._replace(world_size=1) if strategy.cluster else config).message()
 
-    def _config(self, arm: Arm, slots: Sequence[Slot], exchange: Exchange) -> dict[str, Any]:
-        """Return the part of a process's config that does not depend on the launch. slots: of the
+    def _config(self, arm: Arm, slots: Sequence[Slot], exchange: Exchange) -> RankConfig:
+        """Return a process's config, as far as it does not depend on the launch. slots: of the
         process."""
-        cores = cores_of(slots)
+        workload, pools, cores = arm.workload, threads(arm.strategy, slots), cores_of(slots)
+        trains = workload != SWEEP
+        data = self.data[workload.dataset] if trains else DataSource(workload.dataset, "", 0)
         devices = [slot.device for slot in slots if slot.device is not None]
-        return {
-            **self._workload(arm),
-            "exchange": asdict(exchange),
-            "passes": arm.passes,
-            "cores": cores,
-            "startup_cores": cores,
-            "device": ",".join(devices) if devices else None,
-            **asdict(threads(arm.strategy, slots)),
-            "input_threads": max(1, len(cores)),
-        }
+        return RankConfig(
+            **asdict(workload),
+            strategy=arm.strategy.value,
+            world_size=arm.world_size,
+            epoch_steps=self.epoch_steps(arm),
+            data_dir=data.directory,
+            data_id=data.identity,
+            data_files=data.files,
+            own_network=network(workload.model).origin if trains else "",
+            classes=(trains and network(workload.model).classes) or data.classes,
+            exchange=exchange.of_a_rank,
+            passes=arm.passes,
+            cores=cores,
+            startup_cores=cores,
+            device=",".join(devices) if devices else None,
+            intra_op=pools.intra_op,
+            inter_op=pools.inter_op,
+            input_threads=max(1, len(cores)),
+            seed=SEED,
+        )
 
     def startup_deadline(self, arm: Arm) -> float:
         """Return the seconds that a start of the arm may take."""
@@ -304,22 +301,6 @@ class ArmLauncher:
         dataset = arm.workload.dataset
         into = self.scratch / f"other-{dataset}"
         return into if into.exists() else other_data(self.data[dataset].directory, into)
-
-    def _workload(self, arm: Arm) -> dict[str, Any]:
-        workload = arm.workload
-        trains = workload != SWEEP
-        data = self.data[workload.dataset] if trains else DataSource(workload.dataset, "", 0)
-        return {
-            **asdict(workload),
-            "strategy": arm.strategy.value,
-            "world_size": arm.world_size,
-            "epoch_steps": self.epoch_steps(arm),
-            "data_dir": data.directory,
-            "data_id": data.identity,
-            "data_files": list(data.files),
-            "own_network": network(workload.model).origin if trains else "",
-            "classes": (trains and network(workload.model).classes) or data.classes,
-        }
 
     def epoch_steps(self, arm: Arm) -> int:
         """Return the steps of one pass over the training data, a whole number of updates. Return

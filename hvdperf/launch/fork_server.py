@@ -1,4 +1,4 @@
-"""The driver's handle of a process that forks ranks, which runs worker/fork_server.py."""
+"""The driver's handle of a process that forks ranks, which runs worker/fork/server.py."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hvdperf.launch.processes import fate_of, lines_of, start_process, tail_of
-from hvdperf.worker import fork_stub
 from hvdperf.worker.cpu_hog import is_stopped
-from hvdperf.worker.fork_stub import READY
+from hvdperf.worker.fork import stub
+from hvdperf.worker.fork.stub import READY
 from hvdperf.worker.protocol import DRIVER_VARIABLE
 
 
@@ -34,14 +34,14 @@ class ForkServer:
             with socket.socket(socket.AF_UNIX) as listener:
                 directory_fd = os.open(directory, os.O_PATH | os.O_DIRECTORY)
                 try:
-                    listener.bind(fork_stub.address_in(directory_fd))
+                    listener.bind(stub.address_in(directory_fd))
                 finally:
                     os.close(directory_fd)
                 # Stubs that connect during the server's imports wait in this queue.
                 listener.listen(1024)
                 arguments = [str(listener.fileno()), str(os.getpid()), ",".join(map(str, cores))]
                 self._process = start_process(
-                    [interpreter, "-u", "-m", "hvdperf.worker.fork_server", *arguments],
+                    [interpreter, "-u", "-m", "hvdperf.worker.fork.server", *arguments],
                     interpreter,
                     # Marks the process as this session's; ranks get their address from stubs.
                     {DRIVER_VARIABLE: f"{hub}:"},
@@ -59,7 +59,7 @@ class ForkServer:
     @property
     def command(self) -> list[str]:
         """Command line that a launcher starts in place of each rank."""
-        return [self.interpreter, "-I", "-S", fork_stub.__file__, str(self.directory)]
+        return [self.interpreter, "-I", "-S", stub.__file__, str(self.directory)]
 
     @property
     def ended(self) -> str:

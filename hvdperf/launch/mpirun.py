@@ -15,8 +15,9 @@ from pathlib import Path
 from hvdperf.launch import daemon_start
 from hvdperf.launch.ends.scratch import scratch_directory
 from hvdperf.launch.guard import guarded
-from hvdperf.launch.interfaces import interface_settings
 from hvdperf.launch.job import LaunchError, Order, SlotGone
+from hvdperf.launch.outer.interfaces import interface_settings
+from hvdperf.launch.outer.slots import Slots
 from hvdperf.launch.processes import (
     TERM_S,
     killed_by,
@@ -27,7 +28,6 @@ from hvdperf.launch.processes import (
     tail_of,
     wait_until_ended,
 )
-from hvdperf.launch.slots import Slots
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.space import shared_memory_directory
 from hvdperf.worker.protocol import Connection, Message

@@ -14,10 +14,10 @@ from hvdperf.launch.agents import Agent, AgentsLauncher, LocalAgent
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed, pinned_and_pooled
 from hvdperf.launch.ends.scratch import scratch_directory
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.interfaces import interface_settings
 from hvdperf.launch.job import Launcher
 from hvdperf.launch.mpirun import MpirunLauncher
-from hvdperf.launch.slots import RemoteAgent, Slots
+from hvdperf.launch.outer.interfaces import interface_settings
+from hvdperf.launch.outer.slots import RemoteAgent, Slots
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.session_plan import SessionPlan

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from hvdperf.errors import UserError
+from hvdperf.programs import TooLong, run
 
 Kind = TypeVar("Kind")
 
@@ -73,31 +72,18 @@ def ask_nvidia_smi(
     command = shutil.which("nvidia-smi", path=environment.get("PATH", ""))
     if command is None:
         raise _NoGpu("nvidia-smi is not installed")
-    process = subprocess.Popen(
-        [command, query, "--format=csv,noheader,nounits"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        errors="replace",
-        env=dict(environment),
-    )
+    asked = [command, query, "--format=csv,noheader,nounits"]
     try:
-        output, complaint = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        # The wait is limited: behind a broken GPU the process may never return from the kernel.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=1)
+        done = run(asked, env=environment, within_s=timeout_s)
+    except TooLong:
         raise UserError(
             f"{command} did not answer in {timeout_s:g} s: a GPU or its driver hangs; reset it"
         ) from None
-    if process.returncode in _NO_GPU:
+    if done.status in _NO_GPU:
         raise _NoGpu(f"{command} finds no GPU")
-    if process.returncode not in (0, _WARNED):
-        said = (complaint or output).strip().splitlines() or ["nothing"]
-        raise UserError(f"{command} failed with exit code {process.returncode}: {said[0]}")
-    return output
+    if done.status not in (0, _WARNED):
+        raise UserError(f"{command} failed with exit code {done.status}: {done.said[0]}")
+    return done.output
 
 
 def parse_gpus(output: str) -> tuple[Gpu, ...]:

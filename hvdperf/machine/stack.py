@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,6 +17,7 @@ from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.paths import CHECKOUT, ROOT, shown
+from hvdperf.programs import NotStarted, TooLong, run
 
 # The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.15.1-hvd0.28.0.
 _OWN = re.compile(r"\.venv(-gpu|-tf(?P<tf>[\d.]+)(-hvd(?P<horovod>[\d.]+))?)?")
@@ -154,58 +154,36 @@ def _mpirun_version(mpirun: Path, environment: Mapping[str, str]) -> str:
     Raises UserError if the command fails.
     """
     try:
-        answer = subprocess.run(
-            [mpirun, "--version"],
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            text=True,
-            timeout=_MPIRUN_DEADLINE_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run([mpirun, "--version"], env=environment, within_s=_MPIRUN_DEADLINE_S)
+    except (NotStarted, TooLong) as error:
         raise UserError(f"{mpirun} --version does not work: {error}; {_install(mpirun)}") from None
-    lines = (answer.stdout + answer.stderr).strip().splitlines() or ["it printed nothing"]
-    if answer.returncode != 0:
+    if done.status != 0:
         raise UserError(
-            f"{mpirun} --version failed with exit code {answer.returncode}: {lines[0]}; "
+            f"{mpirun} --version failed with exit code {done.status}: {done.said[0]}; "
             f"{_install(mpirun)}"
         )
-    return lines[0]
+    return done.said[0]
 
 
 def _ask(interpreter: Path, environment: Mapping[str, str], deadline_s: float) -> dict[str, Any]:
     try:
-        answer = subprocess.run(
-            [interpreter, "-m", _PROBE],
-            env=environment,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            text=True,
-            errors="replace",
-            timeout=deadline_s,
-        )
-    except OSError as error:
-        raise UserError(
-            f"{interpreter} does not start: {error.strerror}; {_install(interpreter)}"
-        ) from None
-    except subprocess.TimeoutExpired:
+        done = run([interpreter, "-m", _PROBE], ROOT, environment, within_s=deadline_s)
+    except NotStarted as error:
+        raise UserError(f"{error}; {_install(interpreter)}") from None
+    except TooLong:
         raise UserError(
             f"{interpreter} did not import TensorFlow and Horovod within {deadline_s:g} s: "
             f"try `{interpreter} -m {_PROBE}` to see where it hangs"
         ) from None
     try:
-        facts: dict[str, Any] = json.loads(answer.stdout)
+        facts: dict[str, Any] = json.loads(done.output)
     except ValueError:
-        last = answer.stderr.strip().splitlines()[-1:] or ["it printed no error"]
-        if answer.returncode == 0:
+        if done.status == 0:
             raise UserError(
                 f"{interpreter} does not answer as Python does; {_install(interpreter)}"
             ) from None
         raise UserError(
-            f"{interpreter} -m {_PROBE} failed with exit code {answer.returncode}: {last[0]}"
+            f"{interpreter} -m {_PROBE} failed with exit code {done.status}: {done.why}"
         ) from None
     return facts
 

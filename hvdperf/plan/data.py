@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +24,7 @@ from hvdperf.models.inputs.errors import DataError
 from hvdperf.models.inputs.imagenet_files import ImagenetFiles
 from hvdperf.paths import CACHE, ROOT, SAMPLES
 from hvdperf.plan.arms import Workload
+from hvdperf.programs import run
 from hvdperf.worker.dataset_id import dataset_id, files_of
 
 # The data set of language models if the user asks for one of images.
@@ -227,8 +227,7 @@ def _run(module: str, failed: str, *arguments: str) -> str:
     Return its output. Raises UserError: `failed` and the last line of its errors.
     """
     command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or ["no reason was given"]
-        raise UserError(f"{failed} {last[0]}")
-    return done.stdout
+    done = run(command, ROOT)
+    if done.status != 0:
+        raise UserError(f"{failed} {done.why}")
+    return done.output

@@ -11,6 +11,7 @@ from hvdperf.plan.arms import AA, Arm
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import Question
 from hvdperf.verdict import Verdict
+from hvdperf.worker.rank_config import FaultConfig
 
 _NUMBERS: Mapping[str, type[int] | type[float]] = {
     "rank": int,
@@ -132,15 +133,9 @@ class Fault:
             and self.world_size in (0, arm.world_size)
         )
 
-    def as_config(self) -> dict[str, Any]:
-        """Return the fault in the form that hvdperf.worker.faults reads."""
-        return {
-            "kind": self.kind,
-            "rank": self.rank,
-            "phase": self.phase,
-            "factor": self.factor,
-            "ms": self.ms,
-        }
+    def as_config(self) -> FaultConfig:
+        """Return the fault as the ranks get it."""
+        return FaultConfig(self.kind, self.rank, self.phase, self.factor, self.ms)
 
 
 @dataclass(frozen=True)

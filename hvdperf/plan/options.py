@@ -10,7 +10,6 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.machine.placement import PACKED
 from hvdperf.models import own_networks, registry
-from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import LARGEST, Profile, load_profile
 from hvdperf.worker.protocol import STARTUP, Phase
@@ -29,6 +28,8 @@ LAUNCHERS = {"mpirun": LaunchSpec(over_mpi=True), "agents": LaunchSpec(over_mpi=
 # A shorter budget is more likely a mistake than a wish, and so is a longer one, of a year.
 LEAST_BUDGET_MINUTES = 0.1
 MOST_BUDGET_MINUTES = 366 * 24 * 60
+# Words of a command line for a session of the fewest minutes that are of use.
+SHORT = "--profile=smoke --budget=0.7"
 # Phases in which a rank can raise, exit, be killed or hang (hvdperf.plan.faults), and phases that
 # can be prolonged.
 STRIKING = tuple(
@@ -54,7 +55,6 @@ class Options:
     precision: str = "float32"
     launcher: str = "mpirun"
     placement: str = PACKED
-    schedule: str = ""
     budget_minutes: float | None = None
     thresholds: str = ""
     results: str = "results"
@@ -62,6 +62,11 @@ class Options:
     stack: str = ""
     against: str = ""
     allow_setting: tuple[str, ...] = ()
+
+
+def resuming(session: str, minutes: int) -> list[str]:
+    """Return the words of a command line that goes on with a session for these minutes."""
+    return ["--resume", session, "--budget", str(minutes)]
 
 
 def from_command_line(given: Mapping[str, Any]) -> Options:
@@ -118,8 +123,6 @@ def resolve_profile(options: Options) -> Profile:
         profile = replace(profile, batch=options.batch_size)
     if options.image_size is not None:
         positive("--image-size", options.image_size, LARGEST)
-    if options.schedule:
-        profile = replace(profile, schedule=Schedule(options.schedule))
     if options.budget_minutes is not None:
         positive("--budget", options.budget_minutes, MOST_BUDGET_MINUTES)
         if options.budget_minutes < LEAST_BUDGET_MINUTES:

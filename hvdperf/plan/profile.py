@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from hvdperf.errors import UserError
-from hvdperf.json_records import Positive
+from hvdperf.json_records import Positive, plain
 from hvdperf.models import inputs, own_networks
 from hvdperf.models.registry import UnknownNetwork, network
 from hvdperf.paths import SHIPPED, shown
@@ -131,6 +131,15 @@ class Profile:
             if name not in TRIALS:
                 known = ", ".join(TRIALS)
                 raise ValueError(f"trials.{name}: unknown fault case; known are {known}")
+
+    @property
+    def duration(self) -> str:
+        """The time for rounds, in words."""
+        return f"{self.budget_s / 60:.3g} min"
+
+    def settings(self) -> dict[str, Any]:
+        """Return, as plain data, all that sessions must have alike: not the time for rounds."""
+        return {name: value for name, value in plain(self).items() if name != "budget_s"}
 
 
 def default_world_sizes(slots: int) -> tuple[int, ...]:

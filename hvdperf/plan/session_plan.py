@@ -209,7 +209,7 @@ class SessionPlan:
         return [f"{host} ({count} slot{'s' * (count > 1)})" for host, count in per_host.items()]
 
     def describe(self) -> list[str]:
-        """Return lines that describe the plan: workloads, slots, looks, budget and thresholds."""
+        """Return lines that describe the plan: workloads, slots, looks, time and thresholds."""
         sizes = [
             f"{size} (oversubscribed)" if size in self.oversubscribed_sizes() else str(size)
             for size in self.world_sizes
@@ -223,8 +223,7 @@ class SessionPlan:
             f"{self.options.launcher}, schedule {schedule.value}",
             f"PASS after {first} or more rounds, FAIL after "
             f"{' or '.join(map(str, sampling.looks))}; {sampling.turns_min} to "
-            f"{sampling.turns_max} repetitions a round; budget {self.profile.budget_s / 60:.3g} "
-            "min",
+            f"{sampling.turns_max} repetitions a round; {self.profile.duration} for rounds",
             f"thresholds: {self.thresholds.path.name}: {self.thresholds.label}",
         ]
 

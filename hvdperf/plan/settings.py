@@ -109,9 +109,24 @@ _LEFT_OUT = re.compile(
     )
 )
 
+
+def _rows(
+    known: Mapping[str, str],
+    field: str,
+    touches: Touches,
+    overridden: str = "",
+    unless: str = "",
+    is_default: Callable[[str], bool] = _never,
+) -> list[Row]:
+    """Return rows that differ only in their variables and in what these change."""
+    return [
+        Row(variables, field, changes, touches, overridden, unless, is_default)
+        for variables, changes in known.items()
+    ]
+
+
 # The first row whose expression matches counts.
 ROWS = (
-    # Horovod
     Row(
         "HOROVOD_TIMELINE",
         "horovod_timeline",
@@ -127,10 +142,14 @@ ROWS = (
         is_default=_is_off,
         refused="every launch would end while Horovod still tries out its settings",
     ),
-    Row(
-        "HOROVOD_AUTOTUNE_.+",
+    *_rows(
+        {
+            "HOROVOD_AUTOTUNE_.+": "how long Horovod tries other settings, under HOROVOD_AUTOTUNE",
+            "HOROVOD_STALL_(CHECK|SHUTDOWN)_TIME_SECONDS": (
+                "when Horovod reports that a rank is missing, and when it gives up"
+            ),
+        },
         _HOROVOD,
-        "how long Horovod tries other settings, under HOROVOD_AUTOTUNE",
         Touches.NOTHING,
     ),
     Row(
@@ -151,10 +170,18 @@ ROWS = (
         "of how many tensors Horovod's ranks remember that they are the same on all ranks",
         Touches.EXCHANGE,
     ),
-    Row(
-        "HOROVOD_(HIERARCHICAL_ALLREDUCE|HIERARCHICAL_ALLGATHER|TORUS_ALLREDUCE)",
+    *_rows(
+        {
+            "HOROVOD_(HIERARCHICAL_ALLREDUCE|HIERARCHICAL_ALLGATHER|TORUS_ALLREDUCE)": (
+                "by which steps data moves within hosts and between them"
+            ),
+            "HOROVOD_DISABLE_GROUP_FUSION": "which tensors Horovod exchanges at once",
+            "HOROVOD_ENABLE_XLA_OPS": "XLA compiles Horovod's operations, and the cycle time is 0",
+            "HOROVOD_(ENABLE_ASYNC_COMPLETION|MPI_THREADS_DISABLE|DYNAMIC_PROCESS_SETS|ELASTIC)": (
+                "how Horovod's ranks agree on what they exchange"
+            ),
+        },
         _HOROVOD,
-        "by which steps data moves within hosts and between them",
         Touches.EXCHANGE,
         is_default=_is_off,
     ),
@@ -167,13 +194,6 @@ ROWS = (
         unless="gpu",
     ),
     Row(
-        "HOROVOD_DISABLE_GROUP_FUSION",
-        _HOROVOD,
-        "which tensors Horovod exchanges at once",
-        Touches.EXCHANGE,
-        is_default=_is_off,
-    ),
-    Row(
         "HOROVOD_(CONTROLLER|CPU_OPERATIONS)",
         _HOROVOD,
         "through which library Horovod communicates",
@@ -181,10 +201,16 @@ ROWS = (
         overridden="the launcher agents sets it",
         unless="mpirun",
     ),
-    Row(
-        "HOROVOD_(GLOO_IFACE|ADASUM_MPI_CHUNK_SIZE|NUM_NCCL_STREAMS|CCL_.+)",
+    *_rows(
+        {
+            "HOROVOD_(GLOO_IFACE|ADASUM_MPI_CHUNK_SIZE|NUM_NCCL_STREAMS|CCL_.+)": (
+                "how Horovod's libraries move data"
+            ),
+            "HOROVOD_LOG_LEVEL": (
+                "how much Horovod writes; `debug` and `trace` write for every tensor"
+            ),
+        },
         _HOROVOD,
-        "how Horovod's libraries move data",
         Touches.EXCHANGE,
     ),
     Row(
@@ -195,73 +221,29 @@ ROWS = (
         overridden="the suite pins all threads of a rank",
     ),
     Row(
-        "HOROVOD_ENABLE_XLA_OPS",
-        _HOROVOD,
-        "XLA compiles Horovod's operations, and the cycle time is 0",
-        Touches.EXCHANGE,
-        is_default=_is_off,
-    ),
-    Row(
-        "HOROVOD_(ENABLE_ASYNC_COMPLETION|MPI_THREADS_DISABLE|DYNAMIC_PROCESS_SETS|ELASTIC)",
-        _HOROVOD,
-        "how Horovod's ranks agree on what they exchange",
-        Touches.EXCHANGE,
-        is_default=_is_off,
-    ),
-    Row(
-        "HOROVOD_LOG_LEVEL",
-        _HOROVOD,
-        "how much Horovod writes; `debug` and `trace` write for every tensor",
-        Touches.EXCHANGE,
-    ),
-    Row(
         "HOROVOD_STALL_CHECK_DISABLE",
         _HOROVOD,
         "Horovod does not report which rank is missing when others wait",
         Touches.NOTHING,
         is_default=_is_off,
     ),
-    Row(
-        "HOROVOD_STALL_(CHECK|SHUTDOWN)_TIME_SECONDS",
-        _HOROVOD,
-        "when Horovod reports that a rank is missing, and when it gives up",
-        Touches.NOTHING,
-    ),
-    # TensorFlow and what computes for it
-    Row(
-        "XLA_FLAGS",
+    *_rows(
+        {
+            "XLA_FLAGS": "how XLA compiles, and what it writes down",
+            "TF_XLA_FLAGS": "which parts of a step XLA compiles",
+            "TF_ENABLE_ONEDNN_OPTS|ONEDNN_.+|DNNL_.+": "which kernels compute on a CPU",
+            "TF_ENABLE_AUTO_MIXED_PRECISION.*|NVIDIA_TF32_OVERRIDE": (
+                "with how many digits a step computes"
+            ),
+            "TF_(CUDNN_)?DETERMINISTIC(_OPS)?|TF_CUDNN_USE_AUTOTUNE": (
+                "which kernels compute, so that results can be repeated"
+            ),
+            "TF_USE_LEGACY_KERAS|KERAS_BACKEND": "which Keras builds and trains the networks",
+            "TF_CPP_(MAX_VLOG_LEVEL|MIN_VLOG_LEVEL|VMODULE)": (
+                "how much TensorFlow writes while it computes"
+            ),
+        },
         _TENSORFLOW,
-        "how XLA compiles, and what it writes down",
-        Touches.ALL,
-    ),
-    Row(
-        "TF_XLA_FLAGS",
-        _TENSORFLOW,
-        "which parts of a step XLA compiles",
-        Touches.ALL,
-    ),
-    Row(
-        "TF_ENABLE_ONEDNN_OPTS|ONEDNN_.+|DNNL_.+",
-        _TENSORFLOW,
-        "which kernels compute on a CPU",
-        Touches.ALL,
-    ),
-    Row(
-        "TF_ENABLE_AUTO_MIXED_PRECISION.*|NVIDIA_TF32_OVERRIDE",
-        _TENSORFLOW,
-        "with how many digits a step computes",
-        Touches.ALL,
-    ),
-    Row(
-        "TF_(CUDNN_)?DETERMINISTIC(_OPS)?|TF_CUDNN_USE_AUTOTUNE",
-        _TENSORFLOW,
-        "which kernels compute, so that results can be repeated",
-        Touches.ALL,
-    ),
-    Row(
-        "TF_USE_LEGACY_KERAS|KERAS_BACKEND",
-        _TENSORFLOW,
-        "which Keras builds and trains the networks",
         Touches.ALL,
     ),
     Row(
@@ -272,33 +254,22 @@ ROWS = (
         overridden=_NO_GPU,
         unless="gpu",
     ),
-    Row(
-        "TF_CPP_(MAX_VLOG_LEVEL|MIN_VLOG_LEVEL|VMODULE)",
-        _TENSORFLOW,
-        "how much TensorFlow writes while it computes",
-        Touches.ALL,
-    ),
-    # Threads
-    Row(
-        "TF_NUM_(INTRAOP|INTEROP)_THREADS",
+    *_rows(
+        {
+            "TF_NUM_(INTRAOP|INTEROP)_THREADS": "how many threads compute",
+            "(OMP|KMP|MKL)_.+": "the threads of OpenMP and MKL",
+        },
         _THREADS,
-        "how many threads compute",
         Touches.ALL,
         overridden=_POOLS,
         unless="gpu",
     ),
     Row(
-        "(OMP|KMP|MKL)_.+",
-        _THREADS,
-        "the threads of OpenMP and MKL",
-        Touches.ALL,
-        overridden=_POOLS,
-        unless="gpu",
-    ),
-    # Transports
-    Row(
-        "NCCL_(ALGO|BUFFSIZE|COLLNET_ENABLE|CROSS_NIC|IB_.+|(MAX|MIN)_NCHANNELS|NET|NET_GDR_LEVEL|"
-        "NSOCKS_PERTHREAD|NTHREADS|NVLS_ENABLE|P2P_.+|PROTO|SHM_DISABLE|SOCKET_.+|TOPO_FILE)",
+        (
+            "NCCL_(ALGO|BUFFSIZE|COLLNET_ENABLE|CROSS_NIC|IB_.+|(MAX|MIN)_NCHANNELS|NET|"
+            "NET_GDR_LEVEL|NSOCKS_PERTHREAD|NTHREADS|NVLS_ENABLE|P2P_.+|PROTO|SHM_DISABLE|SOCKET_.+|"
+            "TOPO_FILE)"
+        ),
         _NCCL,
         "how NCCL moves data between GPUs",
         Touches.EXCHANGE,
@@ -306,44 +277,42 @@ ROWS = (
         unless="gpu",
     ),
     Row(
-        f"{_MCA}(mpi_yield_when_idle|hwloc_base_binding_policy|rmaps(_.+)?|btl_tcp_if_.+|"
-        "btl_vader_backing_directory)",
+        (
+            f"{_MCA}(mpi_yield_when_idle|hwloc_base_binding_policy|rmaps(_.+)?|btl_tcp_if_.+|"
+            "btl_vader_backing_directory)"
+        ),
         _MPI,
         "how Open MPI's ranks wait and where they run",
         Touches.EXCHANGE,
         overridden=_OWN_MPIRUN,
     ),
-    Row(
-        # The frameworks of Open MPI that move data or place ranks. The others show where a job
-        # runs. mpirun sets mpi_oversubscribe for its children, and the user does not.
-        f"{_MCA}(?!mpi_oversubscribe)(allocator|bml|btl|coll|common|hwloc|mpi|mpool|mtl|op|opal|"
-        "osc|part|pml|rcache|smsc|threads|vprotocol)(_.+)?",
+    # The frameworks of Open MPI that move data or place ranks. The others show where a job runs.
+    # mpirun sets mpi_oversubscribe for its children, and the user does not.
+    *_rows(
+        {
+            (
+                f"{_MCA}(?!mpi_oversubscribe)(allocator|bml|btl|coll|common|hwloc|mpi|mpool|mtl|op|"
+                "opal|osc|part|pml|rcache|smsc|threads|vprotocol)(_.+)?"
+            ): "how Open MPI moves data or places ranks",
+            "UCX_.+": "how UCX moves data, if Open MPI uses it",
+        },
         _MPI,
-        "how Open MPI moves data or places ranks",
         Touches.EXCHANGE,
         overridden=_GLOO,
         unless="mpirun",
     ),
-    Row(
-        "UCX_.+",
-        _MPI,
-        "how UCX moves data, if Open MPI uses it",
-        Touches.EXCHANGE,
-        overridden=_GLOO,
-        unless="mpirun",
-    ),
-    # Precision
-    Row(
-        "mixed_float16",
+    *_rows(
+        {
+            "mixed_float16": (
+                "float16 takes 30 to 60 times as long as float32 on a CPU, and slower steps "
+                "scale better"
+            ),
+            "mixed_bfloat16": (
+                "bfloat16 is slower than float32 on a CPU without instructions for it, and "
+                "slower steps scale better"
+            ),
+        },
         PRECISION,
-        "float16 takes 30 to 60 times as long as float32 on a CPU, and slower steps scale better",
-        Touches.ITS_CASES,
-    ),
-    Row(
-        "mixed_bfloat16",
-        PRECISION,
-        "bfloat16 is slower than float32 on a CPU without instructions for it, and slower steps "
-        "scale better",
         Touches.ITS_CASES,
     ),
     # What the suite does not know

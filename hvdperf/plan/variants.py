@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hvdperf.worker import rank_config
+
 
 @dataclass(frozen=True)
 class Exchange:
@@ -27,6 +29,13 @@ class Exchange:
     cycle_ms: float | None = None
     tolerance: float | None = 1e-5
 
+    @property
+    def of_a_rank(self) -> rank_config.Exchange:
+        """What a rank asks Horovod for; the rest is in its environment."""
+        return rank_config.Exchange(
+            self.compression, self.reduction, self.groups, self.sparse_as_dense
+        )
+
 
 # By the short name that a case shows. "" is Horovod's default.
 EXCHANGES = {
@@ -46,7 +55,7 @@ EXCHANGES = {
 RECIPES: dict[str, dict[str, str]] = {
     "bf16": {"precision": "mixed_bfloat16"},
     "f16": {"precision": "mixed_float16"},
-    # Warmed up, then reduced when training stalls (hvdperf/worker/learning_rate.py).
+    # Warmed up, then reduced when training stalls (hvdperf/worker/learning/learning_rate.py).
     "rate": {"learning_rate": "adaptive"},
 }
 PRECISIONS = (

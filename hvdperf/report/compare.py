@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from hvdperf.plan.options import resuming
 from hvdperf.records.archive import Archive
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.throughput import throughputs
@@ -138,8 +139,8 @@ def _too_few(found: Sequence[Pair], throughput: Section) -> Iterator[str]:
     if few:
         yield (
             f"{plural(len(few), 'case')} without an interval, such as {few[0].case.name}: each "
-            f"session needs {FEWEST_ROUNDS} rounds; pytest perf/ --resume SESSION --budget 10 goes "
-            "on with what is undecided"
+            f"session needs {FEWEST_ROUNDS} rounds; pytest perf/ "
+            f"{' '.join(resuming('SESSION', 10))} goes on with what is undecided"
         )
     speeds = [row for figure in throughput.figures for row in figure.table.rows]
     short = [row for row in speeds if row["word"] == Kind.UNKNOWN.value]

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from hvdperf.errors import UserError
 from hvdperf.paths import ROOT, shown
+from hvdperf.programs import run
 
 LONGEST_S = 120
 
@@ -32,24 +33,13 @@ def _written(directory: Path, here: Path) -> str:
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))
     try:
-        done = subprocess.run(
-            command,
-            cwd=here,
-            env=environment,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LONGEST_S,
-            check=False,
-        )
+        done = run(command, here, environment, within_s=LONGEST_S)
     except KeyboardInterrupt:
         why = "interrupted"
-    except subprocess.TimeoutExpired:
-        why = f"it took more than {LONGEST_S} s"
-    except OSError as error:
+    except UserError as error:
         why = str(error)
     else:
-        if done.returncode == 0:
-            return f"report: {done.stdout.strip()}"
-        why = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        if done.status == 0:
+            return f"report: {done.output.strip()}"
+        why = done.why
     return f"no report: {why}; to write it: hvdperf report {shlex.quote(shown(directory))}"

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hvdperf import programs
 from hvdperf.cli import Commands, add_command, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
@@ -132,12 +133,11 @@ def dry_run(options: Sequence[str]) -> dict[str, str]:
     """Return what pytest says of the session that these options would run: texts by their names,
     the profile first. Raises UserError if pytest refuses."""
     command = [sys.executable, "-m", "pytest", *cases(), "--dry-run", "-q", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stderr + done.stdout).strip().splitlines() or ["pytest printed nothing"]
-        first = next((line for line in said if line.startswith("ERROR: ")), said[0])
+    done = programs.run(command, ROOT)
+    if done.status != 0:
+        first = next((line for line in done.said if line.startswith("ERROR: ")), done.said[0])
         raise UserError(first.removeprefix("ERROR: "))
-    parted = (line.partition(": ") for line in done.stdout.splitlines())
+    parted = (line.partition(": ") for line in done.output.splitlines())
     return {name: text for name, _, text in parted if text}
 
 
@@ -209,13 +209,12 @@ def list_networks(_: argparse.Namespace) -> int:
 
 
 def list_profiles(_: argparse.Namespace) -> int:
-    table = Columns(("profile", -10), ("budget", 7), ("looks", -10), ("networks", 0))
+    table = Columns(("profile", -10), ("time", 8), ("looks", -10), ("networks", 0))
     print(table.header)
     for path in sorted(PROFILES.glob("*.toml")):
         profile = load_profile(path)
         looks = ", ".join(map(str, profile.sampling.looks))
-        minutes = f"{profile.budget_s / 60:.0f} min"
-        print(table.row(profile.name, minutes, looks, ", ".join(profile.models)))
+        print(table.row(profile.name, profile.duration, looks, ", ".join(profile.models)))
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -20,17 +19,17 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, RESULTS, ROOT, cases
+from hvdperf.plan.options import SHORT
 from hvdperf.plan.settings import SETTING
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
+from hvdperf.programs import TooLong, run
 from hvdperf.records.archive import read_session
 from hvdperf.session.commands import dry_run, given
 from hvdperf.session.preflight import local_preflight
 from hvdperf.session.terminal.cases import UNFIT
 from hvdperf.verdict import Judgement, Verdict
 
-# Minutes of the sessions that compare a stack with itself.
-PAIR_BUDGET_MINUTES = 0.7
-# Seconds after which such a session hangs.
+# Seconds after which a session that compares a stack with itself hangs.
 PAIR_DEADLINE_S = 300
 # A larger minimum detectable effect (an interval of more than 20 % to a side) cannot tell the
 # limits of ci/thresholds from the figures of a sound machine.
@@ -156,16 +155,14 @@ def pair_check() -> Check:
         return Check("A/A pair", "not possible with one slot")
     with tempfile.TemporaryDirectory() as results:
         command = [sys.executable, "-m", "pytest", *cases("test_trust"), "-q", "-k", "aa"]
-        options = ["--models=vgg_16_s", "--profile=smoke", f"--budget={PAIR_BUDGET_MINUTES}"]
+        options = ["--models=vgg_16_s", *SHORT.split()]
         try:
-            subprocess.run(
+            run(
                 guarded([*command, *options, f"--results={results}"]),
-                cwd=ROOT,
-                capture_output=True,
-                check=False,
-                timeout=PAIR_DEADLINE_S,
+                ROOT,
+                within_s=PAIR_DEADLINE_S,
             )
-        except subprocess.TimeoutExpired:
+        except TooLong:
             return Check("A/A pair", "no figure", f"no end in {PAIR_DEADLINE_S} s", _AGAIN)
         runs = sorted(Path(results, "runs").glob("*"))
         found = [case.outcome.judgement for case in read_session(runs[0]).cases] if runs else []

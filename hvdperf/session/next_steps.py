@@ -12,6 +12,7 @@ from hvdperf.columns import WIDTH, wrapped
 from hvdperf.explain.speedup import TOO_SHORT
 from hvdperf.interim import looks_after
 from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.options import resuming
 from hvdperf.records.outcome import Outcome
 from hvdperf.session.workload_run import starts_of
 from hvdperf.verdict import Band, Ceiling, Judgement, Rule, Verdict, is_bounded
@@ -39,9 +40,9 @@ class CommandLine:
         return shlex.join([*self.before, "pytest", *self.arguments])
 
     def resumed(self, directory: str, minutes: int) -> list[str]:
-        """Return the command that resumes the session with a budget of these minutes."""
-        kept = self._without("--budget", "--resume")
-        return _lines([*self.before, "pytest", *kept, "--resume", directory, "--budget", minutes])
+        """Return the command that resumes the session for these minutes."""
+        more = resuming(directory, minutes)
+        return _lines([*self.before, "pytest", *self._without(*more[::2]), *more])
 
     def alone(self, node: str) -> list[str]:
         """Return the command that measures one case in a session of its own. node: pytest's name
@@ -151,7 +152,7 @@ def lines(
     """Return a few lines with commands to paste; [] if no case is worth measuring again.
 
     looks: the profile's. seconds: how long the session took. resumed: returns the command that
-    resumes this session for a number of minutes; None for the profile's budget. alone: returns the
+    resumes this session for a number of minutes; None for those of the profile. alone: returns the
     command for a single case.
     """
     undecided = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from hvdperf.models.registry import Network, network
 from hvdperf.paths import CACHE, ROOT, shown
 from hvdperf.plan.arms import SWEEP, Arm
 from hvdperf.plan.comparisons import Comparison
+from hvdperf.programs import run
 from hvdperf.verdict import Judgement, Verdict
 from hvdperf.worker.own.trial import APART_AT_MOST
 
@@ -245,18 +245,14 @@ def _carried_out(requests: Sequence[Mapping[str, Any]], stack: Stack) -> list[di
     answers: list[dict[str, Any]] = []
     while len(answers) < len(requests):
         left = requests[len(answers) :]
-        done = subprocess.run(
+        done = run(
             guarded([stack.interpreter, "-m", "hvdperf.worker.own.trial"]),
-            cwd=ROOT,
-            env=rank_environment(stack.interpreter),
-            input=json.dumps(left),
-            capture_output=True,
-            text=True,
-            check=False,
+            ROOT,
+            rank_environment(stack.interpreter),
+            given=json.dumps(left),
         )
-        made = [json.loads(line) for line in done.stdout.splitlines()]
+        made = [json.loads(line) for line in done.output.splitlines()]
         if not made:
-            said = done.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
-            made = [{"error": f": its first step ended with {done.returncode}: {said[0]}"}]
+            made = [{"error": f": its first step ended with {done.status}: {done.why}"}]
         answers += made
     return answers

@@ -14,17 +14,16 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.launch.ends.owners import end_with, owners
 from hvdperf.launch.outer import check_launcher, outer_size, shown_by
-from hvdperf.launch.slots import Slots
+from hvdperf.launch.outer.slots import Slots
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.summary_rows import properties
-from hvdperf.session import live_line
 from hvdperf.session.benchmark_json import ReplayedClock, record
 from hvdperf.session.pytest_options import DATA_DIR, add_options
 from hvdperf.session.suite import Suite, Unfit
-from hvdperf.session.terminal import bandwidths, cases, networks
+from hvdperf.session.terminal import bandwidths, cases, live_line, networks
 from hvdperf.verdict import Verdict, worst
 
 _suite = pytest.StashKey[Suite]()
@@ -57,7 +56,12 @@ _PLUGINS_OF_OTHERS: tuple[tuple[str, tuple[object, ...], str, str], ...] = (
     ("count", (1,), "pytest-repeat (--count)", "count each case several times"),
     ("flake_finder_enable", (False,), "--flake-finder", "count each case several times"),
     ("forked", (False,), "pytest-forked (--forked)", "give each case a session of its own"),
-    ("timeout", (0, 0.0), "pytest-timeout (--timeout)", "cut a session, which has --budget"),
+    (
+        "timeout",
+        (0, 0.0),
+        "pytest-timeout (--timeout)",
+        "cut a session, which ends by itself",
+    ),
 )
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from hvdperf.machine.placement import PACKED, PLACEMENTS
 from hvdperf.models.inputs import INPUTS
-from hvdperf.plan.arms import Schedule
 from hvdperf.plan.options import LAUNCHERS, Options
 from hvdperf.plan.settings import ALLOW, REFUSED
 from hvdperf.plan.variants import PRECISIONS
@@ -183,12 +182,6 @@ def _add_how_long(parser: pytest.Parser) -> None:
         "MIN",
         "Begin no round that would end after MIN minutes, except the first of each workload. "
         "Default: that of the profile.",
-    )
-    group.choice(
-        "--schedule",
-        (schedule.value for schedule in Schedule),
-        "Let arms take turns while they are all loaded (alternate), or run one after the other "
-        "(fresh). Default: that of the profile.",
     )
     group.flag(
         "--dry-run",

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
-from hvdperf.json_records import plain
 from hvdperf.machine.placement import replicas_per_node
 from hvdperf.paths import shown
 from hvdperf.plan.comparisons import Comparison
@@ -65,14 +64,12 @@ def resumable(directory: Path) -> Archive:
 def asked(session_plan: SessionPlan, changed: Sequence[str]) -> dict[str, str]:
     """Return the settings that must be the same besides the fingerprint, by name, as text.
 
-    The budget and the selected cases are not among them. changed: what differs from the stack of
-    --against."""
-    profile = plain(session_plan.profile)
-    del profile["budget_s"]
+    The time for rounds and the selected cases are not among them. changed: what differs from the
+    stack of --against."""
     thresholds = session_plan.thresholds
     digest = hashlib.sha256(repr(thresholds.lines).encode()).hexdigest()[:8]
     return {
-        **{name: str(value) for name, value in _flat(profile)},
+        **{name: str(value) for name, value in _flat(session_plan.profile.settings())},
         "world_sizes": str(list(session_plan.world_sizes)),
         "workloads": ", ".join(f"{w.name} {w.precision}" for w in session_plan.workloads),
         "thresholds": f"{thresholds.path.name} {digest}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
@@ -19,6 +18,7 @@ from hvdperf.plan.profile import Profile
 from hvdperf.plan.thresholds import Thresholds
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.scatter import RoundMoments, Row, launch_variance, round_moments, turn_correlation
+from hvdperf.session.budget import Budget
 from hvdperf.session.workload_run import Doing, WorkloadRun
 from hvdperf.verdict import Noise
 from hvdperf.work.live_groups import Progress
@@ -36,8 +36,7 @@ class Session:
     progress: called with each line of progress. doing: called with each activity, also between two
     lines. decided: called with every final outcome. open_: called with the outcome so far of a case
     that a look left undecided. record: the noise record of this machine. earlier: outcomes of a
-    resumed session's undecided cases. examined: returns a failure with whose fault it is. began:
-    beginning of the budget (monotonic clock, seconds).
+    resumed session's undecided cases. examined: returns a failure with whose fault it is.
     """
 
     arm_launcher: ArmLauncher
@@ -47,11 +46,11 @@ class Session:
     seed: int
     decided: Callable[[Outcome], None]
     record: MachineRecord
+    budget: Budget
     open_: Callable[[Outcome], None] = lambda outcome: None
     doing: Callable[[Doing], None] = lambda doing: None
     earlier: Sequence[Outcome] = ()
     examined: Callable[[Arm, Failure], Failure] = lambda arm, failure: failure
-    began: float = field(default_factory=time.monotonic)
     timed_seconds: float = 0.0
     meter: CpuMeter | None = None
     disturbances: list[Disturbance] = field(default_factory=list)
@@ -106,16 +105,6 @@ class Session:
         return next((workload for workload in shown if workload.ends_in_time), None)
 
     # Queries of the workloads -----------------------------------------------------------------
-
-    @property
-    def ends(self) -> float:
-        """Return when the budget ends (monotonic clock, seconds). Time for which the session was
-        stopped does not count."""
-        return self.began + self.profile.budget_s + self.arm_launcher.hub.stopped_seconds
-
-    def allows(self, seconds: float) -> bool:
-        """Return whether work that takes this many seconds from now on would end in time."""
-        return time.monotonic() + seconds <= self.ends
 
     @property
     def rules(self) -> Rules:

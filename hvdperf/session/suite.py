@@ -18,11 +18,11 @@ from hvdperf.errors import UserError
 from hvdperf.judge.judge import doubted
 from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.launch.interfaces import check_network
 from hvdperf.launch.outer import words_before_pytest
+from hvdperf.launch.outer.interfaces import check_network
+from hvdperf.launch.outer.slots import Slots
 from hvdperf.launch.pytest_command import typed
 from hvdperf.launch.resources import dispose, how_launched, make_arm_launcher
-from hvdperf.launch.slots import Slots
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.disturbance import together
 from hvdperf.machine.fitness import complaints, unwritable
@@ -45,11 +45,11 @@ from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Outcome
 from hvdperf.session import next_steps, own_network
+from hvdperf.session.budget import Budget
 from hvdperf.session.control import Control
 from hvdperf.session.next_steps import CommandLine
 from hvdperf.session.own_network import Trial
 from hvdperf.session.preflight import preflight
-from hvdperf.session.progress import ProgressReporter
 from hvdperf.session.results_writer import (
     ResultsWriter,
     clock_problem,
@@ -59,6 +59,7 @@ from hvdperf.session.results_writer import (
 from hvdperf.session.resume import asked, earlier_parts, resumable
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
+from hvdperf.session.terminal.progress import ProgressReporter
 from hvdperf.verdict import Verdict
 
 
@@ -268,7 +269,7 @@ class Suite:
             record=self._record,
             earlier=tuple(earlier.undecided.values()),
             examined=Control(arm_launcher, self._progress.say).examined,
-            began=began,
+            budget=Budget(began, profile.budget_s, arm_launcher.hub.now),
             timed_seconds=document.timed_seconds,
             meter=make_meter(self.session_plan.slots, began),
             disturbances=list(document.disturbances),

@@ -11,26 +11,28 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from math import sqrt
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from hvdperf.interim import EARLY_LOOKS, is_failing, next_look
 from hvdperf.judge.judge import Judge, is_outside
-from hvdperf.machine.disturbance import together
+from hvdperf.judge.rules import Rules
+from hvdperf.launch.arm_launcher import ArmLauncher
+from hvdperf.machine.cpu_usage import CpuMeter
+from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.measure.round_runner import RoundRunner, read_weights
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.records.outcome import Outcome
+from hvdperf.plan.profile import Profile
+from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, Round, Turns
 from hvdperf.scatter import Row, turn_variance, turns_worth
-from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Verdict
+from hvdperf.session.budget import Budget
+from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, Verdict
 from hvdperf.work.base import RoundRequest, RoundSettings
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import WORKS, kinds_of, measures, observed, transfers_of, work_of
-
-if TYPE_CHECKING:
-    from hvdperf.session.scheduler import Session
 
 # Turns of a round that is only shown, or whose verdict does not depend on more turns.
 FEW_TURNS = 2
@@ -42,14 +44,14 @@ class Doing:
 
     where: the network, its round, and the round of the next look. what: the activity. next_look:
     expected time of the next look, by the duration of the last round; None before the end of the
-    first round, and if nothing is judged. budget_ends: end of the budget. Both times are by the
-    monotonic clock, in seconds.
+    first round, and if nothing is judged. ends: when the session's time for rounds ends. Both times
+    are by the monotonic clock, in seconds.
     """
 
     where: str
     what: str
     next_look: float | None
-    budget_ends: float
+    ends: float
 
 
 def starts_of(comparisons: Iterable[Comparison]) -> int:
@@ -75,6 +77,34 @@ def _add(known: Round, launch: Launch) -> None:
         kept.series += [each for each in launch.series if each not in kept.series]
 
 
+class WholeSession(Protocol):
+    """What the rounds of a workload take from their session (scheduler.Session)."""
+
+    profile: Profile
+    arm_launcher: ArmLauncher
+    budget: Budget
+    seed: int
+    earlier: Sequence[Outcome]
+    meter: CpuMeter | None
+    timed_seconds: float
+    disturbances: list[Disturbance]
+
+    @property
+    def rules(self) -> Rules: ...
+
+    def noise(self, comparison: Comparison) -> Noise | None: ...
+
+    def progress(self, text: str, /) -> None: ...
+
+    def doing(self, doing: Doing, /) -> None: ...
+
+    def decided(self, outcome: Outcome, /) -> None: ...
+
+    def open_(self, outcome: Outcome, /) -> None: ...
+
+    def examined(self, arm: Arm, failure: Failure, /) -> Failure: ...
+
+
 class WorkloadRun:
     """The comparisons of one workload and one kind of work, judged from common rounds.
 
@@ -82,7 +112,7 @@ class WorkloadRun:
     rows: for each comparison with turns, one row a round that counts: the ln ratios of its turns.
     """
 
-    def __init__(self, session: Session, comparisons: Sequence[Comparison]) -> None:
+    def __init__(self, session: WholeSession, comparisons: Sequence[Comparison]) -> None:
         self.comparisons = tuple(comparisons)
         self.left = list(comparisons)
         self.rows: dict[Comparison, list[Row]] = {}
@@ -190,9 +220,9 @@ class WorkloadRun:
 
     @property
     def ends_in_time(self) -> bool:
-        """Return whether another round would end within the budget. The duration of the first round
+        """Return whether another round would end in time. The duration of the first round
         is unknown, and taken as 0."""
-        return self._session.allows(self._round_seconds())
+        return self._session.budget.allows(self._round_seconds())
 
     @property
     def seconds_to_look(self) -> float:
@@ -201,7 +231,7 @@ class WorkloadRun:
 
     @property
     def reaches_look(self) -> bool:
-        return self._session.allows(self.seconds_to_look)
+        return self._session.budget.allows(self.seconds_to_look)
 
     def take_round(self) -> None:
         """Measure one more round of the undecided comparisons, or of those that are only shown, and
@@ -407,7 +437,8 @@ class WorkloadRun:
         """Show an activity on the live line only."""
         left = self._seconds_left()
         next_look_at = None if left is None else self._round_began + left
-        self._session.doing(Doing(self._where(), text, next_look_at, self._session.ends))
+        ends = time.monotonic() + self._session.budget.left()
+        self._session.doing(Doing(self._where(), text, next_look_at, ends))
 
     def _where(self) -> str:
         if not self.undecided:

@@ -17,6 +17,7 @@ from hvdperf.worker.dataset_id import dataset_id
 from hvdperf.worker.faults import Fault
 from hvdperf.worker.own.errors import in_words, is_of_user
 from hvdperf.worker.protocol import Message, Phase
+from hvdperf.worker.rank_config import RankConfig
 from hvdperf.worker.session_link import Driver, message_of
 from hvdperf.worker.settings import settings
 from hvdperf.worker.strategies.table import Strategy
@@ -30,23 +31,23 @@ def rank_of_this_process() -> int:
     return 0
 
 
-def make_trainer(strategy: str, config: dict[str, Any]) -> Any:
+def make_trainer(strategy: str, config: RankConfig) -> Any:
     """Import the strategy, and with it TensorFlow; return the trainer. This takes most of a
     start."""
     chosen = Strategy.named(strategy)
     return getattr(importlib.import_module(chosen.spec.module), chosen.spec.trainer)(config)
 
 
-def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
-    """Go through the start-up phases up to config["last_phase"] and return the trainer. A rank that
+def start_up(driver: Driver, fault: Fault, config: RankConfig) -> Any:
+    """Go through the start-up phases up to config.last_phase and return the trainer. A rank that
     is to train goes up to the broadcast."""
     driver.enter(Phase.IMPORT)
     fault.strike(Phase.IMPORT)
-    trainer = make_trainer(config["strategy"], config)
-    if config["rendezvous"]:
-        rendezvous.meet(driver, config["rendezvous"])
-    if config["cluster"]:
-        rendezvous.form_cluster(driver, config["world_size"])
+    trainer = make_trainer(config.strategy, config)
+    if config.rendezvous:
+        rendezvous.meet(driver, config.rendezvous)
+    if config.cluster:
+        rendezvous.form_cluster(driver, config.world_size)
     metadata: dict[str, Any] = {}
     for phase, act in (
         (Phase.INIT, trainer.init),
@@ -61,13 +62,13 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
         begun = time.monotonic()
         metadata.update(act() or {})
         fault.prolong(phase, time.monotonic() - begun)
-        if phase.value == config["last_phase"]:
+        if phase.value == config.last_phase:
             break
     # Exclude the objects that exist by now from garbage collection. A collection of all that
     # TensorFlow has imported takes 0.15 s, once in some hundred steps, in the middle of a block.
     gc.freeze()
     gc.enable()
-    process.pin(config["cores"])
+    process.pin(config.cores)
     fault.compete()
     driver.enter(Phase.READY, metadata=metadata)
     return trainer
@@ -98,12 +99,12 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
     return found
 
 
-def data_read(config: dict[str, Any]) -> dict[str, Any]:
+def data_read(config: RankConfig) -> dict[str, Any]:
     """Return `data`, the id of the training data that this rank has read ("" for none), and
     `data_wanted`, the id of the session's data."""
-    directory = config["data_dir"]
-    found = dataset_id(Path(directory), config["data_files"]) if directory else ""
-    return {"data": found, "data_wanted": config["data_id"]}
+    directory = config.data_dir
+    found = dataset_id(Path(directory), config.data_files) if directory else ""
+    return {"data": found, "data_wanted": config.data_id}
 
 
 def run_rank() -> NoReturn:
@@ -113,16 +114,20 @@ def run_rank() -> NoReturn:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     process.Resumes.begin()
     driver = Driver(rank)
-    config = driver.next_order()
-    fault = Fault(config["fault"], driver.rank)
     try:
-        process.configure_environment(config)
-        if config["share_startup"]:
+        config = RankConfig.of(driver.next_order())
+    except ValueError as error:
+        driver.fail(error, message_of(error))
+        leave(1)
+    fault = Fault(config.fault, driver.rank)
+    try:
+        process.configure_environment(config.device)
+        if config.share_startup:
             # This start-up is not timed. Without garbage collection it takes a fifth less.
             gc.disable()
-        process.pin(config["startup_cores"])
-        if config["own_network"]:
-            own_networks.load(config["own_network"])
+        process.pin(config.startup_cores)
+        if config.own_network:
+            own_networks.load(config.own_network)
         trainer = start_up(driver, fault, config)
         while True:
             order = driver.next_order()
@@ -135,7 +140,7 @@ def run_rank() -> NoReturn:
             trainer.leave_group()
     except Exception as error:  # noqa: BLE001 - the driver must know of any error
         traceback.print_exc()
-        explained = inputs.explain(config["dataset"], config["data_dir"], error)
+        explained = inputs.explain(config.dataset, config.data_dir, error)
         if is_of_user(error, config):
             driver.fail(error, in_words(error), of_user=True)
         else:

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Optional
+from typing import Callable, Optional
 
 from hvdperf.worker import cpu_hog
-from hvdperf.worker.learning_rate import Constant
+from hvdperf.worker.learning.learning_rate import Constant
 from hvdperf.worker.protocol import Phase
+from hvdperf.worker.rank_config import FaultConfig, RankConfig
 
 
 class InjectedFault(RuntimeError):
@@ -36,23 +37,20 @@ _ACTS: dict[str, Callable[[], None]] = {
 }
 
 
-def injected(config: dict[str, Any], kind: str) -> bool:
-    """Return whether a fault of this kind is injected into all ranks. config: a rank's, as
-    arm_launcher.py makes it."""
-    return config["fault"] is not None and config["fault"]["kind"] == kind
+def injected(config: RankConfig, kind: str) -> bool:
+    """Return whether a fault of this kind is injected into all ranks. config: a rank's."""
+    return config.fault is not None and config.fault.kind == kind
 
 
 class Fault:
     """The fault that is injected into this rank, or none unless the config names this rank."""
 
-    def __init__(self, config: Optional[dict[str, Any]], rank: int) -> None:
-        """config: kind (hvdperf.plan.faults.Fault.KINDS), rank, phase, factor, ms; None for no
-        fault. rank: the number of this rank."""
-        mine = config is not None and config["rank"] == rank
-        self._kind: Optional[str] = config["kind"] if config is not None and mine else None
-        self._phase = config.get("phase", Phase.BLOCK.value) if config is not None else ""
-        self._factor = float(config.get("factor", 1.0)) if config is not None else 1.0
-        self._ms = float(config.get("ms", 0.0)) if config is not None else 0.0
+    def __init__(self, config: Optional[FaultConfig], rank: int) -> None:
+        """config: of the session's fault; None for none. rank: the number of this rank."""
+        none = FaultConfig("", rank, "", 1.0, 0.0)
+        fault = none if config is None or config.rank != rank else config
+        self._kind, self._phase = fault.kind, fault.phase
+        self._factor, self._ms = fault.factor, fault.ms
         self._leaked: list[bytes] = []
 
     def strike(self, phase: Phase) -> None:

@@ -42,12 +42,12 @@ def pin(cores: Iterable[int]) -> None:
             continue  # the thread has ended since it was listed
 
 
-def configure_environment(config: dict[str, object]) -> None:
-    """Set the environment variables that TensorFlow reads, before it is imported."""
+def configure_environment(device: Optional[str] = None) -> None:
+    """Set the environment variables that TensorFlow reads, before it is imported. device: the GPUs
+    that this process sees."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    device = config.get("device")
     # An empty list hides the GPUs from a rank that is to use the CPU.
-    os.environ["CUDA_VISIBLE_DEVICES"] = str(device) if device is not None else ""
+    os.environ["CUDA_VISIBLE_DEVICES"] = device if device is not None else ""
 
 
 class Resumes:

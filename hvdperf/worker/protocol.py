@@ -47,18 +47,7 @@ class Phase(str, Enum):
     END = "end"
 
 
-STARTUP = (
-    Phase.LAUNCH,
-    Phase.IMPORT,
-    Phase.INIT,
-    Phase.BUILD,
-    Phase.INPUT,
-    Phase.TRACE,
-    Phase.FIRST_STEP,
-    Phase.BROADCAST,
-)
-
-
+STARTUP = tuple(Phase)[: list(Phase).index(Phase.READY)]
 _PHASES = [phase.value for phase in Phase]
 
 

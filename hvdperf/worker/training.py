@@ -13,15 +13,16 @@ import tensorflow as tf
 
 from hvdperf.models import contract, inputs, own_networks, registry, tasks
 from hvdperf.models.inputs import own
-from hvdperf.worker.learning_rate import Adaptive, Constant, Scheduled, can_be_set
+from hvdperf.worker.learning.learning_rate import Adaptive, Constant, Scheduled, can_be_set
+from hvdperf.worker.rank_config import RankConfig
 
-Config = dict[str, Any]
+Config = RankConfig
 
 
 def set_up_devices(config: Config, logical_cpus: int = 1) -> None:
     """Configure threads, GPU memory and logical CPUs, before TensorFlow's runtime starts."""
-    tf.config.threading.set_intra_op_parallelism_threads(config["intra_op"])
-    tf.config.threading.set_inter_op_parallelism_threads(config["inter_op"])
+    tf.config.threading.set_intra_op_parallelism_threads(config.intra_op)
+    tf.config.threading.set_inter_op_parallelism_threads(config.inter_op)
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
@@ -34,7 +35,7 @@ def set_up_devices(config: Config, logical_cpus: int = 1) -> None:
 
 def no_timeline(config: Config) -> str:
     """Return the message that a strategy has no timeline."""
-    return f"strategy {config['strategy']} has no Horovod timeline; use the strategy horovod"
+    return f"strategy {config.strategy} has no Horovod timeline; use the strategy horovod"
 
 
 @dataclass
@@ -56,19 +57,19 @@ class Part:
 
 
 def find_task(config: Config) -> tasks.Step:
-    network = registry.network(config["model"])
-    return tasks.find(network, config["input_size"], config["classes"])
+    network = registry.network(config.model)
+    return tasks.find(network, config.input_size, config.classes)
 
 
 def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
     """Build the workload's models, whose initial weights are the same if the seed is the same.
     Raises own_networks.BadNetwork if a network of one's own is not what the suite can train."""
-    tf.keras.mixed_precision.set_global_policy(config["precision"])
-    tf.keras.utils.set_random_seed(config["seed"])
-    models = contract.built(task.build(config["model"]), task)
-    own_optimizer = registry.network(config["model"]).optimizer
+    tf.keras.mixed_precision.set_global_policy(config.precision)
+    tf.keras.utils.set_random_seed(config.seed)
+    models = contract.built(task.build(config.model), task)
+    own_optimizer = registry.network(config.model).optimizer
     return [
-        Part(model, prepare(make_optimizer(own_optimizer or optimizer, config["precision"]), model))
+        Part(model, prepare(make_optimizer(own_optimizer or optimizer, config.precision), model))
         for model in models
     ]
 
@@ -81,14 +82,14 @@ def make_learning_rate(
     own."""
     optimizers = [part.optimizer for part in parts]
     if not all(can_be_set(optimizer.learning_rate) for optimizer in optimizers):
-        if config["learning_rate"] == "adaptive":
+        if config.learning_rate == "adaptive":
             raise own_networks.BadNetwork(
                 "its optimizer has a schedule of the learning rate, which this recipe would replace"
             )
         return Scheduled(optimizers[0])
     rates = tf_variables(optimizer.learning_rate for optimizer in optimizers)
-    if config["learning_rate"] == "adaptive":
-        return Adaptive(rates, config["epoch_steps"], mean_loss)
+    if config.learning_rate == "adaptive":
+        return Adaptive(rates, config.epoch_steps, mean_loss)
     return Constant(rates)
 
 
@@ -156,7 +157,7 @@ def prepare(optimizer: Any, model: Any) -> Any:
 def open_common(config: Config, task: tasks.Step, batch: int) -> tf.data.Dataset:
     """Return batches of `batch` samples, cut one after the other from global batches that are the
     same for every strategy."""
-    whole = config["batch"] * config["world_size"] * config["passes"]
+    whole = config.batch * config.world_size * config.passes
     pieces = whole // batch
 
     def cut(*parts: tf.Tensor) -> tf.data.Dataset:
@@ -171,7 +172,7 @@ def open_global(config: Config, task: tasks.Step, augment: bool) -> tf.data.Data
     """Return global batches for a process that divides each of them among all replicas, in equal
     parts. Not augmented, or of a network's own data, a global batch consists of a batch of each
     replica's shard, which is what the ranks of other strategies read."""
-    batch, replicas = config["batch"], config["world_size"]
+    batch, replicas = config.batch, config.world_size
     if augment and not has_own_data(config):
         return open_dataset(config, task, batch * replicas)
     shards = tuple(
@@ -201,39 +202,39 @@ def open_dataset(
     int64 [batch], and the batch."""
     if numbered:
         return own.train_dataset(
-            config["model"],
-            config["input_size"],
+            config.model,
+            config.input_size,
             shard=shard,
             batch=batch,
-            seed=config["data_seed"],
+            seed=config.data_seed,
             numbered=True,
         )
     dataset = inputs.open_train(
         **_input(config),
         shard=shard,
         batch=batch,
-        symmetric=registry.network(config["model"]).task is registry.Task.ADVERSARIAL,
-        seed=config["data_seed"],
+        symmetric=registry.network(config.model).task is registry.Task.ADVERSARIAL,
+        seed=config.data_seed,
         augment=augment,
         shuffle=augment,
     )
-    return task.prepare(dataset, config["data_seed"], shard[0])
+    return task.prepare(dataset, config.data_seed, shard[0])
 
 
 def has_own_data(config: Config) -> bool:
     """Return whether the network brings its own data."""
-    return bool(config["dataset"] == config["model"])
+    return bool(config.dataset == config.model)
 
 
 def _input(config: Config) -> dict[str, Any]:
     """Return the arguments of models.inputs that are the same for training and validation."""
     return {
-        "name": config["dataset"],
-        "data_dir": config["data_dir"],
-        "size": config["input_size"],
-        "classes": config["classes"],
-        "form": registry.network(config["model"]).task.form,
-        "threads": config["input_threads"],
+        "name": config.dataset,
+        "data_dir": config.data_dir,
+        "size": config.input_size,
+        "classes": config.classes,
+        "form": registry.network(config.model).task.form,
+        "threads": config.input_threads,
     }
 
 
@@ -249,14 +250,14 @@ def validate(
 
     shard: the part of the set that this process reads. total: adds up values over all processes.
     """
-    dataset = inputs.open_validation(**_input(config), shard=shard, batch=config["batch"])
-    dataset = task.prepare(dataset, config["data_seed"], shard[0])
+    dataset = inputs.open_validation(**_input(config), shard=shard, batch=config.batch)
+    dataset = task.prepare(dataset, config.data_seed, shard[0])
     loss, hits, samples = total(_scored(task, parts, dataset))
     return {
         "loss": loss / samples,
         "accuracy": hits / samples,
         "samples": int(samples),
-        "chance_loss": float(np.log(config["classes"])),
+        "chance_loss": float(np.log(config.classes)),
     }
 
 

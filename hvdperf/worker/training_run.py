@@ -6,7 +6,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from hvdperf.worker.faults import Fault
-from hvdperf.worker.loss_curve import Curve
+from hvdperf.worker.learning.loss_curve import Curve
 from hvdperf.worker.process import resident_bytes
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.session_link import Driver
@@ -38,7 +38,7 @@ def run(
     Returns seconds, steps, epochs, samples (of this process), loss (of the last step),
     learning_rate (at the end), memory (a row [steps, bytes of the resident set] every
     STEPS_BETWEEN_READINGS), timestamps (four times per step, in seconds since the run began), curve
-    (worker/loss_curve.py: the loss of this process's samples along the steps; empty if
+    (worker/learning/loss_curve.py: the loss of this process's samples along the steps; empty if
     with_timestamps), and validation (what Trainer.validate returns, or None without a validation).
     """
     driver.enter(Phase.RUN)
@@ -82,7 +82,7 @@ def run(
     return {
         "seconds": end - begin,
         "steps": done,
-        "epochs": done / trainer.config["epoch_steps"],
+        "epochs": done / trainer.config.epoch_steps,
         "samples": samples,
         "loss": last_loss,
         "learning_rate": trainer.learning_rate.value,

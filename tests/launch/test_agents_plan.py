@@ -20,65 +20,38 @@ def columns(plan: list[dict[str, object]], *names: str) -> list[tuple[object, ..
     return [tuple(entry[name] for name in names) for entry in plan]
 
 
-LOCAL = ("local_rank", "local_size")
-CROSS = ("cross_rank", "cross_size")
-
-
-def test_two_ranks_on_one_host():
-    plan = rendezvous_plan(slots("a", "a"))
-    assert columns(plan, "hostname", "rank", "size") == [("a", 0, 2), ("a", 1, 2)]
-    assert columns(plan, *LOCAL) == [(0, 2), (1, 2)]
-    assert columns(plan, *CROSS) == [(0, 1), (0, 1)]
-
-
-def test_four_ranks_on_each_of_two_hosts():
-    plan = rendezvous_plan(slots(*"aaaabbbb"))
-    assert columns(plan, *LOCAL) == [(rank, 4) for rank in (0, 1, 2, 3)] * 2
-    assert columns(plan, *CROSS) == [(0, 2)] * 4 + [(1, 2)] * 4
-    assert {entry["size"] for entry in plan} == {8}
-
-
-def test_ranks_that_alternate_between_hosts():
-    plan = rendezvous_plan(slots(*"abab"))
-    assert columns(plan, *LOCAL) == [(0, 2), (0, 2), (1, 2), (1, 2)]
-    assert columns(plan, *CROSS) == [(0, 2), (1, 2), (0, 2), (1, 2)]
-
-
-def test_hosts_with_unequal_numbers_of_ranks():
-    # Of the third local rank there is one on host b alone.
-    plan = rendezvous_plan(slots(*"aabbbc"))
-    assert columns(plan, *LOCAL) == [(0, 2), (1, 2), (0, 3), (1, 3), (2, 3), (0, 1)]
-    assert columns(plan, *CROSS) == [(0, 3), (0, 2), (1, 3), (1, 2), (0, 1), (2, 3)]
-
-
-OWN = rendezvous_plan(slots("a", "a"))[1]
-
-
-def test_horovod_is_told_all_of_its_own_entry():
-    environment = horovod_environment(OWN, one_host=True, deadline_s=60)
-    assert environment["HOROVOD_HOSTNAME"] == "a"
-    assert environment["HOROVOD_RANK"] == "1"
-    assert environment["HOROVOD_SIZE"] == "2"
-    assert environment["HOROVOD_LOCAL_RANK"] == "1"
-    assert environment["HOROVOD_LOCAL_SIZE"] == "2"
-    assert environment["HOROVOD_CROSS_RANK"] == "0"
-    assert environment["HOROVOD_CROSS_SIZE"] == "1"
-
-
-def test_horovod_talks_over_gloo_alone():
-    environment = horovod_environment(OWN, one_host=True, deadline_s=60)
-    assert environment["HOROVOD_CONTROLLER"] == environment["HOROVOD_CPU_OPERATIONS"] == "gloo"
-
-
-def test_gloo_waits_longer_than_a_paused_group_may_be_stopped():
-    environment = horovod_environment(OWN, one_host=True, deadline_s=60)
-    assert int(environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) > 60
+@pytest.mark.parametrize(
+    ("hosts", "local", "cross"),
+    [
+        ("aa", [(0, 2), (1, 2)], [(0, 1), (0, 1)]),
+        ("aaaabbbb", [(rank, 4) for rank in range(4)] * 2, [(0, 2)] * 4 + [(1, 2)] * 4),
+        ("abab", [(0, 2), (0, 2), (1, 2), (1, 2)], [(0, 2), (1, 2), (0, 2), (1, 2)]),
+        # Of the third local rank there is one on host b alone.
+        (
+            "aabbbc",
+            [(0, 2), (1, 2), (0, 3), (1, 3), (2, 3), (0, 1)],
+            [(0, 3), (0, 2), (1, 3), (1, 2), (0, 1), (2, 3)],
+        ),
+    ],
+)
+def test_ranks_are_numbered_within_their_host_and_across_hosts(hosts, local, cross):
+    plan = rendezvous_plan(slots(*hosts))
+    assert columns(plan, "local_rank", "local_size") == local
+    assert columns(plan, "cross_rank", "cross_size") == cross
+    ranks = [(host, rank, len(hosts)) for rank, host in enumerate(hosts)]
+    assert columns(plan, "hostname", "rank", "size") == ranks
 
 
 @pytest.mark.parametrize(("one_host", "interface"), [(True, "lo"), (False, None)])
-def test_one_host_stays_on_loopback(one_host, interface):
-    environment = horovod_environment(OWN, one_host, deadline_s=60)
+def test_horovod_is_told_its_own_entry_and_talks_over_gloo_alone(one_host, interface):
+    own = rendezvous_plan(slots("a", "a"))[1]
+    environment = horovod_environment(own, one_host, deadline_s=60)
+    for name, value in own.items():
+        assert environment[f"HOROVOD_{name.upper()}"] == str(value)
+    assert environment["HOROVOD_CONTROLLER"] == environment["HOROVOD_CPU_OPERATIONS"] == "gloo"
     assert environment.get("HOROVOD_GLOO_IFACE") == interface
+    # Gloo waits longer than a paused group may be stopped.
+    assert int(environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) > 60
 
 
 class FakeAgent:

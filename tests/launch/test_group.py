@@ -158,6 +158,14 @@ def fails(error: Mapping[str, str], phase: str = "block", then: Answer | None = 
     return answer
 
 
+def gives_up(rank: FakeRank, order: Message) -> None:
+    """Fails as Horovod does when it gives up on another rank."""
+    if order["op"] == "block":
+        rank.say(error={"phase": "block", **SHUT_DOWN})
+    else:
+        rank.say(status=standing("block", 4, waits=True))
+
+
 def leaves(rank: FakeRank, order: Message) -> None:
     rank.leave()
 
@@ -185,22 +193,31 @@ def launcher() -> FakeLauncher:
 def start(
     hub: Hub, launcher: FakeLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
-    """Start a group with a thread for each rank that has an answer."""
+    """Start a group with a thread for each rank that has an answer, and end it after the test.
+    ready: wait for its start-up."""
     monkeypatch.setattr("hvdperf.launch.group.GRACE_S", 0.5)
     ranks: list[FakeRank] = []
+    groups: list[Group] = []
 
-    def started(*answers: Answer | None, start_up: bool = True) -> tuple[Group, list[FakeRank]]:
+    def started(
+        *answers: Answer | None, start_up: bool = True, ready: bool = False
+    ) -> tuple[Group, list[FakeRank]]:
         order = Order(len(answers), (), "python", {"MINE": "1"}, tmp_path / "launch-0", SOON)
         configs = [{"rank": rank} for rank in range(len(answers))]
         group = Group("resnet_50_s horovod@2", launcher, hub, order, configs)
+        groups.append(group)
         assert launcher.order is not None
         address = str(launcher.order.environment[DRIVER_VARIABLE])
         for rank, answer in enumerate(answers):
             if answer is not None:
                 ranks.append(FakeRank(address, rank, answer, start_up))
+        if ready:
+            group.wait_ready(SOON)
         return group, ranks
 
     yield started
+    for group in groups:
+        group.end()
     for rank in ranks:
         rank.connection.close()
         rank.join()
@@ -223,8 +240,7 @@ def test_a_launch_that_does_not_start_is_expected_no_longer(hub, launcher, start
 
 def test_the_clock_of_another_host_is_corrected(start, monkeypatch):
     monkeypatch.setattr(FakeRank, "ahead", 3600.0)
-    group, _ = start(obedient, obedient)
-    group.wait_ready(SOON)
+    group, _ = start(obedient, obedient, ready=True)
     group.ask("block", SOON)
     group.close()
     timestamps = group.timestamps()
@@ -266,8 +282,7 @@ def test_a_malformed_message_fails_the_rank_that_sent_it_and_is_named(start, mes
 def test_a_rank_that_does_not_take_its_orders_is_named(start, monkeypatch):
     monkeypatch.setattr("hvdperf.launch.hub.SEND_S", 0.2)
     deaf = threading.Event()
-    group, _ = start(obedient, lambda rank, order: deaf.wait(SOON))
-    group.wait_ready(SOON)
+    group, _ = start(obedient, lambda rank, order: deaf.wait(SOON), ready=True)
     group._tell(1, {"op": "block"})
     group._tell(1, {"op": "block", "text": "x" * 30_000_000})
     with pytest.raises(GroupFailed) as failed:
@@ -281,13 +296,11 @@ def test_a_rank_that_does_not_take_its_orders_is_named(start, monkeypatch):
 
 
 def test_every_rank_gets_its_config_and_starts_up(start, launcher):
-    group, ranks = start(obedient, obedient)
-    group.wait_ready(SOON)
+    group, ranks = start(obedient, obedient, ready=True)
     assert [rank.orders[0] for rank in ranks] == [{"rank": 0}, {"rank": 1}]
     assert [rank.metadata for rank in group.ranks] == [{"rank": 0}, {"rank": 1}]
     assert [rank.pid for rank in group.ranks] == [1000, 1001]
     assert launcher.order.environment["MINE"] == "1"
-    group.end()
 
 
 def test_the_start_up_is_told_phase_by_phase(start):
@@ -298,35 +311,29 @@ def test_the_start_up_is_told_phase_by_phase(start):
     assert list(seconds) == [phase.value for phase in STARTUP]
     assert seconds["launch"] == pytest.approx(3.5 - group.ranks[0].offset.seconds)
     assert seconds["broadcast"] == 1.0
-    group.end()
 
 
 def test_a_time_of_day_that_is_set_changes_no_phase(start):
-    group, _ = start(obedient)
-    group.wait_ready(SOON)
+    group, _ = start(obedient, ready=True)
     timestamps = group.ranks[0].timestamps
     timestamps[3:] = [timestamp._replace(at=timestamp.at + 3600) for timestamp in timestamps[3:]]
     (seconds,) = group.startup_seconds()
     assert {seconds[phase.value] for phase in STARTUP[1:]} == {1.0}
-    group.end()
 
 
 @pytest.mark.parametrize("host", [socket.gethostname(), "another"])
 def test_a_time_of_day_that_is_set_makes_no_start_negative(start, host):
-    group, _ = start(obedient)
-    group.wait_ready(SOON)
+    group, _ = start(obedient, ready=True)
     (rank,) = group.ranks
     rank.host = host
     rank.timestamps[0] = rank.timestamps[0]._replace(clock=group._began + 0.25)
     group.launched_at += 3600
     (seconds,) = group.startup_seconds()
     assert seconds["launch"] == pytest.approx(0.25 if host == socket.gethostname() else 0.0)
-    group.end()
 
 
 def test_a_launch_is_marked_from_outside_too(start, launcher):
-    group, _ = start(obedient, obedient)
-    group.wait_ready(SOON)
+    group, _ = start(obedient, obedient, ready=True)
     group.ask("block", SOON, kind="full", steps=10)
     launcher.job.status = "ended with status 0"
     group.close(leave_group=True)
@@ -340,29 +347,19 @@ def test_a_launch_is_marked_from_outside_too(start, launcher):
 
 
 def test_replies_are_in_the_order_of_ranks(start):
-    group, _ = start(obedient, obedient, obedient)
-    group.wait_ready(SOON)
+    group, _ = start(obedient, obedient, obedient, ready=True)
     replies = group.ask("block", SOON, kind="full", steps=10)
     assert [reply["rank"] for reply in replies] == [0, 1, 2]
     assert replies[0] == {"rank": 0, "op": "block", "kind": "full", "steps": 10}
     assert group.ask("evidence", SOON)[0]["op"] == "evidence"
-    group.end()
 
 
 def test_reports_are_records_in_the_order_of_ranks(start):
-    group, _ = start(reports(digests=["a"]), reports(digests=["b"]))
-    group.wait_ready(SOON)
-    found = group.reports(Correctness, "correctness", SOON)
-    assert found == [Correctness(0.5, ["a"]), Correctness(0.5, ["b"])]
-    group.end()
-
-
-def test_a_loss_that_is_not_a_number_stays_so_in_a_report(start):
-    group, _ = start(reports(loss=math.nan, digests=[]))
-    group.wait_ready(SOON)
-    (found,) = group.reports(Correctness, "correctness", SOON)
-    assert math.isnan(found.loss)
-    group.end()
+    group, _ = start(reports(digests=["a"]), reports(loss=math.nan, digests=["b"]), ready=True)
+    first, second = group.reports(Correctness, "correctness", SOON)
+    assert first == Correctness(0.5, ["a"])
+    assert math.isnan(second.loss)
+    assert second.digests == ["b"]
 
 
 def test_what_one_rank_shares_reaches_all_others(start, hub):
@@ -370,8 +367,7 @@ def test_what_one_rank_shares_reaches_all_others(start, hub):
         rank.say(share="127.0.0.1:4711")
         rank.say(reply={})
 
-    group, ranks = start(shares, obedient)
-    group.wait_ready(SOON)
+    group, ranks = start(shares, obedient, ready=True)
     group.ask("block", SOON)
     group.ask("evidence", SOON)
     group.end()
@@ -394,8 +390,7 @@ def test_what_is_shared_reaches_a_rank_that_connects_later(hub, launcher, start)
 
 
 def test_pausing_stops_every_process_and_resuming_continues_it(start, launcher):
-    group, _ = start(obedient, obedient)
-    group.wait_ready(SOON)
+    group, _ = start(obedient, obedient, ready=True)
     pids = {0: 1000, 1: 1001}
     group.resume()
     assert launcher.job.signals == []
@@ -404,7 +399,6 @@ def test_pausing_stops_every_process_and_resuming_continues_it(start, launcher):
     assert launcher.job.signals == [(signal.SIGSTOP, pids)]
     group.resume()
     assert launcher.job.signals[1:] == [(signal.SIGCONT, pids)]
-    group.end()
 
 
 def test_closing_lets_every_rank_end_in_its_own_way(start, launcher, hub, tmp_path):
@@ -423,22 +417,19 @@ def test_closing_lets_every_rank_end_in_its_own_way(start, launcher, hub, tmp_pa
 
 
 def test_a_rank_that_does_not_leave_is_ended(start, launcher):
-    group, _ = start(silent)
-    group.wait_ready(SOON)
+    group, _ = start(silent, ready=True)
     group.close(deadline_s=0.2)
     assert launcher.job.ends == 1
 
 
 def test_a_second_rank_of_the_same_number_is_turned_away(start, hub, launcher):
-    group, _ = start(obedient)
-    group.wait_ready(SOON)
+    group, _ = start(obedient, ready=True)
     other = FakeRank(launcher.order.environment[DRIVER_VARIABLE], 0, obedient)
     hub.pump(0.2)
     hub.pump(0.2)
     other.join()
     assert other.orders == []
     assert group.ask("block", SOON)[0]["rank"] == 0
-    group.end()
 
 
 # What goes wrong -------------------------------------------------------------------------------
@@ -467,8 +458,7 @@ def test_an_error_is_told_with_rank_phase_and_cause(start, launcher):
 def test_a_report_that_cannot_be_read_fails_its_rank_and_is_explained(
     start, launcher, answer, said
 ):
-    group, _ = start(reports(digests=["a"]), answer)
-    group.wait_ready(SOON)
+    group, _ = start(reports(digests=["a"]), answer, ready=True)
     with pytest.raises(GroupFailed) as failed:
         group.reports(Correctness, "correctness", SOON)
     assert failed.value.failure.rank == 1
@@ -477,8 +467,7 @@ def test_a_report_that_cannot_be_read_fails_its_rank_and_is_explained(
 
 
 def test_facts_that_lack_one_fail_their_rank(start):
-    group, _ = start(obedient)
-    group.wait_ready(SOON)
+    group, _ = start(obedient, ready=True)
     with pytest.raises(GroupFailed) as failed:
         group.metadata(Metadata)
     assert failed.value.failure.rank == 0
@@ -486,13 +475,14 @@ def test_facts_that_lack_one_fail_their_rank(start):
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_the_first_cause_is_told_and_not_its_echo(start, first):
-    answers: list[Answer] = [fails(SHUT_DOWN)] * 2
-    answers[first] = fails({"kind": "ValueError", "message": "bad shape"})
-    group, _ = start(*answers)
-    failed = failure_of(group)
-    assert failed.rank == first
-    assert failed.cause == "ValueError: bad shape"
+def test_what_a_rank_raised_comes_before_echoes_and_silent_ends(start, first):
+    raised = {"kind": "ValueError", "message": "bad shape"}
+    for other in (fails(SHUT_DOWN), leaves):
+        answers = [other] * 2
+        answers[first] = fails(raised, then=leaves if other is leaves else None)
+        group, _ = start(*answers)
+        failed = failure_of(group)
+        assert (failed.rank, failed.cause) == (first, "ValueError: bad shape")
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -513,12 +503,6 @@ def test_a_rank_that_the_launcher_ended_does_not_hide_a_lost_host(start, launche
     failed = failure_of(group)
     assert failed.rank is None
     assert failed.cause == "it ended: the slot of rank 1 on node2 is gone: it has ended"
-
-
-def test_a_rank_that_raised_comes_before_one_that_died(start):
-    group, _ = start(leaves, fails({"kind": "ValueError", "message": "bad shape"}, then=leaves))
-    failed = failure_of(group)
-    assert failed.rank == 1
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -545,12 +529,6 @@ def test_of_two_ranks_that_raised_the_first_in_time_is_told(start, first):
 
 
 def test_a_hang_that_horovod_gave_up_on_names_who_hangs(start):
-    def gives_up(rank: FakeRank, order: Message) -> None:
-        if order["op"] == "block":
-            rank.say(error={"phase": "block", **SHUT_DOWN})
-        else:
-            rank.say(status=standing("block", 4, waits=True))
-
     group, _ = start(gives_up, stands(standing("block", 3)))
     failed = failure_of(group)
     assert failed.rank == 1
@@ -610,12 +588,6 @@ def test_a_rank_that_fails_while_it_is_asked_does_not_hang(start, late, blamed):
             rank.say(error={"phase": "block", **late})
             rank.say(status=standing("block", 4))
 
-    def gives_up(rank: FakeRank, order: Message) -> None:
-        if order["op"] == "block":
-            rank.say(error={"phase": "block", **SHUT_DOWN})
-        else:
-            rank.say(status=standing("block", 4, waits=True))
-
     group, _ = start(gives_up, fails_when_asked)
     failed = failure_of(group)
     assert failed.rank == blamed
@@ -646,8 +618,7 @@ def test_of_ranks_that_hang_the_one_behind_is_named(start, launcher, behind):
     ],
 )
 def test_an_order_that_took_too_long_is_told_with_its_own_time_and_what_to_do(start, op, remedy):
-    group, _ = start(stands(standing("block", 7)))
-    group.wait_ready(SOON)
+    group, _ = start(stands(standing("block", 7)), ready=True)
     group._began -= 1000.0  # of a launch that has done much before
     with pytest.raises(GroupFailed) as failed:
         group.ask(op, 0.2)
@@ -655,26 +626,25 @@ def test_an_order_that_took_too_long_is_told_with_its_own_time_and_what_to_do(st
     assert failed.value.failure.cause.endswith(f"; if it is only slow, {remedy}")
 
 
-def test_of_ranks_at_the_same_step_the_one_that_waits_for_nobody_is_named(start):
-    waits = stands(standing("block", 7, waits=True))
-    group, _ = start(waits, stands(standing("block", 7)), waits)
-    assert failure_of(group, deadline_s=0.2).rank == 1
+WAITS = stands(standing("block", 7, waits=True))
 
 
-def test_of_ranks_that_all_wait_none_is_named(start):
-    waits = stands(standing("block", 7, waits=True))
-    group, _ = start(waits, waits)
+@pytest.mark.parametrize(
+    ("answers", "rank", "said"),
+    [
+        # At the same step, the one that waits for nobody.
+        ([WAITS, stands(standing("block", 7)), WAITS], 1, "no answer after"),
+        ([WAITS, WAITS], None, "no answer after"),
+        ([WAITS, silent], 1, "does not report its position"),
+    ],
+)
+def test_the_one_that_others_wait_for_is_named(start, answers, rank, said):
+    group, _ = start(*answers)
     failed = failure_of(group, deadline_s=0.2)
-    assert failed.rank is None
-    assert "the launch failed in phase" in str(failed)
-    assert failed.tail == ["[rank 0] last words of 0", "[rank 1] last words of 1"]
-
-
-def test_a_rank_that_does_not_even_say_where_it_is_is_named(start):
-    group, _ = start(stands(standing("block", 7, waits=True)), silent)
-    failed = failure_of(group, deadline_s=0.2)
-    assert failed.rank == 1
-    assert "does not report its position" in failed.cause
+    assert failed.rank == rank
+    assert said in failed.cause
+    named = [rank] if rank is not None else range(len(answers))
+    assert failed.tail == [f"[rank {each}] last words of {each}" for each in named]
 
 
 def test_a_rank_that_never_connects_is_named(start):
@@ -701,7 +671,6 @@ def test_a_group_is_not_settled_while_it_starts_up(start):
     group, _ = start(None)
     assert not group.settled(SOON)
     assert group.settled(-1.0)
-    group.end()
 
 
 def test_a_long_error_message_is_cut(start):
@@ -720,8 +689,7 @@ def test_the_session_goes_on_after_a_group_ended_with_its_ranks_connected(start,
 
 @pytest.mark.parametrize("what", ["pause", "resume", "close"])
 def test_a_slot_that_is_gone_fails_the_launch_and_is_named(start, launcher, what):
-    group, _ = start(obedient, obedient)
-    group.wait_ready(SOON)
+    group, _ = start(obedient, obedient, ready=True)
     if what != "pause":
         group.pause()
 

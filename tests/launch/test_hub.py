@@ -68,6 +68,17 @@ def until(hub: Hub, done: Any) -> None:
     assert hub.pump_until(done, time.monotonic() + SOON), "it never came"
 
 
+@pytest.fixture
+def rank(hub: Hub, connect: Any) -> tuple[Recorder, socket.socket]:
+    """The listener of a launch, and rank 1's end of the connection by which it has joined."""
+    listener = Recorder()
+    address = hub.expect(listener)
+    sock = connect(address)
+    sock.sendall(hello(address, rank=1))
+    until(hub, lambda: listener.hellos)
+    return listener, sock
+
+
 def closed_by_hub(hub: Hub, sock: socket.socket) -> bool:
     """Whether the hub has closed its end; pumps until it has."""
     sock.setblocking(False)
@@ -82,12 +93,9 @@ def closed_by_hub(hub: Hub, sock: socket.socket) -> bool:
     return False
 
 
-def test_a_rank_with_the_token_joins(hub, connect):
-    listener = Recorder()
-    address = hub.expect(listener)
-    connect(address).sendall(hello(address, rank=3))
-    until(hub, lambda: listener.hellos)
-    assert list(listener.connections) == [3]
+def test_a_rank_with_the_token_joins(rank):
+    listener, _ = rank
+    assert list(listener.connections) == [1]
     assert listener.hellos[0]["pid"] == 4711
 
 
@@ -101,40 +109,10 @@ def test_what_comes_in_the_same_read_as_the_greeting_is_handed_on(hub, connect):
     assert listener.messages == [(1, {"phase": "init"})]
 
 
-@pytest.mark.parametrize(
-    "opening",
-    [
-        {"token": "0" * 32},
-        {"token": ""},
-        {"token": None},
-        {"hello": "zero"},
-        {"hello": None},
-    ],
-)
-def test_a_stranger_is_closed(hub, connect, opening):
-    listener = Recorder()
-    address = hub.expect(listener)
-    sock = connect(address)
-    sock.sendall(hello(address, **opening))
-    assert closed_by_hub(hub, sock)
-    assert listener.hellos == []
-
-
-def test_a_token_that_is_not_ascii_is_closed_like_any_other(hub, connect):
-    address = hub.expect(Recorder())
-    sock = connect(address)
-    sock.sendall(hello(address, token="\u00fc" * 32))
-    assert closed_by_hub(hub, sock)
-
-
-@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\xff\xfe\n", b"[]\n"])
-def test_whoever_speaks_something_else_is_closed(hub, connect, garbage):
-    sock = connect(hub.expect(Recorder()))
-    sock.sendall(garbage)
-    assert closed_by_hub(hub, sock)
-
-
 HOSTILE = [
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"\xff\xfe\n",
+    b"[]\n",
     b'{"token":"\\ud800","hello":0}\n',
     b'{"token":{"a":["\\ud800"]},"hello":0}\n',
     b"[" * 60_000 + b"\n",
@@ -143,13 +121,23 @@ HOSTILE = [
     b"x" * (1 << 16) + b"x",
     b"\0" * 100 + b"\n",
 ]
+NOT_WHOLE = [
+    *({"token": token} for token in ("0" * 32, "", None, "\u00fc" * 32)),
+    # To end a launch with the process 0 or -1 would be to end every process of the user.
+    *({"pid": pid} for pid in (None, -1, 0, 10**30)),
+    *({"hello": rank} for rank in ("zero", None, True, 1.0)),
+    {"host": 1},
+]
 
 
-@pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_line_is_closed(hub, connect, line):
-    sock = connect(hub.expect(Recorder()))
-    sock.sendall(line)
+@pytest.mark.parametrize("opening", [*HOSTILE, *NOT_WHOLE], ids=lambda given: repr(given)[:40])
+def test_whoever_greets_otherwise_is_closed(hub, connect, opening):
+    listener = Recorder()
+    address = hub.expect(listener)
+    sock = connect(address)
+    sock.sendall(opening if isinstance(opening, bytes) else hello(address, **opening))
     assert closed_by_hub(hub, sock)
+    assert listener.hellos == []
 
 
 @given(
@@ -210,28 +198,6 @@ def test_many_strangers_do_not_keep_a_rank_out(hub, connect, monkeypatch):
     assert len(hub._strangers) <= 8
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"pid": None},
-        # To end this launch would be to end every process of the user.
-        {"pid": -1},
-        {"pid": 0},
-        {"pid": 10**30},
-        {"host": 1},
-        {"hello": True},
-        {"hello": 1.0},
-    ],
-)
-def test_a_greeting_that_is_not_whole_is_closed(hub, connect, changes):
-    listener = Recorder()
-    address = hub.expect(listener)
-    sock = connect(address)
-    sock.sendall(hello(address, **changes))
-    assert closed_by_hub(hub, sock)
-    assert listener.hellos == []
-
-
 def test_nothing_is_heard_of_a_rank_that_its_launch_refuses(hub, connect):
     class Refusing(Recorder):
         def joined(self, rank, connection, hello):
@@ -245,12 +211,8 @@ def test_nothing_is_heard_of_a_rank_that_its_launch_refuses(hub, connect):
     assert listener.messages == []
 
 
-def test_a_rank_may_say_more_than_a_stranger(hub, connect):
-    listener = Recorder()
-    address = hub.expect(listener)
-    sock = connect(address)
-    sock.sendall(hello(address))
-    until(hub, lambda: listener.hellos)
+def test_a_rank_may_say_more_than_a_stranger(hub, rank):
+    listener, sock = rank
     threading.Thread(
         target=sock.sendall, args=[json.dumps({"reply": {"text": "x" * 500_000}}).encode() + b"\n"]
     ).start()
@@ -278,12 +240,8 @@ def test_a_rank_whose_message_has_no_end_is_given_up(hub, connect, monkeypatch):
     assert listener.reasons == ["its message cannot be read: a message is longer than 262144 bytes"]
 
 
-def test_both_ends_notice_a_host_that_vanishes(hub, connect):
-    listener = Recorder()
-    address = hub.expect(listener)
-    connect(address).sendall(hello(address))
-    until(hub, lambda: listener.hellos)
-    server_end = listener.connections[0].socket
+def test_both_ends_notice_a_host_that_vanishes(rank):
+    server_end = rank[0].connections[1].socket
     idle, interval, count, owed = (
         server_end.getsockopt(socket.IPPROTO_TCP, option)
         for option in (
@@ -325,12 +283,8 @@ def test_messages_go_to_the_listener_of_their_launch(hub, connect):
 
 
 @pytest.mark.parametrize("ending", [b"", b"this is no JSON\n"])
-def test_a_rank_has_left_when_its_connection_ends(hub, connect, ending):
-    listener = Recorder()
-    address = hub.expect(listener)
-    sock = connect(address)
-    sock.sendall(hello(address, 1))
-    until(hub, lambda: listener.hellos)
+def test_a_rank_has_left_when_its_connection_ends(hub, rank, ending):
+    listener, sock = rank
     sock.sendall(ending)
     sock.shutdown(socket.SHUT_WR)
     until(hub, lambda: listener.gone)

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.launch import interfaces as interfaces_module
 from hvdperf.launch import outer
-from hvdperf.launch import slots as slots_module
 from hvdperf.launch.agents import LocalAgent
-from hvdperf.launch.interfaces import Interface, interface_settings
 from hvdperf.launch.job import SlotGone
-from hvdperf.launch.slots import Slots, own_offer
+from hvdperf.launch.outer import interfaces as interfaces_module
+from hvdperf.launch.outer import slots as slots_module
+from hvdperf.launch.outer.interfaces import Interface, interface_settings
+from hvdperf.launch.outer.slots import Slots, own_offer
 from hvdperf.machine.stack import probe, stack_differences
 from hvdperf.paths import CACHE
 
@@ -33,7 +33,7 @@ from hvdperf.paths import CACHE
 def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What rank 0 of two ranks on this host publishes."""
     published: list[dict[str, Any]] = []
-    monkeypatch.setattr(outer, "publish", lambda text: published.append(json.loads(text)))
+    monkeypatch.setattr(outer.pmix, "publish", lambda text: published.append(json.loads(text)))
     for name in ("SIZE", "LOCAL_SIZE"):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", "2")
     monkeypatch.setattr(slots_module, "LEAVE_S", 5.0)

@@ -121,28 +121,28 @@ def test_a_number_that_is_none_is_named(started_with, name):
 def test_tasks_of_srun_find_what_rank_0_publishes_in_a_file_of_its_owner(started_with, cache):
     started_with(TASK)
     found: list[str] = []
-    waiting = threading.Thread(target=lambda: found.append(outer.look_up()))
+    waiting = threading.Thread(target=lambda: found.append(outer.started_by().look_up()))
     waiting.start()
-    outer.publish("where rank 0 is")
+    outer.started_by().publish("where rank 0 is")
     waiting.join(5.0)
     assert found == ["where rank 0 is"]
     (file,) = cache.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    outer.withdraw()
+    outer.started_by().withdraw()
     assert not list(cache.iterdir())
 
 
 def test_another_step_of_the_job_has_a_file_of_its_own(started_with, monkeypatch):
     monkeypatch.setattr(outer, "FILE_S", 0.05)
     started_with(TASK)
-    outer.publish("where rank 0 is")
+    outer.started_by().publish("where rank 0 is")
     started_with({**TASK, "SLURM_STEP_ID": "2"})
     with pytest.raises(UserError, match=r"rank 0 has not written .*srun-7\.2\.json within"):
-        outer.look_up()
+        outer.started_by().look_up()
 
 
 def test_a_checkout_that_cannot_be_written_is_one_line(started_with, monkeypatch):
     started_with(TASK)
     monkeypatch.setattr(outer, "CACHE", Path("/proc/nowhere"))
     with pytest.raises(UserError, match=r"srun-7\.1\.json cannot be written"):
-        outer.publish("where rank 0 is")
+        outer.started_by().publish("where rank 0 is")

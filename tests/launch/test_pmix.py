@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.launch import pmix
+from hvdperf.launch.outer import pmix
 
 
 class Library:

@@ -87,10 +87,7 @@ def reading(at: float, busy: float = 0.0, own: float = 0.0, wait: float = 0.0) -
 def test_usage_is_what_was_added_between_two_readings():
     before, after = reading(1.0, 5.0, 2.0, 0.5), reading(1.5, 5.75, 2.5, 0.75)
     assert used(before, after, 1) == Usage(0.5, 2, 0.75, 0.5, 0.0, 0.25, 0.0)
-
-
-def test_of_as_many_threads_as_ranks_have_cores_the_wait_counts():
-    before, after = reading(1.0, 5.0, 2.0, 0.5), reading(1.5, 5.75, 2.5, 0.75)
+    # Of as many threads as ranks have cores the wait counts.
     assert used(before, after, 2).wait_seconds == 0.25 + 9 * 0.5
 
 
@@ -193,11 +190,7 @@ def test_the_share_of_others_is_taken_over_a_whole_pair():
 @pytest.mark.parametrize("usages", [[], [usage(-0.2)], [Usage(0.0, 2, 1.0, 0.0, 0.0, 0.0, 0.0)]])
 def test_what_cannot_be_is_nothing(usages):
     assert foreign_share(usages) == 0.0
-
-
-def test_where_nothing_was_read_nothing_is_disturbed():
-    assert not is_disturbed([None, None])
-    assert not is_disturbed([])
+    assert not is_disturbed([None, None, *usages])
 
 
 def test_what_others_use_of_idle_cores_disturbs_nobody():
@@ -205,9 +198,7 @@ def test_what_others_use_of_idle_cores_disturbs_nobody():
     assert foreign_share([idle, idle]) == pytest.approx(0.5)
     assert not is_disturbed([idle, idle])
     assert is_disturbed([idle, wanted])
-
-
-def test_ranks_that_wait_for_each_other_disturb_nobody():
+    # Nor do ranks that wait for each other.
     assert not is_disturbed([usage(0.01, wait=0.9)])
 
 
@@ -219,11 +210,7 @@ def test_who_took_the_cores_is_said_with_what_to_do():
         "(python, pid 1234: 48 % of core 1; make, pid 77: 10 % of a core): "
         "stop them, or wait for their end"
     )
-
-
-def test_what_cannot_be_seen_is_not_named():
-    told = disturbance(0.31).reason()
-    assert "(not visible from here)" in told
+    assert "(not visible from here)" in disturbance(0.31).reason()
 
 
 def test_time_stolen_by_the_hypervisor_is_nobodys_to_stop():

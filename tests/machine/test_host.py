@@ -229,94 +229,76 @@ class TestCores:
         assert physical_cores({3, 1}, tmp_path) == (1, 3)
 
 
-class TestQuota:
-    def test_none_without_cgroups(self, tmp_path):
-        assert cpu_quota(tmp_path) is None
+def version_1(group, mount, **limits):
+    """Files of groups of version 1. limits: microseconds by group below the mount."""
+    files = {"proc/self/cgroup": group, "proc/self/mountinfo": mount}
+    for name, microseconds in limits.items():
+        directory = f"sys/fs/cgroup/cpu/{name.replace('top', '')}"
+        files[f"{directory}/cpu.cfs_quota_us"] = microseconds
+        files[f"{directory}/cpu.cfs_period_us"] = "100000"
+    return files
 
-    @pytest.mark.parametrize(
-        ("limit", "quota"), [("max 100000", None), ("250000 100000", 2.5), ("50000 100000", 0.5)]
-    )
-    def test_version_2(self, host, limit, quota):
-        root = host(
-            {
-                "proc/self/cgroup": "0::/job",
-                "proc/self/mountinfo": OTHER_MOUNTS + V2_MOUNT.format(root="/"),
-                "sys/fs/cgroup/job/cpu.max": limit,
-            }
-        )
-        assert cpu_quota(root) == quota
 
-    def test_the_tightest_limit_on_the_way_up_counts(self, host):
-        root = host(
-            {
-                "proc/self/cgroup": "0::/slurm/job/step",
-                "proc/self/mountinfo": V2_MOUNT.format(root="/"),
-                "sys/fs/cgroup/slurm/cpu.max": "800000 100000",
-                "sys/fs/cgroup/slurm/job/cpu.max": "300000 100000",
-                "sys/fs/cgroup/slurm/job/step/cpu.max": "max 100000",
-            }
-        )
-        assert cpu_quota(root) == 3.0
+def version_2(group, **limits):
+    """Files of groups of version 2. limits: the limit by group, of which _ parts two."""
+    mounts = OTHER_MOUNTS + V2_MOUNT.format(root="/")
+    files = {"proc/self/cgroup": group, "proc/self/mountinfo": mounts}
+    for name, limit in limits.items():
+        files[f"sys/fs/cgroup/{name.replace('top', '').replace('_', '/')}/cpu.max"] = limit
+    return files
 
-    @pytest.mark.parametrize(("microseconds", "quota"), [("-1", None), ("150000", 1.5)])
-    def test_version_1(self, host, microseconds, quota):
-        root = host(
-            {
-                "proc/self/cgroup": "4:memory:/elsewhere\n1:cpu,cpuacct:/job",
-                "proc/self/mountinfo": OTHER_MOUNTS + V1_MOUNT.format(root="/"),
-                "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": microseconds,
-                "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000",
-            }
-        )
-        assert cpu_quota(root) == quota
 
-    def test_a_container_that_sees_the_hosts_path_of_its_group(self, host):
-        root = host(
-            {
-                "proc/self/cgroup": "1:cpu,cpuacct:/docker/0123abcd",
-                "proc/self/mountinfo": V1_MOUNT.format(root="/docker/0123abcd"),
-                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "400000",
-                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
-            }
-        )
-        assert cpu_quota(root) == 4.0
+IN_DOCKER = V1_MOUNT.format(root="/docker/0123abcd")
+BOTH_MOUNTS = V1_MOUNT.format(root="/") + "\n" + V2_MOUNT.format(root="/")
 
-    def test_a_group_within_that_container(self, host):
-        root = host(
-            {
-                "proc/self/cgroup": "1:cpu,cpuacct:/docker/0123abcd/job",
-                "proc/self/mountinfo": V1_MOUNT.format(root="/docker/0123abcd"),
-                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "400000",
-                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
-                "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "300000",
-                "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000",
-            }
-        )
-        assert cpu_quota(root) == 3.0
 
-    def test_both_versions_side_by_side(self, host):
-        root = host(
-            {
-                "proc/self/cgroup": "1:cpu:/\n0::/",
-                "proc/self/mountinfo": V1_MOUNT.format(root="/") + "\n" + V2_MOUNT.format(root="/"),
-                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000",
-                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
-            }
-        )
-        assert cpu_quota(root) == 2.0
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({}, None),
+        (version_2("0::/job", job="max 100000"), None),
+        (version_2("0::/job", job="250000 100000"), 2.5),
+        (version_2("0::/job", job="50000 100000"), 0.5),
+        # The tightest limit on the way up counts.
+        (
+            version_2(
+                "0::/slurm/job/step",
+                slurm="800000 100000",
+                slurm_job="300000 100000",
+                slurm_job_step="max 100000",
+            ),
+            3.0,
+        ),
+        *(
+            (
+                version_1(
+                    "4:memory:/elsewhere\n1:cpu,cpuacct:/job",
+                    OTHER_MOUNTS + V1_MOUNT.format(root="/"),
+                    job=microseconds,
+                ),
+                quota,
+            )
+            for microseconds, quota in (("-1", None), ("150000", 1.5))
+        ),
+        # A container sees the host's path of its group, and may be in a group within.
+        (version_1("1:cpu,cpuacct:/docker/0123abcd", IN_DOCKER, top="400000"), 4.0),
+        (
+            version_1("1:cpu,cpuacct:/docker/0123abcd/job", IN_DOCKER, top="400000", job="300000"),
+            3.0,
+        ),
+        # Both versions side by side.
+        (version_1("1:cpu:/\n0::/", BOTH_MOUNTS, top="200000"), 2.0),
+    ],
+)
+def test_the_quota_is_that_of_the_control_group(host, files, quota):
+    assert cpu_quota(host(files)) == quota
 
 
 class TestAvailableCores:
     @pytest.fixture
     def limited(self, host):
         def to(limit):
-            return host(
-                {
-                    "proc/self/cgroup": "0::/",
-                    "proc/self/mountinfo": V2_MOUNT.format(root="/"),
-                    "sys/fs/cgroup/cpu.max": f"{limit} 100000",
-                }
-            )
+            return host(version_2("0::/", top=f"{limit} 100000"))
 
         return to
 

@@ -9,7 +9,6 @@ from hvdperf.machine.placement import (
     SPREAD,
     Offer,
     Slot,
-    cores_of,
     is_oversubscribed,
     local_offers,
     nodes,
@@ -37,35 +36,35 @@ CPU_2 = Machine("small", (0, 1))
 GPU_4 = Machine("big", tuple(range(16)), gpus=tuple(Gpu(uuid, "V100") for uuid in gpus(*range(4))))
 
 
+def dealt(*cores, gpus=()):
+    """Offers of four ranks that an mpirun has dealt out to hosts a and b in turn."""
+    return [Offer(rank, "ab"[rank % 2], cores, gpus) for rank in range(4)]
+
+
 class TestCpuHosts:
-    def test_slots_get_equal_contiguous_shares(self):
-        slots = place(offers(("a", 3, 8, [])))
-        assert [slot.cores for slot in slots] == [(0, 1), (2, 3), (4, 5)]
-        assert not any(slot.oversubscribed for slot in slots)
+    @pytest.mark.parametrize(
+        ("made", "cores", "shared"),
+        [
+            (offers(("a", 3, 8, [])), [(0, 1), (2, 3), (4, 5)], ()),
+            # Shares follow the order of the cores, here by socket.
+            (
+                [Offer(rank, "a", (0, 2, 4, 6, 1, 3, 5, 7)) for rank in range(2)],
+                [(0, 2, 4, 6), (1, 3, 5, 7)],
+                (),
+            ),
+            (offers(("a", 5, 2, [])), [(0,), (1,), (0,), (1,), (0,)], (0, 1, 2, 3, 4)),
+            (offers(("a", 3, 2, [])), [(0,), (1,), (0,)], (0, 2)),
+            # Equal core numbers on two hosts are not shared.
+            (offers(("a", 2, 2, []), ("b", 2, 2, [])), [(0,), (1,), (0,), (1,)], ()),
+            # Ranks that a scheduler has bound keep their own cores.
+            ([Offer(0, "a", (0, 1)), Offer(1, "a", (2, 3))], [(0, 1), (2, 3)], ()),
+        ],
+    )
+    def test_slots_get_equal_shares_of_the_cores(self, made, cores, shared):
+        slots = place(made)
+        assert [slot.cores for slot in slots] == cores
+        assert [slot.rank for slot in slots if slot.oversubscribed] == list(shared)
         assert all(slot.device is None for slot in slots)
-
-    def test_shares_follow_the_order_of_the_cores(self):
-        by_socket = (0, 2, 4, 6, 1, 3, 5, 7)
-        slots = place([Offer(rank, "a", by_socket) for rank in range(2)])
-        assert [slot.cores for slot in slots] == [(0, 2, 4, 6), (1, 3, 5, 7)]
-
-    def test_more_slots_than_cores_wrap_around(self):
-        slots = place(offers(("a", 5, 2, [])))
-        assert [slot.cores for slot in slots] == [(0,), (1,), (0,), (1,), (0,)]
-        assert all(slot.oversubscribed for slot in slots)
-
-    def test_only_those_that_share_are_marked(self):
-        slots = place(offers(("a", 3, 2, [])))
-        assert [slot.oversubscribed for slot in slots] == [True, False, True]
-
-    def test_equal_core_numbers_on_two_hosts_are_not_shared(self):
-        slots = place(offers(("a", 2, 2, []), ("b", 2, 2, [])))
-        assert [slot.cores for slot in slots] == [(0,), (1,), (0,), (1,)]
-        assert not any(slot.oversubscribed for slot in slots)
-
-    def test_ranks_that_a_scheduler_has_bound_keep_their_own_cores(self):
-        bound = [Offer(0, "a", (0, 1)), Offer(1, "a", (2, 3))]
-        assert [slot.cores for slot in place(bound)] == [(0, 1), (2, 3)]
 
 
 class TestGpuHosts:
@@ -76,64 +75,62 @@ class TestGpuHosts:
             for rank in range(4)
         )
 
-    def test_two_nodes_with_four(self):
-        slots = place(offers(("a", 4, 8, gpus(0, 1, 2, 3)), ("b", 4, 8, gpus(4, 5, 6, 7))))
+    def test_two_nodes_with_four_in_any_order_of_the_offers(self):
+        made = offers(("a", 4, 8, gpus(0, 1, 2, 3)), ("b", 4, 8, gpus(4, 5, 6, 7)))
+        slots = place(made)
         assert [slot.device for slot in slots] == gpus(0, 1, 2, 3, 4, 5, 6, 7)
         assert [slot.host for slot in slots] == ["a"] * 4 + ["b"] * 4
         assert [slot.cores for slot in slots[4:]] == [(0, 1), (2, 3), (4, 5), (6, 7)]
         assert not any(slot.oversubscribed for slot in slots)
+        assert place(made[::-1]) == slots
 
     def test_ranks_dealt_out_to_the_nodes_in_turn(self):
-        dealt = [Offer(rank, "ab"[rank % 2], (0, 1), ("GPU-0", "GPU-1")) for rank in range(4)]
-        slots = place(dealt)
+        slots = place(dealt(0, 1, gpus=("GPU-0", "GPU-1")))
         assert [(slot.host, slot.device) for slot in slots] == [
-            ("a", "GPU-0"),
-            ("a", "GPU-1"),
-            ("b", "GPU-0"),
-            ("b", "GPU-1"),
+            (host, gpu) for host in "ab" for gpu in ("GPU-0", "GPU-1")
         ]
 
-    def test_the_order_of_the_offers_does_not_matter(self):
-        made = offers(("a", 2, 4, gpus(0, 1)), ("b", 2, 4, gpus(2, 3)))
-        assert place(made[::-1]) == place(made)
-
-    def test_hidden_gpus_are_not_given_out(self):
-        slots = place(offers(("a", 2, 8, gpus(2, 3))))
-        assert [slot.device for slot in slots] == gpus(2, 3)
-
-    def test_uneven_hosts(self):
-        slots = place(offers(("a", 4, 16, gpus(0, 1, 2, 3)), ("b", 2, 16, gpus(8, 9))))
-        assert [slot.device for slot in slots] == gpus(0, 1, 2, 3, 8, 9)
-        assert [len(slot.cores) for slot in slots] == [4] * 6, "all slots are alike"
-
-    def test_more_slots_than_gpus_share_them(self):
-        slots = place(offers(("a", 3, 12, gpus(0, 1))))
-        assert [slot.device for slot in slots] == gpus(0, 1, 0)
-        assert [slot.oversubscribed for slot in slots] == [True, False, True]
-
-    def test_equal_device_names_on_two_hosts_are_not_shared(self):
-        slots = place(offers(("a", 1, 4, gpus(0)), ("b", 1, 4, gpus(0))))
-        assert not any(slot.oversubscribed for slot in slots)
+    @pytest.mark.parametrize(
+        ("hosts", "devices", "shared"),
+        [
+            ([("a", 2, 8, gpus(2, 3))], gpus(2, 3), ()),
+            (
+                [("a", 4, 16, gpus(0, 1, 2, 3)), ("b", 2, 16, gpus(8, 9))],
+                gpus(0, 1, 2, 3, 8, 9),
+                (),
+            ),
+            ([("a", 3, 12, gpus(0, 1))], gpus(0, 1, 0), (0, 2)),
+            # Equal names on two hosts are not shared.
+            ([("a", 1, 4, gpus(0)), ("b", 1, 4, gpus(0))], gpus(0, 0), ()),
+        ],
+    )
+    def test_slots_take_the_visible_gpus_in_turn(self, hosts, devices, shared):
+        slots = place(offers(*hosts))
+        assert [slot.device for slot in slots] == devices
+        assert [slot.rank for slot in slots if slot.oversubscribed] == list(shared)
+        assert len({len(slot.cores) for slot in slots}) == 1, "all slots are alike"
 
     def test_ranks_with_a_gpu_of_their_own_keep_it(self):
         confined = [Offer(rank, "a", (0, 1), (f"GPU-{rank}",)) for rank in range(2)]
         assert [slot.device for slot in place(confined)] == gpus(0, 1)
 
-    def test_a_host_without_gpus_among_others_is_refused(self):
-        with pytest.raises(UserError, match="host b has no GPU while others have"):
-            place(offers(("a", 2, 4, gpus(0, 1)), ("b", 2, 4, [])))
-
-    def test_a_host_with_another_model_is_refused(self):
-        fast, slow = (
-            Offer(0, "a", (0,), ("GPU-0",), "H100"),
-            Offer(1, "b", (0,), ("GPU-0",), "V100"),
-        )
-        with pytest.raises(UserError, match="host b has V100, while a has H100"):
-            place([fast, slow])
-
-    def test_a_host_of_another_size_is_refused(self):
-        with pytest.raises(UserError, match="host b has 4 cores for 2 slots, and a has 8 for 2"):
-            place(offers(("a", 2, 8, []), ("b", 2, 4, [])))
+    @pytest.mark.parametrize(
+        ("made", "told"),
+        [
+            (offers(("a", 2, 4, gpus(0, 1)), ("b", 2, 4, [])), "host b has no GPU while others"),
+            (
+                [Offer(0, "a", (0,), ("GPU-0",), "H100"), Offer(1, "b", (0,), ("GPU-0",), "V100")],
+                "host b has V100, while a has H100",
+            ),
+            (
+                offers(("a", 2, 8, []), ("b", 2, 4, [])),
+                "host b has 4 cores for 2 slots, and a has 8 for 2",
+            ),
+        ],
+    )
+    def test_a_host_unlike_the_others_is_refused(self, made, told):
+        with pytest.raises(UserError, match=told):
+            place(made)
 
 
 class TestGroups:
@@ -178,7 +175,7 @@ class TestGroups:
     )
     def test_a_group_fills_a_host_first_or_takes_them_in_turn(self, placement, hosts, ranks):
         """The outer mpirun has dealt the ranks out in turn: 0 and 2 are on a."""
-        slots = place([Offer(rank, "ab"[rank % 2], (0, 1)) for rank in range(4)], placement)
+        slots = place(dealt(0, 1), placement)
         assert {n: replicas_per_node(slots, n) for n in hosts} == hosts
         # The inner mpirun fills a host before the next one, so its ranks are in that order.
         assert [slot.rank for slot in place_group(slots, 4)] == ranks
@@ -197,14 +194,11 @@ class TestLocalOffers:
             Offer(1, "small", (0, 1), model="unknown"),
         )
 
-    def test_one_slot_a_gpu_by_default(self):
-        slots = place(local_offers(GPU_4))
-        assert [slot.device for slot in slots] == gpus(0, 1, 2, 3)
-        assert [len(slot.cores) for slot in slots] == [4, 4, 4, 4]
-
-    def test_fewer_on_request(self):
-        slots = place(local_offers(GPU_4, np=2))
-        assert [slot.device for slot in slots] == gpus(0, 1)
+    @pytest.mark.parametrize("np", [None, 4, 2])
+    def test_one_slot_a_gpu_by_default_or_fewer_on_request(self, np):
+        slots = place(local_offers(GPU_4, np=np))
+        assert [slot.device for slot in slots] == gpus(*range(np or 4))
+        assert {len(slot.cores) for slot in slots} == {16 // (np or 4)}
 
     @pytest.mark.parametrize(
         ("machine", "np", "told"),
@@ -228,17 +222,17 @@ class TestLocalOffers:
 
 
 class TestThreads:
-    def test_a_horovod_replica_computes_on_its_share(self):
-        group = place(offers(("a", 2, 8, [])))
-        assert threads(Strategy.HOROVOD, group) == Threads(intra_op=4, inter_op=1)
-
-    def test_mirrored_runs_one_replica_an_inter_op_thread(self):
-        group = place(offers(("a", 2, 8, [])))
-        assert threads(Strategy.MIRRORED, group) == Threads(intra_op=8, inter_op=2)
-
-    def test_mirrored_with_a_core_a_replica_needs_no_intra_op_pool(self):
-        group = place(offers(("a", 2, 2, [])))
-        assert threads(Strategy.MIRRORED, group) == Threads(intra_op=1, inter_op=2)
+    @pytest.mark.parametrize(
+        ("strategy", "cores", "pools"),
+        [
+            (Strategy.HOROVOD, 8, Threads(intra_op=4, inter_op=1)),
+            (Strategy.MIRRORED, 8, Threads(intra_op=8, inter_op=2)),
+            # With a core a replica no intra-op pool is needed.
+            (Strategy.MIRRORED, 2, Threads(intra_op=1, inter_op=2)),
+        ],
+    )
+    def test_both_strategies_compute_on_the_same_cores(self, strategy, cores, pools):
+        assert threads(strategy, place(offers(("a", 2, cores, [])))) == pools
 
     @pytest.mark.parametrize("strategy", list(Strategy))
     def test_a_single_replica_is_the_same_either_way(self, strategy):
@@ -249,10 +243,6 @@ class TestThreads:
     def test_beside_a_gpu_tensorflow_decides(self, strategy):
         group = place(offers(("a", 2, 8, gpus(0, 1))))
         assert threads(strategy, group) == Threads(0, 0)
-
-    def test_both_strategies_get_the_same_cores(self):
-        group = place_group(place(offers(("a", 4, 8, []))), 2)
-        assert cores_of(group) == (0, 1, 2, 3)
 
     def test_mirrored_does_not_span_hosts(self):
         with pytest.raises(ValueError, match="one host"):

@@ -73,18 +73,13 @@ def interpreter(tmp_path: Path) -> Path:
     return tmp_path / "bin" / "python"
 
 
-def test_nothing_of_an_outer_mpirun_is_left(interpreter):
-    assert OUTER.keys().isdisjoint(rank_environment(interpreter, {**USER, **OUTER, **STARTING}))
-
-
-def test_what_the_user_has_set_stays(interpreter):
-    result = rank_environment(interpreter, {**USER, **OUTER, **STARTING})
+def test_ranks_get_the_users_environment_and_nothing_of_an_outer_mpirun(interpreter):
+    given = {**USER, **OUTER, **STARTING}
+    result = rank_environment(interpreter, given)
+    assert (OUTER | STARTING).keys().isdisjoint(result)
     assert USER.items() <= result.items()
-
-
-def test_an_outer_mpirun_makes_no_difference(interpreter):
-    inside = rank_environment(interpreter, {**USER, **OUTER, **STARTING})
-    assert inside == rank_environment(interpreter, USER)
+    assert result == rank_environment(interpreter, USER)
+    assert given == {**USER, **OUTER, **STARTING}, "the given environment is left alone"
 
 
 def test_ranks_find_this_package_before_others(interpreter):
@@ -108,12 +103,6 @@ def test_only_root_tells_open_mpi_that_it_is_root(interpreter, monkeypatch, uid,
     result = rank_environment(interpreter, {})
     assert result.get("OMPI_ALLOW_RUN_AS_ROOT") == expected
     assert result.get("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM") == expected
-
-
-def test_the_given_environment_is_left_alone(interpreter):
-    given = {**USER, **OUTER, **STARTING}
-    rank_environment(interpreter, given)
-    assert given == {**USER, **OUTER, **STARTING}
 
 
 def test_settings_of_what_ranks_run_are_the_users(monkeypatch):

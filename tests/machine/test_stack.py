@@ -125,14 +125,12 @@ class TestTheInstalledStack:
     def test_horovod_loads_the_mpi_of_that_mpirun(self, stack):
         assert "mpi" in stack.horovod_flags
         assert stack.mpi_library is not None
+        assert "@" not in stack.mpi_library, "nothing tells who built it"
         assert stack.mpi_library.split("v")[-1] == stack.mpirun_version.split()[-1]
 
     def test_the_second_time_it_comes_from_the_cache(self, stack, kept):
         # A deadline that no interpreter can keep.
         assert probe(INTERPRETER, kept, deadline_s=0.001) == stack
-
-    def test_nothing_tells_who_built_it(self, stack):
-        assert "@" not in (stack.mpi_library or "")
 
 
 class TestCache:
@@ -197,10 +195,7 @@ class TestCache:
         [
             "",
             "{",
-            "[]",
-            '{"stamps": {}}',
             '{"stamps": {}, "facts": {}}',
-            '{"stamps": {}, "facts": []}',
             '{"stamps": {}, "facts": {"horovod_flags": [], "packages": 1}}',
             '{"stamps": {}, "facts": {"horovod_flags": [], "packages": []}}',
             "[" * 100_000,
@@ -232,17 +227,13 @@ class TestCache:
         assert probe(installed, cache, environment).tensorflow == "2.18.1"
 
 
-class TestFindingMpirun:
-    def test_that_of_the_interpreters_environment_comes_first(self, tmp_path):
-        own = program(tmp_path / "env" / "bin" / "mpirun", "")
-        program(tmp_path / "other" / "mpirun", "")
-        environment = {"PATH": str(tmp_path / "other")}
-        assert find_mpirun(own.with_name("python"), environment) == own
-
-    def test_that_on_path_will_do(self, tmp_path):
-        other = program(tmp_path / "other" / "mpirun", "")
-        environment = {"PATH": f"/nowhere:{other.parent}"}
-        assert find_mpirun(tmp_path / "env" / "bin" / "python", environment) == other
+def test_the_mpirun_of_the_interpreters_environment_comes_before_that_on_path(tmp_path):
+    own = program(tmp_path / "env" / "bin" / "mpirun", "")
+    other = program(tmp_path / "other" / "mpirun", "")
+    environment = {"PATH": f"/nowhere:{other.parent}"}
+    assert find_mpirun(own.with_name("python"), environment) == own
+    own.unlink()
+    assert find_mpirun(own.with_name("python"), environment) == other
 
 
 class TestWhatKeepsTrainingFromStarting:
@@ -346,14 +337,10 @@ class TestWhatKeepsTrainingFromStarting:
 class TestTheProbeItself:
     @pytest.mark.parametrize(
         ("number", "text"),
-        [(21805, "2.18.5"), (22703, "2.27.3"), (2708, "2.7.8"), (2402, "2.4.2")],
+        [(21805, "2.18.5"), (2708, "2.7.8"), (2402, "2.4.2"), (0, None), (1, None)],
     )
     def test_ncclss_number_is_a_version(self, number, text):
         assert nccl_version(number) == text
-
-    @pytest.mark.parametrize("number", [0, 1])
-    def test_a_mere_yes_or_no_is_no_version(self, number):
-        assert nccl_version(number) is None
 
     @pytest.mark.parametrize(
         ("metadata", "built_for"),

@@ -76,7 +76,7 @@ def test_records_of_imagenet_are_read_once_for_each_copy(shards, monkeypatch):
     found = open_data("imagenet", folder)
     assert (found.located.train_records, found.located.validation_records) == (6, 3)
     with monkeypatch.context() as patch:
-        patch.setattr("subprocess.run", pytest.fail)
+        patch.setattr("hvdperf.plan.data.run", pytest.fail)
         assert open_data("imagenet", folder) == found
     content = shards[1].read_bytes()
     shards[1].write_bytes(content[: len(content) // 2] + b"\0" + content[len(content) // 2 + 1 :])

@@ -7,7 +7,6 @@ from dataclasses import asdict
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.plan.arms import Schedule
 from hvdperf.plan.options import (
     Options,
     from_command_line,
@@ -23,14 +22,12 @@ def test_the_command_line_comes_before_the_profile():
         world_sizes="2,1",
         dataset="synthetic",
         batch_size=7,
-        schedule="fresh",
         budget_minutes=1.5,
     )
     profile = resolve_profile(options)
     assert profile.models == ("vgg_16_s", "resnet_50_s")
     assert profile.world_sizes == (1, 2)
     assert (profile.dataset, profile.batch, profile.budget_s) == ("synthetic", 7, 90.0)
-    assert profile.schedule is Schedule.FRESH
 
 
 def given(**changes: object) -> dict[str, object]:

@@ -76,11 +76,8 @@ def test_what_is_not_set_has_its_default(write):
     assert profile.world_sizes == ()
     assert profile.parity_from == 1
     assert profile.oversubscribed == ()
-
-
-def test_a_single_sampling_setting_leaves_the_others(write):
-    profile = load_profile(write(REQUIRED + "[sampling]\nlooks = [12]\n"))
-    assert profile.sampling == Sampling(looks=(12,))
+    one = load_profile(write(REQUIRED + "[sampling]\nlooks = [12]\n"))
+    assert one.sampling == Sampling(looks=(12,))
 
 
 def test_where_parity_begins_and_whose_communication_is_judged_on_shared_cores(write):
@@ -136,16 +133,7 @@ def test_the_nightly_profile_asks_every_question_of_some_network_that_it_trains(
 def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
     write(REQUIRED, name="weekly")
     assert load_profile("weekly", tmp_path).name == "weekly"
-
-
-def test_an_unknown_name_is_answered_with_the_known_ones():
-    with pytest.raises(
-        UserError, match="unknown profile 'nope': known are default, gpu, history, nightly"
-    ):
-        load_profile("nope")
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
+    assert "unknown profile 'nope': known are default, gpu, history, nightly" in complaint("nope")
     assert "absent.toml: cannot be read: No such file" in complaint(tmp_path / "absent.toml")
 
 
@@ -159,25 +147,20 @@ def test_a_file_that_is_not_text_is_named(tmp_path):
     [
         ("batch = 16", "batch = ", "not valid TOML: Invalid value (at line 3, column 9)"),
         ("batch = 16", "batch_size = 16", "batch_size: unknown key; known here: models, "),
-        ("batch = 16", 'batch = 16\nname = "a"', "name: unknown key; known here: models, "),
         ("looks", "look", "sampling.look: unknown key; known here: looks, "),
         ("batch = 16\n", "", "batch: this key is missing"),
         ("batch = 16", 'batch = "16"', "batch: Expected `int`, got `str`"),
-        ("batch = 16", "batch = true", "batch: Expected `int`, got `bool`"),
         ("batch = 16", "batch = -1", "batch: Expected `int` >= 1"),
         ("budget_s = 90", "budget_s = 0", "budget_s: Expected `float` > 0.0"),
         ("budget_s = 90", "budget_s = nan", "budget_s: must be a finite number, not nan"),
-        ("budget_s = 90", "budget_s = inf", "budget_s: must be a finite number, not inf"),
         ('"cifar10"', '""', "dataset: Expected `str` of length >= 1"),
         ('"fresh"', '"quick"', "schedule: unknown value 'quick'; known are alternate, fresh"),
         ('"fresh"', "[1]", "schedule: Expected `str`, got `array`; known are alternate, fresh"),
         ("[1, 2, 8]", "[2, 1]", "world_sizes: must be in ascending order, not [2, 1]"),
-        ("[1, 2, 8]", "[0, 1]", "world_sizes[0]: Expected `int` >= 1"),
         ("[1, 2, 8]", "[1, 1]", "world_sizes: lists 1 2 times"),
         ("[8, 12]", "[]", "sampling.looks: Expected `array` of length >= 1"),
         ("[8, 12]", "[6, 12]", "sampling.looks[0]: Expected `int` >= 8"),
         ("[8, 12]", "[12, 8]", "sampling.looks: must be in ascending order, not [12, 8]"),
-        ("[8, 12]", "[8, true]", "sampling.looks[1]: Expected `int`, got `bool`"),
         ("turns_max = 3", "turns_max = 1", "sampling.turns_min: must not be above turns_max = 1"),
         ("= 0.5", "= -0.5", "sampling.min_block_seconds: Expected `float` > 0.0"),
         ("= 7", "= 0.7", "sampling.min_block_steps: Expected `int`, got `float`"),
@@ -236,11 +219,8 @@ def test_the_profiles_grow():
     assert smoke.world_sizes == (1, 2)
 
 
-def test_the_profile_of_trust_injects_every_fault():
+def test_the_profile_of_trust_injects_every_fault(write):
     assert set(load_profile("trust").trials) == set(TRIALS)
     assert not load_profile("default").trials
-
-
-def test_an_unknown_fault_case_is_refused(write):
     path = write(REQUIRED + '[trials]\nslow11 = ["vgg_16_s"]\n')
     assert "trials.slow11: unknown fault case; known are aa, slow5, " in complaint(path)

@@ -136,26 +136,18 @@ def test_data_is_found_where_it_is(tmp_path):
     write_cifar(tmp_path, "cifar100", Layout.BINARY, records_per_file=5, seed=1)
     (data,) = session_plan(dataset="cifar100", data_dir=str(tmp_path)).data.values()
     assert (data.dataset, data.directory, data.classes) == ("cifar100", str(tmp_path), 100)
-
-
-def test_synthetic_input_needs_no_data():
     assert session_plan().data["synthetic"].directory == ""
 
 
 # What is measured ------------------------------------------------------------------------------
 
 
-def test_world_sizes_are_powers_of_two_up_to_the_slots():
+def test_workloads_have_the_sizes_and_the_precision_that_are_asked_for():
     assert session_plan(slots=3).world_sizes == (1, 2, 3)
     assert session_plan(slots=4, world_sizes="1,3").world_sizes == (1, 3)
-
-
-def test_images_have_the_networks_size_unless_told():
     assert session_plan().workloads[0].input_size == 32
     assert session_plan(image_size=64).workloads[0].input_size == 64
-
-
-def test_a_fault_is_injected():
+    assert session_plan(precision="mixed_bfloat16").workloads[0].precision == "mixed_bfloat16"
     assert session_plan(inject="slow:rank=1,factor=2").fault == Fault("slow", 1, factor=2.0)
     assert session_plan().fault is None
 
@@ -170,18 +162,14 @@ def test_a_question_is_asked_of_every_workload_at_every_size():
     assert asked == [("vgg_16_s", 2), ("vgg_16_s", 4), ("resnet_50_s", 2), ("resnet_50_s", 4)]
 
 
-def test_strong_scaling_leaves_every_replica_a_sample():
-    planned = session_plan(batch_size=2)
-    assert sizes(planned, strong_scaling) == [1, 2]
-    assert sizes(planned, weak_scaling) == [1, 2, 4]
-
-
-def test_any_question_about_a_divided_batch_leaves_every_replica_a_sample():
+def test_a_divided_batch_leaves_every_replica_a_sample():
     def ask(workload: Workload, world_size: int) -> Comparison:
         asked = communication(workload, world_size)
         return replace(asked, candidate=replace(asked.candidate, kind=BlockKind.SPLIT))
 
-    assert sizes(session_plan(batch_size=2), ask) == [1, 2]
+    planned = session_plan(batch_size=2)
+    assert sizes(planned, strong_scaling) == sizes(planned, ask) == [1, 2]
+    assert sizes(planned, weak_scaling) == [1, 2, 4]
 
 
 def test_parity_begins_where_the_profile_says():
@@ -249,11 +237,6 @@ def test_half_precision_is_asked_where_the_machine_is_fast_at_it_or_the_user_wan
     }
 
 
-def test_precision_is_of_every_workload():
-    (workload,) = session_plan(precision="mixed_bfloat16").workloads
-    assert workload.precision == "mixed_bfloat16"
-
-
 def test_convergence_is_asked_where_there_is_something_to_validate(tmp_path):
     write_cifar(tmp_path, "cifar10", Layout.BINARY, records_per_file=5, seed=1)
     nightly = partial(session_plan, profile="nightly", world_sizes="2")
@@ -275,10 +258,7 @@ def test_convergence_is_asked_where_every_rank_has_something_to_validate(tmp_pat
     assert list(dict.fromkeys(sizes(planned, fixed_epochs, 2))) == asked
     # Samples in a given time are counted, and nothing is validated.
     assert sizes(planned, fixed_time, 2) == [2, 4]
-
-
-def test_a_fixed_time_needs_no_data():
-    assert sizes(session_plan(profile="nightly"), fixed_time, 2) == [2, 4]
+    assert sizes(session_plan(profile="nightly"), fixed_time, 2) == [2, 4], "needs no data"
 
 
 def test_injected_faults_are_asked_where_the_profile_names_it():
@@ -346,20 +326,12 @@ def test_representatives_are_networks_and_no_sweep():
 
 
 @pytest.mark.parametrize("ask", [sweep, at_gradient_sizes, overlap])
-def test_without_mpi_there_is_no_bare_transport_to_ask(ask):
-    assert session_plan(profile="nightly", world_sizes="2").comparisons(ask, 2)
-    assert (
-        session_plan(profile="nightly", world_sizes="2", launcher="agents").comparisons(ask, 2)
-        == []
-    )
-
-
-@pytest.mark.parametrize("profile", ["default", "smoke"])
-def test_collective_operations_are_nightly_s_questions(profile):
-    planned = session_plan(profile=profile, world_sizes="2")
-    assert [
-        c for ask in (sweep, at_gradient_sizes, overlap) for c in planned.comparisons(ask, 2)
-    ] == []
+def test_collective_operations_are_asked_nightly_where_there_is_a_bare_transport(ask):
+    planned = partial(session_plan, world_sizes="2")
+    assert planned(profile="nightly").comparisons(ask, 2)
+    assert planned(profile="nightly", launcher="agents").comparisons(ask, 2) == []
+    for profile in ("default", "smoke"):
+        assert planned(profile=profile).comparisons(ask, 2) == []
 
 
 def test_a_step_of_words_exchanges_rows_and_has_no_overlap():
@@ -409,7 +381,7 @@ def test_a_campaign_describes_itself_in_a_few_lines():
         "synthetic, batch 16 per replica",
         "world sizes 1, 2 on 4 slots",
         "launcher agents",
-        "budget 2.5 min",
+        "2.5 min for rounds",
         "thresholds: ",
     ):
         assert part in text

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from hvdperf.session.progress import QUIET_S, ProgressReporter, until
+from hvdperf.session.terminal.progress import QUIET_S, ProgressReporter, until
 from hvdperf.session.workload_run import Doing
 
 
 @pytest.mark.parametrize(
-    ("next_look", "budget_ends", "text"),
+    ("next_look", "ends", "text"),
     [
         (130.4, 900.0, ", next interim analysis in 30 s"),
         (99.0, 900.0, ", next interim analysis due"),
@@ -19,10 +19,8 @@ from hvdperf.session.workload_run import Doing
         (None, 100.0, ""),
     ],
 )
-def test_it_tells_of_the_next_look_and_until_that_is_known_of_the_budget(
-    next_look, budget_ends, text
-):
-    assert until(Doing("a network", "start", next_look, budget_ends), 100.0) == text
+def test_it_tells_of_the_next_look_and_until_that_is_known_of_the_budget(next_look, ends, text):
+    assert until(Doing("a network", "start", next_look, ends), 100.0) == text
 
 
 def test_a_long_silence_is_broken_by_what_is_going_on(monkeypatch):

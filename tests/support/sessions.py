@@ -29,6 +29,7 @@ from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.reports import Correctness
 from hvdperf.records.rounds import Launch, Round
+from hvdperf.session.budget import Budget
 from hvdperf.session.scheduler import Session
 from hvdperf.session.workload_run import Doing
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
@@ -213,7 +214,6 @@ class Stage:
         arm_launcher: Any = SimpleNamespace(
             slots=place(offers),
             scratch=self.script.scratch,
-            hub=SimpleNamespace(stopped_seconds=0.0),
         )
         kept: dict[Comparison, Outcome] = {}
         self.session = Session(
@@ -242,7 +242,7 @@ class Stage:
                     for i, variance in enumerate(self.launch_variances)
                 },
             ),
-            began=self.script.clock,
+            budget=Budget(self.script.clock, self.budget_s, self.script.monotonic),
         )
         for comparison in comparisons:
             if comparison not in kept:

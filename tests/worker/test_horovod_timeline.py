@@ -167,40 +167,34 @@ def test_the_wire_is_what_libraries_carry_whatever_they_are(file: Path) -> None:
     assert len(recorded.wire()) == len(carried)
 
 
-def test_ticks_and_marks_are_no_activities(file: Path) -> None:
+def test_only_whole_intervals_are_activities(file: Path) -> None:
     recorded = read_events(
         file,
+        end(0),
         {"ph": "i", "name": "CYCLE_START", "ts": 1, "s": "g"},
         begin("NEGOTIATE_ALLREDUCE", 2),
         {"ph": "X", "name": "0", "ts": 3, "pid": 1, "dur": 0},
         {"ph": "X", "name": "1", "ts": 4, "pid": 1},
         end(5),
+        {"ph": "X", "name": "MPI_BCAST", "ts": 10, "pid": 1, "dur": 5},
+        begin("QUEUE", 18),
     )
-    assert set(recorded.activities) == {"NEGOTIATE_ALLREDUCE"}
-
-
-def test_an_event_with_a_duration_is_an_interval(file: Path) -> None:
-    event = {"ph": "X", "name": "MPI_BCAST", "ts": 10, "pid": 1, "dur": 5}
-    assert read_events(file, event).wire() == [(10e-6, 15e-6)]
-
-
-def test_what_has_no_begin_or_no_end_is_left_out(file: Path) -> None:
-    recorded = read_events(file, end(5), *pair("QUEUE", 6, 7), begin("MPI_BCAST", 8))
-    assert recorded.activities == {"QUEUE": [(6e-6, 7e-6)]}
+    assert recorded.activities == {
+        "NEGOTIATE_ALLREDUCE": [(2e-6, 5e-6)],
+        "MPI_BCAST": [(10e-6, 15e-6)],
+    }
+    assert recorded.wire() == [(10e-6, 15e-6)]
 
 
 @pytest.mark.parametrize(
     ("ending", "closed"),
     [
         ("]", True),
-        ("]\n", True),
         ("", False),
         (",", False),
-        (",\n", False),
         (",\n]", True),
         (', {"ph": "B", "na', False),
         (', {"ph": "E", "ts": 3', False),
-        (', {"ph": "E", "ts": -', False),
         (', {"ph": "E", "x": tru', False),
         (', {"ph": "E", "args": {"dtype": "float32"}', False),
         (', {"ph": "B", "name": "back\\', False),
@@ -244,18 +238,14 @@ def test_memory_is_that_of_the_intervals_and_not_of_the_text(file: Path) -> None
     ("content", "says"),
     [
         (b"", "is empty"),
-        (b" \n\n ", "is empty"),
         (b"\x7fELF\x00\x01\x02\xff\xfe" * 50, "begins with"),
         (b"Traceback (most recent call last):\n", "begins with 'Traceback '"),
         (b'{"traceEvents": []}', "not with '['"),
-        (b"[1, 2]", "event 0 is '1, 2]', not an object"),
         (b'[{"ph": "M"}, [3]]', "event 1 is '[3]]', not an object"),
-        (b"[{}]", "event 0 has no phase"),
         (b'[{"ph": 3}]', "event 0 has no phase"),
         (b'[{"ph": "B", "ts": 1, "pid": 1}]', "event 0 has no name"),
         (b'[{"ph": "B", "name": "QUEUE", "pid": 1}]', "event 0 has no time ('ts')"),
         (b'[{"ph": "E", "ts": "1", "pid": 1}]', "event 0 has no time"),
-        (b'[{"ph": "E", "ts": true, "pid": 1}]', "event 0 has no time"),
         (b'[{"ph": "E", "ts": 1e999, "pid": 1}]', "event 0 has no time"),
         (b'[{"ph": "E", "ts": NaN, "pid": 1}]', "NaN is not a number"),
         (b'[{"ph": "E", "ts": 1' + b"0" * 5000 + b', "pid": 1}]', "xceeds the limit"),

@@ -7,7 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from hvdperf.worker.learning_rate import FACTOR, PATIENCE, WARM_UP_EPOCHS, Adaptive, Constant
+from hvdperf.worker.learning.learning_rate import (
+    FACTOR,
+    PATIENCE,
+    WARM_UP_EPOCHS,
+    Adaptive,
+    Constant,
+)
 
 EPOCH_STEPS = 10
 WARM = WARM_UP_EPOCHS * EPOCH_STEPS

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvdperf.worker.learning_rate import Adaptive, Constant
-from hvdperf.worker.loss_curve import MOST, POINTS, Curve
+from hvdperf.worker.learning.learning_rate import Adaptive, Constant
+from hvdperf.worker.learning.loss_curve import MOST, POINTS, Curve
 from tests.worker.test_learning_rate import Rate
 
 RATE = 2**-10  # which half of a float holds, too

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.worker.own.errors import in_words, is_of_user
+from tests.support.rank_configs import rank_config
 
 
 def checked(number: tf.Tensor) -> tf.Tensor:
@@ -42,9 +43,9 @@ def test_a_label_that_is_out_of_range_is_told_with_the_number_of_classes() -> No
 
 def test_an_error_of_the_suites_own_networks_is_not_the_users() -> None:
     error = tf.errors.InvalidArgumentError(None, None, "a value")
-    own = {"own_network": "mine.py", "dataset": "cifar10", "model": "mine"}
+    own = rank_config(own_network="mine.py", dataset="cifar10", model="mine")
     assert is_of_user(error, own)
-    assert not is_of_user(error, {**own, "own_network": ""})
+    assert not is_of_user(error, own._replace(own_network=""))
     horovod = tf.errors.InvalidArgumentError(None, None, "HorovodAllreduce: mismatched shapes")
     assert not is_of_user(horovod, own)
     assert not is_of_user(RuntimeError("Horovod has been shut down"), own)

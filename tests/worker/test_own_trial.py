@@ -16,7 +16,7 @@ import pytest
 
 from hvdperf.launch.arm_launcher import SEED
 from hvdperf.machine.rank_environment import rank_environment
-from hvdperf.plan.variants import EXCHANGES
+from tests.support.rank_configs import rank_config
 from tests.worker.strange_networks import NETWORKS
 
 # Twenty processes that import, trace and train.
@@ -28,36 +28,21 @@ ROOT = FILE.parents[2]
 def request(network: str, work: str, strategy: str = "horovod", replicas: int = 2) -> Any:
     known = next(each for each in NETWORKS if each.name == network)
     in_ranks = strategy == "horovod"
-    config = {
-        "model": network,
-        "own_network": str(FILE),
-        "dataset": network if known.data else "synthetic",
-        "data_dir": "",
-        "input_size": known.input_size,
-        "batch": 4,
-        "optimizer": "adam",
-        "precision": "float32",
-        "learning_rate": "constant",
-        "classes": known.classes or 10,
-        "strategy": strategy,
-        "world_size": replicas,
-        "epoch_steps": 10,
-        "exchange": vars(EXCHANGES[""]),
-        "passes": 1,
-        "kinds": ["full"],
-        "seed": SEED,
-        "data_seed": 1,
-        "common_order": False,
-        "share_startup": True,
-        "intra_op": 1,
-        "inter_op": replicas,
-        "input_threads": 1,
-        "device": None,
-        "fault": None,
-    }
+    config = rank_config(
+        model=network,
+        own_network=str(FILE),
+        dataset=network if known.data else "synthetic",
+        input_size=known.input_size,
+        optimizer="adam",
+        classes=known.classes or 10,
+        strategy=strategy,
+        world_size=replicas,
+        seed=SEED,
+        inter_op=replicas,
+    )
     return {
         "work": work,
-        "config": config,
+        "config": config.message(),
         "replicas": replicas if in_ranks or work == "read" else 1,
         "compare": in_ranks,
         "deadline_s": 60.0,

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from hvdperf.worker.protocol import STARTUP, Connection, Phase
+from hvdperf.worker.rank_config import FaultConfig, RankConfig
+from tests.support.rank_configs import rank_config
 
 
 @pytest.fixture
@@ -78,3 +80,19 @@ def test_the_phases_of_a_start_up_come_in_their_order():
     order = list(Phase)
     assert list(STARTUP) == order[: len(STARTUP)]
     assert order[len(STARTUP)] is Phase.READY
+
+
+@pytest.mark.parametrize("fault", [None, FaultConfig("slow", 1, "block", 2.0, 0.0)])
+def test_a_rank_reads_the_configuration_that_the_session_made(fault: FaultConfig | None) -> None:
+    made = rank_config(fault=fault, kinds=["full", "local"])
+    assert RankConfig.of(json.loads(json.dumps(made.message()))) == made
+
+
+def test_a_configuration_of_another_release_names_what_differs() -> None:
+    message = {**rank_config().message(), "colour": "red"}
+    del message["batch"]
+    with pytest.raises(ValueError, match="config of a rank: batch is missing, colour is unknown"):
+        RankConfig.of(message)
+    exchange = {**rank_config().message(), "exchange": {"groups": 1}}
+    with pytest.raises(ValueError, match="exchange of a rank: compression is missing"):
+        RankConfig.of(exchange)

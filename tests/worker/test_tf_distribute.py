@@ -10,25 +10,12 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.paths import ROOT
-from hvdperf.worker import training
 from hvdperf.worker.strategies.mirrored import MirroredTrainer
 from hvdperf.worker.strategies.multiworker import MultiWorkerTrainer
 from hvdperf.worker.strategies.tf_distribute import DistributedTrainer
+from tests.support.rank_configs import rank_config
 
-CONFIG: training.Config = {
-    "strategy": "mirrored",
-    "world_size": 2,
-    "model": "vgg_16_s",
-    "input_size": 32,
-    "classes": 1000,
-    "batch": 4,
-    "dataset": "synthetic",
-    "data_dir": "",
-    "data_seed": 1,
-    "input_threads": 1,
-    "intra_op": 1,
-    "inter_op": 1,
-}
+CONFIG = rank_config(strategy="mirrored", world_size=2, model="vgg_16_s")
 
 
 class Recorder:
@@ -57,6 +44,7 @@ def test_the_batches_of_all_replicas_are_in_the_host_s_memory() -> None:
     # A process of its own: how many devices a CPU is taken for is settled once.
     code = (
         "from hvdperf.worker.strategies.mirrored import MirroredTrainer\n"
+        "from hvdperf.worker.rank_config import Exchange, RankConfig\n"
         f"trainer = MirroredTrainer({CONFIG!r})\n"
         "trainer.init()\n"
         "trainer.open_input()\n"

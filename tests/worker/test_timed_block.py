@@ -11,6 +11,7 @@ import pytest
 
 from hvdperf.worker import faults, timed_block
 from hvdperf.worker.faults import Fault
+from hvdperf.worker.rank_config import FaultConfig
 
 STEPS = 4
 
@@ -64,7 +65,7 @@ def block(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
 
     monkeypatch.setattr(faults, "time", SimpleNamespace(sleep=sleep))
 
-    def run(fault: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    def run(fault: FaultConfig | None = None, **options: Any) -> dict[str, Any]:
         return timed_block.run_block(trainer, driver, Fault(fault, 0), "full", STEPS, **options)
 
     return run
@@ -84,11 +85,11 @@ def test_one_that_is_divided_waits_for_every_step(block):
 
 @pytest.mark.parametrize("kind", ["slow", "delay", "input"])
 def test_a_fault_that_is_as_long_as_a_step_follows_its_real_end(block, kind):
-    told = block({"kind": kind, "rank": 0, "factor": 3.0})
+    told = block(FaultConfig(kind, 0, "block", 3.0, 0.0))
     # The first step has none before it to measure.
     assert told["seconds"] == STEPS + 2 * (STEPS - 1)
 
 
 def test_a_rank_without_the_fault_waits_for_nothing_more(block):
-    told = block({"kind": "slow", "rank": 1, "factor": 3.0})
+    told = block(FaultConfig("slow", 1, "block", 3.0, 0.0))
     assert (told["seconds"], told["inside_seconds"]) == (STEPS, 0)

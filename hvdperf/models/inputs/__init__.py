@@ -186,9 +186,9 @@ def explain(name: str, data_dir: str | Path | None, error: BaseException) -> str
     of_tensorflow = hasattr(error, "error_code")
     if name != "imagenet" or data_dir is None or not of_tensorflow:
         return ""
-    from hvdperf.models.inputs import imagenet_faults
+    from hvdperf.models.inputs import imagenet
 
-    return imagenet_faults.explain(data_dir, error)
+    return imagenet.explain(data_dir, error)
 
 
 def _module_of(

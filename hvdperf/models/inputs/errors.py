@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -16,3 +18,14 @@ def faulty(path: Path, fault: str, remedy: str) -> DataError:
 
 def unreadable(path: Path, error: OSError) -> DataError:
     return faulty(path, f"unreadable ({error.strerror})", "check its permissions")
+
+
+def finish(work: Callable[[], str]) -> int:
+    """Do the work and print its result. Return the exit status: 0, or 2 after one line on stderr if
+    the work failed."""
+    try:
+        print(work())
+    except (DataError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0

@@ -9,6 +9,9 @@ is decoded. Without augmentation it is the middle 87.5 % of height and width. Pi
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Callable
 
@@ -16,8 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 from hvdperf.models.inputs import pipeline
-from hvdperf.models.inputs.errors import faulty
-from hvdperf.models.inputs.imagenet_files import CLASSES, REMEDY, ImagenetFiles
+from hvdperf.models.inputs.errors import DataError, faulty
+from hvdperf.models.inputs.imagenet_check import FOOT_BYTES, HEAD_BYTES, records
+from hvdperf.models.inputs.imagenet_files import CLASSES, REMEDY, ImagenetFiles, locate
 
 # Size of the buffer that shuffles. It holds records as they are stored, 110 KB each in the
 # published shards, which are shuffled already.
@@ -66,7 +70,7 @@ def train_dataset(
     records than shards, a shard may have none, and its dataset ends at once. Iterating raises
     tf.errors.InvalidArgumentError, with the file and the record, if an image cannot be decoded or a
     label is out of range. It raises DataLossError, without the file, if a record does not fit its
-    checksum; `imagenet_faults.explain` finds the file.
+    checksum; `explain` finds the file.
     """
     pipeline.check_numbers(batch, threads)
     order = seed if shuffle else None
@@ -257,3 +261,58 @@ def _decoded(encoded: tf.Tensor, begin: tf.Tensor, size: tf.Tensor) -> tf.Tensor
         fancy_upscaling=False,
         dct_method="INTEGER_FAST",
     )
+
+
+# Errors ----------------------------------------------------------------------------------------
+
+# The messages of a reader of TFRecords, and of the pipeline's own check.
+_DAMAGED = re.compile(r"(?:corrupted|truncated) record at ([0-9]+)")
+_CHECKED = re.compile(rf"assertion failed: \[(.*; {REMEDY})\]")
+
+_LENGTH_BYTES = 8
+
+
+def explain(directory: str | Path, error: BaseException) -> str:
+    """Return one line that names the file and the record that a TensorFlow error is about, and what
+    to do. Return "" if the error is about something else, or if all records are sound by now."""
+    if isinstance(error, tf.errors.InvalidArgumentError):
+        checked = _CHECKED.search(error.message)
+        return _unescaped(checked[1]) if checked else ""
+    damaged = isinstance(error, tf.errors.DataLossError) and _DAMAGED.search(error.message)
+    if not damaged:
+        return ""
+    try:
+        _read_at(locate(directory), int(damaged[1]))
+    except (DataError, OSError) as found:
+        return str(found)
+    return ""
+
+
+def _unescaped(text: str) -> str:
+    """Return the text without the C escapes that tf.Assert writes for quotes, and for characters
+    that are not printable or not ASCII, which a path may have."""
+    return os.fsdecode(text.encode().decode("unicode_escape").encode("latin-1"))
+
+
+def _read_at(files: ImagenetFiles, offset: int) -> None:
+    """Read the record that starts at the offset, or whose data starts there, in every shard that
+    has one. Raises DataError for a damaged record.
+
+    TensorFlow gives the offset of the data if only that is damaged.
+    """
+    for path in (*files.train, *files.validation):
+        for number, start in enumerate(_starts(path)):
+            if start in (offset, offset - HEAD_BYTES):
+                next(islice(records(path), number, None), None)
+            if start >= offset:
+                break
+
+
+def _starts(path: Path) -> Iterator[int]:
+    """Yield where each record starts, as far as the lengths of the earlier ones are right."""
+    with open(path, "rb") as file:
+        start, size = 0, os.fstat(file.fileno()).st_size
+        while start < size:
+            yield start
+            length = os.pread(file.fileno(), _LENGTH_BYTES, start)
+            start += HEAD_BYTES + int.from_bytes(length, "little") + FOOT_BYTES

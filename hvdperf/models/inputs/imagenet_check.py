@@ -16,8 +16,7 @@ from pathlib import Path
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from hvdperf.models.inputs.command import finish
-from hvdperf.models.inputs.errors import faulty, unreadable
+from hvdperf.models.inputs.errors import faulty, finish, unreadable
 from hvdperf.models.inputs.imagenet_files import CLASSES, REMEDY, ImagenetFiles, locate
 
 # The first images of each shard are decoded. This takes milliseconds an image, hours for all of

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hvdperf.models.inputs.command import finish
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.errors import DataError, finish
 
 SHARDS = 4
 PER_SHARD = 16

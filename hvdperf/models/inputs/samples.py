@@ -23,8 +23,7 @@ from hvdperf.models.inputs.cifar_files import (
     Layout,
     format_of,
 )
-from hvdperf.models.inputs.command import finish
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.errors import DataError, finish
 
 # Standard deviation, in grey levels of each channel, of the colour of a whole image from that of
 # its class. Neighbouring classes are 40 levels apart. So about one image in four looks like one of

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hvdperf.models.inputs.command import finish
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.errors import DataError, finish
 from hvdperf.models.inputs.token_files import LAYOUTS, Split
 
 # These give half a megabyte. 2,205 of the words occur, more than the 2,000 that the small language

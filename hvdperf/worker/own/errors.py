@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import traceback
-from typing import Any
 
 from hvdperf.models import own_networks
 from hvdperf.models.inputs.errors import DataError
+from hvdperf.worker.rank_config import RankConfig
 from hvdperf.worker.session_link import message_of
 
 # Keras writes the names of layers in bold.
@@ -43,10 +43,10 @@ def in_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def is_of_user(error: BaseException, config: dict[str, Any]) -> bool:
+def is_of_user(error: BaseException, config: RankConfig) -> bool:
     """Return whether the user's own network, or the data that it was given, raised an error in a
     rank. config: the rank's."""
-    origin = config["own_network"]
+    origin = config.own_network
     if not origin:
         return False
     if isinstance(error, (own_networks.BadNetwork, DataError, StopIteration)):
@@ -56,7 +56,7 @@ def is_of_user(error: BaseException, config: dict[str, Any]) -> bool:
     if own_networks.line_of(error, source) or source in str(error):
         return True
     frames = traceback.extract_tb(error.__traceback__)
-    if config["dataset"] == config["model"] and any(f.name == "next_batch" for f in frames):
+    if config.dataset == config.model and any(f.name == "next_batch" for f in frames):
         return True
     # An operation of the network that refuses a value, such as a label that is out of range.
     return type(error).__name__ == "InvalidArgumentError" and "Horovod" not in str(error)

@@ -37,8 +37,9 @@ from typing import Any, NoReturn
 from hvdperf.models import own_networks, registry
 from hvdperf.models.registry import Shard
 from hvdperf.worker import process
-from hvdperf.worker.fork_server import import_all
+from hvdperf.worker.fork.server import import_all
 from hvdperf.worker.own.errors import in_words
+from hvdperf.worker.rank_config import RankConfig
 
 # What a session could not measure apart: the steps of one process differ by rounding at most.
 APART_AT_MOST = 1e-3
@@ -67,10 +68,10 @@ def train(request: dict[str, Any]) -> dict[str, Any]:
     from hvdperf.models import contract
     from hvdperf.worker.__main__ import make_trainer
 
-    config, replicas = request["config"], request["replicas"]
-    network = registry.network(config["model"])
+    config, replicas = RankConfig.of(request["config"]), request["replicas"]
+    network = registry.network(config.model)
     began = time.monotonic()
-    trainer = make_trainer(config["strategy"], config)
+    trainer = make_trainer(config.strategy, config)
     trainer.init()
     if replicas > 1:
         _become(trainer, 0, replicas)
@@ -122,14 +123,14 @@ def _shown(loss: float) -> str:
     return "NaN" if math.isnan(loss) else str(loss)
 
 
-def _apart(config: dict[str, Any], replicas: int, np: Any) -> float:
+def _apart(config: RankConfig, replicas: int, np: Any) -> float:
     """Check the gradients of a first step, without dropout and the like. Return the largest
     relative difference of weights and gradients between three such steps: two of one graph, and one
     of a network that is built and traced anew."""
     from hvdperf.worker import training
 
     task = training.find_task(config)
-    dataset = training.open_dataset(config, task, config["batch"], shard=(0, replicas))
+    dataset = training.open_dataset(config, task, config.batch, shard=(0, replicas))
     batch = next(iter(dataset))
     steps = []
     for times in (2, 1):
@@ -137,7 +138,7 @@ def _apart(config: dict[str, Any], replicas: int, np: Any) -> float:
         weights = [weight.numpy() for weight in training.weights(parts)]
         gradients = _gradients(task, parts)
         for _ in range(times):
-            steps.append([*weights, *_checked_gradients(gradients, batch, config["batch"])])
+            steps.append([*weights, *_checked_gradients(gradients, batch, config.batch)])
     return max(
         float(np.abs(one - other).max(initial=0.0)) / (float(np.abs(one).max(initial=0.0)) or 1.0)
         for others in steps[1:]
@@ -199,7 +200,7 @@ def _checked_gradients(gradients: Any, batch: Any, samples: int) -> list[Any]:
 def read(request: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to a request to read. Raises NotTrainable if the samples cannot be shared
     by the replicas, or do not fit together."""
-    config, replicas = request["config"], request["replicas"]
+    config, replicas = RankConfig.of(request["config"]), request["replicas"]
     own = _Own(config)
     whole = own.first(Shard(0, 1), OF_IDENTITY + replicas)
     if not whole:
@@ -232,10 +233,10 @@ def read(request: dict[str, Any]) -> dict[str, Any]:
 class _Own:
     """The network's own data, opened as ranks open them."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
-        self._network = registry.network(config["model"])
-        self._size, self._seed = config["input_size"], config["data_seed"]
-        self._classes = 0 if self._network.loss else config["classes"]
+    def __init__(self, config: RankConfig) -> None:
+        self._network = registry.network(config.model)
+        self._size, self._seed = config.input_size, config.data_seed
+        self._classes = 0 if self._network.loss else config.classes
         self._shapes: dict[str, Any] = {}
 
     def _open(self, shard: Shard) -> Any:
@@ -299,11 +300,11 @@ def _shared(ours: list[str], theirs: list[str]) -> int:
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Carry out a request in this process, and return its answer."""
-    config = request["config"]
+    own_network = request["config"]["own_network"]
     source = ""
     try:
-        own_networks.load(config["own_network"])
-        source = own_networks.source(config["own_network"])
+        own_networks.load(own_network)
+        source = own_networks.source(own_network)
         found = {"train": train, "read": read}[request["work"]](request)
     except NotTrainable as error:
         return {"error": f": {error}"}
@@ -365,7 +366,7 @@ def _child(request: dict[str, Any], into: int, errors: int) -> NoReturn:
         process.die_with_parent()
         os.dup2(errors, 1)
         os.dup2(errors, 2)
-        process.configure_environment(request["config"])
+        process.configure_environment(request["config"]["device"])
         with os.fdopen(into, "w") as stream:
             json.dump(answer(request), stream)
     finally:

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from hvdperf.worker.collectives import Buffers, Exchange, Unavailable
-from hvdperf.worker.learning_rate import Constant
+from hvdperf.worker.learning.learning_rate import Constant
+from hvdperf.worker.rank_config import RankConfig
 
 Facts = dict[str, Any]
 
@@ -21,7 +22,7 @@ class BareTrainer:
     world_size = 1
     samples_of_a_pass = None
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: RankConfig) -> None:
         self.config = config
         self.learning_rate = Constant([])
         self._comm: Any = None

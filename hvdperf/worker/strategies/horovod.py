@@ -35,13 +35,13 @@ class HorovodTrainer(ReplicaTrainer):
         }
 
     def shared(self, tape: tf.GradientTape) -> Any:
-        exchange = self.config["exchange"]
+        exchange = self.config.exchange
         wrapped = hvd.DistributedGradientTape(
             tape,
-            compression=getattr(hvd.Compression, exchange["compression"]),
-            op={"average": hvd.Average, "adasum": hvd.Adasum}[exchange["reduction"]],
-            num_groups=exchange["groups"],
-            sparse_as_dense=exchange["sparse_as_dense"],
+            compression=getattr(hvd.Compression, exchange.compression),
+            op={"average": hvd.Average, "adasum": hvd.Adasum}[exchange.reduction],
+            num_groups=exchange.groups,
+            sparse_as_dense=exchange.sparse_as_dense,
         )
         wrapped._allreduce_grads = self._exchanges.reducing(wrapped._allreduce_grads)
         if injected(self.config, "skip"):
@@ -63,7 +63,7 @@ class HorovodTrainer(ReplicaTrainer):
         return [float(value) for value in summed]
 
     def broadcast(self) -> None:
-        if self.config["share_startup"]:
+        if self.config.share_startup:
             super().broadcast()
         else:
             # This start-up is timed, so broadcast as Horovod's examples do.

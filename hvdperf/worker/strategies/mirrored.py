@@ -14,7 +14,7 @@ class MirroredTrainer(DistributedTrainer):
     """The Trainer (base.py) of MirroredStrategy."""
 
     def make_strategy(self) -> tf.distribute.Strategy:
-        replicas = self.config["world_size"]
+        replicas = self.config.world_size
         training.set_up_devices(self.config, logical_cpus=replicas)
         device = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
         found = [logical.name for logical in tf.config.list_logical_devices(device)]

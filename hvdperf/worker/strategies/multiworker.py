@@ -43,7 +43,7 @@ class MultiWorkerTrainer(DistributedTrainer):
 
     def make_strategy(self) -> tf.distribute.Strategy:
         training.set_up_devices(self.config)
-        configure_heartbeat(self.config["world_size"])
+        configure_heartbeat(self.config.world_size)
         gpu = bool(tf.config.list_physical_devices("GPU"))
         self._implementation = _Communication.NCCL if gpu else _Communication.RING
         options = tf.distribute.experimental.CommunicationOptions(
@@ -80,8 +80,8 @@ class MultiWorkerTrainer(DistributedTrainer):
         # The last place counts the workers.
         padded = [*values, *[0.0] * (_VALUES - 1 - len(values)), 1.0]
         summed = [float(value) for value in self._summed(tf.constant(padded, tf.float64))]
-        if summed[-1] != self.config["world_size"]:
-            raise RuntimeError(f"{summed[-1]:g} of {self.config['world_size']} workers met")
+        if summed[-1] != self.config.world_size:
+            raise RuntimeError(f"{summed[-1]:g} of {self.config.world_size} workers met")
         return summed[: len(values)]
 
     def validate(self) -> Facts:
@@ -93,7 +93,7 @@ class MultiWorkerTrainer(DistributedTrainer):
             return training.open_dataset(
                 self.config,
                 self.task,
-                self.config["batch"],
+                self.config.batch,
                 shard=(index, count),
                 augment=augment,
             )
@@ -105,4 +105,4 @@ class MultiWorkerTrainer(DistributedTrainer):
         return self.strategy.experimental_local_results(per_replica)[0]
 
     def own_loss(self, loss: float) -> float:
-        return loss * float(self.config["world_size"])
+        return loss * float(self.config.world_size)

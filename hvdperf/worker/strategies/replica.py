@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from hvdperf.worker import training
-from hvdperf.worker.gradient_accumulation import Accumulator, ExchangedMean
-from hvdperf.worker.learning_rate import Constant
+from hvdperf.worker.learning.gradient_accumulation import Accumulator, ExchangedMean
+from hvdperf.worker.learning.learning_rate import Constant
 from hvdperf.worker.strategies.base import Facts
 from hvdperf.worker.training import Config, Part
 
@@ -41,7 +41,7 @@ class ReplicaTrainer:
         self.parts: list[Part] = []
         # `build` replaces it, unless the start-up ends before.
         self.learning_rate = Constant([])
-        self._passes: int = config["passes"]
+        self._passes: int = config.passes
         self._steps: dict[str, Cycle] = {}
         self._batches: dict[str, Iterator[Any]] = {}
         self._saved: list[tf.Tensor] = []
@@ -73,7 +73,7 @@ class ReplicaTrainer:
 
     def build(self) -> Facts:
         self.task = training.find_task(self.config)
-        self.parts = training.build_parts(self.config, self.task, self.config["optimizer"])
+        self.parts = training.build_parts(self.config, self.task, self.config.optimizer)
         self.learning_rate = training.make_learning_rate(self.config, self.parts, self.mean_loss)
         return training.size_of(self.parts)
 
@@ -82,9 +82,9 @@ class ReplicaTrainer:
         return self.total([loss])[0] / self.world_size
 
     def open_input(self) -> None:
-        batch = self.config["batch"]
+        batch = self.config.batch
         sizes = {"full": batch, "split": split_batch(batch, self.rank, self.world_size)}
-        for kind in self.config["kinds"]:
+        for kind in self.config.kinds:
             if kind in sizes:
                 self._batches[kind] = iter(self._open(sizes[kind]))
         for kind in WITHOUT_EXCHANGE:
@@ -92,7 +92,7 @@ class ReplicaTrainer:
 
     def _open(self, batch: int) -> tf.data.Dataset:
         """Return the dataset of this rank's batches, of `batch` samples each."""
-        if self.config["common_order"]:
+        if self.config.common_order:
             common = training.open_common(self.config, self.task, batch)
             return common.shard(self.world_size, self.rank)
         shard = (self.rank, self.world_size)
@@ -103,7 +103,7 @@ class ReplicaTrainer:
     def trace(self) -> Facts:
         self._steps["full"] = self.cycle(self.parts)
         self._steps["split"] = self._steps["full"]
-        self._trace_without_exchange(self.config["kinds"])
+        self._trace_without_exchange(self.config.kinds)
         return {}
 
     def ablation(self) -> Facts:
@@ -278,7 +278,7 @@ class ReplicaTrainer:
         begun = [variable.numpy() for variable in training.weights(parts)]
         shard = (self.rank, self.world_size)
         dataset = training.open_dataset(
-            self.config, self.task, self.config["batch"], shard=shard, augment=False
+            self.config, self.task, self.config.batch, shard=shard, augment=False
         )
         losses, samples = [], []
         for batch in dataset.take(steps):

@@ -26,7 +26,7 @@ class DistributedTrainer(ABC):
         self.config = config
         self.task = training.find_task(config)
         self.parts: list[Part] = []
-        self.global_batch: int = config["batch"] * config["world_size"]
+        self.global_batch: int = config.batch * config.world_size
         self.rank = 0
 
     @abstractmethod
@@ -75,7 +75,7 @@ class DistributedTrainer(ABC):
 
     def build(self) -> Facts:
         with self.strategy.scope():
-            self.parts = training.build_parts(self.config, self.task, self.config["optimizer"])
+            self.parts = training.build_parts(self.config, self.task, self.config.optimizer)
         self.learning_rate = training.make_learning_rate(self.config, self.parts, self.mean_loss)
         return training.size_of(self.parts)
 
@@ -92,9 +92,7 @@ class DistributedTrainer(ABC):
             return tf.nn.compute_average_loss(losses, global_batch_size=self.global_batch)
 
         def replica_step(*batch: tf.Tensor) -> tf.Tensor:
-            return training.update(
-                self.task, parts, batch, average, summed=self.config["world_size"]
-            )
+            return training.update(self.task, parts, batch, average, summed=self.config.world_size)
 
         @training.graph(input_signature=[dataset.element_spec])
         def step(batch: Any) -> tf.Tensor:
@@ -110,11 +108,11 @@ class DistributedTrainer(ABC):
         """Do nothing: the replicas are mirrored from the start."""
 
     def ablation(self) -> Facts:
-        raise ValueError(f"{self.config['strategy']} has no step without its exchange")
+        raise ValueError(f"{self.config.strategy} has no step without its exchange")
 
     def enter_block(self, kind: str) -> None:
         if kind != "full":
-            raise ValueError(f"{self.config['strategy']} has no blocks of kind {kind!r}")
+            raise ValueError(f"{self.config.strategy} has no blocks of kind {kind!r}")
 
     def leave_block(self, kind: str) -> None:  # noqa: B027 - nor here
         """Do nothing: a block changes nothing that would have to be restored."""

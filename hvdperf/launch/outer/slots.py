@@ -24,15 +24,15 @@ from hvdperf.errors import UserError
 from hvdperf.launch import outer
 from hvdperf.launch.agents import LocalAgent
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.interfaces import (
+from hvdperf.launch.job import SlotGone, Variables
+from hvdperf.launch.outer import launcher, on_one_host, outer_rank, outer_size
+from hvdperf.launch.outer.interfaces import (
     Interface,
     check_network,
     interface_of,
     interface_settings,
     interfaces,
 )
-from hvdperf.launch.job import SlotGone, Variables
-from hvdperf.launch.outer import launcher, on_one_host, outer_rank, outer_size
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import Offer, model_of
 from hvdperf.paths import CACHE
@@ -57,7 +57,7 @@ def dismiss_slots() -> None:
     """Let the slots leave if this session has ended without publishing its address."""
     if not Slots.published:
         with suppress(UserError):  # mpirun ends them
-            outer.publish("")
+            outer.started_by().publish("")
 
 
 class Slots:
@@ -80,7 +80,7 @@ class Slots:
             "port": self.hub.port,
             "token": self.hub.expect(self).rsplit(":", 1)[1],
         }
-        outer.publish(json.dumps(session))
+        outer.started_by().publish(json.dumps(session))
         Slots.published = True
         self._calls = itertools.count()
         self._connections: dict[int, Connection] = {}
@@ -100,7 +100,7 @@ class Slots:
         if not self.hub.pump_until(self._all_joined, self.hub.now() + outer.SOON_S):
             tell(f"wait for {self._missing()} to connect, {ANSWER_S:.0f} s at most")
             self.hub.pump_until(self._all_joined, deadline)
-        outer.withdraw()
+        outer.started_by().withdraw()
         if not self._all_joined():
             waited = f"{self._missing()} did not connect within {ANSWER_S:.0f} s"
             raise UserError(f"{waited}: {outer.who_is_missing()}")
@@ -226,7 +226,7 @@ class Slots:
         self.hub.pump_until(self._all_joined, self.hub.now() + LEAVE_S)
         # Slots that never joined must not use up the time in which the others leave.
         deadline = self.hub.now() + LEAVE_S
-        outer.withdraw()
+        outer.started_by().withdraw()
         lost = dict(self.gone())
         for rank in self._others:
             self._send(rank, {"order": "leave"})
@@ -314,7 +314,7 @@ def lend_slot() -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     process.take_name(f"hvd-slot-{outer_rank()}")
     try:
-        session = outer.look_up()
+        session = outer.started_by().look_up()
         if not session:
             sys.exit(0)
         connection = _connect(**json.loads(session))

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from hvdperf.launch.outer import shown_by
-from hvdperf.session import live_line
+from hvdperf.session.terminal import live_line
 from hvdperf.session.workload_run import Doing
 
 # Seconds without a line of progress after which the next activity is told, too.
@@ -18,10 +18,10 @@ QUIET_S = 60.0
 
 def until(doing: Doing, now: float) -> str:
     """Return the time left at `now` (monotonic clock, seconds) in words, such as `, next interim
-    analysis in 40 s`. If no look is predicted, return the rest of the budget, such as `, 40 s
+    analysis in 40 s`. If no look is predicted, return the rest of the time, such as `, 40 s
     left`."""
     if doing.next_look is None:
-        left = doing.budget_ends - now
+        left = doing.ends - now
         return f", {left:.0f} s left" if left > 0 else ""
     left = doing.next_look - now
     return f", next interim analysis in {left:.0f} s" if left > 0 else ", next interim analysis due"

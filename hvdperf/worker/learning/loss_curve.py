@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
-from hvdperf.worker.learning_rate import Constant
+from hvdperf.worker.learning.learning_rate import Constant
 
 # Limits of the rows of a run: POINTS if the number of its steps is known beforehand, else MOST.
 POINTS = 100

@@ -1,0 +1,72 @@
+"""Runs another program to its end; what goes wrong is one line."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from hvdperf.errors import UserError
+
+
+class NotStarted(UserError):
+    """The program does not start."""
+
+
+class TooLong(UserError):
+    """The program did not end in time, and was killed."""
+
+
+class Done(NamedTuple):
+    """How a program ended. status: its exit status; the negative number of a signal."""
+
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def said(self) -> list[str]:
+        """What it wrote, errors first: a line or more."""
+        return (self.errors + self.output).strip().splitlines() or ["it printed nothing"]
+
+    @property
+    def why(self) -> str:
+        """The last line of its errors."""
+        return (self.errors.strip().splitlines() or [f"it ended with status {self.status}"])[-1]
+
+
+def run(
+    command: Sequence[str | Path],
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    given: str = "",
+    within_s: float | None = None,
+) -> Done:
+    """Run a program, and return how it ended. given: what it reads from its standard input.
+    within_s: seconds after which it is killed; None for no limit. Raises NotStarted and TooLong."""
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise NotStarted(f"{command[0]} does not start: {error.strerror}") from None
+    try:
+        output, errors = process.communicate(given, within_s)
+    except BaseException as error:
+        process.kill()
+        # The wait is limited: behind a broken device the process may never return from the kernel.
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=1)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise TooLong(f"{command[0]} did not end within {within_s:g} s") from None
+        raise
+    return Done(process.returncode, output, errors)

@@ -1,0 +1,1 @@
+"""Ranks forked from one process that has made their imports."""

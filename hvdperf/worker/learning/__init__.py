@@ -1,0 +1,1 @@
+"""What training adds to a step: learning rates, losses over steps, several batches an update."""
