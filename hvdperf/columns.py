@@ -6,6 +6,8 @@ import math
 import textwrap
 from collections.abc import Iterable
 
+from hvdperf.stats import Interval
+
 # Columns of a terminal, for text that is written to it.
 WIDTH = 80
 
@@ -49,6 +51,13 @@ def interval(lower: float, upper: float, width: int = 5, digits: int = 3) -> str
         for bound in (lower, upper)
     )
     return f"[{', '.join(bounds)}]"
+
+
+def figure_text(figure: Interval | None) -> str:
+    """Return estimate and interval, such as `0.873 [0.861, 0.884]`."""
+    if figure is None:
+        return "-"
+    return f"{number(figure.estimate, 6, 3)} {interval(figure.lower, figure.upper)}"
 
 
 def wrapped(text: str, first: str = "", others: str = "    ") -> list[str]:

@@ -24,8 +24,8 @@ from hvdperf.plan.settings import SETTING
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.records.archive import read_session
 from hvdperf.session.commands import dry_run, given
+from hvdperf.session.ending import UNFIT
 from hvdperf.session.preflight import local_preflight
-from hvdperf.session.terminal.cases import UNFIT
 from hvdperf.verdict import Judgement, Verdict
 
 # Minutes of the sessions that compare a stack with itself.

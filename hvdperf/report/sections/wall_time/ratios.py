@@ -11,6 +11,7 @@ from hvdperf.records.outcome import ScalingBreakdown
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table, Value
 from hvdperf.report.numbers import cells_of, number
+from hvdperf.report.sections.wall_time.sentences import explanation
 from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
 from hvdperf.report.words import Labels, confidence_words, several
 from hvdperf.verdict import ALPHA
@@ -67,8 +68,12 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
         rows.append({**_whose(case, labels, way_of(case)), **ratios, **shares})
     said = several(
         [
-            f"{row['what']} {number(row['by_speed']):.2f} by speed, {number(row['by_time']):.2f} "
-            f"by time, {number(row['by_job']):.2f} by job"
+            f"{row['what']} "
+            + ", ".join(
+                f"{number(row[key]):.2f} {key.replace('_', ' ')} "
+                f"({100 * number(row[f'{key}_share']):.0f} %)"
+                for key in SPEEDUPS
+            )
             for row in rows
         ]
     )
@@ -78,6 +83,7 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
         says=f"Speedups: {said}.{_CONFIDENCE}",
         table=Table(columns, tuple(rows)),
         plot=_plot(SPEEDUPS, "speedup", rows, ideal=True),
+        brief=True,
     )
 
 
@@ -106,20 +112,17 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
         {**_whose(case, labels), **_ratios(breakdown_of(case), FACTORS), **_also(case)}
         for case in first_cases.values()
     ]
-    said = several(
-        [
-            f"{row['what']} {number(row['efficiency']):.3f} = {number(row['contention']):.3f} x "
-            f"{number(row['communication']):.3f} x {number(row['balance']):.3f}"
-            + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
-            for row in rows
-        ]
-    )
+    told = [
+        f"{row['what']}: {explanation(breakdown_of(case))}"
+        for row, case in zip(rows, first_cases.values(), strict=True)
+    ]
     return Figure(
         name="wall_time-factors",
         title="Efficiency by speed = contention x communication x balance",
-        says=f"Factors: {said}.{_CONFIDENCE}",
+        says=f"{' '.join(told)}{_CONFIDENCE}",
         table=Table(columns, tuple(rows)),
         plot=_plot(FACTORS[:4], "ratio", rows),
+        brief=True,
     )
 
 
