@@ -10,7 +10,7 @@ from hvdperf.plan.arms import SWEEP, Workload
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Column, Value
 from hvdperf.stats import Interval
-from hvdperf.verdict import Floor, Rule, is_bounded
+from hvdperf.verdict import is_bounded
 
 
 def question_of(case: Case) -> str:
@@ -71,13 +71,6 @@ def shown(figure: Interval | None) -> str:
         return "not measured"
     bounds = f" {interval(figure.lower, figure.upper)}" if is_bounded(figure) else ""
     return f"{figure.estimate:.3f}{bounds}"
-
-
-def limits(rule: Rule) -> str:
-    """Return the condition on a figure; for a floor with two limits, both."""
-    if isinstance(rule, Floor) and rule.fail_below != rule.pass_from:
-        return f"lower bound {rule}, upper bound >= {rule.fail_below:.3g}"
-    return str(rule)
 
 
 def confidence_words(levels: Iterable[float | None]) -> str:

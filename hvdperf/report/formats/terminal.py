@@ -23,7 +23,7 @@ MOST_LINES = 25
 def terminal(report: Report) -> str:
     """Return the report as text."""
     counts = counted(report.counts) or "nothing measured"
-    return "\n".join([*wrapped(f"{report.title}: {counts}"), *lines_of(report)])
+    return "\n".join([*wrapped(f"{printable(report.title)}: {counts}"), *lines_of(report)])
 
 
 def lines_of(report: Report) -> list[str]:

@@ -11,7 +11,7 @@ from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import cells_of, confidence_of, number
-from hvdperf.report.words import NAMES, limits, names_of, plural, question_of, shown
+from hvdperf.report.words import NAMES, names_of, plural, question_of, shown
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded, must_be
 
@@ -111,7 +111,9 @@ def note(case: Case) -> CaseNote | None:
         rounds = plural(outcome.judgement.rounds, "round")
         level = confidence_of(case)
         of = rounds if level is None else f"{rounds}, {level:.3g} % confidence"
-        paragraphs.append(f"Figure {shown(case.figure)} of {of}; limit: {limits(case.rule)}")
+        paragraphs.append(
+            f"Figure {shown(case.figure)} of {of}; limit: {must_be(outcome.judgement)}"
+        )
     if failure is not None:
         who = "" if failure.rank is None else f", rank {failure.rank}"
         paragraphs.append(f"{failure.arm}{who}, {failure.phase}: {failure.cause}")
@@ -180,7 +182,9 @@ def _says(judged: Sequence[Row]) -> Iterator[str]:
 def _ends(rows: Sequence[Row], key: str) -> str:
     """Return the least and the greatest value in %, each with the name of its case."""
     ends = [choose(rows, key=lambda row: number(row[key])) for choose in (min, max)]
-    return " to ".join(dict.fromkeys(f"{row[key]:.1f} % ({row['case']})" for row in ends))
+    values = [(number(row[key]), row["case"]) for row in ends]
+    told = (f"{share:.{0 if share >= 9.95 else 1}f} % ({case})" for share, case in values)
+    return " to ".join(dict.fromkeys(told))
 
 
 def _plot(rows: int) -> Plot:

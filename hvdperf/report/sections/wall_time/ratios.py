@@ -11,13 +11,12 @@ from hvdperf.records.outcome import ScalingBreakdown
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table, Value
 from hvdperf.report.numbers import cells_of, number
-from hvdperf.report.sections.wall_time.sentences import explanation
 from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
 from hvdperf.report.words import Labels, confidence_words, several
 from hvdperf.verdict import ALPHA
 
 _WHOSE = (
-    Column("what", "training"),
+    Column("what", "training", brief="training"),
     Column("model", "network", hidden=True),
     Column("world_size", "replicas", hidden=True),
 )
@@ -28,13 +27,15 @@ FACTORS = ("efficiency", "contention", "communication", "balance", "product")
 
 
 def _of_ratios(names: Sequence[str]) -> tuple[Column, ...]:
+    told = {name: name.replace("_", " ") for name in names}
     return tuple(
         column
-        for name in names
+        for name, title in told.items()
         for column in (
-            Column(name, name.replace("_", " "), "", 3),
-            Column(f"{name}_low", f"{name.replace('_', ' ')}, from", "", 3),
-            Column(f"{name}_high", f"{name.replace('_', ' ')}, to", "", 3),
+            # The product is the efficiency again, if the factors explain it.
+            Column(name, title, "", 3, brief="" if name == "product" else title),
+            Column(f"{name}_low", f"{title}, from", "", 3),
+            Column(f"{name}_high", f"{title}, to", "", 3),
         )
     )
 
@@ -68,12 +69,8 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
         rows.append({**_whose(case, labels, way_of(case)), **ratios, **shares})
     said = several(
         [
-            f"{row['what']} "
-            + ", ".join(
-                f"{number(row[key]):.2f} {key.replace('_', ' ')} "
-                f"({100 * number(row[f'{key}_share']):.0f} %)"
-                for key in SPEEDUPS
-            )
+            f"{row['what']} {number(row['by_speed']):.2f} by speed, {number(row['by_time']):.2f} "
+            f"by time, {number(row['by_job']):.2f} by job"
             for row in rows
         ]
     )
@@ -83,19 +80,18 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
         says=f"Speedups: {said}.{_CONFIDENCE}",
         table=Table(columns, tuple(rows)),
         plot=_plot(SPEEDUPS, "speedup", rows, ideal=True),
-        brief=True,
     )
 
 
 _ALSO = (
     Column("explained", "product explains it"),
-    Column("late_rank", "rank that kept the others waiting"),
+    Column("late_rank", "rank that kept the others waiting", brief="late"),
     Column("lag_ms", "its lag", "ms", 2),
     Column("late_share", "last in", "% of steps", 1),
     Column("slowest_rank", "slowest rank"),
     Column("wire_ms", "data moves, a step", "ms", 2),
     Column("hidden_ms", "of it hidden, at least", "ms", 2),
-    Column("fixed_s", "fixed cost a", "s", 2),
+    Column("fixed_s", "fixed cost a", "s", 2, brief="fixed s"),
     Column("step_ms", "a step, b", "ms", 2),
     Column("residual_share", "unexplained by the time breakdown, at most", "%", 3),
 )
@@ -112,17 +108,20 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
         {**_whose(case, labels), **_ratios(breakdown_of(case), FACTORS), **_also(case)}
         for case in first_cases.values()
     ]
-    told = [
-        f"{row['what']}: {explanation(breakdown_of(case))}"
-        for row, case in zip(rows, first_cases.values(), strict=True)
-    ]
+    said = several(
+        [
+            f"{row['what']} {number(row['efficiency']):.3f} = {number(row['contention']):.3f} x "
+            f"{number(row['communication']):.3f} x {number(row['balance']):.3f}"
+            + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
+            for row in rows
+        ]
+    )
     return Figure(
         name="wall_time-factors",
         title="Efficiency by speed = contention x communication x balance",
-        says=f"{' '.join(told)}{_CONFIDENCE}",
+        says=f"Factors: {said}.{_CONFIDENCE}",
         table=Table(columns, tuple(rows)),
         plot=_plot(FACTORS[:4], "ratio", rows),
-        brief=True,
     )
 
 

@@ -11,7 +11,6 @@ from hvdperf.records.outcome import ScalingBreakdown, Spent
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import number
-from hvdperf.report.sections.wall_time.sentences import fixed_part
 from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
 from hvdperf.report.words import slug, tags_of
 
@@ -48,8 +47,7 @@ def waterfall(case: Case, label: str) -> Figure:
         title=f"{named(case, f'{label} on {n} replicas', how)}: from the ideal to the wall time",
         says=(
             f"The ideal time is {ideal:.2f} s and the wall time {wall:.2f} s. Largest "
-            f"differences: {said}; not explained {number(rows[-2]['excess_s']):+.3f} s. "
-            f"{fixed_part(ours)}"
+            f"differences: {said}; not explained {number(rows[-2]['excess_s']):+.3f} s."
         ),
         table=Table(_OF_A_TERM, tuple(rows)),
         plot=_plot(rows),
