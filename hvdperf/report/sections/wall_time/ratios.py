@@ -24,6 +24,10 @@ _WHOSE = (
 _CONFIDENCE = confidence_words([100 * (1 - 2 * ALPHA)])
 SPEEDUPS = ("by_speed", "by_time", "by_job")
 FACTORS = ("efficiency", "contention", "communication", "balance", "product")
+# Ranks count as equally fast if the upper bound of their balance is above this.
+BALANCED = 0.97
+# The product is the efficiency again, if the factors explain it.
+_BRIEF = {"communication": "commun.", "product": ""}
 
 
 def _of_ratios(names: Sequence[str]) -> tuple[Column, ...]:
@@ -32,8 +36,7 @@ def _of_ratios(names: Sequence[str]) -> tuple[Column, ...]:
         column
         for name, title in told.items()
         for column in (
-            # The product is the efficiency again, if the factors explain it.
-            Column(name, title, "", 3, brief="" if name == "product" else title),
+            Column(name, title, "", 3, brief=_BRIEF.get(name, title)),
             Column(f"{name}_low", f"{title}, from", "", 3),
             Column(f"{name}_high", f"{title}, to", "", 3),
         )
@@ -88,7 +91,7 @@ _ALSO = (
     Column("late_rank", "rank that kept the others waiting", brief="late"),
     Column("lag_ms", "its lag", "ms", 2),
     Column("late_share", "last in", "% of steps", 1),
-    Column("slowest_rank", "slowest rank"),
+    Column("slowest_rank", "slowest rank", brief="slow"),
     Column("wire_ms", "data moves, a step", "ms", 2),
     Column("hidden_ms", "of it hidden, at least", "ms", 2),
     Column("fixed_s", "fixed cost a", "s", 2, brief="fixed s"),
@@ -133,7 +136,7 @@ def _also(case: Case) -> dict[str, Value]:
         "late_rank": None if late is None else late.rank,
         "lag_ms": None if late is None else 1000 * late.lag_seconds,
         "late_share": None if late is None else 100 * late.share,
-        "slowest_rank": breakdown.slowest,
+        "slowest_rank": breakdown.slowest if breakdown.balance.upper <= BALANCED else None,
         "wire_ms": _milliseconds(breakdown.wire_seconds),
         "hidden_ms": _milliseconds(hidden_seconds(breakdown)),
         "fixed_s": ours.fixed.a_seconds,
