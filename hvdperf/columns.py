@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable
 
 from hvdperf.stats import Interval
 
@@ -71,8 +70,3 @@ def wrapped(text: str, first: str = "", others: str = "    ") -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,  # a case's name has hyphens, and is copied
     )
-
-
-def listed(heading: str, items: Iterable[str]) -> list[str]:
-    """Return the heading in lines of WIDTH columns, and below it each item, indented."""
-    return [*wrapped(heading, others=""), *(line for each in items for line in wrapped(each, "  "))]

@@ -178,12 +178,14 @@ def _warnings(archive: Archive) -> list[str]:
             warnings += session.changed or ["none: both are the same stack"]
         warnings += [f"Unfit to measure: {line}." for line in session.unfit]
         whole = together(session.disturbances)
-        if whole is not None and whole.is_disturbed:
+        # The reason of an undecided case tells the disturbance.
+        told = any(case.verdict is Verdict.INCONCLUSIVE for case in archive.cases)
+        if whole is not None and whole.is_disturbed and not told:
             warnings.append(f"Disturbed repetitions were measured again: {whole.reason()}.")
     settings = told_settings.head(archive.fingerprint, (case.comparison for case in archive.cases))
     warnings += [f"Setting: {line}." for line in settings]
     if session is not None and session.resumed_at:
         before = [case.name for case in archive.cases if case.outcome.taken_over]
-        told = f" Measured before: {several(before)}." if before else ""
-        warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.{told}")
+        more = f" Measured before: {several(before)}." if before else ""
+        warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.{more}")
     return warnings

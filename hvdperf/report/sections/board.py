@@ -57,7 +57,7 @@ def ranked(cases: Iterable[Case]) -> list[Case]:
 
 def board(cases: Sequence[Case]) -> Figure:
     """Return a row per case, the worst verdict first."""
-    rows = tuple(map(_row, ranked(cases)))
+    rows = tuple(map(row_of, ranked(cases)))
     near = [row for row in rows if row["margin"] is not None]
     judged = [row for row in near if row["verdict"] not in _NOT_BY_THE_FIGURE]
     told = (*_says(judged), *notes_on_fails(case.outcome for case in cases))
@@ -125,7 +125,8 @@ def note(case: Case) -> CaseNote | None:
     return CaseNote(case.name, case.verdict, tuple(dict.fromkeys(paragraphs)), output, case.reason)
 
 
-def _row(case: Case) -> Row:
+def row_of(case: Case) -> Row:
+    """Return the row of a case, which tables of some of the cases have, too."""
     figure, rule = case.figure, case.rule
     bounded = figure is not None and is_bounded(figure)
     margins: tuple[float | None, ...] = (None, None, None)
