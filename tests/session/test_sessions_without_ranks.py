@@ -207,12 +207,12 @@ def without_figures(lines: Sequence[str]) -> list[str]:
     begins = [i for i, line in enumerate(lines) if line.startswith("INCONCLUSIVE ")]
     if begins:
         lines = [*lines[: begins[0]], *lines[ends[-1] :]]
-    # What made the machine unfit, which is several lines in the summary.
+    # What made the machine unfit, which is several lines above the tables of the summary.
     lines = [line for line in lines if "unfit: " not in line]
     unfit = [i for i, line in enumerate(lines) if line.startswith("Unfit to measure: ")]
     if unfit:
-        results = next(i for i, line in enumerate(lines) if line.startswith("results: "))
-        lines = [*lines[: unfit[0]], *lines[results:]]
+        tables = next(i for i, line in enumerate(lines) if line.startswith(("model ", "case ")))
+        lines = [*lines[: unfit[0]], *lines[tables:]]
     texts = [re.sub(r"[\d.]+", "0", line.removeprefix("collecting ... ")) for line in lines]
     return [re.sub(r"([ =-])\1+", r"\1", re.sub(r"0T0Z-0", "0", text)).strip() for text in texts]
 
