@@ -12,7 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-pytest_plugins = ["hvdperf.session.plugin", "hvdperf.report.plugin"]
+pytest_plugins = [
+    "hvdperf.session.plugin",
+    "hvdperf.report.at_the_end",
+    "hvdperf.report.plugin",
+]
 
 
 def pytest_addoption(parser: Any) -> None:

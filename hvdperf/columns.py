@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable
+
+from hvdperf.stats import Interval
 
 # Columns of a terminal, for text that is written to it.
 WIDTH = 80
@@ -51,6 +52,13 @@ def interval(lower: float, upper: float, width: int = 5, digits: int = 3) -> str
     return f"[{', '.join(bounds)}]"
 
 
+def figure_text(figure: Interval | None) -> str:
+    """Return estimate and interval, such as `0.873 [0.861, 0.884]`."""
+    if figure is None:
+        return "-"
+    return f"{number(figure.estimate, 6, 3)} {interval(figure.lower, figure.upper)}"
+
+
 def wrapped(text: str, first: str = "", others: str = "    ") -> list[str]:
     """Return the text in lines of WIDTH columns; a longer word has a line of its own. first,
     others: the indent of the first line and of the others."""
@@ -62,8 +70,3 @@ def wrapped(text: str, first: str = "", others: str = "    ") -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,  # a case's name has hyphens, and is copied
     )
-
-
-def listed(heading: str, items: Iterable[str]) -> list[str]:
-    """Return the heading in lines of WIDTH columns, and below it each item, indented."""
-    return [*wrapped(heading, others=""), *(line for each in items for line in wrapped(each, "  "))]

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdperf.columns import wrapped
+from hvdperf.columns import figure_text, wrapped
 from hvdperf.errors import UserError
 from hvdperf.history import places
 from hvdperf.history.backfill import NotBuilt, build
@@ -26,7 +26,6 @@ from hvdperf.plan.question import Question
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.documents import Case, session_name
-from hvdperf.session.terminal.cases import figure_text
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict
 
@@ -90,7 +89,7 @@ def bisect_command(first: str, last: str, asked: Asked) -> int:
             result = Result(Answer.NOT_BUILT, reason=str(error))
         else:
             result = measure(asked, candidate, reference, directory / f"{older}-{newer}")
-        figure = f" {figure_text(result.figure).strip()}" if result.figure else ""
+        figure = f" {figure_text(result.figure)}" if result.figure else ""
         reason = f" ({result.reason})" if result.reason else ""
         results.append(f"{older} -> {newer}:{figure} {result.answer.value}{reason}")
         _print(f"bisect: {results[-1]}")

@@ -24,7 +24,7 @@ from hvdperf.nightly.night import (
 )
 from hvdperf.paths import RESULTS, shown
 from hvdperf.session.commands import from_here
-from hvdperf.session.terminal.cases import NOT_WRITTEN, exit_status
+from hvdperf.session.ending import NOT_WRITTEN, exit_status
 from hvdperf.verdict import Verdict
 
 INDEX = "index.html"

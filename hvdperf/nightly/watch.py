@@ -11,7 +11,7 @@ from hvdperf.files import write_whole
 from hvdperf.nightly.night import OVERDUE_H, Night, Part
 from hvdperf.nightly.slower import Slower, slower
 from hvdperf.records.documents import Row
-from hvdperf.session.terminal.cases import EXIT_STATUS, NOTHING_MEASURED
+from hvdperf.session.ending import EXIT_STATUS, NOTHING_MEASURED
 from hvdperf.verdict import Verdict
 
 # The word of a series whose last night is too long ago, and its exit status.

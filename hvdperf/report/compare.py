@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
+from hvdperf.paths import shown as path_shown
 from hvdperf.plan.options import resuming
 from hvdperf.records.archive import Archive
 from hvdperf.records.fingerprint import differences
@@ -35,23 +37,31 @@ from hvdperf.report.pairs import (
     Kind,
     Pair,
     asked_otherwise,
+    new_series,
     not_alike,
     of_logarithms,
     pairs,
 )
-from hvdperf.report.words import plural, question_of, shown, workload_labels
-from hvdperf.session.terminal.baseline import baseline_session
+from hvdperf.report.words import (
+    NAMES,
+    names_of,
+    plural,
+    question_of,
+    shown,
+    workload_labels,
+)
+from hvdperf.session.resume import with_cases
 from hvdperf.verdict import Verdict, counted
 from hvdperf.work.blocks import Blocks
 
 _RATIO = (
-    Column("ratio", "B / A", digits=3),
-    Column("lower", "lower", digits=3),
-    Column("upper", "upper", digits=3),
-    Column("word", "B's figure is"),
+    Column("ratio", "B / A", digits=3, brief="B / A"),
+    Column("lower", "lower", digits=3, brief="lower"),
+    Column("upper", "upper", digits=3, brief="upper"),
+    Column("word", "B's figure is", brief="B's figure is"),
 )
 _CASE = (
-    Column("case", "case"),
+    *NAMES,
     Column("question", "question"),
     Column("model", "network"),
     Column("world_size", "replicas"),
@@ -69,7 +79,7 @@ _CHANCE = (
 def comparison(a: Archive, b: Archive) -> Report:
     """Return the report. a: the session named first. Raises UserError if a session has no case."""
     for archive in (a, b):
-        baseline_session(archive, asked_by="")
+        with_cases(archive)
     found = pairs(a, b)
     rows = _rows(found)
     throughput = _throughputs(a, b)
@@ -85,6 +95,23 @@ def comparison(a: Archive, b: Archive) -> Report:
         sections=(_ratios(found, rows), throughput),
         left_out=(*a.left_out, *b.left_out),
     )
+
+
+def beside(report: Report, a: Archive, b: Archive) -> Report:
+    """Return the report of session b with a section of its figures beside those of an earlier
+    session a, or with a warning if that is of another series."""
+    name = path_shown(a.directory)
+    if changed := new_series(a, b):
+        why = f"Not compared with {name}: a new series begins, because these differ:"
+        return replace(report, warnings=(*report.warnings, why, *changed))
+    found = pairs(a, b)
+    section = _ratios(found, _rows(found))
+    if not section.figures:
+        told = f"Compared with {name}: no case has a figure in both sessions."
+        return replace(report, warnings=(*report.warnings, told))
+    title = f"This session (B) compared with {name} (A), of the same machine and stack"
+    figures = tuple(replace(figure, title=title) for figure in section.figures)
+    return replace(report, sections=(*report.sections, replace(section, figures=figures)))
 
 
 def _facts(a: Archive, b: Archive, found: Sequence[Pair], changed: Sequence[str]) -> dict[str, str]:
@@ -174,7 +201,7 @@ def _rows(found: Sequence[Pair]) -> tuple[Row, ...]:
             **cells_of(pair.a.figure if pair.a else None, "figure_a", "lower_a", "upper_a"),
             **cells_of(pair.b.figure if pair.b else None, "figure_b", "lower_b", "upper_b"),
             **_changed_cells(pair.changed),
-            "case": pair.case.name,
+            **names_of(pair.case),
         }
         for pair in found
     )
@@ -190,12 +217,14 @@ def _board(found: Sequence[Pair], rows: tuple[Row, ...]) -> Figure:
         *_RATIO,
         _CASE[0],
     )
-    return Figure("board", "All cases", _says_cases(found), Table(columns, rows))
+    # A terminal shows the ratios instead.
+    table = Table(tuple(replace(column, brief="") for column in columns), rows)
+    return Figure("board", "All cases", _says_cases(found), table, brief=True)
 
 
 def _figure_columns(side: str) -> tuple[Column, ...]:
     return (
-        Column(f"figure_{side}", f"figure {side.upper()}", digits=3),
+        Column(f"figure_{side}", f"figure {side.upper()}", digits=3, brief=side.upper()),
         Column(f"lower_{side}", f"lower {side.upper()}", digits=3, hidden=True),
         Column(f"upper_{side}", f"upper {side.upper()}", digits=3, hidden=True),
     )
@@ -245,7 +274,10 @@ def _ratios(found: Sequence[Pair], rows: Sequence[Row]) -> Section:
         "ratios",
         "B's figures / A's",
         _says_cases(compared),
-        Table((*_CASE, *_RATIO), tuple(row for row in rows if row["ratio"] is not None)),
+        Table(
+            (*_CASE, *_figure_columns("a"), *_figure_columns("b"), *_RATIO),
+            tuple(row for row in rows if row["ratio"] is not None),
+        ),
         _forest("case", "figure of B / figure of A", len(compared)),
     )
     return Section(
@@ -285,11 +317,11 @@ def _throughputs(a: Archive, b: Archive) -> Section:
         )
     columns = (
         Column("label", "training", hidden=True),
-        Column("model", "network"),
-        Column("world_size", "replicas"),
+        Column("model", "network", brief="model"),
+        Column("world_size", "replicas", brief="np"),
         Column("batch", "batch", "samples"),
-        Column("speed_a", "throughput A", "samples/s", 1),
-        Column("speed_b", "throughput B", "samples/s", 1),
+        Column("speed_a", "throughput A", "samples/s", 1, brief="A, samples/s"),
+        Column("speed_b", "throughput B", "samples/s", 1, brief="B"),
         *_RATIO,
         Column("rounds_a", "rounds A"),
         Column("rounds_b", "rounds B"),

@@ -24,7 +24,8 @@ class Column:
 
     key: its key in the rows. title: its heading for people. unit: such as "img/s"; "" for text and
     ratios. digits: digits after the point that people see; None for text and whole numbers.
-    hidden: whether only plots and programs use the column, so that people do not see it.
+    hidden: whether only plots and programs use the column, so that people do not see it. brief: its
+    heading on a terminal, which has no room for columns without one.
     """
 
     key: str
@@ -32,6 +33,7 @@ class Column:
     unit: str = ""
     digits: int | None = None
     hidden: bool = False
+    brief: str = ""
 
     @property
     def heading(self) -> str:
@@ -43,7 +45,8 @@ class Column:
 class Table:
     """A table. Each row has the keys of all columns at least, with None where there is no figure.
     Numbers are finite and not rounded. A column "verdict" holds the values of
-    hvdperf.verdict.Verdict."""
+    hvdperf.verdict.Verdict. A terminal sorts rows with a column "topic" by it, by "world_size" and
+    by "label"."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -56,7 +59,8 @@ class Figure:
     name: unique in a report, made of a-z, 0-9, "_" and "-"; the id in the page and the name of the
     saved file. says: what the plot shows, in words with numbers, for readers who cannot see it.
     plot: None for a table alone. tags: values for the page's filters, by "model", "world_size" and
-    "question"; a figure about several values of a key lacks that key.
+    "question"; a figure about several values of a key lacks that key. brief: whether a terminal
+    shows what it says; that shows its table if the table has columns for it.
     """
 
     name: str
@@ -65,6 +69,7 @@ class Figure:
     table: Table
     plot: Plot | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    brief: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,12 +88,13 @@ class Section:
 @dataclass(frozen=True)
 class CaseNote:
     """Information about a case that its row in the board lacks. output: text as a process printed
-    it."""
+    it. reason: the paragraph, if there is one, that is shown where there is no room for all."""
 
     case: str
     verdict: Verdict
     paragraphs: tuple[str, ...]
     output: tuple[str, ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True)

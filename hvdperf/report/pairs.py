@@ -4,8 +4,8 @@ The bounds are exact from four rounds of each session on. With fewer, they rest 
 repetitions and on the known noise of launches, as at an early look (hvdperf.interim.early_shift).
 
 Two cases are compared if both were measured soundly, with the same plan and with blocks and runs of
-the same length and schedule. The ratio is that of session/terminal/baseline.py. It is no verdict,
-because it also contains all other changes between the two sessions.
+the same length and schedule. The ratio is no verdict, because it also contains all other changes
+between the two sessions. A change of the stack is judged by --against, in one session.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import Question
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
+from hvdperf.records.fingerprint import differences
 from hvdperf.scatter import Row
-from hvdperf.session.terminal.baseline import asked_of, direction, ratio, settings_of
-from hvdperf.stats import Interval
-from hvdperf.verdict import ALPHA, Noise
+from hvdperf.stats import Interval, NotMeasurable, shift
+from hvdperf.verdict import ALPHA, Noise, as_ratio
 from hvdperf.work.base import Work
+from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of
+
+# Settings that begin a new series.
+_ANOTHER = ("inject", "against", *Blocks.depends_on)
 
 
 class Kind(Enum):
@@ -95,15 +99,29 @@ def pairs(a: Archive, b: Archive) -> list[Pair]:
     return sorted(found, key=place)
 
 
+def new_series(earlier: Archive, archive: Archive) -> list[str]:
+    """Return the differences from an earlier session that begin a new series, one line each; [] if
+    there are none."""
+    then, now = (
+        {name: asked[name] or "(nothing)" for name in _ANOTHER if name in asked}
+        for asked in map(_asked_of, (earlier, archive))
+    )
+    return differences(earlier.fingerprint, archive.fingerprint) + differences(then, now)
+
+
+def _asked_of(archive: Archive) -> Mapping[str, str]:
+    return archive.session.asked if archive.session is not None else {}
+
+
 def asked_otherwise(a: Archive, b: Archive, work: type[Work]) -> list[str]:
     """Return the differences of two sessions' settings that make figures of this work
     incomparable; [] if the settings of a session are not known."""
     if a.session is None or b.session is None:
         return []
-    ours, theirs = (settings_of(asked_of(each), work) for each in (a, b))
+    ours, theirs = a.session.asked, b.session.asked
     return [
         f"{name} {ours.get(name, 'none')} in A, {theirs.get(name, 'none')} in B"
-        for name in dict.fromkeys((*ours, *theirs))
+        for name in work.depends_on
         if ours.get(name) != theirs.get(name)
     ]
 
@@ -149,8 +167,10 @@ def _rows_and_noise(case: Case) -> tuple[list[Row], Noise]:
 def of_logarithms(a: Sequence[float | None], b: Sequence[float | None]) -> Changed:
     """Return the change between two series of independent rounds. a, b: the natural logarithms of
     the rounds' figures."""
-    found = ratio(b, a)
-    if found is None:
+    ours, theirs = ([x for x in side if x is not None and math.isfinite(x)] for side in (b, a))
+    try:
+        found = as_ratio(shift(ours, theirs, ALPHA))
+    except NotMeasurable:
         return Changed(Kind.NOT_COMPARABLE, why="no round has a figure")
     if math.isinf(found.upper):
         return Changed(Kind.UNKNOWN, found)
@@ -159,8 +179,9 @@ def of_logarithms(a: Sequence[float | None], b: Sequence[float | None]) -> Chang
 
 def _clear_or_same(found: Interval) -> Changed:
     """Return the change with a bounded ratio."""
-    word = direction(found)
-    return Changed(Kind(word) if word else Kind.SAME, found)
+    if found.upper < 1:
+        return Changed(Kind.LOWER, found)
+    return Changed(Kind.HIGHER if found.lower > 1 else Kind.SAME, found)
 
 
 def _unsound(case: Case) -> str:

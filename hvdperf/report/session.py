@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from hvdperf.machine.disturbance import together
 from hvdperf.records import told_settings
+from hvdperf.records.archive import Archive
 from hvdperf.records.documents import SessionDocument
+from hvdperf.report.compare import beside
 from hvdperf.report.content import Report, Section
 from hvdperf.report.sections import (
     board,
@@ -28,17 +31,14 @@ from hvdperf.report.sections import (
     wall_time,
 )
 from hvdperf.report.sources import Sources
-from hvdperf.report.words import plural
+from hvdperf.report.words import plural, several
 from hvdperf.verdict import Verdict, worst
 
 
 def session_report(sources: Sources) -> Report:
     """Return the report of a session. sources: have at least one document of the session."""
     archive = sources.archive
-    cases, session = archive.cases, archive.session
-    profile = "" if session is None else f"profile {session.profile}, "
-    counts = Counter(case.verdict for case in cases)
-    fingerprint = archive.fingerprint
+    cases, session, fingerprint = archive.cases, archive.session, archive.fingerprint
     sections = [
         comparisons.against(cases, session),
         scaling.section(cases),
@@ -56,16 +56,33 @@ def session_report(sources: Sources) -> Report:
         disturbance.section(session),
         machine.section(fingerprint, session, sources.earlier),
     ]
+    return _report(archive, sections, sources.left_out)
+
+
+def brief_report(archive: Archive, earlier: Archive | None = None) -> Report:
+    """Return all of a session's report that a terminal shows, without reading a file. earlier: the
+    session of --baseline."""
+    sections = [part(archive.cases) for part in (wall_time.section, steps.section)]
+    brief = _report(archive, [*sections, collectives.section(archive.cases)], ())
+    return brief if earlier is None else beside(brief, earlier, archive)
+
+
+def _report(
+    archive: Archive, sections: Iterable[Section | None], left_out: tuple[str, ...]
+) -> Report:
+    cases = archive.cases
+    profile = "" if archive.session is None else f"profile {archive.session.profile}, "
+    counts = Counter(case.verdict for case in cases)
     return Report(
         title=f"hvdperf: {profile}session {archive.name}",
         verdict=worst(list(counts)),
         counts={word: counts[word] for word in Verdict if counts[word]},
-        facts=_facts(sources),
-        warnings=tuple(_warnings(sources)),
+        facts=_facts(archive),
+        warnings=tuple(_warnings(archive)),
         board=board.board(cases),
         notes=tuple(filter(None, map(board.note, board.ranked(cases)))),
         sections=named_apart(filter(None, sections)),
-        left_out=sources.left_out,
+        left_out=left_out,
         overview=overview.overview(cases),
     )
 
@@ -89,9 +106,9 @@ def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
     )
 
 
-def _facts(sources: Sources) -> dict[str, str]:
+def _facts(archive: Archive) -> dict[str, str]:
     """Return facts about the session in a few words each, by name."""
-    known, session = sources.archive.fingerprint, sources.archive.session
+    known, session = archive.fingerprint, archive.session
     cpu = f"{plural(known['cores'], 'core')} of {known['cpu_model']}, {known['memory_gib']} GiB"
     gpus = f"{known['gpus']} x {', '.join(known['gpu_model'])}; " if known["gpus"] else ""
     stack = [f"TensorFlow {known['tensorflow']}", f"Horovod {known['horovod']}"]
@@ -137,12 +154,11 @@ def began(session: SessionDocument) -> str:
     return f"{began:%A}, {began.day} {began:%B %Y, %H:%M} UTC"
 
 
-def _warnings(sources: Sources) -> list[str]:
-    archive = sources.archive
+def _warnings(archive: Archive) -> list[str]:
     session = archive.session
     warnings = []
     if session is None:
-        warnings.append("session.json cannot be read: the page shows the cases that were found.")
+        warnings.append("session.json cannot be read: the report shows the cases that were found.")
     if archive.unfinished:
         warnings.append(archive.unfinished)
     if session is not None:
@@ -154,9 +170,22 @@ def _warnings(sources: Sources) -> list[str]:
                 f"At world size {sizes} there are more replicas than cores or devices: "
                 "efficiencies are shown, but not judged."
             )
+        if session.against:
+            warnings.append(
+                "Every figure is the speed of this session's stack / the speed of the stack of "
+                f"{session.against}. Differences from that stack to this one:"
+            )
+            warnings += session.changed or ["none: both are the same stack"]
         warnings += [f"Unfit to measure: {line}." for line in session.unfit]
-    told = told_settings.head(archive.fingerprint, (case.comparison for case in archive.cases))
-    warnings += [f"Setting: {line}." for line in told]
+        whole = together(session.disturbances)
+        # The reason of an undecided case tells the disturbance.
+        told = any(case.verdict is Verdict.INCONCLUSIVE for case in archive.cases)
+        if whole is not None and whole.is_disturbed and not told:
+            warnings.append(f"Disturbed repetitions were measured again: {whole.reason()}.")
+    settings = told_settings.head(archive.fingerprint, (case.comparison for case in archive.cases))
+    warnings += [f"Setting: {line}." for line in settings]
     if session is not None and session.resumed_at:
-        warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.")
+        before = [case.name for case in archive.cases if case.outcome.taken_over]
+        more = f" Measured before: {several(before)}." if before else ""
+        warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.{more}")
     return warnings

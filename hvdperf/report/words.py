@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from hvdperf.columns import interval
 from hvdperf.plan.arms import SWEEP, Workload
 from hvdperf.records.documents import Case
+from hvdperf.report.content import Column, Value
 from hvdperf.stats import Interval
-from hvdperf.verdict import Floor, Rule, is_bounded
+from hvdperf.verdict import is_bounded
 
 
 def question_of(case: Case) -> str:
@@ -26,6 +27,19 @@ def tags_of(case: Case) -> Mapping[str, str]:
     return {"model": case.workload.model, "world_size": str(case.world_size), "question": asked}
 
 
+def names_of(case: Case) -> dict[str, Value]:
+    """Return the cells that name a case: in full, and in the two parts that a terminal shows."""
+    comparison = case.comparison
+    label = " ".join(filter(None, (comparison.variant, case.workload.model)))
+    return {"case": case.name, "topic": comparison.topic, "label": label}
+
+
+# The columns of these cells, of which only one is for people.
+NAMES = (
+    Column("case", "case"),
+    Column("topic", "topic", hidden=True),
+    Column("label", "label", hidden=True, brief="case"),
+)
 Labels = Mapping[Workload, str]
 
 
@@ -57,13 +71,6 @@ def shown(figure: Interval | None) -> str:
         return "not measured"
     bounds = f" {interval(figure.lower, figure.upper)}" if is_bounded(figure) else ""
     return f"{figure.estimate:.3f}{bounds}"
-
-
-def limits(rule: Rule) -> str:
-    """Return the condition on a figure; for a floor with two limits, both."""
-    if isinstance(rule, Floor) and rule.fail_below != rule.pass_from:
-        return f"lower bound {rule}, upper bound >= {rule.fail_below:.3g}"
-    return str(rule)
 
 
 def confidence_words(levels: Iterable[float | None]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hvdperf.errors import UserError
@@ -15,16 +15,17 @@ from hvdperf.report.formats.csv import tables
 from hvdperf.report.formats.html import page
 from hvdperf.report.formats.latex import latex, tex
 from hvdperf.report.formats.markdown import line, markdown
+from hvdperf.report.formats.terminal import terminal
 from hvdperf.report.words import plural
 
-FORMATS = ("html", "markdown", "csv", "latex")
+FORMATS = ("html", "markdown", "csv", "latex", "terminal")
 
 
 def write(report: Report, form: str, out: Path | None, place: Path) -> str:
     """Write the report to `out` and return the text to print: the path, or else the report itself.
 
-    Without `out`, html and csv are written beside `place` (a path without suffix), and markdown and
-    latex are only returned. Raises UserError if a file cannot be written.
+    Without `out`, html and csv are written beside `place` (a path without suffix), and the others
+    are only returned. Raises UserError if a file cannot be written.
     """
     if form == "csv":
         directory = out or place.with_name(f"{place.name}-csv")
@@ -33,8 +34,15 @@ def write(report: Report, form: str, out: Path | None, place: Path) -> str:
         return shown(directory)
     if form == "html":
         return shown(_write(out or place.with_name(f"{place.name}.html"), page(report)))
-    text = markdown(report) if form == "markdown" else latex(report)
+    text = _TEXTS[form](report)
     return shown(_write(out, text)) if out is not None else text
+
+
+_TEXTS: Mapping[str, Callable[[Report], str]] = {
+    "markdown": markdown,
+    "latex": latex,
+    "terminal": terminal,
+}
 
 
 def write_figures(

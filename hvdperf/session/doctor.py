@@ -25,8 +25,8 @@ from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.programs import TooLong, run
 from hvdperf.records.archive import read_session
 from hvdperf.session.commands import dry_run, given
+from hvdperf.session.ending import UNFIT
 from hvdperf.session.preflight import local_preflight
-from hvdperf.session.terminal.cases import UNFIT
 from hvdperf.verdict import Judgement, Verdict
 
 # Seconds after which a session that compares a stack with itself hangs.

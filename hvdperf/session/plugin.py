@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -18,13 +20,15 @@ from hvdperf.launch.outer.slots import Slots
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
+from hvdperf.records.archive import Archive
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.summary_rows import properties
+from hvdperf.session import ending
 from hvdperf.session.benchmark_json import ReplayedClock, record
 from hvdperf.session.pytest_options import DATA_DIR, add_options
 from hvdperf.session.suite import Suite, Unfit
-from hvdperf.session.terminal import bandwidths, cases, live_line, networks
-from hvdperf.verdict import Verdict, worst
+from hvdperf.session.terminal import live_line
+from hvdperf.verdict import Verdict, counted, worst
 
 _suite = pytest.StashKey[Suite]()
 _slots = pytest.StashKey[Slots]()
@@ -32,6 +36,17 @@ _outcome = pytest.StashKey[Outcome]()
 _status = pytest.StashKey[int]()
 _clock = pytest.StashKey[ReplayedClock]()
 _nodes = pytest.StashKey[dict[Comparison, str]]()
+
+# Keywords of pytest's terminal writer.
+MARKUP: Mapping[Verdict, Mapping[str, bool]] = {
+    Verdict.FAIL: {"red": True, "bold": True},
+    Verdict.INVALID: {"yellow": True},
+    Verdict.NOT_RUN: {"yellow": True},
+    Verdict.INCONCLUSIVE: {"yellow": True},
+    Verdict.PASS: {"green": True},
+    Verdict.NOT_JUDGED: {},
+}
+_WORDS = re.compile(rf"\b({'|'.join(verdict.value for verdict in MARKUP)})\b")
 
 # Options of pytest-benchmark that ask for its tables. Without one of them the tables are left out,
 # because they compare different networks with each other.
@@ -67,6 +82,10 @@ _PLUGINS_OF_OTHERS: tuple[tuple[str, tuple[object, ...], str, str], ...] = (
 
 class Hooks:
     """The hooks that other plugins may implement."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_hvdperf_tables(self, archive: Archive, earlier: Archive | None) -> list[str] | None:
+        """Return lines that show a session's cases, written or not. earlier: that of --baseline."""
 
     @pytest.hookspec(firstresult=True)
     def pytest_hvdperf_written(self, directory: Path, config: pytest.Config) -> str | None:
@@ -345,7 +364,7 @@ def pytest_runtest_makereport(
         word = outcome.judgement.verdict.value
         report.verdict = word  # type: ignore[attr-defined]
         if report.failed and isinstance(call.excinfo and call.excinfo.value, AssertionError):
-            report.longrepr = cases.explanation(outcome)
+            report.longrepr = ending.explanation(outcome)
     return report
 
 
@@ -353,7 +372,7 @@ def pytest_report_teststatus(report: Any) -> tuple[str, str, Any] | None:
     word = getattr(report, "verdict", None)
     if word is None or report.when != "call":
         return None
-    return word.lower(), word[0], (word, cases.MARKUP[Verdict(word)])
+    return word.lower(), word[0], (word, MARKUP[Verdict(word)])
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -378,8 +397,8 @@ def _exit_status(session: pytest.Session, suite: Suite) -> int:
     if not suite.selected:
         return int(session.exitstatus)
     if suite.is_refused:
-        return cases.UNFIT
-    return cases.exit_status(suite.verdicts, inconclusive_is_ok(session.config))
+        return ending.UNFIT
+    return ending.exit_status(suite.verdicts, inconclusive_is_ok(session.config))
 
 
 # This wraps the summaries of all other plugins, so that verdicts come last, below tracebacks and
@@ -401,23 +420,17 @@ def _has_summary(config: pytest.Config) -> bool:
 
 def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
     suite = config.stash[_suite]
-    decided = suite.decided
-    verdict = worst([outcome.judgement.verdict for outcome in decided])
-    terminalreporter.section(f"hvdperf: {cases.counts(decided)}", **cases.MARKUP[verdict])
-    for text in [*suite.settings(), *cases.against(suite.options.against, suite.changed)]:
-        terminalreporter.write_line(text)
-    lines_of_networks = networks.table(decided)
-    tables = [
-        *([*lines_of_networks, ""] if lines_of_networks else []),
-        *cases.table(decided, suite.settings_of),
-        *bandwidths.table(decided),
-        *cases.meaning_of_pass(decided),
-        *cases.errors_of_ranks(decided),
-    ]
+    status = config.stash.get(_status, int(pytest.ExitCode.INTERNAL_ERROR))
+    count = Counter(outcome.judgement.verdict for outcome in suite.decided)
+    title = f"hvdperf: {counted(count) or 'nothing measured'}"
+    terminalreporter.section(title, **MARKUP[worst(list(count))])
     markup = config.get_terminal_writer().markup
+    archive, tables = suite.archive(status), None
+    if archive is not None:
+        tables = config.hook.pytest_hvdperf_tables(archive=archive, earlier=suite.baseline)
     steps = suite.next_steps(config.stash[_nodes].__getitem__)
-    for text in [*tables, *suite.lines(), *steps]:
-        terminalreporter.write_line(cases.painted(text, markup))
+    for text in [*(tables or []), *suite.lines(), *steps]:
+        terminalreporter.write_line(painted(text, markup))
     if suite.directory is not None:
         # After Ctrl-C mpirun may leave no time for more.
         terminalreporter.flush()
@@ -425,8 +438,13 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
         written = hook(directory=suite.directory.resolve(), config=config)
         if written is not None:
             terminalreporter.write_line(written)
-    status = config.stash.get(_status, int(pytest.ExitCode.INTERNAL_ERROR))
-    terminalreporter.write_line(cases.painted(cases.ending(status, suite.verdicts), markup))
+    terminalreporter.write_line(painted(ending.ending(status, suite.verdicts), markup))
+
+
+def painted(text: str, markup: Callable[..., str]) -> str:
+    """Return the text with its verdict words in colour. markup: marks up a text with the keywords
+    of MARKUP; returns it unchanged if no colours are shown."""
+    return _WORDS.sub(lambda word: markup(word[0], **MARKUP[Verdict(word[0])]), text)
 
 
 # This runs before pytest's own hook, which fails if the terminal has been closed.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from hvdperf.files import write_record
 from hvdperf.machine.placement import replicas_per_node
 from hvdperf.paths import shown
 from hvdperf.plan.session_plan import SessionPlan
+from hvdperf.records.archive import Archive
 from hvdperf.records.documents import (
     FORMAT,
     SESSION_FILE,
@@ -37,9 +38,9 @@ from hvdperf.records.documents import (
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.summary_rows import row_of
+from hvdperf.session.ending import NOT_WRITTEN
 from hvdperf.session.resume import Earlier, asked
 from hvdperf.session.scheduler import Session
-from hvdperf.session.terminal.cases import NOT_WRITTEN
 from hvdperf.version import version
 
 
@@ -208,6 +209,11 @@ class ResultsWriter:
         """Note in the session's document why the host is not fit to measure."""
         self._document = replace(self._document, unfit=(*self._document.unfit, complaint))
 
+    def archive(self, outcomes: Iterable[Outcome], exit_status: int) -> Archive:
+        """Return the session with these cases as it is read back once all of it is written."""
+        cases = sorted(map(self._case, outcomes), key=lambda case: case.name)
+        return Archive(self.directory, self._as_it_is(exit_status), tuple(cases), ())
+
     def lines(self, left: int) -> list[str]:
         """Return lines on the documents that are not on disk, and on how to continue. left: the
         number of cases without an outcome."""
@@ -222,7 +228,8 @@ class ResultsWriter:
         os.close(self._descriptor)
 
     def _write_pending(self, name: str) -> None:
-        if self._attempt(name, lambda: self._write_case(self._unwritten[name])):
+        path = self.directory / f"{file_name(name)}.json"
+        if self._attempt(name, lambda: write_record(path, self._case(self._unwritten[name]))):
             del self._unwritten[name]
 
     def _attempt(self, name: str, write: Callable[[], Any]) -> bool:
@@ -234,9 +241,9 @@ class ResultsWriter:
         self.problems.pop(name, None)
         return True
 
-    def _write_case(self, outcome: Outcome) -> None:
+    def _case(self, outcome: Outcome) -> Case:
         comparison, slots = outcome.comparison, self._session.arm_launcher.slots
-        case = Case(
+        return Case(
             format=FORMAT,
             session=self._document.session,
             written_at=now(),
@@ -245,10 +252,9 @@ class ResultsWriter:
             name=comparison.name,
             outcome=of_the_case(outcome),
         )
-        write_record(self.directory / f"{file_name(comparison.name)}.json", case)
 
-    def _write_session(self, exit_status: int | None) -> None:
-        document = replace(
+    def _as_it_is(self, exit_status: int | None) -> SessionDocument:
+        return replace(
             self._document,
             written_at=now(),
             exit_status=exit_status,
@@ -258,7 +264,9 @@ class ResultsWriter:
             verdicts=self.verdicts,
             disturbances=with_culprits_kept(self._session.disturbances),
         )
-        write_record(self.directory / SESSION_FILE, document)
+
+    def _write_session(self, exit_status: int | None) -> None:
+        write_record(self.directory / SESSION_FILE, self._as_it_is(exit_status))
 
     def _write_summary(self, exit_status: int | None) -> None:
         summary = Summary(

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ from hvdperf.launch.outer.slots import Slots
 from hvdperf.launch.pytest_command import typed
 from hvdperf.launch.resources import dispose, how_launched, make_arm_launcher
 from hvdperf.machine.cpu_usage import make_meter
-from hvdperf.machine.disturbance import together
 from hvdperf.machine.fitness import complaints, unwritable
 from hvdperf.machine.gpu_health import slowdowns
 from hvdperf.machine.host import local_machine
@@ -39,9 +37,7 @@ from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.options import Options, from_command_line
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.plan.settings import SETTING, places_of, precisions, settings_in
-from hvdperf.records import told_settings
-from hvdperf.records.archive import read_session
-from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Outcome
 from hvdperf.session import next_steps, own_network
@@ -56,9 +52,8 @@ from hvdperf.session.results_writer import (
     open_directory,
     session_document,
 )
-from hvdperf.session.resume import asked, earlier_parts, resumable
+from hvdperf.session.resume import earlier_parts, resumable, with_cases
 from hvdperf.session.scheduler import Session
-from hvdperf.session.terminal import baseline
 from hvdperf.session.terminal.progress import ProgressReporter
 from hvdperf.verdict import Verdict
 
@@ -87,20 +82,16 @@ class Suite:
         self.selected: list[Comparison] = []
         self.outcomes: dict[Comparison, Outcome] = {}
         self.baseline = (
-            baseline.baseline_session(read_session(Path(config.option.baseline)))
+            with_cases(read_session(Path(config.option.baseline)), "--baseline ")
             if config.option.baseline
             else None
         )
         self.resumed = resumable(Path(config.option.resume)) if config.option.resume else None
         self._reported: list[Comparison] = []
-        # Under --baseline: returns lines that compare outcomes with the earlier session's.
-        self._compared: Callable[[list[Outcome]], list[str]] = lambda outcomes: []
         # What makes this host unfit to measure, one line each.
         self.unfit: tuple[str, ...] = ()
         # Whether nothing is measured for that reason.
         self.is_refused = False
-        # Of this session, once the stack has been probed.
-        self.fingerprint: Fingerprint | None = None
         # Under --against: what differs in the session's own stack, one line each.
         self.changed: list[str] = []
         self._session: Session | None = None
@@ -219,7 +210,7 @@ class Suite:
         trials = own_network.try_all(self.selected, arm_launcher, stacks, self._progress.say)
         self._refuse_broken(trials)
         arm_launcher.paces.update({name: trial.pace for name, trial in trials.items()})
-        self.fingerprint = facts = fingerprint(
+        facts = fingerprint(
             self.machine,
             stacks[""],
             self.options.launcher,
@@ -230,9 +221,6 @@ class Suite:
             },
             own_networks={name: digest(network(name)) for name in self._own_networks()},
         )
-        if self.baseline is not None:
-            settings = asked(self.session_plan, self.changed)
-            self._compared = partial(baseline.compared, self.baseline, facts, settings)
         if self.config.option.resume:
             # Read it again, because the session may have still been running while this one was
             # planned.
@@ -352,6 +340,13 @@ class Suite:
 
     # Ending --------------------------------------------------------------------------------
 
+    def archive(self, exit_status: int) -> Archive | None:
+        """Return the session with its decided cases as documents, written or not; None if nothing
+        was measured."""
+        if self._results_writer is None:
+            return None
+        return self._results_writer.archive(self.decided, exit_status)
+
     @property
     def directory(self) -> Path | None:
         """Return the directory of the session's results; None if nothing was decided."""
@@ -393,46 +388,13 @@ class Suite:
         told = [f"{SETTING}{each.told(places)}" for each in found]
         return [f"ranks: {how_launched(self.options.launcher, plan.slots)}", *told]
 
-    def settings(self) -> list[str]:
-        """Return lines on the settings that change this session's figures, for the summary."""
-        if self.fingerprint is None:
-            return []
-        told = told_settings.head(self.fingerprint, self.selected)
-        return [line for text in told for line in wrapped(f"Setting: {text}")]
-
-    def settings_of(self, comparison: Comparison) -> str:
-        """Return the settings that touch the figure of a comparison, in words; "" if none does."""
-        return told_settings.beside(self.fingerprint, comparison) if self.fingerprint else ""
-
     def lines(self) -> list[str]:
-        """Return the end of the summary: the comparison with --baseline, the time spent, and the
-        directory of the results."""
-        if self._results_writer is None or self._session is None:
-            return self._unfit()
-        elapsed = self._results_writer.elapsed_seconds
-        share = 100 * self._session.timed_seconds / elapsed
-        where = shown(self._results_writer.directory)
+        """Return the end of the summary: what is not on disk, and where the rest is."""
+        if self._results_writer is None:
+            return [line for text in self.unfit for line in wrapped(f"Unfit to measure: {text}")]
         left = len([c for c in self.selected if c not in self.outcomes])
-        return [
-            *self._compared(self.decided),
-            f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks",
-            *self._unfit(),
-            *self._disturbance(),
-            f"results: {where}",
-            *self._results_writer.lines(left),
-        ]
-
-    def _unfit(self) -> list[str]:
-        return [line for text in self.unfit for line in wrapped(f"Unfit to measure: {text}")]
-
-    def _disturbance(self) -> list[str]:
-        """Return lines on the disturbance of the whole session; [] if a case is undecided, because
-        its reason reports the disturbance."""
-        whole = together(self._session.disturbances) if self._session is not None else None
-        said = any(each.judgement.verdict is Verdict.INCONCLUSIVE for each in self.decided)
-        if whole is None or not whole.is_disturbed or said:
-            return []
-        return wrapped(f"Disturbed repetitions were measured again: {whole.reason()}")
+        where = shown(self._results_writer.directory)
+        return [f"results: {where}", *self._results_writer.lines(left)]
 
     def next_steps(self, node: Callable[[Comparison], str]) -> list[str]:
         """Return lines with the next commands. node: returns pytest's name of a case."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,6 @@ from hvdperf.explain.scaling_breakdown import hidden_seconds, scaling_breakdown
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import Term
-from hvdperf.session.terminal import wall_time as terminal
 from hvdperf.stats import Interval
 from hvdperf.work.wall_time import stamped
 from tests.support.rounds import WORKLOAD, change_reports
@@ -45,7 +43,6 @@ def test_a_product_beside_the_interval_explains_nothing():
             each.of(WEAK.candidate.arm), lambda rank, own: replace(own, seconds=1.2 * own.seconds)
         )
     assert not scaling_breakdown(WEAK, measured).explained
-    assert "does not explain it" in words(WEAK, scaling_breakdown(WEAK, measured))
 
 
 @pytest.mark.parametrize(
@@ -135,36 +132,7 @@ def test_a_rank_whose_steps_take_longer_is_named():
         ]
     found = scaling_breakdown(WEAK, measured)
     assert found.slowest == 1
-    assert "Rank 1 is slowest: its steps take 30 % longer" in words(WEAK, found)
-    assert "slowest" not in words(WEAK, scaling_breakdown(WEAK, rounds(WEAK)))
-
-
-def test_the_words_fit_80_columns_and_hold_the_figures():
-    measured = rounds(STRONG, late=[0.0, 0.004], exchange=0.003, slow_first=0.5)
-    found = scaling_breakdown(STRONG, measured)
-    text = words(STRONG, found)
-    assert "on 2 replicas, 40 steps divided:" in text
-    assert re.search(r"0\.\d\d by speed \(\d\d %\), 0\.\d\d by time \(\d\d %\)", text)
-    assert (
-        "s are fixed cost: trace 2.0, first step 1.0, broadcast 0.5, slow first steps 0.5;" in text
-    )
-    assert "exposed communication" in text
-    assert "contention 1.000" in text
-    assert "Rank 1 keeps the others waiting: it is ready 4.0 ms after them (4.0 ms if" in text
-    assert "Data moves between ranks for 5.0 ms of a step, of which" in text
-    assert text.startswith(words(STRONG, found, briefly=True))
-
-
-def words(comparison, found, **how):
-    lines = terminal.lines(comparison, found, **how)
-    assert all(len(line) <= 80 for line in lines)
-    return re.sub(r"\s+", " ", " ".join(lines))
-
-
-def test_rounds_too_few_to_bound_a_factor_say_so():
-    found = scaling_breakdown(WEAK, rounds(WEAK, count=2, exchange=0.003))
-    assert "contention 1.000 [-, -]" in words(WEAK, found)
-    assert "inf" not in words(WEAK, found)
+    assert found.balance.estimate == pytest.approx(1 / 1.3)
 
 
 def test_work_that_a_rank_has_instead_of_another_is_no_contention():

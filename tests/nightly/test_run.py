@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hvdperf.nightly.night import Night, read_night
-from hvdperf.session.terminal.cases import EXIT_STATUS
+from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.verdict import Verdict
 from tests.support.leftovers import ended
 from tests.support.whole_sessions import BIN, PROFILE, ROOT, completed, environment_of_sessions

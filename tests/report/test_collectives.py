@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.plan.arms import Collective
 from hvdperf.plan.collectives import SWEEP_BYTES
-from hvdperf.plan.questions import at_gradient_sizes, overlap, sweep
+from hvdperf.plan.questions import at_gradient_sizes, overlap
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
 from hvdperf.report.numbers import number
 from hvdperf.report.sections.collectives import section
-from hvdperf.session.terminal.bandwidths import table
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import GRADIENT_BYTES, WORKLOAD, outcome
@@ -51,17 +49,6 @@ def test_bandwidths_are_medians_over_the_turns_that_were_recorded():
         ratios = np.array(ours) / np.array(theirs)
         assert row["overhead"] == pytest.approx(np.median(ratios))
         assert row["turns"] == len(ratios)
-
-
-def test_the_table_below_the_verdicts_says_the_same():
-    asked = [outcome(comparison, [2.0] * 2) for comparison in sweep(WORKLOAD, 2)]
-    printed = {line.split()[0] + line.split()[1]: line.split()[2:] for line in table(asked)[2:]}
-    found = figures(*map(case_with, asked))
-    assert len(found) == 4
-    for place, collective in enumerate(Collective):
-        for row in found[f"bandwidth-{collective.value}-np2"].table.rows:
-            cells = printed[str(row["size"]).replace(" ", "")][3 * place : 3 * place + 3]
-            assert [f"{row[key]:.2f}" for key in ("horovod", "bare", "overhead")] == cells
 
 
 def test_a_turn_of_one_side_is_no_pair():

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hvdperf.columns import WIDTH
 from hvdperf.errors import UserError
 from hvdperf.interim import early_shift
 from hvdperf.plan.questions import aa, against, fixed_time, parity, weak_scaling
@@ -25,7 +26,9 @@ from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Figure, Report, Section
 from hvdperf.report.formats import csv, latex, markdown
+from hvdperf.report.formats.terminal import lines_of
 from hvdperf.report.pairs import Kind, of_logarithms
+from hvdperf.report.session import brief_report
 from hvdperf.verdict import ALPHA, Band, Noise, Verdict
 from tests.report.checks import assert_sound
 from tests.support.any_report import HOSTILE
@@ -353,6 +356,64 @@ def test_whatever_documents_say_every_format_writes_it(tmp_path, text):
     for told in (markdown.markdown(made), latex.latex(made), *csv.tables(made).values()):
         told.encode()
         assert not re.search(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]", told)
+
+
+# Beside an earlier session ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(tmp_path):
+    """Return the lines of a session after those of it alone, with a session before it. changes: of
+    its session.json."""
+
+    def lines(ours: list[Outcome], theirs: list[Outcome], **changes: Mapping[str, Any]):
+        a, b = (session_of(tmp_path, *each, name=n) for each, n in ((ours, A), (theirs, B)))
+        for each in (a, b):
+            edit(each, LENGTHS | {"inject": ""}, "asked", only="session.json")
+        for key, changed in changes.items():
+            edit(b, changed, key, only="session.json")
+        archives = read_session(b), read_session(a)
+        return [
+            line
+            for line in lines_of(brief_report(*archives))
+            if line not in lines_of(brief_report(archives[0]))
+        ]
+
+    return lines
+
+
+def test_a_baseline_is_shown_case_by_case(told):
+    parities = (outcome(PARITY, RATIOS), replace(outcome(PARITY, RATIOS), observations=()))
+    title, *more = told([scaled(1), parities[0]], [scaled(0.9), parities[1]])
+    assert title.startswith("This session (B) compared with ")
+    (case,) = (line for line in more if line.startswith("  resnet_50_s"))
+    assert case.split() == ["resnet_50_s", "0.935", "0.841", "0.900", *case.split()[4:6], "lower"]
+    assert all(len(line) <= WIDTH for line in more)
+
+
+@pytest.mark.parametrize(
+    ("where", "changed", "difference"),
+    [
+        ("fingerprint", {"keras": "3.16.0"}, "keras: 3.15.1 -> 3.16.0"),
+        ("asked", {"inject": "slow:rank=1"}, "inject: (nothing) -> slow:rank=1"),
+        ("asked", {"schedule": "fresh"}, "schedule: alternate -> fresh"),
+        ("asked", {"sampling.min_block_steps": "20"}, "sampling.min_block_steps: 10 -> 20"),
+    ],
+)
+def test_another_series_is_not_compared_and_says_why(told, where, changed, difference):
+    lines = told([scaled(1)], [scaled(1)], **{where: changed})
+    assert "a new series begins" in " ".join(lines)
+    assert difference in lines
+
+
+def test_other_numbers_of_rounds_are_the_same_series(told):
+    lines = told([scaled(1)], [scaled(1)], asked={"sampling.looks": "[8, 12]"})
+    assert "series" not in " ".join(lines)
+
+
+def test_a_baseline_without_a_figure_in_common_says_so(told):
+    lines = told([outcome(PARITY, RATIOS)], [scaled(1)])
+    assert "no case has a figure in both" in " ".join(" ".join(lines).split())
 
 
 # Few rounds ------------------------------------------------------------------------------------

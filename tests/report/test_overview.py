@@ -6,15 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.plan.questions import parity, strong_scaling, weak_scaling
+from hvdperf.plan.questions import (
+    against,
+    fixed_time,
+    parity,
+    startup,
+    strong_scaling,
+    trials,
+    weak_scaling,
+)
 from hvdperf.report.content import Section
 from hvdperf.report.numbers import number
 from hvdperf.report.sections.overview import overview
-from hvdperf.verdict import Band, Verdict
+from hvdperf.verdict import Band, Ceiling, Verdict
 from tests.report.cases import recorded
 from tests.report.checks import assert_sound
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
+
+WEAK = weak_scaling(WORKLOAD, 2)
+OTHER = replace(WORKLOAD, model="vgg_16_s")
 
 
 def test_a_row_has_the_throughput_of_all_replicas_and_the_ratios(tmp_path):
@@ -35,8 +46,7 @@ def test_a_row_has_the_throughput_of_all_replicas_and_the_ratios(tmp_path):
 
 
 def test_every_network_has_its_rows(tmp_path):
-    other = replace(WORKLOAD, model="vgg_16_s")
-    both = (outcome(weak_scaling(each, 2), [0.9] * 6) for each in (WORKLOAD, other))
+    both = (outcome(weak_scaling(each, 2), [0.9] * 6) for each in (WORKLOAD, OTHER))
     figure = overview(cases_of(tmp_path, *both))
     assert figure is not None
     assert [(row["model"], row["world_size"]) for row in figure.table.rows] == [
@@ -55,6 +65,39 @@ def test_the_range_is_that_of_the_rounds_of_a_real_session():
             number(row[key]) for key in ("slowest", "samples_per_second", "fastest")
         )
         assert 0 < slowest <= middle <= fastest
+
+
+def test_a_ratio_without_a_throughput_has_a_row_and_what_is_only_started_has_none(tmp_path):
+    broken = outcome(weak_scaling(OTHER, 2), (), verdict=Verdict.FAIL)
+    started = outcome(startup(OTHER, 4)[0], [1.1] * 6, Ceiling(2.0))
+    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), broken, started, slots=4, per_node=4)
+    figure = overview(cases)
+    assert figure is not None
+    row = figure.table.rows[-1]
+    assert (row["model"], row["world_size"], row["verdict"]) == ("vgg_16_s", 2, "FAIL")
+    assert row["samples_per_second"] is row["weak"] is None
+    assert "vgg_16_s" not in figure.says
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_the_worst_verdict_of_all_cases_of_a_network_counts(tmp_path, verdict):
+    """Also of one that trains a variant of the workload."""
+    other = outcome(fixed_time(WORKLOAD, 2), [1.0] * 6, verdict=verdict)
+    figure = overview(cases_of(tmp_path, outcome(WEAK, [0.9] * 6), other))
+    assert figure is not None
+    expected = Verdict.PASS if verdict is Verdict.NOT_JUDGED else verdict
+    assert figure.table.rows[-1]["verdict"] == expected.value
+
+
+def test_a_regression_and_an_injected_fault_are_no_efficiency(tmp_path):
+    injected = next(c for c in trials(WORKLOAD, 2) if c.variant == "slow10")
+    held = against(WEAK)
+    assert held is not None
+    for name, comparison in (("held", held), ("injected", injected)):
+        figure = overview(cases_of(tmp_path / name, outcome(comparison, [0.9] * 6)))
+        assert figure is not None
+        (row,) = (row for row in figure.table.rows if row["world_size"] == 2)
+        assert [row[key] for key in ("weak", "strong", "parity")] == [None] * 3
 
 
 def test_without_a_throughput_there_is_no_overview():

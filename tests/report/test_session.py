@@ -21,7 +21,8 @@ from hvdperf.verdict import Band, Verdict
 from tests.report.cases import of_workload, recorded
 from tests.report.checks import assert_sound
 from tests.support.reports import session_of
-from tests.support.rounds import WORKLOAD, outcome
+from tests.support.rounds import WORKLOAD, disturbance, outcome
+from tests.support.stores import case_of, write_session
 
 ROOT = Path(__file__).resolve().parents[2]
 WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
@@ -75,6 +76,17 @@ def test_the_head_tells_settings_and_how_ranks_were_launched(tmp_path):
     text = markdown(report)
     assert "HOROVOD_CYCLE_TIME=100" in text.partition("##")[0]
     assert "mpirun --bind-to none" in text.partition("##")[0]
+
+
+def test_the_head_tells_the_other_stack_and_a_disturbance_that_no_case_tells(tmp_path):
+    busy = (disturbance(0.31, 70.0),)
+    for name, verdict, told in (("sure", Verdict.PASS, 1), ("undecided", Verdict.INCONCLUSIVE, 0)):
+        case = case_of(outcome(WEAK, [0.9] * 6, verdict=verdict))
+        other = {"against": "old/python", "changed": ("keras: 2 -> 3",), "disturbances": busy}
+        directory = write_session(tmp_path / name / "runs", case, **other)
+        warnings = report_of(directory, tmp_path / name).warnings
+        assert warnings[warnings.index("keras: 2 -> 3") - 1].count("old/python") == 1
+        assert sum(text.startswith("Disturbed repetitions") for text in warnings) == told
 
 
 def test_facts_tell_machine_and_stack(tmp_path):
@@ -241,7 +253,10 @@ def test_without_a_session_it_is_the_newest_one(tmp_path):
     assert done.stdout == "there/report/20260102T000000Z-1.html\n"
 
 
-@pytest.mark.parametrize(("form", "holds"), [("markdown", "| `FAIL` |"), ("latex", r"\toprule")])
+@pytest.mark.parametrize(
+    ("form", "holds"),
+    [("markdown", "| `FAIL` |"), ("latex", r"\toprule"), ("terminal", "parity, np 2\n")],
+)
 def test_text_goes_to_stdout(tmp_path, form, holds):
     done = hvdperf("report", session_of(tmp_path, GOOD, BAD), "--format", form, cwd=tmp_path)
     assert done.returncode == 0

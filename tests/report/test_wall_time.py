@@ -18,9 +18,9 @@ from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.wall_time import section
 from hvdperf.report.sections.wall_time.by_world_size import GROUPS
+from hvdperf.report.sections.wall_time.ratios import BALANCED
 from hvdperf.report.sections.wall_time.trainings import breakdown_of
 from hvdperf.report.sections.wall_time.waterfall import OTHER, SMALL, UNEXPLAINED
-from hvdperf.session.terminal.wall_time import lines
 from hvdperf.verdict import Verdict
 from tests.report.cases import RECORDED, called, case_with, of_every_name, recorded
 from tests.report.checks import assert_told, told
@@ -151,26 +151,23 @@ def test_only_weak_scaling_has_terms_by_world_size():
     assert not any("terms" in name for name in figures(audited(STRONG)))
 
 
-def test_ratios_are_those_that_the_session_printed():
-    measured = [round_with_timestamps(WEAK, i, late=[0.0, 0.004], exchange=0.003) for i in range(6)]
-    printed = " ".join(" ".join(lines(WEAK, scaling_breakdown(WEAK, measured))).split())
-    found = figures(audited(WEAK, late=[0.0, 0.004], exchange=0.003))
+def test_ratios_are_those_of_the_breakdown():
+    case = audited(WEAK, late=[0.0, 0.004], exchange=0.003)
+    breakdown, found = breakdown_of(case), figures(case)
     (row,) = found["wall_time-factors"].table.rows
-    for factor in ("contention", "communication", "balance"):
-        text = (
-            f"{factor} {row[factor]:.3f} [{row[factor + '_low']:.3f}, {row[factor + '_high']:.3f}]"
-        )
-        assert text in printed
-    assert row["late_rank"] == 1
-    assert (row["explained"] == "no") is ("does not explain it" in printed)
+    for name in ("contention", "communication", "balance"):
+        factor = getattr(breakdown, name)
+        told = (row[name], row[f"{name}_low"], row[f"{name}_high"])
+        assert told == (factor.estimate, factor.lower, factor.upper)
+    slow = breakdown.slowest if breakdown.balance.upper <= BALANCED else None
+    assert (row["late_rank"], row["slowest_rank"]) == (1, slow)
+    assert (row["explained"] == "yes") is breakdown.explained
     assert row["lag_ms"] == pytest.approx(4.0)
-    assert f"last in {row['late_share']:.0f} % of the steps" in printed
-    assert f"{row['wire_ms']:.1f} ms of a step" in printed
-    assert f"{row['hidden_ms']:.1f} ms or more are hidden" in printed
+    assert row["wire_ms"] == pytest.approx(1000 * (breakdown.wire_seconds or 0))
     (row,) = found["wall_time-speedups"].table.rows
-    for name in ("speed", "time", "job"):
-        assert f"{row[f'by_{name}']:.2f} by {name}" in printed
-        assert row[f"by_{name}_share"] == pytest.approx(float(row[f"by_{name}"] or 0) / 2)
+    for name in ("by_speed", "by_time", "by_job"):
+        assert row[name] == getattr(breakdown, name).estimate
+        assert row[f"{name}_share"] == pytest.approx(float(row[name] or 0) / 2)
     assert "rank 1 is late" in found["wall_time-factors"].says
 
 

@@ -99,8 +99,8 @@ def test_a_sweep_shows_its_table_and_writes_every_figure(run: Run, tmp_path: Pat
     done = run(*SWEEP, made_up=True)
     assert done.returncode == 6, done.stdout
     lines = done.stdout.splitlines()
-    begin = next(i for i, text in enumerate(lines) if text.startswith("np 2: busbw in GB/s"))
-    assert [text.split()[:2] for text in lines[begin + 2 : begin + 9]] == [
+    begin = next(i for i, text in enumerate(lines) if text.startswith("size "))
+    assert [text.split()[:2] for text in lines[begin + 1 : begin + 8]] == [
         *(["64", "KB"], ["256", "KB"], ["1", "MB"], ["4", "MB"]),
         *(["16", "MB"], ["64", "MB"], ["128", "MB"]),
     ]
@@ -207,12 +207,12 @@ def without_figures(lines: Sequence[str]) -> list[str]:
     begins = [i for i, line in enumerate(lines) if line.startswith("INCONCLUSIVE ")]
     if begins:
         lines = [*lines[: begins[0]], *lines[ends[-1] :]]
-    # What made the machine unfit, which is several lines in the summary.
+    # What made the machine unfit, which is several lines above the tables of the summary.
     lines = [line for line in lines if "unfit: " not in line]
     unfit = [i for i, line in enumerate(lines) if line.startswith("Unfit to measure: ")]
     if unfit:
-        results = next(i for i, line in enumerate(lines) if line.startswith("results: "))
-        lines = [*lines[: unfit[0]], *lines[results:]]
+        tables = next(i for i, line in enumerate(lines) if line.startswith(("model ", "case ")))
+        lines = [*lines[: unfit[0]], *lines[tables:]]
     texts = [re.sub(r"[\d.]+", "0", line.removeprefix("collecting ... ")) for line in lines]
     return [re.sub(r"([ =-])\1+", r"\1", re.sub(r"0T0Z-0", "0", text)).strip() for text in texts]
 
@@ -326,7 +326,7 @@ def test_a_killed_session_goes_on_where_it_was(
     assert session["taken_over"] == ["collective_overhead[broadcast-sweep-np2]"]
     assert len(session["resumed_at"]) == 1
     assert session["elapsed_seconds"] > before["session.json"]["elapsed_seconds"]
-    assert "np 2: busbw in GB/s" in resumed.stdout
+    assert "broadcast on 2 ranks: bus" in resumed.stdout
 
 
 @pytest.mark.parametrize("how", ["a file", "read-only"])

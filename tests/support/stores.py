@@ -24,7 +24,7 @@ from hvdperf.records.documents import (
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Outcome
-from hvdperf.session.terminal.cases import EXIT_STATUS
+from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.verdict import worst
 
 SESSION = "20260131T235959Z-4711"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hvdperf.judge.fails import notes_on_fails
 from hvdperf.plan.comparisons import JudgedAs
@@ -10,10 +10,10 @@ from hvdperf.records import told_settings
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
-from hvdperf.report.numbers import cells_of, confidence_of
-from hvdperf.report.words import limits, plural, question_of, shown
+from hvdperf.report.numbers import cells_of, confidence_of, number
+from hvdperf.report.words import NAMES, names_of, plural, question_of, shown
 from hvdperf.stats import Interval
-from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded
+from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded, must_be
 
 # A plot shows at most this many rows: those that are nearest to their threshold.
 ROWS = 40
@@ -25,21 +25,21 @@ _NOT_BY_THE_FIGURE = (
 )
 
 COLUMNS = (
-    Column("verdict", "verdict"),
-    Column("case", "case"),
+    Column("verdict", "verdict", brief="verdict"),
+    *NAMES,
     # The case's name says these three; the page's filters use them.
     Column("question", "question", hidden=True),
     Column("model", "network", hidden=True),
     Column("world_size", "replicas", hidden=True),
-    Column("figure", "figure", digits=3),
-    Column("lower", "lower", digits=3),
-    Column("upper", "upper", digits=3),
+    Column("figure", "figure", digits=3, brief="figure interval"),
+    Column("lower", "lower", digits=3, brief="lower"),
+    Column("upper", "upper", digits=3, brief="upper"),
     Column("confidence", "confidence", "%", digits=1),
-    Column("must_be", "limit"),
+    Column("must_be", "limit", brief="limit"),
     Column("margin", "margin", "%", digits=1),
     Column("margin_lower", "margin, lower", "%", digits=1, hidden=True),
     Column("margin_upper", "margin, upper", "%", digits=1, hidden=True),
-    Column("rounds", "rounds"),
+    Column("rounds", "rounds", brief="n"),
     Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
     Column("nodes", "nodes", hidden=True),
     Column("settings", "settings"),
@@ -57,14 +57,14 @@ def ranked(cases: Iterable[Case]) -> list[Case]:
 
 def board(cases: Sequence[Case]) -> Figure:
     """Return a row per case, the worst verdict first."""
-    rows = tuple(map(_row, ranked(cases)))
+    rows = tuple(map(row_of, ranked(cases)))
     near = [row for row in rows if row["margin"] is not None]
     judged = [row for row in near if row["verdict"] not in _NOT_BY_THE_FIGURE]
-    notes = notes_on_fails(case.outcome for case in cases)
+    told = (*_says(judged), *notes_on_fails(case.outcome for case in cases))
     return Figure(
         name="board",
         title="Verdicts",
-        says=" ".join([_says(judged), *(f"{note}." for note in notes)]),
+        says=" ".join(f"{sentence}." for sentence in told),
         table=Table(
             tuple(
                 column
@@ -74,6 +74,7 @@ def board(cases: Sequence[Case]) -> Figure:
             rows,
         ),
         plot=_plot(min(len(near), ROWS)) if near else None,
+        brief=True,
     )
 
 
@@ -110,7 +111,9 @@ def note(case: Case) -> CaseNote | None:
         rounds = plural(outcome.judgement.rounds, "round")
         level = confidence_of(case)
         of = rounds if level is None else f"{rounds}, {level:.3g} % confidence"
-        paragraphs.append(f"Figure {shown(case.figure)} of {of}; limit: {limits(case.rule)}")
+        paragraphs.append(
+            f"Figure {shown(case.figure)} of {of}; limit: {must_be(outcome.judgement)}"
+        )
     if failure is not None:
         who = "" if failure.rank is None else f", rank {failure.rank}"
         paragraphs.append(f"{failure.arm}{who}, {failure.phase}: {failure.cause}")
@@ -119,10 +122,11 @@ def note(case: Case) -> CaseNote | None:
     if not paragraphs and case.verdict is Verdict.PASS:
         return None
     output = tuple(failure.tail) if failure is not None else ()
-    return CaseNote(case.name, case.verdict, tuple(dict.fromkeys(paragraphs)), output)
+    return CaseNote(case.name, case.verdict, tuple(dict.fromkeys(paragraphs)), output, case.reason)
 
 
-def _row(case: Case) -> Row:
+def row_of(case: Case) -> Row:
+    """Return the row of a case, which tables of some of the cases have, too."""
     figure, rule = case.figure, case.rule
     bounded = figure is not None and is_bounded(figure)
     margins: tuple[float | None, ...] = (None, None, None)
@@ -130,8 +134,9 @@ def _row(case: Case) -> Row:
     if figure is not None and rule is not None and bounded and not case.comparison.is_trial:
         margins = tuple(100 * share for share in margin(figure, rule))
     judgement = case.outcome.judgement
-    # Said of a change, not of the distance from a threshold.
-    effect = None if case.judged_as is JudgedAs.THRESHOLD else judgement.detectable_effect
+    # Said of a change between sides that can be alike, not of the distance from a threshold.
+    alike = case.judged_as in (JudgedAs.REGRESSION, JudgedAs.AA_PAIR)
+    effect = judgement.detectable_effect if alike else None
     return {
         "verdict": case.verdict.value,
         "question": question_of(case),
@@ -139,27 +144,48 @@ def _row(case: Case) -> Row:
         "world_size": case.world_size,
         **cells_of(figure, "figure", "lower", "upper"),
         "confidence": confidence_of(case),
-        "must_be": "" if rule is None else limits(rule),
+        "must_be": must_be(judgement),
         "margin": margins[0],
         "margin_lower": margins[1],
         "margin_upper": margins[2],
         "rounds": judgement.rounds,
         "minimum_detectable_effect": None if effect is None else 100 * effect,
         "nodes": len(case.replicas_per_node),
-        "case": case.name,
+        **names_of(case),
         "settings": told_settings.beside(case.fingerprint, case.comparison),
     }
 
 
-def _says(judged: Sequence[Row]) -> str:
+def _says(judged: Sequence[Row]) -> Iterator[str]:
+    """Yield sentences on how many cases meet their thresholds, and on what a PASS leaves open."""
     if not judged:
-        return "No case with a threshold has a figure with an interval."
-    least = min(judged, key=lambda row: float(row["margin"] or 0))
-    kept = sum(float(row["margin_lower"] or 0) >= 0 for row in judged)
-    return (
-        f"Of {plural(len(judged), 'case')} with a threshold, {kept} meet it with the whole "
-        f"interval. Smallest margin: {least['case']}, {least['margin']:+.1f} %."
-    )
+        yield "No case with a threshold has a figure with an interval"
+        return
+    kept = sum(number(row["margin_lower"]) >= 0 for row in judged)
+    of = plural(len(judged), "case")
+    yield f"Of {of} with a threshold, {kept} meet it with the whole interval"
+    passed = [row for row in judged if row["verdict"] == Verdict.PASS.value]
+    key = "minimum_detectable_effect"
+    changed = [row for row in passed if row[key] is not None]
+    held = [row for row in passed if row[key] is None]
+    if held:
+        yield (
+            "A PASS means that a figure meets its limit, not that nothing has become slower: these "
+            f"lie {_ends(held, 'margin')} inside theirs"
+        )
+    if changed:
+        yield (
+            "Minimum detectable effect (a change that such a session finds in 90 %) of the cases "
+            f"that PASS: {_ends(changed, key)}"
+        )
+
+
+def _ends(rows: Sequence[Row], key: str) -> str:
+    """Return the least and the greatest value in %, each with the name of its case."""
+    ends = [choose(rows, key=lambda row: number(row[key])) for choose in (min, max)]
+    values = [(number(row[key]), row["case"]) for row in ends]
+    told = (f"{share:.{0 if share >= 9.95 else 1}f} % ({case})" for share, case in values)
+    return " to ".join(dict.fromkeys(told))
 
 
 def _plot(rows: int) -> Plot:

@@ -11,6 +11,7 @@ from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.numbers import cells_of, confidence_of, with_confidence
 from hvdperf.report.sections import scaling
+from hvdperf.report.sections.board import row_of
 from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from hvdperf.work.blocks import Blocks
@@ -152,17 +153,8 @@ def _row(case: Case, label: str) -> Row:
         low = rule.limit(case.figure)
     elif isinstance(rule, Ceiling):
         high = rule.at_most
-    return {
-        "case": case.name,
-        "model": label,
-        "world_size": case.world_size,
-        **cells_of(case.figure, "ratio", "lower", "upper"),
-        "confidence": confidence_of(case),
-        "low": low,
-        "high": high,
-        "rounds": case.outcome.judgement.rounds,
-        "verdict": case.verdict.value,
-    }
+    ratio = cells_of(case.figure, "ratio", "lower", "upper")
+    return {**row_of(case), "model": label, **ratio, "low": low, "high": high}
 
 
 def _forest(rows: int, meant: str) -> Plot:

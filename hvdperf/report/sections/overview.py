@@ -23,9 +23,9 @@ _RATIOS = {
     "parity": Question.PARITY,
 }
 _SPEEDS = (
-    Column("model", "network"),
-    Column("world_size", "replicas"),
-    Column("samples_per_second", "throughput", "samples/s", digits=0),
+    Column("model", "network", brief="model"),
+    Column("world_size", "replicas", brief="np"),
+    Column("samples_per_second", "throughput", "samples/s", digits=0, brief="samples/s"),
     Column("slowest", "slowest round", "samples/s", digits=0, hidden=True),
     Column("fastest", "fastest round", "samples/s", digits=0, hidden=True),
     Column("rounds", "rounds", hidden=True),
@@ -33,16 +33,17 @@ _SPEEDS = (
 
 
 def overview(cases: Sequence[Case]) -> Figure | None:
-    """Return a row per network and world size; None if no throughput of Horovod with its defaults
-    was measured."""
+    """Return a row per network and world size of which the throughput of Horovod with its defaults
+    or one of the ratios was asked; None if there is no throughput."""
     speeds = throughputs(cases)
     if not speeds:
         return None
-    labels = workload_labels(workload for workload, _ in speeds)
-    ordered = sorted(speeds, key=lambda key: (list(labels).index(key[0]), key[1]))
-    shown = [case for case in cases if case.judged_as is JudgedAs.THRESHOLD]
-    rows = tuple(_row(key, labels[key[0]], speeds[key], shown) for key in ordered)
-    last = {str(row["model"]): row for row in rows}
+    held = [case for case in cases if case.judged_as is JudgedAs.THRESHOLD]
+    asked = [(c.workload, c.world_size) for c in held if c.question in _RATIOS.values()]
+    labels = workload_labels(workload for workload, _ in (*speeds, *asked))
+    keys = sorted({*speeds, *asked}, key=lambda key: (labels[key[0]], key[1]))
+    rows = tuple(_row(key, labels[key[0]], speeds.get(key, ()), cases) for key in keys)
+    last = {str(row["model"]): row for row in rows if row["rounds"]}
     said = several(
         [
             f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
@@ -67,28 +68,34 @@ def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
         for key, question in _RATIOS.items()
         if any(row[key] is not None for row in rows)
         for column in (
-            Column(key, question.label, digits=2),
+            Column(key, question.label, digits=2, brief=question.label),
             Column(f"{key}_low", "lower", digits=2, hidden=True),
             Column(f"{key}_high", "upper", digits=2, hidden=True),
         )
     )
-    return (*_SPEEDS, *ratios, Column("verdict", "worst verdict"))
+    return (*_SPEEDS, *ratios, Column("verdict", "worst verdict", brief="verdict"))
 
 
 def _row(
     key: tuple[Workload, int], label: str, speeds: Sequence[float], cases: Sequence[Case]
 ) -> Row:
-    own = [case for case in cases if (case.workload, case.world_size) == key]
+    workload, world_size = key
+    # Some cases of a network train a variant of its workload.
+    own = [c for c in cases if (c.workload.model, c.world_size) == (workload.model, world_size)]
+    held = {
+        case.question: case.figure
+        for case in own
+        if case.workload == workload and case.judged_as is JudgedAs.THRESHOLD
+    }
     ratios: dict[str, Value] = {}
     for name, question in _RATIOS.items():
-        figure = next((case.figure for case in own if case.question is question), None)
-        ratios |= cells_of(figure, name, f"{name}_low", f"{name}_high")
+        ratios |= cells_of(held.get(question), name, f"{name}_low", f"{name}_high")
     return {
         "model": label,
-        "world_size": key[1],
-        "samples_per_second": median(speeds),
-        "slowest": min(speeds),
-        "fastest": max(speeds),
+        "world_size": world_size,
+        "samples_per_second": median(speeds) if speeds else None,
+        "slowest": min(speeds, default=None),
+        "fastest": max(speeds, default=None),
         "rounds": len(speeds),
         **ratios,
         "verdict": worst([case.verdict for case in own]).value if own else None,

@@ -110,13 +110,15 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
         x=_MEDIAN,
     )
     y = plots.field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
+    rare = _rare(group)
     return Figure(
         name=slug("steps", "ranks", label, f"np{world_size}"),
         title=f"{label}, Horovod on {plural(world_size, 'replica')}: step times by rank",
-        says=_said_of_ranks(rows, len(blocks), len(group)) + _rare(group),
+        says=_said_of_ranks(rows, len(blocks), len(group)) + rare,
         table=Table(_OF_A_RANK, tuple(rows)),
         plot=_boxes(_OF_A_RANK, len(rows), y, medians, named_ranks),
         tags={"model": model, "world_size": str(world_size)},
+        brief=bool(rare),
     )
 
 

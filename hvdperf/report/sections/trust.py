@@ -20,6 +20,7 @@ from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.numbers import cells_of, confidence_of
+from hvdperf.report.sections.board import row_of
 from hvdperf.report.words import confidence_words, plural, several, shown
 
 COLUMNS = (
@@ -71,18 +72,7 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
         Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
         Column("verdict", "verdict"),
     )
-    rows: list[Row] = []
-    for case in alike:
-        effect = case.outcome.judgement.detectable_effect
-        rows.append(
-            {
-                "case": case.name,
-                **cells_of(case.figure, "ratio", "lower", "upper"),
-                "confidence": confidence_of(case),
-                "minimum_detectable_effect": None if effect is None else 100 * effect,
-                "verdict": case.verdict.value,
-            }
-        )
+    rows = [{**row_of(each), **cells_of(each.figure, "ratio", "lower", "upper")} for each in alike]
     said = several([f"{case.name} {shown(case.figure)} {case.verdict.value}" for case in alike])
     return [
         Figure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hvdperf.plan.collectives import KIB, MIB
 from hvdperf.records.documents import Case
@@ -21,6 +22,10 @@ from hvdperf.report.sections.collectives.pairs import (
 from hvdperf.report.words import slug
 
 _SIZE = (Column("bytes", "size", "B", hidden=True), Column("size", "size"))
+_BRIEF = {"size": "size", "horovod": "Horovod", "bare": "bare", "overhead": "ratio"}
+_COLUMNS = tuple(
+    replace(column, brief=_BRIEF.get(column.key, "")) for column in (*_SIZE, *WIDTHS, *OVERHEAD)
+)
 
 
 def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
@@ -32,12 +37,12 @@ def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
         size: {"bytes": size, "size": _short(size), **widths(case, group), **overheads(group)}
         for size, group in by_size.items()
     }
-    table = Table((*_SIZE, *WIDTHS, *OVERHEAD), tuple(rows.values()))
+    table = Table(_COLUMNS, tuple(rows.values()))
     best = max(table.rows, key=lambda row: number(row["horovod"]))
     worst = max(table.rows, key=lambda row: number(row["overhead"]))
     return Figure(
         name=slug("bandwidth", collective, f"np{n}"),
-        title=f"{collective} on {n} ranks: bus bandwidth by size",
+        title=f"{collective} on {n} ranks: bus bandwidth in GB/s by size",
         says=(
             f"Through Horovod {number(best['horovod']):.2f} GB/s at most, at {best['size']}, where "
             f"bare MPI reaches {number(best['bare']):.2f}. Horovod takes longest in "

@@ -40,6 +40,7 @@ _OF_A_SIZE = (
     Column("group", "drawn as"),
     Column("seconds", "seconds", "s", 3),
     Column("share", "share of the wall time", "%", 1),
+    Column("below", "not told from 0: less than", "% of the steps", 1),
 )
 
 
@@ -62,6 +63,7 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
             "group": GROUPS[term],
             "seconds": spent.terms[term],
             "share": 100 * spent.terms[term] / spent.wall_seconds,
+            "below": 100 * spent.below[term] if term in spent.below else None,
         }
         for size, spent in sizes.items()
         for term in TERMS

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hvdperf.explain.scaling_breakdown import hidden_seconds
 from hvdperf.plan.arms import Workload
+from hvdperf.plan.terms import OF_STEPS, Term
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown
 from hvdperf.report import plots
@@ -16,7 +17,7 @@ from hvdperf.report.words import Labels, confidence_words, several
 from hvdperf.verdict import ALPHA
 
 _WHOSE = (
-    Column("what", "training"),
+    Column("what", "training", brief="training"),
     Column("model", "network", hidden=True),
     Column("world_size", "replicas", hidden=True),
 )
@@ -24,16 +25,21 @@ _WHOSE = (
 _CONFIDENCE = confidence_words([100 * (1 - 2 * ALPHA)])
 SPEEDUPS = ("by_speed", "by_time", "by_job")
 FACTORS = ("efficiency", "contention", "communication", "balance", "product")
+# Ranks count as equally fast if the upper bound of their balance is above this.
+BALANCED = 0.97
+# The product is the efficiency again, if the factors explain it.
+_BRIEF = {"efficiency": "effic.", "communication": "commun.", "product": ""}
 
 
-def _of_ratios(names: Sequence[str]) -> tuple[Column, ...]:
+def _of_ratios(names: Sequence[str], digits: int) -> tuple[Column, ...]:
+    told = {name: name.replace("_", " ") for name in names}
     return tuple(
         column
-        for name in names
+        for name, title in told.items()
         for column in (
-            Column(name, name.replace("_", " "), "", 3),
-            Column(f"{name}_low", f"{name.replace('_', ' ')}, from", "", 3),
-            Column(f"{name}_high", f"{name.replace('_', ' ')}, to", "", 3),
+            Column(name, title, "", digits, brief=_BRIEF.get(name, title)),
+            Column(f"{name}_low", f"{title}, from", "", digits),
+            Column(f"{name}_high", f"{title}, to", "", digits),
         )
     )
 
@@ -55,7 +61,7 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
     """Return the figure of speedups by speed, by time and by job, of all cases."""
     columns = (
         *_WHOSE,
-        *_of_ratios(SPEEDUPS),
+        *_of_ratios(SPEEDUPS, 2),
         Column("by_speed_share", "efficiency by speed", "", 3),
         Column("by_time_share", "efficiency by time", "", 3),
         Column("by_job_share", "efficiency by job", "", 3),
@@ -83,13 +89,14 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
 
 _ALSO = (
     Column("explained", "product explains it"),
-    Column("late_rank", "rank that kept the others waiting"),
+    Column("late_rank", "rank that kept the others waiting", brief="late"),
     Column("lag_ms", "its lag", "ms", 2),
     Column("late_share", "last in", "% of steps", 1),
-    Column("slowest_rank", "slowest rank"),
+    Column("slowest_rank", "slowest rank", brief="slow"),
     Column("wire_ms", "data moves, a step", "ms", 2),
     Column("hidden_ms", "of it hidden, at least", "ms", 2),
-    Column("fixed_s", "fixed cost a", "s", 2),
+    Column("exposed_share", "exposed communication", "% of the steps", 1, brief="exposed"),
+    Column("fixed_s", "fixed cost a", "s", 1, brief="fixed s"),
     Column("step_ms", "a step, b", "ms", 2),
     Column("residual_share", "unexplained by the time breakdown, at most", "%", 3),
 )
@@ -101,7 +108,7 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
     first_cases: dict[tuple[Workload, int], Case] = {}
     for case in cases:
         first_cases.setdefault((case.workload, case.world_size), case)
-    columns = (*_WHOSE, *_of_ratios(FACTORS), *_ALSO)
+    columns = (*_WHOSE, *_of_ratios(FACTORS, 3), *_ALSO)
     rows: list[Row] = [
         {**_whose(case, labels), **_ratios(breakdown_of(case), FACTORS), **_also(case)}
         for case in first_cases.values()
@@ -126,14 +133,16 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
 def _also(case: Case) -> dict[str, Value]:
     breakdown = breakdown_of(case)
     late, ours = breakdown.late, breakdown.candidate
+    of_steps = {term: ours.terms[term] for term in OF_STEPS}
     return {
         "explained": "yes" if breakdown.explained else "no",
         "late_rank": None if late is None else late.rank,
         "lag_ms": None if late is None else 1000 * late.lag_seconds,
         "late_share": None if late is None else 100 * late.share,
-        "slowest_rank": breakdown.slowest,
+        "slowest_rank": breakdown.slowest if breakdown.balance.upper <= BALANCED else None,
         "wire_ms": _milliseconds(breakdown.wire_seconds),
         "hidden_ms": _milliseconds(hidden_seconds(breakdown)),
+        "exposed_share": 100 * of_steps[Term.EXCHANGE] / sum(of_steps.values()),
         "fixed_s": ours.fixed.a_seconds,
         "step_ms": 1000 * ours.fixed.b_seconds,
         "residual_share": 100 * ours.residual,

@@ -53,6 +53,7 @@ def waterfall(case: Case, label: str) -> Figure:
         table=Table(_OF_A_TERM, tuple(rows)),
         plot=_plot(rows),
         tags=tags_of(case),
+        brief=True,
     )
 
 
