@@ -17,12 +17,12 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import get_args, get_origin, get_type_hints
 
-from hvdperf.nightly.lines import BadNode, findings
-from hvdperf.nightly.night import FORMAT, Night, Part, Speeds
-from hvdperf.nightly.slower import falls, slower, standings
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Limit, Row
 from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.timeline.nights.by_date import BadNode, findings
+from hvdperf.timeline.nights.night import FORMAT, Night, Part, Speeds
+from hvdperf.timeline.nights.slower import falls, slower, standings
 from hvdperf.verdict import Verdict
 
 NIGHTS = 365
@@ -162,7 +162,7 @@ def table(year: Year, years: int) -> list[str]:
         found = findings(made)
         nodes += found.nodes
         for change in found.changes:
-            index = _index(change.night)
+            index = _index(made[change.at])
             near = next((at for at in planted if abs(at - index) <= 7), None)
             if change.line.model == "network_0" and change.line.name.startswith("t") and near:
                 planted[near].sizes.append(change.step.change)
@@ -217,7 +217,10 @@ def _delays(made: Sequence[Night], year: Year) -> dict[int, list[int]]:
             told = findings(first_network[: began + seen]).changes
             for change in told:
                 size = change.line.world_size
-                is_it = change.line.name.startswith("t") and abs(_index(change.night) - at) <= 7
+                is_it = (
+                    change.line.name.startswith("t")
+                    and abs(_index(first_network[change.at]) - at) <= 7
+                )
                 if is_it and size in waiting:
                     waiting.remove(size)
                     found[at].append(seen)

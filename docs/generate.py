@@ -21,11 +21,11 @@ from _pytest.config.argparsing import Parser
 from hvdperf import __main__ as command
 from hvdperf.cli import first_sentence
 from hvdperf.files import write_whole
-from hvdperf.history import places
-from hvdperf.history.compatibility import page as compatibility_page
-from hvdperf.history.compatibility import read_not_built
-from hvdperf.history.raw import read_history
-from hvdperf.nightly import schemas
+from hvdperf.timeline import places
+from hvdperf.timeline.releases.compatibility import page as compatibility_page
+from hvdperf.timeline.releases.compatibility import read_not_built
+from hvdperf.timeline.releases.raw import read_history
+from hvdperf.timeline import schemas
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds as limits
 from hvdperf.plan.arms import Workload
