@@ -138,8 +138,7 @@ history: env ## import the sessions of results/, publish both histories, serve t
 backfill: env data ## build and measure every combination of versions
 	@$(ACTIVATE); hvdperf history backfill $(ARGS)
 
-changes: env ## list releases that changed the throughput, found by Apache Otava
-	@bash ci/otava.sh
+changes: env ## list releases that changed the throughput, in stored results
 	@$(ACTIVATE); hvdperf history changes $(ARGS)
 
 clean: ## remove samples, caches, the site of docs/ and wheels

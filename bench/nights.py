@@ -22,7 +22,8 @@ from hvdperf.records.documents import Limit, Row
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.timeline.nights.by_date import BadNode, findings
 from hvdperf.timeline.nights.night import FORMAT, Night, Part, Speeds
-from hvdperf.timeline.nights.slower import falls, slower, standings
+from hvdperf.timeline.nights.series import Series
+from hvdperf.timeline.nights.slower import falls, standings
 from hvdperf.verdict import Verdict
 
 NIGHTS = 365
@@ -120,7 +121,7 @@ def _night(year: Year, index: int, noise: random.Random) -> Night:
     return Night(
         FORMAT,
         "a100",
-        f"{began:%Y-%m-%d}",
+        began.date(),
         began,
         "pytest perf/ --profile=nightly-gpu",
         parts=(part,),
@@ -199,7 +200,7 @@ def quiet(noises: Sequence[float], years: int) -> Iterator[str]:
         missing = (*calm.missing, 77, 101, 205, 206, 300)
         made = nights(replace(calm, noise=noise, missing=missing), seed)
         fell, _ = falls(made)
-        red = sum(slower("a100", made[:seen]).is_red for seen in (120, 240, len(made)))
+        red = sum(Series("a100", made[:seen]).is_red for seen in (120, 240, len(made)))
         changes = Counter(word.value for word in standings(findings(made).changes))
         yield f"noise {100 * noise:.0f} %: {len(fell)} nights fell, red {red} of 3, {dict(changes)}"
 

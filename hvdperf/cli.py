@@ -46,18 +46,21 @@ def add_command(commands: Commands, name: str, description: str) -> argparse.Arg
 def option(
     group: argparse._ActionsContainer,
     name: str,
-    metavar: str,
     text: str,
     default: object = None,
     told: str = "",
     **more: Any,
 ) -> None:
-    """Add an option with a value. text: sentences for the help, to which the default is added.
-    told: the default in words, if they are not those of `default`. more: as add_argument takes
-    it."""
+    """Add an option. name: such as `--port N`, or without a value such as `--list`. text: sentences
+    for the help, to which the default is added. told: the default in words, if they are not those
+    of `default`. more: as add_argument takes it."""
     if told or default is not None:
         text += f" Default: {told or default}."
-    group.add_argument(name, metavar=metavar, default=default, help=text, **more)
+    flag, _, metavar = name.partition(" ")
+    if metavar:
+        group.add_argument(flag, metavar=metavar, default=default, help=text, **more)
+    else:
+        group.add_argument(flag, action="store_true", help=text, **more)
 
 
 def run(

@@ -607,7 +607,7 @@ def test_set_up_builds_another_tensorflow_beside_the_first(stand_ins: Path, mach
 
 # Compiles nothing: leaves a wheel where it is told to, and writes down what pip is asked.
 COMPILER = """case $1 in
-    hvdperf/timeline/releases/build.py) mkdir -p "$7" && touch "$7/horovod-$3.whl"
+    ci/build_horovod.py) mkdir -p "$7" && touch "$7/horovod-$3.whl"
         echo "$5" >>built
         exit ${BUILD_STATUS:-0} ;;
     -m) echo "$*" >>pip ;;

@@ -36,25 +36,25 @@ def add_to(commands: Commands) -> None:
     text = "Convert sessions into raw results, and those into the form of asv."
     add = command("import", import_sessions, text)
     text = "Convert the sessions of this directory."
-    option(add, "--sessions", "DIR", text, places.SESSIONS, "results/runs", type=Path)
+    option(add, "--sessions DIR", text, places.SESSIONS, "results/runs", type=Path)
     command("publish", publish, "Write the sites by Horovod and by TensorFlow release.")
     add = command("preview", preview, "Serve the sites on this machine.")
-    option(add, "--port", "N", "Serve on this port.", 8080, type=int)
+    option(add, "--port N", "Serve on this port.", 8080, type=int)
     text = "Build and measure the missing combinations of releases."
     add = command("backfill", fill_matrix, text)
     for name, versions in (("horovod", backfill.HOROVOD), ("tensorflow", backfill.TENSORFLOW)):
-        option(add, f"--{name}", "V,V", "Combine these releases.", ",".join(versions))
-    text = "Also retry what could not be built before. Default: leave it out."
-    add.add_argument("--again", action="store_true", help=text)
-    text = "Show the state of each combination. Default: build and measure, then show it."
-    add.add_argument("--list", action="store_true", help=text)
+        option(add, f"--{name} V,V", "Combine these releases.", ",".join(versions))
+    option(add, "--again", "Also retry what could not be built before.", told="leave it out")
+    option(
+        add, "--list", "Show the state of each combination.", told="build and measure, then show it"
+    )
     text = "Find releases that changed the throughput, in stored results."
     command("changes", list_changes, text)
     # For hvdperf/timeline/asv/benchmarks: JSON on stdout.
     command("params", print_parameters, "Print the cases of the profile history, as JSON.")
     add = command("measure", measure_stack, "Measure one installed stack, and print it as JSON.")
     text = "Measure the stack of this interpreter."
-    option(add, "--stack", "PYTHON", text, required=True, type=Path)
+    option(add, "--stack PYTHON", text, required=True, type=Path)
     command("machine", print_machine, "Print the label of this machine.")
     _add_bisect(commands)
 
@@ -70,15 +70,14 @@ def _add_bisect(commands: Commands) -> None:
     text = "Search the releases of this package. Default: tensorflow."
     choices = [axis.value for axis in Axis]
     group.add_argument("--along", choices=choices, default="tensorflow", help=text)
-    text = "Begin with this older release."
-    option(group, "--from", "V", text, dest="first", required=True)
-    option(group, "--to", "V", "End with this newer release.", dest="last", required=True)
-    option(group, "--at", "V", "Use this release of the other package.", required=True)
+    option(group, "--from V", "Begin with this older release.", dest="first", required=True)
+    option(group, "--to V", "End with this newer release.", dest="last", required=True)
+    option(group, "--at V", "Use this release of the other package.", required=True)
     group = add.add_argument_group("what to measure")
-    option(group, "--model", "NAME", "Train this network, such as vgg_16_s.", required=True)
-    option(group, "--np", "N", "Train with N replicas.", type=int, required=True)
+    option(group, "--model NAME", "Train this network, such as vgg_16_s.", required=True)
+    option(group, "--np N", "Train with N replicas.", type=int, required=True)
     text = "Give each session MIN minutes."
-    option(group, "--budget", "MIN", text, told="those of the profile", type=float)
+    option(group, "--budget MIN", text, told="those of the profile", type=float)
     add.set_defaults(command=bisect)
 
 

@@ -58,9 +58,9 @@ def add_to(commands: Commands) -> None:
     )
     text = "Call a series MISSING this many hours after its last night."
     group = _add_which_nights(add)
-    option(group, "--overdue", "HOURS", text, OVERDUE_H, f"{OVERDUE_H:g}", type=float)
+    option(group, "--overdue HOURS", text, OVERDUE_H, f"{OVERDUE_H:g}", type=float)
     text = "Write texts of issues into this directory."
-    option(_add_places(add), "--issues", "DIR", text, told="none", type=Path)
+    option(_add_places(add), "--issues DIR", text, told="none", type=Path)
     add.set_defaults(command=watch_nights)
 
     add = add_command(
@@ -69,13 +69,13 @@ def add_to(commands: Commands) -> None:
         "Accept that a series is slower. What became slower up to this night FAILs no more, here "
         "and, once it is published, elsewhere.",
     )
-    option(add, "--series", "NAME", "Accept this series as it is. Required.", required=True)
-    option(add, "--night", "DATE", "Up to the night of this date.", told="the last one")
+    option(add, "--series NAME", "Accept this series as it is. Required.", required=True)
+    option(add, "--night DATE", "Up to the night of this date.", told="the last one")
     _add_places(add, repository=False)
     add.set_defaults(command=accept)
 
     add = add_command(tasks, "prune", "Remove sessions and pages of nights long ago.")
-    option(add, "--keep", "DAYS", "Keep those of the last DAYS days.", 90, type=int)
+    option(add, "--keep DAYS", "Keep those of the last DAYS days.", 90, type=int)
     _add_places(add, repository=False)
     add.set_defaults(command=prune)
 
@@ -85,10 +85,8 @@ def add_to(commands: Commands) -> None:
         "List lasting changes over nights, with the commands that repeat them.",
     )
     group = _add_which_nights(add)
-    text = "List changes since this date, such as 2026-01-01."
-    option(group, "--since", "DATE", text, told="all")
-    text = "List improvements, too. Default: only regressions."
-    group.add_argument("--better", action="store_true", help=text)
+    option(group, "--since DATE", "List changes since this date, such as 2026-01-01.", told="all")
+    option(group, "--better", "List improvements, too.", told="only regressions")
     _add_places(add)
     add.set_defaults(command=list_regressions)
 
@@ -101,43 +99,41 @@ def _add_run(tasks: Commands) -> None:
         "Options after -- are passed on to pytest.",
     )
     group = add.add_argument_group("what to measure")
-    option(group, "--profile", "NAME", "Measure this profile.", "nightly")
+    option(group, "--profile NAME", "Measure this profile.", "nightly")
     text = "Compare with the stack of this interpreter."
-    option(group, "--against", "PYTHON", text, "", "judge by thresholds")
-    text = "Measure only if doctor finds no problem. Default: measure anyway."
-    group.add_argument("--require-fit", action="store_true", help=text)
-    text = "Leave out the A/A pair. Default: measure it first."
-    group.add_argument("--no-pair", action="store_true", help=text)
+    option(group, "--against PYTHON", text, "", "judge by thresholds")
+    text = "Measure only if doctor finds no problem."
+    option(group, "--require-fit", text, told="measure anyway")
+    option(group, "--no-pair", "Leave out the A/A pair.", told="measure it first")
     text = "Pass these options on to pytest."
     group.add_argument("pytest", nargs=argparse.REMAINDER, metavar="-- ...", help=text)
     group = add.add_argument_group("where and when")
     text = "Put these words before pytest, such as 'mpirun -np 4'."
-    option(group, "--launch", "WORDS", text, "", "none")
-    option(group, "--series", "NAME", "Add the night to this series.", "nightly")
-    option(group, "--night", "DATE", "Measure the night of this date.", told="today, in UTC")
+    option(group, "--launch WORDS", text, "", "none")
+    option(group, "--series NAME", "Add the night to this series.", "nightly")
+    option(group, "--night DATE", "Measure the night of this date.", told="today, in UTC")
     group = _add_places(add)
-    option(group, "--publish", "URL", "Publish to this git repository, too.", told="do not")
+    option(group, "--publish URL", "Publish to this git repository, too.", told="do not")
     text = "Append the night to this file, in Markdown."
-    option(group, "--summary", "FILE", text, told="do not", type=Path)
+    option(group, "--summary FILE", text, told="do not", type=Path)
     add.set_defaults(command=run_night)
 
 
 def _add_which_nights(add: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group = add.add_argument_group("which nights")
     text = "Read this series. The option may be repeated."
-    option(group, "--series", "NAME", text, [], "all", action="append")
+    option(group, "--series NAME", text, [], "all", action="append")
     text = "Read the nights of this git repository."
-    option(group, "--published", "URL", text, told="those of --results")
+    option(group, "--published URL", text, told="those of --results")
     return group
 
 
 def _add_places(add: argparse.ArgumentParser, repository: bool = True) -> argparse._ArgumentGroup:
     group = add.add_argument_group("places")
     text = "Keep nights and sessions in this directory."
-    option(group, "--results", "DIR", text, RESULTS, "results", type=Path)
+    option(group, "--results DIR", text, RESULTS, "results", type=Path)
     if repository:
-        text = "Use this branch of the git repository."
-        option(group, "--branch", "NAME", text, BRANCH)
+        option(group, "--branch NAME", "Use this branch of the git repository.", BRANCH)
     return group
 
 
@@ -171,7 +167,7 @@ def run_night(arguments: argparse.Namespace) -> int:
     plan = NightPlan(
         results=arguments.results.absolute(),
         series=check_series(arguments.series),
-        night=f"{_night(arguments.night)}",
+        night=_night(arguments.night),
         profile=from_here("profile", arguments.profile),
         against=from_here("against", arguments.against),
         require_fit=arguments.require_fit,
@@ -206,7 +202,7 @@ def _compared(night: Night, results: Path) -> tuple[Verdict, Sequence[str]]:
 
     read = read_nights(results / NIGHTS, [night.series])
     known = [each for each in read.of[night.series] if each.night <= night.night]
-    found, waits = falls(known, read.accepted.get(night.series, ""))
+    found, waits = falls(known, read.accepted[night.series])
     fall = found.get(len(known) - 1)
     return verdict_of(night, fall), [*(fall.lines() if fall else ()), *filter(None, [waits])]
 
@@ -278,11 +274,12 @@ def _nights_directory(arguments: argparse.Namespace) -> Path:
 
 
 def watch_nights(arguments: argparse.Namespace) -> int:
+    from hvdperf.timeline.nights.series import Series
     from hvdperf.timeline.nights.watch import badness, watched, write_issues
 
-    overdue: float = arguments.overdue
-    if not 0 < overdue < math.inf:
-        raise UserError(f"--overdue {overdue:g}: give hours above zero, such as 28")
+    hours: float = arguments.overdue
+    if not 0 < hours < math.inf:
+        raise UserError(f"--overdue {hours:g}: give hours above zero, such as 28")
     for name in arguments.series:
         check_series(name)
     found = read_nights(_nights_directory(arguments))
@@ -292,13 +289,11 @@ def watch_nights(arguments: argparse.Namespace) -> int:
     if not names:
         raise UserError("there is no night of any series yet; name those that should be: --series")
     now = datetime.now(UTC)
-    states = [
-        watched(name, found.of.get(name, ()), now, overdue, found.accepted.get(name, ""))
-        for name in names
-    ]
+    series = [Series(n, found.of.get(n, ()), found.accepted.get(n, date.min)) for n in names]
+    states = [watched(each, now, hours) for each in series]
     for state in states:
         print(state.line())
-        for text in state.slower.lines():
+        for text in state.series.slower():
             print(f"  {text}")
     if arguments.issues is not None:
         try:
@@ -309,8 +304,9 @@ def watch_nights(arguments: argparse.Namespace) -> int:
 
 
 def list_regressions(arguments: argparse.Namespace) -> int:
-    from hvdperf.timeline.nights.by_date import findings, repeat
-    from hvdperf.timeline.nights.slower import Standing, standings
+    from hvdperf.timeline.nights.by_date import repeat
+    from hvdperf.timeline.nights.series import Series
+    from hvdperf.timeline.nights.slower import Standing
 
     since = "" if arguments.since is None else f"{_date('--since', arguments.since)}"
     directory = _nights_directory(arguments)
@@ -321,11 +317,10 @@ def list_regressions(arguments: argparse.Namespace) -> int:
         raise UserError(f"{shown(directory)}: there are no nights; measure one: nightly run")
     table = Columns(("since", -10), ("change (95 %)", -26), ("nights", 6), (" line", 0))
     for name, nights in found.of.items():
-        known = findings(nights)
-        stand = standings(known.changes, found.accepted.get(name, ""))
+        series = Series(name, nights, found.accepted[name])
         wanted = [
             (change, standing)
-            for change, standing in zip(known.changes, stand, strict=True)
+            for change, standing in series.changes
             if (change.is_worse or arguments.better) and change.since >= since
         ]
         print(f"{name}: {len(nights)} nights, {nights[0].night} to {nights[-1].night}")
@@ -339,7 +334,7 @@ def list_regressions(arguments: argparse.Namespace) -> int:
                 print(f"    that night: {mark}")
             if command := repeat(nights[change.at], change.line):
                 print(f"    again: {command}")
-        for node in known.nodes:
+        for node in series.found.nodes:
             text = f"{100 * (node.change - 1):+.1f} % on {node.nights} nights, {node.lines} lines"
             print(f"  a host that differs: {', '.join(node.hosts)}: {text}; left out above")
         if not wanted:
@@ -352,7 +347,7 @@ def accept(arguments: argparse.Namespace) -> int:
     name = check_series(arguments.series)
     directory = arguments.results / NIGHTS
     last = read_nights(directory, [name]).of[name][-1].night
-    night = last if arguments.night is None else f"{_date('--night', arguments.night)}"
+    night = last if arguments.night is None else _date("--night", arguments.night)
     if night > last:
         raise UserError(f"--night {night}: is after the last night, {last}")
     write_accepted(directory / name, night)

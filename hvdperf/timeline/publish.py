@@ -116,7 +116,7 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
     for line in (*left_out, *refused):
         say(line)
     ended = [night for night in nights if night.ended_at is not None]
-    found = [(NIGHTS, n.series, n.night, [part.session for part in n.parts]) for n in ended]
+    found = [(NIGHTS, n.series, f"{n.night}", [part.session for part in n.parts]) for n in ended]
     found += [(HISTORY, each.machine, each.session, []) for each in raw]
     for folder, series, name, sessions in found:
         place = Path(folder, series, f"{name}.json")

@@ -118,29 +118,20 @@ def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: 
         assert told.count("# hvdperf: ") == 2, "the session's and the gate's"
 
 
-@pytest.mark.parametrize("name", ["measure", "publish", "watch"])
-def test_both_files_have_the_three_jobs_with_time_limits(name: str) -> None:
-    assert of(GITHUB)["jobs"][name]["timeout-minutes"] > 0
-    assert "timeout" in of(GITLAB)[name]
+def test_jobs_have_time_limits_and_only_measuring_needs_gpus_and_is_not_cancelled() -> None:
+    github: Mapping[str, Any] = of(GITHUB)["jobs"]
+    gitlab = {name: job for name, job in of(GITLAB).items() if isinstance(job, dict)}
+    for name in ("measure", "publish", "watch"):
+        assert github[name]["timeout-minutes"] > 0
+        assert "timeout" in gitlab[name]
+    assert {name for name, job in github.items() if "gpu" in job["runs-on"]} == {"measure"}
+    assert {name for name, job in gitlab.items() if "tags" in job} == {"measure"}
+    assert github["measure"]["concurrency"]["cancel-in-progress"] is False
+    assert gitlab["measure"]["interruptible"] is False
 
 
-def test_only_measuring_needs_the_runner_with_gpus() -> None:
-    jobs: Mapping[str, Any] = of(GITHUB)["jobs"]
-    assert {name for name, job in jobs.items() if "gpu" in job["runs-on"]} == {"measure"}
-    tagged = {name for name, job in of(GITLAB).items() if isinstance(job, dict) and "tags" in job}
-    assert tagged == {"measure"}
-
-
-def test_a_night_that_runs_is_not_cancelled() -> None:
-    assert of(GITHUB)["jobs"]["measure"]["concurrency"]["cancel-in-progress"] is False
-    assert of(GITLAB)["measure"]["interruptible"] is False
-
-
-def test_the_steps_of_github_fail_where_a_part_of_a_pipe_fails() -> None:
+def test_github_fails_where_a_part_of_a_pipe_fails_and_pins_actions_by_their_commit() -> None:
     assert of(GITHUB)["defaults"]["run"]["shell"] == "bash"
-
-
-def test_actions_are_pinned_by_their_commit() -> None:
     used = re.findall(r"uses: (\S+)", GITHUB.read_text())
     assert used
     assert all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", each) for each in used)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
 
+from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
-from hvdperf.timeline import places
+from hvdperf.timeline.asv.serve import serve
 
 
 def hvdperf(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -56,35 +56,25 @@ def test_bad_input_is_one_line(arguments, said):
     assert "Traceback" not in done.stderr
 
 
-def test_the_matrix_is_listed():
+def test_what_is_stored_is_told():
     done = hvdperf("history", "backfill", "--list", "--horovod", "0.28.1", "--tensorflow", "2.18.1")
     assert done.returncode == 0
     assert done.stdout.splitlines()[0].split() == ["Horovod", "TF", "2.18.1"]
-
-
-def test_a_machine_has_a_label():
     done = hvdperf("history", "machine")
-    assert done.returncode == 0
     assert done.stdout.strip().replace("-", "").isalnum()
+    done = hvdperf("history", "changes")
+    assert done.returncode == 0
+    assert "lines of two releases or more: " in done.stdout
 
 
-def test_what_was_not_published_is_not_served(tmp_path):
-    from hvdperf.errors import UserError
-    from hvdperf.timeline.asv.serve import serve
-
+def test_sites_are_served_on_loopback(tmp_path):
     with pytest.raises(UserError, match="make history"):
         serve(tmp_path, 0)
     site = tmp_path / "horovod"
     site.mkdir()
-    (site / "index.json").write_text("{}")
+    (site / "index.json").write_text('{"project": "x"}')
     with pytest.raises(UserError, match="--port 99999"):
         serve(tmp_path, 99999)
-
-
-def test_sites_are_served_on_loopback(tmp_path):
-    site = tmp_path / "horovod"
-    site.mkdir()
-    (site / "index.json").write_text('{"project": "x"}')
     code = (
         "from pathlib import Path; from hvdperf.timeline.asv.serve import serve; "
         f"serve(Path({str(tmp_path)!r}), 0)"
@@ -98,9 +88,3 @@ def test_sites_are_served_on_loopback(tmp_path):
         with urllib.request.urlopen(f"{url}index.json", timeout=20) as answer:
             assert answer.read() == b'{"project": "x"}'
         server.terminate()
-
-
-def test_what_is_generated_is_not_tracked():
-    ignored = (ROOT / ".gitignore").read_text().splitlines()
-    assert "/.asv/" in ignored
-    assert Path(places.GENERATED).name == ".asv"

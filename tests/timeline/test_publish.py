@@ -19,7 +19,8 @@ from hvdperf.timeline.nights.night import (
     write_night,
 )
 from hvdperf.timeline.publish import fetched, place_of, publish
-from hvdperf.timeline.store import NIGHTS
+from hvdperf.timeline.store import HISTORY, NIGHTS
+from tests.support.histories import raw_result, written
 
 YEAR = Year(0.01, networks=1, world_sizes=(8,))
 SOME = nights(YEAR, 1)[:3]
@@ -56,6 +57,7 @@ def published(results: Path, repository: str) -> list[str]:
 
 def test_nights_arrive_with_their_pages_and_an_index(tmp_path: Path, repository: str) -> None:
     results = runner(tmp_path / "results", "a100", SOME)
+    runner(results, "h100", [replace(SOME[0], ended_at=None)])  # goes on
     added = published(results, repository)
     assert added == [f"a100 {night.night}" for night in SOME]
     files = git(repository, "ls-tree", "-r", "--name-only", BRANCH).split()
@@ -110,11 +112,6 @@ def test_a_published_night_never_changes(tmp_path: Path, repository: str) -> Non
     assert found.of["a100"][0].pair == ""
 
 
-def test_a_night_that_goes_on_is_not_published_yet(tmp_path: Path, repository: str) -> None:
-    results = runner(tmp_path / "results", "a100", [SOME[0], replace(SOME[1], ended_at=None)])
-    assert published(results, repository) == [f"a100 {SOME[0].night}"]
-
-
 def test_what_an_interrupted_publishing_left_does_not_matter(
     tmp_path: Path, repository: str
 ) -> None:
@@ -129,16 +126,22 @@ def test_what_an_interrupted_publishing_left_does_not_matter(
     assert "rubbish" not in git(repository, "ls-tree", "-r", "--name-only", BRANCH)
 
 
-def test_a_repository_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
+def test_the_history_by_release_is_published_too(tmp_path: Path, repository: str) -> None:
+    results = runner(tmp_path / "results", "a100", SOME[:1])
+    for number, version in enumerate(("2.15.1", "2.16.2")):
+        written(results / HISTORY, raw_result(tensorflow=version, number=number))
+    assert len(published(results, repository)) == 3
+    index = git(repository, "show", f"{BRANCH}:index.html")
+    assert "releases of TensorFlow, with Horovod 0.28.1" in index
+    assert published(results, repository) == []
+
+
+def test_a_repository_that_fails_or_refuses_is_one_line(tmp_path: Path, repository: str) -> None:
     results = runner(tmp_path / "results", "a100", SOME[:1])
     with pytest.raises(UserError, match=r"nowhere\.git: git ls-remote: fatal: "):
         published(results, str(tmp_path / "nowhere.git"))
-
-
-def test_a_repository_that_refuses_is_one_line(tmp_path: Path, repository: str) -> None:
     hook = Path(repository) / "hooks/pre-receive"
     hook.write_text("#!/bin/sh\necho 'no more room' >&2\nexit 1\n")
     hook.chmod(0o755)
-    results = runner(tmp_path / "results", "a100", SOME[:1])
     with pytest.raises(UserError, match=r"git push: error: failed to push some refs"):
         published(results, repository)

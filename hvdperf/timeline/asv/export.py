@@ -55,7 +55,7 @@ def write_tree(
     """Replace asv's results of one axis with these. directory: asv's directory of results. commits:
     the commit of each version in the release repository. Raises UserError if the directory cannot
     be written."""
-    new = directory.with_name(directory.name + ".partial")
+    new, old = (directory.with_name(directory.name + end) for end in (".partial", ".old"))
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
@@ -69,30 +69,17 @@ def write_tree(
             write_json(str(new / machine / "machine.json"), described, _MACHINE_FORMAT)
             for of_asv in _results_of(axis, commits, described, of_machine, benchmarks):
                 of_asv.save(str(new))
-        _move_files(new, directory)
+        # Linux renames no directory over a full one. After a kill between the two, importing again
+        # writes everything.
+        shutil.rmtree(old, ignore_errors=True)
+        if directory.exists():
+            directory.rename(old)
+        new.rename(directory)
     except OSError as error:
         raise UserError(f"{shown(directory)} cannot be written: {error.strerror}") from None
     finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def _move_files(new: Path, old: Path) -> None:
-    """Make the directory `old` hold the files of `new` and no others.
-
-    Linux renames no directory over a full one, so the files move one by one. If the process is
-    killed meanwhile, every file is whole, either old or new. Each file names its own parameters, so
-    asv reads a mixture. The next call moves the rest.
-    """
-    wanted = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
-    for path in wanted:
-        (old / path).parent.mkdir(parents=True, exist_ok=True)
-        (new / path).replace(old / path)
-    for path in [path for path in old.rglob("*") if path.is_file()]:
-        if path.relative_to(old) not in wanted:
-            path.unlink()
-    for directory in [path for path in old.rglob("*") if path.is_dir()]:
-        if not any(directory.iterdir()):
-            directory.rmdir()
+        for path in (new, old):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def describe_benchmarks(results: Sequence[RawResult]) -> dict[str, dict[str, Any]]:
@@ -115,15 +102,15 @@ def describe_benchmarks(results: Sequence[RawResult]) -> dict[str, dict[str, Any
     }
 
 
-def machine_document(machine: str, fingerprint: Mapping[str, Any]) -> dict[str, str]:
-    """Return the content of asv's machine.json."""
+def machine_document(machine: str, known: Mapping[str, Any]) -> dict[str, str]:
+    """Return the content of asv's machine.json. known: the fingerprint."""
     return {
         "arch": "x86_64",
-        "cpu": str(fingerprint["cpu_model"]),
+        "cpu": str(known["cpu_model"]),
         "machine": machine,
-        "num_cpu": str(fingerprint["cores"]),
-        "os": f"Linux {fingerprint['kernel']}",
-        "ram": f"{fingerprint['memory_gib']} GiB",
+        "num_cpu": str(known["cores"]),
+        "os": f"Linux {known['kernel']}",
+        "ram": f"{known['memory_gib']} GiB",
     }
 
 

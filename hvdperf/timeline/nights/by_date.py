@@ -195,8 +195,8 @@ def _changes(
         for at in range(near[0] + 1, near[-1] + 1):
             when = "" if at == first else f" ({nights[at].night})"
             found += [f"{text}{when}" for text in marked.get(at, ())]
-        before = nights[line.at[step.at - 1]].night
-        yield Change(line, step, before, nights[first].night, tuple(found))
+        before, since = (f"{nights[at].night}" for at in (line.at[step.at - 1], first))
+        yield Change(line, step, before, since, tuple(found))
 
 
 def repeat(night: Night, line: Line) -> str:

@@ -40,14 +40,12 @@ OVERDUE_H = 28.0
 BRANCH = "hvdperf-nights"
 # In the directory of a series: the date up to which what became slower is accepted.
 ACCEPTED = "accepted.txt"
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 # The number of files left out that are named.
 _NAMED = 5
 _SERIES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 Speed = Annotated[float, Meta(gt=0)]
 # It is part of paths.
 SessionName = Annotated[str, Meta(pattern=r"^\d{8}T\d{6}Z-\d+$")]
-Day = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ class Night:
 
     format: Positive
     series: str
-    night: Day
+    night: date
     began_at: Moment
     command: str
     against: str = ""
@@ -182,7 +180,7 @@ def check_series(name: str) -> str:
     return name
 
 
-def path_of(directory: Path, series: str, night: str) -> Path:
+def path_of(directory: Path, series: str, night: date) -> Path:
     """Return the file of a night. directory: of all series, such as results/nights."""
     return directory / series / f"{night}.json"
 
@@ -195,23 +193,20 @@ def write_night(directory: Path, night: Night) -> Path:
 def read_night(path: Path) -> Night:
     """Read a document. Raises Unreadable if it is broken or not that of its path."""
     night = read_document(path, Night, FORMAT, steps=())
-    if (night.series, night.night) != (path.parent.name, path.stem):
+    if (night.series, f"{night.night}") != (path.parent.name, path.stem):
         raise Unreadable(f"it is of {night.series}, {night.night}")
-    try:
-        date.fromisoformat(night.night)
-    except ValueError as error:
-        raise Unreadable(str(error)) from None
     return night
 
 
 @dataclass(frozen=True)
 class Nights:
     """The nights of all series, in the order of dates. left_out: a line for each file that cannot
-    be read. accepted: the date up to which what became slower is accepted, of series with one."""
+    be read. accepted: the date up to which what became slower is accepted, as read_accepted returns
+    it."""
 
     of: Mapping[str, Sequence[Night]]
     left_out: tuple[str, ...] = ()
-    accepted: Mapping[str, str] = field(default_factory=dict)
+    accepted: Mapping[str, date] = field(default_factory=dict)
 
 
 def read_nights(directory: Path, series: Iterable[str] = ()) -> Nights:
@@ -232,15 +227,16 @@ def read_nights(directory: Path, series: Iterable[str] = ()) -> Nights:
     return Nights({name: found[name] for name in wanted or found}, tuple(left_out), accepted)
 
 
-def read_accepted(series: Path) -> str:
-    """Return the date up to which what became slower is accepted; "" if there is none. series: its
-    directory."""
-    path = series / ACCEPTED
-    text = path.read_text(errors="replace").strip() if path.exists() else ""
-    return text if _DAY.fullmatch(text) else ""
+def read_accepted(series: Path) -> date:
+    """Return the date up to which what became slower is accepted; date.min if there is none.
+    series: its directory."""
+    try:
+        return date.fromisoformat((series / ACCEPTED).read_text().strip())
+    except (OSError, ValueError):
+        return date.min
 
 
-def write_accepted(series: Path, night: str) -> None:
+def write_accepted(series: Path, night: date) -> None:
     """Write the date up to which what became slower is accepted. Raises UserError."""
     try:
         write_whole(series / ACCEPTED, f"{night}\n")

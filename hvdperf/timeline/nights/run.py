@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 
 from hvdperf.errors import UserError
@@ -38,14 +39,14 @@ from hvdperf.timeline.store import NIGHTS, alone, read_all
 class NightPlan:
     """What a night is to measure.
 
-    results: as --results of a session. night: its date, such as 2026-11-24. against: the reference
+    results: as --results of a session. against: the reference
     stack's interpreter, or "". pair: whether an A/A pair comes first. launch: words before pytest,
     such as those of mpirun. arguments: more options of pytest.
     """
 
     results: Path
     series: str
-    night: str
+    night: date
     profile: str
     against: str = ""
     require_fit: bool = False
@@ -117,7 +118,7 @@ def _begun(plan: NightPlan, say: Callable[[str], None]) -> Night:
 def _end_earlier(plan: NightPlan) -> None:
     """End the earlier nights of the series that were killed, with what they had decided."""
     files = sorted((plan.directory / plan.series).glob("*.json"))
-    nights, _ = read_all((path for path in files if path.stem < plan.night), read_night)
+    nights, _ = read_all((path for path in files if path.stem < f"{plan.night}"), read_night)
     for night in (night for night in nights if night.ended_at is None):
         parts = list(night.parts)
         for gate in (False, True):

@@ -1,4 +1,4 @@
-"""Says whether a series is slower than it was.
+"""What makes a series slower than it was.
 
 A night FAILs at once if most of its throughputs are far below those of the nights before it. A
 change for the worse that lasts makes the series FAIL until it is repaired or accepted. Ratios alone
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from enum import Enum
 from itertools import accumulate
 from math import log, log1p
 from statistics import median
 
 from hvdperf.timeline.lines import Change, throughput
-from hvdperf.timeline.nights.by_date import UNCERTAIN, UNSOUND, Findings, findings, marks
+from hvdperf.timeline.nights.by_date import UNCERTAIN, UNSOUND, marks
 from hvdperf.timeline.nights.night import Night, Part
 from hvdperf.timeline.steps import LEAST_CHANGE
 from hvdperf.verdict import Verdict, worst
@@ -30,6 +31,10 @@ TOGETHER = 3
 BACK = 4
 # The number of lines that a text names.
 NAMED = 5
+_WAITS = (
+    "throughputs are not compared yet: that begins with the night after "
+    f"{FEWEST} sound ones of this machine, and there are {{}}"
+)
 # Throughputs by network and world size.
 Speeds = Mapping[tuple[str, int], float]
 
@@ -51,13 +56,13 @@ class Fall:
     def lines(self) -> Iterator[str]:
         """Yield what fell, by how much and since when, and the command that looks closer."""
         told = [
-            f"{name} {_percent(change)}"
+            f"{name} {percent(change)}"
             for name, change in sorted(self.changes.items(), key=lambda each: each[1])
         ]
         yield (
             f"{len(told)} of {self.compared} throughputs fell since the night of "
             f"{self.since.night} by more than {100 * FALL:.0f} % below the lowest of the "
-            f"sound nights up to {self.usual.night}: {_named(told)}"
+            f"sound nights up to {self.usual.night}: {named(told)}"
         )
         if self.disturbed:
             yield f"this is no FAIL, because the night was disturbed: {self.disturbed}"
@@ -89,60 +94,7 @@ class Standing(Enum):
     UNCONFIRMED = "worse, not confirmed yet"
 
 
-@dataclass(frozen=True)
-class Slower:
-    """How a series stands. falls: by index of the night. fall: that of the last night; None if it
-    was accepted. open: lasting changes that make the series FAIL, by night. waits: why throughputs
-    of the last night were not compared; "" if they were."""
-
-    series: str
-    falls: Mapping[int, Fall]
-    fall: Fall | None
-    open: Sequence[Change]
-    waits: str
-
-    @property
-    def is_red(self) -> bool:
-        return bool(self.open) or (self.fall is not None and not self.fall.disturbed)
-
-    def verdict(self, own: Verdict) -> Verdict:
-        """Return the verdict of the series. own: that of its last night."""
-        return worst([own, Verdict.FAIL]) if self.is_red else own
-
-    def lines(self) -> Iterator[str]:
-        """Yield what has become slower, by how much and since when, and what to do next."""
-        if self.fall is not None:
-            yield from self.fall.lines()
-        if self.open:
-            told = [
-                f"{each.line.name} {_percent(each.step.change)} since {each.since}"
-                for each in sorted(self.open, key=lambda each: -abs(log(each.step.change)))
-            ]
-            yield f"{len(told)} lasting changes for the worse: {_named(told)}"
-            since = self.open[0].since
-            yield f"look closer: hvdperf regressions --series {self.series} --since {since}"
-        if self.is_red:
-            yield f"if it has to stay like this: hvdperf nightly accept --series {self.series}"
-        if self.waits:
-            yield self.waits
-
-
-def slower(
-    series: str, nights: Sequence[Night], accepted: str = "", known: Findings | None = None
-) -> Slower:
-    """Return how a series stands. nights: in the order of dates. accepted: the date up to which
-    what has become slower is known, or "". known: the findings, where they are known already."""
-    known = findings(nights) if known is None else known
-    found, waits = falls(nights, accepted)
-    fall = found.get(len(nights) - 1)
-    if fall is not None and fall.night.night <= accepted:
-        fall = None
-    stand = standings(known.changes, accepted)
-    still = [each for each, word in zip(known.changes, stand, strict=True) if word is Standing.OPEN]
-    return Slower(series, found, fall, still, waits)
-
-
-def falls(nights: Sequence[Night], accepted: str = "") -> tuple[dict[int, Fall], str]:
+def falls(nights: Sequence[Night], accepted: date = date.min) -> tuple[dict[int, Fall], str]:
     """Return the falls by index of their nights, and why the last night was not compared, or "".
     A night that fell is none that later ones are compared with, unless it was accepted."""
     earlier: dict[object, deque[tuple[Night, Speeds]]] = defaultdict(lambda: deque(maxlen=EARLIER))
@@ -168,15 +120,8 @@ def falls(nights: Sequence[Night], accepted: str = "") -> tuple[dict[int, Fall],
             since = None
         if night.verdict not in UNSOUND and not part.disturbed:
             before.append((night, own))
-        waits = "" if compared else _waits(len(before))
+        waits = "" if compared else _WAITS.format(len(before))
     return found, waits
-
-
-def _waits(sound: int) -> str:
-    return (
-        "throughputs are not compared yet: that begins with the night after "
-        f"{FEWEST} sound ones of this machine, and there are {sound}"
-    )
 
 
 def _kind(part: Part) -> object:
@@ -200,15 +145,15 @@ def _fallen(own: Speeds, before: Sequence[Speeds]) -> tuple[dict[str, float], in
     return found, compared
 
 
-def standings(changes: Sequence[Change], accepted: str = "") -> list[Standing]:
+def standings(changes: Sequence[Change], accepted: date = date.min) -> list[Standing]:
     """Return for each lasting change of a series whether it makes the series FAIL."""
     return [_standing(change, changes, accepted) for change in changes]
 
 
-def _standing(change: Change, changes: Sequence[Change], accepted: str) -> Standing:
+def _standing(change: Change, changes: Sequence[Change], accepted: date) -> Standing:
     if not change.is_worse:
         return Standing.BETTER
-    if change.since <= accepted:
+    if change.since <= f"{accepted}":
         return Standing.ACCEPTED
     later = [each for each in changes if each.line is change.line and each.at >= change.at]
     sign = -1 if change.line.lower_is_better else 1
@@ -243,10 +188,10 @@ def _is_back(change: Change) -> bool:
     return min(last) > most and median(last) >= before - log1p(LEAST_CHANGE)
 
 
-def _named(told: Sequence[str]) -> str:
+def named(told: Sequence[str]) -> str:
     more = len(told) - NAMED
     return ", ".join(told[:NAMED]) + (f", and {more} more" if more > 0 else "")
 
 
-def _percent(ratio: float) -> str:
+def percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f} %"

@@ -91,29 +91,29 @@ def fill(
     """
     done = []
     for number, combination in enumerate(wanted, start=1):
-        tried = combination.state is State.MISSING or (
-            again and combination.state is State.NOT_BUILT
-        )
         say(f"[{number} of {len(wanted)}] {combination.name}: {combination.state.value}")
-        if not tried:
-            done.append(combination)
-            continue
-        try:
-            interpreter = build(combination.horovod, combination.tensorflow)
-        except NotBuilt as error:
-            say(f"  cannot be built: {error}")
-            done.append(replace(combination, state=State.NOT_BUILT, reason=str(error)))
-            continue
-        result = measure(interpreter, quiet=False)
-        found = tuple(map(result.version, Axis))
-        if found != (combination.horovod, combination.tensorflow):
-            raise UserError(
-                f"{interpreter} holds Horovod {found[0]} and TensorFlow {found[1]}, not "
-                f"{combination.name}; remove its environment to build it again"
-            )
-        keep(result, root)
-        done.append(replace(combination, state=State.MEASURED))
+        if combination.state is State.MISSING or (again and combination.state is State.NOT_BUILT):
+            try:
+                _measure(combination, root)
+                combination = replace(combination, state=State.MEASURED)
+            except NotBuilt as error:
+                say(f"  cannot be built: {error}")
+                combination = replace(combination, state=State.NOT_BUILT, reason=str(error))
+        done.append(combination)
     return done
+
+
+def _measure(combination: Combination, root: Path) -> None:
+    """Build a stack, measure it, and keep the raw result. Raises NotBuilt or UserError."""
+    interpreter = build(combination.horovod, combination.tensorflow)
+    result = measure(interpreter, quiet=False)
+    found = tuple(map(result.version, Axis))
+    if found != (combination.horovod, combination.tensorflow):
+        raise UserError(
+            f"{interpreter} holds Horovod {found[0]} and TensorFlow {found[1]}, not "
+            f"{combination.name}; remove its environment to build it again"
+        )
+    keep(result, root)
 
 
 class NotBuilt(Exception):
@@ -142,14 +142,13 @@ def build(horovod: str, tensorflow: str) -> Path:
 def table(combinations: Sequence[Combination]) -> list[str]:
     """Return the matrix for people, one row a Horovod release, and below it why combinations cannot
     be built."""
-    columns = list(dict.fromkeys(each.tensorflow for each in combinations))
-    rows = list(dict.fromkeys(each.horovod for each in combinations))
     words = {State.MEASURED: "measured", State.NOT_BUILT: "-", State.MISSING: "missing"}
-    by_versions = {(each.horovod, each.tensorflow): each for each in combinations}
-    matrix = Columns(("Horovod", -9), *((f"TF {column}", 11) for column in columns))
-    lines = [matrix.header]
-    for row in rows:
-        lines.append(matrix.row(row, *(words[by_versions[row, each].state] for each in columns)))
+    rows: dict[str, dict[str, str]] = {}
+    for each in combinations:
+        rows.setdefault(each.horovod, {})[each.tensorflow] = words[each.state]
+    of_first = next(iter(rows.values()))
+    matrix = Columns(("Horovod", -9), *((f"TF {column}", 11) for column in of_first))
+    lines = [matrix.header, *(matrix.row(name, *row.values()) for name, row in rows.items())]
     for each in combinations:
         if each.state is State.NOT_BUILT:
             lines += wrapped(f"{each.name}: cannot be built: {each.reason}")

@@ -154,4 +154,5 @@ def report(found: Sequence[Series]) -> Iterator[str]:
             "the releases side by side, for example:"
         )
         largest = max(of_releases, key=lambda each: abs(log(each[1].step.change)))
-        yield from wrapped(bisect_command(*largest), "  ")
+        first, last = bisect_command(*largest).split(" --from ")
+        yield from (f"  {first} \\", f"    --from {last}")

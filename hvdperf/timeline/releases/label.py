@@ -17,18 +17,8 @@ from hvdperf.plan.arms import Workload
 # Fields that a release of Horovod or TensorFlow changes. packages_sha256 and python belong to the
 # stack, too; both are in every raw result.
 STACK = (
-    "python",
-    "tensorflow",
-    "tensorflow_git",
-    "keras",
-    "numpy",
-    "cuda",
-    "cudnn",
-    "tf32",
-    "horovod",
-    "horovod_built_with",
-    "nccl",
-    "packages_sha256",
+    *("python", "tensorflow", "tensorflow_git", "keras", "numpy", "cuda", "cudnn", "tf32"),
+    *("horovod", "horovod_built_with", "nccl", "packages_sha256"),
 )
 # Fields that each series records.
 _OF_SERIES = ("data_sets", "rank_cores")

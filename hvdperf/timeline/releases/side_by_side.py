@@ -52,19 +52,10 @@ class Asked:
     world_size: int
     budget_minutes: float | None = None
 
-    def stack(self, release: str) -> dict[Axis, str]:
-        return {self.along: release, self.along.other: self.at}
 
-
-@dataclass(frozen=True)
-class Result:
-    """The result of one session with two stacks. figure: samples per second of the newer stack over
-    those of the older one; None if there is none. reason: the verdict's reason, or why a stack
-    cannot be built."""
-
-    answer: Answer
-    figure: Interval | None = None
-    reason: str = ""
+# The answer of a session with two stacks, the samples per second of the newer one over those of the
+# older one, None if there is none, and the verdict's reason.
+Result = tuple[Answer, Interval | None, str]
 
 
 def bisect_command(first: str, last: str, asked: Asked) -> int:
@@ -79,22 +70,23 @@ def bisect_command(first: str, last: str, asked: Asked) -> int:
     results: list[str] = []
 
     def built(release: str) -> Path:
-        stack = asked.stack(release)
+        stack = {asked.along: release, asked.along.other: asked.at}
         return build(stack[Axis.HOROVOD], stack[Axis.TENSORFLOW])
 
     def compare(older: str, newer: str) -> Answer:
         print(f"\nbisect: {newer} compared with {older}", flush=True)
         try:
             reference, candidate = map(built, (older, newer))
+            answer, ratio, reason = measure(
+                asked, candidate, reference, directory / f"{older}-{newer}"
+            )
         except NotBuilt as error:
-            result = Result(Answer.NOT_BUILT, reason=str(error))
-        else:
-            result = measure(asked, candidate, reference, directory / f"{older}-{newer}")
-        figure = f" {figure_text(result.figure).strip()}" if result.figure else ""
-        reason = f" ({result.reason})" if result.reason else ""
-        results.append(f"{older} -> {newer}:{figure} {result.answer.value}{reason}")
+            answer, ratio, reason = Answer.NOT_BUILT, None, str(error)
+        figure = f" {figure_text(ratio).strip()}" if ratio else ""
+        told = f" ({reason})" if reason else ""
+        results.append(f"{older} -> {newer}:{figure} {answer.value}{told}")
         _print(f"bisect: {results[-1]}")
-        return result.answer
+        return answer
 
     found = bisect(releases, compare)
     print(f"\nsessions are in {shown(directory)}")
@@ -167,7 +159,7 @@ def result_of(archive: Archive, asked: Asked) -> Result:
             f"{shown(archive.directory)}: no case compares {asked.model} at {asked.world_size} "
             f"replicas with another stack{why}"
         )
-    return Result(answer_of(cases[0]), cases[0].figure, cases[0].reason)
+    return answer_of(cases[0]), cases[0].figure, cases[0].reason
 
 
 def answer_of(case: Case) -> Answer:

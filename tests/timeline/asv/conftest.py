@@ -1,24 +1,16 @@
-"""Fixtures for tests of the history: a published site in a browser, and Otava."""
+"""Fixtures for tests of the history: a published site in a browser."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
 
-from hvdperf.paths import ROOT
 from hvdperf.timeline.asv.offline import make_offline
 from tests.support.browser import chromium, visit
 from tests.support.published import published_site
-
-
-@pytest.fixture(scope="session")
-def otava() -> None:
-    """Install Apache Otava in this checkout's .asv/otava."""
-    subprocess.run(["bash", ROOT / "ci" / "otava.sh"], check=True)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from hvdperf.plan.questions import weak_scaling
 from hvdperf.timeline import places
 from hvdperf.timeline.asv.export import make_trees
-from hvdperf.timeline.releases.raw import keep_sessions, read_history
+from hvdperf.timeline.releases.raw import keep_sessions
 from hvdperf.timeline.releases.releases import Axis
 from hvdperf.verdict import Verdict
 from tests.support.histories import raw_result, written
@@ -42,22 +42,17 @@ def test_importing_twice_changes_nothing(own_places):
     runs, root = own_places / "runs", own_places / "history"
     one_session(runs, "20260131T120000Z-1")
     one_session(runs, "20260201T120000Z-1")
-    told = keep_sessions(runs, root)
+    one_session(runs, "20260202T120000Z-1", Verdict.INVALID)
+    *told, unsound = keep_sessions(runs, root)
     assert len(told) == 2
     assert all("2 series" in line for line in told)
+    assert "not in the history" in unsound
     make_trees(root)
     before = files(own_places)
-    assert keep_sessions(runs, root) == []
+    assert keep_sessions(runs, root) == [unsound]
+    assert all(list(places.RESULTS[axis].glob("*/*-virtualenv-*.json")) for axis in Axis)
     assert make_trees(root)[1] == []
     assert files(own_places) == before
-
-
-def test_a_session_without_a_sound_figure_is_told(own_places):
-    runs, root = own_places / "runs", own_places / "history"
-    one_session(runs, "20260131T120000Z-1", Verdict.INVALID)
-    (line,) = keep_sessions(runs, root)
-    assert "not in the history" in line
-    assert read_history(root) == ([], [])
 
 
 def test_a_directory_that_cannot_be_read_stops_no_other(own_places, monkeypatch):
@@ -80,10 +75,6 @@ def test_a_directory_that_cannot_be_read_stops_no_other(own_places, monkeypatch)
     assert "2 series" in kept
 
 
-def test_no_sessions_at_all_is_nothing(own_places):
-    assert keep_sessions(own_places / "none", own_places / "history") == []
-
-
 def test_what_is_refused_is_left_out_of_the_trees(own_places):
     root = own_places / "history"
     written(root, raw_result("0.28.0", number=1))
@@ -94,14 +85,3 @@ def test_what_is_refused_is_left_out_of_the_trees(own_places):
     _, (line,) = make_trees(root)
     assert "a foreign fingerprint" in line
     assert files(own_places / "results") == before
-
-
-def test_both_axes_are_made_of_the_same_figures(own_places):
-    root = own_places / "history"
-    written(root, raw_result("0.28.0", "2.16.2"))
-    make_trees(root)
-    for axis in Axis:
-        (path,) = (places.RESULTS[axis]).glob("*/*-virtualenv-*.json")
-        assert "[99.0, 101.0]" not in path.read_text()
-        assert "100.0" in path.read_text()
-    assert places.repository(Axis.HOROVOD).is_dir()

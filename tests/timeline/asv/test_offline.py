@@ -70,17 +70,9 @@ def test_everything_that_the_page_loads_is_there(html_dir: Path) -> None:
     assert sum("//" in address for address in before) == len(COPIES)
     assert len(loaded(html_dir)) == len(before) + len(OWN)
     assert "crossorigin" not in (html_dir / "index.html").read_text()
-
-
-def test_own_scripts_stand_between_asv_and_its_pages(html_dir: Path) -> None:
-    make_offline(html_dir)
     order = loaded(html_dir)
     assert order.index("asv.js") < min(map(order.index, OWN))
     assert max(map(order.index, OWN)) < order.index("asv_ui.js")
-
-
-def test_twice_is_once(html_dir: Path) -> None:
-    make_offline(html_dir)
     once = contents(html_dir)
     make_offline(html_dir)
     assert contents(html_dir) == once
@@ -124,24 +116,17 @@ def test_a_site_that_cannot_be_written_is_one_line(html_dir: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("copy", COPIES, ids=lambda copy: copy["file"])
-def test_a_copy_is_what_it_is_said_to_be(copy: dict[str, Any]) -> None:
+def test_a_copy_is_what_it_is_said_to_be_and_has_its_licence(copy: dict[str, Any]) -> None:
     algorithm, _, digest = copy.get("own_integrity", copy["integrity"]).partition("-")
     content = (SITE / "vendor" / copy["file"]).read_bytes()
+    text = (SITE / "vendor" / copy["licence"]).read_text()
+    assert re.search("MIT license|Permission is hereby granted, free of charge", text)
     assert base64.b64encode(hashlib.new(algorithm, content).digest()).decode() == digest
 
 
-@pytest.mark.parametrize("copy", COPIES, ids=lambda copy: copy["file"])
-def test_a_copy_comes_with_its_licence(copy: dict[str, Any]) -> None:
-    text = (SITE / "vendor" / copy["licence"]).read_text()
-    assert re.search("MIT license|Permission is hereby granted, free of charge", text)
-
-
-def test_the_copies_are_those_that_asv_demands() -> None:
+def test_the_copies_are_those_that_asv_demands_and_no_others() -> None:
     page = (asv_pages() / "index.html").read_text()
     demanded = re.findall(r'="https://[^"]*/([^"/]*)" integrity="([^"]*)"', page)
     assert demanded == [(copy["replaces"], copy["integrity"]) for copy in COPIES]
-
-
-def test_nothing_else_lies_among_them() -> None:
     known = {copy[key] for copy in COPIES for key in ("file", "licence")}
     assert contents(SITE / "vendor").keys() == known

@@ -49,7 +49,7 @@ def test_what_changed_that_night_is_marked(year: list[Night]) -> None:
     days = {(night.began_at - FIRST).days: night for night in year}
     told = "gpu_driver: 535.129.03 -> 550.54.15"
     # A line may place the change a night or two beside the driver's.
-    assert marked.pop(days[180].night) == (told,)
+    assert marked.pop(f"{days[180].night}") == (told,)
     assert set(marked.values()) <= {(f"{told} ({days[180].night})",)}
     at = next(i for i, night in enumerate(year) if night is days[180])
     assert "gpu_driver: 535.129.03 -> 550.54.15" in marks(year)[at]
@@ -81,5 +81,5 @@ def test_a_host_that_took_over_is_no_bad_node_but_a_marked_change() -> None:
     found = findings(moved)
     assert found.nodes == []
     (change,) = found.changes
-    assert change.since == moved[200].night
+    assert change.since == f"{moved[200].night}"
     assert "hosts: gpu-01, gpu-02 -> gpu-03" in change.marks

@@ -16,7 +16,7 @@ from hvdperf.session.terminal.cases import EXIT_STATUS
 from hvdperf.timeline.nights.night import Night, read_night
 from hvdperf.verdict import Verdict
 from tests.support.leftovers import ended
-from tests.support.whole_sessions import BIN, PROFILE, ROOT, completed, environment_of_sessions
+from tests.support.whole_sessions import BIN, PROFILE, ROOT, environment_of_sessions
 
 OWN_CASES = {"weak_scaling[alexnet_s-np2]", "weak_scaling[vgg_16_s-np2]"}
 TODAY, TOMORROW = "2026-11-24", "2026-11-25"
@@ -213,24 +213,6 @@ def test_a_gate_that_cannot_start_is_not_overlooked(
     assert "; the session against the reference stack ended with status 4" in night.told
 
 
-@pytest.mark.long
-def test_a_session_of_somebody_else_is_none_of_the_night(
-    command: Callable[..., list[str]], tmp_path: Path
-) -> None:
-    finished(command())
-    (own,) = sessions(tmp_path)
-    words = command()
-    alone = words[words.index("--") + 1 :]
-    profile = next(word for word in words if word.startswith("--profile="))
-    pytest_ = [str(BIN / "python"), "-m", "pytest", "perf/"]
-    completed([*pytest_, profile, *alone, f"--results={tmp_path / 'results'}"])
-    assert len(sessions(tmp_path)) == 2
-    finished(command(night=TOMORROW))
-    second = night_of(tmp_path, TOMORROW).parts[0].session
-    assert second not in [path.name for path in sessions(tmp_path)[:2]]
-    assert night_of(tmp_path).parts[0].session == own.name
-
-
 def test_two_nights_at_once_are_refused(command: Callable[..., list[str]], tmp_path: Path) -> None:
     process = start(command())
     assert process.stdout is not None
@@ -239,19 +221,3 @@ def test_two_nights_at_once_are_refused(command: Callable[..., list[str]], tmp_p
     assert (status, output.count("\n")) == (2, 1), output
     assert "another night is being measured here; wait for its end" in output
     process.communicate(timeout=60)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--series=a/b"], "--series a/b: is not a name"),
-        (["--night=today"], "--night today: is no date such as 2026-01-31"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(
-    command: Callable[..., list[str]], options: list[str], said: str
-) -> None:
-    status, output = finished(command(*options))
-    assert status == 2
-    assert output.startswith(said)
-    assert output.count("\n") == 1

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import date
 
 import pytest
 
 from bench.nights import Year, nights
 from hvdperf.timeline.nights.by_date import findings
 from hvdperf.timeline.nights.night import Night
-from hvdperf.timeline.nights.slower import FEWEST, Slower, Standing, falls, slower, standings
+from hvdperf.timeline.nights.series import Series
+from hvdperf.timeline.nights.slower import FEWEST, Standing, falls, standings
 from hvdperf.verdict import Verdict
 
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=3, world_sizes=(1, 8))
@@ -40,18 +42,21 @@ def since(
     ]
 
 
-def state(made: Sequence[Night], accepted: str = "") -> Slower:
-    return slower("a100", made, accepted)
+def state(made: Sequence[Night], accepted: date = date.min) -> Series:
+    return Series("a100", made, accepted)
 
 
 def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -> None:
     made = since(30, 0.5)
+    (part,) = made[30].parts
+    known = {**part.fingerprint, "gpu_driver": ["570.1"]}
+    made[30] = replace(made[30], parts=(replace(part, fingerprint=known),))  # type: ignore[arg-type]
     assert all(night.verdict is Verdict.PASS for night in made), "the ratios are as they were"
     found, _ = falls(made)
     assert sorted(found) == list(range(30, 40))
     first = state(made[:31])
-    assert first.verdict(Verdict.PASS) is Verdict.FAIL
-    text, closer, accept = first.lines()
+    assert first.verdict is Verdict.FAIL
+    text, changed, closer, accept = first.slower()
     assert text.startswith(
         f"6 of 6 throughputs fell since the night of {made[30].night} by more than 20 % below the "
         "lowest of the sound nights up to "
@@ -63,18 +68,9 @@ def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -
         "look closer, where it was measured: hvdperf compare "
         f"results/runs/{made[29].parts[0].session} results/runs/{made[30].parts[0].session}"
     )
+    assert changed == f"changed since {made[29].night}: gpu_driver: 535.129.03 -> 570.1"
     assert accept == "if it has to stay like this: hvdperf nightly accept --series a100"
-    assert f"fell since the night of {made[30].night} by more" in next(state(made).lines())
-
-
-def test_what_changed_with_the_fall_is_named() -> None:
-    made = since(30, 0.5)[:31]
-    (part,) = made[30].parts
-    known = {**part.fingerprint, "gpu_driver": ["570.1"]}
-    part = replace(part, fingerprint=known)  # type: ignore[arg-type]
-    made[30] = replace(made[30], parts=(part,))
-    told = list(state(made).lines())
-    assert told[1] == f"changed since {made[29].night}: gpu_driver: 535.129.03 -> 570.1"
+    assert f"fell since the night of {made[30].night} by more" in next(state(made).slower())
 
 
 def test_a_sixth_less_for_twenty_nights_is_red_with_its_lines_and_the_command() -> None:
@@ -83,7 +79,7 @@ def test_a_sixth_less_for_twenty_nights_is_red_with_its_lines_and_the_command() 
     found = state(made)
     assert found.is_red
     assert len(found.open) == 6
-    text, closer, _ = found.lines()
+    text, closer, _ = found.slower()
     assert text.startswith("6 lasting changes for the worse: throughput[network_")
     assert "-15." in text
     assert closer.startswith("look closer: hvdperf regressions --series a100 --since 20")
@@ -139,7 +135,7 @@ def test_a_disturbed_night_fails_nothing_and_is_no_measure() -> None:
     found = state(made)
     assert not found.is_red
     assert "this is no FAIL, because the night was disturbed: other programs took 40 %" in list(
-        found.lines()
+        found.slower()
     )
 
 

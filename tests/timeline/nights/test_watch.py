@@ -12,6 +12,7 @@ import pytest
 
 from bench.nights import FIRST, Year, nights
 from hvdperf.timeline.nights.night import Night, write_night
+from hvdperf.timeline.nights.series import Series
 from hvdperf.timeline.nights.watch import MISSING_STATUS, Watched, watched, write_issues
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict
@@ -32,26 +33,20 @@ def judged(night: Night, verdict: Verdict) -> Night:
 def after(hours: float, made: Sequence[Night] = MADE) -> Watched:
     ended = made[-1].ended_at
     assert ended is not None
-    return watched("a100", made, ended + timedelta(hours=hours))
-
-
-def test_a_series_that_comes_every_night_has_its_verdict() -> None:
-    found = after(25)
-    assert found.line() == "a100: PASS: night of 2025-11-27, 1 PASS"
-    assert found.status == 0
+    return watched(Series("a100", made), ended + timedelta(hours=hours))
 
 
 def test_a_night_that_is_overdue_is_missing() -> None:
+    found = after(25)
+    assert found.line() == "a100: PASS: night of 2025-11-27, 1 PASS"
+    assert found.status == 0
+    found = watched(Series("h100", ()), FIRST)
+    assert found.line() == "h100: MISSING: there has never been a whole session"
     found = after(29)
     assert found.line() == (
         "a100: MISSING: the last whole session was in the night of 2025-11-27 (1 PASS)"
     )
     assert found.status == MISSING_STATUS
-
-
-def test_a_series_without_any_night_is_missing() -> None:
-    found = watched("h100", (), FIRST)
-    assert found.line() == "h100: MISSING: there has never been a whole session"
 
 
 def test_a_night_without_a_session_names_the_last_whole_one() -> None:

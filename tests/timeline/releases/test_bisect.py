@@ -78,21 +78,6 @@ def test_where_the_ends_do_not_differ_nothing_is_searched(answer: Answer) -> Non
     assert any(word in conclusion(found) for word in ("no change", "cannot be built"))
 
 
-def test_a_release_that_is_better_does_not_have_the_regression():
-    def compare(_: str, newer: str) -> Answer:
-        if newer == "r2":
-            return Answer.FASTER
-        return Answer.SAME if newer == "r3" else Answer.SLOWER
-
-    found = bisect(names(5), compare)
-    assert (found.answer, found.unchanged, found.changed) == (Answer.SLOWER, "r3", "r4")
-
-
-def test_the_conclusion_names_the_release():
-    found = bisect(names(6), Judge(4, Answer.FASTER))
-    assert conclusion(found) == "r4 is the release that is faster; r3, the one before, is not"
-
-
 def test_the_conclusion_says_what_is_not_known():
     without = {2: Answer.NOT_BUILT, 3: Answer.UNDECIDED}
     said = conclusion(bisect(names(6), Judge(3, Answer.SLOWER, without)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from bench.change_points import RELEASES, Machine, made_series
@@ -65,7 +67,7 @@ def test_steps_are_found_where_they_are_and_nowhere_else(steps):
     found = made_series(Machine(noise=0.01), steps).changes
     assert {each.since: each.step.change for each in found} == pytest.approx(steps, abs=0.02)
     assert [each.before for each in found] == [
-        before for before, since in zip(RELEASES, RELEASES[1:], strict=False) if since in steps
+        before for before, since in itertools.pairwise(RELEASES) if since in steps
     ]
     words = [
         "slower: regression" if factor < 1 else "faster: explain it" for factor in steps.values()

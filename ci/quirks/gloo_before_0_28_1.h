@@ -1,4 +1,4 @@
-// Put before every source file of a Horovod older than 0.28.1 (hvdperf/timeline/releases/build.py), whose gloo neither
+// Put before every source file of a Horovod older than 0.28.1 (ci/build_horovod.py), whose gloo neither
 // gcc 12 nor the headers of newer kernels compile.
 #ifndef HVDPERF_GLOO_BEFORE_0_28_1_H
 #define HVDPERF_GLOO_BEFORE_0_28_1_H

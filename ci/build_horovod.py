@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compile a release of Horovod against the TensorFlow and the Open MPI of an environment.
 
-    python build.py --horovod 0.28.0 --wheels DIR [--python ENVIRONMENT/bin/python]
+    python ci/build_horovod.py --horovod 0.28.0 --wheels DIR [--python ENVIRONMENT/bin/python]
 
 asv runs it in its own environments (asv.conf.json), ci/setup.sh for those of `make stack`. It needs
 nothing but the standard library and pip. A release that does not compile is recorded with the
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[1]
 NOT_BUILT = ROOT / "results" / "not-built"
 LOGS = ROOT / ".asv" / "logs"
 
@@ -45,10 +45,10 @@ class Quirk:
 
 _GLOO = Quirk(
     "gloo needs gcc 11 and the headers of Linux 5.19 at most "
-    "(hvdperf/timeline/releases/quirks/gloo_before_0_28_1.h)",
+    "(ci/quirks/gloo_before_0_28_1.h)",
     {
         "CXXFLAGS": "-include gloo_before_0_28_1.h",
-        "CPLUS_INCLUDE_PATH": str(ROOT / "hvdperf" / "timeline" / "releases" / "quirks"),
+        "CPLUS_INCLUDE_PATH": str(ROOT / "ci" / "quirks"),
     },
 )
 QUIRKS = dict.fromkeys(("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), _GLOO)

@@ -1,4 +1,4 @@
-"""A session of the suite for one stack: when there was none, and what is said then."""
+"""A session of the suite in a process of its own: when there was none, and what is said then."""
 
 from __future__ import annotations
 
@@ -40,14 +40,15 @@ def test_a_throughput_does_not_depend_on_the_verdict(ends, status, verdict):
     assert {each.world_size for each in measure(STACK, quiet=False).series} == {1, 2}
 
 
-def test_where_nothing_was_judged_the_documents_say_why(ends):
-    ends(5, Verdict.NOT_JUDGED)
-    with pytest.raises(UserError, match="no valid case that measured a throughput"):
-        measure(STACK, quiet=False)
-
-
-@pytest.mark.parametrize("status", [2, 3, 4, -signal.SIGKILL])
-def test_a_session_that_was_interrupted_or_killed_is_none(ends, status):
-    ends(status, Verdict.PASS)
-    with pytest.raises(UserError, match=f"nothing was measured of .* ended with status {status}"):
+@pytest.mark.parametrize(
+    ("status", "verdict", "said"),
+    [
+        (5, Verdict.NOT_JUDGED, "no valid case that measured a throughput"),
+        *((status, Verdict.PASS, f"ended with status {status}") for status in (2, 3, 4)),
+        (-signal.SIGKILL, Verdict.PASS, "ended with status -9"),
+    ],
+)
+def test_what_is_no_session_says_why(ends, status, verdict, said):
+    ends(status, verdict)
+    with pytest.raises(UserError, match=f"nothing was measured of .*{said}"):
         measure(STACK, quiet=False)

@@ -16,7 +16,7 @@ from pathlib import Path
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode
 from hvdperf.paths import shown
-from hvdperf.timeline.releases.build import QUIRKS
+from ci.build_horovod import QUIRKS
 from hvdperf.timeline.releases.raw import RawResult
 from hvdperf.timeline.releases.releases import Axis, check_known, order, releases
 
@@ -69,7 +69,7 @@ _HEADER = (
 
 @dataclass(frozen=True)
 class BuildFailure:
-    """The record of a combination that could not be built (build.py). reason: the first
+    """The record of a combination that could not be built (ci/build_horovod.py). reason: the first
     error. Records of earlier versions of the suite have fewer fields."""
 
     horovod: str

@@ -8,9 +8,9 @@ from datetime import date
 
 import pytest
 
+from docs.compatibility import BuildFailure, page, read_not_built, rows
 from hvdperf.paths import ROOT
 from hvdperf.timeline import places
-from hvdperf.timeline.releases.compatibility import BuildFailure, page, read_not_built, rows
 from hvdperf.timeline.releases.raw import read_history
 from hvdperf.timeline.releases.releases import Axis, releases
 from tests.support.histories import raw_result
@@ -35,6 +35,10 @@ def test_the_committed_page_is_current():
 
 
 def test_a_stack_that_was_measured_builds_imports_and_trains():
+    (line,) = cells([raw_result("0.28.0")], horovod="0.28.0")
+    assert line[5] == "yes, with extra settings"
+    found = cells([raw_result(keras="3.15.1"), raw_result(keras="3.5.0", number=1)])
+    assert [line[2] for line in found] == ["3.15.1", "3.5.0"]
     result = raw_result(keras="3.15.1", python="3.11.7")
     assert cells([result]) == [
         ["0.28.1", "2.18.1", "3.15.1", "3.11.7", "not recorded", "yes", "yes", "yes", "2026-01-31"]
@@ -45,16 +49,6 @@ def test_the_last_session_counts_and_a_compiler_that_was_recorded_stays():
     known = replace(raw_result(), compiler="GCC (Debian 12.2.0-14) 12.2.0")
     found = cells([raw_result(number=24), known])
     assert [line[4:] for line in found] == [["GCC 12.2.0", "yes", "yes", "yes", "2026-02-01"]]
-
-
-def test_two_versions_of_keras_are_two_lines():
-    found = cells([raw_result(keras="3.15.1"), raw_result(keras="3.5.0", number=1)])
-    assert [line[2] for line in found] == ["3.15.1", "3.5.0"]
-
-
-def test_a_release_that_needs_extra_settings_says_so():
-    (line,) = cells([raw_result("0.28.0")], horovod="0.28.0")
-    assert line[5] == "yes, with extra settings"
 
 
 def test_a_build_that_failed_is_told_with_its_first_error():
