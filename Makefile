@@ -16,7 +16,7 @@ $(error TF=$(TF): with this Horovod only these versions of TensorFlow work: $(KN
 endif
 endif
 ifneq ($(HOROVOD),)
-KNOWN_HOROVOD = $(shell sed -n '/^\[horovod\]/,/^\[tensorflow\]/s/^"\(.*\)" = .*/\1/p' hvdperf/history/releases.toml)
+KNOWN_HOROVOD = $(shell sed -n '/^\[horovod\]/,/^\[tensorflow\]/s/^"\(.*\)" = .*/\1/p' hvdperf/timeline/releases/releases.toml)
 ifneq ($(words $(HOROVOD)) $(filter $(KNOWN_HOROVOD),$(HOROVOD)),1 $(HOROVOD))
 $(error HOROVOD=$(HOROVOD): known are $(KNOWN_HOROVOD))
 endif
@@ -102,7 +102,7 @@ wheel: env ## write dist/hvdperf-*.whl, to install hvdperf in an environment of 
 	@$(ACTIVATE); python -m hatchling build -t wheel
 
 schemas: env ## write results/schema/ after a change of the records
-	@$(ACTIVATE); python -m hvdperf.nightly.schemas
+	@$(ACTIVATE); python -m hvdperf.timeline.schemas
 
 lint: env ## ruff, mypy, and the linters of ci/
 	@$(ACTIVATE); ruff check && ruff format --check && mypy && bash ci/lint.sh
@@ -138,8 +138,7 @@ history: env ## import the sessions of results/, publish both histories, serve t
 backfill: env data ## build and measure every combination of versions
 	@$(ACTIVATE); hvdperf history backfill $(ARGS)
 
-changes: env ## list releases that changed the throughput, found by Apache Otava
-	@bash ci/otava.sh
+changes: env ## list releases that changed the throughput, in stored results
 	@$(ACTIVATE); hvdperf history changes $(ARGS)
 
 clean: ## remove samples, caches, the site of docs/ and wheels

@@ -17,12 +17,13 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import get_args, get_origin, get_type_hints
 
-from hvdperf.nightly.lines import BadNode, findings
-from hvdperf.nightly.night import FORMAT, Night, Part, Speeds
-from hvdperf.nightly.slower import falls, slower, standings
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Limit, Row
 from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.timeline.nights.by_date import BadNode, findings
+from hvdperf.timeline.nights.night import FORMAT, Night, Part, Speeds
+from hvdperf.timeline.nights.series import Series
+from hvdperf.timeline.nights.slower import falls, standings
 from hvdperf.verdict import Verdict
 
 NIGHTS = 365
@@ -120,7 +121,7 @@ def _night(year: Year, index: int, noise: random.Random) -> Night:
     return Night(
         FORMAT,
         "a100",
-        f"{began:%Y-%m-%d}",
+        began.date(),
         began,
         "pytest perf/ --profile=nightly-gpu",
         parts=(part,),
@@ -162,7 +163,7 @@ def table(year: Year, years: int) -> list[str]:
         found = findings(made)
         nodes += found.nodes
         for change in found.changes:
-            index = _index(change.night)
+            index = _index(made[change.at])
             near = next((at for at in planted if abs(at - index) <= 7), None)
             if change.line.model == "network_0" and change.line.name.startswith("t") and near:
                 planted[near].sizes.append(change.step.change)
@@ -199,7 +200,7 @@ def quiet(noises: Sequence[float], years: int) -> Iterator[str]:
         missing = (*calm.missing, 77, 101, 205, 206, 300)
         made = nights(replace(calm, noise=noise, missing=missing), seed)
         fell, _ = falls(made)
-        red = sum(slower("a100", made[:seen]).is_red for seen in (120, 240, len(made)))
+        red = sum(Series("a100", made[:seen]).is_red for seen in (120, 240, len(made)))
         changes = Counter(word.value for word in standings(findings(made).changes))
         yield f"noise {100 * noise:.0f} %: {len(fell)} nights fell, red {red} of 3, {dict(changes)}"
 
@@ -217,7 +218,10 @@ def _delays(made: Sequence[Night], year: Year) -> dict[int, list[int]]:
             told = findings(first_network[: began + seen]).changes
             for change in told:
                 size = change.line.world_size
-                is_it = change.line.name.startswith("t") and abs(_index(change.night) - at) <= 7
+                is_it = (
+                    change.line.name.startswith("t")
+                    and abs(_index(first_network[change.at]) - at) <= 7
+                )
                 if is_it and size in waiting:
                     waiting.remove(size)
                     found[at].append(seen)

@@ -16,11 +16,11 @@ import time
 from bench.trust_page import PAGE, page
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
-from hvdperf.history.measure import ended, is_without_session
 from hvdperf.paths import ROOT, shown
 from hvdperf.records import detections
 from hvdperf.records.archive import read_session
 from hvdperf.records.detections import Entry, append, entry_of, read_log, series
+from hvdperf.timeline.sessions import ended, is_without_session
 
 LOG = ROOT / "results" / detections.LOG
 RUNS = LOG.parent / "runs"

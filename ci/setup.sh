@@ -4,7 +4,7 @@
 #
 #   VENV=.venv     the environment's directory
 #   TF=2.15.1      another TensorFlow for CPUs: the group tf2.15.1 of pyproject.toml
-#   HOROVOD=0.28.0 another Horovod, with TF=: compiled by hvdperf/history/build.py
+#   HOROVOD=0.28.0 another Horovod, with TF=: compiled by ci/build_horovod.py
 #   GPU=1          TensorFlow with CUDA and Horovod with NCCL, see ci/setup_gpu.sh
 #   MPI=system     with GPU=1: the MPI on PATH instead of the packaged Open MPI
 #   PYTHON=...     the Python 3.11 to use instead of the first one found
@@ -279,7 +279,7 @@ sync_other_horovod() {
     cmake=$(sed -n 's/^ *"\(cmake==[^"]*\)",$/\1/p' pyproject.toml | head -n 1)
     run_logged "installing $cmake" .uv/bin/python -m pip install --disable-pip-version-check "$cmake"
     rm -rf "$wheels"
-    CMAKE_BUILD_PARALLEL_LEVEL=$(build_jobs) .uv/bin/python hvdperf/history/build.py \
+    CMAKE_BUILD_PARALLEL_LEVEL=$(build_jobs) .uv/bin/python ci/build_horovod.py \
         --horovod "$HOROVOD" --python "$VENV/bin/python" --wheels "$wheels" ||
         fail "Horovod $HOROVOD cannot be built with TensorFlow $TF; its log is in .asv/logs"
     # Not by uv, which would want to know what a build of Horovod takes.

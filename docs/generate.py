@@ -18,14 +18,11 @@ from typing import Any
 
 from _pytest.config.argparsing import Parser
 
+from docs.compatibility import page as compatibility_page
+from docs.compatibility import read_not_built
 from hvdperf import __main__ as command
 from hvdperf.cli import first_sentence
 from hvdperf.files import write_whole
-from hvdperf.history import places
-from hvdperf.history.compatibility import page as compatibility_page
-from hvdperf.history.compatibility import read_not_built
-from hvdperf.history.raw import read_history
-from hvdperf.nightly import schemas
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds as limits
 from hvdperf.plan.arms import Workload
@@ -35,6 +32,8 @@ from hvdperf.plan.profile import PROFILES, Profile, Runs, Sampling, load_profile
 from hvdperf.plan.question import Question
 from hvdperf.plan.settings import PRECISION, ROWS, Row
 from hvdperf.session import plugin
+from hvdperf.timeline import places, schemas
+from hvdperf.timeline.releases.raw import read_history
 from hvdperf.toml_file import read_toml
 from hvdperf.verdict import Band, Ceiling, Floor
 from hvdperf.worker.settings import PREFIXES

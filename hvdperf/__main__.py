@@ -10,13 +10,12 @@ from collections.abc import Mapping
 
 from hvdperf.cli import REFUSED, Parser, complain, first_sentence, run
 from hvdperf.columns import WIDTH
-from hvdperf.history import commands as history
 from hvdperf.launch.ends.owners import end_with, owners
-from hvdperf.nightly import commands as nightly
 from hvdperf.paths import CHECKOUT
 from hvdperf.report import commands as report
 from hvdperf.session import commands as session
 from hvdperf.session import doctor
+from hvdperf.timeline import history_commands, night_commands
 from hvdperf.version import version
 
 
@@ -68,7 +67,8 @@ def parser() -> argparse.ArgumentParser:
         prog=top.prog, required=True, metavar="COMMAND", help=argparse.SUPPRESS
     )
     # The history builds environments, for which it needs the files of a checkout.
-    for package in (report, session, doctor, nightly, *([history] if CHECKOUT else [])):
+    more = [history_commands] if CHECKOUT else []
+    for package in (report, session, doctor, night_commands, *more):
         package.add_to(commands)
     top.epilog = _by_purpose(
         {name: each.description or "" for name, each in commands.choices.items()}

@@ -7,7 +7,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from hvdperf.errors import UserError
 
@@ -41,6 +41,26 @@ def add_command(commands: Commands, name: str, description: str) -> argparse.Arg
     """Add a command and return its parser. description: sentences for its own help, of which the
     first one also stands in the list of commands."""
     return commands.add_parser(name, help=first_sentence(description), description=description)
+
+
+def option(
+    group: argparse._ActionsContainer,
+    name: str,
+    text: str,
+    default: object = None,
+    told: str = "",
+    **more: Any,
+) -> None:
+    """Add an option. name: such as `--port N`, or without a value such as `--list`. text: sentences
+    for the help, to which the default is added. told: the default in words, if they are not those
+    of `default`. more: as add_argument takes it."""
+    if told or default is not None:
+        text += f" Default: {told or default}."
+    flag, _, metavar = name.partition(" ")
+    if metavar:
+        group.add_argument(flag, metavar=metavar, default=default, help=text, **more)
+    else:
+        group.add_argument(flag, action="store_true", help=text, **more)
 
 
 def run(

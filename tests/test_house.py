@@ -92,9 +92,8 @@ ORDER = (
     "measure",
     "judge",
     "session",
-    "history",
+    "timeline",
     "report",
-    "nightly",
 )
 # The most modules side by side that a person can still survey.
 MODULES_OF_A_ROOM = 17

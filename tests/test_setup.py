@@ -73,7 +73,7 @@ def checkout(tmp_path: Path) -> Path:
     """A copy of the files that set up, with a stand-in environment that counts as built."""
     root = tmp_path / "check out"
     of_tests = ("ci/browser.sh", "ci/slurm.sh", "ci/debian.sh")
-    for name in (*SETTING_UP, *of_tests, "hvdperf/history/releases.toml"):
+    for name in (*SETTING_UP, *of_tests, "hvdperf/timeline/releases/releases.toml"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     shutil.copytree(ROOT / ".ci", root / ".ci")
@@ -607,7 +607,8 @@ def test_set_up_builds_another_tensorflow_beside_the_first(stand_ins: Path, mach
 
 # Compiles nothing: leaves a wheel where it is told to, and writes down what pip is asked.
 COMPILER = """case $1 in
-    hvdperf/history/build.py) mkdir -p "$7" && touch "$7/horovod-$3.whl" && echo "$5" >>built
+    ci/build_horovod.py) mkdir -p "$7" && touch "$7/horovod-$3.whl"
+        echo "$5" >>built
         exit ${BUILD_STATUS:-0} ;;
     -m) echo "$*" >>pip ;;
 esac"""

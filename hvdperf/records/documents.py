@@ -202,7 +202,8 @@ class Limit:
 @dataclass(frozen=True)
 class Row:
     """A case in the summary. figure, lower, upper: None if there is none, or if there were too few
-    rounds for bounds."""
+    rounds for bounds. observations: ln of the figure, one a round; () in documents that do not say
+    them."""
 
     name: str
     question: Question
@@ -215,6 +216,7 @@ class Row:
     limit: Limit | None
     rounds: Count
     reason: str
+    observations: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

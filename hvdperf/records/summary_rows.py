@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hvdperf.records.documents import Limit, Row
 from hvdperf.records.outcome import Outcome
 from hvdperf.stats import Interval
@@ -24,6 +26,7 @@ def row_of(outcome: Outcome) -> Row:
         _limit(judgement.rule, judgement.figure),
         judgement.rounds,
         judgement.reason,
+        tuple(value for value in outcome.observations if math.isfinite(value)),
     )
 
 

@@ -6,8 +6,8 @@ records; no file is rewritten. It gets the document of a case (which has `outcom
 needs a line in a step. A field that was added does not, because its default in the record is what
 earlier documents mean.
 
-Nights (nightly/night.py) and raw results (history/raw.py) have formats of their own and no steps,
-but hold a Fingerprint, and nights hold Rows: these may only get optional fields.
+Nights (timeline/nights/night.py) and raw results (timeline/releases/raw.py) have formats of their
+own and no steps, but hold a Fingerprint, and nights hold Rows: these may only get optional fields.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvdperf.errors import UserError
-from hvdperf.history.raw import RawResult, read_history
 from hvdperf.json_records import Unreadable
 from hvdperf.paths import RESULTS, shown
 from hvdperf.records.archive import Archive, OfEarlierFormat, read_document, read_session
 from hvdperf.records.detections import LOG, Entry, read_log
 from hvdperf.records.documents import SESSION_FILE, SessionDocument
+from hvdperf.timeline.releases.raw import RawResult, read_history
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from hvdperf.json_records import Unreadable, decode, encode, plain, schema
 from hvdperf.machine.disturbance import Culprit
-from hvdperf.nightly.schemas import DOCUMENTS
 from hvdperf.plan.arms import Collective
 from hvdperf.plan.questions import communication, parity, sweep, wall_time, weak_scaling
 from hvdperf.records.detections import Entry
@@ -29,6 +28,7 @@ from hvdperf.records.documents import (
 )
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, StampedRun
+from hvdperf.timeline.schemas import DOCUMENTS
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.wall_time import stamped

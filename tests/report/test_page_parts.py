@@ -15,11 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvdperf.report.content import CaseNote, Column, Report, Table
-from hvdperf.report.formats.cells import number_text, printable
-from hvdperf.report.formats.headline import blames, headline, neutral, others
-from hvdperf.report.formats.html import body, page
-from hvdperf.report.formats.inline import (
+from hvdperf.inline import (
     EARLY,
     LATE,
     PAGE,
@@ -29,6 +25,10 @@ from hvdperf.report.formats.inline import (
     json_text,
     themes,
 )
+from hvdperf.report.content import CaseNote, Column, Report, Table
+from hvdperf.report.formats.cells import number_text, printable
+from hvdperf.report.formats.headline import blames, headline, neutral, others
+from hvdperf.report.formats.html import body, page
 from hvdperf.verdict import Verdict, worst
 from tests.report.sample import a_report, hostile
 from tests.support.any_report import report as any_report

@@ -8,19 +8,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hvdperf.history import places
-from hvdperf.history.asv_results import write_tree
-from hvdperf.history.lines import lines
-from hvdperf.history.raw import RawResult
-from hvdperf.history.releases import Axis, releases
-from hvdperf.history.repository import write_repository
+from hvdperf.timeline import places
+from hvdperf.timeline.asv.export import write_tree
+from hvdperf.timeline.asv.repository import write_repository
+from hvdperf.timeline.releases.raw import RawResult
+from hvdperf.timeline.releases.releases import Axis, releases
 
 
 def asv_project(root: Path, results: Sequence[RawResult], axis: Axis = Axis.HOROVOD) -> Path:
     """Write the configuration, repository and tree below root; return the configuration. asv
     publishes to root/html."""
     commits = write_repository(root / "releases", releases(axis))
-    write_tree(axis, root / "results", commits, results, lines(results, axis))
+    write_tree(axis, root / "results", commits, results)
     text = places.CONFIGURATION[axis].read_text()
     for key, value in (("repo", "releases"), ("results_dir", "results"), ("html_dir", "html")):
         text = re.sub(rf'"{key}": "[^"]*"', f'"{key}": "{root / value}"', text)

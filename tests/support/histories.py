@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import cast
 
-from hvdperf.history.label import machine_label
-from hvdperf.history.raw import FORMAT, RawResult, Series
 from hvdperf.machine.placement import Offer, place
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import fingerprint
+from hvdperf.timeline.releases.label import machine_label
+from hvdperf.timeline.releases.raw import FORMAT, RawResult, Series, path_of
+from hvdperf.timeline.store import write
 from tests.support.stores import MACHINE, STACK
 
 SLOTS = place([Offer(0, "host", (0,)), Offer(1, "host", (1,))])
@@ -49,3 +51,8 @@ def raw_result(
             for (model, world_size), figures in chosen.items()
         ),
     )
+
+
+def written(root: Path, result: RawResult) -> Path:
+    """Write a raw result below root; return its file."""
+    return write(path_of(root, result), result)

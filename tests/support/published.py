@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from hvdperf.history.asv_results import BENCHMARK
-from hvdperf.history.releases import Axis
+from hvdperf.timeline.asv.export import BENCHMARK
+from hvdperf.timeline.releases.releases import Axis
 from tests.support.asv_projects import asv, asv_project
 from tests.support.histories import raw_result
 

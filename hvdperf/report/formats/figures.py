@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hvdperf.errors import UserError
+from hvdperf.inline import themes
 from hvdperf.report.content import Figure, Plot, Row
 from hvdperf.report.formats.html import slug
-from hvdperf.report.formats.inline import themes
 from hvdperf.verdict import Verdict
 
 FORMATS = ("svg", "pdf")

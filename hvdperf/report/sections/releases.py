@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from hvdperf.history.label import machine_label
-from hvdperf.history.lines import Line, lines
-from hvdperf.history.raw import RawResult
-from hvdperf.history.releases import Axis, order
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.words import plural, slug
 from hvdperf.stats import spread
+from hvdperf.timeline.lines import Line
+from hvdperf.timeline.releases.by_release import Series, series_of
+from hvdperf.timeline.releases.label import machine_label
+from hvdperf.timeline.releases.raw import RawResult
+from hvdperf.timeline.releases.releases import Axis, order
 
 COLUMNS = (
     Column("horovod", "Horovod"),
@@ -28,12 +29,14 @@ COLUMNS = (
 def section(fingerprint: Mapping[str, Any], history: Sequence[RawResult]) -> Section:
     """Return the section. fingerprint: of the session, whose machine's history is shown."""
     machine = machine_label(fingerprint)
-    found = [line for line in lines(history, Axis.HOROVOD) if line.machine == machine]
-    groups: dict[tuple[str, str, int], list[Line]] = {}
+    own = [result for result in history if result.machine == machine]
+    groups: dict[tuple[str, str, int], list[tuple[Series, Line]]] = {}
     replicas: dict[str, set[str]] = {}
-    for line in found:
-        groups.setdefault((line.model, line.replica, line.world_size), []).append(line)
-        replicas.setdefault(line.model, set()).add(line.replica)
+    for series in series_of(own):
+        for line in series.lines if series.axis is Axis.HOROVOD else ():
+            key = (line.model, line.replica, line.world_size)
+            groups.setdefault(key, []).append((series, line))
+            replicas.setdefault(line.model, set()).add(line.replica)
     return Section(
         "releases",
         "Releases",
@@ -41,20 +44,21 @@ def section(fingerprint: Mapping[str, Any], history: Sequence[RawResult]) -> Sec
         "asv's pages (make history) show more.",
         tuple(
             _figure(alike, several_replicas=len(replicas[model]) > 1)
-            for (model, _, _), alike in groups.items()
+            for (model, _, _), alike in sorted(groups.items())
         ),
         f"The history has no results of this machine, {machine}; make backfill measures "
         "releases, make history imports sessions.",
     )
 
 
-def _figure(alike: Sequence[Line], several_replicas: bool) -> Figure:
+def _figure(alike: Sequence[tuple[Series, Line]], several_replicas: bool) -> Figure:
     """Return the figure of one network, replica and world size. several_replicas: whether the
     network was also measured with other replicas, which names must distinguish."""
-    model, world_size = alike[0].model, alike[0].world_size
-    apart = (alike[0].replica,) if several_replicas else ()
+    line = alike[0][1]
+    model, world_size = line.model, line.world_size
+    apart = (line.replica,) if several_replicas else ()
     named = ", each: ".join((f"{model} on {plural(world_size, 'replica')}", *apart))
-    rows = tuple(_row(line, version) for line in alike for version in line.versions)
+    rows = tuple(row for series, line in alike for row in _rows(series, line))
     newest = rows[-1]
     releases = {str(row["horovod"]) for row in rows}
     stacks = list(dict.fromkeys(str(row["tensorflow"]) for row in rows))
@@ -70,16 +74,17 @@ def _figure(alike: Sequence[Line], several_replicas: bool) -> Figure:
     )
 
 
-def _row(line: Line, version: str) -> Row:
-    speeds = line.samples_per_second(version)
-    return {
-        "horovod": version,
-        "tensorflow": line.at,
-        "replica": line.replica,
-        "launches": len(speeds),
-        "samples_per_second": median(speeds),
-        "spread": spread(speeds),
-    }
+def _rows(series: Series, line: Line) -> Iterator[Row]:
+    """Yield a row for each release, oldest first."""
+    for version, speeds in series.by_version(line).items():
+        yield {
+            "horovod": version,
+            "tensorflow": series.at,
+            "replica": line.replica,
+            "launches": len(speeds),
+            "samples_per_second": median(speeds),
+            "spread": spread(speeds),
+        }
 
 
 def _plot(releases: Sequence[str], stacks: Sequence[str]) -> Plot:

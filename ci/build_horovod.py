@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Compile a release of Horovod against the TensorFlow and the Open MPI of an environment.
+
+    python ci/build_horovod.py --horovod 0.28.0 --wheels DIR [--python ENVIRONMENT/bin/python]
+
+asv runs it in its own environments (asv.conf.json), ci/setup.sh for those of `make stack`. It needs
+nothing but the standard library and pip. A release that does not compile is recorded with the
+reason in results/not-built/, so that the version matrix has no silent hole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_BUILT = ROOT / "results" / "not-built"
+LOGS = ROOT / ".asv" / "logs"
+
+# As in pyproject.toml, [tool.uv.extra-build-variables].
+FLAGS = {
+    "HOROVOD_WITH_TENSORFLOW": "1",
+    "HOROVOD_WITH_MPI": "1",
+    "HOROVOD_WITH_GLOO": "1",
+    "HOROVOD_WITHOUT_PYTORCH": "1",
+    "HOROVOD_WITHOUT_MXNET": "1",
+}
+
+
+@dataclass(frozen=True)
+class Quirk:
+    """Extra build settings that a release needs. why: the reason. variables: of the environment."""
+
+    why: str
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+_GLOO = Quirk(
+    "gloo needs gcc 11 and the headers of Linux 5.19 at most (ci/quirks/gloo_before_0_28_1.h)",
+    {
+        "CXXFLAGS": "-include gloo_before_0_28_1.h",
+        "CPLUS_INCLUDE_PATH": str(ROOT / "ci" / "quirks"),
+    },
+)
+QUIRKS = dict.fromkeys(("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), _GLOO)
+# The directories to which pip unpacks Horovod and installs packages, which differ in every build.
+_PLACE = re.compile(r"\S*/(?:pip-wheel-[^/]+/(?:horovod_[0-9a-f]+/)?|site-packages/)")
+_ERROR = re.compile(r"(?:fatal error|error|Error|ERROR): (?P<message>.+)|CMake Error.*")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="compile a release of Horovod")
+    parser.add_argument("--horovod", required=True, help="version, or a file `horovod==version`")
+    parser.add_argument("--wheels", required=True, type=Path, help="directory for the wheel")
+    parser.add_argument("--python", default=sys.executable, help="of the environment")
+    options = parser.parse_args()
+    version = version_of(options.horovod)
+    tensorflow = installed(options.python, "tensorflow-cpu") or installed(
+        options.python, "tensorflow"
+    )
+    if tensorflow is None:
+        sys.exit(f"build: {options.python} has no TensorFlow to compile Horovod against")
+    if Path(options.python).absolute() == Path(sys.executable).absolute():
+        install_requirements(options.python, tensorflow)
+    log = LOGS / f"horovod-{version}-tensorflow-{tensorflow}.log"
+    record = NOT_BUILT / f"horovod-{version}-tensorflow-{tensorflow}.json"
+    status = compile_wheel(options.python, version, options.wheels, log)
+    if status == 0:
+        record.unlink(missing_ok=True)
+        return
+    reason = reason_of(log.read_text(errors="replace"))
+    record.parent.mkdir(parents=True, exist_ok=True)
+    document = {
+        "horovod": version,
+        "tensorflow": tensorflow,
+        "keras": installed(options.python, "keras"),
+        "python": python_of(options.python),
+        "compiler": compiler(),
+        "tried": datetime.now(UTC).date().isoformat(),
+        "reason": reason,
+    }
+    record.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    sys.exit(f"build: Horovod {version} does not compile with TensorFlow {tensorflow}: {reason}")
+
+
+def version_of(text: str) -> str:
+    """Return the version from `0.28.0`, or from the file of a commit of the release repository."""
+    path = Path(text)
+    if path.is_file():
+        text = path.read_text().strip()
+    return text.rpartition("==")[2]
+
+
+def installed(python: str, package: str) -> str | None:
+    """Return the version of a package in an environment; None if it is not installed."""
+    return _printed(python, f"from importlib.metadata import version; print(version({package!r}))")
+
+
+def python_of(python: str) -> str | None:
+    """Return the version of an interpreter."""
+    return _printed(python, "import platform; print(platform.python_version())")
+
+
+def _printed(python: str, code: str) -> str | None:
+    """Return what an interpreter prints; None if it fails."""
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def install_requirements(python: str, tensorflow: str) -> None:
+    """Install the packages that pyproject.toml pins for this TensorFlow, and those that compiling
+    and running Horovod takes. The environment is one of asv's, which has TensorFlow and whatever
+    pip brought along."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups, uv = project["dependency-groups"], project["tool"]["uv"]
+    if f"tf{tensorflow}" not in groups:
+        sys.exit(f"build: pyproject.toml has no group tf{tensorflow}, so nothing is pinned for it")
+    tools = [
+        each if isinstance(each, str) else each["requirement"]
+        for each in uv["extra-build-dependencies"]["horovod"]
+    ]
+    runtime = [each for each in groups["suite"] if each.startswith("openmpi")]
+    constraints = ROOT / ".asv" / f"constraints-tf{tensorflow}.txt"
+    constraints.parent.mkdir(parents=True, exist_ok=True)
+    pinned = [each for each in groups[f"tf{tensorflow}"] if isinstance(each, str)]
+    constraints.write_text("\n".join([*uv["constraint-dependencies"], *pinned]) + "\n")
+    subprocess.run(
+        [python, "-m", "pip", "install", "-q", "-c", constraints, *pinned, *runtime, *tools],
+        check=True,
+    )
+
+
+def compile_wheel(python: str, version: str, wheels: Path, log: Path) -> int:
+    """Compile a wheel by pip and write pip's output to the log; return pip's exit status."""
+    environment_bin = Path(python).absolute().parent
+    programs = [str(environment_bin), str(Path(sys.executable).parent), os.environ["PATH"]]
+    jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", "2")
+    quirk = QUIRKS.get(version)
+    variables = {
+        **FLAGS,
+        **(quirk.variables if quirk else {}),
+        "CMAKE_BUILD_PARALLEL_LEVEL": jobs,
+        "MAKEFLAGS": f"-j{jobs}",
+        "OPAL_PREFIX": str(environment_bin.parent),
+        "PATH": os.pathsep.join(programs),
+    }
+    # Take no cached wheel and none from an index: it might be built against another TensorFlow.
+    options = ["--no-deps", "--no-build-isolation", "--no-cache-dir", "--no-binary", "horovod"]
+    command = [sys.executable, "-m", "pip", "-v", "--python", python, "wheel", *options]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "w") as stream:
+        return subprocess.run(
+            [*command, "--wheel-dir", str(wheels), f"horovod=={version}"],
+            env={**os.environ, **variables},
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            check=False,
+        ).returncode
+
+
+def reason_of(log: str) -> str:
+    """Return the first line of the log that reports an error, or the last line if none does, in 240
+    characters at most."""
+    for line in log.splitlines():
+        if _ERROR.search(line) and "subprocess-exited" not in line:
+            return " ".join(_PLACE.sub("", line).split())[:240]
+    return (log.strip().splitlines() or ["nothing was printed"])[-1][:240]
+
+
+def compiler() -> str:
+    done = subprocess.run(
+        [os.environ.get("CXX", "g++"), "--version"], capture_output=True, text=True, check=False
+    )
+    return (done.stdout.splitlines() or ["unknown"])[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""The files that asv's published site needs besides those that asv writes."""

@@ -1,0 +1,173 @@
+"""Writes the history as asv reads it. Only this module knows asv's Python interface (asv 0.6.6).
+
+The files follow from the raw results alone, so writing them again changes no byte.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, time
+from pathlib import Path
+from typing import Any
+
+from asv.environment import get_env_name
+from asv.results import Results
+from asv.runner import BenchmarkResult
+from asv.util import datetime_to_js_timestamp, write_json
+
+from hvdperf.errors import UserError
+from hvdperf.paths import shown
+from hvdperf.timeline import places
+from hvdperf.timeline.asv.repository import make_repositories
+from hvdperf.timeline.releases.raw import RawResult, read_history
+from hvdperf.timeline.releases.releases import Axis, releases
+
+# As in benchmarks/throughput.py: asv names benchmarks by file, class and function.
+BENCHMARK = "throughput.Training.track_{}"
+PARAMETERS = ("model", "replica", "world_size")
+UNITS = {"seconds_per_sample": "seconds", "samples_per_second": "samples/s"}
+VERSION = "1"
+TIMEOUT_S = 60.0
+# Formats of asv's files: the api_version of asv.benchmarks.Benchmarks and of asv.machine.Machine.
+_BENCHMARKS_FORMAT = 2
+_MACHINE_FORMAT = 1
+PYTHON = "3.11"
+# The package by whose version asv's environments differ (asv.conf.json,
+# by_tensorflow.conf.json), by the axis that it belongs to.
+REQUIREMENT = {Axis.TENSORFLOW: "tensorflow-cpu", Axis.HOROVOD: "horovod"}
+
+
+def make_trees(root: Path = places.RAW) -> tuple[list[RawResult], list[str]]:
+    """Write the files that asv reads, of both axes, from all raw results. Return these raw results,
+    and one line for each file that is left out."""
+    results, refused = read_history(root)
+    for axis, commits in make_repositories().items():
+        write_tree(axis, places.RESULTS[axis], commits, results)
+    return results, refused
+
+
+def write_tree(
+    axis: Axis, directory: Path, commits: Mapping[str, str], results: Sequence[RawResult]
+) -> None:
+    """Replace asv's results of one axis with these. directory: asv's directory of results. commits:
+    the commit of each version in the release repository. Raises UserError if the directory cannot
+    be written."""
+    new, old = (directory.with_name(directory.name + end) for end in (".partial", ".old"))
+    try:
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        benchmarks = describe_benchmarks(results)
+        write_json(str(new / "benchmarks.json"), benchmarks, _BENCHMARKS_FORMAT)
+        machines: dict[str, list[RawResult]] = {}
+        for result in results:
+            machines.setdefault(result.machine, []).append(result)
+        for machine, of_machine in machines.items():
+            described = machine_document(machine, of_machine[0].fingerprint)
+            write_json(str(new / machine / "machine.json"), described, _MACHINE_FORMAT)
+            for of_asv in _results_of(axis, commits, described, of_machine, benchmarks):
+                of_asv.save(str(new))
+        # Linux renames no directory over a full one. After a kill between the two, importing again
+        # writes everything.
+        shutil.rmtree(old, ignore_errors=True)
+        if directory.exists():
+            directory.rename(old)
+        new.rename(directory)
+    except OSError as error:
+        raise UserError(f"{shown(directory)} cannot be written: {error.strerror}") from None
+    finally:
+        for path in (new, old):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def describe_benchmarks(results: Sequence[RawResult]) -> dict[str, dict[str, Any]]:
+    """Return the benchmarks as asv's discovery describes them, with the parameters of
+    all series."""
+    keys = {series.key for result in results for series in result.series}
+    code = (Path(__file__).parent / "benchmarks" / "throughput.py").read_text()
+    return {
+        BENCHMARK.format(unit): {
+            "code": code,
+            "name": BENCHMARK.format(unit),
+            "param_names": list(PARAMETERS),
+            "params": [list(map(repr, sorted({key[place] for key in keys}))) for place in range(3)],
+            "timeout": TIMEOUT_S,
+            "type": "track",
+            "unit": of_unit,
+            "version": VERSION,
+        }
+        for unit, of_unit in UNITS.items()
+    }
+
+
+def machine_document(machine: str, known: Mapping[str, Any]) -> dict[str, str]:
+    """Return the content of asv's machine.json. known: the fingerprint."""
+    return {
+        "arch": "x86_64",
+        "cpu": str(known["cpu_model"]),
+        "machine": machine,
+        "num_cpu": str(known["cores"]),
+        "os": f"Linux {known['kernel']}",
+        "ram": f"{known['memory_gib']} GiB",
+    }
+
+
+def _results_of(
+    axis: Axis,
+    commits: Mapping[str, str],
+    machine: Mapping[str, str],
+    results: Sequence[RawResult],
+    benchmarks: Mapping[str, dict[str, Any]],
+) -> Iterable[Results]:
+    """Yield asv's results, one for each pair of versions that was measured."""
+    released = {release.version: release.released for release in releases(axis)}
+    pairs: dict[tuple[str, str], list[RawResult]] = {}
+    for result in sorted(results, key=lambda each: (each.measured_at, each.session)):
+        pair = (result.version(axis), result.version(axis.other))
+        pairs.setdefault(pair, []).append(result)
+    for (version, at), of_pair in pairs.items():
+        measured: dict[tuple[str, str, int], list[float]] = {}
+        for series in (series for result in of_pair for series in result.series):
+            measured.setdefault(series.key, []).extend(series.samples_per_second)
+        requirements = {REQUIREMENT[axis.other]: at}
+        noon = datetime.combine(released[version], time(12), UTC)
+        of_asv = Results(
+            {**machine, "python": PYTHON, **requirements},
+            requirements,
+            commits[version],
+            datetime_to_js_timestamp(noon),
+            PYTHON,
+            get_env_name("virtualenv", PYTHON, requirements, {}),
+            {},
+        )
+        for unit in UNITS:
+            benchmark = benchmarks[BENCHMARK.format(unit)]
+            figures = _figures(unit, measured, benchmark["params"])
+            of_asv.add_result(
+                benchmark, figures, started_at=of_pair[-1].measured_at, record_samples=True
+            )
+        yield of_asv
+
+
+def _figures(
+    unit: str, measured: Mapping[tuple[str, str, int], list[float]], values: Sequence[Sequence[str]]
+) -> BenchmarkResult:
+    """Return the figures of every combination of parameters, with samples from which asv takes
+    median and 99 % interval. A figure is NaN if nothing was measured, because None would mean that
+    the benchmark failed."""
+    by_parameters = {tuple(map(repr, key)): figures for key, figures in measured.items()}
+    samples: list[list[float] | None] = []
+    for combination in itertools.product(*values):
+        speeds = by_parameters.get(combination, [])
+        of_unit = speeds if unit == "samples_per_second" else [1 / speed for speed in speeds]
+        samples.append(of_unit or None)
+    return BenchmarkResult(
+        result=[math.nan if each is None else sorted(each)[len(each) // 2] for each in samples],
+        samples=samples,
+        number=[None if each is None else 1 for each in samples],
+        errcode=0,
+        stderr="",
+        profile=None,
+    )

@@ -1,0 +1,1 @@
+"""The axis of dates: nights, and what regressed from one to the next."""

@@ -1,0 +1,244 @@
+"""The document of a night: what was measured and judged, in one small file.
+
+results/nights/<series>/<date>.json is written after every step, so a night that is killed can go
+on. A series is a name for nights that belong together; their machine, stack and settings may
+change, and each night has them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from hvdperf.errors import UserError
+from hvdperf.files import write_whole
+from hvdperf.json_records import Moment, Positive, Unreadable
+from hvdperf.paths import shown
+from hvdperf.plan.arms import SWEEP
+from hvdperf.records.archive import Archive, read_document
+from hvdperf.records.documents import Row, SessionDocument, disturbance_summary
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.summary_rows import row_of
+from hvdperf.records.throughput import throughputs
+from hvdperf.timeline import store
+from hvdperf.verdict import Verdict, counted, worst
+
+FORMAT = 1
+# Exit statuses of a session that was killed, was interrupted, or failed in pytest itself.
+UNENDED = (None, 2, 3)
+# Hours after the end of a night from which the next one is missing: a day, and four hours of delay.
+# A watch at noon sees by then that a night which should have begun at 1 o'clock has not ended.
+OVERDUE_H = 28.0
+# Where nights are published.
+BRANCH = "hvdperf-nights"
+# In the directory of a series: the date up to which what became slower is accepted.
+ACCEPTED = "accepted.txt"
+# The number of files left out that are named.
+_NAMED = 5
+_SERIES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+Speed = Annotated[float, Meta(gt=0)]
+# It is part of paths.
+SessionName = Annotated[str, Meta(pattern=r"^\d{8}T\d{6}Z-\d+$")]
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """The samples per second of all replicas together under Horovod, one figure a launch."""
+
+    model: str
+    world_size: Positive
+    samples_per_second: Annotated[tuple[Speed, ...], Meta(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One session of a night.
+
+    is_gate: whether it compares the stack with the reference. session: its name. exit_status: None
+    if it did not end. asked: its settings, as in session.json. cases: all that are decided.
+    disturbed: what other programs took from the session, in words; "" if it was little or unknown.
+    """
+
+    is_gate: bool
+    session: SessionName
+    exit_status: int | None
+    minutes: float
+    hosts: tuple[str, ...]
+    fingerprint: Fingerprint
+    asked: Mapping[str, str]
+    cases: tuple[Row, ...]
+    speeds: tuple[Speeds, ...] = ()
+    disturbed: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.exit_status not in UNENDED
+
+
+@dataclass(frozen=True)
+class Night:
+    """One night of a series.
+
+    night: its date, in UTC. command: how to repeat it. against: the reference stack's interpreter,
+    or "". unfit: what made the machine unfit, one line each. pair: what the A/A pair at its
+    beginning says; "" if there was none. reason: why a session is missing; "" if none is. ended_at:
+    None until everything was measured.
+    """
+
+    format: Positive
+    series: str
+    night: date
+    began_at: Moment
+    command: str
+    against: str = ""
+    unfit: tuple[str, ...] = ()
+    pair: str = ""
+    parts: tuple[Part, ...] = ()
+    reason: str = ""
+    ended_at: Moment | None = None
+
+    def part(self, is_gate: bool = False) -> Part | None:
+        """Return the night's own session, or that against the reference stack; None without it."""
+        return next((part for part in self.parts if part.is_gate == is_gate), None)
+
+    def repeat(self, part: Part, row: Row) -> str:
+        """Return the command that measures a case again, with the others of its network and world
+        size that have the same name in brackets."""
+        case = row.name.partition("[")[2].removesuffix("]") or row.name
+        against = f" --against {shlex.quote(self.against)}" if part.is_gate else ""
+        # A sweep of collective operations belongs to no network.
+        model = "" if row.model == SWEEP.model else f" --models {row.model}"
+        return f"{self.command}{against}{model} --world-sizes {row.world_size} -k {case}"
+
+    @property
+    def cases(self) -> list[tuple[Part, Row]]:
+        return [(part, row) for part in self.parts for row in part.cases]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the worst verdict. A session that is missing or did not end is NOT RUN."""
+        words = [row.verdict for _, row in self.cases]
+        if self.reason or not self.is_whole:
+            words.append(Verdict.NOT_RUN)
+        return worst(words)
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether there are sessions, and all of them ended."""
+        return bool(self.parts) and all(part.has_ended for part in self.parts)
+
+    @property
+    def told(self) -> str:
+        """Return the number of cases by verdict, and why a session is missing."""
+        words = [row.verdict for _, row in self.cases]
+        counts = counted({word: words.count(word) for word in words})
+        ended = "" if self.is_whole or self.reason else "a session did not end"
+        return "; ".join(filter(None, (counts, self.reason, ended)))
+
+
+def part_of(archive: Archive, is_gate: bool) -> Part:
+    """Return the part of a night that a session is. Raises UserError if it cannot be read."""
+    session = archive.session
+    if session is None:
+        raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
+    speeds = () if is_gate else throughputs(archive.cases).items()
+    whole = disturbance_summary(session.disturbances)
+    return Part(
+        is_gate=is_gate,
+        session=session.session,
+        exit_status=session.exit_status,
+        minutes=session.elapsed_seconds / 60,
+        hosts=session.hosts,
+        fingerprint=session.fingerprint,
+        asked=_asked(session),
+        cases=tuple(row_of(case.outcome) for case in archive.cases),
+        speeds=tuple(
+            Speeds(workload.model, size, launches) for (workload, size), launches in speeds
+        ),
+        disturbed=whole.reason if whole is not None else "",
+    )
+
+
+def _asked(session: SessionDocument) -> Mapping[str, str]:
+    """Return the settings of a session as a night stores and compares them."""
+    return session.asked
+
+
+def check_series(name: str) -> str:
+    """Return the name. Raises UserError for one that is no file name."""
+    if not _SERIES.fullmatch(name):
+        raise UserError(
+            f"--series {name}: is not a name; use up to 64 letters, digits, '.', '_' and '-'"
+        )
+    return name
+
+
+def path_of(directory: Path, series: str, night: date) -> Path:
+    """Return the file of a night. directory: of all series, such as results/nights."""
+    return directory / series / f"{night}.json"
+
+
+def write_night(directory: Path, night: Night) -> Path:
+    """Write the document. Raises UserError if that is impossible."""
+    return store.write(path_of(directory, night.series, night.night), night)
+
+
+def read_night(path: Path) -> Night:
+    """Read a document. Raises Unreadable if it is broken or not that of its path."""
+    night = read_document(path, Night, FORMAT, steps=())
+    if (night.series, f"{night.night}") != (path.parent.name, path.stem):
+        raise Unreadable(f"it is of {night.series}, {night.night}")
+    return night
+
+
+@dataclass(frozen=True)
+class Nights:
+    """The nights of all series, in the order of dates. left_out: a line for each file that cannot
+    be read. accepted: the date up to which what became slower is accepted, as read_accepted returns
+    it."""
+
+    of: Mapping[str, Sequence[Night]]
+    left_out: tuple[str, ...] = ()
+    accepted: Mapping[str, date] = field(default_factory=dict)
+
+
+def read_nights(directory: Path, series: Iterable[str] = ()) -> Nights:
+    """Read all nights below a directory, or those of the named series. Raises UserError if a named
+    series has none."""
+    nights, left_out = store.read_all(store.documents(directory), read_night)
+    found: dict[str, list[Night]] = {}
+    for night in nights:
+        found.setdefault(night.series, []).append(night)
+    wanted = list(series)
+    for name in wanted:
+        if name not in found:
+            known = ", ".join(found) or "none"
+            raise UserError(f"--series {name}: has no night in {shown(directory)}; known: {known}")
+    if len(left_out) > _NAMED:
+        left_out[_NAMED:] = [f"and {len(left_out) - _NAMED} more files are left out"]
+    accepted = {name: read_accepted(directory / name) for name in found}
+    return Nights({name: found[name] for name in wanted or found}, tuple(left_out), accepted)
+
+
+def read_accepted(series: Path) -> date:
+    """Return the date up to which what became slower is accepted; date.min if there is none.
+    series: its directory."""
+    try:
+        return date.fromisoformat((series / ACCEPTED).read_text().strip())
+    except (OSError, ValueError):
+        return date.min
+
+
+def write_accepted(series: Path, night: date) -> None:
+    """Write the date up to which what became slower is accepted. Raises UserError."""
+    try:
+        write_whole(series / ACCEPTED, f"{night}\n")
+    except OSError as error:
+        raise UserError(f"{shown(series)}: {error.strerror}") from None

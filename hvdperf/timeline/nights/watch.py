@@ -1,0 +1,130 @@
+"""Watches the nights of all series from elsewhere: the last verdict of each, or MISSING."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from hvdperf.files import write_whole
+from hvdperf.records.documents import Row
+from hvdperf.session.ending import EXIT_STATUS, NOTHING_MEASURED
+from hvdperf.timeline.nights.night import OVERDUE_H, Night, Part
+from hvdperf.timeline.nights.series import Series
+from hvdperf.verdict import Verdict
+
+# The word of a series whose last night is too long ago, and its exit status.
+MISSING = "MISSING"
+MISSING_STATUS = 11
+# Nights without a FAIL after which an issue is closed.
+CLEAN_NIGHTS = 2
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A series as it is watched. is_missing: whether its next night is overdue."""
+
+    series: Series
+    is_missing: bool
+
+    @property
+    def status(self) -> int:
+        """Return the exit status for this series: that of a session with this verdict."""
+        if self.is_missing:
+            return MISSING_STATUS
+        return EXIT_STATUS.get(self.series.verdict, NOTHING_MEASURED)
+
+    def line(self) -> str:
+        """Return the state in one line."""
+        name, last = self.series.name, self.series.last
+        whole = next((night for night in reversed(self.series.nights) if night.is_whole), None)
+        since = (
+            "there has never been a whole session"
+            if whole is None
+            else f"the last whole session was in the night of {whole.night} ({whole.told})"
+        )
+        if last is None or self.is_missing:
+            return f"{name}: {MISSING}: {since}"
+        text = f"{name}: {self.series.verdict.value}: night of {last.night}, {last.told}"
+        return text if last is whole else f"{text}; {since}"
+
+    @property
+    def is_clean(self) -> bool:
+        """Return whether the last nights measured, none of them failed, and nothing is slower."""
+        count = len(self.series.nights)
+        last = range(count - CLEAN_NIGHTS, count)
+        sound = (Verdict.PASS, Verdict.INCONCLUSIVE)
+        return (
+            count >= CLEAN_NIGHTS
+            and all(self.series.nights[index].verdict in sound for index in last)
+            and not any(index in self.series.falls for index in last)
+            and not self.series.is_red
+        )
+
+
+def watched(series: Series, now: datetime, overdue_h: float = OVERDUE_H) -> Watched:
+    """Return the state of a series. now: with its zone."""
+    ended = [night.ended_at or night.began_at for night in series.nights]
+    is_missing = not ended or now - max(ended) > timedelta(hours=overdue_h)
+    return Watched(series, is_missing)
+
+
+def write_issues(found: Sequence[Watched], directory: Path) -> None:
+    """Write DIR/open/SERIES.md for each series that FAILs, the text of its issue, and
+    DIR/close/SERIES.md for each whose last nights were clean. Raises OSError."""
+    for each in (each for each in found if not each.is_missing):
+        has_failed = each.series.verdict is Verdict.FAIL
+        for kind, wanted in (("open", has_failed), ("close", each.is_clean)):
+            if wanted:
+                path = directory / kind / f"{each.series.name}.md"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(path, "\n".join(_issue(each.series)) + "\n")
+
+
+def _issue(found: Series) -> Iterator[str]:
+    night = found.last
+    assert night is not None
+    yield f"Night of {night.night}: {found.verdict.value} ({night.told})."
+    yield ""
+    if found.is_red:
+        yield "Slower than before:"
+        yield from (f"- {line}" for line in found.slower())
+        yield ""
+    for part, row in night.cases:
+        if row.verdict is Verdict.FAIL:
+            yield from _failed(night, part, row)
+    if night.unfit:
+        yield "The machine was not fit to measure:"
+        yield from (f"- {line}" for line in night.unfit)
+        yield ""
+    if night.pair:
+        yield f"{night.pair}."
+        yield ""
+    yield f"The whole night again: `{night.command}`"
+
+
+def _failed(night: Night, part: Part, row: Row) -> Iterator[str]:
+    name = f"{row.name} against the reference stack" if part.is_gate else row.name
+    yield f"- **{name}**: {_figure(row)} on {', '.join(part.hosts) or 'an unknown host'}, "
+    yield f"  session {part.session}. {row.reason}".rstrip()
+    yield f"  Again: `{night.repeat(part, row)}`"
+    yield ""
+
+
+def badness(status: int) -> int:
+    """Return the rank of a series' exit status, the worst one the highest."""
+    bad = [each for each in EXIT_STATUS.values() if each]
+    return -[MISSING_STATUS, *bad, NOTHING_MEASURED, 0].index(status)
+
+
+def _figure(row: Row) -> str:
+    if row.figure is None:
+        return "no figure"
+    bounds = "" if row.lower is None else f" [{row.lower:.3f}, {row.upper:.3f}]"
+    limit = ""
+    if row.limit is not None:
+        ends = (("at least", row.limit.at_least), ("at most", row.limit.at_most))
+        told = " and ".join(f"{word} {value:.3g}" for word, value in ends if value is not None)
+        limit = f", limit {told}"
+    return f"{row.figure:.3f}{bounds}{limit}"

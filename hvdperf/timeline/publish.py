@@ -1,0 +1,175 @@
+"""Publishes the store to a branch of a git repository: documents and pages are added, and never
+changed; only the index page is written anew.
+
+Several runners may publish at once. Each works in a clone of its own, adds its files on top of what
+the others have pushed, and pushes; if somebody was faster, it begins again from their state. So
+there is nothing to merge, and nothing is ever forced.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hvdperf.errors import UserError
+from hvdperf.paths import shown
+from hvdperf.timeline.git import Git, without_secret
+from hvdperf.timeline.nights.night import (
+    ACCEPTED,
+    BRANCH,
+    read_accepted,
+    read_night,
+    write_accepted,
+)
+from hvdperf.timeline.page.index import INDEX, write_index
+from hvdperf.timeline.releases.raw import read_raw
+from hvdperf.timeline.store import HISTORY, NIGHTS, alone, documents, read_all
+
+PAGES = "pages"
+# How often a push is tried, and the longest pause before the next try in seconds.
+TRIES, LONGEST_PAUSE_S = 20, 5.0
+# The number of added documents that are named.
+_NAMED = 3
+_AUTHOR = ("-c", "user.name=hvdperf", "-c", "user.email=hvdperf@localhost")
+# git's words for a branch that has moved, from either side, or that is being moved.
+_MOVED = ("non-fast-forward", "fetch first", "cannot lock ref", "failed to update ref")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where documents are published. url: of the repository, as git takes it. clone: the directory
+    for a clone of it."""
+
+    url: str
+    branch: str
+    clone: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.clone.with_name(f"{self.clone.name}.lock")
+
+    @property
+    def git(self) -> Git:
+        return Git(self.clone / ".git", without_secret(self.url), self.clone)
+
+
+def place_of(url: str, results: Path, branch: str = BRANCH) -> Place:
+    """Return the place of a repository. results: the results directory, which keeps the clone."""
+    return Place(url, branch, results / NIGHTS / ".published")
+
+
+def publish(place: Place, results: Path, say: Callable[[str], None]) -> list[str]:
+    """Publish every ended night of a results directory that is not there yet, with the pages of its
+    sessions, and the history by release. Return what was added, such as `a100 2026-11-24`.
+
+    Raises UserError if git fails, or if others are always faster.
+    """
+    with alone(place.lock):
+        for attempt in range(TRIES):
+            _fetch(place)
+            added = list(_add(place.clone, results, say))
+            clone, today = place.clone, datetime.now(UTC).date()
+            write_index(clone / INDEX, clone, clone / PAGES, clone / "asv", today)
+            if not _commit(place.git, added) or _push(place):
+                return added
+            pause = random.uniform(0, min(LONGEST_PAUSE_S, 0.2 * 2**attempt))
+            say(f"others published at the same time; trying again in {pause:.1f} s")
+            time.sleep(pause)
+    raise UserError(f"{without_secret(place.url)}: others were faster {TRIES} times; publish again")
+
+
+def fetched(place: Place) -> Path:
+    """Return the directory of the published nights, brought up to date. Raises UserError."""
+    with alone(place.lock):
+        _fetch(place)
+    return place.clone / NIGHTS
+
+
+def _fetch(place: Place) -> None:
+    """Make the clone equal to the branch of the repository; empty if there is no such branch."""
+    git, head = place.git, f"refs/heads/{place.branch}"
+    place.clone.mkdir(exist_ok=True)
+    # It completes what an interrupted one has left, and changes nothing that is whole.
+    git.run("init", "-q", "-b", place.branch)
+    # A git that was killed has left its locks, and no other process works here.
+    for lock in git.directory.rglob("*.lock"):
+        lock.unlink()
+    # What an interrupted publishing has left is in the results, too.
+    if git.run("ls-remote", "--heads", place.url, head).strip():
+        git.run("fetch", "-q", "--no-tags", "--depth=1", place.url, head)
+        git.run("reset", "-q", "--hard", "FETCH_HEAD")
+    else:
+        git.tried("update-ref", "-d", "HEAD")  # fails where nothing was committed yet
+        git.run("rm", "-rfq", "--cached", "--ignore-unmatch", ".")
+    git.run("clean", "-fdqx")
+
+
+def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str]:
+    """Copy what is not in the clone yet, and yield its names."""
+    nights, left_out = read_all(documents(results / NIGHTS), read_night)
+    raw, refused = read_all(documents(results / HISTORY), read_raw)
+    for line in (*left_out, *refused):
+        say(line)
+    ended = [night for night in nights if night.ended_at is not None]
+    found = [(NIGHTS, n.series, f"{n.night}", [part.session for part in n.parts]) for n in ended]
+    found += [(HISTORY, each.machine, each.session, []) for each in raw]
+    for folder, series, name, sessions in found:
+        place = Path(folder, series, f"{name}.json")
+        if (clone / place).exists():
+            if (clone / place).read_bytes() != (results / place).read_bytes():
+                say(
+                    f"{shown(results / place)}: another one of {series} is published as {name}; "
+                    "give each machine a --series of its own"
+                )
+            continue
+        _copy(results / place, clone / place)
+        for session in sessions:
+            page = results / "report" / f"{session}.html"
+            if page.exists() and not (clone / PAGES / page.name).exists():
+                _copy(page, clone / PAGES / page.name)
+        yield f"{series} {name}"
+    for path in sorted((results / NIGHTS).glob(f"*/{ACCEPTED}")):
+        to = clone / NIGHTS / path.parent.name
+        # Only a later date is news: another machine may have accepted more.
+        if to.is_dir() and (date := read_accepted(path.parent)) > read_accepted(to):
+            write_accepted(to, date)
+            yield f"{path.parent.name} accepted up to {date}"
+
+
+def _copy(path: Path, to: Path) -> None:
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, to)
+    except OSError as error:
+        raise UserError(f"{shown(to)} cannot be written: {error.strerror}") from None
+
+
+def _commit(git: Git, added: Sequence[str]) -> bool:
+    """Commit what is new; return whether anything is."""
+    git.run("add", "-A", ".")
+    if not git.run("status", "--porcelain").strip():
+        return False
+    # An author where git knows none.
+    author = () if git.tried("config", "user.email").returncode == 0 else _AUTHOR
+    git.run(*author, "commit", "-q", "-m", told(added) or "index")
+    return True
+
+
+def told(added: Sequence[str]) -> str:
+    """Return what was added in a few words."""
+    return ", ".join(added) if len(added) <= _NAMED else f"{len(added)} documents"
+
+
+def _push(place: Place) -> bool:
+    """Push; return False if somebody else has pushed meanwhile. Raises UserError if it fails for
+    another reason."""
+    words = ("push", "-q", place.url, f"HEAD:refs/heads/{place.branch}")
+    done = place.git.tried(*words)
+    if done.returncode != 0 and not any(word in done.stderr for word in _MOVED):
+        raise place.git.failed(words, done.stderr)
+    return done.returncode == 0

@@ -1,0 +1,2 @@
+"""The axis of releases: what sessions with a Horovod and a TensorFlow measured, and how to get
+them."""

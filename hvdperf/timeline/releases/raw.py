@@ -1,0 +1,179 @@
+"""Raw results: the throughput of Horovod with its defaults, one small document a session.
+
+The files results/history/<machine>/<session>.json are tracked by git and never change. All other
+files of the history are generated from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from hvdperf.errors import UserError
+from hvdperf.json_records import Moment, Positive, Unreadable
+from hvdperf.paths import shown
+from hvdperf.records.archive import read_document, read_session
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.fingerprinting import METHOD
+from hvdperf.records.throughput import throughputs
+from hvdperf.timeline import store
+from hvdperf.timeline.releases.label import machine_label, replica_of
+from hvdperf.timeline.releases.releases import Axis, order
+
+FORMAT = 2
+Speed = Annotated[float, Meta(gt=0)]
+
+
+@dataclass(frozen=True)
+class Series:
+    """The throughput of one network at one world size. replica: what each replica trains on
+    (hvdperf.timeline.releases.label.replica_label). samples_per_second: of all replicas together,
+    one figure a launch."""
+
+    model: str
+    replica: str
+    world_size: Positive
+    samples_per_second: Annotated[tuple[Speed, ...], Meta(min_length=1)]
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.model, self.replica, self.world_size
+
+
+@dataclass(frozen=True)
+class RawResult:
+    """The raw result of one session. measured_at: when the session ended. machine: its label
+    (hvdperf.timeline.releases.label.machine_label). compiler: of Horovod; None if it is not
+    recorded."""
+
+    format: Positive
+    session: str
+    measured_at: Moment
+    machine: str
+    fingerprint: Fingerprint
+    series: Annotated[tuple[Series, ...], Meta(min_length=1)]
+    compiler: str | None = None
+
+    def version(self, package: Axis) -> str:
+        """Return the installed version of Horovod or TensorFlow."""
+        fingerprint: Mapping[str, object] = self.fingerprint
+        return str(fingerprint[package.value])
+
+
+class Refused(Unreadable):
+    """A document that does not belong in the history; the message says why."""
+
+
+def extract(directory: Path) -> RawResult:
+    """Return the raw result of a session that has ended. directory: results/runs/<session>.
+
+    Raises Refused if the session has not ended, had a fault injected, is broken, has measured no
+    throughput, or measured an unknown release; UserError if there is no such directory.
+    """
+    archive = read_session(directory)
+    session = archive.session
+    if session is None:
+        raise Refused(archive.why_no_session)
+    if archive.unfinished:
+        raise Refused("the session has not ended")
+    if session.asked.get("inject"):
+        raise Refused(f"it has an injected fault: {session.asked['inject']}")
+    fingerprint = session.fingerprint
+    if not fingerprint["rank_cores"]:
+        raise Refused("its fingerprint has no cores of ranks")
+    launches = {
+        (workload.model, replica_of(fingerprint, workload), world_size): speeds
+        for (workload, world_size), speeds in throughputs(archive.cases).items()
+    }
+    if not launches:
+        raise Refused(f"{shown(directory)} has no valid case that measured a throughput")
+    result = RawResult(
+        format=FORMAT,
+        session=session.session,
+        measured_at=session.written_at,
+        machine=machine_label(fingerprint),
+        fingerprint=fingerprint,
+        series=tuple(Series(*key, speeds) for key, speeds in sorted(launches.items())),
+        compiler=session.compiler,
+    )
+    _check_releases(result)
+    return result
+
+
+def path_of(root: Path, result: RawResult) -> Path:
+    """Return the file of a raw result. root: results/history."""
+    return root / result.machine / f"{result.session}.json"
+
+
+def keep(result: RawResult, root: Path) -> bool:
+    """Write a raw result unless its session is there; return whether it was new. Raises UserError
+    if it cannot be written."""
+    if any(root.glob(f"*/{result.session}.json")):
+        return False
+    store.write(path_of(root, result), result)
+    return True
+
+
+def keep_sessions(sessions: Path, root: Path) -> list[str]:
+    """Keep the throughput of every session below `sessions` as a raw result below `root`. Return
+    one line for each session that is new, or that has no throughput to keep."""
+    told = []
+    for directory in sorted(path for path in sessions.glob("*") if path.is_dir()):
+        try:
+            result = extract(directory)
+        except (Refused, UserError) as error:
+            told.append(f"{shown(directory)}: not in the history: {error}")
+            continue
+        if keep(result, root):
+            told.append(f"{shown(directory)}: {len(result.series)} series of {result.machine}")
+    return told
+
+
+def read_history(root: Path) -> tuple[list[RawResult], list[str]]:
+    """Return all raw results below root, by machine and session, and one line for each file that is
+    left out. A document is taken whole, or not at all."""
+    machines: dict[str, str] = {}
+
+    def read(path: Path) -> RawResult:
+        result = read_raw(path)
+        if machines.setdefault(result.session, result.machine) != result.machine:
+            raise Refused(f"a duplicate: {machines[result.session]} has that session")
+        return result
+
+    return store.read_all(store.documents(root), read)
+
+
+def read_raw(path: Path) -> RawResult:
+    """Read one raw result. Raises Unreadable if it is broken or incomplete, holds a series twice,
+    or is of another machine or session than its path, of another method, or of an unknown
+    release."""
+    result = read_document(path, RawResult, FORMAT, steps=())
+    if result.fingerprint["method"] != METHOD:
+        raise Refused(f"measured by method {result.fingerprint['method']}, not by {METHOD}")
+    label = machine_label(result.fingerprint)
+    if not label == result.machine == path.parent.name:
+        raise Refused(
+            f"a foreign fingerprint: it is of machine {label}, and not of {path.parent.name}"
+        )
+    if path.stem != result.session:
+        raise Refused(f"not the file of its session, {result.session}")
+    keys = [each.key for each in result.series]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        raise Refused(f"a duplicate: {twice[0]} at {twice[2]} replicas stands in it twice")
+    _check_releases(result)
+    return result
+
+
+def _check_releases(result: RawResult) -> None:
+    """Raise Refused for a version that is not in releases.toml."""
+    for package in Axis:
+        if result.version(package) not in order(package):
+            raise Refused(
+                f"{package.value} {result.version(package)} is not in "
+                "hvdperf/timeline/releases/releases.toml; append it there, with its date"
+            )

@@ -1,0 +1,64 @@
+"""The store of small documents: a JSON file each, in a folder for each series or machine, written
+whole, and read whole or left out with a line that says why."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from hvdperf.errors import UserError
+from hvdperf.files import write_record
+from hvdperf.json_records import Unreadable
+from hvdperf.paths import shown
+
+Kind = TypeVar("Kind")
+# The folders of a directory of results, and of the branch to which they are published.
+NIGHTS, HISTORY = "nights", "history"
+_LONGEST_REASON = 160
+
+
+def documents(root: Path) -> list[Path]:
+    """Return the files of all documents below a folder of the store."""
+    return sorted(root.glob("*/*.json"))
+
+
+def write(path: Path, record: object) -> Path:
+    """Write a document. Raises UserError if that is impossible."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return write_record(path, record)
+    except OSError as error:
+        raise UserError(f"{shown(path)} cannot be written: {error.strerror}; make room") from None
+
+
+def read_all(paths: Iterable[Path], read: Callable[[Path], Kind]) -> tuple[list[Kind], list[str]]:
+    """Return the documents of these files, and a line for each that is left out. read: reads one,
+    or raises Unreadable."""
+    found, left_out = [], []
+    for path in paths:
+        try:
+            found.append(read(path))
+        except Unreadable as error:
+            left_out.append(
+                f"{shown(path)}: left out: {' '.join(str(error).split())[:_LONGEST_REASON]}"
+            )
+    return found, left_out
+
+
+@contextmanager
+def alone(lock: Path, busy: str = "") -> Iterator[None]:
+    """Keep other processes out that ask for the same lock. busy: what is refused if another one
+    holds it; "" to wait for its end. Raises UserError, also if the lock cannot be made."""
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{shown(lock.parent)} cannot be made: {error.strerror}") from None
+    with open(lock, "w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError:
+            raise UserError(f"{shown(lock.parent)}: {busy}") from None
+        yield

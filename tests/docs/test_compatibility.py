@@ -1,0 +1,85 @@
+"""The compatibility table says what was tried, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from docs.compatibility import BuildFailure, page, read_not_built, rows
+from hvdperf.paths import ROOT
+from hvdperf.timeline import places
+from hvdperf.timeline.releases.raw import read_history
+from hvdperf.timeline.releases.releases import Axis, releases
+from tests.support.histories import raw_result
+
+FAILURE = BuildFailure("0.27.0", "2.16.2", "g++ (Debian 12.2.0-14) 12.2.0", "x.h:1: error: no y")
+
+
+def cells(results=(), failures=(), horovod="0.28.1", tensorflow="2.18.1"):
+    """Return the cells of a combination, one list for each of its lines."""
+    lines = page(results, failures).splitlines()
+    table = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    return [line for line in table if line[:2] == [horovod, tensorflow]]
+
+
+def test_the_committed_page_is_current():
+    (path,) = (ROOT / "docs").rglob("compatibility.md")
+    results, _ = read_history(places.RAW)
+    failures, refused = read_not_built(places.NOT_BUILT)
+    assert refused == []
+    made = page(results, failures)
+    assert path.read_text() == made, "run make docs"
+
+
+def test_a_stack_that_was_measured_builds_imports_and_trains():
+    (line,) = cells([raw_result("0.28.0")], horovod="0.28.0")
+    assert line[5] == "yes, with extra settings"
+    found = cells([raw_result(keras="3.15.1"), raw_result(keras="3.5.0", number=1)])
+    assert [line[2] for line in found] == ["3.15.1", "3.5.0"]
+    result = raw_result(keras="3.15.1", python="3.11.7")
+    assert cells([result]) == [
+        ["0.28.1", "2.18.1", "3.15.1", "3.11.7", "not recorded", "yes", "yes", "yes", "2026-01-31"]
+    ]
+
+
+def test_the_last_session_counts_and_a_compiler_that_was_recorded_stays():
+    known = replace(raw_result(), compiler="GCC (Debian 12.2.0-14) 12.2.0")
+    found = cells([raw_result(number=24), known])
+    assert [line[4:] for line in found] == [["GCC 12.2.0", "yes", "yes", "yes", "2026-02-01"]]
+
+
+def test_a_build_that_failed_is_told_with_its_first_error():
+    (line,) = cells((), [FAILURE], "0.27.0", "2.16.2")
+    unknown = "not recorded"
+    assert line[2:] == [unknown, unknown, "g++ 12.2.0", "no", "-", "-", unknown]
+    text = page((), [FAILURE])
+    assert "- Horovod 0.27.0 with TensorFlow 2.16.2: ``x.h:1: error: no y``\n" in text
+
+
+def test_every_tensorflow_has_a_line_with_the_last_horovod():
+    lines = [row for row in rows([], [FAILURE]) if row.horovod == "0.28.1"]
+    known = [release.version for release in releases(Axis.TENSORFLOW)]
+    assert [row.tensorflow for row in lines] == known[::-1]
+    assert {(row.builds, row.imports, row.trains) for row in lines} == {("not tried",) * 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"reason": 1}, "reason: Expected `str`"),
+        ({"tensorflow": "9.9.9"}, "tensorflow 9.9.9: known releases"),
+        ({"tried": "yesterday"}, "tried: "),
+    ],
+)
+def test_a_broken_record_is_refused_in_one_line(tmp_path, change, said):
+    document = {"horovod": "0.27.0", "tensorflow": "2.16.2", "compiler": "g++", "reason": "x"}
+    (tmp_path / "one.json").write_text(json.dumps(document | change))
+    (tmp_path / "two.json").write_text(json.dumps(document | {"tried": "2026-01-31"}))
+    found, refused = read_not_built(tmp_path)
+    assert [record.tried for record in found] == [date(2026, 1, 31)]
+    (line,) = refused
+    assert "one.json: refused: " in line
+    assert said in line

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import re
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.timeline.asv.offline import OWN, SITE, make_offline
+from tests.support.filesystems import make_read_only, small_disk
+
+COPIES: list[dict[str, Any]] = tomllib.loads((SITE / "vendor.toml").read_text())["copies"]
+
+
+def asv_pages() -> Path:
+    """The pages that the installed asv publishes."""
+    asv = importlib.util.find_spec("asv")
+    assert asv is not None
+    assert asv.origin is not None
+    return Path(asv.origin).parent / "www"
+
+
+@pytest.fixture
+def html_dir(tmp_path: Path) -> Path:
+    shutil.copytree(asv_pages(), tmp_path / "html")
+    (tmp_path / "html/index.json").write_text("{}")
+    return tmp_path / "html"
+
+
+def rewrite(html_dir: Path, old: str, new: str) -> None:
+    page = (html_dir / "index.html").read_text()
+    assert old in page
+    (html_dir / "index.html").write_text(page.replace(old, new))
+
+
+def refusal(html_dir: Path) -> str:
+    with pytest.raises(UserError) as raised:
+        make_offline(html_dir)
+    (line,) = str(raised.value).splitlines()
+    return line
+
+
+def loaded(html_dir: Path) -> list[str]:
+    """What the page loads, in order."""
+    page = (html_dir / "index.html").read_text()
+    return re.findall(r'<(?:script|link)\b[^>]*?\b(?:src|href)="([^"]*)"', page)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def test_everything_that_the_page_loads_is_there(html_dir: Path) -> None:
+    before = loaded(html_dir)
+    make_offline(html_dir)
+    # regressions.xml is what asv publishes, and only where there are any.
+    missing = [
+        name
+        for name in loaded(html_dir)
+        if not (html_dir / name).is_file() and name != "regressions.xml"
+    ]
+    assert missing == []
+    assert sum("//" in address for address in before) == len(COPIES)
+    assert len(loaded(html_dir)) == len(before) + len(OWN)
+    assert "crossorigin" not in (html_dir / "index.html").read_text()
+    order = loaded(html_dir)
+    assert order.index("asv.js") < min(map(order.index, OWN))
+    assert max(map(order.index, OWN)) < order.index("asv_ui.js")
+    once = contents(html_dir)
+    make_offline(html_dir)
+    assert contents(html_dir) == once
+
+
+def test_what_is_not_a_site_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "html").endswith("holds no site; publish one: asv publish")
+    (tmp_path / "html").mkdir()
+    assert "holds no site" in refusal(tmp_path / "html")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("flot/0.8.3/jquery.flot.min.js", "flot/4.2.6/flot.min.js", "/flot/4.2.6/flot.min.js"),
+        ("sha256-FgpCb", "sha256-XXXXX", "/jquery-3.3.1.min.js"),
+        (' integrity="sha256-OXNbT0b5b/TgglckAfR8VaJ2ezZv0dHoIeRKjYMKEr8="', "", "orderBars.js"),
+        ('href="asv.css"', 'href="//elsewhere.example/asv.css"', "//elsewhere.example/asv.css"),
+        ('src="asv.js"', 'src="asv.mjs"', "does not load asv.js"),
+    ],
+)
+def test_another_page_of_asv_is_refused_and_left_alone(
+    html_dir: Path, old: str, new: str, named: str
+) -> None:
+    rewrite(html_dir, old, new)
+    before = contents(html_dir)
+    line = refusal(html_dir)
+    assert named in line
+    assert "vendor.toml" in line
+    assert contents(html_dir) == before
+
+
+def test_a_site_that_cannot_be_written_is_one_line(html_dir: Path, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "4m") as disk:
+        shutil.copytree(html_dir, disk / "html")
+        make_read_only(disk)
+        assert "Read-only file system" in refusal(disk / "html")
+
+
+# The copies -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copy", COPIES, ids=lambda copy: copy["file"])
+def test_a_copy_is_what_it_is_said_to_be_and_has_its_licence(copy: dict[str, Any]) -> None:
+    algorithm, _, digest = copy.get("own_integrity", copy["integrity"]).partition("-")
+    content = (SITE / "vendor" / copy["file"]).read_bytes()
+    text = (SITE / "vendor" / copy["licence"]).read_text()
+    assert re.search("MIT license|Permission is hereby granted, free of charge", text)
+    assert base64.b64encode(hashlib.new(algorithm, content).digest()).decode() == digest
+
+
+def test_the_copies_are_those_that_asv_demands_and_no_others() -> None:
+    page = (asv_pages() / "index.html").read_text()
+    demanded = re.findall(r'="https://[^"]*/([^"/]*)" integrity="([^"]*)"', page)
+    assert demanded == [(copy["replaces"], copy["integrity"]) for copy in COPIES]
+    known = {copy[key] for copy in COPIES for key in ("file", "licence")}
+    assert contents(SITE / "vendor").keys() == known

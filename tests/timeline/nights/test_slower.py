@@ -1,0 +1,170 @@
+"""A series that became slower FAILs, at once or for good; a quiet one never does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from bench.nights import Year, nights
+from hvdperf.timeline.nights.by_date import findings
+from hvdperf.timeline.nights.night import Night
+from hvdperf.timeline.nights.series import Series
+from hvdperf.timeline.nights.slower import FEWEST, Standing, falls, standings
+from hvdperf.verdict import Verdict
+
+CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=3, world_sizes=(1, 8))
+MADE = nights(CALM, 1)[:40]
+
+
+def slowed(
+    night: Night, factor: float, only: Callable[[str, int], bool] = lambda *_: True
+) -> Night:
+    """Return the night with other throughputs and the same ratios."""
+    (part,) = night.parts
+    speeds = tuple(
+        replace(each, samples_per_second=tuple(factor * x for x in each.samples_per_second))
+        if only(each.model, each.world_size)
+        else each
+        for each in part.speeds
+    )
+    return replace(night, parts=(replace(part, speeds=speeds),))
+
+
+def since(
+    at: int, factor: float, until: int = 40, only: Callable[[str, int], bool] = lambda *_: True
+) -> list[Night]:
+    return [
+        slowed(night, factor, only) if at <= index < until else night
+        for index, night in enumerate(MADE)
+    ]
+
+
+def state(made: Sequence[Night], accepted: date = date.min) -> Series:
+    return Series("a100", made, accepted)
+
+
+def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -> None:
+    made = since(30, 0.5)
+    (part,) = made[30].parts
+    known = {**part.fingerprint, "gpu_driver": ["570.1"]}
+    made[30] = replace(made[30], parts=(replace(part, fingerprint=known),))  # type: ignore[arg-type]
+    assert all(night.verdict is Verdict.PASS for night in made), "the ratios are as they were"
+    found, _ = falls(made)
+    assert sorted(found) == list(range(30, 40))
+    first = state(made[:31])
+    assert first.verdict is Verdict.FAIL
+    text, changed, closer, accept = first.slower()
+    assert text.startswith(
+        f"6 of 6 throughputs fell since the night of {made[30].night} by more than 20 % below the "
+        "lowest of the sound nights up to "
+        f"{made[29].night}: throughput[network_"
+    )
+    assert "] -5" in text
+    assert ", and 1 more" in text
+    assert closer == (
+        "look closer, where it was measured: hvdperf compare "
+        f"results/runs/{made[29].parts[0].session} results/runs/{made[30].parts[0].session}"
+    )
+    assert changed == f"changed since {made[29].night}: gpu_driver: 535.129.03 -> 570.1"
+    assert accept == "if it has to stay like this: hvdperf nightly accept --series a100"
+    assert f"fell since the night of {made[30].night} by more" in next(state(made).slower())
+
+
+def test_a_sixth_less_for_twenty_nights_is_red_with_its_lines_and_the_command() -> None:
+    made = since(20, 0.85)
+    assert falls(made)[0] == {}
+    found = state(made)
+    assert found.is_red
+    assert len(found.open) == 6
+    text, closer, _ = found.slower()
+    assert text.startswith("6 lasting changes for the worse: throughput[network_")
+    assert "-15." in text
+    assert closer.startswith("look closer: hvdperf regressions --series a100 --since 20")
+
+
+def test_a_repair_ends_both() -> None:
+    for made in (since(10, 0.85, until=24), since(26, 0.5, until=36), since(20, 0.85, until=36)):
+        assert not state(made).is_red
+        assert {*standings(findings(made).changes)} <= {Standing.REPAIRED, Standing.BETTER}
+    assert state(since(26, 0.5, until=38)).is_red, "two nights may be better by chance"
+
+
+def test_what_was_accepted_is_red_no_more_and_what_comes_after_it_is() -> None:
+    for made in (since(20, 0.85), since(30, 0.5)):
+        assert not state(made, accepted=made[-1].night).is_red
+    made = since(25, 0.5)
+    accepted = made[30].night
+    assert not state(made, accepted).is_red
+    fell = [*made[:39], slowed(made[39], 0.5)]
+    assert state(fell, accepted).is_red
+
+
+@pytest.mark.parametrize("factor", [1.2, 2.0])
+def test_an_improvement_is_never_red(factor: float) -> None:
+    for made in (since(20, factor), since(39, factor)):
+        assert not state(made).is_red
+
+
+def test_an_efficiency_that_falls_because_one_replica_became_faster_is_not_red() -> None:
+    made = []
+    for index, night in enumerate(since(20, 1.2, only=lambda _, size: size == 1)):
+        (part,) = night.parts
+        rows = tuple(
+            replace(row, figure=(row.figure or 0) / 1.2) if row.world_size == 8 else row
+            for row in part.cases
+        )
+        made.append(replace(night, parts=(replace(part, cases=rows),)) if index >= 20 else night)
+    known = findings(made).changes
+    assert Standing.FASTER in standings(known)
+    assert not state(made).is_red
+
+
+def test_few_lines_that_fall_are_no_fall_of_the_night() -> None:
+    made = since(30, 0.5, only=lambda model, _: model == "network_0")
+    assert falls(made)[0] == {}
+    assert state(made).is_red, "they are lasting changes soon"
+
+
+def test_a_disturbed_night_fails_nothing_and_is_no_measure() -> None:
+    made = since(30, 0.5)[:31]
+    (part,) = made[30].parts
+    made[30] = replace(made[30], parts=(replace(part, disturbed="other programs took 40 %"),))
+    found = state(made)
+    assert not found.is_red
+    assert "this is no FAIL, because the night was disturbed: other programs took 40 %" in list(
+        found.slower()
+    )
+
+
+def test_another_kind_of_machine_is_compared_with_its_own_nights() -> None:
+    moved = []
+    for index, night in enumerate(since(20, 0.5)[:30]):
+        (part,) = night.parts
+        known = {**part.fingerprint, "gpu_model": ["NVIDIA L4"] if index >= 20 else ["A100"]}
+        part = replace(part, fingerprint=known)  # type: ignore[arg-type]
+        moved.append(replace(night, parts=(part,)))
+    assert falls(moved)[0] == {}
+
+
+def test_a_young_series_says_when_its_throughputs_will_be_judged() -> None:
+    _, waits = falls(MADE[:3])
+    assert waits == (
+        "throughputs are not compared yet: that begins with the night after 5 sound ones of this "
+        "machine, and there are 3"
+    )
+    assert falls(MADE[: FEWEST + 1])[1] == ""
+    made = since(FEWEST, 0.5)[: FEWEST + 1]
+    assert state(made).is_red, "the first that is judged"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_quiet_years_never_fail(seed: int) -> None:
+    """They are small ones, to be quick; docs/nightly.md has the figures of large ones."""
+    noise = (0.01, 0.02, 0.03)[seed % 3]
+    quiet = replace(CALM, noise=noise, weekend=1.02, networks=2)
+    made = nights(quiet, seed)
+    assert falls(made)[0] == {}
+    assert not state(made).is_red

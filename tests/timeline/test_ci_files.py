@@ -1,0 +1,137 @@
+"""The files for CI, whose steps are run in order in a fresh clone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from hvdperf.timeline.nights.night import BRANCH, read_nights
+from hvdperf.timeline.publish import fetched, place_of
+from tests.support.clones import fresh_clone, without_this_environment
+from tests.support.whole_sessions import BIN, PROFILE, ROOT
+
+GITHUB, GITLAB = ROOT / "ci/github/nightly.yml", ROOT / "ci/gitlab/nightly.yml"
+# As the forges start a step: GitHub a `shell: bash`, GitLab with the options that it sets.
+SHELLS = {
+    "github": ("bash", "--noprofile", "--norc", "-eo", "pipefail"),
+    "gitlab": ("bash", "-eo", "pipefail"),
+}
+MADE_UP = "-p tests.support.made_up_ranks --np=2 --oversubscribe -k weak_scaling"
+# The worst verdict of a session of one round.
+STATUSES = (0, 6)
+
+
+def of(path: Path) -> dict[Any, Any]:
+    loaded: dict[Any, Any] = yaml.safe_load(path.read_text())
+    return loaded
+
+
+def scripts_of_github() -> Iterator[tuple[str, str]]:
+    """Yield the job and the text of every step that runs commands, in order."""
+    for name, job in of(GITHUB)["jobs"].items():
+        for step in job["steps"]:
+            if "run" in step:
+                yield name, step["run"]
+
+
+def scripts_of_gitlab() -> Iterator[tuple[str, str]]:
+    for name, job in of(GITLAB).items():
+        if isinstance(job, dict) and "script" in job:
+            yield name, "\n".join(job["script"])
+            if "after_script" in job:
+                yield name, "\n".join(job["after_script"])
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a fresh clone, which gets an environment of its own."""
+    path = fresh_clone(tmp_path_factory.mktemp("runner") / "hvdperf")
+    (path / "tiny.toml").write_text(PROFILE)
+    return path
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: str) -> None:
+    repository = tmp_path / "nights.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(repository)], check=True)
+    subprocess.run(["rm", "-rf", str(clone / "results/nights")], check=True)
+    summary = tmp_path / "summary.md"
+    environment = {
+        **without_this_environment(),
+        "GIT_CONFIG_GLOBAL": str(tmp_path / "gitconfig"),
+        "SERIES": "mine",
+        "PROFILE": "tiny.toml",
+        "GPU": "0",
+        "AGAINST": str(BIN / "python"),
+        "OPTIONS": f"--no-pair -- {MADE_UP}",
+        "GITHUB_STEP_SUMMARY": str(summary),
+        # What the places of the forges are here.
+        "REPOSITORY": str(repository),
+        "NIGHTS": str(repository),
+        "TOKEN": "secret",
+        "SERVER": "https://github.example",
+    }
+    scripts = scripts_of_github() if kind == "github" else scripts_of_gitlab()
+    done = []
+    for job, script in scripts:
+        if "rolling_issues" in script:
+            continue  # tests/nightly/test_watch.py runs it, with a stand-in for gh
+        (clone / "issues").mkdir(exist_ok=True)
+        ended = subprocess.run(
+            [*SHELLS[kind], "-c", script],
+            cwd=clone,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+        allowed = STATUSES if "nightly run" in script else (0,)
+        if "nightly watch" in script:
+            allowed = STATUSES
+        assert ended.returncode in allowed, f"{job}: {script}\n{ended.stdout}\n{ended.stderr}"
+        done.append(job)
+    assert list(dict.fromkeys(done)) == ["measure", "publish", "watch"]
+    found = read_nights(fetched(place_of(str(repository), tmp_path / "elsewhere")))
+    (night,) = found.of["mine"]
+    assert [part.is_gate for part in night.parts] == [False, True]
+    pages = subprocess.run(
+        ["git", "-C", str(repository), "ls-tree", "--name-only", f"{BRANCH}:pages"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {f"{part.session}.html" for part in night.parts} == set(pages.stdout.split())
+    with tarfile.open(clone / "nights.tar.gz") as packed:
+        assert not any(".published" in name for name in packed.getnames())
+    if kind == "github":
+        told = summary.read_text()
+        assert told.startswith("# mine, night of ")
+        assert told.count("# hvdperf: ") == 2, "the session's and the gate's"
+
+
+def test_jobs_have_time_limits_and_only_measuring_needs_gpus_and_is_not_cancelled() -> None:
+    github: Mapping[str, Any] = of(GITHUB)["jobs"]
+    gitlab = {name: job for name, job in of(GITLAB).items() if isinstance(job, dict)}
+    for name in ("measure", "publish", "watch"):
+        assert github[name]["timeout-minutes"] > 0
+        assert "timeout" in gitlab[name]
+    assert {name for name, job in github.items() if "gpu" in job["runs-on"]} == {"measure"}
+    assert {name for name, job in gitlab.items() if "tags" in job} == {"measure"}
+    assert github["measure"]["concurrency"]["cancel-in-progress"] is False
+    assert gitlab["measure"]["interruptible"] is False
+
+
+def test_github_fails_where_a_part_of_a_pipe_fails_and_pins_actions_by_their_commit() -> None:
+    assert of(GITHUB)["defaults"]["run"]["shell"] == "bash"
+    used = re.findall(r"uses: (\S+)", GITHUB.read_text())
+    assert used
+    assert all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", each) for each in used)

@@ -1,0 +1,114 @@
+"""The commands regressions and nightly prune, on a made-up year."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bench.nights import Year, nights
+from hvdperf.timeline.nights.night import read_nights, write_night
+from hvdperf.timeline.store import NIGHTS
+from tests.support.whole_sessions import BIN, completed
+
+
+def hvdperf(*words: str) -> subprocess.CompletedProcess[str]:
+    return completed([str(BIN / "hvdperf"), *words])
+
+
+@pytest.fixture(scope="module")
+def year(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("results")
+    for night in nights(Year(0.01, networks=2, world_sizes=(8,)), 1):
+        write_night(results / NIGHTS, night)
+    return results
+
+
+def test_regressions_have_their_size_their_night_and_a_command(year: Path) -> None:
+    done = hvdperf("regressions", f"--results={year}", "--since=2026-03-01")
+    assert done.returncode == 0, done.stderr
+    first, *others = done.stdout.splitlines()
+    assert first == "a100: 355 nights, 2025-11-24 to 2026-11-23"
+    changed = [line for line in others if "throughput[network_0-np8]" in line]
+    assert [line.split()[0] for line in changed] == ["2026-05-23", "2026-08-21"], done.stdout
+    at = others.index(changed[0])
+    assert others[at].split()[1:3] == ["-5.0", "%"]
+    assert others[at + 1] == "    that night: gpu_driver: 535.129.03 -> 550.54.15"
+    assert others[at + 2] == (
+        "    again: pytest perf/ --profile=nightly-gpu --models network_0 --world-sizes 8 "
+        "-k network_0-np8"
+    )
+    assert sum("a host that differs: gpu-01, gpu-0" in line for line in others) == 2
+
+
+def test_a_calm_series_has_no_regression(tmp_path: Path) -> None:
+    calm = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=1, world_sizes=(8,))
+    for night in nights(calm, 1):
+        write_night(tmp_path / NIGHTS, night)
+    done = hvdperf("regressions", f"--results={tmp_path}")
+    assert done.stdout.splitlines()[1:] == ["  nothing has become worse"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["regressions"], "{results}/nights: there are no nights; measure one: nightly run"),
+        (["nightly", "run", "a100"], "a100: is no option of nightly run; options of pytest come"),
+        (["nightly", "run", "--night=2062-01-01"], "--night 2062-01-01: has not come yet"),
+        (["nightly", "run", "--series=a/b"], "--series a/b: is not a name"),
+        (["nightly", "run", "--night=today"], "--night today: is no date such as 2026-01-31"),
+        (["regressions", "--series=v100"], "--series v100: has no night in "),
+        (["nightly", "watch"], "there is no night of any series yet; name those that should be"),
+        (["nightly", "accept", "--series=v100"], "--series v100: has no night in "),
+        (["nightly", "prune", "--keep=0"], "--keep 0: must be between 1 and 36500 days"),
+        (["nightly", "publish", "/no/such.git"], "/no/such.git: git ls-remote: fatal: "),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(tmp_path: Path, words: list[str], said: str) -> None:
+    # Before the words: what follows `run` and no option is pytest's.
+    command, *options = words if words[0] == "regressions" else [" ".join(words[:2]), *words[2:]]
+    done = hvdperf(*command.split(), f"--results={tmp_path}", *options)
+    assert done.returncode == 2
+    assert done.stderr.startswith(said.format(results=tmp_path))
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_is_accepted_fails_no_more(tmp_path: Path) -> None:
+    made = nights(Year(0.01, steps={20: 0.8}, networks=1, world_sizes=(1, 2, 4, 8)), 1)[:40]
+    for night in made:
+        write_night(tmp_path / NIGHTS, night)
+    # The nights are of another year, so the series is missing; that is not what is asked here.
+    watch = ("nightly", "watch", f"--results={tmp_path}", "--overdue=1000000")
+    before = hvdperf(*watch)
+    assert before.returncode == 1
+    assert before.stdout.startswith("a100: FAIL: night of ")
+    assert "  4 lasting changes for the worse: throughput[network_0-np" in before.stdout
+    done = hvdperf("nightly", "accept", "--series=a100", f"--results={tmp_path}")
+    assert f"a100: accepted as it was in the night of {made[-1].night}" in done.stdout
+    after = hvdperf(*watch)
+    assert (after.returncode, after.stdout.split(" ")[1]) == (0, "PASS:"), after.stderr
+    listed = hvdperf("regressions", f"--results={tmp_path}").stdout
+    assert listed.count("(worse, accepted)") == 4
+
+
+def test_pruning_removes_old_sessions_and_keeps_the_documents(tmp_path: Path) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    for days, night in zip((100, 10), nights(Year(0.01), 1), strict=False):
+        (part,) = night.parts
+        part = replace(part, session=f"20260101T000000Z-{days}", cases=(), speeds=())
+        write_night(
+            tmp_path / NIGHTS, replace(night, parts=(part,), ended_at=now - timedelta(days))
+        )
+        (tmp_path / "runs" / part.session).mkdir(parents=True)
+        (tmp_path / "report").mkdir(exist_ok=True)
+        (tmp_path / "report" / f"{part.session}.html").write_text("")
+    (tmp_path / "runs/of-somebody-else").mkdir()
+    done = hvdperf("nightly", "prune", f"--results={tmp_path}")
+    assert done.stdout.count("removed ") == 2, done.stderr
+    left = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert left == ["20260101T000000Z-10", "of-somebody-else"]
+    assert [path.name for path in (tmp_path / "report").iterdir()] == ["20260101T000000Z-10.html"]
+    assert len(read_nights(tmp_path / NIGHTS).of["a100"]) == 2

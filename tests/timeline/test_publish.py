@@ -1,0 +1,147 @@
+"""Publishing to a bare git repository, as several runners do at once."""
+
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.nights import Year, nights
+from hvdperf.errors import UserError
+from hvdperf.timeline.nights.night import (
+    BRANCH,
+    Night,
+    read_nights,
+    write_accepted,
+    write_night,
+)
+from hvdperf.timeline.publish import fetched, place_of, publish
+from hvdperf.timeline.store import HISTORY, NIGHTS
+from tests.support.histories import raw_result, written
+
+YEAR = Year(0.01, networks=1, world_sizes=(8,))
+SOME = nights(YEAR, 1)[:3]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> str:
+    path = tmp_path / "published.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(path)], check=True)
+    return str(path)
+
+
+def git(repository: str, *words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", repository, *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def runner(directory: Path, series: str, made: list[Night]) -> Path:
+    """Return the results of a runner with these nights, and a page for each of their sessions."""
+    for night in made:
+        write_night(directory / NIGHTS, replace(night, series=series))
+        for part in night.parts:
+            page = directory / "report" / f"{part.session}.html"
+            page.parent.mkdir(parents=True, exist_ok=True)
+            page.write_text(f"<p>{part.session}</p>")
+    return directory
+
+
+def published(results: Path, repository: str) -> list[str]:
+    return publish(place_of(repository, results), results, lambda line: None)
+
+
+def test_nights_arrive_with_their_pages_and_an_index(tmp_path: Path, repository: str) -> None:
+    results = runner(tmp_path / "results", "a100", SOME)
+    runner(results, "h100", [replace(SOME[0], ended_at=None)])  # goes on
+    added = published(results, repository)
+    assert added == [f"a100 {night.night}" for night in SOME]
+    files = git(repository, "ls-tree", "-r", "--name-only", BRANCH).split()
+    sessions = [night.parts[0].session for night in SOME]
+    assert sorted(files) == sorted(
+        ["index.html"]
+        + [f"nights/a100/{night.night}.json" for night in SOME]
+        + [f"pages/{session}.html" for session in sessions]
+    )
+    index = git(repository, "show", f"{BRANCH}:index.html")
+    assert f'href="pages/{sessions[0]}.html"' in index
+    assert published(results, repository) == [], "once is enough"
+    assert git(repository, "rev-list", "--count", BRANCH).strip() == "1"
+
+
+def test_what_is_accepted_is_published_and_a_later_date_replaces_it(
+    tmp_path: Path, repository: str
+) -> None:
+    results = runner(tmp_path / "results", "a100", SOME)
+    published(results, repository)
+    for night in (SOME[0].night, SOME[2].night):
+        write_accepted(results / NIGHTS / "a100", night)
+        assert published(results, repository) == [f"a100 accepted up to {night}"]
+    write_accepted(results / NIGHTS / "a100", SOME[1].night)
+    assert published(results, repository) == []
+    elsewhere = fetched(place_of(repository, tmp_path / "elsewhere"))
+    assert read_nights(elsewhere).accepted == {"a100": SOME[2].night}
+
+
+def test_runners_that_publish_at_once_all_arrive(tmp_path: Path, repository: str) -> None:
+    runners = [runner(tmp_path / f"{i}", f"class-{i}", SOME[:2]) for i in range(5)]
+    with ThreadPoolExecutor(len(runners)) as pool:
+        added = list(pool.map(lambda results: published(results, repository), runners))
+    assert [len(each) for each in added] == [2] * 5
+    found = read_nights(fetched(place_of(repository, tmp_path / "elsewhere")))
+    assert {series: len(each) for series, each in found.of.items()} == {
+        f"class-{i}": 2 for i in range(5)
+    }
+    assert git(repository, "rev-list", "--count", "--merges", BRANCH).strip() == "0"
+    index = git(repository, "show", f"{BRANCH}:index.html")
+    assert all(f"class-{i}" in index for i in range(5)), "the last one knew of all"
+
+
+def test_a_published_night_never_changes(tmp_path: Path, repository: str) -> None:
+    one = runner(tmp_path / "one", "a100", SOME[:1])
+    published(one, repository)
+    other = runner(tmp_path / "other", "a100", [replace(SOME[0], pair="another machine")])
+    said: list[str] = []
+    assert publish(place_of(repository, other), other, said.append) == []
+    assert f"another one of a100 is published as {SOME[0].night}; give each machine" in said[0]
+    found = read_nights(fetched(place_of(repository, tmp_path / "elsewhere")))
+    assert found.of["a100"][0].pair == ""
+
+
+def test_what_an_interrupted_publishing_left_does_not_matter(
+    tmp_path: Path, repository: str
+) -> None:
+    results = runner(tmp_path / "results", "a100", SOME[:1])
+    published(results, repository)
+    place = place_of(repository, results)
+    (place.clone / "nights/a100/rubbish.json").write_text("{")
+    (place.clone / "index.html").write_text("half")
+    subprocess.run(["git", "-C", place.clone, "add", "-A"], check=True)
+    runner(results, "a100", SOME[1:2])
+    assert published(results, repository) == [f"a100 {SOME[1].night}"]
+    assert "rubbish" not in git(repository, "ls-tree", "-r", "--name-only", BRANCH)
+
+
+def test_the_history_by_release_is_published_too(tmp_path: Path, repository: str) -> None:
+    results = runner(tmp_path / "results", "a100", SOME[:1])
+    for number, version in enumerate(("2.15.1", "2.16.2")):
+        written(results / HISTORY, raw_result(tensorflow=version, number=number))
+    assert len(published(results, repository)) == 3
+    index = git(repository, "show", f"{BRANCH}:index.html")
+    assert "releases of TensorFlow, with Horovod 0.28.1" in index
+    assert published(results, repository) == []
+
+
+def test_a_repository_that_fails_or_refuses_is_one_line(tmp_path: Path, repository: str) -> None:
+    results = runner(tmp_path / "results", "a100", SOME[:1])
+    with pytest.raises(UserError, match=r"nowhere\.git: git ls-remote: fatal: "):
+        published(results, str(tmp_path / "nowhere.git"))
+    hook = Path(repository) / "hooks/pre-receive"
+    hook.write_text("#!/bin/sh\necho 'no more room' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    with pytest.raises(UserError, match=r"git push: error: failed to push some refs"):
+        published(results, repository)

@@ -1,0 +1,71 @@
+"""The tracked schemas are those of the records, and what was written conforms to them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from hvdperf.json_records import plain
+from hvdperf.records.documents import FORMAT, Summary, disturbance_summary, now
+from hvdperf.records.summary_rows import row_of
+from hvdperf.timeline import places
+from hvdperf.timeline.schemas import DIRECTORY, DOCUMENTS, texts, write
+from tests.support.recorded import recorded_sessions
+from tests.support.rounds import disturbance
+
+
+def tracked(kind: str) -> dict[str, Any]:
+    """Return the schema of a kind of document, as it is tracked."""
+    loaded: dict[str, Any] = json.loads((DIRECTORY / f"{kind}.schema.json").read_text())
+    return loaded
+
+
+def check(kind: str, document: object) -> None:
+    """Raise jsonschema.ValidationError if the document does not conform to its schema."""
+    jsonschema.Draft202012Validator(tracked(kind)).validate(document)
+
+
+def test_the_tracked_schemas_are_made_from_the_records(tmp_path):
+    write(tmp_path)
+    made = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert made == texts()
+    found = {path.name: path.read_text() for path in DIRECTORY.iterdir()}
+    assert made == found, "run `make schemas`"
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_every_part_of_a_document_is_described(kind):
+    schema = tracked(kind)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert [name for name, part in schema["$defs"].items() if not part.get("description")] == []
+
+
+def test_recorded_sessions_conform():
+    # One case of each question: jsonschema is slow.
+    cases = {case.question: case for session in recorded_sessions() for case in session.cases}
+    for case in cases.values():
+        check("case", plain(case))
+    for session in recorded_sessions():
+        check("session", plain(session.session))
+    rows = tuple(row_of(case.outcome) for case in cases.values())
+    busy = disturbance_summary([disturbance(0.4)])
+    check("summary", plain(Summary(FORMAT, "session", now(), 0, busy, rows)))
+
+
+def test_the_history_that_ships_conforms():
+    paths = list(places.RAW.glob("*/*.json"))
+    assert paths
+    for path in paths:
+        check("raw", json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("format", "3"), ("outcome", {}), ("written_at", 1), ("name", None)]
+)
+def test_a_schema_refuses_what_is_no_document(field, value):
+    document = plain(recorded_sessions()[0].cases[0])
+    with pytest.raises(jsonschema.ValidationError):
+        check("case", {**document, field: value})
