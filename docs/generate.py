@@ -462,6 +462,7 @@ def documents() -> str:
 
 PLACES = {
     "case": "results/runs/SESSION/CASE.json",
+    "rounds": "results/runs/SESSION/rounds/WORKLOAD-WORK.json",
     "session": "results/runs/SESSION/session.json",
     "summary": "results/runs/SESSION/summary.json",
     "raw": "results/history/MACHINE/SESSION.json",
@@ -488,10 +489,12 @@ PLAIN_FIELDS = {
     "written_at": "when the document was written",
     "fingerprint": "machine, stack, data and settings",
     "name": "of the case, such as `weak_scaling[vgg_16_s-np2]`",
-    "outcome": "judgement, observations, and the rounds that they rest on",
+    "replicas_per_node": "of the candidate, one number a node",
+    "outcome": "judgement and observations",
     "profile": "its name",
     "launcher": "as `--launcher`",
     "schedule": "as `--schedule`",
+    "asked": "the settings that a resumed session must repeat, besides the fingerprint",
     "exit_status": "of pytest; none while the session runs",
     "disturbance": "the share of the cores that other programs and the hypervisor took",
     "cases": "a row for each: figure, interval, limit, rounds, verdict and reason",

@@ -78,8 +78,8 @@ def extract(directory: Path) -> RawResult:
         raise Refused(archive.why_no_session)
     if archive.unfinished:
         raise Refused("the session has not ended")
-    if archive.session.asked.get("inject"):
-        raise Refused(f"it has an injected fault: {archive.session.asked['inject']}")
+    if archive.session.asked.inject:
+        raise Refused(f"it has an injected fault: {archive.session.asked.inject}")
     fingerprint = archive.session.fingerprint
     if not fingerprint["rank_cores"]:
         raise Refused("its fingerprint has no cores of ranks")

@@ -189,7 +189,8 @@ class Judge:
             return self._with(outcome, verdict, None, reason)
         refusal = self._refusal(outcome, rule)
         if refusal:
-            return self._with(outcome, Verdict.INCONCLUSIVE, rule, refusal)
+            refused = self._with(outcome, Verdict.INCONCLUSIVE, rule, refusal)
+            return replace(refused, judgement=replace(refused.judgement, needs_longer_runs=True))
         noise = self._noise(comparison)
         is_pair = comparison.judged_as is JudgedAs.AA_PAIR
         judging = judge_pair if is_pair else judge_rounds

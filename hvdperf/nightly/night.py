@@ -159,7 +159,7 @@ def part_of(archive: Archive, is_gate: bool) -> Part:
         minutes=session.elapsed_seconds / 60,
         hosts=session.hosts,
         fingerprint=session.fingerprint,
-        asked=session.asked,
+        asked=session.asked.texts,
         cases=tuple(row_of(case.outcome) for case in archive.cases),
         speeds=tuple(
             Speeds(workload.model, size, launches) for (workload, size), launches in speeds

@@ -14,11 +14,12 @@ from hvdperf.history.raw import RawResult
 from hvdperf.json_records import schema
 from hvdperf.nightly.night import Night
 from hvdperf.paths import ROOT
-from hvdperf.records.documents import Case, SessionDocument, Summary
+from hvdperf.records.documents import CaseDocument, RoundsDocument, SessionDocument, Summary
 
 DIRECTORY = ROOT / "results" / "schema"
 DOCUMENTS = {
-    "case": Case,
+    "case": CaseDocument,
+    "rounds": RoundsDocument,
     "session": SessionDocument,
     "summary": Summary,
     "raw": RawResult,

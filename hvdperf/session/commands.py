@@ -7,7 +7,6 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from hvdperf.cli import Commands, add_command, complain
@@ -21,6 +20,7 @@ from hvdperf.plan.options import installed_networks
 from hvdperf.plan.profile import PROFILES, load_profile
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
 from hvdperf.records.archive import read_session
+from hvdperf.session.dry_run import dry_run
 from hvdperf.session.proposed_thresholds import propose
 from hvdperf.verdict import Band, Ceiling, Rule
 
@@ -118,27 +118,14 @@ def propose_thresholds(arguments: argparse.Namespace) -> int:
 
 
 def check_thresholds(arguments: argparse.Namespace) -> int:
-    told = dry_run(given(arguments, "profile", "models", "np", "thresholds"))
-    for name in ("thresholds", WITHOUT_THRESHOLD):
-        if name in told:
-            print("\n".join(wrapped(f"{name}: {told[name]}")))
-    if WITHOUT_THRESHOLD in told:
+    planned = dry_run(given(arguments, "profile", "models", "np", "thresholds"))
+    print("\n".join(wrapped(f"thresholds: {planned.thresholds}")))
+    if planned.without_threshold:
+        missing = ", ".join(planned.without_threshold)
+        print("\n".join(wrapped(f"{WITHOUT_THRESHOLD}: {missing}")))
         return 1
     print("every case has a threshold")
     return 0
-
-
-def dry_run(options: Sequence[str]) -> dict[str, str]:
-    """Return what pytest says of the session that these options would run: texts by their names,
-    the profile first. Raises UserError if pytest refuses."""
-    command = [sys.executable, "-m", "pytest", *cases(), "--dry-run", "-q", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stderr + done.stdout).strip().splitlines() or ["pytest printed nothing"]
-        first = next((line for line in said if line.startswith("ERROR: ")), said[0])
-        raise UserError(first.removeprefix("ERROR: "))
-    parted = (line.partition(": ") for line in done.stdout.splitlines())
-    return {name: text for name, _, text in parted if text}
 
 
 def given(arguments: argparse.Namespace, *names: str) -> list[str]:

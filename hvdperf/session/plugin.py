@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from hvdperf.errors import UserError
+from hvdperf.files import write_record
 from hvdperf.launch.ends.owners import end_with, owners
 from hvdperf.launch.outer import check_launcher, outer_size, shown_by
 from hvdperf.launch.slots import Slots
@@ -20,7 +21,7 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.summary_rows import properties
-from hvdperf.session import live_line
+from hvdperf.session import dry_run, live_line
 from hvdperf.session.benchmark_json import ReplayedClock, record
 from hvdperf.session.pytest_options import DATA_DIR, add_options
 from hvdperf.session.suite import Suite, Unfit
@@ -282,6 +283,8 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
         lines.append(f"arms: {', '.join(arms)}")
         if missing := suite.without_threshold():
             lines.append(f"{WITHOUT_THRESHOLD}: {', '.join(missing)}")
+    if path := os.environ.get(dry_run.FILE):
+        write_record(Path(path), suite.dry_run())
     return lines
 
 

@@ -1,7 +1,8 @@
 """Writes a session to disk while it runs, so that it can be read and resumed whenever it ends.
 
-Every case is written as soon as it is decided, and session.json and summary.json with it. A failed
-write is reported, and repeated at the end. The terminal shows the figures in any case.
+Every case is written as soon as it is decided, after its rounds and before session.json and
+summary.json. A failed write is reported, and repeated at the end. The terminal shows the figures in
+any case.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,14 +29,13 @@ from hvdperf.records.documents import (
     SessionDocument,
     Summary,
     disturbance_summary,
-    file_name,
     now,
-    of_the_case,
     session_name,
     with_culprits_kept,
 )
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import Outcome
+from hvdperf.records.store import Store
 from hvdperf.records.summary_rows import row_of
 from hvdperf.session.resume import Earlier, asked
 from hvdperf.session.scheduler import Session
@@ -96,6 +96,7 @@ def session_document(
     return SessionDocument(
         format=FORMAT,
         session=session_name(),
+        began_at=now(),
         written_at=now(),
         fingerprint=fingerprint,
         profile=session_plan.profile.name,
@@ -137,11 +138,11 @@ class ResultsWriter:
         directory: Path,
         document: SessionDocument,
         session: Session,
-        earlier: Mapping[str, Case],
+        earlier: Earlier,
         began: float,
     ) -> None:
-        """document: the session's, at the beginning. earlier: cases of earlier parts of the
-        session, by name. began: beginning of this part of the session (monotonic clock, seconds).
+        """document: the session's, at the beginning. earlier: the earlier parts of the session.
+        began: beginning of this part of the session (monotonic clock, seconds).
         Raises UserError if nothing can be written, or if the session still runs."""
         self.directory = directory
         self.problems: dict[str, str] = {}
@@ -149,9 +150,10 @@ class ResultsWriter:
         self._began = began
         self._measuring_since = time.monotonic()
         self._budget_spent = document.budget_spent_seconds
-        self.verdicts = {name: case.verdict for name, case in earlier.items()}
-        self._rows = {name: row_of(case.outcome) for name, case in earlier.items()}
+        self.verdicts = {name: case.verdict for name, case in earlier.cases.items()}
+        self._rows = {name: row_of(case.outcome) for name, case in earlier.cases.items()}
         self._unwritten: dict[str, Outcome] = {}
+        self._store = Store(directory, earlier.rounds)
         try:
             self._descriptor = os.open(self.directory, os.O_RDONLY)
             self._lock()
@@ -243,9 +245,9 @@ class ResultsWriter:
             fingerprint=self._document.fingerprint,
             replicas_per_node=tuple(replicas_per_node(slots, comparison.world_size)),
             name=comparison.name,
-            outcome=of_the_case(outcome),
+            outcome=outcome,
         )
-        write_record(self.directory / f"{file_name(comparison.name)}.json", case)
+        self._store.write(case)
 
     def _write_session(self, exit_status: int | None) -> None:
         document = replace(

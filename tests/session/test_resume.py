@@ -65,7 +65,7 @@ def writer(session_plan: SessionPlan, earlier: Earlier) -> ResultsWriter:
     )
     document = session_document(session_plan, facts(), (), earlier, (), "pytest perf/ -k weak")
     directory = open_directory(session_plan, document.session, earlier)
-    return ResultsWriter(directory, document, session, earlier.cases, began=0.0)
+    return ResultsWriter(directory, document, session, earlier, began=0.0)
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_more_time_is_no_other_question(plan):
 def test_a_stack_to_compare_with_is_a_part_of_the_question(plan):
     session_plan = plan(against="python")
     same, other = asked(session_plan, ()), asked(session_plan, ["keras: 2.15.0 -> 3.15.1"])
-    assert len({asked(plan(), ())["against"], same["against"], other["against"]}) == 3
+    assert len({asked(plan(), ()).against, same.against, other.against}) == 3
 
 
 def test_a_case_of_the_same_name_that_asks_otherwise_is_refused(interrupted, plan):

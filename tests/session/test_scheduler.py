@@ -17,7 +17,6 @@ from hvdperf.measure.requirements import SWEEP_TURNS, sampling_of
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import against, parity, sweep, weak_scaling
-from hvdperf.records.documents import of_the_case
 from hvdperf.verdict import Band, Noise, Verdict
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
@@ -169,7 +168,7 @@ def test_sweeps_go_on_side_by_side_although_each_document_has_its_own_operations
     stage.script.spoil, stage.budget_s = spoil, 5 * 13.5
     first = stage.measure(*asked)
     assert {o.judgement.verdict for o in first.values()} == {Verdict.INCONCLUSIVE}
-    stage.earlier, stage.budget_s = tuple(map(of_the_case, first.values())), ENOUGH
+    stage.earlier, stage.budget_s = tuple(first.values()), ENOUGH
     outcomes = stage.measure(*asked)
     assert verdicts(outcomes) == dict.fromkeys(asked, Verdict.PASS)
     assert {o.judgement.rounds for o in outcomes.values()} == {FIRST_LOOK}

@@ -15,7 +15,7 @@ from hvdperf.machine.noise_record import Load, MachineRecord
 from hvdperf.machine.placement import Offer, place
 from hvdperf.measure.mode import Mode, RoundRequest
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.comparisons import Comparison, RoundGroup
 from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.questions import (
     at_gradient_sizes,
@@ -219,6 +219,10 @@ class Stage:
             hub=SimpleNamespace(stopped_seconds=0.0),
         )
         kept: dict[Comparison, Outcome] = {}
+        rounds: dict[RoundGroup, dict[int, Round]] = {}
+        for outcome in self.earlier:
+            known = rounds.setdefault(outcome.comparison.round_group, {})
+            known |= {each.number: each for each in outcome.rounds}
         self.session = Session(
             arm_launcher=arm_launcher,
             profile=Profile(
@@ -238,6 +242,7 @@ class Stage:
             decided=lambda outcome: kept.update({outcome.comparison: outcome}),
             open_=self.opened.append,
             earlier=self.earlier,
+            rounds=rounds,
             record=MachineRecord(
                 Path("made-up.json"),
                 {

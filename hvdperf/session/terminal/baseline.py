@@ -99,7 +99,7 @@ def new_series(archive: Archive, fingerprint: Fingerprint, asked: Mapping[str, s
 
 def asked_of(archive: Archive) -> Mapping[str, str]:
     """Return the settings of a session; {} if its session.json cannot be read."""
-    return archive.session.asked if archive.session is not None else {}
+    return archive.session.asked.texts if archive.session is not None else {}
 
 
 def _another(asked: Mapping[str, str]) -> dict[str, str]:
