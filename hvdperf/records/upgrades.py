@@ -38,6 +38,9 @@ def from_5(document: Plain) -> Plain:
         document["asked"] = _settings(document["asked"])
         document["began_at"] = _began(document["session"]) or document["written_at"]
     if "outcome" in document:
+        judgement = document["outcome"]["judgement"]
+        too_short = judgement["reason"].startswith("the run is too short")
+        judgement["needs_longer_runs"] = too_short
         breakdown = document["outcome"].get("breakdown") or {}
         for side in ("candidate", "reference"):
             if side in breakdown:

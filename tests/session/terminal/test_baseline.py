@@ -11,21 +11,23 @@ from hvdperf.errors import UserError
 from hvdperf.plan.arms import AGAINST
 from hvdperf.plan.questions import against, fixed_time, parity, weak_scaling
 from hvdperf.records.archive import read_session
+from hvdperf.records.documents import Asked
 from hvdperf.session.terminal import baseline
 from hvdperf.verdict import Band, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, fingerprint_of, placed, write_session
 
 WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
-ASKED = {
-    "inject": "",
-    "against": "",
-    "schedule": "alternate",
-    "sampling.min_block_seconds": "0.3",
-    "sampling.min_block_steps": "10",
-    "sampling.looks": "[6]",
-    "runs.seconds": "10.0",
-}
+OF_THEN = Asked(
+    looks=(6,),
+    profile={
+        "schedule": "alternate",
+        "sampling.min_block_seconds": 0.3,
+        "sampling.min_block_steps": 10,
+        "runs.seconds": 10.0,
+    },
+)
+ASKED = OF_THEN.texts
 THEN = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
 
 
@@ -35,7 +37,9 @@ def earlier(tmp_path: Path):
 
     def session(*other):
         cases = map(case_of, (outcome(WEAK, THEN), *other))
-        return baseline.baseline_session(read_session(write_session(tmp_path, *cases, asked=ASKED)))
+        return baseline.baseline_session(
+            read_session(write_session(tmp_path, *cases, asked=OF_THEN))
+        )
 
     return session
 
