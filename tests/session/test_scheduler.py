@@ -174,6 +174,18 @@ def test_sweeps_go_on_side_by_side_although_each_document_has_its_own_operations
     assert {o.judgement.rounds for o in outcomes.values()} == {FIRST_LOOK}
 
 
+def test_a_later_part_gives_no_round_the_number_of_another(stage):
+    """A case that was decided has more rounds than the one that goes on."""
+    stage.script.speed = noisy(0.9, 0.05)
+    stage.budget_s = 9 * 13.5
+    first = stage.measure(WEAK, PARITY)
+    of_three = replace(first[PARITY], rounds=first[PARITY].rounds[:3])
+    stage.earlier, stage.decided_earlier = (of_three,), (first[WEAK],)
+    stage.budget_s = ENOUGH
+    outcome = stage.measure(PARITY)[PARITY]
+    assert [measured.number for measured in outcome.rounds][:5] == [0, 1, 2, 9, 10]
+
+
 def test_a_case_that_gets_no_round_in_a_later_part_keeps_what_it_had(stage):
     stage.script.speed = noisy(0.9, 0.05)
     stage.budget_s = 9 * 13.5

@@ -208,6 +208,7 @@ class Stage:
     launch_variances: tuple[float, ...] = ()
     opened: list[Outcome] = field(default_factory=list)
     earlier: tuple[Outcome, ...] = ()
+    decided_earlier: tuple[Outcome, ...] = ()
     session: Session = field(init=False)
 
     def measure(self, *comparisons: Comparison) -> dict[Comparison, Outcome]:
@@ -220,7 +221,7 @@ class Stage:
         )
         kept: dict[Comparison, Outcome] = {}
         rounds: dict[RoundGroup, dict[int, Round]] = {}
-        for outcome in self.earlier:
+        for outcome in (*self.earlier, *self.decided_earlier):
             known = rounds.setdefault(outcome.comparison.round_group, {})
             known |= {each.number: each for each in outcome.rounds}
         self.session = Session(
