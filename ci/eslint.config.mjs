@@ -21,7 +21,7 @@ export default [
     },
     {
         // Written as asv's own scripts beside them.
-        files: ["hvdperf/history/site/*.js"],
+        files: ["hvdperf/timeline/asv/*.js"],
         languageOptions: { globals: { $: "readonly" } },
         rules: { eqeqeq: "off", "no-var": "off", "prefer-const": "off" },
     },

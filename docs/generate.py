@@ -349,6 +349,7 @@ VARIABLES = {
     "HVDPERF_OPTIONS": ("CI", "further options of a night there"),
     "HVDPERF_DRIVER": ("the suite", "how a rank finds its session"),
     "HVDPERF_DAEMONS": ("the suite", "how Open MPI's daemons start through the slots"),
+    "HVDPERF_DRY_RUN": ("the suite", "the file to which `--dry-run` writes a record"),
     "HVDPERF_STATUS_FILE": ("the suite", "the exit status of a session under an outer mpirun"),
 }
 OTHERS = {
@@ -461,6 +462,7 @@ def documents() -> str:
 
 PLACES = {
     "case": "results/runs/SESSION/CASE.json",
+    "rounds": "results/runs/SESSION/rounds/WORKLOAD-WORK.json",
     "session": "results/runs/SESSION/session.json",
     "summary": "results/runs/SESSION/summary.json",
     "raw": "results/history/MACHINE/SESSION.json",
@@ -487,10 +489,12 @@ PLAIN_FIELDS = {
     "written_at": "when the document was written",
     "fingerprint": "machine, stack, data and settings",
     "name": "of the case, such as `weak_scaling[vgg_16_s-np2]`",
-    "outcome": "judgement, observations, and the rounds that they rest on",
+    "replicas_per_node": "of the candidate, one number a node",
+    "outcome": "judgement and observations",
     "profile": "its name",
     "launcher": "as `--launcher`",
     "schedule": "as `schedule` of the [profile](profiles.md)",
+    "asked": "the settings that a resumed session must repeat, besides the fingerprint",
     "exit_status": "of pytest; none while the session runs",
     "disturbance": "the share of the cores that other programs and the hypervisor took",
     "cases": "a row for each: figure, interval, limit, rounds, verdict and reason",

@@ -161,7 +161,7 @@ class Judgement:
     may FAIL it; None if it could not FAIL. early: the assumed noise of the machine; None if neither
     the PASS nor the bounds rest on it. reason: an explanation of every verdict that the figure
     alone does not explain. widened: factor of exact bounds, because rounds of this machine are
-    correlated.
+    correlated. needs_longer_runs: whether only longer runs, and no more rounds, can decide.
     """
 
     verdict: Verdict
@@ -172,6 +172,7 @@ class Judgement:
     fail_alpha: float | None = None
     early: Noise | None = None
     widened: float = 1.0
+    needs_longer_runs: bool = False
 
     @property
     def detectable_effect(self) -> float | None:

@@ -96,7 +96,9 @@ ORDER = (
     "report",
 )
 # The most modules side by side that a person can still survey.
-MODULES_OF_A_ROOM = 17
+MODULES_OF_A_ROOM = 16
+# The most modules that reading a session may import: a reader needs no launcher.
+MODULES_OF_A_READER = 18
 # The modules that start the program, as a command and as a plugin.
 STARTS = ("hvdperf.__main__", "hvdperf")
 WORKERS_OWN = ("hvdperf/worker", "hvdperf/models")
@@ -155,6 +157,19 @@ def test_the_architecture_names_every_module():
         missing += [f"{room}/{name}" for name in sorted(there - named[room])]
     assert missing == []
     assert {room or "leaves" for room in named} == set(ORDER)
+
+
+def test_reading_a_session_imports_few_modules():
+    code = """
+import sys
+import hvdperf.records.archive
+own = [name for name in sys.modules if name.partition(".")[0] == "hvdperf"]
+print(*(name for name in own if not hasattr(sys.modules[name], "__path__")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert len(done.stdout.split()) <= MODULES_OF_A_READER, done.stdout
 
 
 def test_no_two_modules_import_each_other():

@@ -55,8 +55,8 @@ fingerprint = document["fingerprint"]
 print(json.dumps(fingerprint, indent=1))
 ranks = [
     rank
-    for path in session.glob("*-np*.json")
-    for measured in json.loads(path.read_text())["outcome"]["rounds"]
+    for path in session.glob("rounds/*.json")
+    for measured in json.loads(path.read_text())["rounds"]
     for launch in measured["launches"]
     for rank in launch["metadata"]
 ]

@@ -25,7 +25,6 @@ from hvdperf.records.rounds import Launch
 
 # Phases of a start-up that belong to the training, not to the start of its processes.
 FIXED = ("trace", "first step", "broadcast")
-# A refusal begins with this text, because only a longer run gives a result.
 TOO_SHORT = "the run is too short"
 
 

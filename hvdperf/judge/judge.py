@@ -178,7 +178,8 @@ class Judge:
             return self._with(outcome, verdict, None, reason)
         too_short = work.too_short(comparison, outcome.rounds, rule)
         if too_short:
-            return self._with(outcome, Verdict.INCONCLUSIVE, rule, too_short)
+            refused = self._with(outcome, Verdict.INCONCLUSIVE, rule, too_short)
+            return replace(refused, judgement=replace(refused.judgement, needs_longer_runs=True))
         noise = self._noise(comparison)
         is_pair = comparison.judged_as is JudgedAs.AA_PAIR
         judging = judge_pair if is_pair else judge_rounds

@@ -132,23 +132,23 @@ class Disturbance:
 
     def reason(self) -> str:
         """Return in words how much others took, which programs they are, and what to do."""
+        return ": ".join(self.problem_and_mend("during the measurement"))
+
+    def problem_and_mend(self, when: str) -> tuple[str, str]:
+        """Return how much others took and which programs they are, and what to do, in words."""
         withheld = self.usage.throttled_seconds
         if withheld > 0 and withheld >= self.taken_seconds / 2:
             share = 100 * _share([self.usage], [withheld])
-            return (
-                f"the CPU quota of its cgroup withheld {share:.0f} % of the cores during the "
-                "measurement: raise the quota, or give fewer slots (--np)"
-            )
+            took = f"the CPU quota of its cgroup withheld {share:.0f} % of the cores {when}"
+            return took, "raise the quota, or give fewer slots (--np)"
         share = 100 * self.foreign_share
-        took = f"other programs took {share:.0f} % of the cores during the measurement"
+        took = f"other programs took {share:.0f} % of the cores {when}"
         if self.steal_share > self.foreign_share / 2:
-            return (
-                f"{took} (mostly stolen by the hypervisor for other machines): measure again "
-                "when the host is idle"
-            )
+            took = f"{took} (mostly stolen by the hypervisor for other machines)"
+            return took, "measure again when the host is idle"
         named = [each for each in self.culprits if self.core_share(each) >= CULPRIT_FROM]
         names = "; ".join(self._named(each) for each in named[:CULPRITS_NAMED])
-        return f"{took} ({names or 'not visible from here'}): stop them, or wait for their end"
+        return f"{took} ({names or 'not visible from here'})", "stop them, or wait for their end"
 
     def _named(self, culprit: Culprit) -> str:
         share = f"{100 * self.core_share(culprit):.0f} %"

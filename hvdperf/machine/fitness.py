@@ -265,9 +265,7 @@ def load_check(meter: CpuMeter, seconds: float) -> Check:
     }
     found = meter.disturbance([usage])
     is_fit = found.foreign_share <= DISTURBED_ABOVE and not usage.throttled_seconds
-    problem, _, mend = found.reason().rpartition(": ")
-    problem = problem.replace("during the measurement", "just now")
-    return judged("load", _load(found, shares), is_fit, problem, mend)
+    return judged("load", _load(found, shares), is_fit, *found.problem_and_mend("just now"))
 
 
 def _load(found: Disturbance, shares: dict[int, float]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from hvdperf.plan.arms import Arm, Collective, Side, Workload
 from hvdperf.plan.question import OF_STRATEGIES, Question
@@ -26,6 +27,25 @@ class JudgedAs(Enum):
     REGRESSION = "regression"
     DETECTION = "detection"
     AA_PAIR = "A/A pair"
+
+
+class RoundGroup(NamedTuple):
+    """What comparisons that are judged from the same rounds share.
+
+    topic: "" except for exchanges, recipes and fault cases. These have rounds of their own, because
+    they have many arms, and all arms of a round live side by side in memory.
+    """
+
+    workload: Workload
+    work: str
+    topic: str = ""
+
+    @property
+    def name(self) -> str:
+        """A name that is unique within a session, such as resnet_50_s-blocks. Cases, too, are named
+        by the network of their workload."""
+        work = self.work.replace(" ", "_")
+        return "-".join(filter(None, (self.workload.model, work, self.topic)))
 
 
 @dataclass(frozen=True)
@@ -89,14 +109,10 @@ class Comparison:
         return self.question in OF_STRATEGIES and ours is not theirs
 
     @property
-    def round_group(self) -> tuple[Workload, str, str]:
-        """The key that comparisons judged from the same rounds share: workload, work, and topic.
-
-        The topic is "" except for exchanges, recipes and fault cases. These have rounds of their
-        own, because they have many arms, and all arms of a round live side by side in memory.
-        """
+    def round_group(self) -> RoundGroup:
+        """The rounds that the comparison is judged from."""
         apart = self.is_trial or self.question.spec.own_rounds
-        return self.workload, self.question.spec.work, self.topic if apart else ""
+        return RoundGroup(self.workload, self.question.spec.work, self.topic if apart else "")
 
     @property
     def is_trial(self) -> bool:

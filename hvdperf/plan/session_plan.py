@@ -208,6 +208,12 @@ class SessionPlan:
         per_host = Counter(slot.host for slot in self.slots)
         return [f"{host} ({count} slot{'s' * (count > 1)})" for host, count in per_host.items()]
 
+    @property
+    def work(self) -> str:
+        """The profile with its networks and data, in words."""
+        networks, data = ", ".join(self.profile.models), ", ".join(self.data)
+        return f"{self.profile.name}: {networks}; {data}, batch {self.profile.batch} per replica"
+
     def describe(self) -> list[str]:
         """Return lines that describe the plan: workloads, slots, looks, time and thresholds."""
         sizes = [
@@ -217,8 +223,7 @@ class SessionPlan:
         sampling, schedule = self.profile.sampling, self.profile.schedule
         first = EARLY_LOOKS[0] if sampling.early else sampling.looks[0]
         return [
-            f"profile {self.profile.name}: {', '.join(self.profile.models)}; "
-            f"{', '.join(self.data)}, batch {self.profile.batch} per replica",
+            f"profile {self.work}",
             f"world sizes {', '.join(sizes)} on {len(self.slots)} slots; launcher "
             f"{self.options.launcher}, schedule {schedule.value}",
             f"PASS after {first} or more rounds, FAIL after "

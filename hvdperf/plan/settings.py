@@ -18,8 +18,6 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.worker.settings import OF_A_RANK, OF_OTHERS
 
 ALLOW = "--allow-setting"
-# The beginning of a line on a setting at the head of a session.
-SETTING = "setting "
 # Stands for a value that may be a path, an address or a secret.
 HIDDEN = "(set)"
 _MCA = "OMPI_MCA_"

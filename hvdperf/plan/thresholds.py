@@ -41,7 +41,7 @@ from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
 
 THRESHOLDS = SHIPPED / "ci" / "thresholds"
-# Begins a line of pytest's --dry-run, which `hvdperf doctor` and `hvdperf thresholds check` read.
+# Begins a line of pytest's --dry-run and of `hvdperf thresholds check`.
 WITHOUT_THRESHOLD = "cases without a threshold"
 
 

@@ -1,5 +1,5 @@
-"""Reads sessions back from disk: the documents that documents.py defines, if they are whole. Those
-of an earlier format are upgraded in memory (upgrades.py).
+"""Reads sessions back from disk: puts the documents that documents.py defines together, if they are
+whole. Those of an earlier format are upgraded in memory (upgrades.py).
 
 A file that is broken, half written or of another session is named in one line and left out; the
 other files are read.
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import stat
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,30 +19,41 @@ import msgspec
 from hvdperf.errors import UserError
 from hvdperf.json_records import Positive, Unreadable, convert, decode
 from hvdperf.paths import shown
+from hvdperf.plan.arms import Arm
+from hvdperf.plan.comparisons import RoundGroup
 from hvdperf.records.documents import (
     FORMAT,
+    ROUNDS,
     SESSION_FILE,
     SUMMARY_FILE,
     Case,
+    CaseDocument,
+    RoundsDocument,
     SessionDocument,
     file_name,
+    own_round,
 )
 from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.outcome import Outcome
+from hvdperf.records.rounds import Launch, Round
 from hvdperf.records.upgrades import STEPS, Step, upgraded
 
 Document = TypeVar("Document")
+Earlier = TypeVar("Earlier")
 _LONGEST_REASON = 160
 
 
 @dataclass(frozen=True)
 class Archive:
     """A session: its own document (None if it cannot be read), its cases sorted by name, and one
-    line for each file that was left out."""
+    line for each file that was left out. rounds: all of each round group, by their numbers; none of
+    a session of an earlier format."""
 
     directory: Path
     session: SessionDocument | None
     cases: tuple[Case, ...]
     left_out: tuple[str, ...]
+    rounds: Mapping[RoundGroup, Mapping[int, Round]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -91,48 +102,74 @@ def read_session(directory: Path) -> Archive:
             f"{shown(directory)}: {error.strerror}; give the directory of a session, such as "
             "results/runs/20260131T235959Z-4711"
         ) from None
-    session: SessionDocument | None = None
-    cases: dict[Path, Case] = {}
     left_out: dict[Path, str] = {}
-    for path in files:
+
+    def read(
+        path: Path, kind: type[Document], earlier: type[Earlier] | None = None
+    ) -> Document | Earlier | None:
+        """Return the document; None after noting why it is left out."""
         try:
-            if path.name == SESSION_FILE:
-                session = read_document(path, SessionDocument)
-            else:
-                cases[path] = read_document(path, Case)
+            return read_document(path, kind, earlier=earlier)
         except OfEarlierFormat as error:
             raise UserError(
                 f"{shown(directory)}: {error}: measure again, or use that version"
             ) from None
         except Unreadable as error:
             left_out[path] = str(error)
+            return None
+
+    of_session, of_rounds = directory / SESSION_FILE, directory / ROUNDS
+    session = read(of_session, SessionDocument) if of_session in files else None
     name = session.session if session is not None else directory.resolve().name
-    for path, case in cases.items():
-        problem = _contradiction(path, case, name)
-        if problem:
+    rounds: dict[RoundGroup, dict[int, Round]] = {}
+    for path in sorted(of_rounds.iterdir()) if of_rounds.is_dir() else []:
+        document = read(path, RoundsDocument)
+        if document is not None and (problem := _contradiction_of_rounds(path, document, name)):
             left_out[path] = problem
+        elif document is not None:
+            rounds[document.group] = {each.number: each for each in document.rounds}
+    cases: list[Case] = []
+    known: dict[tuple[RoundGroup, int, Arm], Launch] = {}
+    for path in files:
+        if path == of_session or (path == of_rounds and path.is_dir()):
+            continue
+        found = read(path, CaseDocument, earlier=Case)
+        try:
+            if isinstance(found, CaseDocument):
+                _check(path, found, name)
+                cases.append(_put_together(found, rounds))
+            elif found is not None:
+                _check(path, found, name)
+                cases.append(_sharing_launches(found, known))
+        except Unreadable as error:
+            left_out[path] = str(error)
     return Archive(
         directory,
         session,
-        tuple(sorted((c for p, c in cases.items() if p not in left_out), key=lambda c: c.name)),
+        tuple(sorted(cases, key=lambda case: case.name)),
         tuple(_line(path, why) for path, why in sorted(left_out.items())),
+        rounds,
     )
 
 
 def read_document(
-    path: Path, kind: type[Document], reads: int = FORMAT, steps: Sequence[Step] = STEPS
-) -> Document:
+    path: Path,
+    kind: type[Document],
+    reads: int = FORMAT,
+    steps: Sequence[Step] = STEPS,
+    earlier: type[Earlier] | None = None,
+) -> Document | Earlier:
     """Read one document. reads: the newest format that this version reads. steps: lead to it from
-    the earlier formats that this version reads, too. Raises Unreadable, OfEarlierFormat for a
-    document of a format before these."""
+    the earlier formats that this version reads, too. earlier: the kind to which they lead, if that
+    is another one. Raises Unreadable, OfEarlierFormat for a document of a format before these."""
     text = _text(path)
     made = decode(text, _Header).format
     if made == reads:
         return decode(text, kind)
-    earliest = reads - len(steps)
-    if not earliest <= made < reads:
+    first = reads - len(steps)
+    if not first <= made < reads:
         who, refused = ("an earlier", OfEarlierFormat) if made < reads else ("a later", Unreadable)
-        formats = f"formats {earliest} to {reads}" if steps else f"format {reads}"
+        formats = f"formats {first} to {reads}" if steps else f"format {reads}"
         raise refused(
             f"of format {made}, which {who} version of the suite wrote; this version reads "
             f"{formats}"
@@ -141,7 +178,7 @@ def read_document(
         document = upgraded(decode(text, dict), made, reads, steps)
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise Unreadable(f"format {made} is not as it was written: {error!r}") from None
-    return convert(document, kind)
+    return convert(document, earlier or kind)
 
 
 def has_this_format(session: Path) -> bool:
@@ -170,21 +207,62 @@ class _Header(msgspec.Struct):
     format: Positive
 
 
-def _contradiction(path: Path, case: Case, session: str) -> str:
-    """Return the first contradiction in a case's document, in words, or ""."""
+def _contradiction_of_rounds(path: Path, document: RoundsDocument, session: str) -> str:
+    """Return the first contradiction in the document of a round group, in words, or ""."""
+    if document.session != session:
+        return f"of another session, {document.session}"
+    if path.stem != document.group.name:
+        return f"not the file of its rounds, {document.group.name}"
+    for measured in document.rounds:
+        if len({launch.arm for launch in measured.launches}) < len(measured.launches):
+            return f"round {measured.number} has two launches of a side"
+    if len({measured.number for measured in document.rounds}) < len(document.rounds):
+        return "two rounds have the same number"
+    return ""
+
+
+def _check(path: Path, case: Case | CaseDocument, session: str) -> None:
+    """Raise Unreadable if a case's document contradicts itself or its place."""
+    comparison = case.outcome.comparison
     if case.session != session:
-        return f"of another session, {case.session}"
+        raise Unreadable(f"of another session, {case.session}")
     if path.stem != file_name(case.name):
-        return f"not the file of its case, {case.name}"
-    if case.name != case.comparison.name:
-        return f"its comparison is that of {case.comparison.name}"
-    if sum(case.replicas_per_node) != case.world_size:
+        raise Unreadable(f"not the file of its case, {case.name}")
+    if case.name != comparison.name:
+        raise Unreadable(f"its comparison is that of {comparison.name}")
+    if sum(case.replicas_per_node) != comparison.world_size:
         placed = list(case.replicas_per_node)
-        return f"replicas_per_node {placed} are not {case.world_size} replicas"
+        raise Unreadable(f"replicas_per_node {placed} are not {comparison.world_size} replicas")
+
+
+def _put_together(document: CaseDocument, rounds: Mapping[RoundGroup, Mapping[int, Round]]) -> Case:
+    """Return a case with its rounds. Raises Unreadable if one is missing, or lacks a launch."""
+    comparison = document.outcome.comparison
+    group, own = comparison.round_group, []
+    for number in document.rounds:
+        try:
+            own.append(own_round(comparison, rounds[group][number]))
+        except KeyError:
+            where = f"{ROUNDS}/{group.name}.json"
+            raise Unreadable(f"round {number} is not in {where}, or lacks a side") from None
+    fields = {**vars(document), "outcome": Outcome(**vars(document.outcome), rounds=tuple(own))}
+    del fields["rounds"]
+    return Case(**fields)
+
+
+def _sharing_launches(case: Case, known: dict[tuple[RoundGroup, int, Arm], Launch]) -> Case:
+    """Return a case of an earlier format, in which each case repeats its launches, with the known
+    ones in place of their equals. Raises Unreadable if a round lacks a launch."""
+
+    def shared(number: int, launch: Launch) -> Launch:
+        first = known.setdefault((case.round_group, number, launch.arm), launch)
+        return first if first == launch else launch
+
     for measured in case.rounds:
         if Counter(launch.arm for launch in measured.launches) != Counter(case.comparison.arms):
-            return f"round {measured.number} has not one launch of each side"
-    return ""
+            raise Unreadable(f"round {measured.number} has not one launch of each side")
+        measured.launches[:] = [shared(measured.number, launch) for launch in measured.launches]
+    return case
 
 
 def _line(path: Path, why: str) -> str:

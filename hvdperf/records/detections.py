@@ -68,7 +68,7 @@ def entry_of(archive: Archive) -> Entry | None:
     tried = [case for case in archive.cases if case.comparison.is_trial]
     if not tried or archive.session is None:
         return None
-    asked = archive.session.asked.items()
+    asked = archive.session.asked.texts.items()
     settings = {name: value for name, value in asked if name.startswith(_HOW)}
     return Entry(tried[0].session, tried[0].fingerprint, settings, tuple(map(_tried, tried)))
 

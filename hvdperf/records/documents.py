@@ -1,4 +1,5 @@
-"""Documents of a session: a JSON file a case, one of the session, and a summary.
+"""Documents of a session: a JSON file a case, one a group of rounds, one of the session, and a
+summary.
 
 A document is the encoding of its record (hvdperf/json_records.py), so the dataclasses here and the
 records inside them are its schema. Figures that do not exist are null, never NaN.
@@ -6,10 +7,9 @@ records inside them are its schema. Figures that do not exist are null, never Na
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -17,10 +17,10 @@ import msgspec
 from hvdperf.json_records import Count, Moment, Positive
 from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.plan.arms import Schedule, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
 from hvdperf.plan.question import Question
-from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.records.outcome import Outcome
+from hvdperf.records.fingerprint import Fingerprint, differences
+from hvdperf.records.outcome import Conclusion, Outcome
 from hvdperf.records.rounds import Launch, Round, Turns
 from hvdperf.stats import Interval
 from hvdperf.verdict import Rule, Verdict
@@ -32,11 +32,30 @@ FORMAT = 6
 CULPRITS_KEPT = 5
 SESSION_FILE = "session.json"
 SUMMARY_FILE = "summary.json"
+# The directory of the rounds, below that of the session.
+ROUNDS = "rounds"
+# A setting as the file of a profile has it.
+Value = bool | int | float | str | tuple[int | float | str, ...] | None
 
 
 @dataclass(frozen=True)
-class Case:
-    """The document of a case: where and when it was measured, and its outcome.
+class RoundsDocument:
+    """The rounds from which several cases are judged, with each launch once.
+
+    group: workload, work and topic of the cases (Comparison.round_group). rounds: in the order of
+    their numbers, by which cases refer to them.
+    """
+
+    format: Positive
+    session: str
+    written_at: Moment
+    group: RoundGroup
+    rounds: tuple[Round, ...]
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where and when a case was measured.
 
     replicas_per_node: of the candidate, one number a node.
     """
@@ -47,6 +66,21 @@ class Case:
     fingerprint: Fingerprint
     replicas_per_node: tuple[Positive, ...]
     name: str
+
+
+@dataclass(frozen=True)
+class CaseDocument(Head):
+    """The document of a case. rounds: the numbers of those that measure it, in the document of its
+    round group."""
+
+    outcome: Conclusion
+    rounds: tuple[Count, ...]
+
+
+@dataclass(frozen=True)
+class Case(Head):
+    """A case with all that it rests on, put together from its document and its rounds."""
+
     outcome: Outcome
 
     @property
@@ -95,7 +129,7 @@ class Case:
         return self.comparison.judged_as
 
     @property
-    def round_group(self) -> tuple[Workload, str, str]:
+    def round_group(self) -> RoundGroup:
         return self.comparison.round_group
 
     @property
@@ -105,27 +139,82 @@ class Case:
 
 
 @dataclass(frozen=True)
+class ThresholdsFile:
+    """A file of thresholds. sha256: the first digits of the hash of what it says."""
+
+    name: str = ""
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The settings that a resumed session must repeat, besides the fingerprint.
+
+    looks, early: of the profile's sampling. profile: its other settings, without the budget; one in
+    a table is named `table.name`. workloads: names, each with its precision. replicas_per_node: of
+    all slots. inject: as --inject takes it. against: the differences from the stack of --against,
+    one line each; None without --against.
+    """
+
+    looks: tuple[Positive, ...] = ()
+    early: bool = False
+    profile: Mapping[str, Value] = field(default_factory=dict)
+    world_sizes: tuple[Positive, ...] = ()
+    workloads: tuple[str, ...] = ()
+    thresholds: ThresholdsFile = ThresholdsFile()
+    replicas_per_node: tuple[Positive, ...] = ()
+    inject: str = ""
+    against: tuple[str, ...] | None = None
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The settings in words, by name."""
+        against = "" if self.against is None else "; ".join(self.against or ["itself"])
+        settings = {
+            **self.profile,
+            "sampling.looks": self.looks,
+            "sampling.early": self.early,
+            "world_sizes": self.world_sizes,
+            "workloads": ", ".join(self.workloads),
+            "thresholds": f"{self.thresholds.name} {self.thresholds.sha256}".strip(),
+            "replicas_per_node": self.replicas_per_node,
+            "inject": self.inject,
+            "against": against,
+        }
+        return {name: _in_words(value) for name, value in settings.items()}
+
+    def differences(self, other: Asked) -> list[str]:
+        """Return the settings that differ, one line each."""
+        return differences(self.texts, other.texts)
+
+
+def _in_words(value: Value) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+@dataclass(frozen=True)
 class SessionDocument:
     """The document of a session.
 
-    seed: of everything random in the session. world_sizes: measured. oversubscribed_sizes: those
-    with more replicas than cores or GPUs. against: the interpreter of the other stack. changed: the
-    differences of the session's own stack from that one. asked: the settings that a resumed session
-    must repeat, by name. exit_status: None while the session runs. elapsed_seconds: of all parts
-    together; timed_seconds: the part of it in which training was timed; budget_spent_seconds: the
-    part that counts for the budget. resumed_at: when each later part began. taken_over: cases
-    decided before the last part. suite: version and commit of the suite (hvdperf.version). command:
-    that started the session, as it can be pasted into a shell. label: a text by which programs find
-    the session (HVDPERF_LABEL). compiler: of Horovod, if it is known. launched: how ranks were
-    started, in words; "" in documents that do not say it. hosts: names, in the order of slots.
-    unfit: why the host was not fit to measure when a part began, one line each
-    (hvdperf/machine/fitness.py). verdicts: of all cases so far. disturbances: by other programs,
-    one a round. made_up_data: the data sets of which the suite's own sample was read, whose
-    contents are made up; None in documents that do not say it.
+    began_at: when its first part began. seed: of everything random in the session. world_sizes:
+    measured. oversubscribed_sizes: those with more replicas than cores or GPUs. against: the
+    interpreter of the other stack. changed: the differences of the session's own stack from that
+    one. exit_status: None while the session runs. elapsed_seconds: of all parts together;
+    timed_seconds: the part of it in which training was timed; budget_spent_seconds: the part that
+    counts for the budget. resumed_at: when each later part began. taken_over: cases decided before
+    the last part. suite: version and commit of the suite (hvdperf.version). command: that started
+    the session, as it can be pasted into a shell. label: a text by which programs find the session
+    (HVDPERF_LABEL). compiler: of Horovod, if it is known. launched: how ranks were started, in
+    words; "" in documents that do not say it. hosts: names, in the order of slots. unfit: why the
+    host was not fit to measure when a part began, one line each (hvdperf/machine/fitness.py).
+    verdicts: of all cases so far. disturbances: by other programs, one a round. made_up_data: the
+    data sets of which the suite's own sample was read, whose contents are made up; None in
+    documents that do not say it.
     """
 
     format: Positive
     session: str
+    began_at: Moment
     written_at: Moment
     fingerprint: Fingerprint
     profile: str
@@ -136,7 +225,7 @@ class SessionDocument:
     schedule: Schedule
     against: str | None
     changed: tuple[str, ...]
-    asked: Mapping[str, str]
+    asked: Asked
     exit_status: int | None = None
     elapsed_seconds: float = 0.0
     timed_seconds: float = 0.0
@@ -153,11 +242,6 @@ class SessionDocument:
     verdicts: Mapping[str, Verdict] | None = None
     disturbances: tuple[Disturbance, ...] = ()
     made_up_data: tuple[str, ...] | None = None
-
-    @property
-    def looks(self) -> tuple[int, ...]:
-        """The full looks of the session's profile; () if the document does not say them."""
-        return tuple(map(int, re.findall(r"[0-9]+", self.asked.get("sampling.looks", ""))))
 
 
 @dataclass(frozen=True)
@@ -247,24 +331,21 @@ def file_name(case: str) -> str:
     return case.replace("[", "-", 1).removesuffix("]")
 
 
-def _own_series(launch: Launch, comparison: Comparison) -> Launch:
-    """Return the launch with only the series of the comparison's collective operation."""
-    if comparison.collective is None or not isinstance(launch.work, Turns):
-        return launch
-    own = [each for each in launch.series if each.transfer.collective is comparison.collective]
-    return replace(launch, work=msgspec.structs.replace(launch.work, series=own))
+def own_round(comparison: Comparison, measured: Round) -> Round:
+    """Return what a round measured of a comparison: the launches of its arms, and of a sweep's only
+    the series of its own operation. Raises KeyError if an arm was not launched."""
 
+    def own(launch: Launch) -> Launch:
+        work = launch.work
+        if comparison.collective is None or not isinstance(work, Turns):
+            return launch
+        series = [each for each in work.series if each.transfer.collective is comparison.collective]
+        if len(series) == len(work.series):
+            return launch
+        return replace(launch, work=msgspec.structs.replace(work, series=series))
 
-def of_the_case(outcome: Outcome) -> Outcome:
-    """Return the outcome without data of other cases: rounds also hold the launches of other cases,
-    and a sweep's launches hold the series of all operations."""
-    comparison = outcome.comparison
-
-    def own(measured: Round) -> Round:
-        launches = [_own_series(launch, comparison) for launch in map(measured.of, comparison.arms)]
-        return Round(measured.number, measured.schedule, launches)
-
-    return replace(outcome, rounds=tuple(map(own, outcome.rounds)))
+    launches = [own(measured.of(arm)) for arm in comparison.arms]
+    return Round(measured.number, measured.schedule, launches)
 
 
 def with_culprits_kept(disturbances: Sequence[Disturbance]) -> tuple[Disturbance, ...]:

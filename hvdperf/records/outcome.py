@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from hvdperf.json_records import Figures, Number
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.records.rounds import Round
+from hvdperf.records.rounds import Launch, Round
 from hvdperf.stats import Interval
 from hvdperf.verdict import Judgement, Verdict
 
@@ -203,8 +203,8 @@ class ScalingBreakdown:
 
 
 @dataclass(frozen=True)
-class Outcome(Figures):
-    """A comparison with its judgement and everything that the judgement rests on.
+class Conclusion(Figures):
+    """A comparison with its judgement, without the rounds that it rests on.
 
     observations: ln of the figure, one per round. failure: the launch that failed, if one did.
     threshold_line: a line for the file of thresholds, if it has none. breakdown: of a case on wall
@@ -215,7 +215,6 @@ class Outcome(Figures):
     comparison: Comparison
     judgement: Judgement
     observations: tuple[Number, ...] = ()
-    rounds: tuple[Round, ...] = ()
     failure: Failure | None = None
     threshold_line: str = ""
     breakdown: ScalingBreakdown | None = None
@@ -245,3 +244,40 @@ class Outcome(Figures):
         """Verdict on the candidate itself. The judgement of a fault case says whether this verdict
         is the expected one."""
         return self.detection.reported if self.detection is not None else self.judgement.verdict
+
+
+@dataclass(frozen=True)
+class Outcome(Conclusion):
+    """A comparison with its judgement and everything that the judgement rests on.
+
+    rounds: that measure the comparison. While a session runs, they also have the launches of other
+    comparisons.
+    """
+
+    rounds: tuple[Round, ...] = ()
+
+
+class Measured(Protocol):
+    """A comparison with its rounds: an Outcome, or a Case."""
+
+    @property
+    def comparison(self) -> Comparison: ...
+    @property
+    def rounds(self) -> tuple[Round, ...]: ...
+
+
+Kind = TypeVar("Kind", bound=Measured)
+
+
+def each_launch(cases: Iterable[Kind]) -> Iterator[tuple[Kind, Round, Launch]]:
+    """Yield each launch of the cases once, with the first case that rests on it and its round. The
+    cases of a round group share launches."""
+    known = set()
+    for case in cases:
+        comparison = case.comparison
+        for measured in case.rounds:
+            for launch in measured.launches:
+                key = comparison.round_group, measured.number, launch.arm
+                if key not in known and launch.arm in comparison.arms:
+                    known.add(key)
+                    yield case, measured, launch

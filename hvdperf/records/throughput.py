@@ -8,12 +8,12 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from statistics import median
 
 from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.records.documents import Case
-from hvdperf.records.outcome import Outcome
+from hvdperf.records.outcome import Outcome, each_launch
 from hvdperf.records.rounds import Turns, is_disturbed
 from hvdperf.worker.strategies.table import Strategy
 
@@ -28,41 +28,20 @@ def throughputs_of(outcomes: Iterable[Outcome]) -> dict[tuple[Workload, int], tu
 
     There is one value a launch, the median of its blocks, in the order of rounds. If several kinds
     of rounds have launches of their own, the values follow kind by kind."""
-    launches: dict[tuple[Workload, int], dict[tuple[str, str, int], float]] = {}
-    for outcome in outcomes:
-        if outcome.is_sound and _has_turns(outcome):
-            workload, (_, work, topic) = outcome.comparison.workload, outcome.comparison.round_group
-            for world_size, number, speed in _speeds(outcome):
-                of_rounds = launches.setdefault((workload, world_size), {})
-                of_rounds[work, topic, number] = speed
-    return {
-        key: tuple(speed for _, speed in sorted(of_rounds.items()))
-        for key, of_rounds in launches.items()
-    }
-
-
-def _has_turns(outcome: Outcome) -> bool:
-    """Return whether its launches timed blocks in turns with other launches."""
-    launches = (launch for measured in outcome.rounds for launch in measured.launches)
-    return any(isinstance(launch.work, Turns) for launch in launches)
-
-
-def _speeds(outcome: Outcome) -> Iterator[tuple[int, int, float]]:
-    """Yield the world size, the round, and the samples per second of each launch that counts. While
-    a session runs, the rounds of an outcome also have the launches of other cases, which do not."""
-    comparison = outcome.comparison
-    plain = [arm for arm in comparison.arms if _is_plain(arm, comparison.workload)]
-    for measured in outcome.rounds:
-        for launch in measured.launches:
-            if launch.arm not in plain:
-                continue
-            speeds = [
-                block.samples_per_second
-                for block in launch.of_kind(BlockKind.FULL)
-                if block.seconds > 0 and not is_disturbed([block])
-            ]
-            if speeds:
-                yield launch.arm.world_size, measured.number, median(speeds)
+    counted = [outcome for outcome in outcomes if outcome.is_sound]
+    found: dict[tuple[Workload, int], list[tuple[str, str, int, float]]] = {}
+    for outcome, measured, launch in each_launch(counted):
+        workload, work, topic = outcome.comparison.round_group
+        speeds = [
+            block.samples_per_second
+            for block in launch.of_kind(BlockKind.FULL)
+            if block.seconds > 0 and not is_disturbed([block])
+        ]
+        in_turns = isinstance(launch.work, Turns)
+        if speeds and in_turns and _is_plain(launch.arm, workload):
+            place = work, topic, measured.number
+            found.setdefault((workload, launch.arm.world_size), []).append((*place, median(speeds)))
+    return {key: tuple(speed for *_, speed in sorted(each)) for key, each in found.items()}
 
 
 def _is_plain(arm: Arm, workload: Workload) -> bool:

@@ -12,6 +12,8 @@ own and no steps, but hold a Fingerprint, and nights hold Rows: these may only g
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +21,8 @@ Plain = dict[str, Any]
 # Takes a document of format k, which it may change, and returns it in format k + 1. A document that
 # is damaged may make it raise LookupError, TypeError, ValueError or AttributeError.
 Step = Callable[[Plain], Plain]
+# Settings of a profile that are names, whatever they look like.
+_NAMES = ("name", "dataset", "schedule")
 
 
 def from_4(document: Plain) -> Plain:
@@ -27,9 +31,22 @@ def from_4(document: Plain) -> Plain:
 
 
 def from_5(document: Plain) -> Plain:
-    """Return a document of format 5 in format 6: what a launch has reported is `work`."""
-    for measured in document.get("outcome", {}).get("rounds", ()):
-        measured["launches"] = [_launch(launch) for launch in measured["launches"]]
+    """Return a document of format 5 in format 6: a session's settings are values and no longer
+    texts, and it says when it began. A case keeps its rounds, which are in documents of their own
+    since (Archive puts both together)."""
+    if "asked" in document:
+        document["asked"] = _settings(document["asked"])
+        document["began_at"] = _began(document["session"]) or document["written_at"]
+    if "outcome" in document:
+        judgement = document["outcome"]["judgement"]
+        too_short = judgement["reason"].startswith("the run is too short")
+        judgement["needs_longer_runs"] = too_short
+        breakdown = document["outcome"].get("breakdown") or {}
+        for side in ("candidate", "reference"):
+            if side in breakdown:
+                breakdown[side]["terms"] = _possible(breakdown[side]["terms"])
+        for measured in document["outcome"].get("rounds", ()):
+            measured["launches"] = [_launch(launch) for launch in measured["launches"]]
     return document
 
 
@@ -43,6 +60,52 @@ def _launch(launch: Plain) -> Plain:
     elif given:
         launch["work"] = {"of": "turns", **given}
     return launch
+
+
+def _possible(terms: dict[str, float]) -> dict[str, float]:
+    """Return the terms of a time breakdown with none below 0. What a part of the steps lacks is
+    taken from the other parts that were measured beside it, in proportion: their sum stays."""
+    if min(terms.values(), default=0.0) >= 0.0:
+        return terms
+    parts = ("straggler wait", "compute", "apply", "exposed communication")
+    kept = sum(max(0.0, terms.get(part, 0.0)) for part in parts)
+    whole = sum(terms.get(part, 0.0) for part in parts)
+    scale = max(0.0, whole) / kept if kept else 0.0
+    return {name: max(0.0, s) * (scale if name in parts else 1.0) for name, s in terms.items()}
+
+
+def _began(session: str) -> str:
+    """Return when a session began, by its name; "" if that does not say it."""
+    found = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z-", session)
+    return "{}-{}-{}T{}:{}:{}Z".format(*found.groups()) if found else ""
+
+
+def _settings(texts: dict[str, str]) -> Plain:
+    """Return the settings of a session that are texts in format 5."""
+    left = dict(texts)
+    name, _, digest = left.pop("thresholds", "").rpartition(" ")
+    workloads, against = left.pop("workloads", ""), left.pop("against", "")
+    different = against if against != "itself" else ""
+    return {
+        "looks": _value(left.pop("sampling.looks", "[]")),
+        "early": left.pop("sampling.early", "") == "True",
+        "world_sizes": _value(left.pop("world_sizes", "[]")),
+        "workloads": workloads.split(", ") if workloads else [],
+        "thresholds": {"name": name, "sha256": digest},
+        "replicas_per_node": _value(left.pop("replicas_per_node", "[]")),
+        "inject": left.pop("inject", ""),
+        "against": (different.split("; ") if different else []) if against else None,
+        "profile": {key: text if key in _NAMES else _value(text) for key, text in left.items()},
+    }
+
+
+def _value(text: str) -> Any:
+    """Return the value that Python wrote as this text; the text itself if it is a name."""
+    try:
+        value = ast.literal_eval(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return text
+    return value if isinstance(value, bool | int | float | list | None) else text
 
 
 # In the order of formats. The last step leads to the format that documents.py writes.

@@ -151,8 +151,8 @@ def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
     for name, archive in (("A", a), ("B", b)):
         if archive.session is None:
             yield f"session.json of {name} cannot be read"
-        elif archive.session.asked.get("inject"):
-            yield f"{name} has an injected fault: {archive.session.asked['inject']}"
+        elif archive.session.asked.inject:
+            yield f"{name} has an injected fault: {archive.session.asked.inject}"
         if archive.unfinished:
             yield f"{name}: {archive.unfinished}"
     ours, theirs = _against(a), _against(b)

@@ -1,4 +1,4 @@
-"""The launches of cases, each only once, because the cases of one workload share launches."""
+"""The launches of cases, for sections about launches."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hvdperf.plan.arms import Schedule
 from hvdperf.records.documents import Case
+from hvdperf.records.outcome import each_launch
 from hvdperf.records.rounds import Launch
 from hvdperf.verdict import Verdict
 
@@ -58,12 +59,8 @@ def trusted(cases: Iterable[Case]) -> list[Case]:
 def launches(cases: Iterable[Case]) -> list[Started]:
     """Return the launches on the session's own stack without an injected fault, in the order of
     cases, rounds and sides."""
-    found: dict[tuple[object, ...], Started] = {}
-    for case in cases:
-        for measured in case.rounds:
-            alone = measured.schedule is not Schedule.ALTERNATE
-            for launch in measured.launches:
-                if not launch.arm.stack and not launch.arm.injected:
-                    key = case.session, case.round_group, measured.number, launch.arm
-                    found.setdefault(key, Started(case, alone, launch))
-    return list(found.values())
+    return [
+        Started(case, measured.schedule is not Schedule.ALTERNATE, launch)
+        for case, measured, launch in each_launch(cases)
+        if not launch.arm.stack and not launch.arm.injected
+    ]

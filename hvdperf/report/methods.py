@@ -14,9 +14,10 @@ from hvdperf.plan.arms import SWEEP, Schedule, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument, disturbance_summary
+from hvdperf.records.outcome import each_launch
 from hvdperf.records.rounds import Launch
 from hvdperf.report.numbers import confidence_of, with_confidence
-from hvdperf.report.session import began, thresholds_of
+from hvdperf.report.session import began
 from hvdperf.report.words import plural
 from hvdperf.verdict import REGRESSION, counted
 from hvdperf.worker.strategies.table import Strategy
@@ -232,8 +233,7 @@ def _levels(cases: Sequence[Case]) -> str:
 
 def _rule(archive: Archive) -> Iterator[str]:
     cases, session = archive.cases, archive.session
-    asked = {} if session is None else session.asked
-    name = "" if session is None else thresholds_of(session)[0]
+    name = "" if session is None else session.asked.thresholds.name
     named = f" (file {name})" if name else ""
     of_stacks = [case for case in cases if _compares_speeds_of_stacks(case)]
     if of_stacks:
@@ -247,10 +247,10 @@ def _rule(archive: Archive) -> Iterator[str]:
             f"A case passes if its whole interval meets its threshold{named}, fails if its whole "
             "interval misses it, and is inconclusive otherwise."
         )
-    if session is not None and session.looks:
-        early = asked.get("sampling.early") == "True"
-        only = "; earlier analyses could only pass a case" if early else ""
-        yield f"A case could fail after {_joined(map(str, session.looks), 'or')} rounds{only}."
+    if session is not None and session.asked.looks:
+        only = "; earlier analyses could only pass a case" if session.asked.early else ""
+        looks = _joined(map(str, session.asked.looks), "or")
+        yield f"A case could fail after {looks} rounds{only}."
     if cases:
         verdicts = counted(Counter(case.verdict for case in cases))
         yield f"The verdicts on {plural(len(cases), 'case')}: {verdicts}."
@@ -271,14 +271,8 @@ def _disturbance(session: SessionDocument | None) -> Iterator[str]:
 
 
 def _launches(cases: Iterable[Case]) -> list[Launch]:
-    """Return the launches of all cases, each once, because cases share launches."""
-    found = {
-        (case.round_group, measured.number, launch.arm): launch
-        for case in cases
-        for measured in case.rounds
-        for launch in measured.launches
-    }
-    return list(found.values())
+    """Return the launches of all cases, each once."""
+    return [launch for _, _, launch in each_launch(cases)]
 
 
 def _range(values: Sequence[float], form: str = "") -> str:

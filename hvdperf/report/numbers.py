@@ -62,8 +62,8 @@ def with_confidence(session: SessionDocument | None, cases: Iterable[Case]) -> s
     """Return the confidence of the session's PASSes and FAILs as the end of a clause, such as
     `, each with 95.5 % confidence`; "" if its document does not say after how many rounds cases
     were judged."""
-    if session is None or not session.looks:
+    if session is None or not session.asked.looks:
         return ""
     rounds = max((case.outcome.judgement.rounds for case in cases), default=0)
-    held = confidence_of_verdicts(session.looks, rounds, len(session.resumed_at))
+    held = confidence_of_verdicts(session.asked.looks, rounds, len(session.resumed_at))
     return f", each with {100 * held:.3g} % confidence"

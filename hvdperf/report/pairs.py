@@ -110,7 +110,7 @@ def new_series(earlier: Archive, archive: Archive) -> list[str]:
 
 
 def _asked_of(archive: Archive) -> Mapping[str, str]:
-    return archive.session.asked if archive.session is not None else {}
+    return archive.session.asked.texts if archive.session is not None else {}
 
 
 def asked_otherwise(a: Archive, b: Archive, work: type[Work]) -> list[str]:
@@ -118,7 +118,7 @@ def asked_otherwise(a: Archive, b: Archive, work: type[Work]) -> list[str]:
     incomparable; [] if the settings of a session are not known."""
     if a.session is None or b.session is None:
         return []
-    ours, theirs = a.session.asked, b.session.asked
+    ours, theirs = a.session.asked.texts, b.session.asked.texts
     return [
         f"{name} {ours.get(name, 'none')} in A, {theirs.get(name, 'none')} in B"
         for name in work.depends_on

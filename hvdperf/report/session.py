@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC
 
 from hvdperf.machine.disturbance import together
 from hvdperf.records import told_settings
@@ -129,9 +129,9 @@ def _facts(archive: Archive) -> dict[str, str]:
         facts["took"] = f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
         if session.suite:
             facts["suite"] = session.suite
-        name, digest = thresholds_of(session)
-        if name:
-            facts["thresholds"] = f"{name}, hash {digest}"
+        thresholds = session.asked.thresholds
+        if thresholds.name:
+            facts["thresholds"] = f"{thresholds.name}, hash {thresholds.sha256}"
         if session.against:
             facts["against"] = session.against
         if session.command:
@@ -139,19 +139,10 @@ def _facts(archive: Archive) -> dict[str, str]:
     return facts
 
 
-def thresholds_of(session: SessionDocument) -> tuple[str, str]:
-    """Return the name and the hash of the thresholds that were asked for; "" if that is unknown."""
-    name, _, digest = session.asked.get("thresholds", "").rpartition(" ")
-    return name, digest
-
-
 def began(session: SessionDocument) -> str:
-    """Return when the session began, in words; its name begins with that moment."""
-    try:
-        began = datetime.strptime(session.session.partition("-")[0], "%Y%m%dT%H%M%SZ")
-    except ValueError:
-        began = session.written_at
-    return f"{began:%A}, {began.day} {began:%B %Y, %H:%M} UTC"
+    """Return when the session began, in words."""
+    moment = session.began_at.astimezone(UTC)
+    return f"{moment:%A}, {moment.day} {moment:%B %Y, %H:%M} UTC"
 
 
 def _warnings(archive: Archive) -> list[str]:
@@ -162,8 +153,8 @@ def _warnings(archive: Archive) -> list[str]:
     if archive.unfinished:
         warnings.append(archive.unfinished)
     if session is not None:
-        if session.asked.get("inject"):
-            warnings.append(f"Injected fault: {session.asked['inject']}.")
+        if session.asked.inject:
+            warnings.append(f"Injected fault: {session.asked.inject}.")
         if session.oversubscribed_sizes:
             sizes = ", ".join(map(str, session.oversubscribed_sizes))
             warnings.append(

@@ -7,10 +7,8 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from hvdperf import programs
 from hvdperf.cli import Commands, add_command, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
@@ -22,6 +20,7 @@ from hvdperf.plan.options import installed_networks
 from hvdperf.plan.profile import PROFILES, load_profile
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
 from hvdperf.records.archive import read_session
+from hvdperf.session.dry_run import dry_run
 from hvdperf.session.proposed_thresholds import propose
 from hvdperf.verdict import Band, Ceiling, Rule
 
@@ -119,26 +118,14 @@ def propose_thresholds(arguments: argparse.Namespace) -> int:
 
 
 def check_thresholds(arguments: argparse.Namespace) -> int:
-    told = dry_run(given(arguments, "profile", "models", "np", "thresholds"))
-    for name in ("thresholds", WITHOUT_THRESHOLD):
-        if name in told:
-            print("\n".join(wrapped(f"{name}: {told[name]}")))
-    if WITHOUT_THRESHOLD in told:
+    planned = dry_run(given(arguments, "profile", "models", "np", "thresholds"))
+    print("\n".join(wrapped(f"thresholds: {planned.thresholds}")))
+    if planned.without_threshold:
+        missing = ", ".join(planned.without_threshold)
+        print("\n".join(wrapped(f"{WITHOUT_THRESHOLD}: {missing}")))
         return 1
     print("every case has a threshold")
     return 0
-
-
-def dry_run(options: Sequence[str]) -> dict[str, str]:
-    """Return what pytest says of the session that these options would run: texts by their names,
-    the profile first. Raises UserError if pytest refuses."""
-    command = [sys.executable, "-m", "pytest", *cases(), "--dry-run", "-q", *options]
-    done = programs.run(command, ROOT)
-    if done.status != 0:
-        first = next((line for line in done.said if line.startswith("ERROR: ")), done.said[0])
-        raise UserError(first.removeprefix("ERROR: "))
-    parted = (line.partition(": ") for line in done.output.splitlines())
-    return {name: text for name, _, text in parted if text}
 
 
 def given(arguments: argparse.Namespace, *names: str) -> list[str]:

@@ -20,11 +20,10 @@ from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, RESULTS, ROOT, cases
 from hvdperf.plan.options import SHORT
-from hvdperf.plan.settings import SETTING
-from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.programs import TooLong, run
 from hvdperf.records.archive import read_session
-from hvdperf.session.commands import dry_run, given
+from hvdperf.session.commands import given
+from hvdperf.session.dry_run import dry_run
 from hvdperf.session.ending import UNFIT
 from hvdperf.session.preflight import local_preflight
 from hvdperf.verdict import Judgement, Verdict
@@ -129,19 +128,17 @@ def _split(message: str) -> tuple[str, str]:
 def _planned(arguments: argparse.Namespace) -> Iterator[Check]:
     """Return the checks of data and thresholds, from the plan of a session that is not run."""
     try:
-        texts = dry_run(given(arguments, "profile", "data_dir", "thresholds"))
+        planned = dry_run(given(arguments, "profile", "data_dir", "thresholds"))
     except UserError as error:
         yield Check("plan", "refused", *_split(str(error)))
         return
-    missing = texts[WITHOUT_THRESHOLD].split(", ") if WITHOUT_THRESHOLD in texts else []
+    missing = planned.without_threshold
     more = f" and {len(missing) - _NAMED} more" * (len(missing) > _NAMED)
-    profile, *_ = texts
-    yield Check("profile, data", f"{profile.removeprefix('profile ')}: {texts[profile]}")
-    settings = [name.removeprefix(SETTING) for name in texts if name.startswith(SETTING)]
-    yield Check("settings", ", ".join(settings) or "none that changes figures")
+    yield Check("profile, data", planned.work)
+    yield Check("settings", ", ".join(planned.settings) or "none that changes figures")
     yield judged(
         "thresholds",
-        texts["thresholds"],
+        planned.thresholds,
         not missing,
         f"no limit for {', '.join(missing[:_NAMED])}{more}",
         "measure, and paste the lines that the session prints, or see `hvdperf thresholds propose`",

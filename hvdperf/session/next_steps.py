@@ -9,14 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from hvdperf.columns import WIDTH, wrapped
-from hvdperf.explain.speedup import TOO_SHORT
 from hvdperf.interim import looks_after
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import resuming
-from hvdperf.records.outcome import Outcome
+from hvdperf.records.outcome import Outcome, each_launch
 from hvdperf.session.workload_run import starts_of
 from hvdperf.verdict import Band, Ceiling, Judgement, Rule, Verdict, is_bounded
-from hvdperf.work.table import WORKS
+from hvdperf.work.table import work_of
 
 # More rounds than any session measures. If a case needs more, its estimate counts as being on its
 # limit.
@@ -129,13 +128,10 @@ def rounds_to_go(judgement: Judgement, looks: Sequence[int]) -> float:
 def seconds_of_a_start(outcomes: Sequence[Outcome], seconds: float) -> float | None:
     """Return a session's seconds per process start, all its work included; None if it launched
     nothing. seconds: duration of the session."""
-    launches = {
-        (outcome.comparison.round_group, measured.number, launch.arm)
-        for outcome in outcomes
-        for measured in outcome.rounds
-        for launch in measured.launches
-    }
-    starts = sum(arm.processes + WORKS[work].starts for (_, work, _), _, arm in launches)
+    starts = sum(
+        launch.arm.processes + work_of(outcome.comparison.question).starts
+        for outcome, _, launch in each_launch(outcomes)
+    )
     return seconds / starts if starts else None
 
 
@@ -159,7 +155,7 @@ def lines(
         outcome
         for outcome in outcomes
         if outcome.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
-        and not outcome.judgement.reason.startswith(TOO_SHORT)
+        and not outcome.judgement.needs_longer_runs
     ]
     to_go = [(each, rounds_to_go(each.judgement, looks)) for each in undecided]
     reachable = [(each, int(rounds)) for each, rounds in to_go if math.isfinite(rounds)]

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from hvdperf.errors import UserError
+from hvdperf.files import write_record
 from hvdperf.launch.ends.owners import end_with, owners
 from hvdperf.launch.outer import check_launcher, outer_size, shown_by
 from hvdperf.launch.outer.slots import Slots
@@ -23,7 +24,7 @@ from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.records.archive import Archive
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.summary_rows import properties
-from hvdperf.session import ending
+from hvdperf.session import dry_run, ending
 from hvdperf.session.benchmark_json import ReplayedClock, record
 from hvdperf.session.pytest_options import DATA_DIR, add_options
 from hvdperf.session.suite import Suite, Unfit
@@ -305,6 +306,8 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
         lines.append(f"arms: {', '.join(arms)}")
         if missing := suite.without_threshold():
             lines.append(f"{WITHOUT_THRESHOLD}: {', '.join(missing)}")
+    if path := os.environ.get(dry_run.FILE):
+        write_record(Path(path), suite.dry_run())
     return lines
 
 

@@ -55,7 +55,8 @@ def propose(archives: Sequence[Archive]) -> Proposal:
     too_few = _too_few(few, command) if few else ""
     if not enough:
         raise UserError(f"no thresholds proposed: {too_few or 'no case can be trusted'}")
-    rounds = min(map(_first_look, sessions))
+    # After a session's first full look it may FAIL a case.
+    rounds = min(min(each.asked.looks, default=FEWEST_ROUNDS) for each in sessions)
     machine = _machine_of(sessions[0].fingerprint)
     return Proposal(thresholds.propose(enough, rounds, machine), too_few)
 
@@ -63,7 +64,7 @@ def propose(archives: Sequence[Archive]) -> Proposal:
 def _session_of(archive: Archive) -> SessionDocument:
     if archive.session is None:
         raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
-    if archive.session.asked["inject"]:
+    if archive.session.asked.inject:
         raise UserError(f"{shown(archive.directory)}: a fault was injected (--inject)")
     return archive.session
 
@@ -99,14 +100,6 @@ def _observations(archives: Iterable[Archive]) -> dict[thresholds.Case, list[lis
             key = thresholds.case_of(case.comparison, len(case.replicas_per_node))
             found.setdefault(key, []).append(values)
     return found
-
-
-def _first_look(session: SessionDocument) -> int:
-    """Return the number of rounds after which such a session may FAIL a case: its first full look,
-    or FEWEST_ROUNDS if its looks are unknown."""
-    looks = session.asked.get("sampling.looks", "")
-    numbers = [int(word) for word in looks.strip("[]").split(",") if word.strip().isdigit()]
-    return min(numbers, default=FEWEST_ROUNDS)
 
 
 def _machine_of(fingerprint: Fingerprint) -> Machine:

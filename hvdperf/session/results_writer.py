@@ -1,7 +1,8 @@
 """Writes a session to disk while it runs, so that it can be read and resumed whenever it ends.
 
-Every case is written as soon as it is decided, and session.json and summary.json with it. A failed
-write is reported, and repeated at the end. The terminal shows the figures in any case.
+Every case is written as soon as it is decided, after its rounds and before session.json and
+summary.json. A failed write is reported, and repeated at the end. The terminal shows the figures in
+any case.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,14 +30,13 @@ from hvdperf.records.documents import (
     SessionDocument,
     Summary,
     disturbance_summary,
-    file_name,
     now,
-    of_the_case,
     session_name,
     with_culprits_kept,
 )
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import Outcome
+from hvdperf.records.store import Store
 from hvdperf.records.summary_rows import row_of
 from hvdperf.session.ending import NOT_WRITTEN
 from hvdperf.session.resume import Earlier, asked
@@ -97,6 +97,7 @@ def session_document(
     return SessionDocument(
         format=FORMAT,
         session=session_name(),
+        began_at=now(),
         written_at=now(),
         fingerprint=fingerprint,
         profile=session_plan.profile.name,
@@ -138,11 +139,11 @@ class ResultsWriter:
         directory: Path,
         document: SessionDocument,
         session: Session,
-        earlier: Mapping[str, Case],
+        earlier: Earlier,
         began: float,
     ) -> None:
-        """document: the session's, at the beginning. earlier: cases of earlier parts of the
-        session, by name. began: beginning of this part of the session (monotonic clock, seconds).
+        """document: the session's, at the beginning. earlier: the earlier parts of the session.
+        began: beginning of this part of the session (monotonic clock, seconds).
         Raises UserError if nothing can be written, or if the session still runs."""
         self.directory = directory
         self.problems: dict[str, str] = {}
@@ -150,9 +151,10 @@ class ResultsWriter:
         self._began = began
         self._measuring_since = time.monotonic()
         self._budget_spent = document.budget_spent_seconds
-        self.verdicts = {name: case.verdict for name, case in earlier.items()}
-        self._rows = {name: row_of(case.outcome) for name, case in earlier.items()}
+        self.verdicts = {name: case.verdict for name, case in earlier.cases.items()}
+        self._rows = {name: row_of(case.outcome) for name, case in earlier.cases.items()}
         self._unwritten: dict[str, Outcome] = {}
+        self._store = Store(directory, earlier.rounds)
         try:
             self._descriptor = os.open(self.directory, os.O_RDONLY)
             self._lock()
@@ -228,8 +230,7 @@ class ResultsWriter:
         os.close(self._descriptor)
 
     def _write_pending(self, name: str) -> None:
-        path = self.directory / f"{file_name(name)}.json"
-        if self._attempt(name, lambda: write_record(path, self._case(self._unwritten[name]))):
+        if self._attempt(name, lambda: self._store.write(self._case(self._unwritten[name]))):
             del self._unwritten[name]
 
     def _attempt(self, name: str, write: Callable[[], Any]) -> bool:
@@ -250,7 +251,7 @@ class ResultsWriter:
             fingerprint=self._document.fingerprint,
             replicas_per_node=tuple(replicas_per_node(slots, comparison.world_size)),
             name=comparison.name,
-            outcome=of_the_case(outcome),
+            outcome=outcome,
         )
 
     def _as_it_is(self, exit_status: int | None) -> SessionDocument:

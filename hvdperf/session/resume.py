@@ -8,20 +8,23 @@ session.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
+from hvdperf.json_records import convert, plain
 from hvdperf.machine.placement import replicas_per_node
 from hvdperf.paths import shown
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.comparisons import Comparison, RoundGroup
 from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.records.archive import Archive, has_this_format, read_session
-from hvdperf.records.documents import Case, SessionDocument
+from hvdperf.records.documents import Asked, Case, SessionDocument
 from hvdperf.records.fingerprint import Fingerprint, differences
 from hvdperf.records.outcome import Outcome
+from hvdperf.records.rounds import Round
 from hvdperf.verdict import Verdict
 
 # The most differences that an error message names.
@@ -35,7 +38,7 @@ class Earlier:
 
     directory: of the documents. document: the session's own. cases: those with a document, by name.
     outcomes: of selected cases that are decided. undecided: outcomes of selected cases to which
-    rounds are added. messages: lines of progress.
+    rounds are added. rounds: of all cases, by their numbers. messages: lines of progress.
     """
 
     directory: Path | None = None
@@ -43,6 +46,7 @@ class Earlier:
     cases: Mapping[str, Case] = field(default_factory=dict)
     outcomes: Mapping[Comparison, Outcome] = field(default_factory=dict)
     undecided: Mapping[Comparison, Outcome] = field(default_factory=dict)
+    rounds: Mapping[RoundGroup, Mapping[int, Round]] = field(default_factory=dict)
     messages: tuple[str, ...] = ()
 
 
@@ -69,24 +73,29 @@ def with_cases(archive: Archive, option: str = "") -> Archive:
     return archive
 
 
-def asked(session_plan: SessionPlan, changed: Sequence[str]) -> dict[str, str]:
-    """Return the settings that must be the same besides the fingerprint, by name, as text.
+def asked(session_plan: SessionPlan, changed: Sequence[str]) -> Asked:
+    """Return the settings that must be the same besides the fingerprint.
 
     The time for rounds and the selected cases are not among them. changed: what differs from the
     stack of --against."""
+    profile = dict(_flat(session_plan.profile.settings()))
     thresholds = session_plan.thresholds
-    digest = hashlib.sha256(repr(thresholds.lines).encode()).hexdigest()[:8]
-    return {
-        **{name: str(value) for name, value in _flat(session_plan.profile.settings())},
-        "world_sizes": str(list(session_plan.world_sizes)),
-        "workloads": ", ".join(f"{w.name} {w.precision}" for w in session_plan.workloads),
-        "thresholds": f"{thresholds.path.name} {digest}",
-        "replicas_per_node": str(
-            list(replicas_per_node(session_plan.slots, len(session_plan.slots)))
-        ),
+    content = json.dumps(plain(thresholds.lines), sort_keys=True)
+    found = {
+        "looks": profile.pop("sampling.looks"),
+        "early": profile.pop("sampling.early"),
+        "profile": profile,
+        "world_sizes": session_plan.world_sizes,
+        "workloads": [f"{each.name} {each.precision}" for each in session_plan.workloads],
+        "thresholds": {
+            "name": thresholds.path.name,
+            "sha256": hashlib.sha256(content.encode()).hexdigest()[:8],
+        },
+        "replicas_per_node": replicas_per_node(session_plan.slots, len(session_plan.slots)),
         "inject": session_plan.options.inject,
-        "against": "; ".join(changed or ["itself"]) if session_plan.options.against else "",
+        "against": changed if session_plan.options.against else None,
     }
+    return convert(found, Asked)
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
@@ -113,7 +122,7 @@ def earlier_parts(
         return Earlier()
     document = archive.session
     other = differences(document.fingerprint, fingerprint)
-    other += differences(document.asked, asked(session_plan, changed))
+    other += document.asked.differences(asked(session_plan, changed))
     cases = {case.name: case for case in archive.cases}
     again = [comparison for comparison in selected if comparison.name in cases]
     other += [f"the plan of {c.name}" for c in again if cases[c.name].comparison != c]
@@ -132,6 +141,7 @@ def earlier_parts(
         cases=cases,
         outcomes=decided,
         undecided={c: o for c, o in recalled.items() if c not in decided},
+        rounds=archive.rounds,
         messages=(
             *archive.left_out,
             f"{len(decided)} of {len(selected)} cases are already decided",

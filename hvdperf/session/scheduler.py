@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
@@ -13,10 +13,11 @@ from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
 from hvdperf.plan.arms import Arm
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.comparisons import Comparison, RoundGroup
 from hvdperf.plan.profile import Profile
 from hvdperf.plan.thresholds import Thresholds
 from hvdperf.records.outcome import Failure, Outcome
+from hvdperf.records.rounds import Round
 from hvdperf.scatter import RoundMoments, Row, launch_variance, round_moments, turn_correlation
 from hvdperf.session.budget import Budget
 from hvdperf.session.workload_run import Doing, WorkloadRun
@@ -36,7 +37,8 @@ class Session:
     progress: called with each line of progress. doing: called with each activity, also between two
     lines. decided: called with every final outcome. open_: called with the outcome so far of a case
     that a look left undecided. record: the noise record of this machine. earlier: outcomes of a
-    resumed session's undecided cases. examined: returns a failure with whose fault it is.
+    resumed session's undecided cases. rounds: of a resumed session, by their numbers. examined:
+    returns a failure with whose fault it is.
     """
 
     arm_launcher: ArmLauncher
@@ -50,6 +52,7 @@ class Session:
     open_: Callable[[Outcome], None] = lambda outcome: None
     doing: Callable[[Doing], None] = lambda doing: None
     earlier: Sequence[Outcome] = ()
+    rounds: Mapping[RoundGroup, Mapping[int, Round]] = field(default_factory=dict)
     examined: Callable[[Arm, Failure], Failure] = lambda arm, failure: failure
     timed_seconds: float = 0.0
     meter: CpuMeter | None = None

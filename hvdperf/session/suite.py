@@ -36,13 +36,14 @@ from hvdperf.plan.arms import AGAINST, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.options import Options, from_command_line
 from hvdperf.plan.session_plan import plan_session
-from hvdperf.plan.settings import SETTING, places_of, precisions, settings_in
+from hvdperf.plan.settings import places_of, precisions, settings_in
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Outcome
 from hvdperf.session import next_steps, own_network
 from hvdperf.session.budget import Budget
 from hvdperf.session.control import Control
+from hvdperf.session.dry_run import DryRun
 from hvdperf.session.next_steps import CommandLine
 from hvdperf.session.own_network import Trial
 from hvdperf.session.preflight import preflight
@@ -256,6 +257,7 @@ class Suite:
             open_=self._keep,
             record=self._record,
             earlier=tuple(earlier.undecided.values()),
+            rounds=earlier.rounds,
             examined=Control(arm_launcher, self._progress.say).examined,
             budget=Budget(began, profile.budget_s, arm_launcher.hub.now),
             timed_seconds=document.timed_seconds,
@@ -263,9 +265,7 @@ class Suite:
             disturbances=list(document.disturbances),
         )
         directory = open_directory(self.session_plan, document.session, earlier)
-        self._results_writer = ResultsWriter(
-            directory, document, session, earlier.cases, self.began
-        )
+        self._results_writer = ResultsWriter(directory, document, session, earlier, self.began)
         if earlier.document is None and (problem := clock_problem(directory)):
             self._progress.say(problem)
         for comparison in self.selected:
@@ -380,13 +380,22 @@ class Suite:
         except OSError as error:
             self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
 
-    def how_launched_and_set(self) -> list[str]:
-        """Return lines on how ranks will be started, and on the settings of the environment."""
+    def dry_run(self) -> DryRun:
+        """Return the session as it is planned."""
         plan = self.session_plan
         places = places_of(self.options.launcher, len(self.machine.gpus))
         found = [*settings_in(), *precisions(self.selected, places)]
-        told = [f"{SETTING}{each.told(places)}" for each in found]
-        return [f"ranks: {how_launched(self.options.launcher, plan.slots)}", *told]
+        return DryRun(
+            work=plan.work,
+            thresholds=f"{plan.thresholds.path.name}: {plan.thresholds.label}",
+            settings=tuple(each.told(places) for each in found),
+            without_threshold=tuple(self.without_threshold()),
+        )
+
+    def how_launched_and_set(self) -> list[str]:
+        """Return lines on how ranks will be started, and on the settings of the environment."""
+        how = how_launched(self.options.launcher, self.session_plan.slots)
+        return [f"ranks: {how}", *(f"setting {told}" for told in self.dry_run().settings)]
 
     def lines(self) -> list[str]:
         """Return the end of the summary: what is not on disk, and where the rest is."""

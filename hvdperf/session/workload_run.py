@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import compress
 from math import sqrt
 from statistics import median
 from typing import Protocol
-
-import msgspec
 
 from hvdperf.interim import EARLY_LOOKS, is_failing, next_look
 from hvdperf.judge.judge import Judge, is_outside
@@ -23,10 +21,10 @@ from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.measure.round_runner import RoundRunner, read_weights
 from hvdperf.plan.arms import Arm, BlockKind
-from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
 from hvdperf.plan.profile import Profile
 from hvdperf.records.outcome import Failure, Outcome
-from hvdperf.records.rounds import Launch, Round, Turns
+from hvdperf.records.rounds import Round
 from hvdperf.scatter import Row, turn_variance, turns_worth
 from hvdperf.session.budget import Budget
 from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, Verdict
@@ -62,21 +60,6 @@ def starts_of(comparisons: Iterable[Comparison]) -> int:
     return sum(arm.processes + WORKS[work].starts for arm, (_, work, _) in launches)
 
 
-def _add(known: Round, launch: Launch) -> None:
-    """Add a launch to its round. The documents of two cases hold the same launch, each with only
-    the collective operations of its own case."""
-    if not known.has(launch.arm):
-        own = launch.work
-        own = (
-            msgspec.structs.replace(own, series=list(own.series)) if isinstance(own, Turns) else own
-        )
-        known.launches.append(replace(launch, work=own))
-        return
-    kept = known.of(launch.arm).work
-    if isinstance(kept, Turns):
-        kept.series += [each for each in launch.series if each not in kept.series]
-
-
 class WholeSession(Protocol):
     """What the rounds of a workload take from their session (scheduler.Session)."""
 
@@ -85,6 +68,7 @@ class WholeSession(Protocol):
     budget: Budget
     seed: int
     earlier: Sequence[Outcome]
+    rounds: Mapping[RoundGroup, Mapping[int, Round]]
     meter: CpuMeter | None
     timed_seconds: float
     disturbances: list[Disturbance]
@@ -161,26 +145,22 @@ class WorkloadRun:
             lambda arm: read_weights(runner.weights(arm)),
             session.noise,
         )
-        # Outcomes of the earlier parts of a resumed session.
+        # Outcomes of the earlier parts of a resumed session, and the rounds that they rest on.
         self._earlier = {o.comparison: o for o in session.earlier if o.comparison in self.left}
-        self._go_on_from([*self._earlier.values()])
+        known = session.rounds.get(comparisons[0].round_group, {})
+        self._next_number = max(known, default=-1) + 1
+        of_earlier = {each.number for o in self._earlier.values() for each in o.rounds}
+        for number in sorted(of_earlier):
+            self._take_over(known[number])
         self._resumed_at = self.done
 
-    def _go_on_from(self, earlier: Sequence[Outcome]) -> None:
-        """Take over the rounds that the outcomes of earlier parts rest on. The launches of a round
-        are spread over the documents of the cases that needed them."""
-        by_number: dict[int, Round] = {}
-        for outcome in earlier:
-            for each in outcome.rounds:
-                known = by_number.setdefault(each.number, Round(each.number, each.schedule))
-                for launch in each.launches:
-                    _add(known, launch)
-        self._rounds = [by_number[number] for number in sorted(by_number)]
-        for measured in self._rounds:
-            self._keep_rows([outcome.comparison for outcome in earlier], measured)
-            for launch in measured.launches:
-                for block in launch.blocks:
-                    self._runner.work.steps.setdefault((launch.arm, block.kind), block.steps)
+    def _take_over(self, measured: Round) -> None:
+        """Add a round of an earlier part of the session."""
+        self._rounds.append(measured)
+        self._keep_rows([*self._earlier], measured)
+        for launch in measured.launches:
+            for block in launch.blocks:
+                self._runner.work.steps.setdefault((launch.arm, block.kind), block.steps)
 
     # Queries of the session --------------------------------------------------------------------
 
@@ -239,10 +219,11 @@ class WorkloadRun:
         wanted, turns = self._wanted(), self._turns()
         self._round_began = time.monotonic()
         arms = list(dict.fromkeys(arm for each in wanted for arm in each.arms))
-        number = self._rounds[-1].number + 1 if self._rounds else 0
         pairs = [each.sides for each in wanted]
         failed_before = set(self._runner.failures)
-        measured = self._runner.run(RoundRequest(number, arms, self._kinds(wanted), pairs, turns))
+        measured = self._runner.run(
+            RoundRequest(self._next_number, arms, self._kinds(wanted), pairs, turns)
+        )
         for arm in self._runner.failures.keys() - failed_before:
             failure = self._runner.failures[arm]
             self._runner.failures[arm] = self._session.examined(arm, failure)
@@ -251,6 +232,7 @@ class WorkloadRun:
         self._starts = starts_of(wanted)
         self._session.timed_seconds += sum(launch.timed_seconds for launch in measured.launches)
         self._rounds.append(measured)
+        self._next_number += 1
         if measured.disturbance is not None:
             self._session.disturbances.append(measured.disturbance)
         self._keep_rows(wanted, measured)
@@ -372,7 +354,7 @@ class WorkloadRun:
             self._note_whether_apart(outcome)
             if self._settles(outcome):
                 self._decide(outcome)
-            elif self._counted(comparison) >= EARLY_LOOKS[0]:
+            else:
                 self._session.open_(outcome)
         if not self.undecided:
             for comparison in [c for c in self.left if c.judged_as is JudgedAs.AA_PAIR]:

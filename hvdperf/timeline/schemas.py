@@ -12,13 +12,14 @@ from pathlib import Path
 from hvdperf.files import write_whole
 from hvdperf.json_records import schema
 from hvdperf.paths import ROOT
-from hvdperf.records.documents import Case, SessionDocument, Summary
+from hvdperf.records.documents import CaseDocument, RoundsDocument, SessionDocument, Summary
 from hvdperf.timeline.nights.night import Night
 from hvdperf.timeline.releases.raw import RawResult
 
 DIRECTORY = ROOT / "results" / "schema"
 DOCUMENTS = {
-    "case": Case,
+    "case": CaseDocument,
+    "rounds": RoundsDocument,
     "session": SessionDocument,
     "summary": Summary,
     "raw": RawResult,

@@ -15,11 +15,11 @@ Each case is judged as if no round came after its last one.
 
 from __future__ import annotations
 
-import ast
-import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,14 +50,15 @@ def rules(session: Archive) -> Rules:
     document = session.session
     assert document is not None
     asked, fingerprint = document.asked, document.fingerprint
+    settings: Mapping[str, Any] = asked.profile
     profile = Profile(
         name=document.profile,
-        models=tuple(ast.literal_eval(asked["models"])),
-        dataset=asked["dataset"],
-        batch=int(asked["batch"]),
+        models=settings["models"],
+        dataset=settings["dataset"],
+        batch=settings["batch"],
         budget_s=math.inf,
-        sampling=Sampling(looks=tuple(json.loads(asked["sampling.looks"]))),
-        oversubscribed=tuple(ast.literal_eval(asked["oversubscribed"])),
+        sampling=Sampling(looks=asked.looks),
+        oversubscribed=settings["oversubscribed"],
     )
     cores = tuple(range(fingerprint["cores"]))
     slots = place([Offer(rank, "host", cores) for rank in range(len(fingerprint["rank_cores"]))])
@@ -66,7 +67,7 @@ def rules(session: Archive) -> Rules:
         for case in session.cases
         if case.rule is not None and case.rule != REGRESSION
     ]
-    path = Path(asked["thresholds"].partition(" ")[0])
+    path = Path(asked.thresholds.name)
     return Rules(profile, Thresholds(path.stem, path, tuple(lines)), slots)
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvdperf.errors import UserError
-from hvdperf.json_records import encode, plain
+from hvdperf.json_records import plain
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.verdict import Band
@@ -29,6 +29,7 @@ WEAK = case_of(outcome(weak_scaling(WORKLOAD, 2), RATIOS))
 PARITY = case_of(outcome(parity(WORKLOAD, 2), RATIOS, Band(0.75, 1.33)))
 WEAK_FILE = "weak_scaling-resnet_50_s-np2.json"
 PARITY_FILE = "parity-resnet_50_s-np2.json"
+ROUNDS_FILE = "rounds/resnet_50_s-blocks.json"
 
 
 @pytest.fixture
@@ -54,7 +55,12 @@ def test_a_session_is_read_as_it_was_written(directory):
     archive = read_session(directory)
     assert archive.left_out == ()
     assert names(archive) == ["parity[resnet_50_s-np2]", "weak_scaling[resnet_50_s-np2]"]
-    assert [plain(case) for case in archive.cases] == [plain(PARITY), plain(WEAK)]
+    parity, weak = archive.cases
+    assert plain(weak) == plain(WEAK)
+    assert replace(parity.outcome, rounds=()) == replace(PARITY.outcome, rounds=())
+    other = parity.comparison.reference.arm
+    read, written = ([plain(each.of(other)) for each in case.rounds] for case in (parity, PARITY))
+    assert read == written
     assert archive.session is not None
     written_at = archive.session.written_at
     assert archive.session == replace(session_of_cases(WEAK, PARITY), written_at=written_at)
@@ -117,25 +123,48 @@ def left_out(directory: Path) -> str:
             lambda d: d["outcome"]["comparison"].update(question="strong_scaling"),
             "its comparison is that of strong_scaling[resnet_50_s-np2]",
         ),
-        (
-            lambda d: d["outcome"]["rounds"][1]["launches"].pop(),
-            "round 1 has not one launch of each side",
-        ),
-        (
-            lambda d: d["outcome"]["rounds"][1]["launches"].append(
-                d["outcome"]["rounds"][1]["launches"][0]
-            ),
-            "round 1 has not one launch of each side",
-        ),
-        (
-            lambda d: d["outcome"]["rounds"][2]["launches"][0]["arm"]["workload"].update(batch=1),
-            "round 2 has not one launch of each side",
-        ),
+        (lambda d: d["rounds"].append(6), "round 6 is not in rounds/resnet_50_s-blocks.json"),
     ],
 )
 def test_a_document_that_contradicts_itself_or_its_place_is_left_out(directory, change, told):
     edit(directory / WEAK_FILE, change)
     assert told in left_out(directory)
+
+
+def without_a_launch(arm: int):
+    def change(document: dict[str, Any]) -> None:
+        document["rounds"][1]["launches"].pop(arm)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "told", "left"),
+    [
+        # Horovod's launch is a side of both cases, and MirroredStrategy's of one.
+        (without_a_launch(0), "lacks a side", []),
+        (without_a_launch(2), "round 1 is not in rounds/resnet_50_s-blocks.json, or lacks", [WEAK]),
+        (lambda d: d["rounds"].append(d["rounds"][0]), "two rounds have the same number", []),
+        (lambda d: d["rounds"][1]["launches"].append(d["rounds"][1]["launches"][0]), "two la", []),
+        (lambda d: d.update(session="20250101T000000Z-1"), "of another session, 20250101T0", []),
+        (lambda d: d["group"].__setitem__(1, "startup"), "rounds, resnet_50_s-startup", []),
+        (lambda d: d.update(format=99), "of format 99, which a later version", []),
+        (lambda d: d["rounds"][0].update(number=-1), "rounds[0].number: Expected", []),
+    ],
+)
+def test_cases_without_their_rounds_are_left_out_and_no_others(directory, change, told, left):
+    edit(directory / ROUNDS_FILE, change)
+    archive = read_session(directory)
+    assert names(archive) == [case.name for case in left]
+    assert any(told in line for line in archive.left_out)
+    assert not any("\n" in line for line in archive.left_out)
+
+
+def test_cases_of_a_round_group_share_its_launches(directory):
+    parity, weak = read_session(directory).cases
+    shared = weak.comparison.candidate.arm
+    for ours, theirs in zip(parity.rounds, weak.rounds, strict=True):
+        assert ours.of(shared) is theirs.of(shared)
 
 
 @pytest.mark.parametrize(
@@ -251,25 +280,25 @@ def test_a_long_reason_is_cut(directory):
 # Any damage ------------------------------------------------------------------------------------
 
 # One round each, because every example reads them.
-TEXTS = {
-    f"{name}.json": encode(case_of(measured)).decode()
-    for name, measured in {
-        "weak_scaling-resnet_50_s-np2": outcome(weak_scaling(WORKLOAD, 2), RATIOS[:1]),
-        "parity-resnet_50_s-np2": outcome(parity(WORKLOAD, 2), RATIOS[:1], Band(0.75, 1.33)),
-    }.items()
-}
+OF_ONE_ROUND = (
+    case_of(outcome(weak_scaling(WORKLOAD, 2), RATIOS[:1])),
+    case_of(outcome(parity(WORKLOAD, 2), RATIOS[:1], Band(0.75, 1.33))),
+)
+
+
+def with_damage(data: st.DataObject, scratch: str, name: str) -> Path:
+    """Return the directory of a session, one file of which is damaged."""
+    directory = write_session(Path(scratch), *OF_ONE_ROUND)
+    text = damaged_json(data, (directory / name).read_text())
+    (directory / name).write_bytes(text.encode(errors="surrogatepass"))
+    return directory
 
 
 @FUZZ
 @given(st.data())
 def test_a_damaged_case_is_read_or_named_and_hurts_no_other(data):
     with TemporaryDirectory() as scratch:
-        directory = Path(scratch) / SESSION
-        directory.mkdir()
-        (directory / PARITY_FILE).write_text(TEXTS[PARITY_FILE])
-        text = damaged_json(data, TEXTS[WEAK_FILE])
-        (directory / WEAK_FILE).write_bytes(text.encode(errors="surrogatepass"))
-        found = read_session(directory)
+        found = read_session(with_damage(data, scratch, WEAK_FILE))
     assert PARITY.name in names(found)
     assert len(found.cases) + len(found.left_out) == 2
     assert not any("\n" in line for line in found.left_out)
@@ -277,24 +306,27 @@ def test_a_damaged_case_is_read_or_named_and_hurts_no_other(data):
 
 @FUZZ
 @given(st.data())
+def test_damaged_rounds_are_read_or_named(data):
+    with TemporaryDirectory() as scratch:
+        found = read_session(with_damage(data, scratch, ROUNDS_FILE))
+    assert len(found.cases) == 2 or found.left_out
+    assert not any("\n" in line for line in found.left_out)
+
+
+@FUZZ
+@given(st.data())
 def test_a_damaged_session_document_is_read_or_named(data):
     with TemporaryDirectory() as scratch:
-        directory = Path(scratch) / SESSION
-        directory.mkdir()
-        (directory / WEAK_FILE).write_text(TEXTS[WEAK_FILE])
-        text = damaged_json(data, encode(session_of_cases(WEAK)).decode())
-        (directory / "session.json").write_bytes(text.encode(errors="surrogatepass"))
         try:
-            found = read_session(directory)
+            found = read_session(with_damage(data, scratch, "session.json"))
         except UserError as error:
             assert "of format" in str(error)
             return
     assert not any("\n" in line for line in found.left_out)
     if found.session is not None and found.session.session != SESSION:
-        # The session has another name now, so the case is not of it.
-        (line,) = found.left_out
-        assert "of another session" in line
+        # The session has another name now, so the cases and their rounds are not of it.
+        assert len(found.left_out) == 3
         assert not found.cases
         return
-    assert names(found) == [WEAK.name]
+    assert names(found) == [PARITY.name, WEAK.name]
     assert (found.session is None) == bool(found.left_out)

@@ -25,6 +25,7 @@ from hvdperf.records.detections import (
     read_log,
     series,
 )
+from hvdperf.records.documents import Asked
 from hvdperf.records.outcome import Attribution, Detection, Outcome
 from hvdperf.verdict import Band, Floor, Verdict
 from tests.support.damage import FUZZ, damaged_json
@@ -72,7 +73,7 @@ ALARM = said("aa", Verdict.FAIL, Verdict.FAIL, Attribution())
 
 def entry(tmp_path: Path, session: str, *outcomes: Outcome) -> Entry:
     cases = [case_of(each, session=session) for each in outcomes]
-    asked = {"sampling.looks": "[8, 12]", "budget": "all that is not of how it is measured"}
+    asked = Asked(looks=(8, 12), profile={"what": "is not of how it is measured"})
     archive = read_session(write_session(tmp_path, *cases, asked=asked))
     assert archive.left_out == ()
     made = entry_of(archive)
@@ -169,19 +170,28 @@ def test_sessions_of_another_machine_are_not_counted(entries):
 
 
 def test_settings_that_decide_how_faults_are_measured_are_kept_and_no_others(tmp_path):
+    asked = Asked(
+        looks=(8, 12),
+        early=True,
+        profile={
+            "dataset": "cifar10",
+            "schedule": "alternate",
+            "sampling.turns_min": 4,
+            "runs.endurance_steps": 1500,
+            **dict.fromkeys(("models", "world_sizes", "trials.slow10", "runs.epochs"), "1"),
+        },
+        replicas_per_node=(2,),
+    )
     how = {
         "dataset": "cifar10",
-        "batch": "32",
         "schedule": "alternate",
         "replicas_per_node": "[2]",
+        "sampling.looks": "[8, 12]",
+        "sampling.early": "True",
         "sampling.turns_min": "4",
-        "sampling.block_deadline_s": "60.0",
         "runs.endurance_steps": "1500",
     }
-    others = dict.fromkeys(
-        ("models", "budget_s", "world_sizes", "trials.slow10", "runs.epochs"), "1"
-    )
-    written = write_session(tmp_path, case_of(CAUGHT), asked={**others, **how})
+    written = write_session(tmp_path, case_of(CAUGHT), asked=asked)
     made = entry_of(read_session(written))
     assert made is not None
     assert made.settings == how
@@ -190,13 +200,14 @@ def test_settings_that_decide_how_faults_are_measured_are_kept_and_no_others(tmp
 
 
 def test_sessions_that_looked_otherwise_are_not_counted(entries):
-    assert entries[0].settings == {"sampling.looks": "[8, 12]"}
-    strange = replace(entries[0], settings={"sampling.looks": "[6]"})
+    assert entries[0].settings["sampling.looks"] == "[8, 12]"
+    strange = replace(entries[0], settings={**entries[0].settings, "sampling.looks": "[6]"})
     assert of_newest([strange, *entries[1:]]) == (entries[1:], [strange])
 
 
 def test_sessions_that_are_not_counted_have_tables_of_their_own(entries):
-    settings = [{"sampling.looks": looks} for looks in ("[4]", "[6]", "[4]")]
+    own = entries[0].settings
+    settings = [{**own, "sampling.looks": looks} for looks in ("[4]", "[6]", "[4]")]
     log = [replace(entries[0], settings=each) for each in settings]
     newest, *before = series([*log, *entries])
     assert newest == entries

@@ -22,7 +22,7 @@ from hvdperf.records.documents import (
     Case,
     disturbance_summary,
     file_name,
-    of_the_case,
+    own_round,
     session_name,
     with_culprits_kept,
 )
@@ -228,8 +228,9 @@ def test_launches_of_other_cases_are_left_out():
     measured = one_round(WEAK, 0.9)
     measured.launches += one_round(parity(WORKLOAD, 2), 0.9).launches[1:]
     for comparison in (WEAK, communication(WORKLOAD, 2)):
-        own = of_the_case(Outcome(comparison, judge([], Floor.at(0.5)), (), (measured,)))
-        assert [launched.arm for launched in own.rounds[0].launches] == list(comparison.arms)
+        own = own_round(comparison, measured).launches
+        assert [launched.arm for launched in own] == list(comparison.arms)
+        assert all(launched is measured.of(launched.arm) for launched in own), "shared, not copied"
 
 
 def operations(launched: Launch) -> set[Collective]:
@@ -241,7 +242,7 @@ def test_series_of_other_operations_are_left_out():
     measured = outcome(allgather, [4.0], Ceiling(20.0, unit=""))
     for launched in measured.rounds[0].launches:
         turns_of(launched).series += one_round(allreduce, 4.0).of(launched.arm).series
-    for launched in of_the_case(measured).rounds[0].launches:
+    for launched in own_round(allgather, measured.rounds[0]).launches:
         assert operations(launched) == {Collective.ALLGATHER}
         assert len(launched.series) == 3 * 7
     # The rounds that are still judged keep what they have.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,14 +15,17 @@ from hypothesis import strategies as st
 
 from hvdperf.__main__ import parser
 from hvdperf.errors import UserError
-from hvdperf.json_records import Unreadable, encode, plain
+from hvdperf.explain.scaling_breakdown import physical
+from hvdperf.json_records import Unreadable, convert, encode, plain
 from hvdperf.plan.questions import weak_scaling
+from hvdperf.plan.terms import Term
 from hvdperf.records.archive import OfEarlierFormat, has_this_format, read_document, read_session
-from hvdperf.records.documents import FORMAT, Case
-from hvdperf.records.upgrades import STEPS, Plain, upgraded
+from hvdperf.records.documents import FORMAT, Asked, Case, ThresholdsFile
+from hvdperf.records.rounds import Launch
+from hvdperf.records.upgrades import STEPS, Plain, from_5, upgraded
 from hvdperf.session.resume import resumable
 from tests.support.damage import FUZZ, damaged_json
-from tests.support.recorded import FILE
+from tests.support.recorded import FILE, recorded_sessions
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of
 
@@ -59,6 +63,20 @@ def test_a_recorded_session_of_the_first_format_is_read_whole(earlier):
     assert archive.session.format == FORMAT
     assert {case.format for case in archive.cases} == {FORMAT}
     assert files(earlier) == before
+    assert archive.session.asked.looks == (8, 12)
+    assert archive.session.asked.profile["batch"] == 32
+    assert archive.session.began_at == datetime(2026, 11, 24, 6, 16, 23, tzinfo=UTC)
+
+
+def test_cases_of_an_earlier_format_share_their_launches():
+    archive = next(each for each in recorded_sessions() if len(each.cases) > 10)
+    known: dict[Any, Launch] = {}
+    for case in archive.cases:
+        for measured in case.rounds:
+            for launch in measured.launches:
+                first = known.setdefault((case.round_group, measured.number, launch.arm), launch)
+                assert first is launch or first != launch
+    assert len(known) < sum(len(each.launches) for case in archive.cases for each in case.rounds)
 
 
 @pytest.mark.parametrize("command", ["report", "compare"])
@@ -120,6 +138,48 @@ def test_a_document_that_a_step_cannot_take_is_unreadable(tmp_path):
 def test_formats_outside_of_the_steps_are_refused(tmp_path, made, error):
     with pytest.raises(error, match=f"of format {made}, .*reads formats 8 to 9"):
         read_document(written(tmp_path, made), Case, 9, (renamed("a", "b"),))
+
+
+def test_settings_that_were_texts_become_values():
+    texts = {
+        "name": "12",
+        "batch": "32",
+        "sampling.looks": "[8, 12]",
+        "sampling.early": "True",
+        "sampling.min_block_seconds": "0.3",
+        "models": "['vgg_16_s']",
+        "against": "keras: 2.15.0 -> 3.15.1; numpy: 1.26.4 -> 2.0.2",
+        "thresholds": "a file.toml 863b84ae",
+        "workloads": "vgg_16_s/cifar10/32/batch32 float32",
+        "replicas_per_node": "[2, 2]",
+        "world_sizes": "[1, 2]",
+        "inject": "",
+    }
+    document = {"asked": texts, "session": "unknown", "written_at": "2026-01-31T12:00:00Z"}
+    made = from_5(document)
+    asked = convert(made["asked"], Asked)
+    assert asked.texts == texts
+    assert asked.profile == {
+        "name": "12",
+        "batch": 32,
+        "sampling.min_block_seconds": 0.3,
+        "models": ("vgg_16_s",),
+    }
+    assert (asked.looks, asked.early, asked.replicas_per_node) == ((8, 12), True, (2, 2))
+    assert asked.thresholds == ThresholdsFile("a file.toml", "863b84ae")
+    assert made["began_at"] == "2026-01-31T12:00:00Z"
+    itself = from_5({**document, "asked": {**texts, "against": "itself"}})
+    assert convert(itself["asked"], Asked).texts["against"] == "itself"
+
+
+@given(st.dictionaries(st.sampled_from(Term), st.floats(-9, 9)))
+def test_terms_below_zero_are_mended_as_they_are_judged(terms):
+    outcome = {
+        "judgement": {"reason": ""},
+        "breakdown": {side: {"terms": dict(terms)} for side in ("candidate", "reference")},
+    }
+    made = from_5({"outcome": outcome})["outcome"]["breakdown"]
+    assert [made[side]["terms"] for side in ("candidate", "reference")] == [physical(terms)] * 2
 
 
 @FUZZ

@@ -159,11 +159,10 @@ def test_what_was_asked_otherwise_says_how(tmp_path):
 
 LENGTHS = {
     "schedule": "alternate",
-    "sampling.min_block_seconds": "0.3",
-    "sampling.min_block_steps": "10",
-    "sampling.looks": "[6]",
-    "runs.seconds": "10.0",
-    "runs.endurance_steps": "1500",
+    "sampling.min_block_seconds": 0.3,
+    "sampling.min_block_steps": 10,
+    "runs.seconds": 10.0,
+    "runs.endurance_steps": 1500,
 }
 
 
@@ -171,12 +170,12 @@ LENGTHS = {
 def asked_of(tmp_path):
     """Return how two sessions' cases compare, and their throughputs; of B with other settings."""
 
-    def words(changed: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
+    def words(changed: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]:
         cases = [scaled(1), outcome(fixed_time(WORKLOAD, 2), RATIOS)]
         a, b = (session_of(tmp_path, *cases, name=name) for name in (A, B))
         for each in (a, b):
-            edit(each, LENGTHS, "asked", only="session.json")
-        edit(b, changed, "asked", only="session.json")
+            edit(each, LENGTHS, "asked", "profile", only="session.json")
+        edit(b, changed, "asked", "profile", only="session.json")
         made = read(a, b)
         cells = {str(row["case"]): str(row["word"]) for row in made.board.table.rows}
         return cells, {str(row["word"]) for row in figure(made, "throughput").table.rows}
@@ -188,8 +187,8 @@ def asked_of(tmp_path):
     ("changed", "how"),
     [
         ({"schedule": "fresh"}, "schedule alternate in A, fresh in B"),
-        ({"sampling.min_block_seconds": "1.0"}, "sampling.min_block_seconds 0.3 in A, 1.0 in B"),
-        ({"sampling.min_block_steps": "20"}, "sampling.min_block_steps 10 in A, 20 in B"),
+        ({"sampling.min_block_seconds": 1.0}, "sampling.min_block_seconds 0.3 in A, 1.0 in B"),
+        ({"sampling.min_block_steps": 20}, "sampling.min_block_steps 10 in A, 20 in B"),
     ],
 )
 def test_blocks_of_another_length_or_schedule_are_not_compared(asked_of, changed, how):
@@ -200,7 +199,7 @@ def test_blocks_of_another_length_or_schedule_are_not_compared(asked_of, changed
 
 
 def test_runs_of_another_length_are_not_compared(asked_of):
-    cases, throughputs = asked_of({"runs.seconds": "20.0"})
+    cases, throughputs = asked_of({"runs.seconds": 20.0})
     how = "runs.seconds 10.0 in A, 20.0 in B"
     assert cases[fixed_time(WORKLOAD, 2).name] == f"not comparable (settings differ: {how})"
     assert cases[WEAK.name].startswith("same within")
@@ -208,7 +207,7 @@ def test_runs_of_another_length_are_not_compared(asked_of):
 
 
 def test_more_rounds_or_other_runs_than_a_case_has_do_not_matter(asked_of):
-    cases, _ = asked_of({"sampling.looks": "[8]", "runs.endurance_steps": "300"})
+    cases, _ = asked_of({"sampling.turns_max": 9, "runs.endurance_steps": 300})
     assert {word.partition(" ")[0] for word in cases.values()} == {"same"}
 
 

@@ -109,9 +109,9 @@ def test_intervals_have_their_method_and_confidence(tmp_path):
 
 def test_the_rule_names_its_file_its_analyses_and_the_verdicts(tmp_path):
     asked = {
-        "thresholds": "cpu-unknown.toml 863b84ae",
-        "sampling.looks": "[8, 12]",
-        "sampling.early": "True",
+        "thresholds": {"name": "cpu-unknown.toml"},
+        "looks": [8, 12],
+        "early": True,
     }
     text = said(archive_with(tmp_path, asked=asked))
     assert "meets its threshold (file cpu-unknown.toml)" in text
@@ -129,7 +129,7 @@ def test_two_stacks_are_named_and_judged_by_their_own_rule(tmp_path):
         outcome(asked, [1.0] * 8),
         against="old/python",
         changed=["keras: 2.15.0 -> 3.15.1", "numpy: 1.26.4 -> 2.0.2"],
-        asked={"thresholds": "cpu-unknown.toml 863b84ae"},
+        asked={"thresholds": {"name": "cpu-unknown.toml"}},
     )
     text = said(archive)
     assert (

@@ -51,7 +51,7 @@ def test_facts_tell_when_where_and_how_a_session_was_measured(tmp_path):
     path = directory / "session.json"
     document = json.loads(path.read_text())
     document |= {"hosts": ["node7"], "command": "pytest perf/ -k 'weak or strong'"}
-    document["asked"]["thresholds"] = "cpu-unknown.toml 863b84ae"
+    document["asked"]["thresholds"] = {"name": "cpu-unknown.toml", "sha256": "863b84ae"}
     path.write_text(json.dumps(document))
     facts = report_of(directory, tmp_path).facts
     assert facts["began"] == "Saturday, 31 January 2026, 23:59 UTC"
@@ -164,7 +164,7 @@ def test_one_before_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     assert any("20260102T000000Z-1" in line for line in sources.left_out)
 
 
-@pytest.mark.parametrize("other", [{"inject": "cycle"}, {"against": "itself"}, {"world_sizes": ""}])
+@pytest.mark.parametrize("other", [{"inject": "cycle"}, {"against": []}, {"world_sizes": [2]}])
 def test_the_one_before_was_asked_the_same(tmp_path, other):
     earlier = [
         session_of(tmp_path, BAD, name=f"2026010{day}T000000Z-1") / "session.json" for day in (1, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hvdperf.plan import thresholds
 from hvdperf.plan.questions import gradient_reductions, parity, strong_scaling, trials, weak_scaling
 from hvdperf.plan.threshold_proposal import proposed_rule
 from hvdperf.records.archive import read_session
+from hvdperf.records.documents import Asked
 from hvdperf.records.outcome import Outcome
 from hvdperf.session.proposed_thresholds import propose
 from hvdperf.verdict import FEWEST_ROUNDS, Floor, Verdict, judge
@@ -30,10 +32,10 @@ FP16 = gradient_reductions(WORKLOAD, 2)[0]
 
 
 def session_of(
-    runs: Path, name: str, *outcomes: Outcome, inject: str = "", looks: str = "[8, 12]"
+    runs: Path, name: str, *outcomes: Outcome, inject: str = "", looks: Sequence[int] = (8, 12)
 ) -> Path:
     cases = [case_of(each, session=name) for each in outcomes]
-    return write_session(runs, *cases, asked={"inject": inject, "sampling.looks": looks})
+    return write_session(runs, *cases, asked=Asked(looks=tuple(looks), inject=inject))
 
 
 def hvdperf(*words: object) -> subprocess.CompletedProcess[str]:
@@ -104,10 +106,10 @@ def test_what_tells_nothing_of_an_unchanged_machine_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("looks", "rounds"),
     [
-        (("[12, 24]", "[12, 24]"), 12),
-        (("[12, 24]", "[9, 24]"), 9),
-        (("[9]", "[12, 8]"), 8),
-        (("[12]", ""), FEWEST_ROUNDS),
+        (((12, 24), (12, 24)), 12),
+        (((12, 24), (9, 24)), 9),
+        (((9,), (12, 8)), 8),
+        (((12,), ()), FEWEST_ROUNDS),
     ],
 )
 def test_the_first_look_of_any_session_decides_how_far_a_threshold_lies(tmp_path, looks, rounds):

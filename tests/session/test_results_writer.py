@@ -20,6 +20,7 @@ from hvdperf.records.archive import read_document, read_session
 from hvdperf.records.documents import Case, SessionDocument, Summary
 from hvdperf.session.ending import NOT_WRITTEN
 from hvdperf.session.results_writer import ResultsWriter, clock_problem
+from hvdperf.session.resume import Earlier
 from hvdperf.verdict import Band, Verdict
 from tests.support.filesystems import fill, make_read_only, small_disk
 from tests.support.rounds import WORKLOAD, outcome
@@ -42,7 +43,8 @@ def results_writer(
     directory = runs / SESSION
     directory.mkdir(parents=True)
     made = replace(session_of_cases(), **document)
-    return ResultsWriter(directory, made, session, {each.name: each for each in earlier}, began=0.0)
+    before = Earlier(cases={each.name: each for each in earlier})
+    return ResultsWriter(directory, made, session, before, began=0.0)
 
 
 def written(kept: ResultsWriter) -> SessionDocument:

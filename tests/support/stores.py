@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,16 @@ from hvdperf.plan.arms import Schedule
 from hvdperf.records.documents import (
     FORMAT,
     SESSION_FILE,
+    Asked,
     Case,
     SessionDocument,
-    file_name,
     now,
-    of_the_case,
+    own_round,
 )
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Outcome
+from hvdperf.records.store import Store
 from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.verdict import worst
 
@@ -57,6 +59,12 @@ def fingerprint_of(slots: Sequence[Slot]) -> Fingerprint:
     return fingerprint(MACHINE, STACK, "mpirun", slots, {})
 
 
+def of_the_case(outcome: Outcome) -> Outcome:
+    """Return the outcome as it is read back, without what its rounds have of other cases."""
+    rounds = tuple(own_round(outcome.comparison, each) for each in outcome.rounds)
+    return replace(outcome, rounds=rounds)
+
+
 def case_of(
     outcome: Outcome, slots: int = 2, slots_per_node: int = 2, session: str = SESSION
 ) -> Case:
@@ -80,6 +88,7 @@ def session_of_cases(*cases: Case, **other: Any) -> SessionDocument:
     document = SessionDocument(
         format=FORMAT,
         session=cases[0].session if cases else SESSION,
+        began_at=datetime(2026, 1, 31, 23, 59, 59, tzinfo=UTC),
         written_at=now(),
         fingerprint=cases[0].fingerprint if cases else fingerprint_of(placed()),
         profile="smoke",
@@ -90,7 +99,7 @@ def session_of_cases(*cases: Case, **other: Any) -> SessionDocument:
         schedule=Schedule.FRESH,
         against=None,
         changed=(),
-        asked={"inject": ""},
+        asked=Asked(),
         exit_status=EXIT_STATUS.get(worst([*verdicts.values()]), 0),
         elapsed_seconds=12.5,
         timed_seconds=3.5,
@@ -106,7 +115,8 @@ def write_session(runs: Path, *cases: Case, **other: Any) -> Path:
     document = session_of_cases(*cases, **other)
     directory = runs / document.session
     directory.mkdir(parents=True)
+    store = Store(directory)
     for case in cases:
-        write_record(directory / f"{file_name(case.name)}.json", case)
+        store.write(case)
     write_record(directory / SESSION_FILE, document)
     return directory

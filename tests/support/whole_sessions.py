@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hvdperf.json_records import plain
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import find_mpirun
-from hvdperf.records.archive import read_document
-from hvdperf.records.documents import Summary
+from hvdperf.records.archive import read_document, read_session
+from hvdperf.records.documents import Summary, file_name
 from tests.support.terminals import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,9 +115,13 @@ def completed(words: Sequence[str], **given: Any) -> subprocess.CompletedProcess
 
 
 def documents(tmp_path: Path) -> dict[str, dict]:
-    """What the session knows, without its summary."""
-    paths = (tmp_path / "results" / "runs").glob("*/*.json")
-    return {p.name: json.loads(p.read_text()) for p in paths if p.name != "summary.json"}
+    """Return what the session knows, without its summary, by file: cases with their rounds."""
+    found = {}
+    for path in (tmp_path / "results" / "runs").glob("*/session.json"):
+        found[path.name] = json.loads(path.read_text())
+        for case in read_session(path.parent).cases:
+            found[f"{file_name(case.name)}.json"] = plain(case)
+    return found
 
 
 def verdicts(tmp_path: Path) -> dict[str, str]:

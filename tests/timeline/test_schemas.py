@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
 from hvdperf.json_records import plain
-from hvdperf.records.documents import FORMAT, Summary, disturbance_summary, now
+from hvdperf.records.documents import FORMAT, Case, Summary, disturbance_summary, now
+from hvdperf.records.store import Store
 from hvdperf.records.summary_rows import row_of
 from hvdperf.timeline import places
 from hvdperf.timeline.schemas import DIRECTORY, DOCUMENTS, texts, write
@@ -43,11 +45,21 @@ def test_every_part_of_a_document_is_described(kind):
     assert [name for name, part in schema["$defs"].items() if not part.get("description")] == []
 
 
-def test_recorded_sessions_conform():
+def written(directory: Path, case: Case) -> Any:
+    """Return the document of a case as it is on disk."""
+    directory.mkdir()
+    Store(directory).write(case)
+    (path,) = directory.glob("*.json")
+    return json.loads(path.read_text())
+
+
+def test_recorded_sessions_conform(tmp_path):
     # One case of each question: jsonschema is slow.
     cases = {case.question: case for session in recorded_sessions() for case in session.cases}
-    for case in cases.values():
-        check("case", plain(case))
+    for question, case in cases.items():
+        check("case", written(tmp_path / question.value, case))
+        (path,) = tmp_path.glob(f"{question.value}/rounds/*.json")
+        check("rounds", json.loads(path.read_text()))
     for session in recorded_sessions():
         check("session", plain(session.session))
     rows = tuple(row_of(case.outcome) for case in cases.values())
@@ -65,7 +77,7 @@ def test_the_history_that_ships_conforms():
 @pytest.mark.parametrize(
     ("field", "value"), [("format", "3"), ("outcome", {}), ("written_at", 1), ("name", None)]
 )
-def test_a_schema_refuses_what_is_no_document(field, value):
-    document = plain(recorded_sessions()[0].cases[0])
+def test_a_schema_refuses_what_is_no_document(tmp_path, field, value):
+    document = written(tmp_path / "session", recorded_sessions()[0].cases[0])
     with pytest.raises(jsonschema.ValidationError):
         check("case", {**document, field: value})

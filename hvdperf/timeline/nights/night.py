@@ -23,7 +23,7 @@ from hvdperf.json_records import Moment, Positive, Unreadable
 from hvdperf.paths import shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.records.archive import Archive, read_document
-from hvdperf.records.documents import Row, SessionDocument, disturbance_summary
+from hvdperf.records.documents import Row, disturbance_summary
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.summary_rows import row_of
 from hvdperf.records.throughput import throughputs
@@ -157,18 +157,13 @@ def part_of(archive: Archive, is_gate: bool) -> Part:
         minutes=session.elapsed_seconds / 60,
         hosts=session.hosts,
         fingerprint=session.fingerprint,
-        asked=_asked(session),
+        asked=session.asked.texts,
         cases=tuple(row_of(case.outcome) for case in archive.cases),
         speeds=tuple(
             Speeds(workload.model, size, launches) for (workload, size), launches in speeds
         ),
         disturbed=whole.reason if whole is not None else "",
     )
-
-
-def _asked(session: SessionDocument) -> Mapping[str, str]:
-    """Return the settings of a session as a night stores and compares them."""
-    return session.asked
 
 
 def check_series(name: str) -> str:

@@ -80,8 +80,8 @@ def extract(directory: Path) -> RawResult:
         raise Refused(archive.why_no_session)
     if archive.unfinished:
         raise Refused("the session has not ended")
-    if session.asked.get("inject"):
-        raise Refused(f"it has an injected fault: {session.asked['inject']}")
+    if session.asked.inject:
+        raise Refused(f"it has an injected fault: {session.asked.inject}")
     fingerprint = session.fingerprint
     if not fingerprint["rank_cores"]:
         raise Refused("its fingerprint has no cores of ranks")
