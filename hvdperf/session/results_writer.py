@@ -31,6 +31,7 @@ from hvdperf.records.documents import (
     Summary,
     disturbance_summary,
     now,
+    own_round,
     session_name,
     with_culprits_kept,
 )
@@ -213,7 +214,7 @@ class ResultsWriter:
 
     def archive(self, outcomes: Iterable[Outcome], exit_status: int) -> Archive:
         """Return the session with these cases as it is read back once all of it is written."""
-        cases = sorted(map(self._case, outcomes), key=lambda case: case.name)
+        cases = sorted(map(self._case, map(_own, outcomes)), key=lambda case: case.name)
         return Archive(self.directory, self._as_it_is(exit_status), tuple(cases), ())
 
     def lines(self, left: int) -> list[str]:
@@ -279,3 +280,9 @@ class ResultsWriter:
             cases=tuple(self._rows[name] for name in sorted(self._rows)),
         )
         write_record(self.directory / SUMMARY_FILE, summary)
+
+
+def _own(outcome: Outcome) -> Outcome:
+    """Return the outcome with only its own part of the rounds, as it is read back."""
+    rounds = tuple(own_round(outcome.comparison, measured) for measured in outcome.rounds)
+    return replace(outcome, rounds=rounds)
