@@ -12,7 +12,6 @@ import tensorflow as tf
 from hvdperf.models import inputs
 from hvdperf.models.inputs.cifar import MEAN, STANDARD_DEVIATION, train_dataset, validation_dataset
 from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records
-from hvdperf.models.inputs.errors import DataError
 from hvdperf.models.inputs.samples import write_cifar
 
 Images = npt.NDArray[np.float32]
@@ -80,19 +79,6 @@ def test_shard_is_every_nth_record(sample: CifarFiles, count: int) -> None:
         np.testing.assert_array_equal(labels, expected_labels[index::count])
 
 
-def test_shards_are_disjoint_and_complete_and_cut_before_shuffling(sample: CifarFiles) -> None:
-    everything = [image.tobytes() for image in records(sample, Split.TRAIN)[0]]
-    seen: list[bytes] = []
-    for index in range(3):
-        images, _ = stream(sample, shard=(index, 3), augment=False, **ONCE)
-        shard = identities(sample, images)
-        assert sorted(shard) == sorted(everything[index::3])
-        assert shard != everything[index::3]
-        seen += shard
-    assert len(set(everything)) == 100
-    assert sorted(seen) == sorted(everything)
-
-
 def test_every_epoch_is_the_whole_shard_in_a_new_order(sample: CifarFiles) -> None:
     everything = [image.tobytes() for image in records(sample, Split.TRAIN)[0]]
     # 50 records in batches of 20: the third batch spans two epochs.
@@ -109,15 +95,6 @@ def test_batch_may_be_larger_than_the_shard(cifar10: CifarFiles) -> None:
     images, _ = stream(cifar10, batches=1, shard=(0, 4), batch=64, augment=False)
     assert len(images) == 64
     assert len(set(identities(cifar10, images))) == 25
-
-
-def test_order_depends_on_the_seed_alone(cifar10: CifarFiles) -> None:
-    first = stream(cifar10, batches=12, seed=3)
-    again = stream(cifar10, batches=12, seed=3, threads=2)
-    other = stream(cifar10, batches=12, seed=4)
-    np.testing.assert_array_equal(first[0], again[0])
-    np.testing.assert_array_equal(first[1], again[1])
-    assert not np.array_equal(first[1], other[1])
 
 
 def choices(original: npt.NDArray[np.uint8], image: npt.NDArray[np.uint8]) -> set[Any]:
@@ -202,33 +179,6 @@ def test_remainder_is_dropped_on_demand(cifar10: CifarFiles) -> None:
     kept, _ = stream(cifar10, batch=30, repeat=False, drop_remainder=False)
     dropped, _ = stream(cifar10, batch=30, repeat=False, drop_remainder=True)
     assert (len(kept), len(dropped)) == (100, 90)
-
-
-def test_threads_are_the_pipelines_own(cifar10: CifarFiles) -> None:
-    train = train_dataset(cifar10, shard=(0, 1), batch=4, image_size=32, seed=0, threads=3)
-    for dataset in (train, validation(cifar10, threads=3)):
-        options = dataset.options()
-        assert options.threading.private_threadpool_size == 3
-        assert options.threading.max_intra_op_parallelism == 1
-        policy = options.experimental_distribute.auto_shard_policy
-        assert policy == tf.data.experimental.AutoShardPolicy.OFF
-
-
-def test_fewer_records_than_ranks_are_refused(cifar10: CifarFiles) -> None:
-    with pytest.raises(DataError, match="100 training records cannot be shared by 101 ranks"):
-        stream(cifar10, shard=(0, 101))
-    with pytest.raises(DataError, match="20 test records cannot be shared by 21 ranks"):
-        validation(cifar10, shard=(0, 21))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"shard": (2, 2)}, {"shard": (-1, 2)}, {"shard": (0, 0)}, {"batch": 0}, {"threads": 0}],
-)
-def test_arguments_without_sense_are_refused(cifar10: CifarFiles, options: dict[str, Any]) -> None:
-    for made in (stream, validation):
-        with pytest.raises(ValueError):
-            made(cifar10, **options)
 
 
 def validation(files: CifarFiles, **options: Any) -> tf.data.Dataset:

@@ -243,29 +243,6 @@ def test_remainder_is_dropped_on_demand(numbered: ImagenetFiles) -> None:
     assert (len(kept), len(dropped)) == (24, 20)
 
 
-def test_threads_are_the_pipelines_own(numbered: ImagenetFiles) -> None:
-    train = train_dataset(numbered, shard=(0, 1), batch=4, image_size=8, seed=0, threads=3)
-    for dataset in (train, validation(numbered, threads=3)):
-        options = dataset.options()
-        assert options.threading.private_threadpool_size == 3
-        assert options.threading.max_intra_op_parallelism == 1
-        assert not options.autotune.enabled
-        policy = options.experimental_distribute.auto_shard_policy
-        assert policy == tf.data.experimental.AutoShardPolicy.OFF
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"shard": (2, 2)}, {"shard": (-1, 2)}, {"shard": (0, 0)}, {"batch": 0}, {"threads": 0}],
-)
-def test_arguments_without_sense_are_refused(
-    numbered: ImagenetFiles, options: dict[str, Any]
-) -> None:
-    for made in (stream, validation):
-        with pytest.raises(ValueError):
-            made(numbered, **options)
-
-
 # Validation -------------------------------------------------------------------------------------
 
 
