@@ -33,6 +33,7 @@ from hvdperf.paths import CACHE
 def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What rank 0 of two ranks on this host publishes."""
     published: list[dict[str, Any]] = []
+    monkeypatch.setattr(outer, "SOON_S", 0.1)
     monkeypatch.setattr(outer, "publish", lambda text: published.append(json.loads(text)))
     for name in ("SIZE", "LOCAL_SIZE"):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", "2")

@@ -294,7 +294,7 @@ def test_a_killed_session_goes_on_where_it_was(
     process = subprocess.Popen(
         command(["perf/", *options, *two_workloads, "--budget=3"], made_up=True),
         cwd=ROOT,
-        env=environment_of_sessions(),
+        env={**environment_of_sessions(), "MADE_UP_SECONDS": "0.7"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -314,7 +314,8 @@ def test_a_killed_session_goes_on_where_it_was(
     assert refused.returncode == 4
     assert "batch: 8 -> 16" in refused.stderr
     # The first part has spent some of this.
-    (tmp_path / "tiny.toml").write_text(PROFILE.replace("budget_s = 1", "budget_s = 10"))
+    enough = before["session.json"]["elapsed_seconds"] + 2
+    (tmp_path / "tiny.toml").write_text(PROFILE.replace("budget_s = 1", f"budget_s = {enough:.0f}"))
     resumed = run(*two_workloads, f"--resume={directory}", made_up=True)
     after = documents(tmp_path)
     assert after.keys() == {*before, "communication-alexnet_s-np2.json"}
