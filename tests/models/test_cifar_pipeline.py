@@ -209,23 +209,6 @@ def test_validation_images_are_sized_as_in_training(cifar10: CifarFiles, size: i
     np.testing.assert_array_equal(next(dataset.as_numpy_iterator())[0], plain)
 
 
-def test_opened_by_name(sample: CifarFiles) -> None:
-    dataset = inputs.open_train(
-        sample.dataset,
-        str(sample.train[0].parent),
-        shard=(1, 2),
-        batch=10,
-        size=32,
-        seed=0,
-        augment=False,
-        shuffle=False,
-    )
-    expected_images, expected_labels = records(sample, Split.TRAIN)
-    images, labels = next(dataset.as_numpy_iterator())
-    np.testing.assert_array_equal(pixels(sample, images), expected_images[1:20:2])
-    np.testing.assert_array_equal(labels, expected_labels[1:20:2])
-
-
 def test_synthetic_input_repeats_one_batch_of_each_shard() -> None:
     def batches(index: int) -> list[tuple[Images, Labels]]:
         dataset = inputs.open_train("synthetic", None, shard=(index, 2), batch=64, size=8, seed=1)
@@ -244,8 +227,3 @@ def test_synthetic_input_repeats_one_batch_of_each_shard() -> None:
     assert abs(first[0].std() - 1) < 0.1
     assert first[1].min() >= 0
     assert 500 < first[1].max() < 1000
-
-
-def test_synthetic_input_refuses_a_shard_without_sense() -> None:
-    with pytest.raises(ValueError, match="shard"):
-        inputs.open_train("synthetic", None, shard=(2, 2), batch=1, size=8, seed=0)
