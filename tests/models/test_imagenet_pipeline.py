@@ -300,8 +300,7 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize(("batch", "threads"), [(1, 1), (4, 2)])
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_record_that_cannot_be_decoded_is_named(
     tmp_path: Path, damage: str, batch: int, threads: int

@@ -195,7 +195,7 @@ CONTENT = st.binary(max_size=60) | st.text(max_size=40).map(lambda text: text.en
 CONTENT |= st.text("ab <>\n\r\t\0\x85\ufeff\u2028", max_size=60).map(lambda text: text.encode())
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
 @given(content=CONTENT, size=st.integers(2, 20), length=st.integers(1, 12))
 def test_any_bytes_are_refused_or_sound(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, size: int, length: int
