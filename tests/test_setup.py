@@ -413,40 +413,44 @@ def set_up(checkout: Path, machine: Path, **variables: str) -> subprocess.Comple
     return result
 
 
-def test_another_python_is_not_enough(checkout: Path, machine: Path) -> None:
-    (machine / "python3.11").unlink()
-    script(machine / "python3", "case $1 in -V) echo Python 3.12.1 ;; *) exit 1 ;; esac")
-    result = set_up(checkout, machine)
-    assert result.stdout == (
-        "env: Python 3.11 is missing (python3 is Python 3.12.1): "
-        "apt-get install python3.11 python3.11-venv\n"
-    )
+NO_VENV = 'case $* in *ensurepip*) exit 1 ;; *_base_executable*) echo "$0" ;; esac'
+# The programs that the machine has otherwise (None: not at all), variables, and what is said.
+LACKING: dict[str, tuple[dict[str, str | None], dict[str, str], str]] = {
+    "another Python": (
+        {
+            "python3.11": None,
+            "python3": "case $1 in -V) echo Python 3.12.1 ;; *) exit 1 ;; esac",
+        },
+        {},
+        "Python 3.11 is missing (python3 is Python 3.12.1): "
+        "apt-get install python3.11 python3.11-venv",
+    ),
+    "a shim of an absent Python": (
+        {"python3.11": "echo no version is set >&2; exit 127"},
+        {},
+        "apt-get install python3.11 python3.11-venv",
+    ),
+    "a Python without venv": ({"python3.11": NO_VENV}, {}, "apt-get install python3.11-venv"),
+    "no compiler": ({"g++": None}, {}, "is missing: apt-get install g++"),
+    "no make": ({"make": None}, {}, "is missing: apt-get install make"),
+    "no CUDA compiler": (
+        {},
+        {"GPU": "1", "CUDA_HOME": "/nowhere"},
+        "/nowhere/bin/nvcc is missing: apt-get install nvidia-cuda-toolkit",
+    ),
+}
 
 
-def test_a_shim_of_an_absent_python_is_passed_over(checkout: Path, machine: Path) -> None:
-    script(machine / "python3.11", "echo no version is set >&2; exit 127")
-    assert "apt-get install python3.11" in set_up(checkout, machine).stdout
-
-
-def test_a_python_without_venv_is_named(checkout: Path, machine: Path) -> None:
-    answers = 'case $* in *ensurepip*) exit 1 ;; *_base_executable*) echo "$0" ;; esac'
-    script(machine / "python3.11", answers)
-    expected = "env: Python's venv module is missing: apt-get install python3.11-venv\n"
-    assert set_up(checkout, machine).stdout == expected
-
-
-@pytest.mark.parametrize(("program", "package"), [("g++", "g++"), ("make", "make")])
-def test_a_missing_program_is_named(
-    checkout: Path, machine: Path, program: str, package: str
-) -> None:
-    (machine / program).unlink()
-    (line,) = set_up(checkout, machine).stdout.splitlines()
-    assert line.endswith(f"is missing: apt-get install {package}")
-
-
-def test_gpus_need_a_cuda_compiler(checkout: Path, machine: Path) -> None:
-    (line,) = set_up(checkout, machine, GPU="1", CUDA_HOME="/nowhere").stdout.splitlines()
-    assert line.startswith("env: /nowhere/bin/nvcc is missing: apt-get install nvidia-cuda-toolkit")
+@pytest.mark.parametrize("lacks", LACKING)
+def test_what_a_machine_lacks_is_one_line(checkout: Path, machine: Path, lacks: str) -> None:
+    programs, variables, said = LACKING[lacks]
+    for name, text in programs.items():
+        (machine / name).unlink(missing_ok=True)
+        if text is not None:
+            script(machine / name, text)
+    (line,) = set_up(checkout, machine, **variables).stdout.splitlines()
+    assert line.startswith("env: ")
+    assert said in line
 
 
 # --- ci/browser.sh
