@@ -104,6 +104,10 @@ def test_launches_leave_nothing(
     # Of Open MPI's files, only those of these launches: other tests start some meanwhile.
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setattr("hvdperf.launch.mpirun.shared_memory_directory", lambda ranks: shared)
+    monkeypatch.setattr("bench.leftovers.SHARED_MEMORY", shared)
     assert soak(3, tmp_path) == []
     said = capsys.readouterr().out
     assert "3 launches in" in said
