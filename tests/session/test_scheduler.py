@@ -55,6 +55,9 @@ def test_what_is_clear_passes_at_the_first_look(stage):
     assert verdicts(outcomes) == dict.fromkeys(ALL, Verdict.PASS)
     assert all(outcome.judgement.rounds == FIRST_LOOK for outcome in outcomes.values())
     assert [len(arms) for arms in stage.script.launched] == [3] * FIRST_LOOK, "each arm once"
+    for asked, outcome in outcomes.items():
+        assert [measured.number for measured in outcome.rounds] == list(range(FIRST_LOOK))
+        assert all(measured.has(arm) for measured in outcome.rounds for arm in asked.arms)
     assert all(outcome.passed for outcome in outcomes.values())
 
 
@@ -456,14 +459,6 @@ def test_a_session_tells_by_how_much_launches_differed(stage):
     assert found == {Load.SEVERAL: pytest.approx(variance(outcome.observations))}
 
 
-def test_progress_names_round_and_next_look(stage):
-    stage.measure(WEAK)
-    assert stage.said[0] == "resnet_50_s  round 1 of 8: start"
-    assert stage.said[1].startswith(
-        "resnet_50_s  round 2 of 8, about 91 s to the next interim analysis"
-    )
-
-
 def test_whoever_wants_to_know_more_is_told_what_passes_between_two_lines(stage):
     stage.budget_s = 1000.0
     began = stage.script.clock
@@ -521,13 +516,6 @@ def test_other_arms_of_what_has_failed_are_not_launched_again(stage):
     stage.script.launched.clear()
     stage.measure(PARITY)
     assert len(stage.script.launched) == 2
-
-
-def test_rounds_of_a_case_are_those_with_all_of_its_arms(stage):
-    outcome = stage.measure(*ALL)[PARITY]
-    assert [measured.number for measured in outcome.rounds] == list(range(FIRST_LOOK))
-    assert all(measured.has(arm) for measured in outcome.rounds for arm in PARITY.arms)
-    assert len(outcome.observations) == FIRST_LOOK
 
 
 def test_timed_seconds_are_those_of_all_blocks(stage):

@@ -130,17 +130,11 @@ def test_a_question_that_is_not_asked_has_no_case(plan: Run) -> None:
     done = plan("--collect-only", "-q", "--world-sizes=1")
     assert done.returncode == 0, done.stdout
     cases = [line for line in done.stdout.splitlines() if "::" in line]
-    assert sorted(case.partition("::")[2] for case in cases) == [
-        "test_horovod_overhead[alexnet_s-np1]",
-        "test_memory[alexnet_s-np1]",
-        "test_parity[alexnet_s-np1]",
-        "test_recipe[bf16-alexnet_s-np1]",
-        "test_recipe[rate-alexnet_s-np1]",
-        "test_startup[broadcast-alexnet_s-np1]",
-        "test_startup[first_step-alexnet_s-np1]",
-        "test_startup[init-alexnet_s-np1]",
-        "test_startup[trace-alexnet_s-np1]",
-    ]
+    names = {case.partition("::")[2] for case in cases}
+    assert len(names) == 9
+    assert {name.partition("[")[0] for name in names} == {
+        *("test_horovod_overhead", "test_memory", "test_parity", "test_recipe", "test_startup")
+    }
     assert "9 tests collected" in done.stdout
 
 
