@@ -15,6 +15,7 @@ COUNTED = ("processes", "file descriptors", "listening ports", "shared memory", 
 # Names of Open MPI's own files in the directory for temporary files.
 _OPEN_MPIS = ("ompi.*", "openmpi-*", "pmix*", "prte*", "vader*")
 _LISTENS = "0A"
+SHARED_MEMORY = Path("/dev/shm")
 
 Names = frozenset[str]
 # The names that were found, by kind (COUNTED).
@@ -35,7 +36,7 @@ def take_census(scratch: Path, ports: Iterable[int]) -> Census:
         "listening ports": frozenset(
             f"port {port}" for inode, port in listening().items() if f"socket:[{inode}]" in held
         ),
-        "shared memory": frozenset(map(str, _own(Path("/dev/shm").iterdir()))),
+        "shared memory": frozenset(map(str, _own(SHARED_MEMORY.iterdir()))),
         "temporary files": frozenset(map(str, _own(files))),
     }
 

@@ -24,6 +24,7 @@ from bench.leftovers import COUNTED, Census, take_census
 from hvdperf.columns import Columns
 from hvdperf.errors import UserError
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed
+from hvdperf.launch.ends.scratch import scratch_directory
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import LaunchError
@@ -117,7 +118,9 @@ def starters(scratch: Path) -> Iterator[Mapping[str, ArmLauncher]]:
     slots = place(local_offers(local_machine(), RANKS, oversubscribe=True))
     mpirun = str(find_mpirun(Path(sys.executable)))
     launchers = {name: make_launcher(name, mpirun, RANKS, scratch, None) for name in LAUNCHERS}
-    # Directories that are made once exist before the first launch.
+    # What is made once exists before the first launch: directories, and the process that removes
+    # those of launches.
+    scratch_directory("made-once-", scratch)
     for name in ("agent-0", "agent-1", *launchers):
         (scratch / name).mkdir()
     made = {

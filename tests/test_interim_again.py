@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from hvdperf.interim import EARLY_LOOKS, confidence_of_verdicts, early_interval, judge_rounds
+from hvdperf.interim import (
+    EARLY_LOOKS,
+    confidence_of_verdicts,
+    early_interval,
+    judge_rounds,
+    next_look,
+)
 from hvdperf.scatter import turn_correlation, turns_worth
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Noise, Verdict
 from tests.support.rule_again import correlation_again, early_bounds, exact_bounds, verdict_again
@@ -46,6 +52,22 @@ def test_both_say_the_same_of_random_sessions(rule, looks, forced):
     failed = {rounds for verdict, rounds in said if verdict is Verdict.FAIL}
     assert failed
     assert min(failed) >= looks[0]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "early", "look"),
+    [(2, True, 3), (3, True, 4), (6, True, 8), (3, False, 8), (8, False, 12), (12, True, 12)],
+)
+def test_the_next_look_is_one_with_more_rounds(rounds, early, look):
+    assert next_look(rounds, (8, 12), early) == look
+
+
+@pytest.mark.parametrize(
+    ("turns", "noise", "told"), [(2, Noise(), True), (1, Noise(), False), (2, None, False)]
+)
+def test_what_an_early_look_needs_is_told_where_there_can_be_one(turns, noise, told):
+    reason = judge_rounds([[0.1] * turns] * 2, Floor.at(0.9), (8,), noise).reason
+    assert (f"a PASS needs {EARLY_LOOKS[0]}" in reason) is told
 
 
 def test_both_say_the_same_after_24_rounds():

@@ -79,7 +79,8 @@ def call(python: Path, project: Path) -> Call:
     """Return a function that runs a module in the project with the wheel's interpreter."""
     given = environment_of_sessions()
     del given["PYTHONPATH"]
-    environment = {**given, "XDG_CACHE_HOME": str(project / ".cache")}
+    # One for all tests of this file: to look at the stack takes seconds.
+    environment = {**given, "XDG_CACHE_HOME": str(python.parents[1] / "cache")}
 
     def called(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -90,7 +90,7 @@ def test_a_figure_ten_per_cent_below_its_floor_does_not_pass(machine):
 
 @EACH
 def test_a_third_look_costs_two_points_more(machine):
-    found = floor_rates(Setting(machine, looks=NIGHTLY), SESSIONS // 2)
+    found = floor_rates(Setting(machine, looks=NIGHTLY), SESSIONS // 4)
     assert seldom(found, Verdict.PASS, 0.05)
     assert seldom(found, Verdict.FAIL, 0.05)
 
@@ -182,7 +182,7 @@ def test_arms_that_are_alike_are_not_called_different(machine):
 
 @EACH
 def test_arms_at_the_edge_of_their_band_pass_in_7_of_100_and_fail_in_6(machine):
-    found = rates(Setting(machine), asked(machine.sizes), ON_CPUS, 0.75, SESSIONS)
+    found = rates(Setting(machine), asked(machine.sizes), ON_CPUS, 0.75, SESSIONS // 2)
     assert seldom(found, Verdict.PASS, 0.07)
     assert seldom(found, Verdict.FAIL, 0.06)
 

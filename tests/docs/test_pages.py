@@ -80,10 +80,6 @@ def test_the_readme_is_short() -> None:
     assert len(text.split()) <= 1000
 
 
-def test_the_first_tutorial_shows_the_page_of_a_session() -> None:
-    assert "(report-desktop.png)" in text_of(Path("docs/first_session.md"))
-
-
 @pytest.mark.parametrize("page", GUIDES, ids=str)
 def test_terms_are_linked_where_they_are_first_used(page: Path) -> None:
     unlinked = {term: unlinked_first_use(text_of(page), term) for term in TERMS}

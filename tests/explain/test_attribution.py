@@ -10,7 +10,12 @@ from typing import NamedTuple
 import pytest
 
 from hvdperf.explain import attribution
-from hvdperf.explain.attribution import attribute_memory, attribute_start, attribute_steps
+from hvdperf.explain.attribution import (
+    attribute_memory,
+    attribute_slow_start,
+    attribute_start,
+    attribute_steps,
+)
 from hvdperf.explain.step_terms import of_steps
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import Term
@@ -232,6 +237,11 @@ def test_two_starts_of_a_round_have_no_more_in_common_than_any_two():
     assert attribute_start("trace", again) == found
 
 
+def test_a_rank_that_starts_slowly_is_named_where_the_others_take_no_time():
+    found = attribute_slow_start("trace", [starting(0.0, 1.5)] * ROUNDS)
+    assert (found.rank, found.share, found.others_seconds) == (1, math.inf, 0.0)
+
+
 def test_all_ranks_are_named_only_if_each_surely_takes_longer():
     # Rank 0 does so in half of them, and less than it did in the others.
     pairs = [
@@ -264,6 +274,8 @@ def test_of_memory_the_rank_is_named_that_grows_by_itself():
     found = attribute_memory([grown(1_000_000, 1_000_000)] * ROUNDS)
     assert (found.term, found.rank) == ("memory", None)
     assert found.share > 0.1
+    found = attribute_memory([grown(0, 0, 1_000_000, 1_000_000)] * ROUNDS)
+    assert (found.term, found.rank, found.ranks) == ("memory", None, (2, 3))
 
 
 def test_who_does_not_grow_is_not_blamed():
@@ -301,10 +313,11 @@ def longer(*more: dict[str, float]) -> Attribution:
         (lambda: longer({"computing": 0.0625}, {"computing": 0.0625}), None),
         (lambda: longer({}, {"between": 0.0625}), 1),
         (lambda: attribute_memory([grown(1_000_000, 1_000_000)] * ROUNDS), None),
+        (lambda: attribute_memory([grown(0, 1_000_000)] * ROUNDS), 1),
         (lambda: attribute_start("trace", [(starting(1.1, 1.11), starting(1, 1))] * ROUNDS), None),
         (lambda: attribute_start("trace", [(starting(1, 1.1), starting(1, 1))] * ROUNDS), 1),
     ],
-    ids=["steps", "steps of a rank", "memory", "start", "start of a rank"],
+    ids=["steps", "steps of a rank", "memory", "memory of a rank", "start", "start of a rank"],
 )
 def test_what_grows_by_exactly_what_is_worth_a_name_is_named(
     attribute: Callable[[], Attribution], rank: int | None, monkeypatch: pytest.MonkeyPatch

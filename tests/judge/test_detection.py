@@ -153,18 +153,6 @@ def test_blame_is_laid_only_where_something_takes_longer():
     assert (found.attribution.term, found.attribution.rank) == ("compute or communication", None)
 
 
-def test_a_start_is_blamed_by_its_phase():
-    comparison = TRIED["trace"]
-    measured = rounds_of(comparison)
-    for each in measured:
-        launch = each.of(comparison.candidate.arm)
-        first, second = launch.startup_seconds
-        launch.startup_seconds = [first, {**second, "trace": 1.15 * second["trace"]}]
-    found = attributed(comparison, measured)
-    assert (found.term, found.rank) == ("trace", 1)
-    assert found.share == pytest.approx(0.15)
-
-
 def test_who_grows_most_is_blamed_for_memory():
     comparison = TRIED["leak"]
     measured = rounds_of(comparison)

@@ -60,21 +60,10 @@ def test_a_gradient_that_is_not_exchanged_makes_replicas_differ(start: Start) ->
     assert "replicas differ" in problem
 
 
-def test_a_rank_that_reads_other_data_is_named(start: Start) -> None:
-    group = injected(start, "data:rank=1")
-    block(group)
-    (problem,) = problems(group)
-    assert "rank 1 reads other data" in problem
-
-
-@pytest.mark.parametrize(
-    ("fault", "setting"),
-    [("nofuse", "HOROVOD_FUSION_THRESHOLD=0"), ("cycle", "HOROVOD_CYCLE_TIME=25.0")],
-)
-def test_horovod_is_set_otherwise_on_all_ranks(start: Start, fault: str, setting: str) -> None:
-    group = injected(start, fault)
+def test_horovod_is_set_otherwise_on_all_ranks(start: Start) -> None:
+    group = injected(start, "cycle")
     told = environments(group)
-    assert [setting in given for given in told] == [True] * 2
+    assert ["HOROVOD_CYCLE_TIME=25.0" in given for given in told] == [True] * 2
     assert len(block(group)) == 2
 
 

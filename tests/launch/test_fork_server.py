@@ -165,10 +165,10 @@ def test_whichever_process_is_stopped_nothing_of_the_launch_stays(
 
 
 def test_an_import_that_hangs_is_named_with_its_place(
-    make_arm_launcher: MakeStarter, launcher: str, tensorflow: Import
+    make_arm_launcher: MakeStarter, tensorflow: Import
 ) -> None:
     tensorflow("import time\ntime.sleep(600)")
-    failure = failure_of(start(make_arm_launcher(launcher)), deadline_s=4.0)
+    failure = failure_of(start(make_arm_launcher("mpirun")), deadline_s=4.0)
     assert (failure.rank, failure.phase) == (0, "import")
     assert "hvd-server, which forks ranks, still imports TensorFlow and Horovod" in failure.cause
     assert "raise startup_deadline_s" in failure.cause
@@ -183,10 +183,10 @@ def test_an_import_that_hangs_is_named_with_its_place(
     ],
 )
 def test_an_import_that_fails_is_that_of_the_rank(
-    arm_launchers: MakeStarter, launcher: str, tensorflow: Import, code: str, cause: str
+    arm_launchers: MakeStarter, tensorflow: Import, code: str, cause: str
 ) -> None:
     tensorflow(code)
-    arm_launcher, told = arm_launchers(launcher), list[str]()
+    arm_launcher, told = arm_launchers("agents"), list[str]()
     with arm_launcher.forking(told.append):
         failure = failure_of(start(arm_launcher))
     assert failure.rank is not None
@@ -198,10 +198,10 @@ def test_an_import_that_fails_is_that_of_the_rank(
 
 
 def test_a_process_with_several_threads_is_not_forked(
-    arm_launchers: MakeStarter, launcher: str, tensorflow: Import
+    arm_launchers: MakeStarter, tensorflow: Import
 ) -> None:
     tensorflow(STARTS_A_THREAD + HANGS_IN_RANKS)
-    arm_launcher, told = arm_launchers(launcher), list[str]()
+    arm_launcher, told = arm_launchers("mpirun"), list[str]()
     with arm_launcher.forking(told.append):
         group = start_importing(arm_launcher)
         (server,) = processes(arm_launcher, "hvd-server")

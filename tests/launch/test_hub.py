@@ -156,7 +156,7 @@ def test_whoever_greets_otherwise_is_closed(hub, connect, opening):
         ).map(lambda value: json.dumps(value).encode()),
     ),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_whatever_comes_before_the_greeting_ends_nothing(line):
     hub, listener = Hub(), Recorder()
     try:

@@ -34,6 +34,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What rank 0 of two ranks on this host publishes."""
     published: list[dict[str, Any]] = []
     monkeypatch.setattr(outer.pmix, "publish", lambda text: published.append(json.loads(text)))
+    monkeypatch.setattr(outer, "SOON_S", 0.1)
     for name in ("SIZE", "LOCAL_SIZE"):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", "2")
     monkeypatch.setattr(slots_module, "LEAVE_S", 5.0)

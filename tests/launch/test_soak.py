@@ -98,7 +98,16 @@ def test_every_kind_of_launch_has_its_turn() -> None:
 
 
 @pytest.mark.mpirun
-def test_launches_leave_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_launches_leave_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of Open MPI's files, only those of these launches: other tests start some meanwhile.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setattr("hvdperf.launch.mpirun.shared_memory_directory", lambda ranks: shared)
+    monkeypatch.setattr("bench.leftovers.SHARED_MEMORY", shared)
     assert soak(3, tmp_path) == []
     said = capsys.readouterr().out
     assert "3 launches in" in said

@@ -14,7 +14,7 @@ from hvdperf.plan.arms import Arm
 from hvdperf.plan.options import LAUNCHERS
 from hvdperf.worker import horovod_timeline
 from hvdperf.worker.protocol import Phase
-from tests.support.groups import DEADLINE_S, Start, horovod, mirrored, single
+from tests.support.groups import DEADLINE_S, Start, horovod, single
 
 pytestmark = pytest.mark.mpirun
 
@@ -69,9 +69,8 @@ def test_without_fusion_every_tensor_travels_alone(start: Start, tmp_path: Path)
     [
         (horovod(2), "this launch records no timeline; start it with HOROVOD_TIMELINE=DYNAMIC"),
         (single(), "strategy single has no Horovod timeline; use the strategy horovod"),
-        (mirrored(2), "strategy mirrored has no Horovod timeline; use the strategy horovod"),
     ],
-    ids=["not started for it", "single", "mirrored"],
+    ids=["not started for it", "single"],
 )
 def test_a_launch_that_cannot_refuses_in_a_line(
     start: Start, arm: Arm, says: str, tmp_path: Path

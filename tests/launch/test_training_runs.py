@@ -119,9 +119,9 @@ def test_strategies_that_train_on_the_same_batches_end_alike(
     assert trained_at[0] == pytest.approx(trained_at[1], rel=1e-3), "of the same samples"
 
 
-def test_ranks_vote_when_time_is_up(start: Start, launcher: str) -> None:
+def test_ranks_vote_when_time_is_up(start: Start) -> None:
     arm = horovod(2, adaptive())
-    group = start(launcher, arm, fault=Fault("slow", rank=1, factor=3.0))
+    group = start("agents", arm, fault=Fault("slow", rank=1, factor=3.0))
     ranks = group.reports(RunReport, "run", DEADLINE_S, seconds=1.0, validate=False)
     assert problems_of_run(arm, ranks) == []
     assert ranks[0].steps == ranks[1].steps > 0

@@ -903,12 +903,6 @@ def sequence(stage: Stage, arm: Arm) -> Sequence[str]:
     return [what for asked, what, _ in stage.log if asked == arm]
 
 
-def test_evidence_is_taken_after_the_last_block(stage):
-    make_runner(stage).take(0, [HOROVOD_1])
-    assert sequence(stage, HOROVOD_1)[-2:] == ["evidence", "close"]
-    assert sequence(stage, HOROVOD_1)[-3] == "block"
-
-
 def test_slow_steps_have_later_deadlines_and_shorter_blocks(stage):
     slow = 20.0
     stage.pace = Pace(start_seconds=40.0, step_seconds=slow)

@@ -102,12 +102,6 @@ def test_folder_of_the_archive_is_found_within(
     assert locate(str(tmp_path / folder), dataset) == found
 
 
-def test_binary_layout_is_preferred(tmp_path: Path) -> None:
-    write_cifar(tmp_path, "cifar10", Layout.PICKLE)
-    write_cifar(tmp_path, "cifar10", Layout.BINARY)
-    assert locate(tmp_path, "cifar10").layout is Layout.BINARY
-
-
 def test_whole_layout_is_preferred_to_half_of_another(tmp_path: Path) -> None:
     write_cifar(tmp_path, "cifar10", Layout.BINARY)[3].unlink()
     write_cifar(tmp_path, "cifar10", Layout.PICKLE)
@@ -133,17 +127,15 @@ def test_planes_are_red_green_blue_row_by_row(damaged: Damage) -> None:
 
 
 def test_labels_of_cifar100_are_the_fine_ones(damaged: Damage) -> None:
-    path = damaged("cifar100", Layout.BINARY, bytes([3, 77]) + known_planes())
-    _, labels = records(locate(path.parent, "cifar100"), Split.TRAIN)
-    assert labels.tolist() == [77]
-
-
-def test_labels_of_pickled_cifar100_are_the_fine_ones(damaged: Damage) -> None:
-    content = python2_batch({"coarse_labels": [3], "fine_labels": [77]}, known_planes())
-    path = damaged("cifar100", Layout.PICKLE, content)
-    files = locate(path.parent, "cifar100")
-    assert records(files, Split.TRAIN)[1].tolist() == [77]
-    assert rows(files, Split.TRAIN)[0, :2].tolist() == [3, 77]
+    pickled = python2_batch({"coarse_labels": [3], "fine_labels": [77]}, known_planes())
+    for layout, content in (
+        (Layout.PICKLE, pickled),
+        (Layout.BINARY, bytes([3, 77]) + known_planes()),
+    ):
+        files = locate(damaged("cifar100", layout, content).parent, "cifar100")
+        assert files.layout is layout, "the binary one is preferred"
+        assert records(files, Split.TRAIN)[1].tolist() == [77]
+        assert rows(files, Split.TRAIN)[0, :2].tolist() == [3, 77]
 
 
 def test_array_stored_column_by_column_is_read(damaged: Damage) -> None:
@@ -166,19 +158,10 @@ def test_pickles_of_python_3_are_read(
     assert table[0].tobytes() == b"\x05" + known_planes()
 
 
-def test_missing_directory(tmp_path: Path) -> None:
-    message = complaint(tmp_path / "nowhere")
-    assert "nowhere: no such directory" in message
-    assert "hvdperf.models.inputs.samples" in message
-
-
 def test_empty_directory(tmp_path: Path) -> None:
     message = complaint(tmp_path, "cifar100")
     assert f"{tmp_path}: holds no cifar100" in message
     assert "--dataset cifar100" in message
-
-
-def test_directory_of_the_other_data_set(tmp_path: Path) -> None:
     write_cifar(tmp_path, "cifar100", Layout.BINARY)
     assert "holds no cifar10 " in complaint(tmp_path)
 
@@ -313,17 +296,6 @@ def test_pickle_with_foreign_opcodes(damaged: Damage, content: bytes) -> None:
     assert complaint(victim.parent).startswith(f"{victim}: ")
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("layout", Layout)
-def test_random_bytes_are_refused(damaged: Damage, layout: Layout, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    victim = damaged("cifar10", layout, b"N")
-    for size in (1, 2, 40, 3073, 30730):
-        for start in (b"", b"\x80\x02}(", b"\x80\x04\x95"):
-            victim.write_bytes((start + rng.bytes(size))[:size])
-            assert complaint(victim.parent).startswith(f"{victim}: ")
-
-
 def test_pickle_cut_short_anywhere_is_refused(damaged: Damage) -> None:
     whole = python2_batch({"labels": [1, 2]}, known_planes() * 2)
     victim = damaged("cifar10", Layout.PICKLE, whole)
@@ -332,27 +304,6 @@ def test_pickle_cut_short_anywhere_is_refused(damaged: Damage) -> None:
         victim.write_bytes(whole[:size])
         assert "cannot be unpickled" in complaint(victim.parent)
     assert "truncated" in complaint(victim.parent)
-
-
-def test_pickle_with_one_byte_changed_is_refused_or_sound(damaged: Damage) -> None:
-    whole = python2_batch({"labels": [1, 2]}, known_planes() * 2)
-    victim = damaged("cifar10", Layout.PICKLE, whole)
-    rng = np.random.default_rng(0)
-    refused = 0
-    for position in range(len(whole) - 2 * 3072):
-        changed = bytearray(whole)
-        changed[position] = rng.integers(256)
-        victim.write_bytes(changed)
-        try:
-            table = rows(locate(victim.parent, "cifar10"), Split.TRAIN)
-        except DataError as error:
-            refused += 1
-            assert str(error).startswith(f"{victim}: ")
-            assert "\n" not in str(error)
-        else:
-            assert table.shape[1] == BINARY_RECORD
-            assert table[:, 0].max() < 10
-    assert refused > 50
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import tensorflow as tf
 from hvdperf.models import inputs
 from hvdperf.models.inputs.cifar import MEAN, STANDARD_DEVIATION, train_dataset, validation_dataset
 from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records
-from hvdperf.models.inputs.errors import DataError
 from hvdperf.models.inputs.samples import write_cifar
 
 Images = npt.NDArray[np.float32]
@@ -80,19 +79,6 @@ def test_shard_is_every_nth_record(sample: CifarFiles, count: int) -> None:
         np.testing.assert_array_equal(labels, expected_labels[index::count])
 
 
-def test_shards_are_disjoint_and_complete_and_cut_before_shuffling(sample: CifarFiles) -> None:
-    everything = [image.tobytes() for image in records(sample, Split.TRAIN)[0]]
-    seen: list[bytes] = []
-    for index in range(3):
-        images, _ = stream(sample, shard=(index, 3), augment=False, **ONCE)
-        shard = identities(sample, images)
-        assert sorted(shard) == sorted(everything[index::3])
-        assert shard != everything[index::3]
-        seen += shard
-    assert len(set(everything)) == 100
-    assert sorted(seen) == sorted(everything)
-
-
 def test_every_epoch_is_the_whole_shard_in_a_new_order(sample: CifarFiles) -> None:
     everything = [image.tobytes() for image in records(sample, Split.TRAIN)[0]]
     # 50 records in batches of 20: the third batch spans two epochs.
@@ -109,15 +95,6 @@ def test_batch_may_be_larger_than_the_shard(cifar10: CifarFiles) -> None:
     images, _ = stream(cifar10, batches=1, shard=(0, 4), batch=64, augment=False)
     assert len(images) == 64
     assert len(set(identities(cifar10, images))) == 25
-
-
-def test_order_depends_on_the_seed_alone(cifar10: CifarFiles) -> None:
-    first = stream(cifar10, batches=12, seed=3)
-    again = stream(cifar10, batches=12, seed=3, threads=2)
-    other = stream(cifar10, batches=12, seed=4)
-    np.testing.assert_array_equal(first[0], again[0])
-    np.testing.assert_array_equal(first[1], again[1])
-    assert not np.array_equal(first[1], other[1])
 
 
 def choices(original: npt.NDArray[np.uint8], image: npt.NDArray[np.uint8]) -> set[Any]:
@@ -204,33 +181,6 @@ def test_remainder_is_dropped_on_demand(cifar10: CifarFiles) -> None:
     assert (len(kept), len(dropped)) == (100, 90)
 
 
-def test_threads_are_the_pipelines_own(cifar10: CifarFiles) -> None:
-    train = train_dataset(cifar10, shard=(0, 1), batch=4, image_size=32, seed=0, threads=3)
-    for dataset in (train, validation(cifar10, threads=3)):
-        options = dataset.options()
-        assert options.threading.private_threadpool_size == 3
-        assert options.threading.max_intra_op_parallelism == 1
-        policy = options.experimental_distribute.auto_shard_policy
-        assert policy == tf.data.experimental.AutoShardPolicy.OFF
-
-
-def test_fewer_records_than_ranks_are_refused(cifar10: CifarFiles) -> None:
-    with pytest.raises(DataError, match="100 training records cannot be shared by 101 ranks"):
-        stream(cifar10, shard=(0, 101))
-    with pytest.raises(DataError, match="20 test records cannot be shared by 21 ranks"):
-        validation(cifar10, shard=(0, 21))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"shard": (2, 2)}, {"shard": (-1, 2)}, {"shard": (0, 0)}, {"batch": 0}, {"threads": 0}],
-)
-def test_arguments_without_sense_are_refused(cifar10: CifarFiles, options: dict[str, Any]) -> None:
-    for made in (stream, validation):
-        with pytest.raises(ValueError):
-            made(cifar10, **options)
-
-
 def validation(files: CifarFiles, **options: Any) -> tf.data.Dataset:
     return validation_dataset(files, **{"shard": (0, 1), "batch": 8, "image_size": 32, **options})
 
@@ -259,23 +209,6 @@ def test_validation_images_are_sized_as_in_training(cifar10: CifarFiles, size: i
     np.testing.assert_array_equal(next(dataset.as_numpy_iterator())[0], plain)
 
 
-def test_opened_by_name(sample: CifarFiles) -> None:
-    dataset = inputs.open_train(
-        sample.dataset,
-        str(sample.train[0].parent),
-        shard=(1, 2),
-        batch=10,
-        size=32,
-        seed=0,
-        augment=False,
-        shuffle=False,
-    )
-    expected_images, expected_labels = records(sample, Split.TRAIN)
-    images, labels = next(dataset.as_numpy_iterator())
-    np.testing.assert_array_equal(pixels(sample, images), expected_images[1:20:2])
-    np.testing.assert_array_equal(labels, expected_labels[1:20:2])
-
-
 def test_synthetic_input_repeats_one_batch_of_each_shard() -> None:
     def batches(index: int) -> list[tuple[Images, Labels]]:
         dataset = inputs.open_train("synthetic", None, shard=(index, 2), batch=64, size=8, seed=1)
@@ -294,8 +227,3 @@ def test_synthetic_input_repeats_one_batch_of_each_shard() -> None:
     assert abs(first[0].std() - 1) < 0.1
     assert first[1].min() >= 0
     assert 500 < first[1].max() < 1000
-
-
-def test_synthetic_input_refuses_a_shard_without_sense() -> None:
-    with pytest.raises(ValueError, match="shard"):
-        inputs.open_train("synthetic", None, shard=(2, 2), batch=1, size=8, seed=0)

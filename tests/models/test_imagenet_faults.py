@@ -63,9 +63,10 @@ def shards(tmp_path: Path) -> dict[str, list[Path]]:
     }
 
 
-@pytest.mark.parametrize("record", [0, 3, 5])
 @pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("split", ["train", "validation"])
+@pytest.mark.parametrize(
+    ("split", "record"), [("train", 0), ("train", 3), ("train", 5), ("validation", 3)]
+)
 def test_damaged_record_is_named(
     tmp_path: Path, shards: dict[str, list[Path]], split: str, damage: str, record: int
 ) -> None:

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from hvdperf.models.inputs.errors import DataError
 from hvdperf.models.inputs.imagenet_check import check
 from hvdperf.models.inputs.imagenet_files import locate
-from hvdperf.models.inputs.imagenet_samples import LABELS, main, write_imagenet
+from hvdperf.models.inputs.imagenet_samples import LABELS, write_imagenet
 from tests.support.refusals import refusal
 
 
@@ -59,12 +58,6 @@ def test_splits_may_have_folders_of_their_own(tmp_path: Path) -> None:
 # What is refused --------------------------------------------------------------------------------
 
 
-def test_missing_directory(tmp_path: Path) -> None:
-    message = complaint(tmp_path / "nowhere")
-    assert "nowhere: no such directory" in message
-    assert "hvdperf.models.inputs.imagenet_samples" in message
-
-
 def test_no_shards(tmp_path: Path) -> None:
     empty_shards(tmp_path, 1, split="validation")
     (tmp_path / "train-0-of-1").touch()
@@ -102,21 +95,6 @@ def test_shard_of_an_endless_set(tmp_path: Path) -> None:
 
 
 # Samples ------------------------------------------------------------------------------------------
-
-
-def test_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
-    def contents(folder: str, seed: int) -> dict[str, bytes]:
-        paths = write_imagenet(tmp_path / folder, shards=2, per_shard=2, seed=seed)
-        return {path.name: path.read_bytes() for path in paths}
-
-    first = contents("first", 5)
-    assert list(first) == [
-        "train-00000-of-00002",
-        "train-00001-of-00002",
-        "validation-00000-of-00001",
-    ]
-    assert contents("second", 5) == first
-    assert contents("third", 6) != first
 
 
 def test_samples_are_what_the_published_records_are(tmp_path: Path) -> None:
@@ -159,33 +137,3 @@ def test_samples_are_what_the_published_records_are(tmp_path: Path) -> None:
         distances = [np.abs(colours[i] - other).max() for other in colours]
         nearest = sorted(range(20), key=distances.__getitem__)[:2]
         assert [labels[j] for j in nearest] == [label, label]
-
-
-def test_existing_shards_are_never_overwritten(tmp_path: Path) -> None:
-    precious = tmp_path / "validation-00000-of-00128"
-    precious.write_bytes(b"precious")
-    with pytest.raises(DataError, match="exists already"):
-        write_imagenet(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [precious.name]
-    assert precious.read_bytes() == b"precious"
-
-
-@pytest.mark.parametrize(
-    "numbers", [{"shards": 0}, {"per_shard": 0}, {"seed": -1}, {"validation_shards": -1}]
-)
-def test_numbers_without_sense_are_refused(tmp_path: Path, numbers: dict[str, int]) -> None:
-    with pytest.raises(DataError):
-        write_imagenet(tmp_path, **numbers)
-
-
-def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = str(tmp_path / "new" / "folder")
-    arguments = [target, "--shards", "3", "--per-shard", "1", "--seed", "2"]
-    assert main(arguments) == 0
-    assert "4 shards of ImageNet" in capsys.readouterr().out
-    assert check(locate(target)).train_records == 3
-
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert "exists already" in error
-    assert error.count("\n") == 1

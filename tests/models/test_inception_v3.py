@@ -16,25 +16,11 @@ from hvdperf.models.networks.inception_v3 import (
 )
 from tests.support.training import all_finite, gradients, parameters, shapes
 
-PARAMETERS = {1000: 23_817_352, 100: 21_973_252, 10: 21_788_842}
-CLASSES = (1000, *(pytest.param(number, marks=pytest.mark.long) for number in (100, 10)))
-
-
 pytestmark = pytest.mark.usefixtures("fresh_models")
 
 
 def noise(size: int) -> Any:
     return np.random.default_rng(0).standard_normal((3, size, size, 3), dtype=np.float32)
-
-
-@pytest.mark.usefixtures("without_random_weights")
-@pytest.mark.parametrize("classes", CLASSES)
-def test_counts_are_the_published_ones(classes: int) -> None:
-    model = inception_v3(299, classes)
-
-    assert parameters(model) == PARAMETERS[classes]
-    assert len(model.trainable_variables) == 190
-    assert model.output_shape == (None, classes)
 
 
 @pytest.mark.usefixtures("without_random_weights")
@@ -55,6 +41,8 @@ def test_own_network_at_full_size_has_the_grids_of_the_paper() -> None:
 def test_own_network_at_full_size_computes_what_that_of_keras_does() -> None:
     own = inception_v3_of(75, 10, A, B, C, thinner=1)
     theirs = inception_v3(75, 10)
+    with pytest.raises(ValueError):
+        inception_v3(74, 10)
     assert shapes(own) == shapes(theirs)
 
     own.set_weights(theirs.get_weights())
@@ -76,11 +64,3 @@ def test_small_variant_has_a_block_of_each_kind_and_trains() -> None:
     assert np.ptp(logits) > 0
     assert not np.allclose(logits.sum(axis=1), 1.0)
     assert all_finite(gradients(model, noise(75), [1, 2, 3]))
-
-
-@pytest.mark.usefixtures("without_random_weights")
-@pytest.mark.parametrize("build", [inception_v3, inception_v3_s])
-def test_image_too_small_is_refused(build: Any) -> None:
-    build(75, 10)
-    with pytest.raises(ValueError):
-        build(74, 10)

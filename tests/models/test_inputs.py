@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
 from hvdperf.models import inputs
 from hvdperf.models.inputs.cifar_files import Layout
@@ -73,6 +74,77 @@ def test_ranks_validate_with_every_record_once(
     assert sorted(seen) == sorted(everything)
 
 
+def train(
+    data: dict[str, Path], name: str, batches: int, batch: int = 1, **options: Any
+) -> list[bytes]:
+    """What tells a record from others, of the first so many batches."""
+    options = {"shard": (0, 1), "seed": 0, "augment": False, **arguments(name), **options}
+    dataset = inputs.open_train(name, data[name], batch=batch, **options)
+    return [
+        one.tobytes() + other.tobytes()
+        for found in dataset.take(batches).as_numpy_iterator()
+        for one, other in zip(*found, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_every_epoch_is_the_whole_shard_in_a_new_order(data: dict[str, Path], name: str) -> None:
+    extent = extent_of(data, name).train
+    assert extent is not None
+    everything = train(data, name, extent, shuffle=False)
+    assert len(everything) == extent
+    assert len(set(everything)) > 0.9 * extent, "of words some come twice"
+    seen: list[bytes] = []
+    for index in range(3):
+        # Every third record, but of ImageNet every third shard, and there are three of four.
+        shard = (
+            everything[4 * index : 4 * index + 4] if name == "imagenet" else everything[index::3]
+        )
+        found = train(data, name, 2 * len(shard), shard=(index, 3))
+        epochs = found[: len(shard)], found[len(shard) :]
+        assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(shard)
+        assert len({*map(tuple, epochs), tuple(shard)}) > 1
+        seen += shard
+    assert sorted(seen) == sorted(everything)
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_order_depends_on_the_seed_alone(data: dict[str, Path], name: str) -> None:
+    first = train(data, name, 12, 4, seed=3, augment=True)
+    assert train(data, name, 12, 4, seed=3, augment=True, threads=2) == first
+    assert train(data, name, 12, 4, seed=4, augment=True) != first
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_threads_are_the_pipelines_own(data: dict[str, Path], name: str) -> None:
+    options = {"shard": (0, 1), "batch": 4, "threads": 3, **arguments(name)}
+    for dataset in (
+        inputs.open_train(name, data[name], seed=0, **options),
+        inputs.open_validation(name, data[name], **options),
+    ):
+        found = dataset.options()
+        assert found.threading.private_threadpool_size == 3
+        assert found.threading.max_intra_op_parallelism == 1
+        assert not found.autotune.enabled
+        policy = found.experimental_distribute.auto_shard_policy
+        assert policy == tf.data.experimental.AutoShardPolicy.OFF
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"shard": (2, 2)}, {"shard": (-1, 2)}, {"shard": (0, 0)}, {"batch": 0}, {"threads": 0}],
+)
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_arguments_without_sense_are_refused(
+    data: dict[str, Path], name: str, wrong: dict[str, Any]
+) -> None:
+    options = {"shard": (0, 1), "batch": 4, **arguments(name), **wrong}
+    with pytest.raises(ValueError):
+        inputs.open_train(name, data[name], seed=0, **options)
+    with pytest.raises(ValueError):
+        inputs.open_validation(name, data[name], **options)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_validation_is_the_same_each_time_and_unlike_training(
@@ -80,20 +152,20 @@ def test_validation_is_the_same_each_time_and_unlike_training(
 ) -> None:
     first, again = (validation(data, name, threads=threads) for _ in range(2))
     assert first == again
-    plain = {"augment": False, "shuffle": False, "seed": 0}
-    options = {"shard": (0, 1), "batch": 8, **arguments(name), **plain}
-    train = inputs.open_train(name, data[name], **options).as_numpy_iterator()
-    trained = {one.tobytes() + other.tobytes() for one, other in zip(*next(train), strict=True)}
+    trained = set(train(data, name, 1, 8, shuffle=False))
     assert trained.isdisjoint(record for batch in first for record in batch)
 
 
 # The session refuses fewer records of ImageNet than ranks, because it has counted them.
 @pytest.mark.parametrize("name", [name for name in DATA_SETS if name != "imagenet"])
-def test_rank_without_a_validation_record_is_refused(data: dict[str, Path], name: str) -> None:
+def test_rank_without_a_record_is_refused(data: dict[str, Path], name: str) -> None:
     records = len(validation(data, name, batch=1))
     assert len(validation(data, name, shard=(records - 1, records))) == 1
     with pytest.raises(DataError, match=rf": {records} .* cannot be shared by {records + 1} ranks"):
         validation(data, name, shard=(0, records + 1))
+    trained = extent_of(data, name).train or 0
+    with pytest.raises(DataError, match=rf": {trained} .* cannot be shared by {trained + 1} ranks"):
+        train(data, name, 1, shard=(0, trained + 1))
 
 
 def test_synthetic_input_has_nothing_to_validate_with() -> None:
@@ -120,17 +192,18 @@ def test_directory_is_asked_for(name: str) -> None:
 # How many samples -------------------------------------------------------------------------------
 
 
-def test_extent_is_the_number_of_samples(data: dict[str, Path]) -> None:
-    def extent(name: str) -> inputs.Extent:
-        files = inputs.locate(name, data[name])
-        return inputs.extent(name, check(files) if name == "imagenet" else files, SIZES[name])
+def extent_of(data: dict[str, Path], name: str) -> inputs.Extent:
+    files = inputs.locate(name, data[name])
+    return inputs.extent(name, check(files) if name == "imagenet" else files, SIZES[name])
 
+
+def test_extent_is_the_number_of_samples(data: dict[str, Path]) -> None:
     words = (data["ptb"] / "ptb.train.txt").read_text()
     tokens = len(words.split()) + words.count("\n")
     trained = {"cifar10": 5 * 13, "cifar100": 13, "imagenet": 12, "ptb": (tokens - 1) // 5}
     for name in DATA_SETS:
         held_out = len(validation(data, name, batch=1))
-        assert extent(name) == inputs.Extent(trained[name], held_out)
+        assert extent_of(data, name) == inputs.Extent(trained[name], held_out)
     assert inputs.extent("synthetic", None, 8) == inputs.Extent(train=None, validation=0)
 
 

@@ -25,39 +25,20 @@ CLASSIFIERS = {
 FULL = [name for name, network in CLASSIFIERS.items() if network.scale is Scale.FULL]
 SMALL = [name for name, network in CLASSIFIERS.items() if network.scale is Scale.SMALL]
 
-# Trainable parameters for 1000, 100 and 10 classes at the default image size.
+# Trainable parameters for 1000, 100 and 10 classes at the default image size, trainable tensors,
+# and megabytes of gradients for 1000 classes.
+PUBLISHED = {
+    "vgg_16": ((138_357_544, 134_670_244, 134_301_514), 32, 553),
+    "vgg_19": ((143_667_240, 139_979_940, 139_611_210), 38, 575),
+    "resnet_50": ((25_583_592, 23_739_492, 23_555_082), 214, 102),
+    "resnet_v2_101": ((44_577_896, 42_733_796, 42_549_386), 344, 178),
+    "inception_v4": ((42_648_232, 41_264_932, 41_126_602), 300, 171),
+    "inception_v3": ((23_817_352, 21_973_252, 21_788_842), 190, 95),
+    "googlenet": ((6_998_552, 6_076_052, 5_983_802), 116, 28),
+    "alexnet": ((61_838_248, 58_150_948, 57_782_218), 16, 247),
+}
 # The same networks with other numbers of classes.
 LONG = pytest.mark.long
-PARAMETERS = {
-    "vgg_16": (138_357_544, 134_670_244, 134_301_514),
-    "vgg_19": (143_667_240, 139_979_940, 139_611_210),
-    "resnet_50": (25_583_592, 23_739_492, 23_555_082),
-    "resnet_v2_101": (44_577_896, 42_733_796, 42_549_386),
-    "inception_v4": (42_648_232, 41_264_932, 41_126_602),
-    "inception_v3": (23_817_352, 21_973_252, 21_788_842),
-    "googlenet": (6_998_552, 6_076_052, 5_983_802),
-    "alexnet": (61_838_248, 58_150_948, 57_782_218),
-}
-TENSORS = {
-    "vgg_16": 32,
-    "vgg_19": 38,
-    "resnet_50": 214,
-    "resnet_v2_101": 344,
-    "inception_v4": 300,
-    "inception_v3": 190,
-    "googlenet": 116,
-    "alexnet": 16,
-}
-GRADIENT_MB = {
-    "vgg_16": 553,
-    "vgg_19": 575,
-    "resnet_50": 102,
-    "resnet_v2_101": 178,
-    "inception_v4": 171,
-    "inception_v3": 95,
-    "googlenet": 28,
-    "alexnet": 247,
-}
 
 
 def traffic_of(model: Any) -> Traffic:
@@ -79,12 +60,13 @@ def traffic_of(model: Any) -> Traffic:
 def test_full_size_network_has_the_published_counts(name: str, position: int, classes: int) -> None:
     model = registry.build(name, NETWORKS[name].input_size, classes)
 
-    assert parameters(model) == PARAMETERS[name][position]
-    assert len(model.trainable_variables) == TENSORS[name] == NETWORKS[name].gradient_tensors
+    counts, tensors, megabytes = PUBLISHED[name]
+    assert parameters(model) == counts[position]
+    assert len(model.trainable_variables) == tensors == NETWORKS[name].gradient_tensors
     assert model.output_shape == (None, classes)
     assert {tf.as_dtype(variable.dtype) for variable in model.trainable_variables} == {tf.float32}
     if classes == 1000:
-        assert round(4 * parameters(model) / 1e6) == GRADIENT_MB[name]
+        assert round(4 * parameters(model) / 1e6) == megabytes
         assert NETWORKS[name].traffic is traffic_of(model)
 
 
@@ -92,13 +74,13 @@ def test_full_size_network_has_the_published_counts(name: str, position: int, cl
 def test_parameters_of_vgg_depend_on_the_image_size() -> None:
     # The grid before the first dense layer is 7 x 7 at 224 px and 1 x 1 at 32 px.
     saved = (7 * 7 - 1) * 512 * 4096
-    assert parameters(registry.build("vgg_16", 32, 10)) == PARAMETERS["vgg_16"][2] - saved
+    assert parameters(registry.build("vgg_16", 32, 10)) == PUBLISHED["vgg_16"][0][2] - saved
 
 
 @pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize("name", ["resnet_50", "inception_v4", "googlenet"])
 def test_parameters_of_networks_with_global_pooling_do_not(name: str) -> None:
-    assert parameters(registry.build(name, 96, 10)) == PARAMETERS[name][2]
+    assert parameters(registry.build(name, 96, 10)) == PUBLISHED[name][0][2]
 
 
 @pytest.mark.usefixtures("without_random_weights")

@@ -86,45 +86,12 @@ def test_shard_is_every_nth_sequence(files: TokenFiles, windows: Tokens, count: 
         np.testing.assert_array_equal(rows, windows[index::count])
 
 
-def test_shards_are_disjoint_and_complete_and_cut_before_shuffling(
-    files: TokenFiles, windows: Tokens
-) -> None:
-    assert len(set(names(windows))) == len(windows)
-    seen: list[bytes] = []
-    for index in range(3):
-        shard = names(train(files, shard=(index, 3), repeat=False))
-        assert sorted(shard) == sorted(names(windows[index::3]))
-        assert shard != names(windows[index::3])
-        seen += shard
-    assert sorted(seen) == sorted(names(windows))
-
-
-def test_every_epoch_is_the_whole_shard_in_a_new_order(files: TokenFiles, windows: Tokens) -> None:
-    shard = names(windows[1::2])
-    size = len(shard)
-    rows = names(train(files, batches=2 * size, shard=(1, 2)))
-    assert sorted(rows[:size]) == sorted(rows[size:]) == sorted(shard)
-    assert rows[:size] != rows[size:]
-
-
-def test_order_depends_on_the_seed_alone(files: TokenFiles) -> None:
-    first = train(files, batches=30, batch=4, seed=3)
-    np.testing.assert_array_equal(train(files, batches=30, batch=4, seed=3, threads=2), first)
-    assert not np.array_equal(train(files, batches=30, batch=4, seed=4), first)
-
-
 def test_types_and_shapes(files: TokenFiles) -> None:
     options: dict[str, Any] = {"shard": (0, 2), "length": 7, "vocabulary": WORDS}
     spec = tf.TensorSpec((5, 7), tf.int32)
     assert train_dataset(files, batch=5, seed=0, **options).element_spec == (spec, spec)
     spec = tf.TensorSpec((None, 7), tf.int32)
     assert validation_dataset(files, batch=5, **options).element_spec == (spec, spec)
-
-
-def test_incomplete_batch_is_dropped_in_training_only(files: TokenFiles, windows: Tokens) -> None:
-    size = len(windows) - 1
-    assert len(train(files, batch=size, repeat=False)) == size
-    assert len(validation(files, batch=4)) % 4 != 0
 
 
 def test_batch_may_be_larger_than_the_shard(files: TokenFiles, windows: Tokens) -> None:
@@ -141,51 +108,11 @@ def test_validation_is_one_pass_over_its_own_text(files: TokenFiles, count: int)
         np.testing.assert_array_equal(rows, expected[index::count])
 
 
-def test_threads_are_the_pipelines_own(files: TokenFiles) -> None:
-    options: dict[str, Any] = {"shard": (0, 1), "batch": 4, "length": 5, "vocabulary": WORDS}
-    for dataset in (
-        train_dataset(files, seed=0, threads=3, **options),
-        validation_dataset(files, threads=3, **options),
-    ):
-        found = dataset.options()
-        assert found.threading.private_threadpool_size == 3
-        assert found.threading.max_intra_op_parallelism == 1
-        assert found.autotune.enabled is False
-        policy = found.experimental_distribute.auto_shard_policy
-        assert policy == tf.data.experimental.AutoShardPolicy.OFF
-
-
-def test_fewer_sequences_than_ranks_are_refused(files: TokenFiles, windows: Tokens) -> None:
-    ranks = len(windows) + 1
-    message = f"ptb.train.txt: {ranks - 1} sequences of 10 tokens cannot be shared by {ranks} ranks"
-    with pytest.raises(DataError, match=message):
-        train(files, shard=(0, ranks))
-
-
 def test_text_shorter_than_a_sequence_is_refused(files: TokenFiles) -> None:
     with pytest.raises(DataError, match="too few for one sequence of 100000"):
         train(files, length=100_000)
     with pytest.raises(DataError, match=r"ptb\.valid\.txt"):
         validation(files, length=100_000)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"shard": (2, 2)},
-        {"shard": (-1, 2)},
-        {"shard": (0, 0)},
-        {"batch": 0},
-        {"threads": 0},
-        {"length": 0},
-        {"vocabulary": 1},
-    ],
-)
-def test_arguments_without_sense_are_refused(files: TokenFiles, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        train(files, **options)
-    with pytest.raises(ValueError):
-        validation(files, **options)
 
 
 def test_text_of_one_sequence_is_enough(tmp_path: Path) -> None:

@@ -168,22 +168,6 @@ def test_a_table_that_is_none_is_one_line(change, said):
         read_table({**FACTS, **change}, "lab11.json")
 
 
-@pytest.mark.parametrize("text", ["", "[1, 2]", "{", "\x00\xff", '{"gpus": [NaN]}'])
-def test_a_file_that_is_none_is_one_line(tmp_path, text):
-    path = tmp_path / "table.json"
-    path.write_text(text)
-    done = explained(str(path))
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "table.json" in done.stderr
-
-
-def test_a_file_that_is_not_there_is_one_line(tmp_path):
-    done = explained(str(tmp_path / "none.json"))
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-
-
 column = st.lists(st.one_of(st.floats(), st.integers(), st.none(), st.text()), max_size=5)
 
 
@@ -220,11 +204,16 @@ def test_whatever_figures_a_table_holds_it_is_explained_or_one_line(data, count)
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"gpus": ' + "9" * 5000 + "}", '{"gpus": "\ud800"}']
+    "text",
+    [
+        *("", "[1, 2]", "{", "\x00\xff", '{"gpus": [NaN]}', None),
+        *("[" * 100_000, '{"gpus": ' + "9" * 5000 + "}", '{"gpus": "\ud800"}'),
+    ],
 )
-def test_a_file_that_no_reader_likes_is_one_line(tmp_path, capsys, text):
+def test_a_file_that_is_none_is_one_line(tmp_path, text):
     path = tmp_path / "table.json"
-    path.write_text(text, errors="surrogatepass")
+    if text is not None:
+        path.write_text(text, errors="surrogatepass")
     with pytest.raises(UserError) as refused:
         explain_table(argparse.Namespace(file=path))
     assert "\n" not in str(refused.value)

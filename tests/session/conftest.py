@@ -75,7 +75,8 @@ def sit_before(options: list[str]) -> SitBefore:
 
     def session(*arguments: str, ranks: int = 0, made_up: bool = False) -> Terminal:
         started = command(["perf/", *options, *arguments], ranks, made_up)
-        return Terminal(started, ROOT, environment_of_sessions())
+        # A round in which the live line is rewritten at least once.
+        return Terminal(started, ROOT, {**environment_of_sessions(), "MADE_UP_SECONDS": "1.5"})
 
     return session
 

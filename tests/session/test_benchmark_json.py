@@ -119,10 +119,6 @@ def test_throughput_and_verdict_go_along() -> None:
     assert told["images_per_second_reference"] == pytest.approx(1000)
     assert (told["world_size"], told["steps_per_block"]) == (2, 10)
     assert told["gradient_bytes"] == 2046120
-
-
-def test_what_goes_along_is_plain_json() -> None:
-    told = recorded(outcome(WEAK, (0.8, 0.9))).extra_info
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
 

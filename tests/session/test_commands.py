@@ -47,13 +47,6 @@ def test_a_profile_is_found_in_the_users_directory(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
 
 
-def test_an_unknown_profile_is_one_line(tmp_path):
-    done = listed("--profile", "mine.toml", cwd=tmp_path)
-    assert done.returncode == 4
-    assert f"ERROR: {tmp_path / 'mine.toml'}: cannot be read: No such file" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 HEAD = 'label = "mine"\n[match]\ndevice = "cpu"\n[thresholds]\n'
 
 
@@ -67,13 +60,6 @@ def test_cases_without_a_threshold_are_named(tmp_path):
     assert "cases without a threshold: parity[vgg_16_s-np2], strong_scaling[vgg_16_s" in told
     whole = thresholds("check", *asked, cwd=tmp_path)
     assert (whole.returncode, whole.stdout.splitlines()[-1]) == (0, "every case has a threshold")
-
-
-def test_a_profile_that_is_refused_is_one_line(tmp_path):
-    done = thresholds("check", "--profile=hourly", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("unknown profile 'hourly'")
-    assert done.stderr.count("\n") == 1
 
 
 def test_a_diff_says_what_is_tightened_and_what_is_loosened(tmp_path):

@@ -90,7 +90,7 @@ def test_a_session_that_requires_a_fit_machine_measures_nothing_on_another(
 
 
 def test_a_session_says_on_what_machine_it_measured(options: list[str], tmp_path: Path) -> None:
-    done = limited(command(["perf/", *options, "-k", "weak_scaling"]))
+    done = limited(command(["perf/", *options, "-k", "weak_scaling"], made_up=True))
     assert "Unfit to measure: open files: " in done.stdout
     noted = documents(tmp_path)["session.json"]["unfit"]
     assert f"open files: {FILES}: a session needs 272; ulimit -n 4096" in noted

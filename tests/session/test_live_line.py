@@ -85,28 +85,30 @@ def test_it_is_never_wider_than_the_terminal(columns, seen):
     assert there.shown() == EXPECTED
 
 
-def test_on_a_terminal_too_narrow_for_anything_there_is_nothing():
-    there = Terminal(command(), ROOT, columns=19)
-    assert there.end() == 0
-    assert b"\x1b" not in there.output
-
-
-def test_on_a_terminal_that_nobody_sits_at_there_is_nothing():
-    """As mpirun gives its ranks, whose output may go to a file."""
-    there = Terminal(command(), ROOT, own=False)
-    assert there.end() == 0
-    assert b"\x1b" not in there.output
-    assert there.shown() == EXPECTED
-
-
 def below_a_shell(*arguments: str) -> list[str]:
     """So that it may have a process group of its own, which the terminal's then is not."""
     return ["bash", "-c", '"$@" & wait', "bash", *arguments]
 
 
-def test_in_the_background_it_does_not_write_over_what_is_typed():
-    grouped = SCRIPT.replace("import os, sys, time", "import os, sys, time; os.setpgid(0, 0)")
-    there = Terminal(below_a_shell(sys.executable, "-c", grouped, "time.sleep(0.2)"), ROOT)
+GROUPED = SCRIPT.replace("import os, sys, time", "import os, sys, time; os.setpgid(0, 0)")
+OF_ANOTHER = SCRIPT.replace("os.getpid()", "os.getppid()")
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (command(), {"columns": 19}),
+        # As mpirun gives its ranks, whose output may go to a file.
+        (command(), {"own": False}),
+        # In the background it would write over what is typed.
+        (below_a_shell(sys.executable, "-c", GROUPED, "time.sleep(0.2)"), {}),
+        # What has started it goes on writing elsewhere.
+        ([sys.executable, "-c", OF_ANOTHER, "time.sleep(0.2)"], {}),
+    ],
+    ids=["too narrow", "nobody sits there", "in the background", "of another process"],
+)
+def test_on_other_terminals_there_is_nothing(words, options):
+    there = Terminal(words, ROOT, **options)
     assert there.end() == 0
     assert b"\x1b" not in there.output
     assert there.shown() == EXPECTED
@@ -141,11 +143,3 @@ def test_what_is_no_terminal_is_not_watched():
         assert open_terminal(nowhere, os.getpid()) is None
     with io.StringIO() as nothing:
         assert open_terminal(nothing, os.getpid()) is None
-
-
-def test_what_ends_in_a_pipe_of_another_process_is_not_watched():
-    """A terminal of its own says nothing, if what has started it goes on writing elsewhere."""
-    script = SCRIPT.replace("os.getpid()", "os.getppid()")
-    there = Terminal([sys.executable, "-c", script, "time.sleep(0.2)"], ROOT)
-    assert there.end() == 0
-    assert b"\x1b" not in there.output

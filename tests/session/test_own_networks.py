@@ -27,6 +27,7 @@ def build(size, classes):
 def test_the_examples_are_measured_by_every_strategy(run: Run, tmp_path: Path) -> None:
     files = [f"--workloads={path}" for path in sorted(EXAMPLES.glob("*.py"))]
     assert len(files) == 2
+    # So long that the second of them has its turn, too.
     done: subprocess.CompletedProcess[str] = run(
         *files, "-k", "test_parity and np2", "--budget=0.5"
     )
@@ -63,10 +64,11 @@ def test_an_example_is_short(path: Path) -> None:
             f"{HEAD}),)\ndef build(size, classes):\n    return size / 0\n",
             "network 'mine' (line 4): ZeroDivisionError: division by zero",
         ),
-        (
+        pytest.param(
             f'{HEAD}, loss="my_networks:loss"),)\n{BUILD}\n'
             "def loss(labels, outputs):\n    return outputs[:, 0] * float('nan')\n",
             "network 'mine': the loss of its first step is NaN",
+            marks=pytest.mark.long,
         ),
     ],
     ids=["no builder", "broken builder", "not finite"],

@@ -185,7 +185,9 @@ def test_a_case_with_a_launch_too_few_is_measured_again(interrupted, plan):
 
 
 def test_of_many_differences_the_first_are_told(interrupted, plan):
-    session_plan = plan(batch_size=16, precision="mixed_bfloat16", inject="kill:rank=1", models="vgg_16_s")
+    session_plan = plan(
+        batch_size=16, precision="mixed_bfloat16", inject="kill:rank=1", models="vgg_16_s"
+    )
     assert "; and " in refused(interrupted, session_plan)
 
 

@@ -1,8 +1,8 @@
 """A pytest plugin with which a session starts no ranks: `python -m pytest -p` and this module.
 
 Its rounds are made up, and take a moment each. All else of the session is real: options, plan,
-budget, verdicts, documents, report, terminal. MADE_UP_PAIR is by what factor the first group of an
-A/A pair is faster than the other one.
+budget, verdicts, documents, report, terminal. Of the environment, MADE_UP_PAIR is by what factor
+the first group of an A/A pair is faster than the other one, and MADE_UP_SECONDS a round's time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from hvdperf.worker.protocol import Phase
 from tests.support.rounds import launch_without_model, series
 from tests.support.sessions import MadeUpRunner, Script, level
 
-# Time of a round, in which the live line is rewritten at least once.
-ROUND_S = 1.5
+ROUND_S = float(os.environ.get("MADE_UP_SECONDS", "0.4"))
 
 
 def speed(side: Side, number: int) -> float:

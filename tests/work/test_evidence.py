@@ -88,16 +88,11 @@ def test_a_mirrored_launch_is_one_process_with_a_digest_a_replica():
     ]
 
 
-def test_another_world_size_than_asked_for_is_a_problem():
+@pytest.mark.parametrize(("sizes", "seen"), [((1, 1), [1]), ((2, 1), [1, 2])])
+def test_another_world_size_than_asked_for_is_a_problem(sizes, seen):
     one = launch(HOROVOD_2, SPEEDS)
-    one.evidence = [evidence_report(world_size=1) for _ in range(2)]
-    assert invalid_reasons(one) == ["resnet_50_s horovod@2: the framework saw world size [1]"]
-
-
-def test_ranks_that_disagree_on_the_world_size_are_a_problem():
-    torn = launch(HOROVOD_2, SPEEDS)
-    torn.evidence = [evidence_report(world_size=size) for size in (2, 1)]
-    assert invalid_reasons(torn) == ["resnet_50_s horovod@2: the framework saw world size [1, 2]"]
+    one.evidence = [evidence_report(world_size=size) for size in sizes]
+    assert invalid_reasons(one) == [f"resnet_50_s horovod@2: the framework saw world size {seen}"]
 
 
 def test_no_evidence_at_all_is_a_problem():
@@ -189,11 +184,7 @@ def weights(**other: Any) -> dict[str, Any]:
     return {**WEIGHTS, **other}
 
 
-def test_equal_weights_do_not_differ():
-    assert weights_differ(WEIGHTS, weights()) == ""
-
-
-@pytest.mark.parametrize("off", [1e-6, -1e-6])
+@pytest.mark.parametrize("off", [1e-6, -1e-6, 0.0])
 def test_weights_within_the_tolerances_do_not_differ(off):
     # 1e-6 + 1e-5 * 2 at -2, and 1e-6 at 0.
     near = weights(a0=WEIGHTS["a0"] + 10 * off, a1=WEIGHTS["a1"] + 0.9 * off)
