@@ -26,7 +26,7 @@ from hvdperf.timeline.nights.night import (
     read_nights,
     write_accepted,
 )
-from hvdperf.timeline.store import NIGHTS
+from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
 
 
@@ -235,10 +235,10 @@ def _night(text: str | None) -> date:
 
 
 def write_page(arguments: argparse.Namespace) -> int:
-    nights = arguments.results / NIGHTS
-    if not nights.is_dir():
-        raise UserError(f"{shown(nights)}: there are no nights; measure one: nightly run")
-    _write_page(arguments.results)
+    results: Path = arguments.results
+    if not any((results / folder).is_dir() for folder in (NIGHTS, HISTORY)):
+        raise UserError(f"{shown(results / NIGHTS)}: there are no nights; measure one: nightly run")
+    _write_page(results)
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import Enum
 from types import NoneType, UnionType
 from typing import (
@@ -29,6 +29,7 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(max_size=5),
     NoneType: st.none(),
     datetime: st.datetimes(timezones=st.just(UTC)).map(lambda time: time.replace(fold=0)),
+    date: st.dates(),
     Any: st.none() | st.integers() | st.text(max_size=5),
 }
 

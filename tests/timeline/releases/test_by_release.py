@@ -103,7 +103,7 @@ def test_both_directions_are_told_with_version_size_and_what_to_do():
     assert faster[1:4] == ["2", FOURTH, THIRD]
     assert "1 lines of two releases or more: 1 changes to slower, 1 to faster" in text
     largest = series.changes[1]
-    assert bisect_command(series, largest) in text
+    assert bisect_command(series, largest).replace(" --from", " \\ --from") in text
     assert f"--from {THIRD} --to {FOURTH} --model vgg_16_s --np 2" in text
 
 
