@@ -32,7 +32,7 @@ LIST = ROOT / "bench" / "mutants.txt"
 _RULES = ("tests/test_verdict.py", "tests/test_rule_properties.py", "tests/judge/test_judge.py")
 TESTS = {
     "hvdperf/judge/": ("tests/judge",),
-    "hvdperf/records/": ("tests/records", "tests/test_json_records.py"),
+    "hvdperf/records/": ("tests/records", "tests/test_json_records.py", "tests/measure"),
     "hvdperf/work/": ("tests/work", "tests/measure", "tests/judge"),
     "hvdperf/stats.py": ("tests/test_stats.py", *_RULES),
     "hvdperf/verdict.py": _RULES,

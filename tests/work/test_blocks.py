@@ -20,6 +20,7 @@ from tests.support.rounds import (
     block,
     one_round,
     rank_report,
+    run_report,
     series_report,
 )
 
@@ -37,6 +38,11 @@ def test_a_block_takes_as_long_as_its_slowest_rank():
     assert measured.seconds == 1.25
     assert measured.samples == 960
     assert measured.samples_per_second == 960 / 1.25
+    assert measured.inside_seconds(1) == pytest.approx(0.9 * 1.25 / 10)
+    series = Series(GRADIENTS, 0, [series_report([0.25, 0.5]), series_report([0.5, 0.25])])
+    launch = Launch(HOROVOD_2, 0, blocks=[measured] * 2, run=[run_report(seconds=4.0)])
+    assert launch.timed_seconds == 4.0 + 2 * 1.25
+    assert replace(launch, series=[series]).timed_seconds == 4.0 + 2 * 1.25 + 1.0
 
 
 def test_blocks_of_one_kind_are_found_among_others():
