@@ -23,6 +23,7 @@ from hvdperf.plan.arms import AA, SWEEP, Arm, BlockKind
 from hvdperf.plan.data import DataSource, other_data
 from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.variants import EXCHANGES, Exchange
+from hvdperf.worker import rank_config
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.rank_config import RankConfig
 from hvdperf.worker.strategies.table import Strategy
@@ -213,7 +214,10 @@ class ArmLauncher:
             data_files=data.files,
             own_network=network(workload.model).origin if trains else "",
             classes=(trains and network(workload.model).classes) or data.classes,
-            exchange=exchange.of_a_rank,
+            # The rest of the exchange is in the rank's environment.
+            exchange=rank_config.Exchange(
+                exchange.compression, exchange.reduction, exchange.groups, exchange.sparse_as_dense
+            ),
             passes=arm.passes,
             cores=cores,
             startup_cores=cores,

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hvdperf.worker import rank_config
-
 
 @dataclass(frozen=True)
 class Exchange:
@@ -28,13 +26,6 @@ class Exchange:
     fusion_bytes: int | None = None
     cycle_ms: float | None = None
     tolerance: float | None = 1e-5
-
-    @property
-    def of_a_rank(self) -> rank_config.Exchange:
-        """What a rank asks Horovod for; the rest is in its environment."""
-        return rank_config.Exchange(
-            self.compression, self.reduction, self.groups, self.sparse_as_dense
-        )
 
 
 # By the short name that a case shows. "" is Horovod's default.

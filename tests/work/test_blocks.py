@@ -7,7 +7,16 @@ from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import communication, parity, startup, strong_scaling, weak_scaling
 from hvdperf.records.reports import Metadata
-from hvdperf.records.rounds import Block, Launch, Round, Series, Turns, back_to_back, median_speed
+from hvdperf.records.rounds import (
+    Block,
+    Launch,
+    Round,
+    Series,
+    StampedRun,
+    Turns,
+    back_to_back,
+    median_speed,
+)
 from hvdperf.work.blocks import settled, turns_of
 from hvdperf.work.collectives import REPEATS_MAX, SERIES_SECONDS, affordable_repeats
 from hvdperf.work.table import observation
@@ -40,9 +49,12 @@ def test_a_block_takes_as_long_as_its_slowest_rank():
     assert measured.samples_per_second == 960 / 1.25
     assert measured.inside_seconds(1) == pytest.approx(0.9 * 1.25 / 10)
     series = Series(GRADIENTS, 0, [series_report([0.25, 0.5]), series_report([0.5, 0.25])])
-    launch = Launch(HOROVOD_2, 0, blocks=[measured] * 2, run=[run_report(seconds=4.0)])
-    assert launch.timed_seconds == 4.0 + 2 * 1.25
-    assert replace(launch, series=[series]).timed_seconds == 4.0 + 2 * 1.25 + 1.0
+    stamped = Launch(
+        HOROVOD_2, 0, work=StampedRun([run_report(seconds=4.0)], blocks=[measured] * 2)
+    )
+    assert stamped.timed_seconds == 4.0 + 2 * 1.25
+    turns = Launch(HOROVOD_2, 0, work=Turns(blocks=[measured] * 2, series=[series]))
+    assert turns.timed_seconds == 2 * 1.25 + 1.0
 
 
 def test_blocks_of_one_kind_are_found_among_others():
