@@ -29,7 +29,6 @@ from hvdperf.machine.cpu_usage import CpuMeter, make_meter
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
-from hvdperf.measure.round_runner import RoundRunner
 from hvdperf.paths import CACHE, ROOT, shown
 from hvdperf.plan.arms import AA, Arm, BlockKind, Schedule, Side, Workload
 from hvdperf.plan.faults import Fault
@@ -43,6 +42,7 @@ from hvdperf.records.rounds import Launch, Round
 from hvdperf.version import version
 from hvdperf.work.base import RoundRequest, RoundSettings
 from hvdperf.work.blocks import Blocks
+from hvdperf.work.round_runner import RoundRunner
 from hvdperf.worker.strategies.table import Strategy
 
 PAIRS = ROOT / "results" / "pairs"

@@ -89,7 +89,6 @@ ORDER = (
     "explain",
     "launch",
     "work",
-    "measure",
     "judge",
     "session",
     "timeline",

@@ -5,6 +5,8 @@ Blocks of the same batch without exchange, if there are any, divide the rest int
 applying) and the exchange, in which the ranks wait for each other. The ranks at fault are found by
 the time that each rank spends outside of the exchange: if one rank is late, the others merely wait.
 The names of terms are those of the time breakdown (hvdperf.plan.terms).
+
+The cause of a growth in words, and an attribution of several causes.
 """
 
 from __future__ import annotations
@@ -13,18 +15,79 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
+from typing import Any
 
 from hvdperf.explain import training_runs
-from hvdperf.explain.cause import attribution_of
-from hvdperf.explain.ranks_apart import Group, group_apart, highest, host_of, without
 from hvdperf.explain.speedup import FIXED, divides_steps, steps_of_each, training
-from hvdperf.explain.step_terms import OWN, Computing, Growth, computing_known, growth
+from hvdperf.explain.step_terms import (
+    OWN,
+    Computing,
+    Group,
+    Growth,
+    computing_known,
+    group_apart,
+    growth,
+    highest,
+    host_of,
+    without,
+)
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import START, Term
-from hvdperf.records.outcome import Attribution, Cause
+from hvdperf.records.outcome import Attribution, Cause, fields_of
 from hvdperf.records.rounds import Launch
 from hvdperf.stats import Interval, hodges_lehmann, shift
+
+# A term that takes some ranks this many times as long as the others is told as a multiple, from
+# A_MULTIPLE to MULTIPLES: beyond that the others take next to nothing.
+A_MULTIPLE = 1.5
+MULTIPLES = 50
+
+
+def attribution_of(causes: Sequence[Cause]) -> Attribution:
+    """Return causes as an attribution to the first of them, and then to the others."""
+    if not causes:
+        return Attribution()
+    first, *others = causes
+    return Attribution(**fields_of(first), also=tuple(others))
+
+
+def told(found: Attribution, reference: str) -> str:
+    """Return the causes with their seconds, such as `input wait of all ranks: 344 of 369 ms a step
+    (np 1: 12.0 of 40.0)`. reference: what the figure compares with."""
+    return "; ".join(_told(cause, reference) for cause in found.causes) or "not attributed"
+
+
+def _told(cause: Cause, reference: str) -> str:
+    if cause.seconds is None:
+        return str(cause)
+    of_step = cause.step_seconds is not None
+    unit = 1000 if of_step else 1
+    beside = []
+    text = f"{cause.term} of {cause.whose}: {_number(unit * cause.seconds)}"
+    if cause.step_seconds is not None:
+        text += f" of {_number(unit * cause.step_seconds)} ms a step"
+    else:
+        text += " s"
+    if cause.others_seconds is not None:
+        others = f"the others {_number(unit * cause.others_seconds)}"
+        if A_MULTIPLE * cause.others_seconds <= cause.seconds <= MULTIPLES * cause.others_seconds:
+            others = f"{cause.seconds / cause.others_seconds:.1f} times as long as {others}"
+        beside.append(others)
+    if cause.usual_seconds is not None:
+        usual = f"{reference} {_number(unit * cause.usual_seconds)}"
+        if cause.usual_step_seconds is not None:
+            usual += f" of {_number(unit * cause.usual_step_seconds)}"
+        beside.append(usual)
+    text += f" ({', '.join(beside)})" if beside else ""
+    waited = cause.at_fault and of_step and cause.term != Term.EXCHANGE
+    return f"{text}, for which the other ranks wait" if waited else text
+
+
+def _number(figure: float) -> str:
+    """Return a figure with one digit after the point below 100, and none above."""
+    return f"{figure:.0f}" if figure >= 99.95 else f"{max(0.0, figure):.1f}"
+
 
 # Growth below this share of a step, or of a phase of a start, is not attributed.
 WORTH_A_NAME = 0.02
@@ -183,10 +246,8 @@ def _cause(rounds: Sequence[Growth], term: Term, share: float, group: Group | No
     others = without(ranks, count)
     return Cause(
         term,
-        ranks[0] if group is not None and len(ranks) == 1 else None,
-        share,
-        ranks if group is not None and len(ranks) > 1 else (),
-        group.host if group is not None else "",
+        share=share,
+        **_whose(group),
         seconds=median(each.candidate.of(term, ranks) for each in rounds),
         usual_seconds=median(each.usual.of(term, ranks) for each in rounds),
         others_seconds=median(each.candidate.of(term, others) for each in rounds)
@@ -195,6 +256,14 @@ def _cause(rounds: Sequence[Growth], term: Term, share: float, group: Group | No
         step_seconds=median(each.candidate.step for each in rounds),
         usual_step_seconds=median(each.usual.step for each in rounds),
     )
+
+
+def _whose(group: Group | None) -> dict[str, Any]:
+    """Return the fields of a cause that name its ranks; {} for all of them."""
+    if group is None:
+        return {}
+    one, several = (group.ranks, ()) if len(group.ranks) == 1 else ((None,), group.ranks)
+    return {"rank": one[0], "ranks": several, "host": group.host}
 
 
 def _outweighs(ahead: float, own: float, longer: float) -> bool:
@@ -269,10 +338,8 @@ def _of_phase(
     return [
         Cause(
             phase,
-            ranks[0] if group is not None and len(ranks) == 1 else None,
-            share,
-            ranks if group is not None and len(ranks) > 1 else (),
-            group.host if group is not None else "",
+            share=share,
+            **_whose(group),
             seconds=_typical(phase, [ours for ours, _ in starts], ranks),
             usual_seconds=_typical(phase, [theirs for _, theirs in starts]),
             others_seconds=_typical(phase, [ours for ours, _ in starts], others)
@@ -328,10 +395,8 @@ def _slow(phase: str, starts: Sequence[Starts], group: Group) -> Attribution:
     seconds = _typical(phase, starts, group.ranks)
     return Attribution(
         phase,
-        group.ranks[0] if len(group.ranks) == 1 else None,
-        seconds / others - 1.0 if others > 0 else math.inf,
-        group.ranks if len(group.ranks) > 1 else (),
-        group.host,
+        share=seconds / others - 1.0 if others > 0 else math.inf,
+        **_whose(group),
         seconds=seconds,
         others_seconds=others,
     )
@@ -363,9 +428,8 @@ def attribute_start(
         ahead = shift(here, usual, alpha)
         share = fmean(shares[rank] for rank in group)
         if _outweighs(math.expm1(ahead.estimate), share, max(shares)) and ahead.lower > 0.0:
-            alone = group[0] if len(group) == 1 else None
-            several = group if alone is None else ()
-            return Attribution(phase, alone, share, several, host_of(group, hosts))
+            own = Group(group, host_of(group, hosts), ahead.estimate)
+            return Attribution(phase, share=share, **_whose(own))
     all_grown = all(of_rank.lower > 0.0 for of_rank in grown) and min(shares) >= WORTH_A_NAME
     return Attribution(phase, None, min(shares)) if all_grown else Attribution()
 
@@ -391,8 +455,6 @@ def attribute_memory(launches: Sequence[Launch], hosts: Sequence[str] = ()) -> A
     if group is not None:
         share = fmean(shares[rank] for rank in group.ranks)
         if _outweighs(group.ahead, share, max(shares)) and share >= WORTH_A_NAME:
-            alone = group.ranks[0] if len(group.ranks) == 1 else None
-            several = group.ranks if alone is None else ()
-            return Attribution(Term.MEMORY, alone, share, several, group.host)
+            return Attribution(Term.MEMORY, share=share, **_whose(group))
     share = min(shares)
     return Attribution(Term.MEMORY, None, share) if share >= WORTH_A_NAME else Attribution()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from hvdperf.explain.cause import told
+from hvdperf.explain.attribution import told
 from hvdperf.explain.long_steps import long_steps
 from hvdperf.interim import judge_pair, judge_rounds
 from hvdperf.judge.detection import detect, on_trial
@@ -33,7 +33,7 @@ from hvdperf.verdict import (
     is_bounded,
     smallest_detectable_effect,
 )
-from hvdperf.work.evidence import overlap_of_shards
+from hvdperf.work.base import overlap_of_shards
 from hvdperf.work.table import cause_of, measures, observed, work_of
 
 

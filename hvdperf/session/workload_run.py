@@ -19,7 +19,6 @@ from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.machine.disturbance import Disturbance, together
-from hvdperf.measure.round_runner import RoundRunner, read_weights
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
 from hvdperf.plan.profile import Profile
@@ -30,6 +29,7 @@ from hvdperf.session.budget import Budget
 from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, Verdict
 from hvdperf.work.base import RoundRequest, RoundSettings
 from hvdperf.work.blocks import Blocks
+from hvdperf.work.round_runner import RoundRunner, read_weights
 from hvdperf.work.table import WORKS, kinds_of, measures, observed, transfers_of, work_of
 
 # Turns of a round that is only shown, or whose verdict does not depend on more turns.

@@ -9,8 +9,7 @@ from statistics import median
 from hvdperf.explain import speedup
 from hvdperf.explain.attribution import attribute_training
 from hvdperf.explain.collectives import ALPHA_FASTER, FASTER_BY_NOISE
-from hvdperf.explain.scaling_breakdown import BY_ABLATION, scaling_breakdown
-from hvdperf.explain.speedup import divides_steps, training
+from hvdperf.explain.speedup import BY_ABLATION, divides_steps, scaling_breakdown, training
 from hvdperf.explain.time_breakdown import CLOSES_WITHIN, time_breakdown
 from hvdperf.launch.group import Group
 from hvdperf.plan.arms import Arm, BlockKind

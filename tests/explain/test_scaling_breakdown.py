@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.explain.scaling_breakdown import hidden_seconds, scaling_breakdown
+from hvdperf.explain.speedup import hidden_seconds, scaling_breakdown
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import Term

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from hvdperf.explain.straggler import CHANCE, beyond_chance, straggler, waits
+from hvdperf.explain.time_breakdown import CHANCE, beyond_chance, straggler, waits
 from tests.support.with_timestamps import step_timestamps
 
 

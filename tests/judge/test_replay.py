@@ -93,7 +93,7 @@ def judge_of(session: Archive, case: Case) -> Judge:
 
 def without_reason_of_the_session(outcome: Outcome) -> Outcome:
     judgement = outcome.judgement
-    if judgement.verdict is Verdict.INCONCLUSIVE and "other programs" in judgement.reason:
+    if judgement.verdict is Verdict.INCONCLUSIVE:
         return replace(outcome, judgement=replace(judgement, reason=""))
     return outcome
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from hvdperf.explain.cause import told
+from hvdperf.explain.attribution import told
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import startup, wall_time
 from hvdperf.plan.terms import Term

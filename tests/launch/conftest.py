@@ -20,7 +20,6 @@ from hvdperf.launch.resources import make_launcher
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
-from hvdperf.measure.round_runner import CORRECTNESS_STEPS
 from hvdperf.models.inputs.cifar_files import Layout
 from hvdperf.models.inputs.samples import write_cifar
 from hvdperf.models.inputs.token_samples import write_tokens
@@ -28,6 +27,7 @@ from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import open_data
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import LAUNCHERS
+from hvdperf.work.round_runner import CORRECTNESS_STEPS
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, MakeStarter, Start, trained_by
 

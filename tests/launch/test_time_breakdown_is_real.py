@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hvdperf.explain.scaling_breakdown import scaling_breakdown
+from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.explain.time_breakdown import time_breakdown
-from hvdperf.measure.round_runner import RoundRunner
 from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import Runs, Sampling
@@ -17,6 +16,7 @@ from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import TERMS
 from hvdperf.records.rounds import Round
 from hvdperf.work.base import RoundRequest, RoundSettings
+from hvdperf.work.round_runner import RoundRunner
 from hvdperf.work.table import observation
 from hvdperf.work.wall_time import WallTime, stamped
 from tests.support.groups import WORKLOAD, MakeStarter

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hvdperf.__main__ import parser
 from hvdperf.errors import UserError
-from hvdperf.explain.scaling_breakdown import physical
+from hvdperf.explain.speedup import physical
 from hvdperf.json_records import Unreadable, convert, encode, plain
 from hvdperf.plan.questions import weak_scaling
 from hvdperf.plan.terms import Term

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hvdperf.explain.scaling_breakdown import scaling_breakdown
+from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.explain.time_breakdown import CLOSES_WITHIN
 from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import TERMS

@@ -9,8 +9,8 @@ import numpy as np
 
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.group import Group
-from hvdperf.measure.round_runner import CORRECTNESS_STEPS
 from hvdperf.plan.arms import Arm, Workload
+from hvdperf.work.round_runner import CORRECTNESS_STEPS
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Phase
 from hvdperf.worker.strategies.table import Strategy
 

@@ -31,7 +31,7 @@ def speed(side: Side, number: int) -> float:
 
 
 class Runner(MadeUpRunner):
-    """A stand-in for hvdperf.measure.round_runner.RoundRunner. Of injected faults it knows `hang`,
+    """A stand-in for hvdperf.work.round_runner.RoundRunner. Of injected faults it knows `hang`,
     and all others as an exception."""
 
     def __init__(self, work: Work, schedule: Schedule, **given: Any) -> None:

@@ -121,7 +121,7 @@ class Script:
 
 
 class MadeUpRunner:
-    """A stand-in for hvdperf.measure.round_runner.RoundRunner."""
+    """A stand-in for hvdperf.work.round_runner.RoundRunner."""
 
     def __init__(
         self, script: Script, work: Work, schedule: Schedule, check: Sequence[Arm], **arguments: Any

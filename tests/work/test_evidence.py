@@ -11,10 +11,9 @@ from hvdperf.judge.weights import Parted, parted, weights_differ
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.records.reports import Correctness
 from hvdperf.records.rounds import Launch, Run, Series, StampedRun, Turns
-from hvdperf.work.base import Work
+from hvdperf.work.base import Work, overlap_of_shards
 from hvdperf.work.blocks import expected_samples, turns_of
 from hvdperf.work.collectives import Collectives
-from hvdperf.work.evidence import overlap_of_shards
 from hvdperf.work.training import Epochs
 from hvdperf.work.wall_time import WallTime, impossible_shares, stamped
 from hvdperf.worker.strategies.table import Strategy

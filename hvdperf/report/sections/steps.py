@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from hvdperf.explain.long_steps import long_steps
-from hvdperf.explain.straggler import beyond_chance
+from hvdperf.explain.time_breakdown import beyond_chance
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Block

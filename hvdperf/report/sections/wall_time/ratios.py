@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvdperf.explain.scaling_breakdown import hidden_seconds
+from hvdperf.explain.speedup import hidden_seconds
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.terms import OF_STEPS, Term
 from hvdperf.records.documents import Case
@@ -21,7 +21,7 @@ _WHOSE = (
     Column("model", "network", hidden=True),
     Column("world_size", "replicas", hidden=True),
 )
-# All intervals of a breakdown have the same level at either end (explain/scaling_breakdown.py).
+# All intervals of a breakdown have the same level at either end (explain/speedup.py).
 _CONFIDENCE = confidence_words([100 * (1 - 2 * ALPHA)])
 SPEEDUPS = ("by_speed", "by_time", "by_job")
 FACTORS = ("efficiency", "contention", "communication", "balance", "product")

@@ -19,7 +19,6 @@ from hvdperf.machine.cpu_usage import Reading
 from hvdperf.machine.disturbance import Disturbance, Usage, total
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
-from hvdperf.measure.round_runner import CORRECTNESS_STEPS, RoundRunner
 from hvdperf.plan.arms import Arm, BlockKind, Collective, Schedule, Side, Transfer
 from hvdperf.plan.profile import Runs, Sampling
 from hvdperf.records.outcome import Failure
@@ -30,6 +29,7 @@ from hvdperf.work.blocks import WARM_UP_BLOCKS_MAX, WARM_UP_STEPS, Blocks
 from hvdperf.work.collectives import WARM_UP_REPEATS, Collectives
 from hvdperf.work.endurance import Endurance
 from hvdperf.work.interleaving import Pair
+from hvdperf.work.round_runner import CORRECTNESS_STEPS, RoundRunner
 from hvdperf.work.startup import Startup
 from hvdperf.work.table import WORKS
 from hvdperf.work.training import Epochs, Seconds
