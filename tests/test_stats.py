@@ -195,6 +195,7 @@ def test_a_shift_has_the_bounds_of_the_exact_rank_sum_test(m, n):
 def test_a_shift_of_few_bounds_nothing_and_of_none_is_none():
     assert shift([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], 0.025).upper == math.inf
     assert math.isfinite(shift([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0], 0.025).upper)
+    assert shift([1.0, 2.0, 3.0], [1.0, 2.0], 0.025).observations == 5
     for ours, theirs in (([], [1.0]), ([1.0], []), ([math.nan], [1.0])):
         with pytest.raises(NotMeasurable):
             shift(ours, theirs, 0.025)
