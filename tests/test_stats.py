@@ -6,6 +6,7 @@ import pytest
 import scipy.stats
 
 from hvdperf.stats import (
+    Interval,
     NotMeasurable,
     bound_depth,
     hodges_lehmann,
@@ -192,9 +193,15 @@ def test_a_shift_has_the_bounds_of_the_exact_rank_sum_test(m, n):
         assert (test.pvalue <= 0.025) == rejected
 
 
+def test_bounds_are_widened_by_a_factor_of_their_distance_from_the_estimate():
+    wide = Interval(1.0, 0.5, 1.25, 0.025, 6).widened(4.0)
+    assert (wide.estimate, wide.lower, wide.upper) == (1.0, -1.0, 2.0)
+
+
 def test_a_shift_of_few_bounds_nothing_and_of_none_is_none():
     assert shift([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], 0.025).upper == math.inf
     assert math.isfinite(shift([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0], 0.025).upper)
+    assert shift([1.0, 2.0, 3.0], [1.0, 2.0], 0.025).observations == 5
     for ours, theirs in (([], [1.0]), ([1.0], []), ([math.nan], [1.0])):
         with pytest.raises(NotMeasurable):
             shift(ours, theirs, 0.025)

@@ -174,7 +174,7 @@ def test_what_is_not_a_number_is_invalid(bad):
 
 def test_no_round_at_all_is_invalid():
     assert judge([], Floor.at(0.9)) == Judgement(
-        Verdict.INVALID, None, Floor.at(0.9), 0, "no observation"
+        Verdict.INVALID, None, Floor.at(0.9), 0, "no observation", widened=1.0
     )
 
 

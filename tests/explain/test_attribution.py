@@ -16,7 +16,7 @@ from hvdperf.explain.attribution import (
     attribute_start,
     attribute_steps,
 )
-from hvdperf.explain.step_terms import of_steps
+from hvdperf.explain.step_terms import group_apart, of_steps
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import Term
 from hvdperf.records.outcome import Attribution
@@ -235,6 +235,11 @@ def test_two_starts_of_a_round_have_no_more_in_common_than_any_two():
         (injected, usual) for (injected, _), usual in zip(pairs, reversed(others), strict=True)
     ]
     assert attribute_start("trace", again) == found
+
+
+def test_one_round_sets_no_rank_apart_and_one_rank_is_apart_from_none():
+    assert group_apart([[0.0, 1.0]]) is None
+    assert group_apart([[1.0]] * ROUNDS) is None
 
 
 def test_a_rank_that_starts_slowly_is_named_where_the_others_take_no_time():
