@@ -44,8 +44,7 @@ class Quirk:
 
 
 _GLOO = Quirk(
-    "gloo needs gcc 11 and the headers of Linux 5.19 at most "
-    "(ci/quirks/gloo_before_0_28_1.h)",
+    "gloo needs gcc 11 and the headers of Linux 5.19 at most (ci/quirks/gloo_before_0_28_1.h)",
     {
         "CXXFLAGS": "-include gloo_before_0_28_1.h",
         "CPLUS_INCLUDE_PATH": str(ROOT / "ci" / "quirks"),

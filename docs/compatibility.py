@@ -13,10 +13,10 @@ from dataclasses import astuple, dataclass
 from datetime import date
 from pathlib import Path
 
+from ci.build_horovod import QUIRKS
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode
 from hvdperf.paths import shown
-from ci.build_horovod import QUIRKS
 from hvdperf.timeline.releases.raw import RawResult
 from hvdperf.timeline.releases.releases import Axis, check_known, order, releases
 
