@@ -32,8 +32,9 @@ LIST = ROOT / "bench" / "mutants.txt"
 _RULES = ("tests/test_verdict.py", "tests/test_rule_properties.py", "tests/judge/test_judge.py")
 TESTS = {
     "hvdperf/judge/": ("tests/judge",),
-    "hvdperf/records/": ("tests/records", "tests/test_json_records.py", "tests/measure"),
-    "hvdperf/work": ("tests/work", "tests/measure", "tests/judge"),
+    "hvdperf/explain/": ("tests/explain", "tests/judge"),
+    "hvdperf/records/": ("tests/records", "tests/test_json_records.py", "tests/work"),
+    "hvdperf/work/": ("tests/work", "tests/judge"),
     "hvdperf/stats.py": ("tests/test_stats.py", *_RULES),
     "hvdperf/verdict.py": _RULES,
     "hvdperf/interim.py": ("tests/test_interim_again.py", *_RULES),
