@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records, rows
 from hvdperf.models.inputs.errors import DataError
-from hvdperf.models.inputs.samples import write_cifar
+from hvdperf.models.inputs.sample_sets import write_cifar
 from tests.support.refusals import refusal
 
 Damage = Callable[[str, Layout, bytes], Path]
@@ -161,7 +161,7 @@ def test_pickles_of_python_3_are_read(
 def test_empty_directory(tmp_path: Path) -> None:
     message = complaint(tmp_path, "cifar100")
     assert f"{tmp_path}: holds no cifar100" in message
-    assert "--dataset cifar100" in message
+    assert message.endswith("sample_sets DIR cifar100")
     write_cifar(tmp_path, "cifar100", Layout.BINARY)
     assert "holds no cifar10 " in complaint(tmp_path)
 

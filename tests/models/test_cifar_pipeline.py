@@ -12,7 +12,7 @@ import tensorflow as tf
 from hvdperf.models import inputs
 from hvdperf.models.inputs.cifar import MEAN, STANDARD_DEVIATION, train_dataset, validation_dataset
 from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records
-from hvdperf.models.inputs.samples import write_cifar
+from hvdperf.models.inputs.sample_sets import write_cifar
 
 Images = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int32]

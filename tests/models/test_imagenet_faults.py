@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.models import inputs
-from hvdperf.models.inputs.imagenet_check import FOOT_BYTES, HEAD_BYTES
+from hvdperf.models.inputs.imagenet_files import FOOT_BYTES, HEAD_BYTES
 from tests.support.shards import example, grey, jpeg, write_shards
 
 SOUND = example(grey(9), 5)

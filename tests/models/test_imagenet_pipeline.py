@@ -12,7 +12,7 @@ import tensorflow as tf
 from hvdperf.models.inputs.errors import DataError
 from hvdperf.models.inputs.imagenet import train_dataset, validation_dataset
 from hvdperf.models.inputs.imagenet_files import ImagenetFiles, locate
-from hvdperf.models.inputs.imagenet_samples import LABELS, write_imagenet
+from hvdperf.models.inputs.sample_sets import LABELS, write_imagenet
 from tests.support.shards import example, grey, jpeg, write_shards
 
 Images = npt.NDArray[np.float32]

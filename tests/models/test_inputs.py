@@ -13,10 +13,8 @@ import tensorflow as tf
 from hvdperf.models import inputs
 from hvdperf.models.inputs.cifar_files import Layout
 from hvdperf.models.inputs.errors import DataError
-from hvdperf.models.inputs.imagenet_check import check
-from hvdperf.models.inputs.imagenet_samples import write_imagenet
-from hvdperf.models.inputs.samples import write_cifar
-from hvdperf.models.inputs.token_samples import write_tokens
+from hvdperf.models.inputs.imagenet_files import check
+from hvdperf.models.inputs.sample_sets import write_cifar, write_imagenet, write_tokens
 from hvdperf.models.registry import Form
 
 ROOT = Path(inputs.__file__).parents[3]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hvdperf.models.inputs import token_files
 from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.sample_sets import write_tokens
 from hvdperf.models.inputs.token_files import Split, TokenFiles, ids, locate, sequences, vocabulary
-from hvdperf.models.inputs.token_samples import write_tokens
 from hvdperf.models.registry import NETWORKS, Scale, Task
 from tests.support.refusals import refusal
 

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.sample_sets import write_tokens
 from hvdperf.models.inputs.token_files import Split, TokenFiles, ids, locate, vocabulary
-from hvdperf.models.inputs.token_samples import write_tokens
 from hvdperf.models.inputs.tokens import train_dataset, validation_dataset
 
 Tokens = npt.NDArray[np.int32]

@@ -55,7 +55,7 @@ def find(name: str) -> Input:
 def locate(name: str, directory: str | Path) -> Any:
     """Return the files of a data set in a directory.
 
-    All files are read and checked, except ImageNet's, which imagenet_check reads. Raises
+    All files are read and checked, except ImageNet's, which imagenet_files.check reads. Raises
     UnknownInput, and DataError that names the wrong file.
     """
     find(name)
@@ -86,7 +86,7 @@ class Extent:
 def extent(name: str, files: Any, size: int) -> Extent:
     """Return the size of a data set without reading the data again.
 
-    files: the result of `locate`, for ImageNet that of imagenet_check; None for the synthetic
+    files: the result of `locate`, for ImageNet that of imagenet_files.check; None for the synthetic
     input, which has neither an end nor validation data. size: length of a sequence, in words.
 
     Raises UnknownInput, and DataError if the training text holds less than a sequence.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 
@@ -20,12 +18,7 @@ def unreadable(path: Path, error: OSError) -> DataError:
     return faulty(path, f"unreadable ({error.strerror})", "check its permissions")
 
 
-def finish(work: Callable[[], str]) -> int:
-    """Do the work and print its result. Return the exit status: 0, or 2 after one line on stderr if
-    the work failed."""
-    try:
-        print(work())
-    except (DataError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+def or_sample(dataset: str) -> str:
+    """Return the words on how to write the suite's own sample of a data set."""
+    command = f"python -m hvdperf.models.inputs.sample_sets DIR {dataset}"
+    return f"or write a small sample to DIR/{dataset} with {command}"

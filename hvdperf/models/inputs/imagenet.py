@@ -20,8 +20,15 @@ import tensorflow as tf
 
 from hvdperf.models.inputs import pipeline
 from hvdperf.models.inputs.errors import DataError, faulty
-from hvdperf.models.inputs.imagenet_check import FOOT_BYTES, HEAD_BYTES, records
-from hvdperf.models.inputs.imagenet_files import CLASSES, REMEDY, ImagenetFiles, locate
+from hvdperf.models.inputs.imagenet_files import (
+    CLASSES,
+    FOOT_BYTES,
+    HEAD_BYTES,
+    REMEDY,
+    ImagenetFiles,
+    locate,
+    records,
+)
 
 # Size of the buffer that shuffles. It holds records as they are stored, 110 KB each in the
 # published shards, which are shuffled already.

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from hvdperf.timeline.releases.by_release import Series, bisect_command, report, series_of, word
+from hvdperf.timeline.releases.raw import RawResult
 from hvdperf.timeline.releases.releases import Axis
 from tests.support.histories import REPLICA, raw_result
 
@@ -20,7 +21,7 @@ RELEASES = FIRST, SECOND, THIRD, FOURTH, LAST = ("2.14.1", "2.15.1", "2.16.2", "
 def made_series(noise: float, steps: Mapping[str, float], sessions: int = 1) -> Series:
     """Return a series of one line of eight launches a session. noise: standard deviation of
     launches, relative. steps: the factor with which a release differs from the one before it."""
-    drawn, speed, results = random.Random(20181231), 500.0, []
+    drawn, speed, results = random.Random(20181231), 500.0, list[RawResult]()
     for release in RELEASES:
         speed *= steps.get(release, 1.0)
         for _ in range(sessions):
