@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 from tensorflow import keras
 
-from hvdperf.models.networks.inception_v3 import (
-    A,
-    B,
-    C,
-    inception_v3,
-    inception_v3_of,
-    inception_v3_s,
-)
+from hvdperf.models.networks.inception import A, B, C, inception_v3, inception_v3_of, inception_v3_s
 from tests.support.training import all_finite, gradients, parameters, shapes
 
 pytestmark = pytest.mark.usefixtures("fresh_models")

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
-from hvdperf.models.networks.lstm import lstm, lstm_ptb_large, lstm_ptb_small, lstm_s
+from hvdperf.models.networks.language import lstm, lstm_ptb_large, lstm_ptb_small, lstm_s
 from tests.support.training import all_finite, gradients, parameters, words
 
 pytestmark = pytest.mark.usefixtures("fresh_models")

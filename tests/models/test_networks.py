@@ -12,8 +12,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from hvdperf.models import registry
-from hvdperf.models.networks.resnet import resnet_v2
-from hvdperf.models.networks.vgg import D, vgg
+from hvdperf.models.networks.classifiers import D, resnet_v2, vgg
 from hvdperf.models.registry import NETWORKS, Scale, Task, Traffic
 from tests.support.training import parameters, shapes
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from hvdperf.models.networks.transformer import transformer, transformer_s
+from hvdperf.models.networks.language import transformer, transformer_s
 from tests.support.training import all_finite, gradients, parameters, words
 
 pytestmark = pytest.mark.usefixtures("fresh_models")
