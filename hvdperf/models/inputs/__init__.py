@@ -134,9 +134,9 @@ def open_train(
 
         return own.train_dataset(name, size, shard=shard, batch=batch, seed=seed)
     if not source.needs_data:
-        from hvdperf.models.inputs import synthetic
+        from hvdperf.models.inputs import pipeline
 
-        make = synthetic.images if form is Form.IMAGES else synthetic.words
+        make = pipeline.random_images if form is Form.IMAGES else pipeline.random_words
         return make(classes or source.classes, shard=shard, batch=batch, size=size, seed=seed)
     module, arguments = _module_of(source, data_dir, form, size, classes)
     if form is Form.IMAGES:
