@@ -18,7 +18,6 @@ Images = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int32]
 
 PLAIN: dict[str, Any] = {"augment": False, "shuffle": False}
-ONCE: dict[str, Any] = {"repeat": False, "drop_remainder": False}
 
 
 def stream(files: CifarFiles, batches: int | None = None, **options: Any) -> tuple[Images, Labels]:
@@ -38,10 +37,6 @@ def pixels(files: CifarFiles, images: Images) -> npt.NDArray[np.uint8]:
     assert rounded.max() <= 255
     whole: npt.NDArray[np.uint8] = rounded.astype(np.uint8)
     return whole
-
-
-def identities(files: CifarFiles, images: Images) -> list[bytes]:
-    return [image.tobytes() for image in pixels(files, images)]
 
 
 def write_records(folder: Path, images: npt.NDArray[np.uint8]) -> CifarFiles:
@@ -68,33 +63,6 @@ def test_standardised_by_the_published_statistics(cifar10: CifarFiles) -> None:
     image = records(cifar10, Split.TRAIN)[0][0]
     expected = (image / 255 - (0.4914, 0.4822, 0.4465)) / (0.2470, 0.2435, 0.2616)
     np.testing.assert_allclose(stream(cifar10, 1, **PLAIN)[0][0], expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("count", [2, 3, 7])
-def test_shard_is_every_nth_record(sample: CifarFiles, count: int) -> None:
-    expected_images, expected_labels = records(sample, Split.TRAIN)
-    for index in range(count):
-        images, labels = stream(sample, shard=(index, count), **PLAIN, **ONCE)
-        np.testing.assert_array_equal(pixels(sample, images), expected_images[index::count])
-        np.testing.assert_array_equal(labels, expected_labels[index::count])
-
-
-def test_every_epoch_is_the_whole_shard_in_a_new_order(sample: CifarFiles) -> None:
-    everything = [image.tobytes() for image in records(sample, Split.TRAIN)[0]]
-    # 50 records in batches of 20: the third batch spans two epochs.
-    images, labels = stream(sample, batches=5, shard=(1, 2), batch=20, augment=False)
-    names = identities(sample, images)
-    epochs = names[:50], names[50:]
-    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(everything[1::2])
-    assert epochs[0] != epochs[1]
-    by_name = dict(zip(everything, records(sample, Split.TRAIN)[1], strict=False))
-    assert [by_name[name] for name in names] == labels.tolist()
-
-
-def test_batch_may_be_larger_than_the_shard(cifar10: CifarFiles) -> None:
-    images, _ = stream(cifar10, batches=1, shard=(0, 4), batch=64, augment=False)
-    assert len(images) == 64
-    assert len(set(identities(cifar10, images))) == 25
 
 
 def choices(original: npt.NDArray[np.uint8], image: npt.NDArray[np.uint8]) -> set[Any]:
@@ -170,15 +138,6 @@ def test_types_and_shapes(sample: CifarFiles, size: int, augment: bool) -> None:
     images, labels = train_dataset(sample, **options).element_spec
     assert images == tf.TensorSpec((6, size, size, 3), tf.float32)
     assert labels == tf.TensorSpec((6,), tf.int32)
-    images, labels = train_dataset(sample, **options, drop_remainder=False).element_spec
-    assert images == tf.TensorSpec((None, size, size, 3), tf.float32)
-    assert labels == tf.TensorSpec((None,), tf.int32)
-
-
-def test_remainder_is_dropped_on_demand(cifar10: CifarFiles) -> None:
-    kept, _ = stream(cifar10, batch=30, repeat=False, drop_remainder=False)
-    dropped, _ = stream(cifar10, batch=30, repeat=False, drop_remainder=True)
-    assert (len(kept), len(dropped)) == (100, 90)
 
 
 def validation(files: CifarFiles, **options: Any) -> tf.data.Dataset:

@@ -107,6 +107,14 @@ def test_every_epoch_is_the_whole_shard_in_a_new_order(data: dict[str, Path], na
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
+def test_a_batch_may_be_larger_than_the_shard(data: dict[str, Path], name: str) -> None:
+    shard = {*train(data, name, 200, shard=(0, 7), shuffle=False)}
+    found = train(data, name, 1, 200, shard=(0, 7))
+    assert len(found) == 200
+    assert set(found) == shard
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
 def test_order_depends_on_the_seed_alone(data: dict[str, Path], name: str) -> None:
     first = train(data, name, 12, 4, seed=3, augment=True)
     assert train(data, name, 12, 4, seed=3, augment=True, threads=2) == first

@@ -13,8 +13,9 @@ from tensorflow import keras
 
 from hvdperf.models import registry
 from hvdperf.models.networks.classifiers import D, resnet_v2, vgg
+from hvdperf.models.networks.inception import A, B, C, inception_v3, inception_v3_of
 from hvdperf.models.registry import NETWORKS, Scale, Task, Traffic
-from tests.support.training import parameters, shapes
+from tests.support.training import all_finite, gradients, parameters, shapes
 
 pytestmark = pytest.mark.usefixtures("fresh_models")
 
@@ -103,6 +104,34 @@ def test_own_vgg_at_full_size_is_that_of_keras() -> None:
     assert shapes(vgg(32, 10, D, width=64, dense=4096)) == shapes(registry.build("vgg_16", 32, 10))
 
 
+def test_own_inception_v3_computes_what_that_of_keras_does() -> None:
+    noise = np.random.default_rng(0).standard_normal((3, 75, 75, 3), dtype=np.float32)
+    own = inception_v3_of(75, 10, A, B, C, thinner=1)
+    theirs = inception_v3(75, 10)
+    assert shapes(own) == shapes(theirs)
+
+    own.set_weights(theirs.get_weights())
+    expected = np.asarray(theirs(noise, training=False))
+    found = np.asarray(own(noise, training=False))
+    # Without statistics to normalise by, activations shrink from layer to layer.
+    assert np.ptp(expected) > 0
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.usefixtures("without_random_weights")
+def test_own_inception_v3_has_the_grids_of_the_paper() -> None:
+    model = inception_v3_of(299, 10, A, B, C, thinner=1)
+    joined = [each for each in model.layers if isinstance(each, keras.layers.Concatenate)]
+    assert [tuple(each.output.shape[1:]) for each in joined] == [
+        (35, 35, 256),
+        (35, 35, 288),
+        (35, 35, 288),
+        *[(17, 17, 768)] * 5,
+        (8, 8, 1280),
+        *[(8, 8, 768), (8, 8, 768), (8, 8, 2048)] * 2,
+    ]
+
+
 INCEPTION_GRIDS = [
     [(73, 73, 160), (71, 71, 192), (35, 35, 384)],
     [(35, 35, 384)] * 4,
@@ -151,6 +180,7 @@ def test_small_network_is_as_registered_and_gives_logits(name: str) -> None:
     # Probabilities would add up to one, and none would be negative.
     assert not np.allclose(np.asarray(logits).sum(axis=1), 1.0)
     assert np.asarray(logits).min() < 0
+    assert all_finite(gradients(model, images, [1, 2, 3]))
 
 
 @pytest.mark.parametrize("name", SMALL)

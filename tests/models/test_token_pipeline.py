@@ -61,29 +61,14 @@ def validation(files: TokenFiles, **options: Any) -> Tokens:
     return joined(validation_dataset(files, **{**arguments, **options}))
 
 
-def names(rows: Tokens) -> list[bytes]:
-    return [row.tobytes() for row in rows]
-
-
 def test_plain_stream_is_the_text_in_order(files: TokenFiles, windows: Tokens) -> None:
-    rows = train(files, shuffle=False, repeat=False)
-    np.testing.assert_array_equal(rows, windows)
+    rows = train(files, 2 * len(windows), shuffle=False)
+    np.testing.assert_array_equal(rows, np.tile(windows, (2, 1)))
+    rows = rows[: len(windows)]
     assert len(rows) > 60
     # The token after a sequence is the first of the next: no target is lost, none comes twice.
     np.testing.assert_array_equal(rows[:-1, -1], rows[1:, 0])
     assert rows.max() == WORDS - 1
-
-
-def test_stream_is_endless(files: TokenFiles, windows: Tokens) -> None:
-    rows = train(files, batches=2 * len(windows), shuffle=False)
-    np.testing.assert_array_equal(rows, np.tile(windows, (2, 1)))
-
-
-@pytest.mark.parametrize("count", [2, 3, 7])
-def test_shard_is_every_nth_sequence(files: TokenFiles, windows: Tokens, count: int) -> None:
-    for index in range(count):
-        rows = train(files, shard=(index, count), shuffle=False, repeat=False)
-        np.testing.assert_array_equal(rows, windows[index::count])
 
 
 def test_types_and_shapes(files: TokenFiles) -> None:
@@ -92,12 +77,6 @@ def test_types_and_shapes(files: TokenFiles) -> None:
     assert train_dataset(files, batch=5, seed=0, **options).element_spec == (spec, spec)
     spec = tf.TensorSpec((None, 7), tf.int32)
     assert validation_dataset(files, batch=5, **options).element_spec == (spec, spec)
-
-
-def test_batch_may_be_larger_than_the_shard(files: TokenFiles, windows: Tokens) -> None:
-    rows = train(files, batches=1, shard=(0, 4), batch=len(windows))
-    assert len(rows) == len(windows)
-    assert set(names(rows)) == set(names(windows[::4]))
 
 
 @pytest.mark.parametrize("count", [1, 2])
