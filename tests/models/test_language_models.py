@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -32,10 +30,6 @@ COUNTS = [
 ]
 
 
-def dropouts(model: Any) -> list[Any]:
-    return [layer for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
-
-
 @pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize(("name", "length", "vocabulary", "count", "tensors", "rates"), COUNTS)
 def test_counts_are_the_published_ones(
@@ -45,7 +39,8 @@ def test_counts_are_the_published_ones(
     assert parameters(model) == count
     assert len(model.trainable_variables) == tensors
     assert model.output_shape == (None, length, vocabulary)
-    assert [layer.rate for layer in dropouts(model)] == rates
+    dropouts = [layer for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
+    assert [layer.rate for layer in dropouts] == rates
 
 
 @pytest.mark.parametrize(
@@ -99,13 +94,3 @@ def test_positions_can_be_told_apart_by_a_transformer() -> None:
     # Of one word alone, every position would see the same without positions.
     logits = np.asarray(model(np.full((1, 32), 7, np.int32), training=False))[0]
     assert np.abs(logits[1:] - logits[:-1]).max(axis=1).min() > 1e-4
-
-
-def test_dropout_can_be_switched_off_before_tracing() -> None:
-    model = registry.build("lstm_s", 20, 2000)
-    tokens = words(2, 20)
-    assert not np.allclose(model(tokens, training=True), model(tokens, training=False), atol=1e-5)
-    for layer in dropouts(model):
-        layer.rate = 0.0
-    step = tf.function(lambda x: model(x, training=True))
-    np.testing.assert_allclose(step(tokens), model(tokens, training=False), atol=1e-5)
