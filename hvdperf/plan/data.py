@@ -19,8 +19,7 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.models import inputs, registry
-from hvdperf.models.inputs import sample_sets
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs import DataError, sample_sets
 from hvdperf.models.inputs.imagenet_files import ImagenetFiles
 from hvdperf.paths import CACHE, ROOT, SAMPLES
 from hvdperf.plan.arms import Workload

@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hvdperf.models import inputs
+from hvdperf.models.inputs import DataError
 from hvdperf.models.inputs.cifar import MEAN, STANDARD_DEVIATION, train_dataset, validation_dataset
 from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records, rows
-from hvdperf.models.inputs.errors import DataError
 from hvdperf.models.inputs.sample_sets import write_cifar
 from tests.support.refusals import refusal
 

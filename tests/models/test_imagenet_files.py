@@ -15,8 +15,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvdperf.models.inputs import imagenet_files
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs import DataError, imagenet_files
 from hvdperf.models.inputs.imagenet_files import check, locate
 from hvdperf.models.inputs.sample_sets import LABELS, write_imagenet
 from tests.support.refusals import refusal

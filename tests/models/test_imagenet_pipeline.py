@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.models import inputs
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs import DataError
 from hvdperf.models.inputs.imagenet import train_dataset, validation_dataset
 from hvdperf.models.inputs.imagenet_files import FOOT_BYTES, HEAD_BYTES, ImagenetFiles, locate
 from hvdperf.models.inputs.sample_sets import LABELS, write_imagenet

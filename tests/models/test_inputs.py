@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.models import inputs
+from hvdperf.models.inputs import DataError
 from hvdperf.models.inputs.cifar_files import Layout
-from hvdperf.models.inputs.errors import DataError
 from hvdperf.models.inputs.imagenet_files import check
 from hvdperf.models.inputs.sample_sets import write_cifar, write_imagenet, write_tokens
 from hvdperf.models.registry import Form

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from hvdperf.models import inputs
-from hvdperf.models.inputs import sample_sets
+from hvdperf.models.inputs import DataError, sample_sets
 from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records
-from hvdperf.models.inputs.errors import DataError
 from hvdperf.models.inputs.sample_sets import write_cifar, write_imagenet, write_tokens
 from tests.support.refusals import refusal
 

@@ -16,8 +16,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvdperf.models.inputs import token_files
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs import DataError, token_files
 from hvdperf.models.inputs.sample_sets import write_tokens
 from hvdperf.models.inputs.token_files import Split, TokenFiles, ids, locate, sequences, vocabulary
 from hvdperf.models.inputs.tokens import train_dataset, validation_dataset

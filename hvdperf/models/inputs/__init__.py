@@ -11,6 +11,25 @@ from hvdperf.models import registry
 from hvdperf.models.registry import Form
 
 
+class DataError(ValueError):
+    """A data set cannot be used. The message, one line, names the file, the fault and the
+    remedy."""
+
+
+def faulty(path: Path, fault: str, remedy: str) -> DataError:
+    return DataError(f"{path}: {fault}; {remedy}")
+
+
+def unreadable(path: Path, error: OSError) -> DataError:
+    return faulty(path, f"unreadable ({error.strerror})", "check its permissions")
+
+
+def or_sample(dataset: str) -> str:
+    """Return the words on how to write the suite's own sample of a data set."""
+    command = f"python -m hvdperf.models.inputs.sample_sets DIR {dataset}"
+    return f"or write a small sample to DIR/{dataset} with {command}"
+
+
 class UnknownInput(ValueError):
     """No input has that name, or the input lacks the directory that it reads from, or it has
     nothing of the kind that was asked for."""
@@ -197,7 +216,9 @@ def _module_of(
     """Return the module that makes datasets of a data set, and its arguments (files, sizes)."""
     if form not in source.forms:
         raise UnknownInput(f"{source.name} has no {form.value}")
-    files = locate(source.name, _directory(source.name, data_dir))
+    if data_dir is None:
+        raise UnknownInput(f"{source.name} needs the directory that holds its files")
+    files = locate(source.name, data_dir)
     if form is Form.WORDS:
         from hvdperf.models.inputs import tokens
 
@@ -210,9 +231,3 @@ def _module_of(
     from hvdperf.models.inputs import cifar
 
     return cifar, arguments
-
-
-def _directory(name: str, data_dir: str | Path | None) -> str | Path:
-    if data_dir is None:
-        raise UnknownInput(f"{name} needs the directory that holds its files")
-    return data_dir

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hvdperf.models.inputs.errors import DataError, faulty, or_sample, unreadable
+from hvdperf.models.inputs import DataError, faulty, or_sample, unreadable
 
 PIXEL_BYTES = 3 * 32 * 32
 COARSE_CLASSES = 20

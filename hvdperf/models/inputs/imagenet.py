@@ -18,8 +18,7 @@ from typing import Any, Callable
 import numpy as np
 import tensorflow as tf
 
-from hvdperf.models.inputs import pipeline
-from hvdperf.models.inputs.errors import DataError, faulty
+from hvdperf.models.inputs import DataError, faulty, pipeline
 from hvdperf.models.inputs.imagenet_files import (
     CLASSES,
     FOOT_BYTES,

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hvdperf.models.inputs.errors import DataError, faulty, or_sample, unreadable
+from hvdperf.models.inputs import DataError, faulty, or_sample, unreadable
 
 # Labels are 1..1000; a network has one output more, for 0, the background.
 CLASSES = 1001

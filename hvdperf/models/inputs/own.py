@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from hvdperf.models import registry
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs import DataError
 from hvdperf.models.registry import Shard
 
 _TAKE_THE_SHARD = (

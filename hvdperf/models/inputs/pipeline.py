@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hvdperf.models.inputs.errors import faulty
+from hvdperf.models.inputs import faulty
 
 PREFETCHED_BATCHES = 2
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hvdperf.models.inputs import DataError
 from hvdperf.models.inputs.cifar_files import (
     COARSE_CLASSES,
     PIXEL_BYTES,
@@ -27,7 +28,6 @@ from hvdperf.models.inputs.cifar_files import (
     Layout,
     format_of,
 )
-from hvdperf.models.inputs.errors import DataError
 from hvdperf.models.inputs.token_files import LAYOUTS, Split
 
 

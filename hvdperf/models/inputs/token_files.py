@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hvdperf.models.inputs.errors import faulty, or_sample, unreadable
+from hvdperf.models.inputs import faulty, or_sample, unreadable
 
 END_OF_LINE = "<eos>"
 UNKNOWN = "<unk>"
