@@ -46,7 +46,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf report history backfill changes wheel schemas test test-all lint docs bench slots ranks soak simulate trust clean distclean
+.PHONY: help stack env data perf report history backfill changes wheel schemas test test-all lint docs bench soak simulate trust clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -115,12 +115,6 @@ docs: env ## write docs/reference/ from the code, and build the site of docs/ in
 
 bench: env ## benchmark the suite itself: python -m bench
 	@$(ACTIVATE); python -m bench $(ARGS)
-
-slots: env ## measure the control plane with many slots: ARGS="64 256 --times 3"
-	@$(ACTIVATE); python -m bench.slots $(ARGS)
-
-ranks: env ## measure the page of a simulated session of 256 ranks
-	@$(ACTIVATE); python -m bench.many_ranks $(ARGS)
 
 soak: env ## start and end launches, some of which fail, and report leftovers: ARGS=200
 	@$(ACTIVATE); python -m bench.soak $(ARGS)

@@ -10,17 +10,33 @@ at any time, because sessions add up.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
+from collections.abc import Sequence
 
-from bench.trust_page import PAGE, page
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.paths import ROOT, shown
+from hvdperf.plan.arms import AA
+from hvdperf.plan.faults import TRIALS
 from hvdperf.records import detections
 from hvdperf.records.archive import read_session
-from hvdperf.records.detections import Entry, append, entry_of, read_log, series
+from hvdperf.records.detections import (
+    Entry,
+    append,
+    changes,
+    counts_of,
+    entry_of,
+    expected_report,
+    read_log,
+    series,
+    share_interval,
+)
+from hvdperf.report.words import plural
+from hvdperf.stats import hodges_lehmann
 from hvdperf.timeline.sessions import ended, is_without_session
+from hvdperf.verdict import as_ratio
 
 LOG = ROOT / "results" / detections.LOG
 RUNS = LOG.parent / "runs"
@@ -108,3 +124,101 @@ def _note(entry: Entry) -> None:
 
 if __name__ == "__main__":
     main()
+
+
+PAGE = ROOT / "docs" / "trust.md"
+HEAD = """\
+# Which injected faults the suite detects
+
+`make trust` writes this page. In each of its sessions, every fault has an arm, which is compared
+with the same arm without the fault. It judges the two as `--against` judges two stacks: the verdict
+is FAIL if the faulty arm is more than 2 % slower, and PASS if it is less than 5 % slower, each with
+95 % confidence. A FAIL needs 8 or 12 rounds. Two kinds of cases differ: memory is compared with a
+ceiling, and an INVALID launch is found in the first round. Faults affect one rank among several, or
+the exchange between ranks. One replica therefore has only the A/A pair `aa`, which has no fault.
+
+- **Reported**: the share of sessions that reported the expected verdict, with its 95 % interval
+  (Clopper and Pearson 1934). Undecided sessions count as not reported. The verdicts
+  are those of the sessions themselves: none is judged again.
+- **Right attribution**: the share of the reported ones that also named the expected rank and term,
+  or the expected reason of INVALID.
+- **Undecided**: the number of sessions that came to no verdict.
+- **Figure**: the estimate of Hodges and Lehmann over the sessions, with its exact 95 % interval.
+- **Range**: the smallest and the largest figure over the sessions.
+
+A/A pairs at two replicas have low figures, because
+[their reference has trained longer](notebook.md#new-memory-in-the-first-hundred-steps).
+"""
+TABLE = """\
+| case: fault | network, np | expected | reported | right attribution | undecided | figure | range |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def share(times: int, of: int) -> str:
+    """Return a share with the 95 % interval of Clopper and Pearson (1934), as text."""
+    if not of:
+        return "-"
+    low, high = share_interval(times, of)
+    return f"{times} of {of} ({100 * low:.0f}-{100 * high:.0f} %)"
+
+
+def page(entries: Sequence[Entry], before: Sequence[Sequence[Entry]] = ()) -> list[str]:
+    """Return the lines of docs/trust.md. entries: the newest series. before: older series, the
+    newest first, which are not counted with it."""
+    lines = [*HEAD.splitlines(), "", *_where(entries), "", *_table(entries)]
+    for older in before:
+        lines += ["", "## Sessions under other conditions, not counted above"]
+        lines += ["", *_where(older), "Changes from these sessions to the newest ones:", ""]
+        lines += [f"- {change}" for change in changes(older[-1], entries[-1])]
+        lines += ["", *_table(older)]
+    return lines
+
+
+def _table(entries: Sequence[Entry]) -> list[str]:
+    lines = TABLE.splitlines()
+    for count in counts_of(entries):
+        trial = TRIALS[count.trial]
+        lines.append(
+            f"| {count.trial}: `{trial.fault or 'nothing'}` "
+            f"| {count.model}, {count.world_size} | {expected_report(trial)} "
+            f"| {share(count.reported, count.sessions)} "
+            f"| {share(count.attributed, count.reported)} "
+            f"| {count.inconclusive} | {_estimate(count.figures)} | {_range(count.figures)} |"
+        )
+    return lines
+
+
+def _false_alarms(entries: Sequence[Entry]) -> list[str]:
+    """Return a line that counts the FAILs without a fault; none without a session."""
+    pairs = [count for count in counts_of(entries) if count.trial == AA]
+    tried, alarms = sum(c.sessions for c in pairs), sum(c.alarms for c in pairs)
+    return [f"False alarms (FAIL without a fault): {share(alarms, tried)}."] if tried else []
+
+
+def _where(entries: Sequence[Entry]) -> list[str]:
+    """Return lines on the machine and the stack of the sessions."""
+    if not entries:
+        return ["No session has been measured yet."]
+    facts = entries[-1].fingerprint
+    stack = f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}, {facts['mpi_library']}"
+    sessions = plural(len(entries), "session")
+    every = all(count.sessions == len(entries) for count in counts_of(entries))
+    return [
+        f"{sessions} on {facts['cores']} cores of {facts['cpu_model']}; {stack}.",
+        *([] if every else ["Not all of them injected every fault."]),
+        *_false_alarms(entries),
+    ]
+
+
+def _estimate(figures: Sequence[float]) -> str:
+    """Return the estimate over sessions, without an interval if they are too few for one."""
+    if not figures:
+        return "-"
+    whole = as_ratio(hodges_lehmann([math.log(figure) for figure in figures], 0.025))
+    bounds = "" if math.isinf(whole.upper) else f" [{whole.lower:.3f}, {whole.upper:.3f}]"
+    return f"{whole.estimate:.3f}{bounds}"
+
+
+def _range(figures: Sequence[float]) -> str:
+    return f"{min(figures):.3f} .. {max(figures):.3f}" if figures else "-"

@@ -103,7 +103,7 @@ def test_the_wheel_has_one_package_with_cases_profiles_and_networks(wheel: Path)
         "hvdperf/perf/test_scaling.py",
         "hvdperf/ci/profiles/smoke.toml",
         "hvdperf/ci/thresholds/cpu-unknown.toml",
-        "hvdperf/models/networks/resnet.py",
+        "hvdperf/models/networks/classifiers.py",
         f"{facts}/licenses/LICENSE",
     ):
         assert needed in names

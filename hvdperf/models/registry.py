@@ -41,7 +41,7 @@ class Form(Enum):
 
 
 class Task(Enum):
-    """The task that a network is trained for; hvdperf/models/tasks/ implements each."""
+    """The task that a network is trained for; hvdperf/models/tasks.py implements each."""
 
     CLASSIFICATION = "classification"
     LANGUAGE = "language"
@@ -103,82 +103,61 @@ class Network:
 
 
 _HUGE, _TINY, _MIXED = Traffic.FEW_HUGE, Traffic.MANY_TINY, Traffic.MIXED
-_SPARSE, _BURSTS = Traffic.SPARSE, Traffic.TWO_BURSTS
+_BURSTS = Traffic.TWO_BURSTS
 _FULL, _SMALL = Scale.FULL, Scale.SMALL
-_WORDS, _IMAGES = Task.LANGUAGE, Task.ADVERSARIAL
-_HOME = "hvdperf.models.networks."
+
+
+def _home(module: str, name: str) -> str:
+    """Return the builder of a network, which has the network's name."""
+    return f"hvdperf.models.networks.{module}:{name}"
+
+
+def _classifier(
+    module: str, name: str, size: int, traffic: Traffic, scale: Scale, tensors: int, smallest: int
+) -> Network:
+    builder = _home(module, name)
+    return Network(name, builder, size, traffic, scale, tensors, smallest=smallest)
+
+
+def _language_model(
+    name: str, length: int, traffic: Traffic, scale: Scale, tensors: int, words: int
+) -> Network:
+    builder = _home("language", name)
+    return Network(name, builder, length, traffic, scale, tensors, Task.LANGUAGE, words)
+
+
+def _adversarial(name: str, scale: Scale) -> Network:
+    return Network(name, _home("dcgan", name), 64, _BURSTS, scale, 27, Task.ADVERSARIAL)
+
 
 NETWORKS: dict[str, Network] = {
     network.name: network
     for network in (
-        Network("vgg_16", _HOME + "vgg:vgg_16", 224, _HUGE, _FULL, 32, smallest=32),
-        Network("vgg_19", _HOME + "vgg:vgg_19", 224, _HUGE, _FULL, 38, smallest=32),
-        Network("resnet_50", _HOME + "resnet:resnet_50", 224, _TINY, _FULL, 214, smallest=32),
-        Network(
-            "resnet_v2_101", _HOME + "resnet:resnet_v2_101", 224, _TINY, _FULL, 344, smallest=32
-        ),
-        Network(
-            "inception_v4", _HOME + "inception_v4:inception_v4", 299, _TINY, _FULL, 300, smallest=75
-        ),
-        Network(
-            "inception_v3",
-            _HOME + "inception_v3:inception_v3",
-            299,
-            _MIXED,
-            _FULL,
-            190,
-            smallest=75,
-        ),
-        Network("googlenet", _HOME + "googlenet:googlenet", 224, _MIXED, _FULL, 116),
-        Network("alexnet", _HOME + "alexnet:alexnet", 227, _HUGE, _FULL, 16, smallest=67),
-        Network("dcgan", _HOME + "dcgan:dcgan", 64, _BURSTS, _FULL, 27, _IMAGES),
-        Network("lstm", _HOME + "lstm:lstm", 35, _SPARSE, _FULL, 9, _WORDS, 10_000),
-        Network(
-            "lstm_ptb_small", _HOME + "lstm:lstm_ptb_small", 20, _SPARSE, _FULL, 9, _WORDS, 10_000
-        ),
-        Network(
-            "lstm_ptb_large", _HOME + "lstm:lstm_ptb_large", 35, _SPARSE, _FULL, 9, _WORDS, 10_000
-        ),
-        Network(
-            "transformer", _HOME + "transformer:transformer", 64, _MIXED, _FULL, 70, _WORDS, 8_000
-        ),
-        Network("vgg_16_s", _HOME + "vgg:vgg_16_s", 32, _HUGE, _SMALL, 32, smallest=32),
-        Network("vgg_19_s", _HOME + "vgg:vgg_19_s", 32, _HUGE, _SMALL, 38, smallest=32),
-        Network("resnet_50_s", _HOME + "resnet:resnet_50_s", 32, _TINY, _SMALL, 54),
-        Network("resnet_v2_101_s", _HOME + "resnet:resnet_v2_101_s", 32, _TINY, _SMALL, 94),
-        Network(
-            "inception_v4_s",
-            _HOME + "inception_v4:inception_v4_s",
-            75,
-            _TINY,
-            _SMALL,
-            98,
-            smallest=75,
-        ),
-        Network(
-            "inception_v3_s",
-            _HOME + "inception_v3:inception_v3_s",
-            75,
-            _MIXED,
-            _SMALL,
-            84,
-            smallest=75,
-        ),
-        Network("googlenet_s", _HOME + "googlenet:googlenet_s", 64, _MIXED, _SMALL, 44),
-        Network("alexnet_s", _HOME + "alexnet:alexnet_s", 67, _HUGE, _SMALL, 16, smallest=67),
-        Network("dcgan_s", _HOME + "dcgan:dcgan_s", 64, _BURSTS, _SMALL, 27, _IMAGES),
-        Network("lstm_s", _HOME + "lstm:lstm_s", 20, _SPARSE, _SMALL, 9, _WORDS, 2_000),
-        Network(
-            "transformer_s",
-            _HOME + "transformer:transformer_s",
-            32,
-            _MIXED,
-            _SMALL,
-            38,
-            _WORDS,
-            2_000,
-        ),
-        Network("resnet_v2_101_t", _HOME + "resnet:resnet_v2_101_t", 32, _TINY, Scale.THIN, 344),
+        _classifier("classifiers", "vgg_16", 224, _HUGE, _FULL, 32, 32),
+        _classifier("classifiers", "vgg_19", 224, _HUGE, _FULL, 38, 32),
+        _classifier("classifiers", "resnet_50", 224, _TINY, _FULL, 214, 32),
+        _classifier("classifiers", "resnet_v2_101", 224, _TINY, _FULL, 344, 32),
+        _classifier("inception", "inception_v4", 299, _TINY, _FULL, 300, 75),
+        _classifier("inception", "inception_v3", 299, _MIXED, _FULL, 190, 75),
+        _classifier("inception", "googlenet", 224, _MIXED, _FULL, 116, 1),
+        _classifier("classifiers", "alexnet", 227, _HUGE, _FULL, 16, 67),
+        _adversarial("dcgan", _FULL),
+        _language_model("lstm", 35, Traffic.SPARSE, _FULL, 9, 10_000),
+        _language_model("lstm_ptb_small", 20, Traffic.SPARSE, _FULL, 9, 10_000),
+        _language_model("lstm_ptb_large", 35, Traffic.SPARSE, _FULL, 9, 10_000),
+        _language_model("transformer", 64, _MIXED, _FULL, 70, 8_000),
+        _classifier("classifiers", "vgg_16_s", 32, _HUGE, _SMALL, 32, 32),
+        _classifier("classifiers", "vgg_19_s", 32, _HUGE, _SMALL, 38, 32),
+        _classifier("classifiers", "resnet_50_s", 32, _TINY, _SMALL, 54, 1),
+        _classifier("classifiers", "resnet_v2_101_s", 32, _TINY, _SMALL, 94, 1),
+        _classifier("inception", "inception_v4_s", 75, _TINY, _SMALL, 98, 75),
+        _classifier("inception", "inception_v3_s", 75, _MIXED, _SMALL, 84, 75),
+        _classifier("inception", "googlenet_s", 64, _MIXED, _SMALL, 44, 1),
+        _classifier("classifiers", "alexnet_s", 67, _HUGE, _SMALL, 16, 67),
+        _adversarial("dcgan_s", _SMALL),
+        _language_model("lstm_s", 20, Traffic.SPARSE, _SMALL, 9, 2_000),
+        _language_model("transformer_s", 32, _MIXED, _SMALL, 38, 2_000),
+        _classifier("classifiers", "resnet_v2_101_t", 32, _TINY, Scale.THIN, 344, 1),
     )
 }
 

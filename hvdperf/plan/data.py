@@ -19,8 +19,7 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.models import inputs, registry
-from hvdperf.models.inputs import sample_sets
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs import DataError, sample_sets
 from hvdperf.models.inputs.imagenet_files import ImagenetFiles
 from hvdperf.paths import CACHE, ROOT, SAMPLES
 from hvdperf.plan.arms import Workload
@@ -150,11 +149,11 @@ def _files(located: Any, directory: Path) -> tuple[str, ...]:
 def _checked(located: ImagenetFiles, directory: Path, identity: str) -> ImagenetFiles:
     """Return the shards of ImageNet with their numbers of records.
 
-    All shards are read once (models.inputs.imagenet_check); the numbers are kept until a shard or
+    All shards are read once (models.inputs.imagenet_files); the numbers are kept until a shard or
     the check changes. Raises UserError that names the wrong shard and record.
     """
     changed = [path.stat().st_mtime_ns for path in (*located.train, *located.validation)]
-    check = (ROOT / "hvdperf/models/inputs/imagenet_check.py").read_text()
+    check = (ROOT / "hvdperf/models/inputs/imagenet_files.py").read_text()
     asked = json.dumps([str(directory.resolve()), identity, changed, check])
     key = hashlib.sha256(asked.encode()).hexdigest()[:16]
     cache = CACHE / f"imagenet-{key}.json"
@@ -162,7 +161,7 @@ def _checked(located: ImagenetFiles, directory: Path, identity: str) -> Imagenet
         return replace(located, **json.loads(cache.read_text()))
     except (OSError, ValueError, TypeError):
         print(f"imagenet: reading {identity.rpartition(',')[0]}, once", file=sys.stderr)
-    counts = _run("hvdperf.models.inputs.imagenet_check", "--data-dir:", str(directory.absolute()))
+    counts = _run("hvdperf.models.inputs.imagenet_files", "--data-dir:", str(directory.absolute()))
     # Without the cache the next session reads all shards again.
     with suppress(OSError):
         CACHE.mkdir(parents=True, exist_ok=True)

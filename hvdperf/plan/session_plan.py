@@ -16,7 +16,7 @@ from hvdperf.interim import EARLY_LOOKS
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, place
 from hvdperf.models import inputs, registry
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs import DataError
 from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.data import (

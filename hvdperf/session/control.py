@@ -11,7 +11,7 @@ from hvdperf.launch.group import GroupFailed
 from hvdperf.launch.job import LaunchError
 from hvdperf.machine.rank_environment import not_needed
 from hvdperf.machine.starting import killed_for_memory, missing, of_environment
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs import DataError
 from hvdperf.plan.arms import AA, AGAINST, SWEEP, Arm, BlockKind
 from hvdperf.records.outcome import Failure
 from hvdperf.worker.protocol import STARTUP, Phase

@@ -15,12 +15,12 @@ import pytest
 import scipy.stats
 
 from bench import simulation
-from bench.noise import NOISES
 from bench.sessions import (
     BUSY,
     CONTENDED,
     MACHINES,
     MOST_TURNS,
+    NOISES,
     QUIET,
     Case,
     Session,
@@ -30,13 +30,16 @@ from bench.sessions import (
     simulated,
 )
 from bench.simulation import (
+    BIAS,
     FLOOR,
     IDENTICAL,
     KNOWN,
     LOOKS,
     ON_CPUS,
+    PAIR_NOISES,
     at_floor,
     decided_after,
+    of_pairs,
     of_two_stacks,
     ordinary_sessions,
     rates,
@@ -187,6 +190,25 @@ def test_arms_at_the_edge_of_their_band_pass_in_7_of_100_and_fail_in_6(machine):
     assert seldom(found, Verdict.FAIL, 0.06)
 
 
+# A/A pairs -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", PAIR_NOISES)
+def test_a_healthy_pair_is_invalid_in_at_most_1_of_1000_sessions(machine):
+    of = of_pairs(machine, BIAS, 2_000)
+    assert at_most(0.001, len(of.invalid_after), of.count)
+    assert of.rounds < 3.6 * of.count, "few healthy pairs ask for more rounds"
+
+
+@pytest.mark.parametrize("ratio", [0.7, 1.3])
+@pytest.mark.parametrize("machine", PAIR_NOISES)
+def test_a_difference_of_30_percent_is_found_in_19_of_20_sessions(machine, ratio):
+    of = of_pairs(machine, ratio, 200)
+    assert len(of.invalid_after) >= 0.92 * of.count, "19 of 20, less the scatter of 200"
+    if machine == "quiet" or (machine, ratio) == ("A", 0.7):
+        assert of.at_once >= 0.95 * of.count, "their noise allows it after three rounds"
+
+
 # How long it takes -----------------------------------------------------------------------------
 
 
@@ -278,6 +300,10 @@ def test_the_command_prints_all_tables(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["simulation", "2"])
     simulation.main()
     told = capsys.readouterr().out
-    rows = len(MACHINES) * (len(LOOKS) + 3) + len(simulation.kinds()) + len(simulation.PARTS)
-    assert told.count("\n| ") == rows + 6
+    rows = (
+        len(MACHINES) * (len(LOOKS) + 3 + len(simulation.PAIR_RATIOS))
+        + len(simulation.kinds())
+        + len(simulation.PARTS)
+    )
+    assert told.count("\n| ") == rows + 7
     assert "nan" not in told

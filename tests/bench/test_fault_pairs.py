@@ -52,5 +52,5 @@ def test_times_are_kept_to_the_microsecond(tmp_path):
     block = replace(measured.launches[0].blocks[0], ranks=[rank])
     turns_of(measured.launches[0]).blocks[0] = block
     text = lzma.decompress(packed(Pair(FORMAT, now(), "", fingerprint_of(placed()), "", measured)))
-    kept = json.loads(text)["round"]["launches"][0]["blocks"][0]["ranks"][0]["seconds"]
+    kept = json.loads(text)["round"]["launches"][0]["work"]["blocks"][0]["ranks"][0]["seconds"]
     assert kept == 0.123457

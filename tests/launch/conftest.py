@@ -21,8 +21,7 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
 from hvdperf.models.inputs.cifar_files import Layout
-from hvdperf.models.inputs.samples import write_cifar
-from hvdperf.models.inputs.token_samples import write_tokens
+from hvdperf.models.inputs.sample_sets import write_cifar, write_tokens
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import open_data
 from hvdperf.plan.faults import Fault

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.leftovers import launched
+from bench.soak import launched
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.records.outcome import Failure

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.leftovers import take_census
-from bench.soak import KINDS, compared, soak
+from bench.soak import KINDS, compared, soak, take_census
 from hvdperf.plan.options import LAUNCHERS
 from hvdperf.worker.protocol import DRIVER_VARIABLE
 
@@ -107,7 +106,7 @@ def test_launches_leave_nothing(
     shared = tmp_path / "shared"
     shared.mkdir()
     monkeypatch.setattr("hvdperf.launch.mpirun.shared_memory_directory", lambda ranks: shared)
-    monkeypatch.setattr("bench.leftovers.SHARED_MEMORY", shared)
+    monkeypatch.setattr("bench.soak.SHARED_MEMORY", shared)
     assert soak(3, tmp_path) == []
     said = capsys.readouterr().out
     assert "3 launches in" in said

@@ -10,7 +10,7 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, locate
-from hvdperf.models.inputs.samples import write_cifar
+from hvdperf.models.inputs.sample_sets import write_cifar
 
 LAYOUTS = [(dataset, layout) for dataset in ("cifar10", "cifar100") for layout in Layout]
 

@@ -1,23 +1,30 @@
-"""The shards of ImageNet that are found, and those that the suite writes."""
+"""The shards of ImageNet that are found, what is said about them before anything trains on them,
+and those that the suite writes."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from hvdperf.models.inputs.imagenet_check import check
-from hvdperf.models.inputs.imagenet_files import locate
-from hvdperf.models.inputs.imagenet_samples import LABELS, write_imagenet
+from hvdperf.models.inputs import DataError, imagenet_files
+from hvdperf.models.inputs.imagenet_files import check, locate
+from hvdperf.models.inputs.sample_sets import LABELS, write_imagenet
 from tests.support.refusals import refusal
+from tests.support.shards import Mutation, framed, grey, jpeg, mutations, write_shards
 
 
 def complaint(directory: Path) -> str:
     """The message with which the directory is refused."""
-    return refusal(lambda: locate(directory))
+    return refusal(lambda: check(locate(directory)))
 
 
 def empty_shards(folder: Path, number: int, split: str = "train") -> list[Path]:
@@ -63,7 +70,7 @@ def test_no_shards(tmp_path: Path) -> None:
     (tmp_path / "train-0-of-1").touch()
     message = complaint(tmp_path)
     assert message.startswith(f"{tmp_path}: holds no ImageNet training shards")
-    assert "hvdperf.models.inputs.imagenet_samples" in message
+    assert "hvdperf.models.inputs.sample_sets" in message
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
@@ -92,6 +99,207 @@ def test_shard_that_cannot_be(tmp_path: Path, name: str) -> None:
 def test_shard_of_an_endless_set(tmp_path: Path) -> None:
     (tmp_path / "train-00000-of-999999999").touch()
     assert f"{tmp_path}/train-00001-of-999999999: missing" in complaint(tmp_path)
+
+
+# Their records -----------------------------------------------------------------------------------
+
+IMAGE = grey(9)
+CUT = jpeg(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))[:900]
+
+
+def example(**changed: list[Any] | None) -> bytes:
+    """An Example as TensorFlow writes it; image, label and others may be changed or left out."""
+    values: dict[str, list[Any] | None] = {"image": [IMAGE], "label": [7], **changed}
+    names = {"image": "image/encoded", "label": "image/class/label"}
+    built = tf.train.Example()
+    for key, value in values.items():
+        if value is None:
+            continue
+        feature = built.features.feature[names.get(key, key)]
+        if isinstance(value[0], bytes):
+            feature.bytes_list.value.extend(value)
+        elif isinstance(value[0], int):
+            feature.int64_list.value.extend(value)
+        else:
+            feature.float_list.value.extend(value)
+    content: bytes = built.SerializeToString(deterministic=True)
+    return content
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> list[Path]:
+    """Two shards of three records."""
+    return write_shards(tmp_path, [example()] * 3, [example()] * 3)
+
+
+def refused(paths: list[Path], content: bytes) -> str:
+    """How the set is refused when its last shard has this content."""
+    paths[-1].write_bytes(content)
+    message = complaint(paths[-1].parent)
+    assert message.startswith(f"{paths[-1]}: ")
+    return message
+
+
+# Sound shards -----------------------------------------------------------------------------------
+
+
+def test_records_are_counted(tmp_path: Path) -> None:
+    write_shards(tmp_path, *([example()] * n for n in (1, 2, 3)))
+    assert check(locate(tmp_path)).validation_records == 0
+    write_shards(tmp_path, [example()], [example()] * 2, split="validation")
+    files = check(locate(tmp_path))
+    assert (files.train_records, files.validation_records) == (6, 3)
+
+
+@pytest.mark.parametrize("label", [1, 1000])
+def test_labels_at_the_limits_are_sound(tmp_path: Path, label: int) -> None:
+    write_shards(tmp_path, [example(label=[label])])
+    check(locate(tmp_path))
+
+
+def test_the_first_images_of_a_shard_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = write_shards(tmp_path, [*[example()] * 3, example(image=[CUT])])
+    assert complaint(tmp_path).startswith(f"{path}: record 3 cannot be decoded; fetch or write")
+    monkeypatch.setattr(imagenet_files, "DECODED", 3)
+    assert check(locate(tmp_path)).train_records == 4
+
+
+# Damaged shards ---------------------------------------------------------------------------------
+
+
+def test_empty_shard(shards: list[Path]) -> None:
+    assert "empty" in refused(shards, b"")
+
+
+def test_shard_cut_short_anywhere(shards: list[Path]) -> None:
+    whole = shards[-1].read_bytes()
+    length = len(whole) // 3
+    for size in {*range(1, 2 * length, 37), *range(length - 5, length + 20), len(whole) - 1}:
+        record, rest = divmod(size, length)
+        if rest:
+            assert f"record {record} is truncated" in refused(shards, whole[:size])
+
+
+@pytest.mark.parametrize("record", [0, 2])
+def test_record_with_any_byte_changed(shards: list[Path], record: int) -> None:
+    whole = shards[-1].read_bytes()
+    length = len(whole) // 3
+    for position in {*range(20), *range(20, length, 29), *range(length - 5, length)}:
+        changed = bytearray(whole)
+        changed[record * length + position] ^= 0x10
+        assert f"record {record} does not fit its checksums" in refused(shards, bytes(changed))
+
+
+@pytest.mark.parametrize("first", [[], [example()]])
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"image": None}, "is not an Example with image/encoded"),
+        ({"label": None}, "is not an Example with image/class/label"),
+        ({"label": [0]}, "has 0 in image/class/label, not 1..1000"),
+        ({"label": [1001]}, "has 1001 in image/class/label"),
+        ({"label": [-1]}, "has -1 in image/class/label"),
+        ({"label": [2**63 - 1]}, f"has {2**63 - 1} in"),
+        ({"label": [1, 2]}, "has no integer in image/class/label"),
+        ({"label": [b"7"]}, "has no integer in image/class/label"),
+        ({"label": [7.0]}, "has no integer in image/class/label"),
+        ({"image": [b"\x89PNG"]}, "has no JPEG in image/encoded"),
+        ({"image": [b""]}, "has no JPEG in image/encoded"),
+        ({"image": [IMAGE, IMAGE]}, "has no JPEG in image/encoded"),
+        ({"image": [7]}, "has no JPEG in image/encoded"),
+        ({"image": [IMAGE[:100]]}, "cannot be decoded"),
+        ({"image": [CUT]}, "cannot be decoded"),
+    ],
+)
+def test_record_that_is_not_imagenet(
+    shards: list[Path], first: list[bytes], record: dict[str, Any], reason: str
+) -> None:
+    content = b"".join(map(framed, [*first, example(**record)]))
+    assert f"record {len(first)} {reason}" in refused(shards, content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x0a\x7f",  # announces more than there is
+        b"\xff" * 11,  # a number without an end
+        b"\x08",  # a tag without a value
+        b"plain text of some other kind",
+    ],
+)
+def test_record_that_is_no_example(shards: list[Path], content: bytes) -> None:
+    assert "record 0 is not a tf.train.Example; is it really" in refused(shards, framed(content))
+
+
+def test_other_formats(shards: list[Path]) -> None:
+    for content in (b"\x1f\x8b\x08" + bytes(100), IMAGE, b"<html>not found</html>"):
+        message = refused(shards, content)
+        assert "record 0 does not fit its checksums; is it really" in message
+
+
+def test_directory_in_place_of_a_shard(shards: list[Path]) -> None:
+    shards[-1].unlink()
+    shards[-1].mkdir()
+    assert complaint(shards[0].parent).startswith(f"{shards[-1]}: unreadable (Is a directory)")
+
+
+def test_the_command_prints_the_numbers_or_one_line(shards: list[Path]) -> None:
+    def run() -> subprocess.CompletedProcess[str]:
+        module = "hvdperf.models.inputs.imagenet_files"
+        command = [sys.executable, "-m", module, str(shards[0].parent)]
+        root = Path(imagenet_files.__file__).parents[3]
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+
+    assert json.loads(run().stdout) == {"train_records": 6, "validation_records": 0}
+    shards[1].write_bytes(shards[1].read_bytes()[:-1])
+    failed = run()
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert failed.stderr.splitlines()[-1].startswith(f"{shards[1]}: record 2 is truncated; ")
+
+
+# Any bytes at all -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def victim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    (path,) = write_shards(tmp_path_factory.mktemp("fuzz"), [example()])
+    return path
+
+
+@settings(max_examples=100, deadline=None)
+@given(changes=st.lists(mutations(), min_size=1, max_size=3))
+def test_any_damage_is_a_data_error_or_leaves_sound_records(
+    victim: Path, changes: list[Mutation]
+) -> None:
+    content = framed(example()) + framed(example(label=[8]))
+    for change in changes:
+        content = change(content)
+    victim.write_bytes(content)
+    try:
+        files = check(locate(victim.parent))
+    except DataError as error:
+        assert str(error).startswith(f"{victim}: ")
+    else:
+        assert files.train_records in (1, 2)
+
+
+@settings(max_examples=100, deadline=None)
+@given(change=mutations(), payload=st.one_of(st.none(), st.binary(max_size=200)))
+def test_a_record_that_is_let_through_has_an_image_and_a_label(
+    victim: Path, change: Mutation, payload: bytes | None
+) -> None:
+    data = change(example()) if payload is None else payload
+    victim.write_bytes(framed(data))
+    try:
+        check(locate(victim.parent))
+    except DataError as error:
+        assert str(error).startswith(f"{victim}: record 0 ")
+    else:
+        feature = tf.train.Example.FromString(data).features.feature
+        assert tf.io.decode_jpeg(feature["image/encoded"].bytes_list.value[0]).shape[2] in (1, 3)
+        assert 1 <= feature["image/class/label"].int64_list.value[0] <= 1000
 
 
 # Samples ------------------------------------------------------------------------------------------

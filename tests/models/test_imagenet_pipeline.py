@@ -1,5 +1,8 @@
+"""ImageNet as a pipeline, and what is said about records that turn out to be damaged."""
+
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -9,17 +12,17 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models import inputs
+from hvdperf.models.inputs import DataError
 from hvdperf.models.inputs.imagenet import train_dataset, validation_dataset
-from hvdperf.models.inputs.imagenet_files import ImagenetFiles, locate
-from hvdperf.models.inputs.imagenet_samples import LABELS, write_imagenet
+from hvdperf.models.inputs.imagenet_files import FOOT_BYTES, HEAD_BYTES, ImagenetFiles, locate
+from hvdperf.models.inputs.sample_sets import LABELS, write_imagenet
 from tests.support.shards import example, grey, jpeg, write_shards
 
 Images = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int32]
 
 PLAIN: dict[str, Any] = {"augment": False, "shuffle": False}
-ONCE: dict[str, Any] = {"repeat": False, "drop_remainder": False}
 
 
 def ramp(height: int, width: int) -> npt.NDArray[np.uint8]:
@@ -81,26 +84,9 @@ def test_shard_is_every_nth_file_where_there_are_enough_and_every_nth_record_els
 ) -> None:
     files = np.arange(24).reshape((4, 6) if count <= 4 else (24, 1))
     for index in range(count):
-        _, labels = stream(numbered, shard=(index, count), **PLAIN, **ONCE)
-        assert numbers(labels) == files[index::count].ravel().tolist()
-
-
-@pytest.mark.parametrize("count", [2, 3, 6])
-def test_shards_are_disjoint_and_complete_and_cut_before_shuffling(
-    numbered: ImagenetFiles, count: int
-) -> None:
-    seen: list[int] = []
-    for index in range(count):
-        plain = numbers(stream(numbered, shard=(index, count), **PLAIN, **ONCE)[1])
-        # Six batches are two epochs of 12 records, four of 6, or six of 4.
-        _, labels = stream(numbered, batches=6, shard=(index, count), batch=4)
-        epochs = np.array(numbers(labels)).reshape(-1, len(plain)).tolist()
-        for epoch in epochs:
-            assert sorted(epoch) == plain
-            assert epoch != plain
-        assert epochs[0] != epochs[1]
-        seen += plain
-    assert sorted(seen) == list(range(24))
+        expected = files[index::count].ravel().tolist()
+        _, labels = stream(numbered, len(expected), shard=(index, count), batch=1, **PLAIN)
+        assert numbers(labels) == expected
 
 
 def test_files_are_read_in_a_new_order_in_each_epoch(
@@ -112,21 +98,6 @@ def test_files_are_read_in_a_new_order_in_each_epoch(
     orders = {tuple(epoch[:, 0].tolist()) for epoch in epochs}
     assert all(sorted(order) == [0, 6, 12, 18] for order in orders)
     assert len(orders) > 1
-
-
-def test_batch_may_span_epochs_and_be_larger_than_the_shard(numbered: ImagenetFiles) -> None:
-    _, labels = stream(numbered, batches=1, shard=(0, 4), batch=15)
-    assert sorted(numbers(labels)[:6]) == sorted(numbers(labels)[6:12]) == list(range(6))
-    assert len(labels) == 15
-
-
-def test_stream_depends_on_the_seed_alone(ramps: ImagenetFiles, numbered: ImagenetFiles) -> None:
-    for files in (ramps, numbered):
-        first = stream(files, batches=10, seed=3)
-        again = stream(files, batches=10, seed=3, threads=3)
-        np.testing.assert_array_equal(first[0], again[0])
-        np.testing.assert_array_equal(first[1], again[1])
-    assert not np.array_equal(first[1], stream(numbered, batches=10, seed=4)[1])
 
 
 # Pixels -----------------------------------------------------------------------------------------
@@ -225,15 +196,6 @@ def test_types_and_shapes(numbered: ImagenetFiles, augment: bool) -> None:
     images, labels = train_dataset(numbered, **options).element_spec
     assert images == tf.TensorSpec((6, 75, 75, 3), tf.float32)
     assert labels == tf.TensorSpec((6,), tf.int32)
-    images, labels = train_dataset(numbered, **options, drop_remainder=False).element_spec
-    assert images == tf.TensorSpec((None, 75, 75, 3), tf.float32)
-    assert labels == tf.TensorSpec((None,), tf.int32)
-
-
-def test_remainder_is_dropped_on_demand(numbered: ImagenetFiles) -> None:
-    kept, _ = stream(numbered, batch=10, repeat=False, drop_remainder=False)
-    dropped, _ = stream(numbered, batch=10, repeat=False, drop_remainder=True)
-    assert (len(kept), len(dropped)) == (24, 20)
 
 
 # Validation -------------------------------------------------------------------------------------
@@ -358,3 +320,148 @@ def test_damaged_frame_and_vanished_file_are_errors(tmp_path: Path) -> None:
     paths[1].unlink()
     with pytest.raises(tf.errors.NotFoundError, match=paths[1].name):
         stream(files, 10, **PLAIN)
+
+
+SOUND = example(grey(9), 5)
+WHOLE = len(SOUND) + HEAD_BYTES + FOOT_BYTES
+WRONG, CUT = "does not fit its checksums", "is truncated"
+REMEDY = "; fetch or write this shard again"
+
+
+def flipped(content: bytes, place: int) -> bytes:
+    changed = bytearray(content)
+    changed[place] ^= 1
+    return bytes(changed)
+
+
+# From a shard and where a record starts in it to the damaged shard, and what is wrong with it.
+DAMAGE: dict[str, tuple[Callable[[bytes, int], bytes], str]] = {
+    "length": (lambda shard, at: flipped(shard, at + 1), WRONG),
+    "length's checksum": (lambda shard, at: flipped(shard, at + 8), WRONG),
+    "data": (lambda shard, at: flipped(shard, at + 100), WRONG),
+    "data's checksum": (lambda shard, at: flipped(shard, at + WHOLE - 1), WRONG),
+    "zeros": (lambda shard, at: shard[:at] + bytes(len(shard) - at), WRONG),
+    "cut in its data": (lambda shard, at: shard[: at + 100], CUT),
+    "cut before its data": (lambda shard, at: shard[: at + HEAD_BYTES], CUT),
+}
+
+
+def opened(folder: Path, split: str, **options: Any) -> tf.data.Dataset:
+    arguments: dict[str, Any] = {"shard": (0, 1), "batch": 2, "size": 8, **options}
+    if split == "validation":
+        return inputs.open_validation("imagenet", folder, **arguments)
+    plain = {"augment": False, "shuffle": False, "seed": 0}
+    return inputs.open_train("imagenet", folder, **{**arguments, **plain})
+
+
+def explained(folder: Path, dataset: tf.data.Dataset) -> str:
+    """What is said about the error with which the dataset ends."""
+    with pytest.raises(tf.errors.OpError) as raised:
+        list(dataset.take(20))
+    return inputs.explain("imagenet", folder, raised.value)
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> dict[str, list[Path]]:
+    """The same record throughout: one starts in several shards wherever one does in one of them,
+    and the first shard ends where in others the record number 3 starts."""
+    return {
+        split: write_shards(tmp_path, [SOUND] * 3, [SOUND] * 6, [SOUND] * 4, split=split)
+        for split in ("train", "validation")
+    }
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(
+    ("split", "record"), [("train", 0), ("train", 3), ("train", 5), ("validation", 3)]
+)
+def test_damaged_record_is_named(
+    tmp_path: Path, shards: dict[str, list[Path]], split: str, damage: str, record: int
+) -> None:
+    victim = shards[split][1]
+    make, fault = DAMAGE[damage]
+    dataset = opened(tmp_path, split)
+    victim.write_bytes(make(victim.read_bytes(), record * WHOLE))
+    line = explained(tmp_path, dataset)
+    assert line.startswith(f"{victim}: record {record} {fault}; ")
+    assert line.endswith("fetch or write this shard again")
+
+
+def test_damage_is_named_however_it_comes_out(
+    tmp_path: Path, shards: dict[str, list[Path]]
+) -> None:
+    victim = shards["train"][2]
+    victim.write_bytes(flipped(victim.read_bytes(), 2 * WHOLE + 50))
+    expected = f"{victim}: record 2 {WRONG}{REMEDY}"
+    assert explained(tmp_path, opened(tmp_path, "train", threads=2)) == expected
+
+    @tf.function
+    def in_a_graph(batches: Any) -> tf.Tensor:
+        labels = tf.constant(0)
+        for _ in tf.range(20):
+            labels += tf.reduce_sum(next(batches)[1])
+        return labels
+
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
+    distributed = strategy.experimental_distribute_dataset(opened(tmp_path, "train"))
+    for read in (
+        lambda: in_a_graph(iter(opened(tmp_path, "train"))),
+        lambda: [batch for batch, _ in zip(distributed, range(20), strict=False)],
+    ):
+        with pytest.raises(tf.errors.DataLossError) as raised:
+            read()
+        assert inputs.explain("imagenet", tmp_path, raised.value) == expected
+
+
+@pytest.mark.parametrize(
+    ("record", "fault"),
+    [
+        (example(jpeg(np.full((64, 64, 3), 9, np.uint8))[:300], 5), "cannot be decoded"),
+        (example(grey(9), 0), "has 0 in image/class/label, not 1..1000"),
+    ],
+)
+@pytest.mark.parametrize("name", ["plain", 'l\'été ["a\\b"]; fetch\x01'])
+def test_what_the_pipeline_says_is_freed_of_decoration(
+    tmp_path: Path, name: str, record: bytes, fault: str
+) -> None:
+    folder = tmp_path / name
+    (path,) = write_shards(folder, [SOUND, SOUND, SOUND, record])
+    line = explained(folder, opened(folder, "train"))
+    assert line == f"{path}: record 3 {fault}{REMEDY}"
+
+
+def test_nothing_is_added_to_other_errors(tmp_path: Path, shards: dict[str, list[Path]]) -> None:
+    def data_loss(message: str) -> tf.errors.OpError:
+        return tf.errors.DataLossError(None, None, message)
+
+    for error in (
+        data_loss(f"corrupted record at {WHOLE}"),  # repaired, or read wrongly
+        data_loss(f"corrupted record at {3 * WHOLE}"),
+        data_loss(f"truncated record at {10**18}' failed with"),
+        data_loss("corrupted record at 5"),
+        data_loss("corrupted record at 0"),
+        data_loss("Unable to open table file"),
+        tf.errors.InvalidArgumentError(None, None, "assertion failed: [x: y; z]"),
+        tf.errors.InvalidArgumentError(None, None, "corrupted record at 5"),
+        tf.errors.OutOfRangeError(None, None, "End of sequence"),
+        ValueError(f"corrupted record at {WHOLE}"),
+        KeyboardInterrupt(),
+    ):
+        assert inputs.explain("imagenet", tmp_path, error) == ""
+
+    shards["train"][0].write_bytes(flipped(shards["train"][0].read_bytes(), 100))
+    error = data_loss(f"corrupted record at {HEAD_BYTES}")
+    assert inputs.explain("imagenet", tmp_path, error) != ""
+    assert inputs.explain("cifar10", tmp_path, error) == ""
+    assert inputs.explain("imagenet", None, error) == ""
+    assert inputs.explain("synthetic", None, error) == ""
+
+
+def test_shard_that_went_meanwhile(tmp_path: Path, shards: dict[str, list[Path]]) -> None:
+    error = tf.errors.DataLossError(None, None, "corrupted record at 0")
+    victim = shards["train"][1]
+    victim.unlink()
+    victim.mkdir()
+    assert str(victim) in inputs.explain("imagenet", tmp_path, error)
+    victim.rmdir()
+    assert inputs.explain("imagenet", tmp_path, error).startswith(f"{victim}: missing, though")

@@ -11,12 +11,10 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.models import inputs
+from hvdperf.models.inputs import DataError
 from hvdperf.models.inputs.cifar_files import Layout
-from hvdperf.models.inputs.errors import DataError
-from hvdperf.models.inputs.imagenet_check import check
-from hvdperf.models.inputs.imagenet_samples import write_imagenet
-from hvdperf.models.inputs.samples import write_cifar
-from hvdperf.models.inputs.token_samples import write_tokens
+from hvdperf.models.inputs.imagenet_files import check
+from hvdperf.models.inputs.sample_sets import write_cifar, write_imagenet, write_tokens
 from hvdperf.models.registry import Form
 
 ROOT = Path(inputs.__file__).parents[3]
@@ -106,6 +104,14 @@ def test_every_epoch_is_the_whole_shard_in_a_new_order(data: dict[str, Path], na
         assert len({*map(tuple, epochs), tuple(shard)}) > 1
         seen += shard
     assert sorted(seen) == sorted(everything)
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_a_batch_may_be_larger_than_the_shard(data: dict[str, Path], name: str) -> None:
+    shard = {*train(data, name, 200, shard=(0, 7), shuffle=False)}
+    found = train(data, name, 1, 200, shard=(0, 7))
+    assert len(found) == 200
+    assert set(found) == shard
 
 
 @pytest.mark.parametrize("name", DATA_SETS)

@@ -1,9 +1,12 @@
-"""The networks are the published ones: counts taken by building them, one by one."""
+"""The networks by name are the published ones: counts taken by building them, one by one."""
 
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +14,63 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
-from hvdperf.models import registry
-from hvdperf.models.networks.resnet import resnet_v2
-from hvdperf.models.networks.vgg import D, vgg
-from hvdperf.models.registry import NETWORKS, Scale, Task, Traffic
-from tests.support.training import parameters, shapes
+from hvdperf.models import inputs, registry
+from hvdperf.models.networks.classifiers import D, resnet_v2, vgg
+from hvdperf.models.networks.dcgan import LATENT, dcgan, dcgan_s
+from hvdperf.models.networks.inception import A, B, C, inception_v3, inception_v3_of
+from hvdperf.models.registry import NETWORKS, Scale, Task, Traffic, UnknownNetwork
+from tests.support.training import all_finite, gradients, parameters, shapes
+
+ROOT = Path(inputs.__file__).parents[3]
+
+
+def imported_by(statement: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has after that statement."""
+    program = f"{statement}; import sys; print(*{{name.split('.')[0] for name in sys.modules}})"
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return set(result.stdout.split())
+
+
+def test_registries_import_neither_tensorflow_nor_numpy() -> None:
+    loaded = imported_by("import hvdperf.models.registry, hvdperf.models.inputs")
+    assert "hvdperf" in loaded
+    assert not loaded & {"tensorflow", "keras", "horovod", "numpy"}
+
+
+def test_reading_and_writing_files_does_not_import_tensorflow() -> None:
+    files = ("cifar_files", "imagenet_files", "sample_sets", "token_files")
+    loaded = imported_by("import " + ", ".join(f"hvdperf.models.inputs.{name}" for name in files))
+    assert not loaded & {"tensorflow", "keras", "horovod"}
+
+
+def test_unknown_network_lists_the_known_and_suggests_the_closest() -> None:
+    with pytest.raises(UnknownNetwork) as raised:
+        registry.network("resnet50")
+    message = str(raised.value)
+    assert "did you mean resnet_50" in message
+    assert all(name in message for name in NETWORKS)
+    assert "\n" not in message
+    with pytest.raises(UnknownNetwork) as raised:
+        registry.build("zzz", 32, 10)
+    assert "did you mean" not in str(raised.value)
+
+
+def test_inputs_have_the_classes_of_their_data_sets() -> None:
+    assert {name: source.classes for name, source in inputs.INPUTS.items()} == {
+        "cifar10": 10,
+        "cifar100": 100,
+        "imagenet": 1001,
+        "ptb": 0,
+        "synthetic": 1000,
+    }
+
+
+def test_unknown_input_suggests_the_closest() -> None:
+    with pytest.raises(inputs.UnknownInput, match=r"did you mean cifar10\?"):
+        inputs.find("cifar-10")
+
 
 pytestmark = pytest.mark.usefixtures("fresh_models")
 
@@ -104,6 +159,34 @@ def test_own_vgg_at_full_size_is_that_of_keras() -> None:
     assert shapes(vgg(32, 10, D, width=64, dense=4096)) == shapes(registry.build("vgg_16", 32, 10))
 
 
+def test_own_inception_v3_computes_what_that_of_keras_does() -> None:
+    noise = np.random.default_rng(0).standard_normal((3, 75, 75, 3), dtype=np.float32)
+    own = inception_v3_of(75, 10, A, B, C, thinner=1)
+    theirs = inception_v3(75, 10)
+    assert shapes(own) == shapes(theirs)
+
+    own.set_weights(theirs.get_weights())
+    expected = np.asarray(theirs(noise, training=False))
+    found = np.asarray(own(noise, training=False))
+    # Without statistics to normalise by, activations shrink from layer to layer.
+    assert np.ptp(expected) > 0
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.usefixtures("without_random_weights")
+def test_own_inception_v3_has_the_grids_of_the_paper() -> None:
+    model = inception_v3_of(299, 10, A, B, C, thinner=1)
+    joined = [each for each in model.layers if isinstance(each, keras.layers.Concatenate)]
+    assert [tuple(each.output.shape[1:]) for each in joined] == [
+        (35, 35, 256),
+        (35, 35, 288),
+        (35, 35, 288),
+        *[(17, 17, 768)] * 5,
+        (8, 8, 1280),
+        *[(8, 8, 768), (8, 8, 768), (8, 8, 2048)] * 2,
+    ]
+
+
 INCEPTION_GRIDS = [
     [(73, 73, 160), (71, 71, 192), (35, 35, 384)],
     [(35, 35, 384)] * 4,
@@ -152,6 +235,7 @@ def test_small_network_is_as_registered_and_gives_logits(name: str) -> None:
     # Probabilities would add up to one, and none would be negative.
     assert not np.allclose(np.asarray(logits).sum(axis=1), 1.0)
     assert np.asarray(logits).min() < 0
+    assert all_finite(gradients(model, images, [1, 2, 3]))
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -162,30 +246,21 @@ def test_small_network_keeps_to_the_tracing_budget(name: str) -> None:
         assert NETWORKS[name].gradient_tensors <= 60
 
 
-def test_small_variants_keep_the_traffic_class_of_the_full_size() -> None:
+def test_small_variants_keep_the_traffic_and_need_no_larger_images() -> None:
     assert [name + "_s" for name in FULL] == SMALL
     for name in FULL:
         assert NETWORKS[f"{name}_s"].traffic is NETWORKS[name].traffic
+        assert NETWORKS[f"{name}_s"].smallest <= NETWORKS[name].smallest
 
 
-def test_dropout_can_be_switched_off_before_tracing() -> None:
-    model = registry.build("alexnet_s", 67, 10)
-    images = tf.random.stateless_normal((2, 67, 67, 3), seed=(1, 2))
-    assert not np.allclose(model(images, training=True), model(images, training=False))
-
-    dropouts = [layer for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
-    assert [layer.rate for layer in dropouts] == [0.5, 0.5]
-    for layer in dropouts:
-        layer.rate = 0.0
-    step = tf.function(lambda x: model(x, training=True))
-    np.testing.assert_allclose(step(images), model(images, training=False), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(("name", "rate"), [("googlenet_s", 0.4), ("inception_v4_s", 0.2)])
-def test_dropout_is_a_layer_of_keras(name: str, rate: float) -> None:
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [("googlenet_s", [0.4]), ("inception_v4_s", [0.2]), ("alexnet_s", [0.5, 0.5])],
+)
+def test_dropout_is_a_layer_of_keras(name: str, rates: list[float]) -> None:
     model = registry.build(name, NETWORKS[name].input_size, 10)
-    rates = [layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
-    assert rates == [rate]
+    dropouts = [layer for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
+    assert [layer.rate for layer in dropouts] == rates
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -198,6 +273,116 @@ def test_image_too_small_is_refused(name: str) -> None:
             registry.build(name, smallest - 1, 10)
 
 
-def test_small_variants_need_no_larger_images_than_the_full_size() -> None:
-    for name in FULL:
-        assert NETWORKS[f"{name}_s"].smallest <= NETWORKS[name].smallest
+def normal(*shape: int) -> Any:
+    return tf.random.stateless_normal(shape, seed=(1, 2))
+
+
+def grids(model: Any, layer: Any) -> list[tuple[int, ...]]:
+    return [tuple(each.output.shape[1:]) for each in model.layers if isinstance(each, layer)]
+
+
+def test_networks_have_the_published_counts_and_shapes() -> None:
+    generator, discriminator = dcgan(64, 10)
+
+    assert (parameters(generator), parameters(discriminator)) == (18_855_043, 17_232_897)
+    assert len(generator.trainable_variables) == 14
+    assert len(discriminator.trainable_variables) == 13
+    # Figure 1 of the paper, and the same backwards.
+    first, *others = grids(generator, keras.layers.Reshape) + grids(
+        generator, keras.layers.Conv2DTranspose
+    )
+    assert first == (4, 4, 1024)
+    assert others == [(8, 8, 512), (16, 16, 256), (32, 32, 128), (64, 64, 3)]
+    assert grids(discriminator, keras.layers.Conv2D) == [
+        (32, 32, 128),
+        (16, 16, 256),
+        (8, 8, 512),
+        (4, 4, 1024),
+    ]
+
+
+def test_neither_the_image_nor_its_judge_is_normalised() -> None:
+    generator, discriminator = dcgan_s(64, 10)
+    normalised = grids(generator, keras.layers.BatchNormalization)
+    assert normalised == [(4, 4, 64), (8, 8, 32), (16, 16, 16), (32, 32, 8)]
+    assert grids(discriminator, keras.layers.BatchNormalization) == [
+        (16, 16, 16),
+        (8, 8, 32),
+        (4, 4, 64),
+    ]
+
+
+def test_small_variant_draws_images_and_judges_them() -> None:
+    generator, discriminator = dcgan_s(64, 10)
+    images = generator(normal(5, LATENT), training=True)
+    logits = np.asarray(discriminator(images, training=True))
+
+    assert images.shape == (5, 64, 64, 3)
+    assert images.dtype == tf.float32
+    assert np.abs(images).max() <= 1
+    assert np.asarray(images).min() < 0 < np.asarray(images).max()
+    assert logits.shape == (5, 1)
+    assert np.ptp(logits) > 0
+    # Logits, not probabilities: nothing comes after the last layer's bias.
+    discriminator.layers[-1].bias.assign([-5.0])
+    np.testing.assert_allclose(discriminator(images, training=True), logits - 5, atol=1e-4)
+    assert len(generator.trainable_variables) == 14
+    assert len(discriminator.trainable_variables) == 13
+
+
+def test_classes_do_not_matter() -> None:
+    counts = [[parameters(model) for model in dcgan_s(64, classes)] for classes in (0, 1000)]
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("size", [16, 32, 128])
+def test_other_powers_of_two_have_as_many_more_layers(size: int) -> None:
+    generator, discriminator = dcgan_s(size, 10)
+    images = generator(normal(2, LATENT), training=False)
+    assert images.shape == (2, size, size, 3)
+    assert discriminator(images, training=False).shape == (2, 1)
+    more = {16: -2, 32: -1, 128: 1}[size]
+    assert len(generator.trainable_variables) == 14 + 3 * more
+    assert len(discriminator.trainable_variables) == 13 + 3 * more
+
+
+@pytest.mark.parametrize("size", [-64, 0, 1, 8, 63, 65, 96])
+@pytest.mark.parametrize("build", [dcgan, dcgan_s])
+def test_other_sizes_are_refused(build: Any, size: int) -> None:
+    with pytest.raises(ValueError, match=f"^image size {size}: .*power of two.*$"):
+        build(size, 10)
+
+
+def test_initial_weights_are_those_of_the_paper() -> None:
+    for model in dcgan_s(64, 10):
+        kernels = [np.asarray(each) for each in model.trainable_variables if len(each.shape) > 1]
+        assert len(kernels) == 5
+        for kernel in kernels:
+            assert abs(kernel.std() - 0.02) < 0.004
+            assert abs(kernel.mean()) < 0.004
+
+
+def test_a_step_of_either_gives_every_variable_a_finite_gradient() -> None:
+    generator, discriminator = dcgan_s(64, 10)
+    latent, real = normal(4, LATENT), tf.tanh(normal(4, 64, 64, 3))
+
+    def cross_entropy(label: float, logits: Any) -> Any:
+        labels = tf.fill(tf.shape(logits), label)
+        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits))
+
+    @tf.function
+    def step(latent: Any, real: Any) -> Any:
+        with tf.GradientTape() as one, tf.GradientTape() as other:
+            judged = discriminator(generator(latent, training=True), training=True)
+            discriminated = cross_entropy(1.0, discriminator(real, training=True))
+            discriminated += cross_entropy(0.0, judged)
+            generated = cross_entropy(1.0, judged)
+        return (
+            one.gradient(generated, generator.trainable_variables),
+            other.gradient(discriminated, discriminator.trainable_variables),
+        )
+
+    of_generator, of_discriminator = step(latent, real)
+    assert all_finite(of_generator)
+    assert all_finite(of_discriminator)
+    assert (len(of_generator), len(of_discriminator)) == (14, 13)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.models.inputs.errors import DataError
-from hvdperf.models.inputs.imagenet_samples import write_imagenet
+from hvdperf.models.inputs import DataError
+from hvdperf.models.inputs.sample_sets import write_imagenet
 from hvdperf.plan import data
 from hvdperf.plan.data import open_data, other_data
 from hvdperf.worker.dataset_id import dataset_id

@@ -15,8 +15,7 @@ from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer
 from hvdperf.models import inputs
 from hvdperf.models.inputs.cifar_files import Layout
-from hvdperf.models.inputs.samples import write_cifar
-from hvdperf.models.inputs.token_samples import write_tokens
+from hvdperf.models.inputs.sample_sets import write_cifar, write_tokens
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.faults import TRIALS, Fault

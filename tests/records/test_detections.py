@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.trust import LOG
-from bench.trust_page import PAGE, page, share
+from bench.trust import LOG, PAGE, page, share
 from hvdperf.errors import UserError
 from hvdperf.plan import questions
 from hvdperf.records.archive import read_session

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.leftovers import descriptors, sockets
+from bench.soak import descriptors, sockets
 from hvdperf.launch.processes import is_running
 
 

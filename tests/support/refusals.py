@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs import DataError
 
 
 def refusal(call: Callable[[], object]) -> str:

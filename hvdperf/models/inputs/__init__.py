@@ -11,6 +11,25 @@ from hvdperf.models import registry
 from hvdperf.models.registry import Form
 
 
+class DataError(ValueError):
+    """A data set cannot be used. The message, one line, names the file, the fault and the
+    remedy."""
+
+
+def faulty(path: Path, fault: str, remedy: str) -> DataError:
+    return DataError(f"{path}: {fault}; {remedy}")
+
+
+def unreadable(path: Path, error: OSError) -> DataError:
+    return faulty(path, f"unreadable ({error.strerror})", "check its permissions")
+
+
+def or_sample(dataset: str) -> str:
+    """Return the words on how to write the suite's own sample of a data set."""
+    command = f"python -m hvdperf.models.inputs.sample_sets DIR {dataset}"
+    return f"or write a small sample to DIR/{dataset} with {command}"
+
+
 class UnknownInput(ValueError):
     """No input has that name, or the input lacks the directory that it reads from, or it has
     nothing of the kind that was asked for."""
@@ -55,7 +74,7 @@ def find(name: str) -> Input:
 def locate(name: str, directory: str | Path) -> Any:
     """Return the files of a data set in a directory.
 
-    All files are read and checked, except ImageNet's, which imagenet_check reads. Raises
+    All files are read and checked, except ImageNet's, which imagenet_files.check reads. Raises
     UnknownInput, and DataError that names the wrong file.
     """
     find(name)
@@ -86,7 +105,7 @@ class Extent:
 def extent(name: str, files: Any, size: int) -> Extent:
     """Return the size of a data set without reading the data again.
 
-    files: the result of `locate`, for ImageNet that of imagenet_check; None for the synthetic
+    files: the result of `locate`, for ImageNet that of imagenet_files.check; None for the synthetic
     input, which has neither an end nor validation data. size: length of a sequence, in words.
 
     Raises UnknownInput, and DataError if the training text holds less than a sequence.
@@ -134,9 +153,9 @@ def open_train(
 
         return own.train_dataset(name, size, shard=shard, batch=batch, seed=seed)
     if not source.needs_data:
-        from hvdperf.models.inputs import synthetic
+        from hvdperf.models.inputs import pipeline
 
-        make = synthetic.images if form is Form.IMAGES else synthetic.words
+        make = pipeline.random_images if form is Form.IMAGES else pipeline.random_words
         return make(classes or source.classes, shard=shard, batch=batch, size=size, seed=seed)
     module, arguments = _module_of(source, data_dir, form, size, classes)
     if form is Form.IMAGES:
@@ -197,7 +216,9 @@ def _module_of(
     """Return the module that makes datasets of a data set, and its arguments (files, sizes)."""
     if form not in source.forms:
         raise UnknownInput(f"{source.name} has no {form.value}")
-    files = locate(source.name, _directory(source.name, data_dir))
+    if data_dir is None:
+        raise UnknownInput(f"{source.name} needs the directory that holds its files")
+    files = locate(source.name, data_dir)
     if form is Form.WORDS:
         from hvdperf.models.inputs import tokens
 
@@ -210,9 +231,3 @@ def _module_of(
     from hvdperf.models.inputs import cifar
 
     return cifar, arguments
-
-
-def _directory(name: str, data_dir: str | Path | None) -> str | Path:
-    if data_dir is None:
-        raise UnknownInput(f"{name} needs the directory that holds its files")
-    return data_dir

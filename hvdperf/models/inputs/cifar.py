@@ -39,21 +39,18 @@ def train_dataset(
     augment: bool = True,
     shuffle: bool = True,
     symmetric: bool = False,
-    repeat: bool = True,
-    drop_remainder: bool = True,
     threads: int = 1,
 ) -> tf.data.Dataset:
     """Return (images float32 [batch, image_size, image_size, 3], labels int32 [batch]).
 
     shard is (index, count). The shard has the records whose number in file order is index modulo
     count; they are taken before anything is shuffled. Each epoch is the whole shard in a new order;
-    with repeat, a batch may span two epochs. The images are standardised by channel, or scaled to
+    a batch may span two epochs. The images are standardised by channel, or scaled to
     -1..1 with symmetric, and resized bilinearly unless image_size is 32. The seed and the shard's
     index decide every augmentation. With neither shuffle nor augment the stream is the records of
     the shard in file order.
 
-    The static batch dimension is `batch` with drop_remainder, None without. `threads` threads that
-    are the pipeline's own do the work.
+    The batch dimension is static. `threads` threads that are the pipeline's own do the work.
 
     Raises DataError if there are fewer records than shards, ValueError for an impossible shard,
     batch or number of threads.
@@ -64,9 +61,7 @@ def train_dataset(
     if shuffle:
         shard_records = -(-files.train_records // count)
         dataset = dataset.shuffle(shard_records, seed=seed, reshuffle_each_iteration=True)
-    if repeat:
-        dataset = dataset.repeat()
-    dataset = dataset.batch(batch, drop_remainder=drop_remainder).enumerate()
+    dataset = dataset.repeat().batch(batch, drop_remainder=True).enumerate()
 
     stream = pipeline.streams(seed, index, 1)[0]
 
@@ -75,7 +70,7 @@ def train_dataset(
         if augment:
             images = _augmented(images, tf.stack([stream, number]))
         images = _scaled(images) if symmetric else _standardised(files, images)
-        return _sized(images, image_size, records.shape[0]), labels
+        return _sized(images, image_size, batch), labels
 
     return pipeline.prepared(dataset, prepare, threads)
 

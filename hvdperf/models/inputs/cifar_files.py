@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hvdperf.models.inputs.errors import DataError, faulty, unreadable
+from hvdperf.models.inputs import DataError, faulty, or_sample, unreadable
 
 PIXEL_BYTES = 3 * 32 * 32
 COARSE_CLASSES = 20
@@ -188,10 +188,7 @@ _FETCH = "fetch and unpack the archive again"
 
 
 def _make_samples(form: Format) -> str:
-    return (
-        f"unpack {form.names[Layout.BINARY].folder} there, or write a small sample with "
-        f"python -m hvdperf.models.inputs.samples DIR --dataset {form.dataset}"
-    )
+    return f"unpack {form.names[Layout.BINARY].folder} there, {or_sample(form.dataset)}"
 
 
 def _checked(

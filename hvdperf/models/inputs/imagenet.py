@@ -18,10 +18,16 @@ from typing import Any, Callable
 import numpy as np
 import tensorflow as tf
 
-from hvdperf.models.inputs import pipeline
-from hvdperf.models.inputs.errors import DataError, faulty
-from hvdperf.models.inputs.imagenet_check import FOOT_BYTES, HEAD_BYTES, records
-from hvdperf.models.inputs.imagenet_files import CLASSES, REMEDY, ImagenetFiles, locate
+from hvdperf.models.inputs import DataError, faulty, pipeline
+from hvdperf.models.inputs.imagenet_files import (
+    CLASSES,
+    FOOT_BYTES,
+    HEAD_BYTES,
+    REMEDY,
+    ImagenetFiles,
+    locate,
+    records,
+)
 
 # Size of the buffer that shuffles. It holds records as they are stored, 110 KB each in the
 # published shards, which are shuffled already.
@@ -47,8 +53,6 @@ def train_dataset(
     seed: int,
     augment: bool = True,
     shuffle: bool = True,
-    repeat: bool = True,
-    drop_remainder: bool = True,
     threads: int = 1,
 ) -> tf.data.Dataset:
     """Return a dataset of (images float32 [batch, image_size, image_size, 3], labels int32 [batch]
@@ -58,13 +62,12 @@ def train_dataset(
     shard, the shard has the files whose number is index modulo count, so that no rank reads
     another's files, and shards may have different numbers of records. Otherwise the shard has the
     records whose number in file order is index modulo count. Each epoch is the whole shard in a new
-    order, as far as a buffer of SHUFFLED_RECORDS mixes it; with repeat, a batch may span two
+    order, as far as a buffer of SHUFFLED_RECORDS mixes it; a batch may span two
     epochs. The seed, the shard's index and the number of a record in the stream decide its
     augmentation. With neither shuffle nor augment the stream is the records of the shard in file
     order.
 
-    The static batch dimension is `batch` with drop_remainder, None without. `threads` threads that
-    are the pipeline's own do the work.
+    The batch dimension is static. `threads` threads that are the pipeline's own do the work.
 
     Raises ValueError for an impossible shard, batch or number of threads. If there are fewer
     records than shards, a shard may have none, and its dataset ends at once. Iterating raises
@@ -77,8 +80,7 @@ def train_dataset(
     records = _source(files.train, shard, order)
     if shuffle:
         records = records.shuffle(SHUFFLED_RECORDS, seed=seed, reshuffle_each_iteration=True)
-    if repeat:
-        records = records.repeat()
+    records = records.repeat()
 
     streams = pipeline.streams(seed, shard[0], 2)
 
@@ -88,7 +90,7 @@ def train_dataset(
         image = _random_crop(encoded, tf.stack([streams[0], number]))
         return tf.image.stateless_random_flip_left_right(image, tf.stack([streams[1], number]))
 
-    return _batches(records, files.train, cropped, batch, image_size, drop_remainder, threads)
+    return _batches(records, files.train, cropped, batch, image_size, True, threads)
 
 
 def validation_dataset(

@@ -1,54 +1,305 @@
-"""Write every data set's sample once: python -m hvdperf.models.inputs.sample_sets DIR [NAME...]
+"""Write small but valid data sets, in the published formats, for users without the real ones.
 
-A sample consists of small valid files in the published format, for users without the real ones.
+python -m hvdperf.models.inputs.sample_sets DIR [NAME...]
+
+A network can learn from each of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from hvdperf.models.inputs.cifar_files import Layout
-from hvdperf.models.inputs.errors import DataError
+import numpy as np
+import numpy.typing as npt
+
+from hvdperf.models.inputs import DataError
+from hvdperf.models.inputs.cifar_files import (
+    COARSE_CLASSES,
+    PIXEL_BYTES,
+    Format,
+    Layout,
+    format_of,
+)
+from hvdperf.models.inputs.token_files import LAYOUTS, Split
+
+
+def _new(folder: Path, *names: str) -> tuple[Path, ...]:
+    """Make a folder for files of these names; return their paths. Raises DataError if one of them
+    exists."""
+    paths = tuple(folder / name for name in names)
+    for path in paths:
+        if path.exists():
+            raise DataError(f"{path}: exists already; choose an empty directory")
+    folder.mkdir(parents=True, exist_ok=True)
+    return paths
+
+
+# CIFAR -----------------------------------------------------------------------------------------
+
+# Standard deviation, in grey levels of each channel, of the colour of a whole image from that of
+# its class. Neighbouring classes are 40 levels apart. So about one image in four looks like one of
+# another class, and the loss of a network that has learned all there is does not reach 0.
+TINT = 16.0
+
+# CIFAR-10's training set has five files, CIFAR-100's has one: a hundred records either way.
+RECORDS_PER_FILE = {"cifar10": 20, "cifar100": 100}
+
+
+def write_cifar(
+    directory: str | Path,
+    dataset: str,
+    layout: Layout = Layout.BINARY,
+    records_per_file: int | None = None,
+    seed: int = 0,
+) -> tuple[Path, ...]:
+    """Write all training and test files of a data set into the directory; return their paths.
+
+    A class has a colour of its own, under noise, so that a loss can fall, but not to 0. Each class
+    is as frequent in a split as any other, give or take one record. The same arguments give the
+    same bytes. The default is 20 records per file for "cifar10" and 100 for "cifar100".
+    Raises DataError if one of the files exists already, or if a number is out of range.
+    """
+    form = format_of(dataset)
+    count = RECORDS_PER_FILE[dataset] if records_per_file is None else records_per_file
+    if count < 1 or seed < 0:
+        raise DataError(
+            f"{count} records a file, seed {seed}: at least one record, and no negative number"
+        )
+    names = form.names[layout]
+    paths = _new(Path(directory), *names.train, *names.test)
+
+    rng = np.random.default_rng(seed)
+    train = _cifar(form, count * len(names.train), rng)
+    test = _cifar(form, count * len(names.test), rng)
+    tables = np.split(train, len(names.train)) + np.split(test, len(names.test))
+    for path, table in zip(paths, tables):
+        content = table.tobytes() if layout is Layout.BINARY else _pickled(path, table, form)
+        path.write_bytes(content)
+    return paths
+
+
+def _cifar(form: Format, count: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
+    """Return records of the binary layout, uint8 [count, record_bytes]."""
+    fine = rng.permutation(np.arange(count) % form.classes)
+    # Digits of the class to base 5, one per channel: 125 colours, 40 grey levels apart.
+    digits = np.stack([fine % 5, fine // 5 % 5, fine // 25], axis=1)
+    colours = np.repeat(
+        48 + 40 * digits + rng.normal(0, TINT, (count, 3)), PIXEL_BYTES // 3, axis=1
+    )
+    pixels = np.clip(colours + rng.integers(-32, 33, size=(count, PIXEL_BYTES)), 0, 255)
+    columns = [fine[:, None], pixels]
+    if "coarse_labels" in form.labels:
+        columns.insert(0, fine[:, None] * COARSE_CLASSES // form.classes)
+    table: npt.NDArray[np.uint8] = np.concatenate(columns, axis=1).astype(np.uint8)
+    return table
+
+
+def _pickled(path: Path, table: npt.NDArray[np.uint8], form: Format) -> bytes:
+    content: dict[str, Any] = {"batch_label": path.name}
+    for column, name in enumerate(form.labels):
+        content[name] = table[:, column].tolist()
+    content["data"] = np.ascontiguousarray(table[:, len(form.labels) :])
+    content["filenames"] = [f"sample_{i:05d}.png" for i in range(len(table))]
+    return pickle.dumps(content, protocol=2)
+
+
+# ImageNet --------------------------------------------------------------------------------------
+
+SHARDS = 4
+PER_SHARD = 16
+
+# Ten classes, from the first to the last.
+LABELS = tuple(range(1, 1001, 111))
+
+# Sides of an image, in pixels.
+_SMALLEST_SIDE, _LARGEST_SIDE = 300, 500
+
+
+def write_imagenet(
+    directory: str | Path,
+    shards: int = SHARDS,
+    per_shard: int = PER_SHARD,
+    seed: int = 0,
+    validation_shards: int = 1,
+) -> tuple[Path, ...]:
+    """Write shards of per_shard records each into the directory; return their paths.
+
+    shards, validation_shards: number of shards of each split. An image is smooth and has 300 to
+    500 px a side. Its class, one of LABELS, has a colour of its own, so that a loss can fall. Each
+    class is as frequent in a split as any other, give or take one record. The same arguments give
+    the same bytes.
+    Raises DataError if the directory holds shards already, or if a number is out of range.
+    """
+    if min(shards, per_shard) < 1 or min(seed, validation_shards) < 0:
+        raise DataError(
+            f"{shards} shards of {per_shard} records, {validation_shards} for validation, seed "
+            f"{seed}: at least one shard and one record, and no negative number"
+        )
+    folder = Path(directory)
+    there = sorted(os.listdir(folder)) if folder.is_dir() else []
+    _new(folder, *(name for name in there if name.startswith(("train-", "validation-"))))
+
+    rng = np.random.default_rng(seed)
+    paths: list[Path] = []
+    for split, total in (("train", shards), ("validation", validation_shards)):
+        classes = rng.permutation(np.arange(total * per_shard) % len(LABELS))
+        for shard, part in enumerate(np.split(classes, total) if total else ()):
+            paths.append(folder / f"{split}-{shard:05d}-of-{total:05d}")
+            _write_shard(paths[-1], part, rng)
+    return tuple(paths)
+
+
+def _write_shard(path: Path, classes: npt.NDArray[np.int64], rng: np.random.Generator) -> None:
+    import tensorflow as tf
+
+    with tf.io.TFRecordWriter(os.fspath(path)) as writer:
+        for number, index in enumerate(classes.tolist()):
+            pixels = _image(index, rng)
+            encoded = tf.io.encode_jpeg(pixels, quality=90).numpy()
+            # The box may be anywhere. Its corners are shares of height and width.
+            box = np.sort(rng.uniform(size=(2, 2)), axis=0).tolist()
+            example = _example(encoded, pixels.shape, LABELS[index], f"{path.name}_{number}", box)
+            writer.write(example.SerializeToString(deterministic=True))
+
+
+def _image(index: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
+    """Return uint8 [height, width, 3]: the colour of a class, and a few waves over it."""
+    height, width = rng.integers(_SMALLEST_SIDE, _LARGEST_SIDE + 1, size=2)
+    down, across = np.linspace(0, 1, height)[:, None], np.linspace(0, 1, width)[None, :]
+    # Digits of the class to base 3, one per channel, 64 grey levels apart. The waves change a level
+    # by at most 40.
+    colour = 64 + 64 * np.array([index % 3, index // 3 % 3, index // 9 % 3])
+    image = np.empty((height, width, 3))
+    for channel in range(3):
+        waves = np.zeros((height, width))
+        for _ in range(2):
+            # At least one turn, so that the colour stays the same on average.
+            turns, phase = rng.uniform(1, 3, size=2) * rng.choice((-1, 1), size=2), rng.uniform()
+            waves += 20 * np.sin(2 * np.pi * (turns[0] * down + turns[1] * across + phase))
+        image[:, :, channel] = colour[channel] + waves
+    return np.rint(image).astype(np.uint8)
+
+
+def _example(
+    encoded: bytes, shape: tuple[int, ...], label: int, name: str, box: list[list[float]]
+) -> Any:
+    """Return a tf.train.Example with the keys of the published shards. box: (top, left), (low,
+    right)."""
+    import tensorflow as tf
+
+    values: dict[str, list[Any]] = {
+        "image/encoded": [encoded],
+        "image/format": [b"JPEG"],
+        "image/colorspace": [b"RGB"],
+        "image/height": [shape[0]],
+        "image/width": [shape[1]],
+        "image/channels": [shape[2]],
+        "image/filename": [f"{name}.JPEG".encode()],
+        "image/class/label": [label],
+        "image/class/synset": [f"n{label:08d}".encode()],
+        "image/object/bbox/ymin": [box[0][0]],
+        "image/object/bbox/xmin": [box[0][1]],
+        "image/object/bbox/ymax": [box[1][0]],
+        "image/object/bbox/xmax": [box[1][1]],
+    }
+
+    def feature(value: list[Any]) -> Any:
+        if isinstance(value[0], bytes):
+            return tf.train.Feature(bytes_list=tf.train.BytesList(value=value))
+        if isinstance(value[0], int):
+            return tf.train.Feature(int64_list=tf.train.Int64List(value=value))
+        return tf.train.Feature(float_list=tf.train.FloatList(value=value))
+
+    features = {key: feature(value) for key, value in values.items()}
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+# Text ------------------------------------------------------------------------------------------
+
+# These give half a megabyte. 2,205 of the words occur, more than the 2,000 that the small language
+# models know. So each row of their embeddings is looked up, that of unknown words by the rest.
+SENTENCES = 5000
+WORDS = 5000
+
+# Probabilities of a word's four successors. There are no others: a network that knows the chain has
+# a loss of 1.2 nats per word, one that knows the frequency of each word has 5.1, and one that knows
+# nothing has ln 2000 = 7.6.
+_SUCCESSORS = (0.5, 0.25, 0.125, 0.125)
+# Words in a sentence, 20 on average: about as many as in the Penn Treebank.
+_SHORTEST, _LONGEST = 5, 35
+
+
+def write_tokens(
+    directory: str | Path, sentences: int = SENTENCES, words: int = WORDS, seed: int = 0
+) -> tuple[Path, ...]:
+    """Write ptb.train.txt, ptb.valid.txt and ptb.test.txt into the directory; return their paths.
+
+    The training text has `sentences` sentences, the other two have a tenth each, at least one. The
+    text is a Markov chain of `words` words in which each is followed by one of four, so that a loss
+    can fall. As in real text, few words are frequent and many are rare, so that in a short text
+    many do not occur. The same arguments give the same bytes.
+    Raises DataError if one of the files exists already, or if a number is out of range.
+    """
+    if sentences < 1 or words < 1 or seed < 0:
+        raise DataError(
+            f"{sentences} sentences, {words} words, seed {seed}: at least one of each, and "
+            "no negative number"
+        )
+    paths = _new(Path(directory), *(LAYOUTS[0].format(split.value) for split in Split))
+
+    rng = np.random.default_rng(seed)
+    frequency = 1 / np.arange(1, words + 1)  # Zipf's law
+    frequency /= frequency.sum()
+    chain = rng.choice(words, size=(words, len(_SUCCESSORS)), p=frequency)
+    others = max(1, sentences // 10)
+    for path, count in zip(paths, (sentences, others, others)):
+        path.write_bytes(_text(chain, frequency, count, rng))
+    return paths
+
+
+def _text(
+    chain: npt.NDArray[np.int64],
+    frequency: npt.NDArray[np.float64],
+    sentences: int,
+    rng: np.random.Generator,
+) -> bytes:
+    """Return lines of words. chain: [words, successors]. frequency: [words], that of the first
+    words of sentences."""
+    word = rng.choice(len(frequency), size=sentences, p=frequency)
+    columns = []
+    for _ in range(_LONGEST):
+        columns.append(word)
+        word = chain[word, rng.choice(len(_SUCCESSORS), size=sentences, p=_SUCCESSORS)]
+    table = np.stack(columns, axis=1)
+    lengths = rng.integers(_SHORTEST, _LONGEST + 1, size=sentences)
+    # A blank at both ends of each line, as in the published files.
+    lines = (
+        " ".join(["", *(f"w{number}" for number in row[:length]), "\n"])
+        for row, length in zip(table.tolist(), lengths)
+    )
+    return "".join(lines).encode("ascii")
+
+
+# All of them -----------------------------------------------------------------------------------
 
 # The file in a sample's directory that holds the version of the writers.
 STAMP = ".written-by"
 
 
-def _cifar10(path: Path) -> None:
-    from hvdperf.models.inputs.samples import write_cifar
-
-    write_cifar(path, "cifar10", Layout.BINARY, records_per_file=1000)
-
-
-def _cifar100(path: Path) -> None:
-    from hvdperf.models.inputs.samples import write_cifar
-
-    write_cifar(path, "cifar100", Layout.BINARY, records_per_file=5000)
-
-
-def _imagenet(path: Path) -> None:
-    from hvdperf.models.inputs.imagenet_samples import write_imagenet
-
-    write_imagenet(path)
-
-
-def _ptb(path: Path) -> None:
-    from hvdperf.models.inputs.token_samples import write_tokens
-
-    write_tokens(path)
-
-
 # Samples of CIFAR have 5,000 images for training, so that a shuffle has something to do.
-WRITERS: dict[str, Callable[[Path], None]] = {
-    "cifar10": _cifar10,
-    "cifar100": _cifar100,
-    "imagenet": _imagenet,
-    "ptb": _ptb,
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "cifar10": partial(write_cifar, dataset="cifar10", records_per_file=1000),
+    "cifar100": partial(write_cifar, dataset="cifar100", records_per_file=5000),
+    "imagenet": write_imagenet,
+    "ptb": write_tokens,
 }
 
 
@@ -62,11 +313,8 @@ def is_current(directory: Path) -> bool:
 
 
 def _version() -> str:
-    """Return the version of the writers: a hash of their source."""
-    known = hashlib.sha256()
-    for name in ("sample_sets", "samples", "imagenet_samples", "token_samples"):
-        known.update((Path(__file__).parent / f"{name}.py").read_bytes())
-    return known.hexdigest()
+    """Return the version of the writers: a hash of this file."""
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 
 def write(dataset: str, root: Path) -> bool:
@@ -75,20 +323,20 @@ def write(dataset: str, root: Path) -> bool:
     directory = root / dataset
     if is_current(directory):
         return False
-    partial = root / f".{dataset}.{os.getpid()}"
+    unfinished = root / f".{dataset}.{os.getpid()}"
     try:
-        WRITERS[dataset](partial)
-        (partial / STAMP).write_text(_version())
+        WRITERS[dataset](unfinished)
+        (unfinished / STAMP).write_text(_version())
         if directory.exists():
             shutil.rmtree(directory)
         try:
-            partial.rename(directory)
+            unfinished.rename(directory)
         except OSError:
             if not directory.exists():  # else another process was quicker
                 raise
     finally:
         # This is left if the writing failed, or if another process was quicker.
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
     return True
 
 

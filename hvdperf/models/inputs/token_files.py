@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hvdperf.models.inputs.errors import faulty, unreadable
+from hvdperf.models.inputs import faulty, or_sample, unreadable
 
 END_OF_LINE = "<eos>"
 UNKNOWN = "<unk>"
@@ -131,8 +131,8 @@ def sequences(files: TokenFiles, split: Split, length: int) -> int:
 _FETCH = "fetch the text again"
 _CONVERT = "convert it with iconv -t UTF-8, or fetch the text again"
 _MAKE_SAMPLES = (
-    "put the Penn Treebank's ptb.train.txt, ptb.valid.txt and ptb.test.txt there, or write a small "
-    "sample with python -m hvdperf.models.inputs.token_samples DIR"
+    "put the Penn Treebank's ptb.train.txt, ptb.valid.txt and ptb.test.txt there, "
+    + or_sample("ptb")
 )
 
 

@@ -21,7 +21,6 @@ def train_dataset(
     vocabulary: int,
     seed: int,
     shuffle: bool = True,
-    repeat: bool = True,
     threads: int = 1,
 ) -> tf.data.Dataset:
     """Return a dataset of (tokens int32 [batch, length], targets int32 [batch, length]); the batch
@@ -30,9 +29,8 @@ def train_dataset(
     The targets are the tokens, one position on. Sequence k starts at token k * length of the
     training text. shard is (index, count). The shard has the sequences whose number is index modulo
     count; they are taken before anything is shuffled. Each epoch is the whole shard in a new order
-    that the seed decides. With repeat, a batch may span two epochs; without it, a last incomplete
-    batch is dropped. Without shuffle the stream is the sequences of the shard in the order of the
-    text.
+    that the seed decides; a batch may span two epochs. Without shuffle the stream is the sequences
+    of the shard in the order of the text.
 
     vocabulary: how many words of the training text are distinguished, see `token_files.vocabulary`;
     every token is less. `threads` threads that are the pipeline's own do the work.
@@ -43,9 +41,7 @@ def train_dataset(
     dataset, number = _source(files, Split.TRAIN, shard, length, vocabulary)
     if shuffle:
         dataset = dataset.shuffle(number, seed=seed, reshuffle_each_iteration=True)
-    if repeat:
-        dataset = dataset.repeat()
-    return _batched(dataset, batch, drop_remainder=True, threads=threads)
+    return _batched(dataset.repeat(), batch, drop_remainder=True, threads=threads)
 
 
 def validation_dataset(

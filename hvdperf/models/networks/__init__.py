@@ -1,1 +1,1 @@
-"""The networks, a topology per file. A builder takes (input_size, classes); see models.registry."""
+"""The networks, by their families. A builder takes (input_size, classes); see models.registry."""

@@ -6,7 +6,7 @@ import re
 import traceback
 
 from hvdperf.models import own_networks
-from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs import DataError
 from hvdperf.worker.rank_config import RankConfig
 from hvdperf.worker.session_link import message_of
 

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
+from collections.abc import Mapping
 
 import pytest
 
-from bench.change_points import RELEASES, Machine, made_series
-from hvdperf.timeline.releases.by_release import bisect_command, report, series_of, word
+from hvdperf.timeline.releases.by_release import Series, bisect_command, report, series_of, word
+from hvdperf.timeline.releases.raw import RawResult
 from hvdperf.timeline.releases.releases import Axis
 from tests.support.histories import REPLICA, raw_result
 
 ONE, TWO = ("vgg_16_s", 1), ("vgg_16_s", 2)
-FIRST, SECOND, THIRD, FOURTH, LAST = RELEASES
+RELEASES = FIRST, SECOND, THIRD, FOURTH, LAST = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1")
+
+
+def made_series(noise: float, steps: Mapping[str, float], sessions: int = 1) -> Series:
+    """Return a series of one line of eight launches a session. noise: standard deviation of
+    launches, relative. steps: the factor with which a release differs from the one before it."""
+    drawn, speed, results = random.Random(20181231), 500.0, list[RawResult]()
+    for release in RELEASES:
+        speed *= steps.get(release, 1.0)
+        for _ in range(sessions):
+            speeds = [speed * math.exp(drawn.gauss(0.0, noise)) for _ in range(8)]
+            results.append(raw_result("0.28.1", release, {TWO: speeds}, number=len(results)))
+    return next(each for each in series_of(results) if each.axis is Axis.TENSORFLOW)
 
 
 def test_a_line_goes_along_the_releases_of_its_axis():
@@ -64,7 +79,7 @@ def test_machines_world_sizes_and_networks_are_lines_of_their_own():
     ids=str,
 )
 def test_steps_are_found_where_they_are_and_nowhere_else(steps):
-    found = made_series(Machine(noise=0.01), steps).changes
+    found = made_series(0.01, steps).changes
     assert {each.since: each.step.change for each in found} == pytest.approx(steps, abs=0.02)
     assert [each.before for each in found] == [
         before for before, since in itertools.pairwise(RELEASES) if since in steps
@@ -77,7 +92,7 @@ def test_steps_are_found_where_they_are_and_nowhere_else(steps):
 
 def test_a_change_between_or_within_sessions_of_one_release_was_the_machine():
     # Two sessions of each release: speeds of the third's second one, and of a half of one.
-    made = made_series(Machine(noise=0.005, sessions=2))
+    made = made_series(0.005, {}, sessions=2)
     for first in (40, 36 + 8):
         speeds = [s for result in made.results for s in result.series[0].samples_per_second]
         slower = [speed * (0.9 if first <= i else 1) for i, speed in enumerate(speeds)]
@@ -92,11 +107,11 @@ def test_a_change_between_or_within_sessions_of_one_release_was_the_machine():
 
 
 def test_both_directions_are_told_with_version_size_and_what_to_do():
-    series = made_series(Machine(noise=0.005), {SECOND: 0.9, FOURTH: 1.16})
+    series = made_series(0.005, {SECOND: 0.9, FOURTH: 1.16})
     lines = list(report([series]))
     assert all(len(line) <= 80 for line in lines)
     text = " ".join(" ".join(lines).split())
-    assert "made-up: releases of TensorFlow, with Horovod 0.28.1" in text
+    assert f"{series.machine}: releases of TensorFlow, with Horovod 0.28.1" in text
     slower, faster = (line.split() for line in lines if line.startswith("  vgg_16_s"))
     assert slower[1:4] == ["2", SECOND, FIRST]
     assert slower[-2:] == ["slower:", "regression"]
@@ -108,7 +123,7 @@ def test_both_directions_are_told_with_version_size_and_what_to_do():
 
 
 def test_nothing_found_is_said_and_nothing_is_advised():
-    (line,) = report([made_series(Machine(noise=0.01))])
+    (line,) = report([made_series(0.01, {})])
     assert line == "1 lines of two releases or more: 0 changes to slower, 0 to faster"
     one_release = series_of([raw_result()])
     assert next(report(one_release)).startswith("0 lines of two releases or more")

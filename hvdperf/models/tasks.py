@@ -1,0 +1,210 @@
+"""The computation of a training step, apart from how it is spread over replicas.
+
+A task builds the models of a step, each of which is trained on a loss of its own, and computes
+these losses from a batch. A batch is a pair of tensors whose first dimension counts samples; of a
+network with data of its own, each part may also be tensors in dicts and tuples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from hvdperf.models import contract, registry
+from hvdperf.models.inputs import own
+from hvdperf.models.networks.dcgan import LATENT
+from hvdperf.models.registry import Network, Task
+
+
+class Step(Protocol):
+    """A task's part of a training step. Each task is a class below.
+
+    size: the input's height and width in pixels, or the length of a sequence. classes: the number
+    of labels, or of words.
+    """
+
+    def __init__(self, size: int, classes: int) -> None: ...
+
+    def build(self, network: str) -> Sequence[Any]:
+        """Return new Keras models, in the order in which a step trains them."""
+
+    def signature(self) -> Sequence[Any]:
+        """Return a tf.TensorSpec for each tensor of a batch, nested as a batch is. The number of
+        samples is open."""
+
+    def losses(self, models: Sequence[Any], batch: Sequence[Any]) -> Sequence[Any]:
+        """Return each model's loss of every sample, shape [samples]."""
+
+    def scores(self, models: Sequence[Any], batch: Sequence[Any]) -> tuple[Any, Any]:
+        """Return, without training, the loss of every sample and the share of its labels that was
+        predicted, both of shape [samples]. Raises NotScored if the task has no right answers."""
+
+    def prepare(self, dataset: Any, seed: int, stream: int) -> Any:
+        """Turn a dataset of the network's kind of input into one of batches. seed and stream (the
+        number of this shard) decide everything that is drawn at random."""
+
+
+class NotScored(ValueError):
+    """The task has no measure of how good a model is."""
+
+
+class Labelled:
+    """The common part of such a Step. A batch is inputs and their labels, int32 [n] or
+    [n, length]. The loss and the score of a sample are means over its labels."""
+
+    def __init__(self, size: int, classes: int) -> None:
+        self._size = size
+        self._classes = classes
+
+    def build(self, network: str) -> Sequence[Any]:
+        return (registry.build(network, self._size, self._classes),)
+
+    def losses(self, models: Sequence[Any], batch: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
+        (model,) = models
+        inputs, labels = batch
+        logits = model(inputs, training=True)
+        contract.check_logits(logits, labels, self._classes)
+        return (_of_sample(_cross_entropy(labels, logits)),)
+
+    def scores(
+        self, models: Sequence[Any], batch: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        (model,) = models
+        inputs, labels = batch
+        logits = model(inputs, training=False)
+        return _of_sample(_cross_entropy(labels, logits)), _of_sample(_hits(labels, logits))
+
+    def prepare(self, dataset: tf.data.Dataset, seed: int, stream: int) -> tf.data.Dataset:
+        return dataset
+
+
+def _of_sample(values: tf.Tensor) -> tf.Tensor:
+    """Return the mean of each sample: float32 [n] or [n, length] -> [n]."""
+    return tf.reduce_mean(values, axis=1) if values.shape.rank > 1 else values
+
+
+def _cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Return the loss of every label [...] from logits [..., classes]. It is computed in float32,
+    because half precision overflows."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
+
+
+def _hits(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Return 1 where the largest logit is the label's, else 0: float32 [...]."""
+    chosen = tf.argmax(tf.cast(logits, tf.float32), axis=-1, output_type=labels.dtype)
+    return tf.cast(chosen == labels, tf.float32)
+
+
+class Classification(Labelled):
+    """The task (Step). A batch is images float32 [n, s, s, 3] and labels int32 [n]."""
+
+    def signature(self) -> Sequence[tf.TensorSpec]:
+        images = tf.TensorSpec([None, self._size, self._size, 3], tf.float32)
+        return images, tf.TensorSpec([None], tf.int32)
+
+
+class Language(Labelled):
+    """The language task (Step). A batch is tokens int32 [n, length] and, one word
+    later in the stream, targets int32 [n, length]."""
+
+    def signature(self) -> Sequence[tf.TensorSpec]:
+        sequence = tf.TensorSpec([None, self._size], tf.int32)
+        return sequence, sequence
+
+
+class Adversarial:
+    """The adversarial task (Step). A batch is images float32 [n, s, s, 3] in -1..1 and
+    latent vectors float32 [n, LATENT], drawn evenly from -1..1 as in the paper."""
+
+    def __init__(self, size: int, classes: int) -> None:
+        self._size = size
+        self._classes = classes
+
+    def build(self, network: str) -> Sequence[Any]:
+        generator, discriminator = registry.build(network, self._size, self._classes)
+        return generator, discriminator
+
+    def signature(self) -> Sequence[tf.TensorSpec]:
+        images = tf.TensorSpec([None, self._size, self._size, 3], tf.float32)
+        return images, tf.TensorSpec([None, LATENT], tf.float32)
+
+    def losses(self, models: Sequence[Any], batch: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
+        generator, discriminator = models
+        images, latent = batch
+        made = generator(latent, training=True)
+        real, generated = (
+            tf.cast(discriminator(shown, training=True)[:, 0], tf.float32)
+            for shown in (images, made)
+        )
+        # softplus(-x) is the cross-entropy of the logit x with the label "real", softplus(x) that
+        # with "not real".
+        return tf.nn.softplus(-generated), tf.nn.softplus(-real) + tf.nn.softplus(generated)
+
+    def scores(
+        self, models: Sequence[Any], batch: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        raise NotScored("a generator has no accuracy")
+
+    def prepare(self, dataset: tf.data.Dataset, seed: int, stream: int) -> tf.data.Dataset:
+        def pair(number: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> tuple[Any, Any]:
+            images, _ = batch
+            # No key occurs twice: the number of a batch is below 2**40, and there are few seeds and
+            # streams.
+            keys = tf.stack([tf.constant(seed * 65_537 + stream, tf.int64), number])
+            shape = [tf.shape(images)[0], LATENT]
+            latent = tf.random.stateless_uniform(shape, keys, minval=-1, maxval=1)
+            return images, tf.ensure_shape(latent, [images.shape[0], LATENT])
+
+        return dataset.enumerate().map(pair)
+
+
+class Own:
+    """The task (Step). A batch is what the network's data function yields, batched, or
+    what the task that the network is registered for takes.
+
+    base: that task. Everything that the network does not define is left to it.
+    """
+
+    def __init__(self, size: int, network: Network, base: Step) -> None:
+        self._size = size
+        self._network = network
+        self._base = base
+
+    def build(self, network: str) -> Sequence[Any]:
+        return self._base.build(network)
+
+    def signature(self) -> Sequence[Any]:
+        if not self._network.data:
+            return self._base.signature()
+        return own.batch_signature(self._network.name, self._size)
+
+    def losses(self, models: Sequence[Any], batch: Sequence[Any]) -> Sequence[tf.Tensor]:
+        if not self._network.loss:
+            return self._base.losses(models, batch)
+        (model,) = models
+        inputs, labels = batch
+        losses = registry.function(self._network.loss)(labels, model(inputs, training=True))
+        contract.check_loss(losses)
+        return (losses,)
+
+    def scores(self, models: Sequence[Any], batch: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor]:
+        if self._network.loss:
+            raise NotScored(f"{self._network.name} has a loss of its own")
+        return self._base.scores(models, batch)
+
+    def prepare(self, dataset: tf.data.Dataset, seed: int, stream: int) -> tf.data.Dataset:
+        return dataset if self._network.data else self._base.prepare(dataset, seed, stream)
+
+
+_STEPS: Mapping[Task, type[Step]] = {
+    Task.CLASSIFICATION: Classification,
+    Task.LANGUAGE: Language,
+    Task.ADVERSARIAL: Adversarial,
+}
+
+
+def find(network: Network, size: int, classes: int) -> Step:
+    step = _STEPS[network.task](size, classes)
+    return Own(size, network, step) if network.loss or network.data else step
