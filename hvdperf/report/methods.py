@@ -16,9 +16,8 @@ from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument, disturbance_summary
 from hvdperf.records.outcome import each_launch
 from hvdperf.records.rounds import Launch
-from hvdperf.report.numbers import confidence_of, with_confidence
+from hvdperf.report.cases import confidence_of, plural, with_confidence
 from hvdperf.report.session import began
-from hvdperf.report.words import plural
 from hvdperf.verdict import REGRESSION, counted
 from hvdperf.worker.strategies.table import Strategy
 

@@ -12,8 +12,8 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
+from hvdperf.report.cases import plural
 from hvdperf.report.prediction import NotPredictable, Point, Prediction, predict
-from hvdperf.report.words import plural
 from hvdperf.stats import Interval
 
 MODEL = "model, not measured"

@@ -11,6 +11,7 @@ from hvdperf.machine.disturbance import together
 from hvdperf.records import told_settings
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import SessionDocument
+from hvdperf.report.cases import plural, several
 from hvdperf.report.compare import beside
 from hvdperf.report.content import Report, Section
 from hvdperf.report.sections import (
@@ -31,7 +32,6 @@ from hvdperf.report.sections import (
     wall_time,
 )
 from hvdperf.report.sources import Sources
-from hvdperf.report.words import plural, several
 from hvdperf.verdict import Verdict, worst
 
 

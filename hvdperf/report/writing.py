@@ -8,6 +8,7 @@ from pathlib import Path
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.paths import shown
+from hvdperf.report.cases import plural
 from hvdperf.report.content import Report
 from hvdperf.report.formats import figures
 from hvdperf.report.formats.cells import printable
@@ -16,7 +17,6 @@ from hvdperf.report.formats.html import page
 from hvdperf.report.formats.latex import latex, tex
 from hvdperf.report.formats.markdown import line, markdown
 from hvdperf.report.formats.terminal import terminal
-from hvdperf.report.words import plural
 
 FORMATS = ("html", "markdown", "csv", "latex", "terminal")
 

@@ -11,8 +11,8 @@ import pytest
 from hvdperf.plan.collectives import SWEEP_BYTES
 from hvdperf.plan.questions import at_gradient_sizes, overlap
 from hvdperf.records.documents import Case
+from hvdperf.report.cases import number
 from hvdperf.report.content import Figure
-from hvdperf.report.numbers import number
 from hvdperf.report.sections.collectives import section
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told

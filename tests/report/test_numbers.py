@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hvdperf.report.numbers import finite, quantiles
+from hvdperf.report.cases import finite, quantiles
 
 
 def test_quantiles_lie_between_values():

@@ -15,8 +15,8 @@ from hvdperf.plan.questions import (
     trials,
     weak_scaling,
 )
+from hvdperf.report.cases import number
 from hvdperf.report.content import Section
-from hvdperf.report.numbers import number
 from hvdperf.report.sections.overview import overview
 from hvdperf.verdict import Band, Ceiling, Verdict
 from tests.report.cases import recorded

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hvdperf.report.cases import plural
 from hvdperf.report.content import CaseNote, Report
-from hvdperf.report.words import plural
 from hvdperf.verdict import Verdict, counted
 
 MEANINGS: Mapping[Verdict, str] = {

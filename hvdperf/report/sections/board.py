@@ -9,9 +9,17 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records import told_settings
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
+from hvdperf.report.cases import (
+    NAMES,
+    cells_of,
+    confidence_of,
+    names_of,
+    number,
+    plural,
+    question_of,
+    shown,
+)
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
-from hvdperf.report.numbers import cells_of, confidence_of, number
-from hvdperf.report.words import NAMES, names_of, plural, question_of, shown
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded, must_be
 

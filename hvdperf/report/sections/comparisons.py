@@ -8,11 +8,20 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report import plots
+from hvdperf.report.cases import (
+    cells_of,
+    confidence_of,
+    confidence_words,
+    plural,
+    several,
+    shown,
+    slug,
+    with_confidence,
+    workload_labels,
+)
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.numbers import cells_of, confidence_of, with_confidence
 from hvdperf.report.sections import scaling
 from hvdperf.report.sections.board import row_of
-from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of

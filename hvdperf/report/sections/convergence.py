@@ -12,10 +12,18 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.documents import Case
 from hvdperf.records.reports import RunReport, Validation
 from hvdperf.report import plots
+from hvdperf.report.cases import (
+    Started,
+    finite,
+    launches,
+    number,
+    plural,
+    several,
+    slug,
+    trusted,
+    workload_labels,
+)
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.launches import Started, launches, trusted
-from hvdperf.report.numbers import finite, number
-from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.work.base import Work
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance, together
 from hvdperf.records.documents import CULPRITS_KEPT, SessionDocument
 from hvdperf.report import plots
+from hvdperf.report.cases import plural
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.words import plural
 
 # The shares of the cores that are drawn over time, with names for people, by column.
 SHARES = {

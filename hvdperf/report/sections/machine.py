@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from hvdperf.records.documents import SessionDocument
 from hvdperf.records.fingerprint import Fingerprint, differences, readable
+from hvdperf.report.cases import plural, several
 from hvdperf.report.content import Column, Figure, Section, Table
-from hvdperf.report.words import plural, several
 
 
 def section(

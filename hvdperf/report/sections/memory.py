@@ -11,10 +11,17 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
+from hvdperf.report.cases import (
+    Started,
+    launches,
+    number,
+    plural,
+    slug,
+    tags_of,
+    trusted,
+    workload_labels,
+)
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
-from hvdperf.report.launches import Started, launches, trusted
-from hvdperf.report.numbers import number
-from hvdperf.report.words import plural, slug, tags_of, workload_labels
 from hvdperf.verdict import Ceiling
 
 MIB = 1024 * 1024

@@ -9,8 +9,8 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.records.throughput import throughputs
+from hvdperf.report.cases import plural, slug, workload_labels
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
-from hvdperf.report.words import plural, slug, workload_labels
 
 
 def section(cases: Sequence[Case]) -> Section | None:

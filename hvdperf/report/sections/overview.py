@@ -11,9 +11,8 @@ from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.records.throughput import throughputs
 from hvdperf.report import plots
+from hvdperf.report.cases import cells_of, number, plural, several, workload_labels
 from hvdperf.report.content import Column, Figure, Plot, Row, Table, Value
-from hvdperf.report.numbers import cells_of, number
-from hvdperf.report.words import plural, several, workload_labels
 from hvdperf.verdict import worst
 
 # The ratios beside the throughput, by the key of their columns.

@@ -7,8 +7,8 @@ from statistics import median
 from typing import Any
 
 from hvdperf.report import plots
+from hvdperf.report.cases import plural, slug
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.words import plural, slug
 from hvdperf.stats import spread
 from hvdperf.timeline.lines import Line
 from hvdperf.timeline.releases.by_release import Series, series_of

@@ -11,11 +11,21 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.records.throughput import throughputs
+from hvdperf.report.cases import (
+    cells_of,
+    confidence_of,
+    confidence_words,
+    level,
+    number,
+    plural,
+    several,
+    shown,
+    slug,
+    workload_labels,
+)
 from hvdperf.report.content import Column, Figure, Row, Section, Table
-from hvdperf.report.numbers import cells_of, confidence_of, level, number
 from hvdperf.report.sections import scaling_plots
 from hvdperf.report.sections.scaling_plots import STRONG, WEAK
-from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
 

@@ -10,10 +10,17 @@ from statistics import median
 from hvdperf.plan.arms import Workload
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
+from hvdperf.report.cases import (
+    Started,
+    finite,
+    launches,
+    number,
+    several,
+    slug,
+    trusted,
+    workload_labels,
+)
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.launches import Started, launches, trusted
-from hvdperf.report.numbers import finite, number
-from hvdperf.report.words import several, slug, workload_labels
 from hvdperf.worker.protocol import STARTUP
 
 # The phases of a start, with the keys of their columns.

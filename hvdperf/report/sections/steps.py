@@ -11,10 +11,19 @@ from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Block
 from hvdperf.report import plots
+from hvdperf.report.cases import (
+    Started,
+    finite,
+    launches,
+    number,
+    plural,
+    quantiles,
+    several,
+    slug,
+    trusted,
+    workload_labels,
+)
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
-from hvdperf.report.launches import Started, launches, trusted
-from hvdperf.report.numbers import finite, number, quantiles
-from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of
 from hvdperf.worker.strategies.table import Strategy

@@ -18,10 +18,9 @@ from hvdperf.records.detections import (
 )
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
+from hvdperf.report.cases import cells_of, confidence_of, confidence_words, plural, several, shown
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.numbers import cells_of, confidence_of
 from hvdperf.report.sections.board import row_of
-from hvdperf.report.words import confidence_words, plural, several, shown
 
 COLUMNS = (
     Column("trial", "fault case"),

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
+from hvdperf.report.cases import trusted, workload_labels
 from hvdperf.report.content import Section
-from hvdperf.report.launches import trusted
 from hvdperf.report.sections.collectives.bound import bounds
 from hvdperf.report.sections.collectives.gradients import gradients
 from hvdperf.report.sections.collectives.pairs import is_of_gradients, pairs_of
 from hvdperf.report.sections.collectives.sweep import swept
-from hvdperf.report.words import workload_labels
 
 
 def section(cases: Sequence[Case]) -> Section:

@@ -9,10 +9,9 @@ from hvdperf.explain.collectives import StepTimes, step_times
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
+from hvdperf.report.cases import Labels, number, several
 from hvdperf.report.content import Column, Figure, Plot, Row, Table
-from hvdperf.report.numbers import number
 from hvdperf.report.sections.collectives.pairs import WHOSE, whose
-from hvdperf.report.words import Labels, several
 
 _OF_A_STEP = (
     *WHOSE[:3],

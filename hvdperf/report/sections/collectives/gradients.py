@@ -7,8 +7,8 @@ from statistics import median
 
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
+from hvdperf.report.cases import Labels, number, several
 from hvdperf.report.content import Column, Figure, Plot, Table
-from hvdperf.report.numbers import number
 from hvdperf.report.sections.collectives.pairs import (
     OVERHEAD,
     SIDES,
@@ -21,7 +21,6 @@ from hvdperf.report.sections.collectives.pairs import (
     whose,
     widths,
 )
-from hvdperf.report.words import Labels, several
 
 _TIMES = (
     Column("horovod_ms", "through Horovod", "ms", 3),

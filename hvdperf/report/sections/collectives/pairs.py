@@ -10,9 +10,8 @@ from hvdperf.plan.arms import SWEEP, Collective
 from hvdperf.plan.collectives import busbw
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
+from hvdperf.report.cases import Labels, quantiles
 from hvdperf.report.content import Column, Value
-from hvdperf.report.numbers import quantiles
-from hvdperf.report.words import Labels
 
 QUARTILES = (0.25, 0.5, 0.75)
 OVERHEAD = (

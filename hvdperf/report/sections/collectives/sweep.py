@@ -8,8 +8,8 @@ from dataclasses import replace
 from hvdperf.plan.collectives import KIB, MIB
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
+from hvdperf.report.cases import number, slug
 from hvdperf.report.content import Column, Figure, Plot, Table, Value
-from hvdperf.report.numbers import number
 from hvdperf.report.sections.collectives.pairs import (
     OVERHEAD,
     SIDES,
@@ -19,7 +19,6 @@ from hvdperf.report.sections.collectives.pairs import (
     overheads,
     widths,
 )
-from hvdperf.report.words import slug
 
 _SIZE = (Column("bytes", "size", "B", hidden=True), Column("size", "size"))
 _BRIEF = {"size": "size", "horovod": "Horovod", "bare": "bare", "overhead": "ratio"}

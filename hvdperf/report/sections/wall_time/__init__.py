@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hvdperf.records.documents import Case
+from hvdperf.report.cases import trusted, workload_labels
 from hvdperf.report.content import Section
-from hvdperf.report.launches import trusted
 from hvdperf.report.sections.wall_time.by_world_size import by_world_size
 from hvdperf.report.sections.wall_time.ratios import factors, speedups
 from hvdperf.report.sections.wall_time.waterfall import waterfall
-from hvdperf.report.words import workload_labels
 
 
 def section(cases: Sequence[Case]) -> Section:

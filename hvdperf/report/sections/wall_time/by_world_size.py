@@ -10,9 +10,9 @@ from hvdperf.plan.terms import TERMS, Term
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import Spent
 from hvdperf.report import plots
+from hvdperf.report.cases import Labels, slug
 from hvdperf.report.content import Column, Figure, Plot, Row, Table
 from hvdperf.report.sections.wall_time.trainings import breakdown_of, way_of
-from hvdperf.report.words import Labels, slug
 
 # There are as many groups as the palette has colours. A plot shows the digit beside the colour.
 GROUPS: Mapping[Term, str] = {

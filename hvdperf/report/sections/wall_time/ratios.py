@@ -10,10 +10,9 @@ from hvdperf.plan.terms import OF_STEPS, Term
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown
 from hvdperf.report import plots
+from hvdperf.report.cases import Labels, cells_of, confidence_words, number, several
 from hvdperf.report.content import Column, Figure, Plot, Row, Table, Value
-from hvdperf.report.numbers import cells_of, number
 from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
-from hvdperf.report.words import Labels, confidence_words, several
 from hvdperf.verdict import ALPHA
 
 _WHOSE = (

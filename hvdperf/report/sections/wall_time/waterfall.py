@@ -10,10 +10,9 @@ from hvdperf.plan.terms import OF_STEPS, TERMS
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown, Spent
 from hvdperf.report import plots
+from hvdperf.report.cases import number, slug, tags_of
 from hvdperf.report.content import Column, Figure, Plot, Row, Table
-from hvdperf.report.numbers import number
 from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
-from hvdperf.report.words import slug, tags_of
 
 # A term whose excess is below this share of the wall time has no bar of its own.
 SMALL = 0.005

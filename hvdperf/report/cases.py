@@ -1,0 +1,210 @@
+"""What sections say of cases: names, words, numbers, and the launches behind them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hvdperf.columns import interval
+from hvdperf.interim import confidence_of_verdicts
+from hvdperf.plan.arms import SWEEP, Schedule, Workload
+from hvdperf.records.documents import Case, SessionDocument
+from hvdperf.records.outcome import each_launch
+from hvdperf.records.rounds import Launch
+from hvdperf.report.content import Column, Value
+from hvdperf.stats import Interval
+from hvdperf.verdict import Rule, Verdict, confidence, is_bounded
+
+
+def question_of(case: Case) -> str:
+    """Return the question and kind of a case: "fault: slow10" or "parity, other stack"."""
+    if case.comparison.is_trial:
+        return f"fault: {case.comparison.candidate.arm.injected}"
+    words = case.question.label
+    return f"{words}, other stack" if case.comparison.reference.arm.stack else words
+
+
+def tags_of(case: Case) -> Mapping[str, str]:
+    """Return the tags of a figure about one case."""
+    asked = case.question.label
+    return {"model": case.workload.model, "world_size": str(case.world_size), "question": asked}
+
+
+def names_of(case: Case) -> dict[str, Value]:
+    """Return the cells that name a case: in full, and in the two parts that a terminal shows."""
+    comparison = case.comparison
+    label = " ".join(filter(None, (comparison.variant, case.workload.model)))
+    return {"case": case.name, "topic": comparison.topic, "label": label}
+
+
+# The columns of these cells, of which only one is for people.
+NAMES = (
+    Column("case", "case"),
+    Column("topic", "topic", hidden=True),
+    Column("label", "label", hidden=True, brief="case"),
+)
+Labels = Mapping[Workload, str]
+
+
+def workload_labels(workloads: Iterable[Workload]) -> Labels:
+    """Return labels of the workloads: the network's name, and the settings that distinguish the
+    workload from others of that network."""
+    every = list(dict.fromkeys(workloads))
+    labels = {}
+    for workload in every:
+        others = [each for each in every if each.model == workload.model]
+        parts = [
+            {"batch": f"batch {value}", "input_size": f"{value} px"}.get(key, str(value))
+            for key, value in vars(workload).items()
+            if key != "model" and any(getattr(other, key) != value for other in others)
+        ]
+        labels[workload] = ", ".join((workload.model, *parts)) if parts else workload.model
+    labels[SWEEP] = "sweep"
+    return labels
+
+
+def slug(*parts: object) -> str:
+    """Return a name for a figure, made of a-z, 0-9, "_" and "-"."""
+    return "-".join(re.sub(r"[^a-z0-9_]+", "-", str(part).lower()).strip("-") for part in parts)
+
+
+def shown(figure: Interval | None) -> str:
+    """Return a figure with its interval for a sentence, such as 0.873 [0.861, 0.884]."""
+    if figure is None:
+        return "not measured"
+    bounds = f" {interval(figure.lower, figure.upper)}" if is_bounded(figure) else ""
+    return f"{figure.estimate:.3f}{bounds}"
+
+
+def confidence_words(levels: Iterable[float | None]) -> str:
+    """Return a sentence, with a blank before it, on the confidence of intervals in brackets; "" if
+    there is no interval. levels: in %."""
+    known = sorted({f"{level:.1f}".removesuffix(".0") for level in levels if level is not None})
+    if not known:
+        return ""
+    span = known[0] if len(known) == 1 else f"{min(known, key=float)} to {max(known, key=float)}"
+    return f" Intervals: {span} % confidence."
+
+
+def several(parts: Sequence[str]) -> str:
+    """Return a list for a sentence. Only the first six parts are written out."""
+    more = f"; and {len(parts) - 6} more" if len(parts) > 6 else ""
+    return "; ".join(parts[:6]) + more
+
+
+def plural(count: int, word: str, words: str = "") -> str:
+    return f"{count} {word if count == 1 else words or f'{word}s'}"
+
+
+def finite(values: Iterable[float | None]) -> list[float]:
+    """Return the values that are finite numbers."""
+    return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def number(value: Value) -> float:
+    """Return the number in a table's cell; return 0 if the cell holds no number."""
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> dict[str, Value]:
+    """Return a figure's cells under these keys. The bounds are None if they are not finite."""
+    if figure is None:
+        return {estimate: None, lower: None, upper: None}
+    bounded = is_bounded(figure)
+    return {
+        estimate: figure.estimate,
+        lower: figure.lower if bounded else None,
+        upper: figure.upper if bounded else None,
+    }
+
+
+def confidence_of(case: Case) -> float | None:
+    """Return the confidence of the interval of a case's figure, in %; None without an interval."""
+    judgement = case.outcome.judgement
+    return level(case.figure, judgement.rule, judgement.fail_alpha)
+
+
+def level(
+    figure: Interval | None, rule: Rule | None = None, fail_alpha: float | None = None
+) -> float | None:
+    """Return the confidence of an interval, in %; None without an interval. rule, fail_alpha: of
+    the judgement, if there is one (hvdperf.verdict.confidence)."""
+    if figure is None or not is_bounded(figure):
+        return None
+    return 100 * confidence(figure, rule, fail_alpha)
+
+
+def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:
+    """Return the quantiles of at least one value at these shares (0 to 1), interpolated between
+    values (Hyndman and Fan's seventh definition)."""
+    import numpy as np  # imported here, because the import is slow
+
+    return [float(cut) for cut in np.quantile(values, shares)]
+
+
+def with_confidence(session: SessionDocument | None, cases: Iterable[Case]) -> str:
+    """Return the confidence of the session's PASSes and FAILs as the end of a clause, such as
+    `, each with 95.5 % confidence`; "" if its document does not say after how many rounds cases
+    were judged."""
+    if session is None or not session.asked.looks:
+        return ""
+    rounds = max((case.outcome.judgement.rounds for case in cases), default=0)
+    held = confidence_of_verdicts(session.asked.looks, rounds, len(session.resumed_at))
+    return f", each with {100 * held:.3g} % confidence"
+
+
+# Verdicts of cases whose evidence is unsound, or that could not be run.
+_UNTRUSTED = (Verdict.INVALID, Verdict.NOT_RUN)
+
+
+@dataclass(frozen=True)
+class Started:
+    """A launch with its case. case: the first case that uses the launch. alone: whether it started
+    with no other launch beside it."""
+
+    case: Case
+    alone: bool
+    launch: Launch
+
+    @property
+    def strategy(self) -> str:
+        return self.launch.arm.strategy.spec.name
+
+    @property
+    def world_size(self) -> int:
+        return self.launch.arm.world_size
+
+    @property
+    def arm(self) -> str:
+        """Return a name such as `horovod, np 2`, with settings that differ from the workload's."""
+        arm, usual = self.launch.arm, self.case.workload
+        changed = [arm.exchange] if arm.exchange else []
+        if arm.workload.batch != usual.batch:
+            changed.append(f"batch {arm.workload.batch}")
+        for own, of_case in (
+            (arm.workload.precision, usual.precision),
+            (arm.workload.learning_rate, usual.learning_rate),
+        ):
+            if own != of_case:
+                changed.append(own)
+        if arm.passes > 1:
+            changed.append(f"{arm.passes} passes")
+        return ", ".join((self.strategy, f"np {self.world_size}", *changed))
+
+
+def trusted(cases: Iterable[Case]) -> list[Case]:
+    """Return the cases without those that are INVALID or NOT RUN, unless only a threshold line was
+    missing."""
+    return [case for case in cases if case.verdict not in _UNTRUSTED or case.outcome.threshold_line]
+
+
+def launches(cases: Iterable[Case]) -> list[Started]:
+    """Return the launches on the session's own stack without an injected fault, in the order of
+    cases, rounds and sides."""
+    return [
+        Started(case, measured.schedule is not Schedule.ALTERNATE, launch)
+        for case, measured, launch in each_launch(cases)
+        if not launch.arm.stack and not launch.arm.injected
+    ]
