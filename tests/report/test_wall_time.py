@@ -16,11 +16,15 @@ from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import TERMS
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
-from hvdperf.report.sections.wall_time import section
-from hvdperf.report.sections.wall_time.by_world_size import GROUPS
-from hvdperf.report.sections.wall_time.ratios import BALANCED
-from hvdperf.report.sections.wall_time.trainings import breakdown_of
-from hvdperf.report.sections.wall_time.waterfall import OTHER, SMALL, UNEXPLAINED
+from hvdperf.report.sections.wall_time import (
+    BALANCED,
+    GROUPS,
+    OTHER,
+    SMALL,
+    UNEXPLAINED,
+    breakdown_of,
+    section,
+)
 from hvdperf.verdict import Verdict
 from tests.report.cases import RECORDED, called, case_with, of_every_name, recorded
 from tests.report.checks import assert_told, told
