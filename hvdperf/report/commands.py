@@ -15,7 +15,7 @@ from hvdperf.report.compare import comparison
 from hvdperf.report.content import Report
 from hvdperf.report.formats import figures
 from hvdperf.report.methods import methods
-from hvdperf.report.prediction_text import forecast
+from hvdperf.report.prediction import forecast
 from hvdperf.report.published_table import PRINTED, SPEEDS, TIMES, explain, lines, read_table
 from hvdperf.report.session import session_report
 from hvdperf.report.sources import newest_session, read_sources, results_of

@@ -19,16 +19,10 @@ from hvdperf.report.sections import (
     collectives,
     comparisons,
     convergence,
-    disturbance,
     machine,
-    memory,
-    nodes,
-    overview,
-    releases,
+    processes,
     scaling,
-    startup,
     steps,
-    trust,
     wall_time,
 )
 from hvdperf.report.sources import Sources
@@ -42,18 +36,18 @@ def session_report(sources: Sources) -> Report:
     sections = [
         comparisons.against(cases, session),
         scaling.section(cases),
-        nodes.section(cases),
+        scaling.by_nodes(cases),
         comparisons.parity(cases),
         wall_time.section(cases),
         steps.section(cases),
-        startup.section(cases),
+        processes.startup(cases),
         collectives.section(cases),
         convergence.section(cases),
-        memory.section(cases),
+        processes.memory(cases),
         comparisons.others(cases),
-        trust.section(cases, sources.trust, fingerprint),
-        releases.section(fingerprint, sources.history),
-        disturbance.section(session),
+        comparisons.trust(cases, sources.trust, fingerprint),
+        machine.releases(fingerprint, sources.history),
+        machine.disturbance(session),
         machine.section(fingerprint, session, sources.earlier),
     ]
     return _report(archive, sections, sources.left_out)
@@ -83,7 +77,7 @@ def _report(
         notes=tuple(filter(None, map(board.note, board.ranked(cases)))),
         sections=named_apart(filter(None, sections)),
         left_out=left_out,
-        overview=overview.overview(cases),
+        overview=board.overview(cases),
     )
 
 

@@ -11,12 +11,11 @@ from hvdperf.paths import shown
 from hvdperf.report.cases import plural
 from hvdperf.report.content import Report
 from hvdperf.report.formats import figures
-from hvdperf.report.formats.cells import printable
-from hvdperf.report.formats.csv import tables
 from hvdperf.report.formats.html import page
-from hvdperf.report.formats.latex import latex, tex
 from hvdperf.report.formats.markdown import line, markdown
+from hvdperf.report.formats.tables import latex, tables, tex
 from hvdperf.report.formats.terminal import terminal
+from hvdperf.report.formats.text import printable
 
 FORMATS = ("html", "markdown", "csv", "latex", "terminal")
 

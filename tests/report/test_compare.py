@@ -25,7 +25,7 @@ from hvdperf.records.archive import read_session
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Figure, Report, Section
-from hvdperf.report.formats import csv, latex, markdown
+from hvdperf.report.formats import markdown, tables
 from hvdperf.report.formats.terminal import lines_of
 from hvdperf.report.pairs import Kind, of_logarithms
 from hvdperf.report.session import brief_report
@@ -352,7 +352,7 @@ def test_whatever_documents_say_every_format_writes_it(tmp_path, text):
     made = read(a, b)
     (note,) = made.notes
     assert note.paragraphs[-1] == f"B, FAIL: x{written}"
-    for told in (markdown.markdown(made), latex.latex(made), *csv.tables(made).values()):
+    for told in (markdown.markdown(made), tables.latex(made), *tables.tables(made).values()):
         told.encode()
         assert not re.search(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]", told)
 

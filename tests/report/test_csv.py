@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvdperf.report.content import Column, Table
-from hvdperf.report.formats.cells import one_line
-from hvdperf.report.formats.csv import tables, text
+from hvdperf.report.formats.tables import tables, text
+from hvdperf.report.formats.text import one_line
 from tests.support.any_report import HOSTILE, report
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hvdperf.machine.disturbance import Culprit
-from hvdperf.report.sections import disturbance as sections
+from hvdperf.report.sections import machine
 from tests.report.checks import assert_sound
 from tests.support.rounds import disturbance
 from tests.support.stores import session_of_cases
@@ -13,12 +13,12 @@ BUSY = disturbance(0.31, 70.0, Culprit("python", 1234, 9.6, (1,)))
 
 
 def test_where_nothing_was_recorded_there_is_nothing():
-    assert sections.section(None) is None
-    assert sections.section(session_of_cases()) is None
+    assert machine.disturbance(None) is None
+    assert machine.disturbance(session_of_cases()) is None
 
 
 def test_every_round_is_a_row_and_the_culprits_stand_below():
-    found = sections.section(session_of_cases(disturbances=(QUIET, BUSY)))
+    found = machine.disturbance(session_of_cases(disturbances=(QUIET, BUSY)))
     assert found is not None
     assert_sound(found)
     over_time, culprits = found.figures
@@ -29,6 +29,6 @@ def test_every_round_is_a_row_and_the_culprits_stand_below():
 
 
 def test_a_quiet_session_names_nobody():
-    found = sections.section(session_of_cases(disturbances=(QUIET,)))
+    found = machine.disturbance(session_of_cases(disturbances=(QUIET,)))
     assert found is not None
     assert [figure.name for figure in found.figures] == ["disturbance"]

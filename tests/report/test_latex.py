@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvdperf.report.content import Column, Table
-from hvdperf.report.formats.latex import MOST_ROWS, latex, number, tex
+from hvdperf.report.formats.tables import MOST_ROWS, latex, number, tex
 from tests.support.any_report import HOSTILE, board, report
 
 # An escaped special character, the command of a character, braces against a ligature, and text.

@@ -14,7 +14,8 @@ from hvdperf.plan.questions import memory
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Run
 from hvdperf.report.content import Figure
-from hvdperf.report.sections.memory import MIB, SHOWN, section
+from hvdperf.report.sections import processes
+from hvdperf.report.sections.processes import MIB, SHOWN
 from hvdperf.verdict import Ceiling
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
@@ -24,7 +25,7 @@ REAL = "memory-resnet_50_s-np2"
 
 
 def only(*cases: Case) -> Figure:
-    (figure,) = told(section(cases)).values()
+    (figure,) = told(processes.memory(cases)).values()
     return figure
 
 
@@ -101,12 +102,12 @@ def test_too_few_readings_tell_no_growth():
 
 
 def test_hostile_names_have_figures():
-    assert len(told(section(of_every_name(recorded(REAL))))) == 9
+    assert len(told(processes.memory(of_every_name(recorded(REAL))))) == 9
 
 
 def test_without_readings_it_is_told_how_to_get_them():
     for cases in ([], recorded("startup-init-resnet_50_s-np2")):
-        found = section(cases)
+        found = processes.memory(cases)
         assert_told(found)
         assert found.missing.endswith("pytest perf/test_memory.py")
 

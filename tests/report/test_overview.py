@@ -17,7 +17,7 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.report.cases import number
 from hvdperf.report.content import Section
-from hvdperf.report.sections.overview import overview
+from hvdperf.report.sections.board import overview
 from hvdperf.verdict import Band, Ceiling, Verdict
 from tests.report.cases import recorded
 from tests.report.checks import assert_sound

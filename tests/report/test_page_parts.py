@@ -26,9 +26,8 @@ from hvdperf.inline import (
     themes,
 )
 from hvdperf.report.content import CaseNote, Column, Report, Table
-from hvdperf.report.formats.cells import number_text, printable
-from hvdperf.report.formats.headline import blames, headline, neutral, others
 from hvdperf.report.formats.html import body, page
+from hvdperf.report.formats.text import blames, headline, neutral, number_text, others, printable
 from hvdperf.verdict import Verdict, worst
 from tests.report.sample import a_report, hostile
 from tests.support.any_report import report as any_report

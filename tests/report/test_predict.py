@@ -15,8 +15,7 @@ from hvdperf.models.registry import NETWORKS
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.records.archive import Archive, read_session
-from hvdperf.report.prediction import Point, predict
-from hvdperf.report.prediction_text import HEADER, forecast
+from hvdperf.report.prediction import HEADER, Point, forecast, predict
 from hvdperf.verdict import Band, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hvdperf.report.content import Figure, Section
-from hvdperf.report.sections import releases
+from hvdperf.report.sections import machine
 from tests.report.checks import assert_sound, parts
 from tests.support.histories import FACTS, REPLICA, raw_result
 
@@ -12,7 +12,7 @@ TWO_SIZES = {("vgg_16_s", 1): [100.0, 102.0, 104.0], ("vgg_16_s", 2): [150.0]}
 
 
 def section_of(*results) -> Section:
-    section = releases.section(FACTS, results)
+    section = machine.releases(FACTS, results)
     assert_sound(section)
     return section
 

@@ -9,7 +9,7 @@ import pytest
 from hvdperf.explain.scaling_breakdown import scaling_breakdown
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
-from hvdperf.report.sections import nodes, scaling, scaling_plots
+from hvdperf.report.sections import scaling
 from hvdperf.verdict import Floor, Verdict
 from tests.report.cases import of_workload
 from tests.report.checks import assert_sound
@@ -178,9 +178,9 @@ def test_all_networks_are_in_one_figure_the_lowest_said_first(tmp_path):
 
 
 def test_two_sizes_are_rows_and_more_are_lines_unless_there_are_too_many_networks():
-    few, many = ["a", "b"], [f"network_{number}" for number in range(scaling_plots.MOST_LINES + 1)]
+    few, many = ["a", "b"], [f"network_{number}" for number in range(scaling.MOST_LINES + 1)]
     marks = {
-        name: [layer["mark"] for layer in scaling_plots.efficiency(networks, sizes)["layer"]]
+        name: [layer["mark"] for layer in scaling.efficiency(networks, sizes)["layer"]]
         for name, networks, sizes in (
             ("pairs", few, (1, 2)),
             ("lines", few, (1, 2, 4)),
@@ -212,7 +212,7 @@ def test_nothing_measured_says_what_would():
 
 
 def test_one_node_has_no_table_of_nodes(tmp_path):
-    assert nodes.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6))) is None
+    assert scaling.by_nodes(cases_of(tmp_path, outcome(WEAK, [0.9] * 6))) is None
 
 
 def test_rows_are_nodes_and_columns_replicas_on_each(tmp_path):
@@ -223,7 +223,7 @@ def test_rows_are_nodes_and_columns_replicas_on_each(tmp_path):
         slots=4,
         per_node=2,
     )
-    section = nodes.section(cases)
+    section = scaling.by_nodes(cases)
     assert section is not None
     assert_sound(section)
     efficiency = figures_of(section)["nodes-efficiency-resnet_50_s"].table
@@ -238,7 +238,7 @@ def test_of_one_shape_the_even_group_is_shown_whatever_is_read_first(tmp_path):
     uneven = outcome(weak_scaling(WORKLOAD, 6), [0.5] * 6)
     even = outcome(weak_scaling(WORKLOAD, 8), [0.8] * 6)
     for number, group in enumerate(((even, uneven), (uneven, even))):
-        section = nodes.section(cases_of(tmp_path / str(number), *group, slots=8, per_node=4))
+        section = scaling.by_nodes(cases_of(tmp_path / str(number), *group, slots=8, per_node=4))
         assert section is not None
         figure = figures_of(section)["nodes-efficiency-resnet_50_s"]
         assert figure.table.rows[0]["width_4"] == pytest.approx(0.8)
@@ -247,6 +247,6 @@ def test_of_one_shape_the_even_group_is_shown_whatever_is_read_first(tmp_path):
 
 def test_an_uneven_group_is_not_said_to_be_even(tmp_path):
     uneven = outcome(weak_scaling(WORKLOAD, 6), [0.5] * 6)
-    section = nodes.section(cases_of(tmp_path, uneven, slots=8, per_node=4))
+    section = scaling.by_nodes(cases_of(tmp_path, uneven, slots=8, per_node=4))
     assert section is not None
     assert "on 2 nodes with at most 4 replicas each" in section.figures[0].says

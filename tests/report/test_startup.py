@@ -14,7 +14,8 @@ from hvdperf.plan.question import Question
 from hvdperf.plan.questions import startup, weak_scaling
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
-from hvdperf.report.sections.startup import PHASES, section
+from hvdperf.report.sections import processes
+from hvdperf.report.sections.processes import PHASES
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import WORKLOAD, outcome
@@ -23,7 +24,7 @@ REAL = "startup-init-resnet_50_s-np2"
 
 
 def figures(*cases: Case) -> dict[str, Figure]:
-    return told(section(cases))
+    return told(processes.startup(cases))
 
 
 def test_phases_are_medians_of_the_slowest_ranks():
@@ -97,6 +98,6 @@ def test_hostile_names_have_figures():
 
 
 def test_without_launches_it_is_told_how_to_get_them():
-    found = section([])
+    found = processes.startup([])
     assert_told(found)
     assert found.missing.endswith("pytest perf/test_startup.py")

@@ -8,7 +8,7 @@ import pytest
 
 from hvdperf.plan.questions import aa
 from hvdperf.records.detections import Entry, Tried
-from hvdperf.report.sections import trust
+from hvdperf.report.sections import comparisons
 from hvdperf.verdict import Band, Verdict, smallest_detectable_effect
 from tests.report.checks import assert_sound
 from tests.support.reports import cases_of
@@ -33,7 +33,7 @@ QUIET = tried("aa", Verdict.PASS, Verdict.PASS)
 
 def test_shares_are_of_all_sessions():
     log = [entry("a", CAUGHT, QUIET), entry("b", CAUGHT), entry("c", MISSED), entry("d", OPEN)]
-    section = trust.section([], log, FINGERPRINT)
+    section = comparisons.trust([], log, FINGERPRINT)
     assert_sound(section)
     (figure,) = section.figures
     twin, slow = figure.table.rows
@@ -48,7 +48,7 @@ def test_shares_are_of_all_sessions():
 
 def test_what_was_measured_otherwise_is_not_counted():
     log = [replace(entry("a", MISSED), settings={"batch": "64"}), entry("b", CAUGHT)]
-    (figure,) = trust.section([], log, FINGERPRINT).figures
+    (figure,) = comparisons.trust([], log, FINGERPRINT).figures
     assert [row["reported"] for row in figure.table.rows] == [1]
     assert "; 1 not counted, because their conditions differ" in figure.says
 
@@ -56,9 +56,9 @@ def test_what_was_measured_otherwise_is_not_counted():
 def test_counts_of_another_machine_are_not_on_the_page():
     """The suite ships with those of one: they say nothing of the user's."""
     log = [entry("a", CAUGHT), entry("b", MISSED, cores=4)]
-    (figure,) = trust.section([], log, FINGERPRINT).figures
+    (figure,) = comparisons.trust([], log, FINGERPRINT).figures
     assert [(row["reported"], row["sessions"]) for row in figure.table.rows] == [(1, 1)]
-    section = trust.section([], log, {**FINGERPRINT, "cpu_model": "another"})
+    section = comparisons.trust([], log, {**FINGERPRINT, "cpu_model": "another"})
     assert section.figures == ()
     assert "make trust has measured no session on this machine" in section.missing
 
@@ -66,16 +66,16 @@ def test_counts_of_another_machine_are_not_on_the_page():
 def test_what_only_the_cases_differ_in_is_the_same_machine():
     log = [entry("a", CAUGHT, data_sets=["cifar10: 6 files"], rank_cores=["0: 0", "1: 1"])]
     session = {**FINGERPRINT, "data_sets": [], "rank_cores": ["0: 0"]}
-    assert trust.section([], log, session).figures != ()
+    assert comparisons.trust([], log, session).figures != ()
 
 
 def test_what_came_to_no_verdict_was_not_called():
-    section = trust.section([], [entry("a", OPEN)], FINGERPRINT)
+    section = comparisons.trust([], [entry("a", OPEN)], FINGERPRINT)
     assert_sound(section)
     (row,) = section.figures[0].table.rows
     assert (row["reported"], row["sessions"], row["share"]) == (0, 1, 0)
     not_judged = tried("slow10", Verdict.NOT_JUDGED, Verdict.NOT_JUDGED)
-    section = trust.section([], [entry("a", not_judged)], FINGERPRINT)
+    section = comparisons.trust([], [entry("a", not_judged)], FINGERPRINT)
     assert_sound(section)
     (row,) = section.figures[0].table.rows
     assert (row["sessions"], row["share"], row["lower"]) == (0, None, None)
@@ -84,7 +84,7 @@ def test_what_came_to_no_verdict_was_not_called():
 def test_tonights_noise_is_shown(tmp_path):
     ratios = [0.99, 1.01, 1.0, 0.98, 1.02, 1.0]
     cases = cases_of(tmp_path, outcome(aa(WORKLOAD, 2), ratios, Band(0.9, 1.1)))
-    section = trust.section(cases, [], FINGERPRINT)
+    section = comparisons.trust(cases, [], FINGERPRINT)
     assert_sound(section)
     (row,) = section.figures[0].table.rows
     figure = cases[0].figure
@@ -94,10 +94,10 @@ def test_tonights_noise_is_shown(tmp_path):
 
 def test_an_a_a_case_that_differs_is_called_so(tmp_path):
     noisy = outcome(aa(WORKLOAD, 2), [0.8] * 6, Band(0.9, 1.1), Verdict.INVALID, "they differ")
-    (figure,) = trust.section(cases_of(tmp_path, noisy), [], FINGERPRINT).figures
+    (figure,) = comparisons.trust(cases_of(tmp_path, noisy), [], FINGERPRINT).figures
     assert figure.says.endswith("0.800 [0.800, 0.800] INVALID. Intervals: 90 % confidence.")
     assert "do not differ" not in figure.says
 
 
 def test_nothing_says_what_would_tell():
-    assert "make trust" in trust.section([], [], FINGERPRINT).missing
+    assert "make trust" in comparisons.trust([], [], FINGERPRINT).missing

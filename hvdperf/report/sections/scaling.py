@@ -1,8 +1,8 @@
-"""Speedup and efficiency by world size: by speed, by wall time, and the ideal."""
+"""Scaling: speedup and efficiency by world size, by speed and by wall time, and by nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -11,6 +11,7 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.records.throughput import throughputs
+from hvdperf.report import plots
 from hvdperf.report.cases import (
     cells_of,
     confidence_of,
@@ -23,9 +24,7 @@ from hvdperf.report.cases import (
     slug,
     workload_labels,
 )
-from hvdperf.report.content import Column, Figure, Row, Section, Table
-from hvdperf.report.sections import scaling_plots
-from hvdperf.report.sections.scaling_plots import STRONG, WEAK
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
 
@@ -214,7 +213,7 @@ def _figure(weak: bool, way: str, name: str, named: Sequence[_Named]) -> Figure:
         _says(way, named),
         Table(_COLUMNS, tuple(_row(label, point, way) for label, point in named)),
         # A single replica gives no curve.
-        scaling_plots.efficiency(networks, sizes) if len(sizes) > 1 else None,
+        efficiency(networks, sizes) if len(sizes) > 1 else None,
         tags,
     )
 
@@ -244,3 +243,165 @@ def _says(way: str, named: Sequence[_Named]) -> str:
 
 def _replicas(point: _Point) -> str:
     return plural(point.world_size, "replica")
+
+
+# Columns of each way to count: by samples per second, by the wall time of the training, and by
+# that of the whole job, with the start of its processes.
+WEAK = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the job"}
+# There is no wall time with a divided batch. The other ways are of divided steps, in which every
+# replica has a whole batch.
+STRONG = {"split": "by speed of a divided batch", **WEAK, "speed": "by speed of divided steps"}
+
+# With more networks, their lines cannot be told apart: there are as many colours in the palette.
+MOST_LINES = 8
+# If replicas share cores, there is no ideal to compare an efficiency with. A line does not go
+# through points whose evidence is unsound.
+_DRAWN = {"filter": "datum.drawn == 'yes'"}
+_TIP = (
+    Column("model", "network"),
+    Column("world_size", "replicas"),
+    Column("speedup", "speedup", digits=2),
+    Column("efficiency", "efficiency", digits=3),
+    Column("efficiency_low", "from", digits=3),
+    Column("efficiency_high", "to", digits=3),
+    Column("confidence", "confidence", "%", digits=1),
+)
+_BOUNDS = ("efficiency_low", "efficiency_high")
+
+
+def efficiency(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
+    """Return a plot of efficiencies: a line per network; a row per network if the lines would have
+    only two points, or if there are too many of them. sizes: the world sizes, which are marked."""
+    if len(sizes) > 2 and len(networks) <= MOST_LINES:
+        return _lines(networks, sizes)
+    return _rows(len(networks), len(sizes) - 1)
+
+
+def _lines(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
+    scale = {"zero": False}
+    y = plots.field("efficiency", "quantitative", "efficiency", axis={"format": ".0%"}, scale=scale)
+    apart = plots.field("model", "nominal", scale={"domain": list(networks)}, legend=plots.LEGEND)
+    x = plots.field(
+        "world_size",
+        "quantitative",
+        "replicas",
+        scale={"type": "log", "base": 2},
+        axis={"values": list(sizes), "format": "d", "labelFlush": False, "grid": False},
+    )
+    return plots.layered(
+        plots.line("ideal", x=None, y={"datum": 1}),
+        plots.interval(*_BOUNDS, color=apart),
+        *plots.curves(y, apart, tooltip=plots.tooltip(_TIP)),
+        encoding={"x": x},
+        transform=[_DRAWN],
+    )
+
+
+def _rows(networks: int, sizes: int) -> Plot:
+    """Return a plot with a row per network, in which each world size above one has a line."""
+    at = {
+        "y": plots.row_names("model"),
+        "yOffset": {"field": "world_size", "type": "ordinal"},
+    }
+    scale = {"zero": False}
+    replicas = plots.field("world_size", "ordinal", "replicas")
+    return plots.estimates(
+        at,
+        plots.field(
+            "efficiency", "quantitative", "efficiency", axis={"format": ".0%"}, scale=scale
+        ),
+        _BOUNDS,
+        plots.line("ideal", x={"datum": 1}),
+        rows=networks,
+        each=max(22, 14 * sizes),
+        point={"color": replicas, "shape": replicas, "tooltip": plots.tooltip(_TIP)},
+        transform=[_DRAWN, {"filter": "datum.world_size > 1"}],
+    )
+
+
+def by_nodes(cases: Sequence[Case]) -> Section | None:
+    """Return the by_nodes; return None if all replicas were on one node."""
+    scaled = [
+        case
+        for case in cases
+        if case.question is Question.WEAK_SCALING
+        and case.is_sound
+        and case.judged_as is JudgedAs.THRESHOLD
+    ]
+    if not any(len(case.replicas_per_node) > 1 for case in scaled):
+        return None
+    labels = workload_labels(case.workload for case in scaled)
+    speeds = throughputs(cases)
+    figures = []
+    for workload in dict.fromkeys(case.workload for case in scaled):
+        # Of several groups of one shape keep the last: the even one, or else the largest.
+        own = sorted(
+            (case for case in scaled if case.workload == workload),
+            key=lambda case: (_is_even(case), case.world_size),
+        )
+        even = {_shape(case) for case in own if _is_even(case)}
+        efficiency = {_shape(case): case.figure.estimate for case in own if case.figure is not None}
+        speed = {
+            _shape(case): median(found)
+            for case in own
+            if (found := speeds.get((workload, case.world_size)))
+        }
+        for what, unit, digits, found_ in (
+            ("throughput", "samples/s", 1, speed),
+            ("efficiency", "", 3, efficiency),
+        ):
+            if found_:
+                figures.append(
+                    _by_shape(workload.model, labels[workload], what, unit, digits, found_, even)
+                )
+    return Section(
+        "nodes",
+        "Nodes and devices",
+        "Rows are nodes and columns are replicas per node; efficiencies are of weak scaling by "
+        "speed. An unevenly spread group is shown in the column of its fullest node, unless an "
+        "evenly spread group is there.",
+        tuple(figures),
+    )
+
+
+def _shape(case: Case) -> tuple[int, int]:
+    """Return the number of nodes, and of replicas on the fullest of them."""
+    return len(case.replicas_per_node), max(case.replicas_per_node)
+
+
+def _is_even(case: Case) -> bool:
+    return len(set(case.replicas_per_node)) == 1
+
+
+def _by_shape(
+    model: str,
+    label: str,
+    what: str,
+    unit: str,
+    digits: int,
+    found: dict[tuple[int, int], float],
+    even: Collection[tuple[int, int]],
+) -> Figure:
+    """Return a table. even: the shapes with the same number of replicas on each node."""
+    widths = sorted({width for _, width in found})
+    columns = [Column("nodes", "nodes")]
+    columns += [
+        Column(f"width_{w}", f"{plural(w, 'replica')} a node", unit, digits) for w in widths
+    ]
+    rows: list[Row] = []
+    for nodes in sorted({nodes for nodes, _ in found}):
+        row: dict[str, Value] = {"nodes": nodes}
+        row.update({f"width_{width}": found.get((nodes, width)) for width in widths})
+        rows.append(row)
+    most = max(found)
+    with_ = f"{plural(most[1], 'replica')} each"
+    if most not in even:
+        with_ = f"at most {with_}"
+    return Figure(
+        slug("nodes", what, label),
+        f"{label}: {what}",
+        f"{label}: on {plural(most[0], 'node')} with {with_} the {what} is "
+        f"{found[most]:.{digits}f}{f' {unit}' if unit else ''}.",
+        Table(tuple(columns), tuple(rows)),
+        tags={"model": model},
+    )
