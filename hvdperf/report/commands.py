@@ -17,8 +17,7 @@ from hvdperf.report.formats import figures
 from hvdperf.report.methods import methods
 from hvdperf.report.prediction import forecast
 from hvdperf.report.published_table import PRINTED, SPEEDS, TIMES, explain, lines, read_table
-from hvdperf.report.session import session_report
-from hvdperf.report.sources import newest_session, read_sources, results_of
+from hvdperf.report.session import newest_session, read_sources, results_of, session_report
 from hvdperf.report.writing import FORMATS, write, write_figures
 
 # A published table that the suite comes with.

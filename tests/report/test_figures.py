@@ -17,8 +17,7 @@ from hvdperf.report.content import Column, Figure, Report, Row, Table
 from hvdperf.report.formats import figures
 from hvdperf.report.formats.text import printable
 from hvdperf.report.sections.scaling import efficiency
-from hvdperf.report.session import session_report
-from hvdperf.report.sources import read_sources
+from hvdperf.report.session import read_sources, session_report
 from tests.report.cases import RECORDED
 from tests.report.sample import a_report, hostile
 from tests.support.reports import session_of

@@ -15,8 +15,7 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.report.formats.markdown import markdown
-from hvdperf.report.session import session_report
-from hvdperf.report.sources import newest_session, read_sources
+from hvdperf.report.session import newest_session, read_sources, session_report
 from hvdperf.verdict import Band, Verdict
 from tests.report.cases import of_workload, recorded
 from tests.report.checks import assert_sound

@@ -17,8 +17,7 @@ import pytest
 from playwright.sync_api import Page
 
 from hvdperf.report.formats.html import page as document
-from hvdperf.report.session import session_report
-from hvdperf.report.sources import read_sources
+from hvdperf.report.session import read_sources, session_report
 from tests.report.cases import RECORDED
 from tests.support.browser import chromium, visit
 from tests.support.reports import session_of

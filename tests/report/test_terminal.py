@@ -28,8 +28,7 @@ from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.report.content import Report
 from hvdperf.report.formats.terminal import MOST_LINES, lines_of, terminal
-from hvdperf.report.session import brief_report, session_report
-from hvdperf.report.sources import read_sources
+from hvdperf.report.session import brief_report, read_sources, session_report
 from hvdperf.stats import Interval
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Rule, Verdict
 from tests.report.cases import recorded
