@@ -135,8 +135,8 @@ def report_session(arguments: argparse.Namespace) -> int:
         why = next(iter(sources.archive.left_out), "it holds no document of a session")
         raise UserError(f"{shown(directory)}: nothing to report: {why}; give results/runs/...")
     if arguments.figures is not None:
-        for line in sources.left_out:
-            complain(line)
+        for told in sources.left_out:
+            complain(told)
         report, sentences = session_report(sources), methods(sources.archive)
         form = arguments.format or figures.FORMATS[0]
         print(write_figures(report, sentences, form, points, Path(arguments.figures)))
@@ -170,8 +170,8 @@ def compare_sessions(arguments: argparse.Namespace) -> int:
 def _written(report: Report, arguments: argparse.Namespace, results: Path, name: str) -> int:
     if arguments.out == Path("-"):
         raise UserError("--out -: give a file; leave --out out for --format text on stdout")
-    for line in report.left_out:
-        complain(line)
+    for told in report.left_out:
+        complain(told)
     print(write(report, arguments.format or FORMATS[0], arguments.out, results / "report" / name))
     return 0
 
@@ -179,10 +179,10 @@ def _written(report: Report, arguments: argparse.Namespace, results: Path, name:
 def predict(arguments: argparse.Namespace) -> int:
     archive = read_session(arguments.session)
     found = forecast(archive)
-    for line in filter(None, (archive.unfinished, *archive.left_out, *found.refusals)):
-        complain(line)
-    for line in found.lines:
-        print(line)
+    for told in filter(None, (archive.unfinished, *archive.left_out, *found.refusals)):
+        complain(told)
+    for told in found.lines:
+        print(told)
     return REFUSED if found.refusals else 0
 
 
@@ -198,8 +198,8 @@ def explain_table(arguments: argparse.Namespace) -> int:
         raise UserError(f"{path}: nested too deeply for a table") from None
     if not isinstance(document, dict):
         raise UserError(f"{path}: is not a JSON object; give a file such as {EXAMPLE}")
-    for line in lines(explain(read_table(document, str(path)))):
-        print(line)
+    for told in lines(explain(read_table(document, str(path)))):
+        print(told)
     return 0
 
 
