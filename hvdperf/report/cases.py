@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from hvdperf.columns import interval
 from hvdperf.interim import confidence_of_verdicts
 from hvdperf.plan.arms import SWEEP, Schedule, Workload
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.outcome import each_launch
 from hvdperf.records.rounds import Launch
@@ -88,10 +90,10 @@ def confidence_words(levels: Iterable[float | None]) -> str:
     return f" Intervals: {span} % confidence."
 
 
-def several(parts: Sequence[str]) -> str:
+def several(parts: Iterable[str]) -> str:
     """Return a list for a sentence. Only the first six parts are written out."""
-    more = f"; and {len(parts) - 6} more" if len(parts) > 6 else ""
-    return "; ".join(parts[:6]) + more
+    first, more = (every := list(parts))[:6], len(every) - 6
+    return "; ".join(first) + (f"; and {more} more" if more > 0 else "")
 
 
 def plural(count: int, word: str, words: str = "") -> str:
@@ -183,11 +185,8 @@ class Started:
         changed = [arm.exchange] if arm.exchange else []
         if arm.workload.batch != usual.batch:
             changed.append(f"batch {arm.workload.batch}")
-        for own, of_case in (
-            (arm.workload.precision, usual.precision),
-            (arm.workload.learning_rate, usual.learning_rate),
-        ):
-            if own != of_case:
+        for setting in ("precision", "learning_rate"):
+            if (own := getattr(arm.workload, setting)) != getattr(usual, setting):
                 changed.append(own)
         if arm.passes > 1:
             changed.append(f"{arm.passes} passes")
@@ -208,3 +207,18 @@ def launches(cases: Iterable[Case]) -> list[Started]:
         for case, measured, launch in each_launch(cases)
         if not launch.arm.stack and not launch.arm.injected
     ]
+
+
+def asked(cases: Iterable[Case], *questions: Question) -> list[Case]:
+    """Return the cases of these questions that have thresholds."""
+    return [
+        case
+        for case in cases
+        if case.question in questions and case.judged_as is JudgedAs.THRESHOLD
+    ]
+
+
+def span(values: Iterable[float], form: str = "") -> str:
+    """Return the least and the greatest value, such as `3 to 8`; one of them if they read alike."""
+    ordered = sorted(values)
+    return " to ".join(dict.fromkeys((f"{ordered[0]:{form}}", f"{ordered[-1]:{form}}")))

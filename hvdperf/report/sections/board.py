@@ -258,11 +258,9 @@ def overview(cases: Sequence[Case]) -> Figure | None:
     rows = tuple(_of_network(key, labels[key[0]], speeds.get(key, ()), cases) for key in keys)
     last = {str(row["model"]): row for row in rows if row["rounds"]}
     said = several(
-        [
-            f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
-            f"{plural(int(number(row['world_size'])), 'replica')}"
-            for label, row in last.items()
-        ]
+        f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
+        f"{plural(int(number(row['world_size'])), 'replica')}"
+        for label, row in last.items()
     )
     return Figure(
         "throughput",

@@ -211,11 +211,8 @@ def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
         for case, pairs in found.values()
     ]
     said = several(
-        [
-            f"{row['network']} {number(row['horovod_ms']):.2f} ms, bare "
-            f"{number(row['bare_ms']):.2f} ms"
-            for row in rows
-        ]
+        f"{row['network']} {number(row['horovod_ms']):.2f} ms, bare {number(row['bare_ms']):.2f} ms"
+        for row in rows
     )
     return [
         Figure(
@@ -268,12 +265,10 @@ def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     if not rows:
         return []
     said = several(
-        [
-            f"{row['network']} {number(row['step_ms']):.1f} ms (bounds: "
-            f"{number(row['all_hidden_ms']):.1f} ms with all of the exchange hidden, "
-            f"{number(row['nothing_hidden_ms']):.1f} ms with nothing hidden)"
-            for row in rows
-        ]
+        f"{row['network']} {number(row['step_ms']):.1f} ms (bounds: "
+        f"{number(row['all_hidden_ms']):.1f} ms with all of the exchange hidden, "
+        f"{number(row['nothing_hidden_ms']):.1f} ms with nothing hidden)"
+        for row in rows
     )
     return [
         Figure(

@@ -145,11 +145,9 @@ def _figure(
     labels = workload_labels(case.workload for case in cases)
     rows = tuple(_row(case, labels[case.workload]) for case in cases)
     said = several(
-        [
-            f"{case.name} {shown(case.figure)}"
-            + ("" if case.verdict is Verdict.PASS else f" {case.verdict.value}")
-            for case in cases
-        ]
+        f"{case.name} {shown(case.figure)}"
+        + ("" if case.verdict is Verdict.PASS else f" {case.verdict.value}")
+        for case in cases
     )
     kept = sum(case.verdict is Verdict.PASS for case in cases)
     return Figure(
@@ -250,7 +248,7 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
         Column("verdict", "verdict"),
     )
     rows = [{**row_of(each), **cells_of(each.figure, "ratio", "lower", "upper")} for each in alike]
-    said = several([f"{case.name} {shown(case.figure)} {case.verdict.value}" for case in alike])
+    said = several(f"{case.name} {shown(case.figure)} {case.verdict.value}" for case in alike)
     return [
         Figure(
             "aa",

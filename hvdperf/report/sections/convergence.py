@@ -156,10 +156,8 @@ def _curves(group: _Group) -> list[Figure]:
         for arm, rows in of_arms.items()
     }
     said = several(
-        [
-            f"{arm} {number(row['loss']):.3f} after {number(row['samples']):,.0f} samples"
-            for arm, row in last.items()
-        ]
+        f"{arm} {number(row['loss']):.3f} after {number(row['samples']):,.0f} samples"
+        for arm, row in last.items()
     )
     rows = [row for of_arm in of_arms.values() for row in of_arm]
     figure = Figure(

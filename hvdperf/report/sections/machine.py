@@ -82,7 +82,7 @@ def _verdicts(session: SessionDocument, earlier: SessionDocument) -> list[Figure
     )
     if not rows:
         return []
-    said = several([f"{row['case']} {row['before']} -> {row['verdict']}" for row in rows])
+    said = several(f"{row['case']} {row['before']} -> {row['verdict']}" for row in rows)
     columns = (
         Column("case", "case"),
         Column("before", f"session {earlier.session}"),

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from hvdperf.plan.arms import BlockKind, Workload
-from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.records.throughput import throughputs
 from hvdperf.report import plots
 from hvdperf.report.cases import (
+    asked,
     cells_of,
     confidence_of,
     confidence_words,
@@ -24,7 +24,7 @@ from hvdperf.report.cases import (
     slug,
     workload_labels,
 )
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
 
@@ -74,15 +74,13 @@ def section(cases: Sequence[Case]) -> Section:
     networks."""
     figures = []
     speeds = throughputs(cases)
-    asked = [
-        case for case in cases if case.question in ASKED and case.judged_as is JudgedAs.THRESHOLD
-    ]
-    labels = workload_labels(case.workload for case in asked)
+    found = asked(cases, *ASKED)
+    labels = workload_labels(case.workload for case in found)
     for weak, ways in ((True, WEAK), (False, STRONG)):
         named = [
             (label, point)
             for workload, label in labels.items()
-            for point in _points(workload, weak, asked, speeds)
+            for point in _points(workload, weak, found, speeds)
         ]
         measured = {way for _, point in named for way in point.ways}
         figures += [
@@ -136,13 +134,10 @@ def _points(
     return [found[n] for n in sorted(found)]
 
 
-def _efficiency(speedup: Interval, world_size: int) -> Interval:
-    return replace(
-        speedup,
-        estimate=speedup.estimate / world_size,
-        lower=speedup.lower / world_size,
-        upper=speedup.upper / world_size,
-    )
+def _efficiency(speedup: Interval, n: int) -> Interval:
+    ends = (speedup.estimate, speedup.lower, speedup.upper)
+    estimate, lower, upper = (end / n for end in ends)
+    return replace(speedup, estimate=estimate, lower=lower, upper=upper)
 
 
 def _split_speed(case: Case) -> float | None:
@@ -231,11 +226,9 @@ def _says(way: str, named: Sequence[_Named]) -> str:
         return f"On more than one replica, no efficiency is valid.{not_drawn}"
     lowest_first = sorted(last.items(), key=lambda each: each[1].ways[way].estimate)
     said = several(
-        [
-            f"{label} {shown(point.ways[way])} on {_replicas(point)}, a speedup of "
-            f"{point.ways[way].estimate * point.world_size:.2f}"
-            for label, point in lowest_first
-        ]
+        f"{label} {shown(point.ways[way])} on {_replicas(point)}, a speedup of "
+        f"{point.ways[way].estimate * point.world_size:.2f}"
+        for label, point in lowest_first
     )
     levels = confidence_words(point.confidences.get(way) for point in last.values())
     return f"Efficiency, the lowest first: {said}.{levels}{not_drawn}"
@@ -257,16 +250,9 @@ MOST_LINES = 8
 # If replicas share cores, there is no ideal to compare an efficiency with. A line does not go
 # through points whose evidence is unsound.
 _DRAWN = {"filter": "datum.drawn == 'yes'"}
-_TIP = (
-    Column("model", "network"),
-    Column("world_size", "replicas"),
-    Column("speedup", "speedup", digits=2),
-    Column("efficiency", "efficiency", digits=3),
-    Column("efficiency_low", "from", digits=3),
-    Column("efficiency_high", "to", digits=3),
-    Column("confidence", "confidence", "%", digits=1),
-)
 _BOUNDS = ("efficiency_low", "efficiency_high")
+_TIP = ("model", "world_size", "speedup", "efficiency", *_BOUNDS, "confidence")
+_EFFICIENCY = plots.percent("efficiency", "efficiency", scale={"zero": False})
 
 
 def efficiency(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
@@ -278,20 +264,14 @@ def efficiency(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
 
 
 def _lines(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
-    scale = {"zero": False}
-    y = plots.field("efficiency", "quantitative", "efficiency", axis={"format": ".0%"}, scale=scale)
     apart = plots.field("model", "nominal", scale={"domain": list(networks)}, legend=plots.LEGEND)
-    x = plots.field(
-        "world_size",
-        "quantitative",
-        "replicas",
-        scale={"type": "log", "base": 2},
-        axis={"values": list(sizes), "format": "d", "labelFlush": False, "grid": False},
-    )
+    axis = {"values": list(sizes), "format": "d", "labelFlush": False, "grid": False}
+    scale = {"type": "log", "base": 2}
+    x = plots.field("world_size", "quantitative", "replicas", scale=scale, axis=axis)
     return plots.layered(
         plots.line("ideal", x=None, y={"datum": 1}),
         plots.interval(*_BOUNDS, color=apart),
-        *plots.curves(y, apart, tooltip=plots.tooltip(_TIP)),
+        *plots.curves(_EFFICIENCY, apart, tooltip=plots.tooltip(_COLUMNS, *_TIP)),
         encoding={"x": x},
         transform=[_DRAWN],
     )
@@ -299,35 +279,26 @@ def _lines(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
 
 def _rows(networks: int, sizes: int) -> Plot:
     """Return a plot with a row per network, in which each world size above one has a line."""
-    at = {
-        "y": plots.row_names("model"),
-        "yOffset": {"field": "world_size", "type": "ordinal"},
-    }
-    scale = {"zero": False}
     replicas = plots.field("world_size", "ordinal", "replicas")
+    tip = plots.tooltip(_COLUMNS, *_TIP)
     return plots.estimates(
-        at,
-        plots.field(
-            "efficiency", "quantitative", "efficiency", axis={"format": ".0%"}, scale=scale
-        ),
+        {"y": plots.row_names("model"), "yOffset": {"field": "world_size", "type": "ordinal"}},
+        _EFFICIENCY,
         _BOUNDS,
         plots.line("ideal", x={"datum": 1}),
         rows=networks,
         each=max(22, 14 * sizes),
-        point={"color": replicas, "shape": replicas, "tooltip": plots.tooltip(_TIP)},
+        point={"color": replicas, "shape": replicas, "tooltip": tip},
         transform=[_DRAWN, {"filter": "datum.world_size > 1"}],
     )
 
 
+# Nodes -----------------------------------------------------------------------------------------
+
+
 def by_nodes(cases: Sequence[Case]) -> Section | None:
     """Return the by_nodes; return None if all replicas were on one node."""
-    scaled = [
-        case
-        for case in cases
-        if case.question is Question.WEAK_SCALING
-        and case.is_sound
-        and case.judged_as is JudgedAs.THRESHOLD
-    ]
+    scaled = [case for case in asked(cases, Question.WEAK_SCALING) if case.is_sound]
     if not any(len(case.replicas_per_node) > 1 for case in scaled):
         return None
     labels = workload_labels(case.workload for case in scaled)
@@ -340,20 +311,20 @@ def by_nodes(cases: Sequence[Case]) -> Section | None:
             key=lambda case: (_is_even(case), case.world_size),
         )
         even = {_shape(case) for case in own if _is_even(case)}
-        efficiency = {_shape(case): case.figure.estimate for case in own if case.figure is not None}
+        shares = {_shape(case): case.figure.estimate for case in own if case.figure is not None}
         speed = {
             _shape(case): median(found)
             for case in own
             if (found := speeds.get((workload, case.world_size)))
         }
-        for what, unit, digits, found_ in (
-            ("throughput", "samples/s", 1, speed),
-            ("efficiency", "", 3, efficiency),
-        ):
-            if found_:
-                figures.append(
-                    _by_shape(workload.model, labels[workload], what, unit, digits, found_, even)
-                )
+        label = labels[workload]
+        if speed:
+            throughput = Column("throughput", "", "samples/s", 1)
+            figures.append(_by_shape(workload.model, label, throughput, speed, even))
+        if shares:
+            figures.append(
+                _by_shape(workload.model, label, Column("efficiency", "", "", 3), shares, even)
+            )
     return Section(
         "nodes",
         "Nodes and devices",
@@ -376,32 +347,29 @@ def _is_even(case: Case) -> bool:
 def _by_shape(
     model: str,
     label: str,
-    what: str,
-    unit: str,
-    digits: int,
+    what: Column,
     found: dict[tuple[int, int], float],
     even: Collection[tuple[int, int]],
 ) -> Figure:
-    """Return a table. even: the shapes with the same number of replicas on each node."""
-    widths = sorted({width for _, width in found})
-    columns = [Column("nodes", "nodes")]
-    columns += [
-        Column(f"width_{w}", f"{plural(w, 'replica')} a node", unit, digits) for w in widths
+    """Return a table. what: its quantity. even: the shapes with the same number of replicas on
+    each node."""
+    widths = {f"width_{width}": width for width in sorted({width for _, width in found})}
+    columns = [
+        replace(what, key=key, title=f"{plural(width, 'replica')} a node")
+        for key, width in widths.items()
     ]
-    rows: list[Row] = []
-    for nodes in sorted({nodes for nodes, _ in found}):
-        row: dict[str, Value] = {"nodes": nodes}
-        row.update({f"width_{width}": found.get((nodes, width)) for width in widths})
-        rows.append(row)
+    rows = [
+        {"nodes": n, **{key: found.get((n, width)) for key, width in widths.items()}}
+        for n in sorted({n for n, _ in found})
+    ]
     most = max(found)
-    with_ = f"{plural(most[1], 'replica')} each"
-    if most not in even:
-        with_ = f"at most {with_}"
+    each = f"{'' if most in even else 'at most '}{plural(most[1], 'replica')} each"
     return Figure(
-        slug("nodes", what, label),
-        f"{label}: {what}",
-        f"{label}: on {plural(most[0], 'node')} with {with_} the {what} is "
-        f"{found[most]:.{digits}f}{f' {unit}' if unit else ''}.",
-        Table(tuple(columns), tuple(rows)),
+        slug("nodes", what.key, label),
+        f"{label}: {what.key}",
+        f"{label}: on {plural(most[0], 'node')} with {each} the {what.key} is "
+        f"{found[most]:.{what.digits}f} {what.unit}".rstrip()
+        + ".",
+        Table((Column("nodes", "nodes"), *columns), tuple(rows)),
         tags={"model": model},
     )

@@ -328,11 +328,9 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
         shares = {f"{key}_share": number(ratios[key]) / case.world_size for key in SPEEDUPS}
         rows.append({**_whose(case, labels, way_of(case)), **ratios, **shares})
     said = several(
-        [
-            f"{row['what']} {number(row['by_speed']):.2f} by speed, {number(row['by_time']):.2f} "
-            f"by time, {number(row['by_job']):.2f} by job"
-            for row in rows
-        ]
+        f"{row['what']} {number(row['by_speed']):.2f} by speed, {number(row['by_time']):.2f} "
+        f"by time, {number(row['by_job']):.2f} by job"
+        for row in rows
     )
     return Figure(
         name="wall_time-speedups",
@@ -370,12 +368,10 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
         for case in first_cases.values()
     ]
     said = several(
-        [
-            f"{row['what']} {number(row['efficiency']):.3f} = {number(row['contention']):.3f} x "
-            f"{number(row['communication']):.3f} x {number(row['balance']):.3f}"
-            + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
-            for row in rows
-        ]
+        f"{row['what']} {number(row['efficiency']):.3f} = {number(row['contention']):.3f} x "
+        f"{number(row['communication']):.3f} x {number(row['balance']):.3f}"
+        + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
+        for row in rows
     )
     return Figure(
         name="wall_time-factors",
