@@ -9,7 +9,7 @@ from hvdperf.paths import ROOT
 from hvdperf.plan.arms import AA
 from hvdperf.plan.faults import TRIALS
 from hvdperf.records.detections import Entry, changes, counts_of, expected_report, share_interval
-from hvdperf.report.cases import plural
+from hvdperf.report.words import plural
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import as_ratio
 

@@ -1,103 +1,21 @@
-"""What sections say of cases: names, words, numbers, and the launches behind them."""
+"""What sections read of cases: the numbers of their tables, and the launches behind them."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hvdperf.columns import interval
 from hvdperf.interim import confidence_of_verdicts
-from hvdperf.plan.arms import SWEEP, Schedule, Workload
+from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.outcome import each_launch
 from hvdperf.records.rounds import Launch
-from hvdperf.report.content import Column, Value
+from hvdperf.report.content import Value
 from hvdperf.stats import Interval
 from hvdperf.verdict import Rule, Verdict, confidence, is_bounded
-
-
-def question_of(case: Case) -> str:
-    """Return the question and kind of a case: "fault: slow10" or "parity, other stack"."""
-    if case.comparison.is_trial:
-        return f"fault: {case.comparison.candidate.arm.injected}"
-    words = case.question.label
-    return f"{words}, other stack" if case.comparison.reference.arm.stack else words
-
-
-def tags_of(case: Case) -> Mapping[str, str]:
-    """Return the tags of a figure about one case."""
-    asked = case.question.label
-    return {"model": case.workload.model, "world_size": str(case.world_size), "question": asked}
-
-
-def names_of(case: Case) -> dict[str, Value]:
-    """Return the cells that name a case: in full, and in the two parts that a terminal shows."""
-    comparison = case.comparison
-    label = " ".join(filter(None, (comparison.variant, case.workload.model)))
-    return {"case": case.name, "topic": comparison.topic, "label": label}
-
-
-# The columns of these cells, of which only one is for people.
-NAMES = (
-    Column("case", "case"),
-    Column("topic", "topic", hidden=True),
-    Column("label", "label", hidden=True, brief="case"),
-)
-Labels = Mapping[Workload, str]
-
-
-def workload_labels(workloads: Iterable[Workload]) -> Labels:
-    """Return labels of the workloads: the network's name, and the settings that distinguish the
-    workload from others of that network."""
-    every = list(dict.fromkeys(workloads))
-    labels = {}
-    for workload in every:
-        others = [each for each in every if each.model == workload.model]
-        parts = [
-            {"batch": f"batch {value}", "input_size": f"{value} px"}.get(key, str(value))
-            for key, value in vars(workload).items()
-            if key != "model" and any(getattr(other, key) != value for other in others)
-        ]
-        labels[workload] = ", ".join((workload.model, *parts)) if parts else workload.model
-    labels[SWEEP] = "sweep"
-    return labels
-
-
-def slug(*parts: object) -> str:
-    """Return a name for a figure, made of a-z, 0-9, "_" and "-"."""
-    return "-".join(re.sub(r"[^a-z0-9_]+", "-", str(part).lower()).strip("-") for part in parts)
-
-
-def shown(figure: Interval | None) -> str:
-    """Return a figure with its interval for a sentence, such as 0.873 [0.861, 0.884]."""
-    if figure is None:
-        return "not measured"
-    bounds = f" {interval(figure.lower, figure.upper)}" if is_bounded(figure) else ""
-    return f"{figure.estimate:.3f}{bounds}"
-
-
-def confidence_words(levels: Iterable[float | None]) -> str:
-    """Return a sentence, with a blank before it, on the confidence of intervals in brackets; "" if
-    there is no interval. levels: in %."""
-    known = sorted({f"{level:.1f}".removesuffix(".0") for level in levels if level is not None})
-    if not known:
-        return ""
-    span = known[0] if len(known) == 1 else f"{min(known, key=float)} to {max(known, key=float)}"
-    return f" Intervals: {span} % confidence."
-
-
-def several(parts: Iterable[str]) -> str:
-    """Return a list for a sentence. Only the first six parts are written out."""
-    first, more = (every := list(parts))[:6], len(every) - 6
-    return "; ".join(first) + (f"; and {more} more" if more > 0 else "")
-
-
-def plural(count: int, word: str, words: str = "") -> str:
-    return f"{count} {word if count == 1 else words or f'{word}s'}"
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
@@ -108,6 +26,11 @@ def finite(values: Iterable[float | None]) -> list[float]:
 def number(value: Value) -> float:
     """Return the number in a table's cell; return 0 if the cell holds no number."""
     return float(value) if isinstance(value, int | float) else 0.0
+
+
+def scaled(value: float | None, by: float = 100) -> float | None:
+    """Return the value in a smaller unit, by default a share in %; None for None."""
+    return None if value is None else by * value
 
 
 def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> dict[str, Value]:
@@ -216,9 +139,3 @@ def asked(cases: Iterable[Case], *questions: Question) -> list[Case]:
         for case in cases
         if case.question in questions and case.judged_as is JudgedAs.THRESHOLD
     ]
-
-
-def span(values: Iterable[float], form: str = "") -> str:
-    """Return the least and the greatest value, such as `3 to 8`; one of them if they read alike."""
-    ordered = sorted(values)
-    return " to ".join(dict.fromkeys((f"{ordered[0]:{form}}", f"{ordered[-1]:{form}}")))

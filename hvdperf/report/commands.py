@@ -12,7 +12,6 @@ from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.paths import RESULTS, shown
 from hvdperf.records.archive import read_session
-from hvdperf.report.cases import plural
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Report
 from hvdperf.report.formats import figures
@@ -25,6 +24,7 @@ from hvdperf.report.methods import methods
 from hvdperf.report.prediction import forecast
 from hvdperf.report.published_table import PRINTED, SPEEDS, TIMES, explain, lines, read_table
 from hvdperf.report.session import newest_session, read_sources, results_of, session_report
+from hvdperf.report.words import plural
 
 # A published table that the suite comes with.
 EXAMPLE = "tests/published/lab11.json"

@@ -20,15 +20,7 @@ from hvdperf.records.archive import Archive
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.throughput import throughputs
 from hvdperf.report import plots
-from hvdperf.report.cases import (
-    NAMES,
-    cells_of,
-    names_of,
-    plural,
-    question_of,
-    shown,
-    workload_labels,
-)
+from hvdperf.report.cases import cells_of
 from hvdperf.report.content import (
     CaseNote,
     Column,
@@ -50,6 +42,7 @@ from hvdperf.report.pairs import (
     of_logarithms,
     pairs,
 )
+from hvdperf.report.words import NAMES, names_of, plural, question_of, shown, workload_labels
 from hvdperf.session.resume import with_cases
 from hvdperf.verdict import Verdict, counted
 from hvdperf.work.blocks import Blocks

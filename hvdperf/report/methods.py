@@ -16,8 +16,9 @@ from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument, disturbance_summary
 from hvdperf.records.outcome import each_launch
 from hvdperf.records.rounds import Launch
-from hvdperf.report.cases import confidence_of, plural, span, with_confidence
+from hvdperf.report.cases import confidence_of, with_confidence
 from hvdperf.report.session import began
+from hvdperf.report.words import plural, span
 from hvdperf.verdict import REGRESSION, counted
 from hvdperf.worker.strategies.table import Strategy
 

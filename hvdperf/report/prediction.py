@@ -26,7 +26,7 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
-from hvdperf.report.cases import plural
+from hvdperf.report.words import plural
 from hvdperf.stats import Interval
 
 # An efficiency of weak scaling outside of this range is not to be believed.

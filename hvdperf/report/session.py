@@ -17,7 +17,6 @@ from hvdperf.records import told_settings
 from hvdperf.records.archive import Archive, OfEarlierFormat, read_document, read_session
 from hvdperf.records.detections import LOG, Entry, read_log
 from hvdperf.records.documents import SESSION_FILE, SessionDocument
-from hvdperf.report.cases import plural, several
 from hvdperf.report.compare import beside
 from hvdperf.report.content import Report, Section
 from hvdperf.report.formats.terminal import lines_of
@@ -32,6 +31,7 @@ from hvdperf.report.sections import (
     steps,
     wall_time,
 )
+from hvdperf.report.words import plural, several
 from hvdperf.timeline.releases.raw import RawResult, read_history
 from hvdperf.verdict import Verdict, worst
 

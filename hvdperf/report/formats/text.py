@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from hvdperf.report.cases import plural
 from hvdperf.report.content import CaseNote, Column, Report, Row, Table, Value
+from hvdperf.report.words import plural
 from hvdperf.verdict import Verdict, counted
 
 # Shown where there is no figure.

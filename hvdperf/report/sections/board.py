@@ -13,19 +13,17 @@ from hvdperf.records import told_settings
 from hvdperf.records.documents import Case
 from hvdperf.records.throughput import throughputs
 from hvdperf.report import plots
-from hvdperf.report.cases import (
+from hvdperf.report.cases import cells_of, confidence_of, number, scaled
+from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table, Value
+from hvdperf.report.words import (
     NAMES,
-    cells_of,
-    confidence_of,
     names_of,
-    number,
     plural,
     question_of,
     several,
     shown,
     workload_labels,
 )
-from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table, Value
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded, must_be, worst
 
@@ -58,6 +56,7 @@ COLUMNS = (
     Column("nodes", "nodes", hidden=True),
     Column("settings", "settings"),
 )
+_MARGINS = ("margin", "margin_lower", "margin_upper")
 # Only shown if a case has one: a change between two sides that can be alike; settings that touch
 # the case.
 _OPTIONAL = ("minimum_detectable_effect", "settings")
@@ -159,11 +158,9 @@ def row_of(case: Case) -> Row:
         **cells_of(figure, "figure", "lower", "upper"),
         "confidence": confidence_of(case),
         "must_be": must_be(judgement),
-        "margin": margins[0],
-        "margin_lower": margins[1],
-        "margin_upper": margins[2],
+        **dict(zip(_MARGINS, margins, strict=True)),
         "rounds": judgement.rounds,
-        "minimum_detectable_effect": None if effect is None else 100 * effect,
+        "minimum_detectable_effect": scaled(effect),
         "nodes": len(case.replicas_per_node),
         **names_of(case),
         "settings": told_settings.beside(case.fingerprint, case.comparison),
@@ -204,12 +201,7 @@ def _ends(rows: Sequence[Row], key: str) -> str:
 
 def _plot(rows: int) -> Plot:
     """Return a plot of the rows with the smallest margins, smallest first."""
-    tip = (
-        Column("case", "case"),
-        Column("verdict", "verdict"),
-        Column("figure", "figure", digits=3),
-        Column("must_be", "limit"),
-    )
+    tip = plots.tooltip(COLUMNS, "case", "verdict", "figure", "must_be")
     margin = plots.field("margin", "quantitative", "margin in %", format="+.1f")
     return plots.estimates(
         {"y": plots.row_names("case", sort={"field": "margin_lower"})},
@@ -217,13 +209,13 @@ def _plot(rows: int) -> Plot:
         ("margin_lower", "margin_upper"),
         plots.line("limit", x={"datum": 0}),
         rows=rows,
-        point={**plots.by_verdict(), "tooltip": [*plots.tooltip(tip), margin]},
+        point={
+            **plots.by_verdict(),
+            "tooltip": [*tip, margin],
+        },
         transform=[
             plots.known("margin"),
-            {
-                "window": [{"op": "row_number", "as": "place"}],
-                "sort": [{"field": "margin_lower"}],
-            },
+            {"window": [{"op": "row_number", "as": "place"}], "sort": [{"field": "margin_lower"}]},
             {"filter": f"datum.place <= {ROWS}"},
         ],
     )

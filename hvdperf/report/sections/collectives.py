@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from hvdperf.explain.collectives import StepTimes, paired, step_times
+from hvdperf.explain.collectives import paired, step_times
 from hvdperf.plan.arms import SWEEP, Collective
 from hvdperf.plan.collectives import KIB, MIB, busbw
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
-from hvdperf.report.cases import Labels, number, quantiles, several, slug, trusted, workload_labels
+from hvdperf.report.cases import number, quantiles, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
+from hvdperf.report.words import Labels, several, slug, workload_labels
 
 QUARTILES = (0.25, 0.5, 0.75)
+
+
+def _quartiles(key: str, title: str, called: str, unit: str = "") -> tuple[Column, ...]:
+    """Return the columns of a median and its quartiles. called: in the titles of the quartiles."""
+    return (
+        Column(key, title, unit, 3),
+        Column(f"{key}_low", f"{called}, 25 %", unit, 3),
+        Column(f"{key}_high", f"{called}, 75 %", unit, 3),
+    )
+
+
 OVERHEAD = (
-    Column("overhead", "time of Horovod / bare", "", 3),
-    Column("overhead_low", "time ratio, 25 %", "", 3),
-    Column("overhead_high", "time ratio, 75 %", "", 3),
+    *_quartiles("overhead", "time of Horovod / bare", "time ratio"),
     Column("turns", "turns"),
 )
 SIDES = {"horovod": "Horovod", "bare": "bare"}
 
 
-def _width(side: str, name: str) -> tuple[Column, ...]:
-    return (
-        Column(side, name, "GB/s", 3),
-        Column(f"{side}_low", f"{name}, 25 %", "GB/s", 3),
-        Column(f"{side}_high", f"{name}, 75 %", "GB/s", 3),
-    )
-
-
-WIDTHS = tuple(column for side in SIDES.items() for column in _width(*side))
+WIDTHS = tuple(
+    column for key, name in SIDES.items() for column in _quartiles(key, name, name, "GB/s")
+)
 WHOSE = (
     Column("network", "network"),
     Column("model", "name", hidden=True),
@@ -76,28 +80,20 @@ def pairs_of(case: Case) -> list[Pair]:
     return found
 
 
-def widths(case: Case, group: Sequence[Pair]) -> dict[str, Value]:
-    """Return median and quartiles of the bus bandwidth of both sides, in GB/s; None for a
-    collective that moves no data. Bandwidth falls as time rises."""
+def _measured(case: Case, pairs: Sequence[Pair]) -> dict[str, Value]:
+    """Return medians and quartiles: of the bus bandwidth of both sides, in GB/s, and of the ratio
+    of their times. None for a bandwidth of 0 (a collective that moves no data), which a logarithmic
+    axis cannot show."""
     collective, n = collective_of(case), case.world_size
-    return {
-        key: value
+    values = {
+        side: [busbw(collective, n, pair.size_bytes, getattr(pair, side)) for pair in pairs]
         for side in SIDES
-        for key, value in _spread(
-            side,
-            [busbw(collective, n, pair.size_bytes, getattr(pair, side)) for pair in group],
-        ).items()
     }
-
-
-def overheads(group: Sequence[Pair]) -> dict[str, Value]:
-    return {**_spread("overhead", [pair.overhead for pair in group]), "turns": len(group)}
-
-
-def _spread(key: str, values: Sequence[float]) -> dict[str, Value]:
-    """Return median and quartiles; None for a value of 0, which a logarithmic axis cannot show."""
-    low, middle, high = (cut if cut > 0 else None for cut in quantiles(values, QUARTILES))
-    return {key: middle, f"{key}_low": low, f"{key}_high": high}
+    cells: dict[str, Value] = {"turns": len(pairs)}
+    for key, found in {**values, "overhead": [pair.overhead for pair in pairs]}.items():
+        low, middle, high = (cut if cut > 0 else None for cut in quantiles(found, QUARTILES))
+        cells |= {key: middle, f"{key}_low": low, f"{key}_high": high}
+    return cells
 
 
 def is_of_gradients(case: Case) -> bool:
@@ -127,7 +123,7 @@ def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
     for pair in sorted(pairs, key=lambda pair: pair.size_bytes):
         by_size.setdefault(pair.size_bytes, []).append(pair)
     rows: dict[int, dict[str, Value]] = {
-        size: {"bytes": size, "size": _short(size), **widths(case, group), **overheads(group)}
+        size: {"bytes": size, "size": _short(size), **_measured(case, group)}
         for size, group in by_size.items()
     }
     table = Table(_COLUMNS, tuple(rows.values()))
@@ -203,10 +199,9 @@ def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
             **whose(case, labels),
             "bytes": pairs[0].size_bytes,
             "tensors": pairs[0].tensors,
-            **widths(case, pairs),
             "horovod_ms": 1000 * median(pair.horovod for pair in pairs),
             "bare_ms": 1000 * median(pair.bare for pair in pairs),
-            **overheads(pairs),
+            **_measured(case, pairs),
         }
         for case, pairs in found.values()
     ]
@@ -227,7 +222,7 @@ def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
 
 def _widths_plot(rows: int) -> Plot:
     apart = plots.distinguished(SIDES.values())
-    tip = plots.tooltip((WHOSE[0], *WHOSE[3:], *plots.BOUNDED, *_TIMES, *OVERHEAD[:1]))
+    tip = plots.tooltip((WHOSE[0], *WHOSE[3:], *plots.BOUNDED, *_TIMES, OVERHEAD[0]))
     return plots.estimates(
         {"y": plots.row_names("network", 260)},
         plots.field("value", "quantitative", "bus bandwidth in GB/s"),
@@ -254,14 +249,13 @@ _OF_A_STEP = (
 
 
 def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
-    found = [
-        (case, times)
+    """Return one figure of all steps with a bare exchange; return [] if there are none."""
+    rows = [
+        row
         for case in cases
         if case.question is Question.OVERLAP
-        for times in [_step_times(case)]
-        if times
+        for row in _of_steps(case, labels)
     ]
-    rows = [_of_steps(case, times, labels) for case, times in found]
     if not rows:
         return []
     said = several(
@@ -281,30 +275,31 @@ def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     ]
 
 
-def _step_times(case: Case) -> list[StepTimes]:
-    """Return the times of every turn of all rounds, from which the case's figure is computed."""
-    return [
-        times
+def _of_steps(case: Case, labels: Labels) -> list[Row]:
+    """Return the row of a case, of medians over every turn of all rounds, from which the case's
+    figure is computed; return [] if there was no turn."""
+    times = [
+        turn
         for measured in case.rounds
-        for times in step_times(*map(measured.of, case.comparison.arms))
+        for turn in step_times(*map(measured.of, case.comparison.arms))
     ]
-
-
-def _of_steps(case: Case, times: Sequence[StepTimes], labels: Labels) -> Row:
-    def middle(values: Iterable[float], unit: float = 1000) -> float:
-        return unit * median(values)
-
-    return {
+    if not times:
+        return []
+    seconds = {
+        "step_ms": [turn.full for turn in times],
+        "local_ms": [turn.local for turn in times],
+        "exchange_ms": [turn.exchange for turn in times],
+        "all_hidden_ms": [max(turn.local, turn.exchange) for turn in times],
+        "nothing_hidden_ms": [turn.local + turn.exchange for turn in times],
+    }
+    row: dict[str, Value] = {
         **whose(case, labels),
-        "step_ms": middle(turn.full for turn in times),
-        "local_ms": middle(turn.local for turn in times),
-        "exchange_ms": middle(turn.exchange for turn in times),
-        "all_hidden_ms": middle(max(turn.local, turn.exchange) for turn in times),
-        "nothing_hidden_ms": middle(turn.local + turn.exchange for turn in times),
-        "of_nothing_hidden": middle((turn.of_nothing_hidden for turn in times), 1),
-        "of_all_hidden": middle((turn.of_all_hidden for turn in times), 1),
+        **{key: 1000 * median(found) for key, found in seconds.items()},
+        "of_nothing_hidden": median(turn.of_nothing_hidden for turn in times),
+        "of_all_hidden": median(turn.of_all_hidden for turn in times),
         "turns": len(times),
     }
+    return [row]
 
 
 def _bound_plot(rows: int) -> Plot:

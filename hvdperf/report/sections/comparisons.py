@@ -18,20 +18,11 @@ from hvdperf.records.detections import (
 )
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report import plots
-from hvdperf.report.cases import (
-    cells_of,
-    confidence_of,
-    confidence_words,
-    plural,
-    several,
-    shown,
-    slug,
-    with_confidence,
-    workload_labels,
-)
+from hvdperf.report.cases import cells_of, confidence_of, scaled, with_confidence
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.sections import scaling
 from hvdperf.report.sections.board import row_of
+from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of
@@ -179,7 +170,7 @@ def _forest(rows: int, meant: str) -> Plot:
     at = {"y": plots.row_names("case", sort=None)}
     low = plots.field("low", "quantitative")
     a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
-    tip = (COLUMNS[0], COLUMNS[-1], *COLUMNS[3:9])
+    tip = ("case", "verdict", "ratio", "lower", "upper", "confidence", "low", "high")
     return plots.estimates(
         at,
         plots.field("ratio", "quantitative", meant, scale={"zero": False}),
@@ -194,7 +185,7 @@ def _forest(rows: int, meant: str) -> Plot:
         plots.layer({"type": "tick", "style": "limit"}, a_floor, **at, x=low),
         plots.line("ideal", x={"datum": 1}),
         rows=rows,
-        point={**plots.by_verdict(), "tooltip": plots.tooltip(tip)},
+        point={**plots.by_verdict(), "tooltip": plots.tooltip(COLUMNS, *tip)},
     )
 
 
@@ -212,6 +203,8 @@ DETECTIONS = (
     Column("attributed", "right attribution"),
     Column("inconclusive", "undecided"),
 )
+# Counts of a table's row, as records/detections.py names them.
+_COUNTED = ("trial", "model", "world_size", "reported", "sessions", "attributed", "inconclusive")
 
 
 def trust(
@@ -289,26 +282,19 @@ def _detected(count: Count) -> Row:
     of = count.sessions
     low, high = share_interval(count.reported, of) if of else (None, None)
     return {
-        "trial": count.trial,
+        **{key: getattr(count, key) for key in _COUNTED},
         "fault": trial.fault or "nothing",
-        "model": count.model,
-        "world_size": count.world_size,
         "must": expected_report(trial),
-        "reported": count.reported,
-        "sessions": of,
         "share": 100 * count.reported / of if of else None,
-        "lower": None if low is None else 100 * low,
-        "upper": None if high is None else 100 * high,
-        "attributed": count.attributed,
-        "inconclusive": count.inconclusive,
+        "lower": scaled(low),
+        "upper": scaled(high),
     }
 
 
 def _detected_plot(rows: int) -> Plot:
     """Return a plot of shares with their intervals: a row per fault, network and world size."""
     named = "datum.trial + ', ' + datum.model + ' np ' + datum.world_size"
-    told = ("trial", "must", "reported", "sessions")
-    tip = [column for column in DETECTIONS if column.key in told]
+    tip = plots.tooltip(DETECTIONS, "trial", "must", "reported", "sessions")
     return plots.estimates(
         {"y": plots.row_names("into", sort=None)},
         plots.field(
@@ -319,6 +305,6 @@ def _detected_plot(rows: int) -> Plot:
         ),
         ("lower", "upper"),
         rows=rows,
-        point={"tooltip": plots.tooltip(tip)},
+        point={"tooltip": tip},
         transform=[{"calculate": named, "as": "into"}],
     )

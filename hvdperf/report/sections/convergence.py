@@ -12,18 +12,9 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.documents import Case
 from hvdperf.records.reports import RunReport, Validation
 from hvdperf.report import plots
-from hvdperf.report.cases import (
-    Started,
-    finite,
-    launches,
-    number,
-    plural,
-    several,
-    slug,
-    trusted,
-    workload_labels,
-)
+from hvdperf.report.cases import Started, finite, launches, number, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.work.base import Work
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of

@@ -10,8 +10,8 @@ from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance, together
 from hvdperf.records.documents import CULPRITS_KEPT, SessionDocument
 from hvdperf.records.fingerprint import Fingerprint, differences, readable
 from hvdperf.report import plots
-from hvdperf.report.cases import plural, several, slug
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.words import plural, several, slug
 from hvdperf.stats import spread
 from hvdperf.timeline.lines import Line
 from hvdperf.timeline.releases.by_release import Series, series_of

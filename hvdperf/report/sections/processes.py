@@ -14,19 +14,9 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
-from hvdperf.report.cases import (
-    Started,
-    finite,
-    launches,
-    number,
-    plural,
-    several,
-    slug,
-    tags_of,
-    trusted,
-    workload_labels,
-)
+from hvdperf.report.cases import Started, finite, launches, number, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
+from hvdperf.report.words import plural, several, slug, tags_of, workload_labels
 from hvdperf.verdict import Ceiling
 from hvdperf.worker.protocol import STARTUP
 

@@ -11,20 +11,9 @@ from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.records.throughput import throughputs
 from hvdperf.report import plots
-from hvdperf.report.cases import (
-    asked,
-    cells_of,
-    confidence_of,
-    confidence_words,
-    level,
-    number,
-    plural,
-    several,
-    shown,
-    slug,
-    workload_labels,
-)
+from hvdperf.report.cases import asked, cells_of, confidence_of, level, number
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
 

@@ -11,20 +11,9 @@ from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Block
 from hvdperf.report import plots
-from hvdperf.report.cases import (
-    Started,
-    finite,
-    launches,
-    number,
-    plural,
-    quantiles,
-    several,
-    slug,
-    span,
-    trusted,
-    workload_labels,
-)
+from hvdperf.report.cases import Started, finite, launches, number, quantiles, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
+from hvdperf.report.words import plural, several, slug, span, workload_labels
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of
 from hvdperf.worker.strategies.table import Strategy

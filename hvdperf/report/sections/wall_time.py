@@ -13,18 +13,9 @@ from hvdperf.plan.terms import OF_STEPS, TERMS, Term
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown, Spent
 from hvdperf.report import plots
-from hvdperf.report.cases import (
-    Labels,
-    cells_of,
-    confidence_words,
-    number,
-    several,
-    slug,
-    tags_of,
-    trusted,
-    workload_labels,
-)
+from hvdperf.report.cases import cells_of, number, scaled, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
+from hvdperf.report.words import Labels, confidence_words, several, slug, tags_of, workload_labels
 from hvdperf.verdict import ALPHA, Verdict
 
 
@@ -179,24 +170,18 @@ def _waterfall_plot(rows: Sequence[Row]) -> Plot:
 
 
 # There are as many groups as the palette has colours. A plot shows the digit beside the colour.
-GROUPS: Mapping[Term, str] = {
-    Term.LAUNCH: "1 processes",
-    Term.IMPORT: "1 processes",
-    Term.INIT: "1 processes",
-    Term.BUILD: "1 processes",
-    Term.INPUT_OPENED: "1 processes",
-    Term.TRACE: "2 trace",
-    Term.FIRST_STEP: "3 first step, broadcast",
-    Term.BROADCAST: "3 first step, broadcast",
-    Term.READY: "3 first step, broadcast",
-    Term.BETWEEN: "4 input",
-    Term.INPUT: "4 input",
-    Term.STRAGGLER: "5 straggler wait",
-    Term.COMPUTE: "6 compute",
-    Term.APPLY: "7 apply",
-    Term.EXCHANGE: "8 exposed communication",
-    Term.END: "1 processes",
+_STARTS = (Term.LAUNCH, Term.IMPORT, Term.INIT, Term.BUILD, Term.INPUT_OPENED)
+_GROUPS = {
+    "1 processes": (*_STARTS, Term.END),
+    "2 trace": (Term.TRACE,),
+    "3 first step, broadcast": (Term.FIRST_STEP, Term.BROADCAST, Term.READY),
+    "4 input": (Term.BETWEEN, Term.INPUT),
+    "5 straggler wait": (Term.STRAGGLER,),
+    "6 compute": (Term.COMPUTE,),
+    "7 apply": (Term.APPLY,),
+    "8 exposed communication": (Term.EXCHANGE,),
 }
+GROUPS = {term: group for group, terms in _GROUPS.items() for term in terms}
 
 _OF_A_SIZE = (
     Column("world_size", "replicas"),
@@ -227,7 +212,7 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
             "group": GROUPS[term],
             "seconds": spent.terms[term],
             "share": 100 * spent.terms[term] / spent.wall_seconds,
-            "below": 100 * spent.below[term] if term in spent.below else None,
+            "below": scaled(spent.below.get(term)),
         }
         for size, spent in sizes.items()
         for term in TERMS
@@ -260,7 +245,7 @@ def _bars(bars: int) -> Plot:
     return plots.stacked(
         plots.field("world_size", "ordinal", "replicas"),
         "of_group",
-        sorted(set(GROUPS.values())),
+        _GROUPS,
         {"calculate": "datum.group", "as": "part"},
         {
             "aggregate": [{"op": "sum", "field": "seconds", "as": "of_group"}],
@@ -318,9 +303,7 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
     columns = (
         *_WHOSE,
         *_of_ratios(SPEEDUPS, 2),
-        Column("by_speed_share", "efficiency by speed", "", 3),
-        Column("by_time_share", "efficiency by time", "", 3),
-        Column("by_job_share", "efficiency by job", "", 3),
+        *(Column(f"{key}_share", f"efficiency {key.replace('_', ' ')}", "", 3) for key in SPEEDUPS),
     )
     rows: list[Row] = []
     for case in cases:
@@ -389,20 +372,16 @@ def _also(case: Case) -> dict[str, Value]:
     return {
         "explained": "yes" if breakdown.explained else "no",
         "late_rank": None if late is None else late.rank,
-        "lag_ms": None if late is None else 1000 * late.lag_seconds,
-        "late_share": None if late is None else 100 * late.share,
+        "lag_ms": scaled(late.lag_seconds if late else None, 1000),
+        "late_share": scaled(late.share if late else None),
         "slowest_rank": breakdown.slowest if breakdown.balance.upper <= BALANCED else None,
-        "wire_ms": _milliseconds(breakdown.wire_seconds),
-        "hidden_ms": _milliseconds(hidden_seconds(breakdown)),
+        "wire_ms": scaled(breakdown.wire_seconds, 1000),
+        "hidden_ms": scaled(hidden_seconds(breakdown), 1000),
         "exposed_share": 100 * of_steps[Term.EXCHANGE] / sum(of_steps.values()),
         "fixed_s": ours.fixed.a_seconds,
         "step_ms": 1000 * ours.fixed.b_seconds,
         "residual_share": 100 * ours.residual,
     }
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else 1000 * seconds
 
 
 def _side_by_side(
