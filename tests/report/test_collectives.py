@@ -14,8 +14,15 @@ from hvdperf.records.documents import Case
 from hvdperf.report.cases import number
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.collectives import section
-from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
-from tests.report.checks import assert_told, told
+from tests.report.cases import (
+    RECORDED,
+    assert_told,
+    case_with,
+    changed,
+    of_every_name,
+    recorded,
+    told,
+)
 from tests.support.rounds import GRADIENT_BYTES, WORKLOAD, outcome
 
 SWEPT, BOUND = "collective_overhead-allreduce-sweep-np2", "overlap-vgg_16_s-np2"

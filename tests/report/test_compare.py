@@ -30,7 +30,7 @@ from hvdperf.report.formats.terminal import lines_of
 from hvdperf.report.pairs import Kind, of_logarithms
 from hvdperf.report.session import brief_report
 from hvdperf.verdict import ALPHA, Band, Noise, Verdict
-from tests.report.checks import assert_sound
+from tests.report.cases import assert_sound
 from tests.support.any_report import HOSTILE
 from tests.support.reports import session_of
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome

@@ -17,8 +17,15 @@ from hvdperf.records.rounds import Run
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.convergence import section
 from hvdperf.work.blocks import turns_of
-from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
-from tests.report.checks import assert_told, told
+from tests.report.cases import (
+    RECORDED,
+    assert_told,
+    case_with,
+    changed,
+    of_every_name,
+    recorded,
+    told,
+)
 from tests.support.rounds import HOROVOD_2, WORKLOAD, block, outcome, run_report
 
 REAL = ["convergence-loss-single-resnet_50_s-np2", "convergence-loss-mirrored-resnet_50_s-np2"]

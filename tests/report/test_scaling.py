@@ -11,8 +11,7 @@ from hvdperf.plan.question import Question
 from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
 from hvdperf.report.sections import scaling
 from hvdperf.verdict import Floor, Verdict
-from tests.report.cases import of_workload
-from tests.report.checks import assert_sound
+from tests.report.cases import assert_sound, of_workload
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.with_timestamps import round_with_timestamps

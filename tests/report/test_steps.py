@@ -1,8 +1,9 @@
-"""Distributions are of every step once, and a rank is named where chance would not have it."""
+"""Times of steps: rank by rank, and strategies side by side."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,12 +16,21 @@ from hvdperf.plan.question import Question
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import Outcome
+from hvdperf.report.cases import finite, quantiles
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.steps import section
 from hvdperf.verdict import Verdict
 from hvdperf.work.blocks import turns_of
-from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
-from tests.report.checks import assert_told, parts, told
+from tests.report.cases import (
+    RECORDED,
+    assert_told,
+    case_with,
+    changed,
+    of_every_name,
+    parts,
+    recorded,
+    told,
+)
 from tests.support.rounds import WORKLOAD, outcome
 
 WEAK, PARITY = "weak_scaling-resnet_50_s-np2", "parity-resnet_50_s-np2"
@@ -188,3 +198,11 @@ def test_without_blocks_it_is_told_how_to_get_them():
         found = section(cases)
         assert_told(found)
         assert found.missing.endswith("pytest perf/test_scaling.py")
+
+
+def test_quantiles_lie_between_values():
+    assert quantiles([4.0, 1.0, 2.0, 3.0], [0.0, 0.5, 0.75, 1.0]) == [1.0, 2.5, 3.25, 4.0]
+
+
+def test_what_is_no_number_is_left_out():
+    assert finite([1.0, None, math.nan, math.inf, 0.0]) == [1.0, 0.0]

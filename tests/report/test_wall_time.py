@@ -26,8 +26,15 @@ from hvdperf.report.sections.wall_time import (
     section,
 )
 from hvdperf.verdict import Verdict
-from tests.report.cases import RECORDED, called, case_with, of_every_name, recorded
-from tests.report.checks import assert_told, told
+from tests.report.cases import (
+    RECORDED,
+    assert_told,
+    called,
+    case_with,
+    of_every_name,
+    recorded,
+    told,
+)
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.with_timestamps import round_with_timestamps
 
