@@ -1,4 +1,4 @@
-"""Cases for sections: recorded, or as outcomes would be written; and what holds for each section."""
+"""Cases for sections: recorded ones and others, and what holds for every section."""
 
 from __future__ import annotations
 

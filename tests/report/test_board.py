@@ -20,6 +20,7 @@ from hvdperf.plan.questions import (
     weak_scaling,
 )
 from hvdperf.records.outcome import Failure
+from hvdperf.records.rounds import Turns
 from hvdperf.report.cases import number
 from hvdperf.report.content import Section
 from hvdperf.report.sections import board
@@ -193,8 +194,8 @@ OTHER = replace(WORKLOAD, model="vgg_16_s")
 def test_a_row_has_the_throughput_of_all_replicas_and_the_ratios(tmp_path):
     weak, strong = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
     failed = outcome(parity(WORKLOAD, 2), [0.5] * 6, Band(0.9, 1.1), Verdict.FAIL)
-    # The cases share launches, of which the last case's are read.
-    outcomes = (failed, outcome(strong, [0.8] * 6), outcome(weak, [0.9] * 6))
+    # The cases share launches, of which the first case's are written.
+    outcomes = (outcome(weak, [0.9] * 6), outcome(strong, [0.8] * 6), failed)
     figure = overview(cases_of(tmp_path, *outcomes))
     assert figure is not None
     assert_sound(Section("overview", "Overview", "", (figure,)))
@@ -232,6 +233,9 @@ def test_the_range_is_that_of_the_rounds_of_a_real_session():
 def test_a_ratio_without_a_throughput_has_a_row_and_what_is_only_started_has_none(tmp_path):
     broken = outcome(weak_scaling(OTHER, 2), (), verdict=Verdict.FAIL)
     started = outcome(startup(OTHER, 4)[0], [1.1] * 6, Ceiling(2.0))
+    for measured in started.rounds:
+        for launch in measured.launches:
+            launch.work = Turns([], [])
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), broken, started, slots=4, per_node=4)
     figure = overview(cases)
     assert figure is not None

@@ -368,9 +368,10 @@ def told(tmp_path):
     def lines(ours: list[Outcome], theirs: list[Outcome], **changes: Mapping[str, Any]):
         a, b = (session_of(tmp_path, *each, name=n) for each, n in ((ours, A), (theirs, B)))
         for each in (a, b):
-            edit(each, LENGTHS | {"inject": ""}, "asked", only="session.json")
-        for key, changed in changes.items():
-            edit(b, changed, key, only="session.json")
+            edit(each, {"inject": ""}, "asked", only="session.json")
+            edit(each, LENGTHS, "asked", "profile", only="session.json")
+        for keys, changed in changes.items():
+            edit(b, changed, *keys.split("_"), only="session.json")
         archives = read_session(b), read_session(a)
         return [
             line
@@ -395,8 +396,8 @@ def test_a_baseline_is_shown_case_by_case(told):
     [
         ("fingerprint", {"keras": "3.16.0"}, "keras: 3.15.1 -> 3.16.0"),
         ("asked", {"inject": "slow:rank=1"}, "inject: (nothing) -> slow:rank=1"),
-        ("asked", {"schedule": "fresh"}, "schedule: alternate -> fresh"),
-        ("asked", {"sampling.min_block_steps": "20"}, "sampling.min_block_steps: 10 -> 20"),
+        ("asked_profile", {"schedule": "fresh"}, "schedule: alternate -> fresh"),
+        ("asked_profile", {"sampling.min_block_steps": 20}, "sampling.min_block_steps: 10 -> 20"),
     ],
 )
 def test_another_series_is_not_compared_and_says_why(told, where, changed, difference):
@@ -406,7 +407,7 @@ def test_another_series_is_not_compared_and_says_why(told, where, changed, diffe
 
 
 def test_other_numbers_of_rounds_are_the_same_series(told):
-    lines = told([scaled(1)], [scaled(1)], asked={"sampling.looks": "[8, 12]"})
+    lines = told([scaled(1)], [scaled(1)], asked_profile={"sampling.looks": [8, 12]})
     assert "series" not in " ".join(lines)
 
 

@@ -52,12 +52,8 @@ def test_what_has_a_floor_has_no_upper_end(tmp_path):
 def test_a_question_of_blocks_has_a_figure_whatever_its_name(tmp_path):
     """The figures follow from what is compared, so a new question needs no line in the report."""
     within = replace(communication(WORKLOAD, 2), question=Question.RECIPE)
-    between = replace(PARITY, question=Question.GRADIENT_REDUCTION)
-    cases = cases_of(
-        tmp_path, *(outcome(each, [0.9] * 6, Floor.at(0.6)) for each in (within, between))
-    )
+    cases = cases_of(tmp_path, outcome(within, [0.9] * 6, Floor.at(0.6)))
     assert [figure.name for figure in comparisons.others(cases).figures] == ["recipe"]
-    assert [figure.name for figure in comparisons.parity(cases).figures] == ["gradient_reduction"]
 
 
 def test_another_stack_has_a_section_of_its_own(tmp_path):

@@ -21,10 +21,8 @@ from hvdperf.report.sections.processes import MIB, PHASES, SHOWN
 from hvdperf.verdict import Ceiling
 from tests.report.cases import (
     RECORDED,
-    assert_told,
     case_with,
     changed,
-    of_every_name,
     recorded,
     told,
 )
@@ -103,12 +101,6 @@ def test_the_learning_rate_is_no_matter_of_the_start():
     assert [row["launches"] for row in figure.table.rows] == [3, 9]
 
 
-def test_without_launches_it_is_told_how_to_get_them():
-    found = processes.startup([])
-    assert_told(found)
-    assert found.missing.endswith("pytest perf/test_startup.py")
-
-
 GREW = "memory-resnet_50_s-np2"
 
 
@@ -182,23 +174,11 @@ def test_without_a_ceiling_nothing_is_allowed():
 def test_too_few_readings_tell_no_growth():
     def cut(document: dict[str, Any]) -> None:
         for measured in document["outcome"]["rounds"]:
-            for run in measured["launches"][0]["run"]:
+            for run in measured["launches"][0]["work"]["run"]:
                 del run["memory"][2:]
 
     (case,) = recorded(GREW)
     assert {row["growth"] for row in only(changed(case, cut)).table.rows} == {None}
-
-
-def test_hostile_names_have_figures():
-    assert len(figures(*of_every_name(recorded(STARTED)))) == 9
-    assert len(told(processes.memory(of_every_name(recorded(GREW))))) == 9
-
-
-def test_without_readings_it_is_told_how_to_get_them():
-    for cases in ([], recorded("startup-init-resnet_50_s-np2")):
-        found = processes.memory(cases)
-        assert_told(found)
-        assert found.missing.endswith("pytest perf/test_memory.py")
 
 
 def test_the_limit_begins_where_a_growth_ended():

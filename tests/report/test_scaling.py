@@ -63,8 +63,9 @@ def test_the_confidence_of_an_interval_is_in_its_row_and_in_the_caption(tmp_path
 
 
 def test_the_throughput_is_that_of_all_replicas(tmp_path):
-    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), outcome(STRONG, [0.8] * 6))
-    section = scaling.section(cases)
+    # Apart, because cases of a session share launches.
+    weak, strong = outcome(WEAK, [0.9] * 6), outcome(STRONG, [0.8] * 6)
+    section = scaling.section([*cases_of(tmp_path / "a", weak), *cases_of(tmp_path / "b", strong)])
     rows = rows_of(section, "scaling-weak-speed")
     assert rows[1]["samples_per_second"] == pytest.approx(1000)
     assert rows[2]["samples_per_second"] == pytest.approx(1800)
@@ -199,12 +200,6 @@ def test_two_workloads_of_a_network_are_told_apart(tmp_path):
         "resnet_50_s, float32",
         "resnet_50_s, mixed_float16",
     }
-
-
-def test_nothing_measured_says_what_would():
-    section = scaling.section([])
-    assert section.figures == ()
-    assert "perf/test_scaling.py" in section.missing
 
 
 # Nodes -----------------------------------------------------------------------------------------

@@ -23,10 +23,8 @@ from hvdperf.verdict import Verdict
 from hvdperf.work.blocks import turns_of
 from tests.report.cases import (
     RECORDED,
-    assert_told,
     case_with,
     changed,
-    of_every_name,
     parts,
     recorded,
     told,
@@ -149,7 +147,7 @@ def test_other_kinds_of_blocks_do_not_count():
     def local_only(document: dict[str, Any]) -> None:
         for measured in document["outcome"]["rounds"]:
             for launch in measured["launches"]:
-                for block in launch["blocks"]:
+                for block in launch["work"]["blocks"]:
                     block["kind"] = BlockKind.LOCAL.value
 
     (case,) = recorded(WEAK)
@@ -171,7 +169,7 @@ def test_steps_without_a_time_are_left_out():
     def forget(document: dict[str, Any]) -> None:
         for measured in document["outcome"]["rounds"]:
             for launch in measured["launches"]:
-                for block in launch["blocks"]:
+                for block in launch["work"]["blocks"]:
                     block["ranks"][0]["step_seconds"][:1] = [None]
                     for rank in block["ranks"][1:]:
                         rank["step_seconds"] = []
@@ -187,17 +185,6 @@ def test_a_case_whose_evidence_is_against_it_is_left_out():
     assert section([case_with(measured)]).figures == ()
     unjudged = replace(measured, threshold_line='"parity" = {...}')
     assert section([case_with(unjudged)]).figures
-
-
-def test_hostile_names_have_figures():
-    assert len(figures(*of_every_name(recorded(WEAK, PARITY)))) == 9 * 3
-
-
-def test_without_blocks_it_is_told_how_to_get_them():
-    for cases in ([], recorded("memory-resnet_50_s-np2")):
-        found = section(cases)
-        assert_told(found)
-        assert found.missing.endswith("pytest perf/test_scaling.py")
 
 
 def test_quantiles_lie_between_values():

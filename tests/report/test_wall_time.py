@@ -28,10 +28,8 @@ from hvdperf.report.sections.wall_time import (
 from hvdperf.verdict import Verdict
 from tests.report.cases import (
     RECORDED,
-    assert_told,
     called,
     case_with,
-    of_every_name,
     recorded,
     told,
 )
@@ -194,19 +192,6 @@ def test_figures_are_tagged_by_what_they_are_about():
     tags = found["wall_time-waterfall-strong-vgg_16_s-np2"].tags
     assert tags == {"model": "vgg_16_s", "world_size": "2", "question": "wall time strong"}
     assert "world_size" not in found["wall_time-terms-vgg_16_s"].tags
-
-
-def test_hostile_names_have_figures():
-    names = figures(*of_every_name(recorded(*REAL[:2])))
-    assert len(names) == 9 * 3 + 2
-
-
-@pytest.mark.parametrize("cases", [[], ["memory-resnet_50_s-np2"]])
-def test_without_a_breakdown_it_is_told_how_to_get_one(cases):
-    found = section(recorded(*cases) if cases else [])
-    assert_told(found)
-    assert found.figures == ()
-    assert found.missing.endswith("pytest perf/test_wall_time.py")
 
 
 def test_where_replicas_share_cores_every_name_says_so():
