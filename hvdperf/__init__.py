@@ -14,7 +14,7 @@ from typing import Any
 
 pytest_plugins = [
     "hvdperf.session.plugin",
-    "hvdperf.report.at_the_end",
+    "hvdperf.report.session",
     "hvdperf.report.plugin",
 ]
 

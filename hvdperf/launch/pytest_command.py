@@ -58,7 +58,7 @@ def _added() -> list[str]:
     found: list[str] = []
     if CHECKOUT is not None and Path.cwd() == CHECKOUT:
         found.append(f"--config-file={CHECKOUT / 'pytest.ini'}")
-        parts = ("session.plugin", "report.at_the_end", "report.plugin")
+        parts = ("session.plugin", "report.session", "report.plugin")
         found += [f"-phvdperf.{part}" for part in parts]
     if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         found.append("-ppytest_benchmark.plugin")

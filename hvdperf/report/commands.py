@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hvdperf.cli import REFUSED, Commands, add_command, complain
 from hvdperf.errors import UserError
+from hvdperf.files import write_whole
 from hvdperf.paths import RESULTS, shown
 from hvdperf.records.archive import read_session
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Report
 from hvdperf.report.formats import figures
+from hvdperf.report.formats.html import page
+from hvdperf.report.formats.markdown import line, markdown
+from hvdperf.report.formats.tables import latex, tables, tex
+from hvdperf.report.formats.terminal import terminal
+from hvdperf.report.formats.text import printable
 from hvdperf.report.methods import methods
-from hvdperf.report.prediction_text import forecast
+from hvdperf.report.prediction import forecast
 from hvdperf.report.published_table import PRINTED, SPEEDS, TIMES, explain, lines, read_table
-from hvdperf.report.session import session_report
-from hvdperf.report.sources import newest_session, read_sources, results_of
-from hvdperf.report.writing import FORMATS, write, write_figures
+from hvdperf.report.session import newest_session, read_sources, results_of, session_report
+from hvdperf.report.words import plural
 
 # A published table that the suite comes with.
 EXAMPLE = "tests/published/lab11.json"
@@ -130,8 +135,8 @@ def report_session(arguments: argparse.Namespace) -> int:
         why = next(iter(sources.archive.left_out), "it holds no document of a session")
         raise UserError(f"{shown(directory)}: nothing to report: {why}; give results/runs/...")
     if arguments.figures is not None:
-        for line in sources.left_out:
-            complain(line)
+        for told in sources.left_out:
+            complain(told)
         report, sentences = session_report(sources), methods(sources.archive)
         form = arguments.format or figures.FORMATS[0]
         print(write_figures(report, sentences, form, points, Path(arguments.figures)))
@@ -165,8 +170,8 @@ def compare_sessions(arguments: argparse.Namespace) -> int:
 def _written(report: Report, arguments: argparse.Namespace, results: Path, name: str) -> int:
     if arguments.out == Path("-"):
         raise UserError("--out -: give a file; leave --out out for --format text on stdout")
-    for line in report.left_out:
-        complain(line)
+    for told in report.left_out:
+        complain(told)
     print(write(report, arguments.format or FORMATS[0], arguments.out, results / "report" / name))
     return 0
 
@@ -174,10 +179,10 @@ def _written(report: Report, arguments: argparse.Namespace, results: Path, name:
 def predict(arguments: argparse.Namespace) -> int:
     archive = read_session(arguments.session)
     found = forecast(archive)
-    for line in filter(None, (archive.unfinished, *archive.left_out, *found.refusals)):
-        complain(line)
-    for line in found.lines:
-        print(line)
+    for told in filter(None, (archive.unfinished, *archive.left_out, *found.refusals)):
+        complain(told)
+    for told in found.lines:
+        print(told)
     return REFUSED if found.refusals else 0
 
 
@@ -193,6 +198,63 @@ def explain_table(arguments: argparse.Namespace) -> int:
         raise UserError(f"{path}: nested too deeply for a table") from None
     if not isinstance(document, dict):
         raise UserError(f"{path}: is not a JSON object; give a file such as {EXAMPLE}")
-    for line in lines(explain(read_table(document, str(path)))):
-        print(line)
+    for told in lines(explain(read_table(document, str(path)))):
+        print(told)
     return 0
+
+
+FORMATS = ("html", "markdown", "csv", "latex", "terminal")
+
+
+def write(report: Report, form: str, out: Path | None, place: Path) -> str:
+    """Write the report to `out` and return the text to print: the path, or else the report itself.
+
+    Without `out`, html and csv are written beside `place` (a path without suffix), and the others
+    are only returned. Raises UserError if a file cannot be written.
+    """
+    if form == "csv":
+        directory = out or place.with_name(f"{place.name}-csv")
+        for name, text in tables(report).items():
+            _write(directory / f"{name}.csv", text)
+        return shown(directory)
+    if form == "html":
+        return shown(_write(out or place.with_name(f"{place.name}.html"), page(report)))
+    text = _TEXTS[form](report)
+    return shown(_write(out, text)) if out is not None else text
+
+
+_TEXTS: Mapping[str, Callable[[Report], str]] = {
+    "markdown": markdown,
+    "latex": latex,
+    "terminal": terminal,
+}
+
+
+def write_figures(
+    report: Report, methods: Sequence[str], form: str, points: float, directory: Path
+) -> str:
+    """Write each plot of the report to NAME.svg or NAME.pdf in the directory, and the paragraph to
+    methods.md and methods.tex. Return the text to print.
+
+    methods: sentences. form: svg or pdf. points: width of the figures. Raises UserError if a file
+    cannot be written.
+    """
+    drawn = [figure for figure in printable(report).figures if figure.plot is not None]
+    sentences = printable(tuple(methods))
+    paragraph = " ".join(map(line, sentences))
+    _write(directory / "methods.md", f"# Methods\n\n{paragraph}\n", "--figures")
+    _write(directory / "methods.tex", f"{' '.join(map(tex, sentences))}\n", "--figures")
+    for figure in drawn:
+        content = figures.drawing(figure, form, points)
+        _write(directory / f"{figure.name}.{form}", content, "--figures")
+    return f"{shown(directory)}: {plural(len(drawn), 'figure')}, methods.md and methods.tex"
+
+
+def _write(path: Path, content: str | bytes, option: str = "--out") -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return write_whole(path, content)
+    except OSError as error:
+        raise UserError(
+            f"{shown(path)} cannot be written: {error.strerror}; give another path by {option}"
+        ) from None

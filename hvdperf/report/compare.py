@@ -20,6 +20,7 @@ from hvdperf.records.archive import Archive
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.throughput import throughputs
 from hvdperf.report import plots
+from hvdperf.report.cases import cells_of
 from hvdperf.report.content import (
     CaseNote,
     Column,
@@ -31,7 +32,6 @@ from hvdperf.report.content import (
     Table,
     Value,
 )
-from hvdperf.report.numbers import cells_of
 from hvdperf.report.pairs import (
     Changed,
     Kind,
@@ -42,14 +42,7 @@ from hvdperf.report.pairs import (
     of_logarithms,
     pairs,
 )
-from hvdperf.report.words import (
-    NAMES,
-    names_of,
-    plural,
-    question_of,
-    shown,
-    workload_labels,
-)
+from hvdperf.report.words import NAMES, names_of, plural, question_of, shown, workload_labels
 from hvdperf.session.resume import with_cases
 from hvdperf.verdict import Verdict, counted
 from hvdperf.work.blocks import Blocks

@@ -16,9 +16,9 @@ from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument, disturbance_summary
 from hvdperf.records.outcome import each_launch
 from hvdperf.records.rounds import Launch
-from hvdperf.report.numbers import confidence_of, with_confidence
+from hvdperf.report.cases import confidence_of, with_confidence
 from hvdperf.report.session import began
-from hvdperf.report.words import plural
+from hvdperf.report.words import plural, span
 from hvdperf.verdict import REGRESSION, counted
 from hvdperf.worker.strategies.table import Strategy
 
@@ -179,15 +179,15 @@ def _design(archive: Archive) -> Iterator[str]:
     processes = sum(launch.arm.processes for launch in launches)
     started = plural(processes, "process", "processes")
     yield (
-        f"A case has {_range(rounds)} rounds; in each round every arm was launched once more, in "
+        f"A case has {span(rounds)} rounds; in each round every arm was launched once more, in "
         f"all {launched} of {started}."
     )
     if blocks:
         turns = [len({block.turn for block in launch.blocks}) for launch in launches]
         steps = [block.steps for block in blocks]
         yield (
-            f"{plural(len(blocks), 'block')} of {_range(steps)} steps were timed, in "
-            f"{_range([turn for turn in turns if turn])} repetitions per launch, and the time of a "
+            f"{plural(len(blocks), 'block')} of {span(steps)} steps were timed, in "
+            f"{span([turn for turn in turns if turn])} repetitions per launch, and the time of a "
             "block is that of its slowest rank."
         )
     if session is not None and session.schedule is Schedule.ALTERNATE:
@@ -224,11 +224,11 @@ def _intervals(cases: Sequence[Case]) -> Iterator[str]:
 
 def _with_rounds(cases: Sequence[Case]) -> str:
     rounds = [case.outcome.judgement.rounds for case in cases]
-    return f"{plural(len(cases), 'case')} with {_range(rounds)} rounds"
+    return f"{plural(len(cases), 'case')} with {span(rounds)} rounds"
 
 
 def _levels(cases: Sequence[Case]) -> str:
-    return _range([level for case in cases if (level := confidence_of(case)) is not None], ".3g")
+    return span([level for case in cases if (level := confidence_of(case)) is not None], ".3g")
 
 
 def _rule(archive: Archive) -> Iterator[str]:
@@ -273,12 +273,6 @@ def _disturbance(session: SessionDocument | None) -> Iterator[str]:
 def _launches(cases: Iterable[Case]) -> list[Launch]:
     """Return the launches of all cases, each once."""
     return [launch for _, _, launch in each_launch(cases)]
-
-
-def _range(values: Sequence[float], form: str = "") -> str:
-    """Return the least and the greatest value, such as `3 to 8`; one of them if they are equal."""
-    ends = dict.fromkeys((f"{min(values):{form}}", f"{max(values):{form}}"))
-    return " to ".join(ends)
 
 
 def _joined(parts: Iterable[str], last: str = "and") -> str:

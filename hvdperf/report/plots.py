@@ -23,9 +23,9 @@ def field(key: str, kind: str, title: str = "", **more: Any) -> dict[str, Any]:
     return {"field": key, "type": kind, **({"title": title} if title else {}), **more}
 
 
-def percent(key: str, title: str) -> dict[str, Any]:
+def percent(key: str, title: str, **more: Any) -> dict[str, Any]:
     """Return a channel for a share of 1, shown in %."""
-    return field(key, "quantitative", title, axis={"format": ".0%"})
+    return field(key, "quantitative", title, axis={"format": ".0%"}, **more)
 
 
 def row_names(key: str, limit: int | None = None, **more: Any) -> dict[str, Any]:
@@ -132,8 +132,9 @@ BOUNDED = (
 )
 
 
-def tooltip(columns: Iterable[Column]) -> list[dict[str, Any]]:
-    """Return the tooltip of a mark: these columns of its row."""
+def tooltip(columns: Iterable[Column], *keys: str) -> list[dict[str, Any]]:
+    """Return the tooltip of a mark: these columns of its row, or those with these keys."""
+    named = {column.key: column for column in columns}
     return [
         {
             "field": column.key,
@@ -144,7 +145,7 @@ def tooltip(columns: Iterable[Column]) -> list[dict[str, Any]]:
                 else {"type": "quantitative", "format": f",.{column.digits}f"}
             ),
         }
-        for column in columns
+        for column in (named[key] for key in keys or named)
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from hvdperf.columns import interval
 from hvdperf.plan.arms import SWEEP, Workload
@@ -40,6 +40,8 @@ NAMES = (
     Column("topic", "topic", hidden=True),
     Column("label", "label", hidden=True, brief="case"),
 )
+
+
 Labels = Mapping[Workload, str]
 
 
@@ -83,11 +85,17 @@ def confidence_words(levels: Iterable[float | None]) -> str:
     return f" Intervals: {span} % confidence."
 
 
-def several(parts: Sequence[str]) -> str:
+def several(parts: Iterable[str]) -> str:
     """Return a list for a sentence. Only the first six parts are written out."""
-    more = f"; and {len(parts) - 6} more" if len(parts) > 6 else ""
-    return "; ".join(parts[:6]) + more
+    first, more = (every := list(parts))[:6], len(every) - 6
+    return "; ".join(first) + (f"; and {more} more" if more > 0 else "")
 
 
 def plural(count: int, word: str, words: str = "") -> str:
     return f"{count} {word if count == 1 else words or f'{word}s'}"
+
+
+def span(values: Iterable[float], form: str = "") -> str:
+    """Return the least and the greatest value, such as `3 to 8`; one of them if they read alike."""
+    ordered = sorted(values)
+    return " to ".join(dict.fromkeys((f"{ordered[0]:{form}}", f"{ordered[-1]:{form}}")))

@@ -1,8 +1,10 @@
-"""Cases for a report: recorded ones, and whatever outcomes would be written as."""
+"""Cases for sections: recorded ones and others, and what holds for every section."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ from hvdperf.json_records import convert, decode, encode, plain
 from hvdperf.records.archive import read_document
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import Outcome
+from hvdperf.report.content import Figure, Section
+from hvdperf.report.session import named_apart
 from hvdperf.verdict import Verdict
 from tests.support.stores import case_of
 
@@ -75,3 +79,85 @@ def called(case: Case, verdict: Verdict) -> Case:
 def of_every_name(cases: Sequence[Case]) -> list[Case]:
     """Return all cases, for networks of all the hostile names."""
     return [of_workload(case, model=name) for name in HOSTILE for case in cases]
+
+
+TAGS = {"model", "world_size", "question"}
+
+
+def assert_sound(section: Section) -> None:
+    """Names are legal and unique, rows whole and numbers finite, and plots are of their columns."""
+    names = [figure.name for figure in section.figures]
+    assert len(names) == len(set(names))
+    for figure in section.figures:
+        assert re.fullmatch(r"[a-z0-9_-]+", figure.name)
+        assert figure.title
+        assert re.search(r"\w", figure.says)
+        assert not re.search(r"\b(nan|inf|None)\b", figure.says)
+        assert figure.tags.keys() <= TAGS
+        keys = [column.key for column in figure.table.columns]
+        assert len(keys) == len(set(keys))
+        for row in figure.table.rows:
+            assert row.keys() >= set(keys)
+            assert all(math.isfinite(v) for v in row.values() if isinstance(v, int | float))
+        if figure.plot is not None:
+            assert_of_columns(figure, keys)
+
+
+def assert_of_columns(figure: Figure, keys: list[str]) -> None:
+    """The plot names columns, or what its own transforms make; data and colours are the page's."""
+    nodes = list(parts(figure.plot))
+    made = {name for node in nodes for name in made_by(node)}
+    named = {name for node in nodes for name in named_by(node)}
+    assert named <= {*keys, *made}
+    assert not any("data" in node for node in nodes)
+    assert not re.search(r"#[0-9a-fA-F]{3,8}\b|rgb\(", str(figure.plot))
+
+
+def parts(node: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(node, Mapping):
+        yield node
+        for each in node.values():
+            yield from parts(each)
+    elif isinstance(node, list | tuple):
+        for each in node:
+            yield from parts(each)
+
+
+def made_by(node: Mapping[str, Any]) -> list[str]:
+    """Every field that a transform makes."""
+    made_as = node.get("as") or []
+    return [made_as] if isinstance(made_as, str) else list(made_as)
+
+
+def named_by(node: Mapping[str, Any]) -> Iterator[str]:
+    """Every field that a channel or a transform names; those in expressions, too."""
+    for key in ("field", "stack"):
+        if isinstance(node.get(key), str):
+            yield node[key]
+    for key in ("groupby", "fold"):
+        yield from node.get(key, [])
+    for key in ("filter", "calculate"):
+        text = str(node.get(key, ""))
+        yield from re.findall(r"datum\.(\w+)", text)
+        yield from re.findall(r"datum\['([^']+)'\]", text)
+
+
+def assert_told(section: Section) -> None:
+    """What is to be expected of a section whose figures are measured: sentences with numbers, rows,
+    and what is pointed at is told; without figures, how to get them."""
+    assert_sound(section)
+    assert "pytest perf/" in section.missing
+    assert section.intro.endswith(".")
+    for figure in section.figures:
+        assert re.search(r"\d.*\.$", figure.says), figure.says
+        assert figure.table.rows
+        assert figure.plot is not None
+        assert figure.plot["width"] == "container"
+        assert any("tooltip" in node.get("encoding", {}) for node in parts(figure.plot))
+
+
+def told(section: Section) -> dict[str, Figure]:
+    """Its figures by the names that they have in a report."""
+    (named,) = named_apart([section])
+    assert_told(named)
+    return {figure.name: figure for figure in named.figures}

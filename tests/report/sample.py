@@ -80,23 +80,16 @@ def board(rows: Sequence[Row]) -> Figure:
 
 def forest(rows: int) -> Plot:
     """A row a case: its interval, and a point by its verdict."""
-    ratio = plots.field("figure", "quantitative", "Figure", scale={"zero": False})
-    return plots.layered(
-        {
-            "mark": {"type": "rule", "style": "interval"},
-            "encoding": {"x": plots.field("lower", "quantitative"), "x2": {"field": "upper"}},
-        },
-        {
-            "mark": {"type": "point"},
-            "encoding": {"x": ratio, "color": plots.field("verdict", "nominal", "Verdict")},
-        },
+    return plots.estimates(
+        {"y": plots.row_names("case", sort=None)},
+        plots.field("figure", "quantitative", "Figure", scale={"zero": False}),
+        ("lower", "upper"),
         {
             "data": {"values": [{"at": 0.9}]},
-            "mark": {"type": "rule", "style": "limit"},
-            "encoding": {"x": plots.field("at", "quantitative"), "y": None},
+            **plots.line("limit", x=plots.field("at", "quantitative"), y=None),
         },
-        height=plots.rows_high(rows),
-        encoding={"y": plots.field("case", "nominal", sort=None, axis={"title": None})},
+        rows=rows,
+        point={"color": plots.field("verdict", "nominal", "Verdict")},
     )
 
 
@@ -115,18 +108,12 @@ def scaling(model: str, question: str, drawn: random.Random, name: str = "") -> 
         }
         for size, speed in speeds
     ]
-    along = {"x": plots.field("world_size", "ordinal", "Replicas", axis={"labelAngle": 0})}
+    ideal, speed = (plots.field(key, "quantitative", "img/s") for key in ("ideal", "speed"))
     plot = plots.layered(
-        {
-            "mark": {"type": "line", "style": "ideal"},
-            "encoding": {"y": plots.field("ideal", "quantitative", "img/s")},
-        },
-        {
-            "mark": {"type": "line", "point": True},
-            "encoding": {"y": plots.field("speed", "quantitative", "img/s")},
-        },
+        plots.layer({"type": "line", "style": "ideal"}, y=ideal),
+        plots.layer({"type": "line", "point": True}, y=speed),
         plots.interval("lower", "upper"),
-        encoding=along,
+        encoding={"x": plots.field("world_size", "ordinal", "Replicas", axis={"labelAngle": 0})},
     )
     return Figure(
         name or f"scaling-{question}-{model}",
@@ -202,31 +189,18 @@ def spread(drawn: random.Random) -> Figure:
         for size in SIZES
         for number in range(1, 13)
     ]
+    x = plots.field("round", "quantitative", "Round")
+    y = plots.field("ratio", "quantitative", "Ratio", scale={"zero": False})
+    size = plots.field("size", "ordinal", "Replicas")
+    band = plots.layer(
+        {"type": "rect", "style": "band"},
+        y=plots.field("low", "quantitative", "Ratio"),
+        y2={"field": "high"},
+    )
     plot = plots.layered(
-        {
-            "data": {"values": [{"low": 0.97, "high": 1.03}]},
-            "mark": {"type": "rect", "style": "band"},
-            "encoding": {
-                "y": plots.field("low", "quantitative", "Ratio", scale={"zero": False}),
-                "y2": {"field": "high"},
-            },
-        },
-        {
-            "mark": {"type": "line", "style": "quiet"},
-            "encoding": {
-                "x": plots.field("round", "quantitative", "Round"),
-                "y": plots.field("ratio", "quantitative", "Ratio"),
-                "detail": plots.field("size", "ordinal"),
-            },
-        },
-        {
-            "mark": {"type": "point"},
-            "encoding": {
-                "x": plots.field("round", "quantitative", "Round"),
-                "y": plots.field("ratio", "quantitative", "Ratio"),
-                "color": plots.field("size", "ordinal", "Replicas"),
-            },
-        },
+        {"data": {"values": [{"low": 0.97, "high": 1.03}]}, **band},
+        plots.layer({"type": "line", "style": "quiet"}, x=x, y=y, detail=size),
+        plots.layer("point", x=x, y=y, color=size),
     )
     ratios = [row["ratio"] for row in rows if isinstance(row["ratio"], float)]
     columns = (

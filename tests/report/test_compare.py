@@ -25,12 +25,12 @@ from hvdperf.records.archive import read_session
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Figure, Report, Section
-from hvdperf.report.formats import csv, latex, markdown
+from hvdperf.report.formats import markdown, tables
 from hvdperf.report.formats.terminal import lines_of
 from hvdperf.report.pairs import Kind, of_logarithms
 from hvdperf.report.session import brief_report
 from hvdperf.verdict import ALPHA, Band, Noise, Verdict
-from tests.report.checks import assert_sound
+from tests.report.cases import assert_sound
 from tests.support.any_report import HOSTILE
 from tests.support.reports import session_of
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
@@ -352,7 +352,7 @@ def test_whatever_documents_say_every_format_writes_it(tmp_path, text):
     made = read(a, b)
     (note,) = made.notes
     assert note.paragraphs[-1] == f"B, FAIL: x{written}"
-    for told in (markdown.markdown(made), latex.latex(made), *csv.tables(made).values()):
+    for told in (markdown.markdown(made), tables.latex(made), *tables.tables(made).values()):
         told.encode()
         assert not re.search(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]", told)
 
@@ -368,9 +368,10 @@ def told(tmp_path):
     def lines(ours: list[Outcome], theirs: list[Outcome], **changes: Mapping[str, Any]):
         a, b = (session_of(tmp_path, *each, name=n) for each, n in ((ours, A), (theirs, B)))
         for each in (a, b):
-            edit(each, LENGTHS | {"inject": ""}, "asked", only="session.json")
-        for key, changed in changes.items():
-            edit(b, changed, key, only="session.json")
+            edit(each, {"inject": ""}, "asked", only="session.json")
+            edit(each, LENGTHS, "asked", "profile", only="session.json")
+        for keys, changed in changes.items():
+            edit(b, changed, *keys.split("_"), only="session.json")
         archives = read_session(b), read_session(a)
         return [
             line
@@ -395,8 +396,8 @@ def test_a_baseline_is_shown_case_by_case(told):
     [
         ("fingerprint", {"keras": "3.16.0"}, "keras: 3.15.1 -> 3.16.0"),
         ("asked", {"inject": "slow:rank=1"}, "inject: (nothing) -> slow:rank=1"),
-        ("asked", {"schedule": "fresh"}, "schedule: alternate -> fresh"),
-        ("asked", {"sampling.min_block_steps": "20"}, "sampling.min_block_steps: 10 -> 20"),
+        ("asked_profile", {"schedule": "fresh"}, "schedule: alternate -> fresh"),
+        ("asked_profile", {"sampling.min_block_steps": 20}, "sampling.min_block_steps: 10 -> 20"),
     ],
 )
 def test_another_series_is_not_compared_and_says_why(told, where, changed, difference):
@@ -406,7 +407,7 @@ def test_another_series_is_not_compared_and_says_why(told, where, changed, diffe
 
 
 def test_other_numbers_of_rounds_are_the_same_series(told):
-    lines = told([scaled(1)], [scaled(1)], asked={"sampling.looks": "[8, 12]"})
+    lines = told([scaled(1)], [scaled(1)], asked_profile={"sampling.looks": [8, 12]})
     assert "series" not in " ".join(lines)
 
 

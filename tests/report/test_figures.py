@@ -15,10 +15,9 @@ from hvdperf.cli import run
 from hvdperf.errors import UserError
 from hvdperf.report.content import Column, Figure, Report, Row, Table
 from hvdperf.report.formats import figures
-from hvdperf.report.formats.cells import printable
-from hvdperf.report.sections import scaling_plots
-from hvdperf.report.session import session_report
-from hvdperf.report.sources import read_sources
+from hvdperf.report.formats.text import printable
+from hvdperf.report.sections.scaling import efficiency
+from hvdperf.report.session import read_sources, session_report
 from tests.report.cases import RECORDED
 from tests.report.sample import a_report, hostile
 from tests.support.reports import session_of
@@ -57,7 +56,7 @@ def scaling(*networks: str) -> Figure:
         for size in sizes
     )
     columns = tuple(Column(key, key) for key in rows[0])
-    plot = scaling_plots.efficiency(networks, sizes)
+    plot = efficiency(networks, sizes)
     return Figure("scaling", "Scaling", "Lines.", Table(columns, rows), plot)
 
 

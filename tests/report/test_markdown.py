@@ -15,9 +15,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from hvdperf.report.content import CaseNote, Column, Figure, Report, Section, Table
-from hvdperf.report.formats.cells import NONE, one_line, printable
-from hvdperf.report.formats.headline import MEANINGS
 from hvdperf.report.formats.markdown import LIMIT_BYTES, code, fenced, line, markdown
+from hvdperf.report.formats.text import MEANINGS, NONE, one_line, printable
 from hvdperf.verdict import Verdict
 from tests.support.any_report import HOSTILE, board, report
 

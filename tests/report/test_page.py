@@ -21,8 +21,8 @@ from playwright.sync_api import Browser, Download, Locator, Page, ViewportSize, 
 from hvdperf.inline import themes
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Report, Row, Section, Table
-from hvdperf.report.formats.cells import printable, value_text
 from hvdperf.report.formats.html import page as document
+from hvdperf.report.formats.text import printable, value_text
 from hvdperf.verdict import Verdict
 from tests.report.sample import HOSTILE, WORDS, a_report, hostile, large
 from tests.support.browser import chromium, screenshot, served, visit
@@ -49,10 +49,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def page(browser: Browser, pages: Path) -> Iterator[Page]:
-    """Still empty."""
+def blank(browser: Browser, pages: Path) -> Iterator[Page]:
     with visit(browser, pages) as opened:
         yield opened
+
+
+@pytest.fixture
+def page(blank: Page) -> Page:
+    """The usual report."""
+    open_page(blank)
+    return blank
 
 
 def open_page(page: Page, name: str = "usual", choices: str = "") -> None:
@@ -117,7 +123,6 @@ def saved(page: Page, figure: str, what: str) -> tuple[str, bytes]:
 
 
 def test_every_figure_is_drawn_when_it_is_looked_at(page: Page) -> None:
-    open_page(page)
     figures = drawn_figures(USUAL)
     for figure in figures:
         page.locator(f"#{figure.name}").scroll_into_view_if_needed()
@@ -128,27 +133,26 @@ def test_every_figure_is_drawn_when_it_is_looked_at(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", ["usual", "hostile"])
-def test_a_plot_has_the_numbers_of_the_report(page: Page, name: str) -> None:
-    open_page(page, name)
-    draw_all(page)
+def test_a_plot_has_the_numbers_of_the_report(blank: Page, name: str) -> None:
+    open_page(blank, name)
+    draw_all(blank)
     for figure in drawn_figures(REPORTS[name]):
         if figure.name == "broken":
             continue
-        data = page.locator(f"#{figure.name} .plot").evaluate("place => place.view.data('table')")
+        data = blank.locator(f"#{figure.name} .plot").evaluate("place => place.view.data('table')")
         keys = [column.key for column in figure.table.columns]
         assert [{key: row[key] for key in keys} for row in data] == as_shown(figure)
 
 
 @pytest.mark.parametrize("name", ["usual", "hostile"])
-def test_a_table_has_the_numbers_of_the_report(page: Page, name: str) -> None:
-    open_page(page, name)
+def test_a_table_has_the_numbers_of_the_report(blank: Page, name: str) -> None:
+    open_page(blank, name)
     for figure in REPORTS[name].figures:
-        rows = page.evaluate("name => page.rowsOf(document.getElementById(name))", figure.name)
+        rows = blank.evaluate("name => page.rowsOf(document.getElementById(name))", figure.name)
         assert rows == as_shown(figure)
 
 
 def test_no_figure_is_a_dash_and_takes_part_in_no_number(page: Page) -> None:
-    open_page(page)
     empty = page.locator("#environment tbody tr:nth-child(3) td")
     assert empty.all_inner_texts() == [""] * 4
     dashes = empty.evaluate_all("cells => cells.map(c => getComputedStyle(c, '::before').content)")
@@ -156,7 +160,6 @@ def test_no_figure_is_a_dash_and_takes_part_in_no_number(page: Page) -> None:
 
 
 def test_a_figure_says_what_there_is_to_see(page: Page) -> None:
-    open_page(page)
     draw_all(page)
     for figure in drawn_figures(USUAL):
         plot = page.locator(f"#{figure.name}").get_by_role("img", name=figure.title, exact=True)
@@ -165,7 +168,6 @@ def test_a_figure_says_what_there_is_to_see(page: Page) -> None:
 
 
 def test_names_of_places_are_unique_and_links_lead_to_them(page: Page) -> None:
-    open_page(page)
     ids = page.evaluate("[...document.querySelectorAll('[id]')].map(element => element.id)")
     assert len(ids) == len(set(ids))
     links = page.locator("a[href^='#']").evaluate_all("all => all.map(a => a.hash.slice(1))")
@@ -174,14 +176,12 @@ def test_names_of_places_are_unique_and_links_lead_to_them(page: Page) -> None:
 
 
 def test_what_is_missing_or_left_out_is_told(page: Page) -> None:
-    open_page(page)
     assert page.locator("#Section-bound .missing").inner_text() == USUAL.sections[-1].missing
     assert page.locator("#pageLeftOut li").all_inner_texts() == list(USUAL.left_out)
     assert "1 file could not be read" in page.locator("header .warnings").inner_text()
 
 
 def test_output_is_shown_as_it_was_printed(page: Page) -> None:
-    open_page(page)
     noted = next(note for note in USUAL.notes if note.output)
     note = page.locator(f"header li[data-case='{noted.case}']")
     assert not note.locator("pre").is_visible()
@@ -190,7 +190,6 @@ def test_output_is_shown_as_it_was_printed(page: Page) -> None:
 
 
 def test_a_mark_tells_its_numbers(page: Page) -> None:
-    open_page(page)
     draw_all(page)
     page.locator("#shares .plot .mark-rect path").first.hover()
     names = page.locator(".tip dt").all_inner_texts()
@@ -204,7 +203,6 @@ def test_a_mark_tells_its_numbers(page: Page) -> None:
 
 @pytest.mark.parametrize("key", ["verdict", "question", "model", "world_size"])
 def test_a_choice_leaves_its_cases_and_what_does_not_contradict(page: Page, key: str) -> None:
-    open_page(page)
     value = value_text(USUAL.board.table.rows[0][key])
     page.locator(f"select[name={key}]").select_option(value)
     rows = [row for row in USUAL.board.table.rows if value_text(row[key]) == value]
@@ -223,21 +221,20 @@ def test_a_choice_leaves_its_cases_and_what_does_not_contradict(page: Page, key:
     assert "#" not in page.url
 
 
-def test_choices_are_taken_together_and_from_the_address(page: Page) -> None:
-    open_page(page, choices="#question=parity&world_size=2&text=VGG&at=Section-parity")
-    assert column(page, "case") == ["parity/vgg_16_s/2"]
-    assert page.locator("input[name=text]").input_value() == "VGG"
-    assert page.locator("#Section-parity h2").is_visible()
-    assert page.evaluate("scrollY") > 0
+def test_choices_are_taken_together_and_from_the_address(blank: Page) -> None:
+    open_page(blank, choices="#question=parity&world_size=2&text=VGG&at=Section-parity")
+    assert column(blank, "case") == ["parity/vgg_16_s/2"]
+    assert blank.locator("input[name=text]").input_value() == "VGG"
+    assert blank.locator("#Section-parity h2").is_visible()
+    assert blank.evaluate("scrollY") > 0
 
 
-def test_an_address_that_is_wrong_chooses_nothing(page: Page) -> None:
-    open_page(page, choices="#model=%3Cscript%3E&verdict=MAYBE&sort=nothing&order=up&at=nowhere")
-    assert shown_rows(page).count() == len(USUAL.board.table.rows)
+def test_an_address_that_is_wrong_chooses_nothing(blank: Page) -> None:
+    open_page(blank, choices="#model=%3Cscript%3E&verdict=MAYBE&sort=nothing&order=up&at=nowhere")
+    assert shown_rows(blank).count() == len(USUAL.board.table.rows)
 
 
 def test_choices_that_nothing_fits_are_told(page: Page) -> None:
-    open_page(page)
     page.locator("input[name=text]").fill("no such words")
     assert shown_rows(page).count() == 0
     assert page.locator(".board .nothing").is_visible()
@@ -247,7 +244,6 @@ def test_choices_that_nothing_fits_are_told(page: Page) -> None:
 
 
 def test_the_board_draws_the_cases_that_are_left(page: Page) -> None:
-    open_page(page)
     draw_all(page)
     page.locator("select[name=question]").select_option("parity")
     page.locator("#board .plot").scroll_into_view_if_needed()
@@ -258,7 +254,6 @@ def test_the_board_draws_the_cases_that_are_left(page: Page) -> None:
 
 
 def test_a_figure_that_comes_back_has_its_width(page: Page) -> None:
-    open_page(page)
     draw_all(page)
     width = "document.querySelector('#spread .plot svg').clientWidth"
     before = page.evaluate(width)
@@ -271,7 +266,6 @@ def test_a_figure_that_comes_back_has_its_width(page: Page) -> None:
 
 
 def test_a_tile_chooses_its_verdict_and_lets_it_go(page: Page) -> None:
-    open_page(page)
     tile = page.locator(".tiles button[data-verdict=PASS]")
     tile.click()
     assert set(column(page, "verdict")) == {"PASS"}
@@ -281,7 +275,6 @@ def test_a_tile_chooses_its_verdict_and_lets_it_go(page: Page) -> None:
 
 
 def test_links_to_sections_keep_the_choices(page: Page) -> None:
-    open_page(page)
     page.locator("select[name=question]").select_option("parity")
     page.locator("nav a[href='#Section-tables']").click()
     assert page.url.endswith("#question=parity&at=Section-tables")
@@ -289,7 +282,6 @@ def test_links_to_sections_keep_the_choices(page: Page) -> None:
 
 
 def test_a_note_leads_to_its_case(page: Page) -> None:
-    open_page(page)
     # The page's head has those that somebody has to look at.
     seen = (note for note in USUAL.notes if note.verdict is not Verdict.NOT_JUDGED)
     noted = next(note for note in seen if not note.output)
@@ -300,7 +292,6 @@ def test_a_note_leads_to_its_case(page: Page) -> None:
 
 
 def test_the_board_is_sorted_by_its_columns(page: Page) -> None:
-    open_page(page)
     before = column(page, "case")
     head = page.get_by_role("columnheader", name="Figure")
     known = sorted(f"{row['figure']:.3f}" for row in USUAL.board.table.rows if row["figure"])
@@ -319,7 +310,6 @@ def test_the_board_is_sorted_by_its_columns(page: Page) -> None:
 
 
 def test_verdicts_are_sorted_by_their_order(page: Page) -> None:
-    open_page(page)
     page.get_by_role("columnheader", name="Verdict").get_by_role("button").click()
     found = column(page, "verdict")
     assert found == sorted(found, key=WORDS.index)
@@ -356,22 +346,22 @@ def expected_records(figure: Figure) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", ["usual", "hostile"])
-def test_a_table_is_saved_with_all_its_digits(page: Page, name: str) -> None:
-    open_page(page, name)
+def test_a_table_is_saved_with_all_its_digits(blank: Page, name: str) -> None:
+    open_page(blank, name)
     for figure in REPORTS[name].figures:
-        file, content = saved(page, figure.name, "csv")
+        file, content = saved(blank, figure.name, "csv")
         assert file == f"{figure.name}.csv"
         assert content.endswith(b"\r\n")
         assert records(content.decode()) == expected_records(figure)
 
 
-def test_no_text_that_is_taken_along_is_a_formula(page: Page) -> None:
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    open_page(page, "hostile")
-    _, content = saved(page, "formulas", "csv")
-    page.locator("#formulas button[data-do=copy]").click()
-    page.locator("#pageSaid", has_text="copied").wait_for()
-    assert page.evaluate("navigator.clipboard.readText()") == content.decode()
+def test_no_text_that_is_taken_along_is_a_formula(blank: Page) -> None:
+    blank.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_page(blank, "hostile")
+    _, content = saved(blank, "formulas", "csv")
+    blank.locator("#formulas button[data-do=copy]").click()
+    blank.locator("#pageSaid", has_text="copied").wait_for()
+    assert blank.evaluate("navigator.clipboard.readText()") == content.decode()
     heads, *rows = records(content.decode())
     assert heads == ["'=1+1 (s)", "'\uff20x", "'-1 (s)"]
     assert [text for text, _, _ in rows] == [f"'{sign}1+1" for sign in FORMULA for _ in range(2)]
@@ -380,31 +370,30 @@ def test_no_text_that_is_taken_along_is_a_formula(page: Page) -> None:
 
 
 def test_only_what_is_chosen_is_saved(page: Page) -> None:
-    open_page(page)
     page.locator("select[name=verdict]").select_option("FAIL")
     _, content = saved(page, "board", "csv")
     assert [record[0] for record in records(content.decode())] == ["Verdict", "FAIL"]
 
 
-def test_a_table_is_copied_and_that_is_said(page: Page) -> None:
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    open_page(page)
-    page.locator("#shares button[data-do=copy]").click()
-    page.locator("#pageSaid", has_text="copied").wait_for()
-    assert page.locator("#pageSaid").get_attribute("aria-live") == "polite"
-    copied = page.evaluate("navigator.clipboard.readText()")
+def test_a_table_is_copied_and_that_is_said(blank: Page) -> None:
+    blank.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_page(blank)
+    blank.locator("#shares button[data-do=copy]").click()
+    blank.locator("#pageSaid", has_text="copied").wait_for()
+    assert blank.locator("#pageSaid").get_attribute("aria-live") == "polite"
+    copied = blank.evaluate("navigator.clipboard.readText()")
     figure = next(figure for figure in USUAL.figures if figure.name == "shares")
     assert records(copied) == expected_records(figure)
 
 
-def test_a_table_is_copied_where_there_is_no_clipboard_for_pages(page: Page) -> None:
-    page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
-    open_page(page)
-    page.locator("#shares button[data-do=copy]").click()
-    page.locator("#pageSaid", has_text="copied").wait_for()
-    page.locator("input[name=text]").focus()
-    page.keyboard.press("Control+V")
-    assert page.locator("input[name=text]").input_value().startswith("Model,Part,Share,Note")
+def test_a_table_is_copied_where_there_is_no_clipboard_for_pages(blank: Page) -> None:
+    blank.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    open_page(blank)
+    blank.locator("#shares button[data-do=copy]").click()
+    blank.locator("#pageSaid", has_text="copied").wait_for()
+    blank.locator("input[name=text]").focus()
+    blank.keyboard.press("Control+V")
+    assert blank.locator("input[name=text]").input_value().startswith("Model,Part,Share,Note")
 
 
 def image_size(content: bytes) -> tuple[int, int]:
@@ -415,35 +404,34 @@ def image_size(content: bytes) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_plot_is_saved_with_its_title_and_background(page: Page, theme: str) -> None:
-    page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-    open_page(page)
+def test_a_plot_is_saved_with_its_title_and_background(blank: Page, theme: str) -> None:
+    blank.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+    open_page(blank)
     figure = drawn_figures(USUAL)[-1]
-    file, content = saved(page, figure.name, "svg")
+    file, content = saved(blank, figure.name, "svg")
     assert file == f"{figure.name}.svg"
     root = ET.fromstring(content)
     assert figure.title in "".join(root.itertext())
     grounds = [element.get("fill") for element in root.iter("{http://www.w3.org/2000/svg}rect")]
     assert themes()[theme]["panel"] in grounds
     assert b"var(" not in content
-    file, pixels = saved(page, figure.name, "png")
+    file, pixels = saved(blank, figure.name, "png")
     assert file == f"{figure.name}.png"
     drawn = float(root.get("width", "0")), float(root.get("height", "0"))
     assert image_size(pixels) == pytest.approx([2 * length for length in drawn], abs=2)
     assert drawn[0] > 700
 
 
-def test_a_plot_that_cannot_be_drawn_is_not_saved_and_that_is_said(page: Page) -> None:
-    open_page(page, "hostile")
-    page.locator("#broken button[data-do=svg]").click()
-    page.locator("#pageSaid", has_text="could not be drawn").wait_for()
+def test_a_plot_that_cannot_be_drawn_is_not_saved_and_that_is_said(blank: Page) -> None:
+    open_page(blank, "hostile")
+    blank.locator("#broken button[data-do=svg]").click()
+    blank.locator("#pageSaid", has_text="could not be drawn").wait_for()
 
 
 # Who looks, and how -----------------------------------------------------------------------------
 
 
 def test_the_theme_is_changed_and_kept(page: Page) -> None:
-    open_page(page)
     draw_all(page)
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)
@@ -463,16 +451,15 @@ def test_the_theme_is_changed_and_kept(page: Page) -> None:
     assert page.evaluate(ground) == light
 
 
-def test_the_theme_is_that_of_the_machine(page: Page) -> None:
-    page.emulate_media(color_scheme="dark")
-    open_page(page)
+def test_the_theme_is_that_of_the_machine(blank: Page) -> None:
+    blank.emulate_media(color_scheme="dark")
+    open_page(blank)
     ground = themes()["dark"]["page"]
     parts = ", ".join(str(int(ground[start : start + 2], 16)) for start in (1, 3, 5))
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == f"rgb({parts})"
+    assert blank.evaluate("getComputedStyle(document.body).backgroundColor") == f"rgb({parts})"
 
 
 def test_everything_is_reached_by_keyboard_and_seen_to_be(page: Page) -> None:
-    open_page(page)
     reached = []
     for _ in range(120):
         page.keyboard.press("Tab")
@@ -492,7 +479,6 @@ def test_everything_is_reached_by_keyboard_and_seen_to_be(page: Page) -> None:
 
 
 def test_buttons_work_by_keyboard(page: Page) -> None:
-    open_page(page)
     head = page.get_by_role("columnheader", name="Rounds")
     head.get_by_role("button").focus()
     page.keyboard.press("Space")
@@ -503,23 +489,23 @@ def test_buttons_work_by_keyboard(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", ["usual", "hostile"])
-def test_a_phone_scrolls_no_page_sideways(page: Page, name: str) -> None:
-    page.set_viewport_size(PHONE)
-    open_page(page, name)
-    draw_all(page)
-    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    assert page.evaluate("document.body.scrollWidth") <= PHONE["width"]
+def test_a_phone_scrolls_no_page_sideways(blank: Page, name: str) -> None:
+    blank.set_viewport_size(PHONE)
+    open_page(blank, name)
+    draw_all(blank)
+    blank.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    assert blank.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert blank.evaluate("document.body.scrollWidth") <= PHONE["width"]
 
 
-def test_paper_has_every_plot_in_light_colours(page: Page) -> None:
-    page.emulate_media(color_scheme="dark")
-    open_page(page)
-    assert page.evaluate(DRAWN) < len(drawn_figures(USUAL))
-    assert page.pdf().startswith(b"%PDF-")
-    assert page.locator("[data-drawn=true]").count() == len(drawn_figures(USUAL))
+def test_paper_has_every_plot_in_light_colours(blank: Page) -> None:
+    blank.emulate_media(color_scheme="dark")
+    open_page(blank)
+    assert blank.evaluate(DRAWN) < len(drawn_figures(USUAL))
+    assert blank.pdf().startswith(b"%PDF-")
+    assert blank.locator("[data-drawn=true]").count() == len(drawn_figures(USUAL))
     # Whatever is in sight is dark again afterwards; what is far away is drawn when it comes.
-    assert page.locator("[data-drawn-in=light]").count() > 0
+    assert blank.locator("[data-drawn-in=light]").count() > 0
 
 
 def test_without_scripts_there_are_all_tables(browser: Browser, pages: Path) -> None:
@@ -537,37 +523,37 @@ def test_without_scripts_there_are_all_tables(browser: Browser, pages: Path) -> 
 # Texts that want to be more ---------------------------------------------------------------------
 
 
-def test_a_hostile_page_shows_its_texts_and_runs_none(page: Page) -> None:
-    open_page(page, "hostile")
-    draw_all(page)
+def test_a_hostile_page_shows_its_texts_and_runs_none(blank: Page) -> None:
+    open_page(blank, "hostile")
+    draw_all(blank)
     shown = [printable(text) for text in HOSTILE]
-    cells = page.locator("#board tbody td:nth-child(2)")
+    cells = blank.locator("#board tbody td:nth-child(2)")
     assert cells.evaluate_all("cells => cells.map(cell => cell.textContent)") == shown
     for places in ("header .warnings li bdi", "#pageLeftOut li"):
-        found = page.locator(places).evaluate_all("all => all.map(each => each.textContent)")
+        found = blank.locator(places).evaluate_all("all => all.map(each => each.textContent)")
         assert found == shown
-    titles = page.locator("h3 bdi").evaluate_all("all => all.map(each => each.textContent)")
+    titles = blank.locator("h3 bdi").evaluate_all("all => all.map(each => each.textContent)")
     assert titles[:2] == shown[1:3]
-    assert page.title().endswith(shown[0] + shown[4])
+    assert blank.title().endswith(shown[0] + shown[4])
     for text in shown:
-        page.locator("input[name=text]").fill(text.split("\n")[0])
-    page.locator("input[name=text]").fill("")
-    page.locator("#titled .plot .mark-rect path").last.hover()
-    assert page.locator(".tip").text_content() == shown[-1]
-    assert page.evaluate("window.ran") is None
-    assert page.locator("script").count() == page.evaluate("document.scripts.length")
-    assert page.locator("img, iframe, object, embed").count() == 0
+        blank.locator("input[name=text]").fill(text.split("\n")[0])
+    blank.locator("input[name=text]").fill("")
+    blank.locator("#titled .plot .mark-rect path").last.hover()
+    assert blank.locator(".tip").text_content() == shown[-1]
+    assert blank.evaluate("window.ran") is None
+    assert blank.locator("script").count() == blank.evaluate("document.scripts.length")
+    assert blank.locator("img, iframe, object, embed").count() == 0
 
 
-def test_a_plot_that_cannot_be_drawn_says_so_and_shows_its_table(page: Page) -> None:
-    open_page(page, "hostile")
-    draw_all(page)
-    broken = page.locator("#broken")
+def test_a_plot_that_cannot_be_drawn_says_so_and_shows_its_table(blank: Page) -> None:
+    open_page(blank, "hostile")
+    draw_all(blank)
+    broken = blank.locator("#broken")
     assert broken.get_attribute("data-drawn") == "failed"
     said = broken.locator(".failed")
     assert said.inner_text() == "this plot could not be drawn; its table is below"
     assert broken.locator("table").is_visible()
-    assert page.locator("#titled[data-drawn=true]").count() == 1
+    assert blank.locator("#titled[data-drawn=true]").count() == 1
 
 
 def test_an_injected_script_would_not_run(browser: Browser, pages: Path) -> None:
@@ -595,22 +581,22 @@ def test_an_injected_script_would_not_run(browser: Browser, pages: Path) -> None
 # A large page -----------------------------------------------------------------------------------
 
 
-def test_a_large_page_answers_before_it_draws(page: Page, pages: Path) -> None:
+def test_a_large_page_answers_before_it_draws(blank: Page, pages: Path) -> None:
     assert (pages / "large.html").stat().st_size < 8e6
-    open_page(page, "large")
+    open_page(blank, "large")
     figures = drawn_figures(LARGE)
-    assert page.evaluate(DRAWN) < len(figures) / 4
-    last = page.locator(f"#{figures[-1].name}")
+    assert blank.evaluate(DRAWN) < len(figures) / 4
+    last = blank.locator(f"#{figures[-1].name}")
     last.scroll_into_view_if_needed()
-    page.locator(f"#{figures[-1].name}[data-drawn=true]").wait_for()
-    assert page.evaluate(DRAWN) < len(figures) / 2
-    page.locator("select[name=model]").select_option("model_7")
+    blank.locator(f"#{figures[-1].name}[data-drawn=true]").wait_for()
+    assert blank.evaluate(DRAWN) < len(figures) / 2
+    blank.locator("select[name=model]").select_option("model_7")
     rows = [row for row in LARGE.board.table.rows if row["model"] == "model_7"]
-    assert shown_rows(page).count() == len(rows)
-    assert shown_figures(page) == not_contradicted(LARGE, model="model_7")
+    assert shown_rows(blank).count() == len(rows)
+    assert shown_figures(blank) == not_contradicted(LARGE, model="model_7")
 
 
-def test_a_legend_of_columns_side_by_side_fits_a_phone(page: Page, pages: Path) -> None:
+def test_a_legend_of_columns_side_by_side_fits_a_phone(blank: Page, pages: Path) -> None:
     names = {f"way_{n}": f"by the wall time of a part {n}" for n in range(4)}
     rows: tuple[Row, ...] = tuple({"n": n, **dict.fromkeys(names, float(n))} for n in (1, 2))
     columns = tuple(Column(key, key) for key in rows[0])
@@ -622,12 +608,12 @@ def test_a_legend_of_columns_side_by_side_fits_a_phone(page: Page, pages: Path) 
     figure = Figure("ways", "Ways", "Four.", Table(columns, rows), plot)
     report = replace(USUAL, sections=(Section("one", "One", "", (figure,)),))
     (pages / "legend.html").write_text(document(report), encoding="utf-8")
-    page.set_viewport_size(PHONE)
-    open_page(page, "legend")
-    draw_all(page)
-    texts = page.locator("#ways .role-legend-label text")
+    blank.set_viewport_size(PHONE)
+    open_page(blank, "legend")
+    draw_all(blank)
+    texts = blank.locator("#ways .role-legend-label text")
     expect(texts).to_have_count(len(names))
-    right = page.locator("#ways .plot svg").evaluate("svg => svg.getBoundingClientRect().right")
+    right = blank.locator("#ways .plot svg").evaluate("svg => svg.getBoundingClientRect().right")
     ends = texts.evaluate_all("all => all.map(text => text.getBoundingClientRect().right)")
     assert max(ends) <= right
 
@@ -637,14 +623,14 @@ def test_a_legend_of_columns_side_by_side_fits_a_phone(page: Page, pages: Path) 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", ["desktop", "phone"])
-def test_it_is_there_to_be_looked_at(page: Page, scheme: str, size: str) -> None:
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+def test_it_is_there_to_be_looked_at(blank: Page, scheme: str, size: str) -> None:
+    blank.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     if size == "phone":
-        page.set_viewport_size(PHONE)
-    open_page(page)
-    draw_all(page)
-    screenshot(page, f"report-{size}-{scheme}-top")
-    page.locator("#Section-scaling").scroll_into_view_if_needed()
-    page.evaluate("document.getElementById('Section-scaling').scrollIntoView()")
-    screenshot(page, f"report-{size}-{scheme}-figures")
-    assert page.locator("#Section-scaling h2").is_visible()
+        blank.set_viewport_size(PHONE)
+    open_page(blank)
+    draw_all(blank)
+    screenshot(blank, f"report-{size}-{scheme}-top")
+    blank.locator("#Section-scaling").scroll_into_view_if_needed()
+    blank.evaluate("document.getElementById('Section-scaling').scrollIntoView()")
+    screenshot(blank, f"report-{size}-{scheme}-figures")
+    assert blank.locator("#Section-scaling h2").is_visible()

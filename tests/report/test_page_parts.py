@@ -25,10 +25,10 @@ from hvdperf.inline import (
     json_text,
     themes,
 )
+from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Report, Table
-from hvdperf.report.formats.cells import number_text, printable
-from hvdperf.report.formats.headline import blames, headline, neutral, others
 from hvdperf.report.formats.html import body, page
+from hvdperf.report.formats.text import blames, headline, neutral, number_text, others, printable
 from hvdperf.verdict import Verdict, worst
 from tests.report.sample import a_report, hostile
 from tests.support.any_report import report as any_report
@@ -294,3 +294,9 @@ def test_a_case_that_failed_is_told_without_a_note_too() -> None:
         report.title, report.verdict, report.counts, {}, (), report.board, (), report.sections
     )
     assert len([note for notes in blames(silent).values() for note in notes]) == 4
+
+
+def test_a_row_without_both_bounds_has_no_interval():
+    rule = plots.interval("low", "high")
+    assert rule["transform"] == [{"filter": "isValid(datum['low']) && isValid(datum['high'])"}]
+    assert (rule["encoding"]["y"]["field"], rule["encoding"]["y2"]["field"]) == ("low", "high")

@@ -9,10 +9,9 @@ import pytest
 from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
-from hvdperf.report.sections import nodes, scaling, scaling_plots
+from hvdperf.report.sections import scaling
 from hvdperf.verdict import Floor, Verdict
-from tests.report.cases import of_workload
-from tests.report.checks import assert_sound
+from tests.report.cases import assert_sound, of_workload
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.with_timestamps import round_with_timestamps
@@ -64,8 +63,9 @@ def test_the_confidence_of_an_interval_is_in_its_row_and_in_the_caption(tmp_path
 
 
 def test_the_throughput_is_that_of_all_replicas(tmp_path):
-    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), outcome(STRONG, [0.8] * 6))
-    section = scaling.section(cases)
+    # Apart, because cases of a session share launches.
+    weak, strong = outcome(WEAK, [0.9] * 6), outcome(STRONG, [0.8] * 6)
+    section = scaling.section([*cases_of(tmp_path / "a", weak), *cases_of(tmp_path / "b", strong)])
     rows = rows_of(section, "scaling-weak-speed")
     assert rows[1]["samples_per_second"] == pytest.approx(1000)
     assert rows[2]["samples_per_second"] == pytest.approx(1800)
@@ -178,9 +178,9 @@ def test_all_networks_are_in_one_figure_the_lowest_said_first(tmp_path):
 
 
 def test_two_sizes_are_rows_and_more_are_lines_unless_there_are_too_many_networks():
-    few, many = ["a", "b"], [f"network_{number}" for number in range(scaling_plots.MOST_LINES + 1)]
+    few, many = ["a", "b"], [f"network_{number}" for number in range(scaling.MOST_LINES + 1)]
     marks = {
-        name: [layer["mark"] for layer in scaling_plots.efficiency(networks, sizes)["layer"]]
+        name: [layer["mark"] for layer in scaling.efficiency(networks, sizes)["layer"]]
         for name, networks, sizes in (
             ("pairs", few, (1, 2)),
             ("lines", few, (1, 2, 4)),
@@ -202,17 +202,11 @@ def test_two_workloads_of_a_network_are_told_apart(tmp_path):
     }
 
 
-def test_nothing_measured_says_what_would():
-    section = scaling.section([])
-    assert section.figures == ()
-    assert "perf/test_scaling.py" in section.missing
-
-
 # Nodes -----------------------------------------------------------------------------------------
 
 
 def test_one_node_has_no_table_of_nodes(tmp_path):
-    assert nodes.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6))) is None
+    assert scaling.by_nodes(cases_of(tmp_path, outcome(WEAK, [0.9] * 6))) is None
 
 
 def test_rows_are_nodes_and_columns_replicas_on_each(tmp_path):
@@ -223,7 +217,7 @@ def test_rows_are_nodes_and_columns_replicas_on_each(tmp_path):
         slots=4,
         per_node=2,
     )
-    section = nodes.section(cases)
+    section = scaling.by_nodes(cases)
     assert section is not None
     assert_sound(section)
     efficiency = figures_of(section)["nodes-efficiency-resnet_50_s"].table
@@ -238,7 +232,7 @@ def test_of_one_shape_the_even_group_is_shown_whatever_is_read_first(tmp_path):
     uneven = outcome(weak_scaling(WORKLOAD, 6), [0.5] * 6)
     even = outcome(weak_scaling(WORKLOAD, 8), [0.8] * 6)
     for number, group in enumerate(((even, uneven), (uneven, even))):
-        section = nodes.section(cases_of(tmp_path / str(number), *group, slots=8, per_node=4))
+        section = scaling.by_nodes(cases_of(tmp_path / str(number), *group, slots=8, per_node=4))
         assert section is not None
         figure = figures_of(section)["nodes-efficiency-resnet_50_s"]
         assert figure.table.rows[0]["width_4"] == pytest.approx(0.8)
@@ -247,6 +241,6 @@ def test_of_one_shape_the_even_group_is_shown_whatever_is_read_first(tmp_path):
 
 def test_an_uneven_group_is_not_said_to_be_even(tmp_path):
     uneven = outcome(weak_scaling(WORKLOAD, 6), [0.5] * 6)
-    section = nodes.section(cases_of(tmp_path, uneven, slots=8, per_node=4))
+    section = scaling.by_nodes(cases_of(tmp_path, uneven, slots=8, per_node=4))
     assert section is not None
     assert "on 2 nodes with at most 4 replicas each" in section.figures[0].says

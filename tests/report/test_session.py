@@ -1,12 +1,15 @@
-"""The report of a session: what it is made of, and that nothing broken breaks it."""
+"""The report of a session: what it is made of, that nothing broken breaks it, and its writing."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +17,11 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.plan.questions import parity, weak_scaling
+from hvdperf.report import plugin
 from hvdperf.report.formats.markdown import markdown
-from hvdperf.report.session import session_report
-from hvdperf.report.sources import newest_session, read_sources
+from hvdperf.report.session import newest_session, read_sources, session_report
 from hvdperf.verdict import Band, Verdict
-from tests.report.cases import of_workload, recorded
-from tests.report.checks import assert_sound
+from tests.report.cases import assert_sound, of_workload, recorded
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, disturbance, outcome
 from tests.support.stores import case_of, write_session
@@ -318,3 +320,56 @@ def test_where_nothing_can_be_written_the_error_says_what_to_do(tmp_path):
     done = hvdperf("report", directory, "--out", tmp_path / "file" / "page.html", cwd=tmp_path)
     assert done.returncode == 2
     assert "--out" in done.stderr
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch) -> Path:
+    """The directory of a session, below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return session_of(tmp_path / "results", GOOD)
+
+
+def instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+    """Have a shell script stand in for the interpreter that writes the page."""
+    script = tmp_path / "python"
+    script.write_text(f"#!/bin/sh\n{does}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+
+
+def test_a_page_is_named_as_seen_from_the_working_directory(directory, tmp_path):
+    said = plugin._written(directory, tmp_path)
+    assert said == f"report: results/report/{directory.name}.html"
+    assert (tmp_path / "results" / "report" / f"{directory.name}.html").is_file()
+
+
+def test_a_page_that_is_not_written_is_a_line_with_the_command_that_writes_it(
+    directory, tmp_path, monkeypatch
+):
+    instead(tmp_path, monkeypatch, "echo 'a warning' >&2; echo 'the disk is full' >&2; exit 2")
+    assert plugin._written(directory, tmp_path) == (
+        f"no report: the disk is full; to write it: hvdperf report results/runs/{directory.name}"
+    )
+
+
+def test_ctrl_c_ends_the_writing_and_nothing_else(directory, tmp_path, monkeypatch):
+    instead(tmp_path, monkeypatch, "touch begun; exec sleep 60")
+
+    def press() -> None:
+        deadline = time.monotonic() + 10
+        while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    # These tests may run in the background of a script, where Ctrl-C is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    pressing = threading.Thread(target=press)
+    pressing.start()
+    try:
+        said = plugin._written(directory, tmp_path)
+    finally:
+        pressing.join()
+        signal.signal(signal.SIGINT, before)
+    assert said == (
+        f"no report: interrupted; to write it: hvdperf report results/runs/{directory.name}"
+    )

@@ -1,8 +1,9 @@
-"""Distributions are of every step once, and a rank is named where chance would not have it."""
+"""Times of steps: rank by rank, and strategies side by side."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,12 +16,19 @@ from hvdperf.plan.question import Question
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import Outcome
+from hvdperf.report.cases import finite, quantiles
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.steps import section
 from hvdperf.verdict import Verdict
 from hvdperf.work.blocks import turns_of
-from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
-from tests.report.checks import assert_told, parts, told
+from tests.report.cases import (
+    RECORDED,
+    case_with,
+    changed,
+    parts,
+    recorded,
+    told,
+)
 from tests.support.rounds import WORKLOAD, outcome
 
 WEAK, PARITY = "weak_scaling-resnet_50_s-np2", "parity-resnet_50_s-np2"
@@ -139,7 +147,7 @@ def test_other_kinds_of_blocks_do_not_count():
     def local_only(document: dict[str, Any]) -> None:
         for measured in document["outcome"]["rounds"]:
             for launch in measured["launches"]:
-                for block in launch["blocks"]:
+                for block in launch["work"]["blocks"]:
                     block["kind"] = BlockKind.LOCAL.value
 
     (case,) = recorded(WEAK)
@@ -161,7 +169,7 @@ def test_steps_without_a_time_are_left_out():
     def forget(document: dict[str, Any]) -> None:
         for measured in document["outcome"]["rounds"]:
             for launch in measured["launches"]:
-                for block in launch["blocks"]:
+                for block in launch["work"]["blocks"]:
                     block["ranks"][0]["step_seconds"][:1] = [None]
                     for rank in block["ranks"][1:]:
                         rank["step_seconds"] = []
@@ -179,12 +187,9 @@ def test_a_case_whose_evidence_is_against_it_is_left_out():
     assert section([case_with(unjudged)]).figures
 
 
-def test_hostile_names_have_figures():
-    assert len(figures(*of_every_name(recorded(WEAK, PARITY)))) == 9 * 3
+def test_quantiles_lie_between_values():
+    assert quantiles([4.0, 1.0, 2.0, 3.0], [0.0, 0.5, 0.75, 1.0]) == [1.0, 2.5, 3.25, 4.0]
 
 
-def test_without_blocks_it_is_told_how_to_get_them():
-    for cases in ([], recorded("memory-resnet_50_s-np2")):
-        found = section(cases)
-        assert_told(found)
-        assert found.missing.endswith("pytest perf/test_scaling.py")
+def test_what_is_no_number_is_left_out():
+    assert finite([1.0, None, math.nan, math.inf, 0.0]) == [1.0, 0.0]

@@ -16,14 +16,23 @@ from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import TERMS
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
-from hvdperf.report.sections.wall_time import section
-from hvdperf.report.sections.wall_time.by_world_size import GROUPS
-from hvdperf.report.sections.wall_time.ratios import BALANCED
-from hvdperf.report.sections.wall_time.trainings import breakdown_of
-from hvdperf.report.sections.wall_time.waterfall import OTHER, SMALL, UNEXPLAINED
+from hvdperf.report.sections.wall_time import (
+    BALANCED,
+    GROUPS,
+    OTHER,
+    SMALL,
+    UNEXPLAINED,
+    breakdown_of,
+    section,
+)
 from hvdperf.verdict import Verdict
-from tests.report.cases import RECORDED, called, case_with, of_every_name, recorded
-from tests.report.checks import assert_told, told
+from tests.report.cases import (
+    RECORDED,
+    called,
+    case_with,
+    recorded,
+    told,
+)
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.with_timestamps import round_with_timestamps
 
@@ -183,19 +192,6 @@ def test_figures_are_tagged_by_what_they_are_about():
     tags = found["wall_time-waterfall-strong-vgg_16_s-np2"].tags
     assert tags == {"model": "vgg_16_s", "world_size": "2", "question": "wall time strong"}
     assert "world_size" not in found["wall_time-terms-vgg_16_s"].tags
-
-
-def test_hostile_names_have_figures():
-    names = figures(*of_every_name(recorded(*REAL[:2])))
-    assert len(names) == 9 * 3 + 2
-
-
-@pytest.mark.parametrize("cases", [[], ["memory-resnet_50_s-np2"]])
-def test_without_a_breakdown_it_is_told_how_to_get_one(cases):
-    found = section(recorded(*cases) if cases else [])
-    assert_told(found)
-    assert found.figures == ()
-    assert found.missing.endswith("pytest perf/test_wall_time.py")
 
 
 def test_where_replicas_share_cores_every_name_says_so():

@@ -16,8 +16,18 @@ from markupsafe import Markup, escape
 
 from hvdperf.inline import PAGE, assets, json_text, templates
 from hvdperf.report.content import Column, Report, Table, Value
-from hvdperf.report.formats.cells import is_numeric, number_text, one_line, printable, value_text
-from hvdperf.report.formats.headline import MEANINGS, blames, headline, neutral, others
+from hvdperf.report.formats.text import (
+    MEANINGS,
+    blames,
+    headline,
+    is_numeric,
+    neutral,
+    number_text,
+    one_line,
+    others,
+    printable,
+    value_text,
+)
 from hvdperf.verdict import Verdict
 
 # The page's filters: keys of the board's columns and of figures' tags, with their labels.

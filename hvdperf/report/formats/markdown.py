@@ -15,8 +15,17 @@ from dataclasses import dataclass
 from html import escape
 
 from hvdperf.report.content import Figure, Report, Section, Table
-from hvdperf.report.formats.cells import NONE, one_line, printable, shown
-from hvdperf.report.formats.headline import MEANINGS, blames, headline, neutral, others
+from hvdperf.report.formats.text import (
+    MEANINGS,
+    NONE,
+    blames,
+    headline,
+    neutral,
+    one_line,
+    others,
+    printable,
+    shown,
+)
 from hvdperf.verdict import Verdict
 
 # GitHub's limit of the whole summary in UTF-8, and the room for the line that lists omitted parts.

@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 from hvdperf.columns import WIDTH, Columns, wrapped
 from hvdperf.report.content import CaseNote, Figure, Report, Row, Table
-from hvdperf.report.formats.cells import NONE, printable, shown
+from hvdperf.report.formats.text import NONE, printable, shown
 from hvdperf.verdict import Verdict, counted
 
 # Lines of a launch's errors; a launch of many ranks has written more.

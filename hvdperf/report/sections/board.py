@@ -1,19 +1,31 @@
-"""The board: every case with its figure, its verdict, and its margin to the threshold."""
+"""The tables that come first: throughputs with their ratios, and every case with its verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
 
 from hvdperf.judge.fails import notes_on_fails
+from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import Question
 from hvdperf.records import told_settings
 from hvdperf.records.documents import Case
+from hvdperf.records.throughput import throughputs
 from hvdperf.report import plots
-from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
-from hvdperf.report.numbers import cells_of, confidence_of, number
-from hvdperf.report.words import NAMES, names_of, plural, question_of, shown
+from hvdperf.report.cases import cells_of, confidence_of, number, scaled
+from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table, Value
+from hvdperf.report.words import (
+    NAMES,
+    names_of,
+    plural,
+    question_of,
+    several,
+    shown,
+    workload_labels,
+)
 from hvdperf.stats import Interval
-from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded, must_be
+from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded, must_be, worst
 
 # A plot shows at most this many rows: those that are nearest to their threshold.
 ROWS = 40
@@ -44,6 +56,7 @@ COLUMNS = (
     Column("nodes", "nodes", hidden=True),
     Column("settings", "settings"),
 )
+_MARGINS = ("margin", "margin_lower", "margin_upper")
 # Only shown if a case has one: a change between two sides that can be alike; settings that touch
 # the case.
 _OPTIONAL = ("minimum_detectable_effect", "settings")
@@ -145,11 +158,9 @@ def row_of(case: Case) -> Row:
         **cells_of(figure, "figure", "lower", "upper"),
         "confidence": confidence_of(case),
         "must_be": must_be(judgement),
-        "margin": margins[0],
-        "margin_lower": margins[1],
-        "margin_upper": margins[2],
+        **dict(zip(_MARGINS, margins, strict=True)),
         "rounds": judgement.rounds,
-        "minimum_detectable_effect": None if effect is None else 100 * effect,
+        "minimum_detectable_effect": scaled(effect),
         "nodes": len(case.replicas_per_node),
         **names_of(case),
         "settings": told_settings.beside(case.fingerprint, case.comparison),
@@ -190,12 +201,7 @@ def _ends(rows: Sequence[Row], key: str) -> str:
 
 def _plot(rows: int) -> Plot:
     """Return a plot of the rows with the smallest margins, smallest first."""
-    tip = (
-        Column("case", "case"),
-        Column("verdict", "verdict"),
-        Column("figure", "figure", digits=3),
-        Column("must_be", "limit"),
-    )
+    tip = plots.tooltip(COLUMNS, "case", "verdict", "figure", "must_be")
     margin = plots.field("margin", "quantitative", "margin in %", format="+.1f")
     return plots.estimates(
         {"y": plots.row_names("case", sort={"field": "margin_lower"})},
@@ -203,13 +209,116 @@ def _plot(rows: int) -> Plot:
         ("margin_lower", "margin_upper"),
         plots.line("limit", x={"datum": 0}),
         rows=rows,
-        point={**plots.by_verdict(), "tooltip": [*plots.tooltip(tip), margin]},
+        point={
+            **plots.by_verdict(),
+            "tooltip": [*tip, margin],
+        },
         transform=[
             plots.known("margin"),
-            {
-                "window": [{"op": "row_number", "as": "place"}],
-                "sort": [{"field": "margin_lower"}],
-            },
+            {"window": [{"op": "row_number", "as": "place"}], "sort": [{"field": "margin_lower"}]},
             {"filter": f"datum.place <= {ROWS}"},
         ],
+    )
+
+
+# The ratios beside the throughput, by the key of their columns.
+_RATIOS = {
+    "weak": Question.WEAK_SCALING,
+    "strong": Question.STRONG_SCALING,
+    "parity": Question.PARITY,
+}
+_SPEEDS = (
+    Column("model", "network", brief="model"),
+    Column("world_size", "replicas", brief="np"),
+    Column("samples_per_second", "throughput", "samples/s", digits=0, brief="samples/s"),
+    Column("slowest", "slowest round", "samples/s", digits=0, hidden=True),
+    Column("fastest", "fastest round", "samples/s", digits=0, hidden=True),
+    Column("rounds", "rounds", hidden=True),
+)
+
+
+def overview(cases: Sequence[Case]) -> Figure | None:
+    """Return a row per network and world size of which the throughput of Horovod with its defaults
+    or one of the ratios was asked; None if there is no throughput."""
+    speeds = throughputs(cases)
+    if not speeds:
+        return None
+    held = [case for case in cases if case.judged_as is JudgedAs.THRESHOLD]
+    asked = [(c.workload, c.world_size) for c in held if c.question in _RATIOS.values()]
+    labels = workload_labels(workload for workload, _ in (*speeds, *asked))
+    keys = sorted({*speeds, *asked}, key=lambda key: (labels[key[0]], key[1]))
+    rows = tuple(_of_network(key, labels[key[0]], speeds.get(key, ()), cases) for key in keys)
+    last = {str(row["model"]): row for row in rows if row["rounds"]}
+    said = several(
+        f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
+        f"{plural(int(number(row['world_size'])), 'replica')}"
+        for label, row in last.items()
+    )
+    return Figure(
+        "throughput",
+        "Horovod with its defaults, all replicas together",
+        f"Medians over the rounds: {said}. Lines reach from the slowest to the fastest round. The "
+        "ratios beside the throughput have intervals in the table of verdicts.",
+        Table(_columns(rows), rows),
+        _speeds(len(last), len({row["world_size"] for row in rows})),
+    )
+
+
+def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
+    """Return the columns, without those of ratios that were not measured."""
+    ratios = (
+        column
+        for key, question in _RATIOS.items()
+        if any(row[key] is not None for row in rows)
+        for column in (
+            Column(key, question.label, digits=2, brief=question.label),
+            Column(f"{key}_low", "lower", digits=2, hidden=True),
+            Column(f"{key}_high", "upper", digits=2, hidden=True),
+        )
+    )
+    return (*_SPEEDS, *ratios, Column("verdict", "worst verdict", brief="verdict"))
+
+
+def _of_network(
+    key: tuple[Workload, int], label: str, speeds: Sequence[float], cases: Sequence[Case]
+) -> Row:
+    workload, world_size = key
+    # Some cases of a network train a variant of its workload.
+    own = [c for c in cases if (c.workload.model, c.world_size) == (workload.model, world_size)]
+    held = {
+        case.question: case.figure
+        for case in own
+        if case.workload == workload and case.judged_as is JudgedAs.THRESHOLD
+    }
+    ratios: dict[str, Value] = {}
+    for name, question in _RATIOS.items():
+        ratios |= cells_of(held.get(question), name, f"{name}_low", f"{name}_high")
+    return {
+        "model": label,
+        "world_size": world_size,
+        "samples_per_second": median(speeds) if speeds else None,
+        "slowest": min(speeds, default=None),
+        "fastest": max(speeds, default=None),
+        "rounds": len(speeds),
+        **ratios,
+        "verdict": worst([case.verdict for case in own]).value if own else None,
+    }
+
+
+def _speeds(networks: int, sizes: int) -> Plot:
+    """Return a plot with a bar per network and world size."""
+    at = {
+        "y": plots.row_names("model", sort=None),
+        "yOffset": {"field": "world_size", "type": "ordinal"},
+    }
+    return plots.layered(
+        plots.layer(
+            "bar",
+            **at,
+            x=plots.field("samples_per_second", "quantitative", "samples/s"),
+            color=plots.field("world_size", "ordinal", "replicas"),
+            tooltip=plots.tooltip(_SPEEDS),
+        ),
+        plots.interval("slowest", "fastest", "x", **at),
+        height=plots.rows_high(networks, max(26, 15 * sizes)),
     )

@@ -12,9 +12,8 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.documents import Case
 from hvdperf.records.reports import RunReport, Validation
 from hvdperf.report import plots
+from hvdperf.report.cases import Started, finite, launches, number, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.launches import Started, launches, trusted
-from hvdperf.report.numbers import finite, number
 from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.work.base import Work
 from hvdperf.work.blocks import Blocks
@@ -148,10 +147,8 @@ def _curves(group: _Group) -> list[Figure]:
         for arm, rows in of_arms.items()
     }
     said = several(
-        [
-            f"{arm} {number(row['loss']):.3f} after {number(row['samples']):,.0f} samples"
-            for arm, row in last.items()
-        ]
+        f"{arm} {number(row['loss']):.3f} after {number(row['samples']):,.0f} samples"
+        for arm, row in last.items()
     )
     rows = [row for of_arm in of_arms.values() for row in of_arm]
     figure = Figure(

@@ -1,20 +1,18 @@
-"""Speedup and efficiency by world size: by speed, by wall time, and the ideal."""
+"""Scaling: speedup and efficiency by world size, by speed and by wall time, and by nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
 from hvdperf.plan.arms import BlockKind, Workload
-from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.records.throughput import throughputs
-from hvdperf.report.content import Column, Figure, Row, Section, Table
-from hvdperf.report.numbers import cells_of, confidence_of, level, number
-from hvdperf.report.sections import scaling_plots
-from hvdperf.report.sections.scaling_plots import STRONG, WEAK
+from hvdperf.report import plots
+from hvdperf.report.cases import asked, cells_of, confidence_of, level, number
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
@@ -65,15 +63,13 @@ def section(cases: Sequence[Case]) -> Section:
     networks."""
     figures = []
     speeds = throughputs(cases)
-    asked = [
-        case for case in cases if case.question in ASKED and case.judged_as is JudgedAs.THRESHOLD
-    ]
-    labels = workload_labels(case.workload for case in asked)
+    found = asked(cases, *ASKED)
+    labels = workload_labels(case.workload for case in found)
     for weak, ways in ((True, WEAK), (False, STRONG)):
         named = [
             (label, point)
             for workload, label in labels.items()
-            for point in _points(workload, weak, asked, speeds)
+            for point in _points(workload, weak, found, speeds)
         ]
         measured = {way for _, point in named for way in point.ways}
         figures += [
@@ -127,13 +123,10 @@ def _points(
     return [found[n] for n in sorted(found)]
 
 
-def _efficiency(speedup: Interval, world_size: int) -> Interval:
-    return replace(
-        speedup,
-        estimate=speedup.estimate / world_size,
-        lower=speedup.lower / world_size,
-        upper=speedup.upper / world_size,
-    )
+def _efficiency(speedup: Interval, n: int) -> Interval:
+    ends = (speedup.estimate, speedup.lower, speedup.upper)
+    estimate, lower, upper = (end / n for end in ends)
+    return replace(speedup, estimate=estimate, lower=lower, upper=upper)
 
 
 def _split_speed(case: Case) -> float | None:
@@ -204,7 +197,7 @@ def _figure(weak: bool, way: str, name: str, named: Sequence[_Named]) -> Figure:
         _says(way, named),
         Table(_COLUMNS, tuple(_row(label, point, way) for label, point in named)),
         # A single replica gives no curve.
-        scaling_plots.efficiency(networks, sizes) if len(sizes) > 1 else None,
+        efficiency(networks, sizes) if len(sizes) > 1 else None,
         tags,
     )
 
@@ -222,11 +215,9 @@ def _says(way: str, named: Sequence[_Named]) -> str:
         return f"On more than one replica, no efficiency is valid.{not_drawn}"
     lowest_first = sorted(last.items(), key=lambda each: each[1].ways[way].estimate)
     said = several(
-        [
-            f"{label} {shown(point.ways[way])} on {_replicas(point)}, a speedup of "
-            f"{point.ways[way].estimate * point.world_size:.2f}"
-            for label, point in lowest_first
-        ]
+        f"{label} {shown(point.ways[way])} on {_replicas(point)}, a speedup of "
+        f"{point.ways[way].estimate * point.world_size:.2f}"
+        for label, point in lowest_first
     )
     levels = confidence_words(point.confidences.get(way) for point in last.values())
     return f"Efficiency, the lowest first: {said}.{levels}{not_drawn}"
@@ -234,3 +225,140 @@ def _says(way: str, named: Sequence[_Named]) -> str:
 
 def _replicas(point: _Point) -> str:
     return plural(point.world_size, "replica")
+
+
+# Columns of each way to count: by samples per second, by the wall time of the training, and by
+# that of the whole job, with the start of its processes.
+WEAK = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the job"}
+# There is no wall time with a divided batch. The other ways are of divided steps, in which every
+# replica has a whole batch.
+STRONG = {"split": "by speed of a divided batch", **WEAK, "speed": "by speed of divided steps"}
+
+# With more networks, their lines cannot be told apart: there are as many colours in the palette.
+MOST_LINES = 8
+# If replicas share cores, there is no ideal to compare an efficiency with. A line does not go
+# through points whose evidence is unsound.
+_DRAWN = {"filter": "datum.drawn == 'yes'"}
+_BOUNDS = ("efficiency_low", "efficiency_high")
+_TIP = ("model", "world_size", "speedup", "efficiency", *_BOUNDS, "confidence")
+_EFFICIENCY = plots.percent("efficiency", "efficiency", scale={"zero": False})
+
+
+def efficiency(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
+    """Return a plot of efficiencies: a line per network; a row per network if the lines would have
+    only two points, or if there are too many of them. sizes: the world sizes, which are marked."""
+    if len(sizes) > 2 and len(networks) <= MOST_LINES:
+        return _lines(networks, sizes)
+    return _rows(len(networks), len(sizes) - 1)
+
+
+def _lines(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
+    apart = plots.field("model", "nominal", scale={"domain": list(networks)}, legend=plots.LEGEND)
+    axis = {"values": list(sizes), "format": "d", "labelFlush": False, "grid": False}
+    scale = {"type": "log", "base": 2}
+    x = plots.field("world_size", "quantitative", "replicas", scale=scale, axis=axis)
+    return plots.layered(
+        plots.line("ideal", x=None, y={"datum": 1}),
+        plots.interval(*_BOUNDS, color=apart),
+        *plots.curves(_EFFICIENCY, apart, tooltip=plots.tooltip(_COLUMNS, *_TIP)),
+        encoding={"x": x},
+        transform=[_DRAWN],
+    )
+
+
+def _rows(networks: int, sizes: int) -> Plot:
+    """Return a plot with a row per network, in which each world size above one has a line."""
+    replicas = plots.field("world_size", "ordinal", "replicas")
+    tip = plots.tooltip(_COLUMNS, *_TIP)
+    return plots.estimates(
+        {"y": plots.row_names("model"), "yOffset": {"field": "world_size", "type": "ordinal"}},
+        _EFFICIENCY,
+        _BOUNDS,
+        plots.line("ideal", x={"datum": 1}),
+        rows=networks,
+        each=max(22, 14 * sizes),
+        point={"color": replicas, "shape": replicas, "tooltip": tip},
+        transform=[_DRAWN, {"filter": "datum.world_size > 1"}],
+    )
+
+
+# Nodes -----------------------------------------------------------------------------------------
+
+
+def by_nodes(cases: Sequence[Case]) -> Section | None:
+    """Return the by_nodes; return None if all replicas were on one node."""
+    scaled = [case for case in asked(cases, Question.WEAK_SCALING) if case.is_sound]
+    if not any(len(case.replicas_per_node) > 1 for case in scaled):
+        return None
+    labels = workload_labels(case.workload for case in scaled)
+    speeds = throughputs(cases)
+    figures = []
+    for workload in dict.fromkeys(case.workload for case in scaled):
+        # Of several groups of one shape keep the last: the even one, or else the largest.
+        own = sorted(
+            (case for case in scaled if case.workload == workload),
+            key=lambda case: (_is_even(case), case.world_size),
+        )
+        even = {_shape(case) for case in own if _is_even(case)}
+        shares = {_shape(case): case.figure.estimate for case in own if case.figure is not None}
+        speed = {
+            _shape(case): median(found)
+            for case in own
+            if (found := speeds.get((workload, case.world_size)))
+        }
+        label = labels[workload]
+        if speed:
+            throughput = Column("throughput", "", "samples/s", 1)
+            figures.append(_by_shape(workload.model, label, throughput, speed, even))
+        if shares:
+            figures.append(
+                _by_shape(workload.model, label, Column("efficiency", "", "", 3), shares, even)
+            )
+    return Section(
+        "nodes",
+        "Nodes and devices",
+        "Rows are nodes and columns are replicas per node; efficiencies are of weak scaling by "
+        "speed. An unevenly spread group is shown in the column of its fullest node, unless an "
+        "evenly spread group is there.",
+        tuple(figures),
+    )
+
+
+def _shape(case: Case) -> tuple[int, int]:
+    """Return the number of nodes, and of replicas on the fullest of them."""
+    return len(case.replicas_per_node), max(case.replicas_per_node)
+
+
+def _is_even(case: Case) -> bool:
+    return len(set(case.replicas_per_node)) == 1
+
+
+def _by_shape(
+    model: str,
+    label: str,
+    what: Column,
+    found: dict[tuple[int, int], float],
+    even: Collection[tuple[int, int]],
+) -> Figure:
+    """Return a table. what: its quantity. even: the shapes with the same number of replicas on
+    each node."""
+    widths = {f"width_{width}": width for width in sorted({width for _, width in found})}
+    columns = [
+        replace(what, key=key, title=f"{plural(width, 'replica')} a node")
+        for key, width in widths.items()
+    ]
+    rows = [
+        {"nodes": n, **{key: found.get((n, width)) for key, width in widths.items()}}
+        for n in sorted({n for n, _ in found})
+    ]
+    most = max(found)
+    each = f"{'' if most in even else 'at most '}{plural(most[1], 'replica')} each"
+    return Figure(
+        slug("nodes", what.key, label),
+        f"{label}: {what.key}",
+        f"{label}: on {plural(most[0], 'node')} with {each} the {what.key} is "
+        f"{found[most]:.{what.digits}f} {what.unit}".rstrip()
+        + ".",
+        Table((Column("nodes", "nodes"), *columns), tuple(rows)),
+        tags={"model": model},
+    )

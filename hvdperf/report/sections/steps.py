@@ -11,10 +11,9 @@ from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Block
 from hvdperf.report import plots
+from hvdperf.report.cases import Started, finite, launches, number, quantiles, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
-from hvdperf.report.launches import Started, launches, trusted
-from hvdperf.report.numbers import finite, number, quantiles
-from hvdperf.report.words import plural, several, slug, workload_labels
+from hvdperf.report.words import plural, several, slug, span, workload_labels
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of
 from hvdperf.worker.strategies.table import Strategy
@@ -110,15 +109,16 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
         x=_MEDIAN,
     )
     y = plots.field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
-    rare = _rare(group)
+    rare = long_steps([started.launch for started in group])
+    also = "" if rare is None else f" Rare long steps: {rare}."
     return Figure(
         name=slug("steps", "ranks", label, f"np{world_size}"),
         title=f"{label}, Horovod on {plural(world_size, 'replica')}: step times by rank",
-        says=_said_of_ranks(rows, len(blocks), len(group)) + rare,
+        says=_said_of_ranks(rows, len(blocks), len(group)) + also,
         table=Table(_OF_A_RANK, tuple(rows)),
         plot=_boxes(_OF_A_RANK, len(rows), y, medians, named_ranks),
         tags={"model": model, "world_size": str(world_size)},
-        brief=bool(rare),
+        brief=rare is not None,
     )
 
 
@@ -136,7 +136,7 @@ def _said_of_ranks(rows: Sequence[Row], blocks: int, started: int) -> str:
     longest = max(rows, key=lambda row: number(row["q99_ms"]))
     said = (
         f"In {plural(blocks, 'block')} of {plural(started, 'launch', 'launches')} the median "
-        f"step takes {_between(min(middle), max(middle))} ms; 1 % of the steps of rank "
+        f"step takes {span(middle, '.1f')} ms; 1 % of the steps of rank "
         f"{longest['rank']} take more than {number(longest['q99_ms']):.1f} ms. "
     )
     named = [row for row in rows if row["named"] == "yes"]
@@ -146,18 +146,6 @@ def _said_of_ranks(rows: Sequence[Row], blocks: int, started: int) -> str:
         return said + "No rank is the slowest in more blocks than chance explains."
     several = ", ".join(f"rank {row['rank']} in {number(row['slowest']):.0f} %" for row in named)
     return f"{said}Slowest in more blocks than chance explains: {several}."
-
-
-def _rare(group: Sequence[Started]) -> str:
-    """Return a sentence on rare long steps; "" if there are none."""
-    rare = long_steps([started.launch for started in group])
-    return "" if rare is None else f" Rare long steps: {rare}."
-
-
-def _between(low: float, high: float) -> str:
-    """Return a range as text; one number if both ends look the same to people."""
-    texts = dict.fromkeys((f"{low:.1f}", f"{high:.1f}"))
-    return " to ".join(texts)
 
 
 # Strategies side by side -----------------------------------------------------------------------
@@ -207,7 +195,7 @@ def _strategies(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -
                 }
             )
     rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
-    said = several([f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows])
+    said = several(f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows)
     strategy = plots.field("strategy", "nominal", legend=plots.LEGEND)
     medians = plots.layer({"type": "point", "size": 70}, x=_MEDIAN, color=strategy, shape=strategy)
     y = plots.row_names("arm", sort=[str(row["arm"]) for row in rows])

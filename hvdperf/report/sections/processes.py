@@ -1,26 +1,133 @@
-"""The growth of ranks while they train: the resident set by steps, with the allowed growth."""
+"""What processes cost beside their steps: the phases of a start, and the growth of memory."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from hvdperf.explain.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
+from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
+from hvdperf.report.cases import Started, finite, launches, number, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
-from hvdperf.report.launches import Started, launches, trusted
-from hvdperf.report.numbers import number
-from hvdperf.report.words import plural, slug, tags_of, workload_labels
+from hvdperf.report.words import plural, several, slug, tags_of, workload_labels
 from hvdperf.verdict import Ceiling
+from hvdperf.worker.protocol import STARTUP
+
+# The phases of a start, with the keys of their columns.
+PHASES = {phase.value: phase.value.replace(" ", "_") for phase in STARTUP}
+_OF_A_START = (
+    Column("arm", "started"),
+    Column("strategy", "strategy", hidden=True),
+    Column("world_size", "replicas", hidden=True),
+    Column("beside", "beside it", hidden=True),
+    *(Column(key, phase, "s", 3) for phase, key in PHASES.items()),
+    Column("all_phases", "all phases", "s", 3),
+    Column("launches", "launches"),
+)
+
+
+def startup(cases: Sequence[Case]) -> Section:
+    """Return the section on all launches of the session's own stack without an injected fault."""
+    found: dict[Workload, dict[str, list[Started]]] = {}
+    for started in launches(trusted(cases)):
+        if started.launch.startup_seconds:
+            beside = "" if started.alone else ", beside others"
+            # The learning rate does not affect the start.
+            workload = replace(started.case.workload, learning_rate="constant")
+            arms = found.setdefault(workload, {})
+            arms.setdefault(started.arm + beside, []).append(started)
+    labels = workload_labels(found)
+    figures = tuple(
+        _of_workload(workload.model, labels[workload], arms) for workload, arms in found.items()
+    )
+    return Section(
+        "startup",
+        "Start-up",
+        "Seconds of the slowest rank in each phase, medians over the launches. Arms that start "
+        "at the same time as others share the cores with them, and therefore take longer.",
+        figures,
+        "No start was measured; to measure: pytest perf/test_startup.py",
+    )
+
+
+def _of_workload(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
+    rows = [_of_arm(arm, group) for arm, group in arms.items()]
+    rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
+    longest = max(rows, key=lambda row: number(row["all_phases"]))
+    phase = max(PHASES, key=lambda phase: number(longest[PHASES[phase]]))
+    others = [
+        f"{row['arm']} {number(row['all_phases']):.1f} s" for row in rows if row is not longest
+    ]
+    said = (
+        f"The slowest start is {longest['arm']}, {number(longest['all_phases']):.1f} s, of which "
+        f"{phase} {number(longest[PHASES[phase]]):.1f} s"
+    )
+    return Figure(
+        name=slug("startup", label),
+        title=f"{label}: from the order to launch until the first step can be taken",
+        says=f"{said}{'; ' if others else ''}{several(others)}.",
+        table=Table(_OF_A_START, tuple(rows)),
+        plot=_phases([str(row["arm"]) for row in rows]),
+        tags={"model": model},
+    )
+
+
+def _of_arm(arm: str, group: Sequence[Started]) -> Row:
+    """Return the row of an arm. A phase's median is over the launches that went through it."""
+    medians = {key: _median(phase, group) for phase, key in PHASES.items()}
+    return {
+        "arm": arm,
+        "strategy": group[0].strategy,
+        "world_size": group[0].world_size,
+        "beside": "nothing" if group[0].alone else "other arms",
+        **medians,
+        "all_phases": sum(finite(medians.values())),
+        "launches": len(group),
+    }
+
+
+def _median(phase: str, group: Sequence[Started]) -> float | None:
+    slowest = [
+        max(seconds)
+        for started in group
+        if (seconds := finite(rank.get(phase) for rank in started.launch.startup_seconds))
+    ]
+    return median(slowest) if slowest else None
+
+
+def _phases(arms: Sequence[str]) -> Plot:
+    """Return a plot of bars of the phases, in their order."""
+    parts = {key: f"{i} {phase}" for i, (phase, key) in enumerate(PHASES.items(), 1)}
+    tip = (
+        _OF_A_START[0],
+        Column("part", "phase"),
+        Column("seconds", "seconds", digits=3),
+        _OF_A_START[-1],
+    )
+    return plots.stacked(
+        plots.row_names("arm", 260, sort=list(arms)),
+        "seconds",
+        parts.values(),
+        {"fold": list(parts), "as": ["phase", "seconds"]},
+        plots.known("seconds"),
+        {"calculate": f"{json.dumps(parts)}[datum.phase]", "as": "part"},
+        rows=len(arms),
+        each=44,
+        tip=tip,
+    )
+
 
 MIB = 1024 * 1024
 # If there are more ranks than this, only those that grow most are shown.
 SHOWN = 8
-_COLUMNS = (
+_OF_A_RANK = (
     Column("rank", "rank"),
     Column("steps", "steps"),
     Column("resident_mib", "resident set", "MiB", 1),
@@ -31,7 +138,7 @@ _COLUMNS = (
 Readings = Sequence[tuple[int, float]]
 
 
-def section(cases: Sequence[Case]) -> Section:
+def memory(cases: Sequence[Case]) -> Section:
     """Return the section on endurance runs."""
     asked = [
         case
@@ -74,8 +181,8 @@ def _of_case(case: Case, label: str) -> list[Figure]:
             name=slug("memory", label, f"np{n}"),
             title=f"{label} on {plural(n, 'replica')}: resident set of each rank",
             says=_said(case, rows, by_growth[0], ranks),
-            table=Table(_COLUMNS, tuple(rows)),
-            plot=_plot(by_growth[0], shown),
+            table=Table(_OF_A_RANK, tuple(rows)),
+            plot=_memory_plot(by_growth[0], shown),
             tags=tags_of(case),
         )
     ]
@@ -147,7 +254,7 @@ def _said(case: Case, rows: Sequence[Row], worst: int, ranks: Mapping[int, Readi
     )
 
 
-def _plot(limited: int, ranks: Sequence[int]) -> Plot:
+def _memory_plot(limited: int, ranks: Sequence[int]) -> Plot:
     """Return a plot with a line per rank, and the limit of the rank `limited`."""
     # All kinds of channel share one legend only if their domains are equal.
     domain = {"domain": sorted(ranks)}
@@ -164,7 +271,7 @@ def _plot(limited: int, ranks: Sequence[int]) -> Plot:
             ),
             plots.field("rank", "nominal", "rank", scale=domain),
             25,
-            tooltip=plots.tooltip(_COLUMNS),
+            tooltip=plots.tooltip(_OF_A_RANK),
         ),
         encoding={"x": plots.field("steps", "quantitative", "steps")},
     )

@@ -1,15 +1,50 @@
-"""Tables for a paper: the text of one .tex file to be \\input, with a booktabs table per figure.
-
-The file is UTF-8, LaTeX's default since 2018. Its head lists the packages that it needs.
-"""
+"""The tables of a report as files for programs (CSV) and for papers (LaTeX)."""
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterable, Iterator
+from io import StringIO
 
-from hvdperf.report.content import Figure, Report
-from hvdperf.report.formats.cells import NONE, PICTURES, Shown, one_line, printable, shown
+from hvdperf.report.content import Column, Figure, Report, Table, Value
+from hvdperf.report.formats.text import NONE, PICTURES, Shown, one_line, printable, shown
+
+# The first characters of a formula. Some spreadsheets take the full-width ones for the others.
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+
+
+def tables(report: Report) -> dict[str, str]:
+    """Return the text of each table by the figure's name, which is a valid file name.
+
+    Line ends are CRLF: write the text unchanged, in UTF-8.
+    """
+    return {figure.name: text(figure.table) for figure in printable(report).figures}
+
+
+def text(table: Table) -> str:
+    """Return one table as CSV; a missing figure is an empty field."""
+    stream = StringIO(newline="")
+    writer = csv.writer(stream)
+    writer.writerow([_harmless(_heading(column)) for column in table.columns])
+    for row in table.rows:
+        writer.writerow([_cell(row[column.key]) for column in table.columns])
+    return stream.getvalue()
+
+
+def _heading(column: Column) -> str:
+    """Return a heading such as `seconds [s]`: the key, because titles change."""
+    return f"{column.key} [{column.unit}]" if column.unit else column.key
+
+
+def _cell(value: Value) -> Value:
+    return _harmless(value) if isinstance(value, str) else value
+
+
+def _harmless(value: str) -> str:
+    line = one_line(value)
+    return f"'{line}" if line.startswith(_FORMULA) else line
+
 
 # More rows do not fit a page. adjustbox shrinks only a table that is still too large.
 MOST_ROWS = 100

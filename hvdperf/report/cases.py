@@ -1,0 +1,141 @@
+"""What sections read of cases: the numbers of their tables, and the launches behind them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hvdperf.interim import confidence_of_verdicts
+from hvdperf.plan.arms import Schedule
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import Question
+from hvdperf.records.documents import Case, SessionDocument
+from hvdperf.records.outcome import each_launch
+from hvdperf.records.rounds import Launch
+from hvdperf.report.content import Value
+from hvdperf.stats import Interval
+from hvdperf.verdict import Rule, Verdict, confidence, is_bounded
+
+
+def finite(values: Iterable[float | None]) -> list[float]:
+    """Return the values that are finite numbers."""
+    return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def number(value: Value) -> float:
+    """Return the number in a table's cell; return 0 if the cell holds no number."""
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def scaled(value: float | None, by: float = 100) -> float | None:
+    """Return the value in a smaller unit, by default a share in %; None for None."""
+    return None if value is None else by * value
+
+
+def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> dict[str, Value]:
+    """Return a figure's cells under these keys. The bounds are None if they are not finite."""
+    if figure is None:
+        return {estimate: None, lower: None, upper: None}
+    bounded = is_bounded(figure)
+    return {
+        estimate: figure.estimate,
+        lower: figure.lower if bounded else None,
+        upper: figure.upper if bounded else None,
+    }
+
+
+def confidence_of(case: Case) -> float | None:
+    """Return the confidence of the interval of a case's figure, in %; None without an interval."""
+    judgement = case.outcome.judgement
+    return level(case.figure, judgement.rule, judgement.fail_alpha)
+
+
+def level(
+    figure: Interval | None, rule: Rule | None = None, fail_alpha: float | None = None
+) -> float | None:
+    """Return the confidence of an interval, in %; None without an interval. rule, fail_alpha: of
+    the judgement, if there is one (hvdperf.verdict.confidence)."""
+    if figure is None or not is_bounded(figure):
+        return None
+    return 100 * confidence(figure, rule, fail_alpha)
+
+
+def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:
+    """Return the quantiles of at least one value at these shares (0 to 1), interpolated between
+    values (Hyndman and Fan's seventh definition)."""
+    import numpy as np  # imported here, because the import is slow
+
+    return [float(cut) for cut in np.quantile(values, shares)]
+
+
+def with_confidence(session: SessionDocument | None, cases: Iterable[Case]) -> str:
+    """Return the confidence of the session's PASSes and FAILs as the end of a clause, such as
+    `, each with 95.5 % confidence`; "" if its document does not say after how many rounds cases
+    were judged."""
+    if session is None or not session.asked.looks:
+        return ""
+    rounds = max((case.outcome.judgement.rounds for case in cases), default=0)
+    held = confidence_of_verdicts(session.asked.looks, rounds, len(session.resumed_at))
+    return f", each with {100 * held:.3g} % confidence"
+
+
+# Verdicts of cases whose evidence is unsound, or that could not be run.
+_UNTRUSTED = (Verdict.INVALID, Verdict.NOT_RUN)
+
+
+@dataclass(frozen=True)
+class Started:
+    """A launch with its case. case: the first case that uses the launch. alone: whether it started
+    with no other launch beside it."""
+
+    case: Case
+    alone: bool
+    launch: Launch
+
+    @property
+    def strategy(self) -> str:
+        return self.launch.arm.strategy.spec.name
+
+    @property
+    def world_size(self) -> int:
+        return self.launch.arm.world_size
+
+    @property
+    def arm(self) -> str:
+        """Return a name such as `horovod, np 2`, with settings that differ from the workload's."""
+        arm, usual = self.launch.arm, self.case.workload
+        changed = [arm.exchange] if arm.exchange else []
+        if arm.workload.batch != usual.batch:
+            changed.append(f"batch {arm.workload.batch}")
+        for setting in ("precision", "learning_rate"):
+            if (own := getattr(arm.workload, setting)) != getattr(usual, setting):
+                changed.append(own)
+        if arm.passes > 1:
+            changed.append(f"{arm.passes} passes")
+        return ", ".join((self.strategy, f"np {self.world_size}", *changed))
+
+
+def trusted(cases: Iterable[Case]) -> list[Case]:
+    """Return the cases without those that are INVALID or NOT RUN, unless only a threshold line was
+    missing."""
+    return [case for case in cases if case.verdict not in _UNTRUSTED or case.outcome.threshold_line]
+
+
+def launches(cases: Iterable[Case]) -> list[Started]:
+    """Return the launches on the session's own stack without an injected fault, in the order of
+    cases, rounds and sides."""
+    return [
+        Started(case, measured.schedule is not Schedule.ALTERNATE, launch)
+        for case, measured, launch in each_launch(cases)
+        if not launch.arm.stack and not launch.arm.injected
+    ]
+
+
+def asked(cases: Iterable[Case], *questions: Question) -> list[Case]:
+    """Return the cases of these questions that have thresholds."""
+    return [
+        case
+        for case in cases
+        if case.question in questions and case.judged_as is JudgedAs.THRESHOLD
+    ]
