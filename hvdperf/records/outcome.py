@@ -1,16 +1,22 @@
-"""The outcome of a comparison, and its parts: a failure, a cause, a breakdown. Plain data."""
+"""The outcome of a comparison, and its parts: a failure, a cause, a breakdown. Also the throughput of
+Horovod with its defaults, one figure a launch, by workload and world size: the only definition of
+samples/s, for the terminal, the page, nights and the history."""
 
 from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
-
 from hvdperf.json_records import Figures, Number
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.stats import Interval
 from hvdperf.verdict import Judgement, Verdict
+from collections.abc import Iterable
+from statistics import median
+from hvdperf.plan.arms import Arm, BlockKind, Workload
+from hvdperf.records.documents import Case
+from hvdperf.records.rounds import Turns, is_disturbed
+from hvdperf.worker.strategies.table import Strategy
 
 
 @dataclass(frozen=True)
@@ -281,3 +287,36 @@ def each_launch(cases: Iterable[Kind]) -> Iterator[tuple[Kind, Round, Launch]]:
                 if key not in known and launch.arm in comparison.arms:
                     known.add(key)
                     yield case, measured, launch
+
+
+def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float, ...]]:
+    """Return the throughputs of a session's documents, as `throughputs_of` does."""
+    return throughputs_of(case.outcome for case in cases)
+
+
+def throughputs_of(outcomes: Iterable[Outcome]) -> dict[tuple[Workload, int], tuple[float, ...]]:
+    """Return the samples per second of all replicas together, by workload and world size.
+
+    There is one value a launch, the median of its blocks, in the order of rounds. If several kinds
+    of rounds have launches of their own, the values follow kind by kind."""
+    counted = [outcome for outcome in outcomes if outcome.is_sound]
+    found: dict[tuple[Workload, int], list[tuple[str, str, int, float]]] = {}
+    for outcome, measured, launch in each_launch(counted):
+        workload, work, topic = outcome.comparison.round_group
+        speeds = [
+            block.samples_per_second
+            for block in launch.of_kind(BlockKind.FULL)
+            if block.seconds > 0 and not is_disturbed([block])
+        ]
+        in_turns = isinstance(launch.work, Turns)
+        if speeds and in_turns and _is_plain(launch.arm, workload):
+            place = work, topic, measured.number
+            found.setdefault((workload, launch.arm.world_size), []).append((*place, median(speeds)))
+    return {key: tuple(speed for *_, speed in sorted(each)) for key, each in found.items()}
+
+
+def _is_plain(arm: Arm, workload: Workload) -> bool:
+    """Return whether the arm is Horovod with its defaults. A recipe may change the workload."""
+    return arm == Arm(workload, Strategy.HOROVOD, arm.world_size) and (
+        workload.learning_rate == "constant"
+    )

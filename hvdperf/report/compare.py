@@ -18,7 +18,7 @@ from hvdperf.paths import shown as path_shown
 from hvdperf.plan.options import resuming
 from hvdperf.records.archive import Archive
 from hvdperf.records.fingerprint import differences
-from hvdperf.records.throughput import throughputs
+from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
 from hvdperf.report.content import (
     CaseNote,

@@ -8,7 +8,7 @@ from statistics import median
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
-from hvdperf.records.throughput import throughputs
+from hvdperf.records.outcome import throughputs
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.words import plural, slug, workload_labels
 

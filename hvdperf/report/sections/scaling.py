@@ -10,7 +10,7 @@ from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.records.documents import Case
-from hvdperf.records.throughput import throughputs
+from hvdperf.records.outcome import throughputs
 from hvdperf.report.content import Column, Figure, Row, Section, Table
 from hvdperf.report.numbers import cells_of, confidence_of, level, number
 from hvdperf.report.sections import scaling_plots

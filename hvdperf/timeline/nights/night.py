@@ -26,7 +26,7 @@ from hvdperf.records.archive import Archive, read_document
 from hvdperf.records.documents import Row, disturbance_summary
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.summary_rows import row_of
-from hvdperf.records.throughput import throughputs
+from hvdperf.records.outcome import throughputs
 from hvdperf.timeline import store
 from hvdperf.verdict import Verdict, counted, worst
 

@@ -19,7 +19,7 @@ from hvdperf.paths import shown
 from hvdperf.records.archive import read_document, read_session
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import METHOD
-from hvdperf.records.throughput import throughputs
+from hvdperf.records.outcome import throughputs
 from hvdperf.timeline import store
 from hvdperf.timeline.releases.label import machine_label, replica_of
 from hvdperf.timeline.releases.releases import Axis, order
