@@ -7,7 +7,7 @@ import pytest
 from hvdperf.json_records import decode, encode
 from hvdperf.plan.questions import memory, parity, weak_scaling
 from hvdperf.records.documents import Case, Limit
-from hvdperf.records.summary_rows import properties, row_of
+from hvdperf.records.documents import properties, row_of
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of

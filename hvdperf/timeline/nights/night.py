@@ -25,7 +25,7 @@ from hvdperf.plan.arms import SWEEP
 from hvdperf.records.archive import Archive, read_document
 from hvdperf.records.documents import Row, disturbance_summary
 from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.records.summary_rows import row_of
+from hvdperf.records.documents import row_of
 from hvdperf.records.outcome import throughputs
 from hvdperf.timeline import store
 from hvdperf.verdict import Verdict, counted, worst
