@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC
 
 from hvdperf.machine.disturbance import together
-from hvdperf.records import told_settings
+from hvdperf.records import fingerprinting
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import SessionDocument
 from hvdperf.report.compare import beside

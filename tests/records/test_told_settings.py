@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hvdperf.plan.questions import horovod_overhead, weak_scaling
 from hvdperf.records.fingerprinting import fingerprint
-from hvdperf.records.told_settings import beside, head
+from hvdperf.records.fingerprinting import beside, head
 from tests.support.rounds import WORKLOAD
 from tests.support.stores import MACHINE, STACK, placed
 

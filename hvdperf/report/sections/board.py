@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hvdperf.judge.fails import notes_on_fails
 from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.records import told_settings
+from hvdperf.records import fingerprinting
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
