@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import median
 
 from hvdperf.plan.arms import BlockKind
-from hvdperf.records.reports import BlockReport
+from hvdperf.records.rounds import BlockReport
 from hvdperf.records.rounds import Block, Launch, is_disturbed
 from hvdperf.stats import spread
 

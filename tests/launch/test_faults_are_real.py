@@ -12,7 +12,7 @@ import pytest
 from hvdperf.launch.group import Group
 from hvdperf.launch.processes import is_running
 from hvdperf.plan.faults import Fault
-from hvdperf.records.reports import Evidence
+from hvdperf.records.rounds import Evidence
 from hvdperf.records.rounds import Launch
 from hvdperf.work.blocks import Blocks
 from hvdperf.worker.protocol import Phase

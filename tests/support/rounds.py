@@ -13,14 +13,7 @@ from hvdperf.plan.collectives import SWEEP_BYTES
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import Question
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.reports import (
-    BlockReport,
-    CollectiveReport,
-    Evidence,
-    Metadata,
-    RunReport,
-    Validation,
-)
+from hvdperf.records.rounds import BlockReport, CollectiveReport, Evidence, Metadata, RunReport, Validation
 from hvdperf.records.rounds import Block, Launch, Round, Series, StampedRun, Turns
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio

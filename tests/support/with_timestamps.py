@@ -8,7 +8,7 @@ from dataclasses import replace
 from hvdperf.plan.arms import Arm, BlockKind, Schedule
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import START
-from hvdperf.records.reports import Asked, RunReport, TimelineReport, Timestamp, Timestamps
+from hvdperf.records.rounds import Asked, RunReport, TimelineReport, Timestamp, Timestamps
 from hvdperf.records.rounds import Launch, Round, StampedRun
 from tests.support.rounds import block, launch, run_report
 
