@@ -37,7 +37,7 @@ from hvdperf.records.documents import (
 )
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.store import Store
+from hvdperf.records.archive import Store
 from hvdperf.records.documents import row_of
 from hvdperf.session.ending import NOT_WRITTEN
 from hvdperf.session.resume import Earlier, asked

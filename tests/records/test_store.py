@@ -13,11 +13,11 @@ from hvdperf.files import write_record
 from hvdperf.json_records import plain
 from hvdperf.plan.arms import Collective
 from hvdperf.plan.questions import sweep
-from hvdperf.records import store
+from hvdperf.records import archive
 from hvdperf.records.archive import read_session
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import Outcome, each_launch
-from hvdperf.records.store import Store
+from hvdperf.records.archive import Store
 from hvdperf.verdict import Ceiling
 from hvdperf.work.blocks import turns_of
 from tests.support.rounds import WORKLOAD, one_round, outcome

@@ -22,7 +22,7 @@ from hvdperf.plan.terms import Term
 from hvdperf.records.archive import OfEarlierFormat, has_this_format, read_document, read_session
 from hvdperf.records.documents import FORMAT, Asked, Case, ThresholdsFile
 from hvdperf.records.rounds import Launch
-from hvdperf.records.upgrades import STEPS, Plain, from_5, upgraded
+from hvdperf.records.archive import STEPS, Plain, from_5, upgraded
 from hvdperf.session.resume import resumable
 from tests.support.damage import FUZZ, damaged_json
 from tests.support.recorded import FILE, recorded_sessions

@@ -25,7 +25,7 @@ from hvdperf.records.documents import (
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.store import Store
+from hvdperf.records.archive import Store
 from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.verdict import worst
 
