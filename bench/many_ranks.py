@@ -32,8 +32,7 @@ from hvdperf.plan.questions import communication, strong_scaling, weak_scaling
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.rounds import BlockReport
-from hvdperf.records.rounds import Block, Launch, Round, Turns
+from hvdperf.records.rounds import Block, BlockReport, Launch, Round, Turns
 from hvdperf.verdict import Floor
 from tests.support.recorded import recorded_sessions
 from tests.support.stores import case_of, placed, write_session

@@ -20,8 +20,7 @@ from typing import NamedTuple
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import Question
 from hvdperf.records.outcome import FixedCost
-from hvdperf.records.rounds import RunReport
-from hvdperf.records.rounds import Launch
+from hvdperf.records.rounds import Launch, RunReport
 
 # Phases of a start-up that belong to the training, not to the start of its processes.
 FIXED = ("trace", "first step", "broadcast")

@@ -37,8 +37,7 @@ from hvdperf.explain.straggler import SHARE_OF_A_STEP, StepTimestamps, straggler
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS, Term
 from hvdperf.records.outcome import Straggler
-from hvdperf.records.rounds import RunReport, Timestamps
-from hvdperf.records.rounds import Block, Launch, StampedRun
+from hvdperf.records.rounds import Block, Launch, RunReport, StampedRun, Timestamps
 
 # A launch is INVALID if its time breakdown leaves more than this share of the time unexplained.
 CLOSES_WITHIN = 0.02

@@ -1,39 +1,28 @@
-"""Writes the cases of a session to disk, and reads sessions back: puts the documents that documents.py
-defines together, if they are whole. Those of an earlier format are upgraded in memory.
+"""Writes the cases of a session to disk, and reads sessions back: puts the documents that
+documents.py defines together, if they are whole. Those of an earlier format are upgraded in memory.
 
 A file that is broken, half written or of another session is named in one line and left out; the
 other files are read."""
 
 from __future__ import annotations
+
 import ast
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
-from collections.abc import Mapping
-from dataclasses import fields
-from pathlib import Path
-from hvdperf.files import write_record
-from hvdperf.plan.comparisons import RoundGroup
-from hvdperf.records.documents import (
-    ROUNDS,
-    Case,
-    CaseDocument,
-    Head,
-    RoundsDocument,
-    file_name,
-)
-from hvdperf.records.outcome import Conclusion
-from hvdperf.records.rounds import Round
 import stat
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
 import msgspec
+
 from hvdperf.errors import UserError
+from hvdperf.files import write_record
 from hvdperf.json_records import Positive, Unreadable, convert, decode
 from hvdperf.paths import shown
 from hvdperf.plan.arms import Arm
+from hvdperf.plan.comparisons import RoundGroup
 from hvdperf.records.documents import (
     FORMAT,
     ROUNDS,
@@ -41,15 +30,15 @@ from hvdperf.records.documents import (
     SUMMARY_FILE,
     Case,
     CaseDocument,
+    Head,
     RoundsDocument,
     SessionDocument,
     file_name,
     own_round,
 )
 from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.records.outcome import Outcome
+from hvdperf.records.outcome import Conclusion, Outcome
 from hvdperf.records.rounds import Launch, Round
-
 
 Plain = dict[str, Any]
 # Takes a document of format k, which it may change, and returns it in format k + 1. A document that

@@ -6,11 +6,15 @@ records inside them are its schema. Figures that do not exist are null, never Na
 """
 
 from __future__ import annotations
+
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+
 import msgspec
+
 from hvdperf.json_records import Count, Moment, Positive
 from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.plan.arms import Schedule, Workload
@@ -20,11 +24,7 @@ from hvdperf.records.fingerprint import Fingerprint, differences
 from hvdperf.records.outcome import Conclusion, Outcome
 from hvdperf.records.rounds import Launch, Round, Turns
 from hvdperf.stats import Interval
-from hvdperf.verdict import Rule, Verdict
-import math
-from hvdperf.records.outcome import Outcome
-from hvdperf.verdict import Band, Ceiling, Rule, is_bounded, must_be
-
+from hvdperf.verdict import Band, Ceiling, Rule, Verdict, is_bounded, must_be
 
 # A change that earlier documents do not fit needs the next number, and a step from the last one
 # (upgrades.py).

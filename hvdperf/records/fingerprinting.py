@@ -1,19 +1,26 @@
-"""Makes the fingerprint of a session, reads the settings back from it, and tells which of them change
-figures."""
+"""Makes the fingerprint of a session, reads the settings back from it, and tells which of them
+change figures."""
 
 from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Mapping, Sequence
+
 from hvdperf.json_records import convert
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
-from hvdperf.plan.settings import FIELDS, Setting, from_text, settings_in
-from hvdperf.records.fingerprint import Fingerprint
-from collections.abc import Iterable
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.settings import Places, Setting, places_of, precisions
-
+from hvdperf.plan.settings import (
+    FIELDS,
+    Places,
+    Setting,
+    from_text,
+    places_of,
+    precisions,
+    settings_in,
+)
+from hvdperf.records.fingerprint import Fingerprint
 
 Fields = dict[str, str | int | float | list[str] | None]
 
@@ -163,14 +170,14 @@ def _ranges(cores: Iterable[int]) -> str:
 _NAMED = 3
 
 
-def head(known: Fingerprint, comparisons: Iterable[Comparison]) -> list[str]:
+def told_settings(known: Fingerprint, comparisons: Iterable[Comparison]) -> list[str]:
     """Return a line for each setting of a session: its value, what it changes and which figures it
     touches, or why it has no effect. known: the session's fingerprint. comparisons: its cases."""
     places = _places(known)
     return [each.told(places) for each in (*settings_of(known), *precisions(comparisons, places))]
 
 
-def beside(known: Fingerprint, comparison: Comparison) -> str:
+def settings_beside(known: Fingerprint, comparison: Comparison) -> str:
     """Return the settings that touch the figure of a case, such as `with HOROVOD_CYCLE_TIME=100`;
     "" if none is known to."""
     places = _places(known)

@@ -1,21 +1,19 @@
-"""The outcome of a comparison, and its parts: a failure, a cause, a breakdown. Also the throughput of
-Horovod with its defaults, one figure a launch, by workload and world size: the only definition of
-samples/s, for the terminal, the page, nights and the history."""
+"""The outcome of a comparison, and its parts: a failure, a cause, a breakdown; and the throughput
+of Horovod, for the terminal, the page, nights and the history. Plain data."""
 
 from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Protocol, TypeVar
+
 from hvdperf.json_records import Figures, Number
+from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.records.rounds import Launch, Round
+from hvdperf.records.rounds import Launch, Round, Turns, is_disturbed
 from hvdperf.stats import Interval
 from hvdperf.verdict import Judgement, Verdict
-from collections.abc import Iterable
-from statistics import median
-from hvdperf.plan.arms import Arm, BlockKind, Workload
-from hvdperf.records.documents import Case
-from hvdperf.records.rounds import Turns, is_disturbed
 from hvdperf.worker.strategies.table import Strategy
 
 
@@ -270,6 +268,8 @@ class Measured(Protocol):
     def comparison(self) -> Comparison: ...
     @property
     def rounds(self) -> tuple[Round, ...]: ...
+    @property
+    def is_sound(self) -> bool: ...
 
 
 Kind = TypeVar("Kind", bound=Measured)
@@ -289,20 +289,19 @@ def each_launch(cases: Iterable[Kind]) -> Iterator[tuple[Kind, Round, Launch]]:
                     yield case, measured, launch
 
 
-def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float, ...]]:
-    """Return the throughputs of a session's documents, as `throughputs_of` does."""
-    return throughputs_of(case.outcome for case in cases)
-
-
-def throughputs_of(outcomes: Iterable[Outcome]) -> dict[tuple[Workload, int], tuple[float, ...]]:
+def throughputs(cases: Iterable[Measured]) -> dict[tuple[Workload, int], tuple[float, ...]]:
     """Return the samples per second of all replicas together, by workload and world size.
+
+    A block counts only if Horovod trained in it with all defaults on the session's own stack, if
+    other programs did not disturb it, and if its case is sound. A launch that several cases share
+    counts once.
 
     There is one value a launch, the median of its blocks, in the order of rounds. If several kinds
     of rounds have launches of their own, the values follow kind by kind."""
-    counted = [outcome for outcome in outcomes if outcome.is_sound]
+    counted = [case for case in cases if case.is_sound]
     found: dict[tuple[Workload, int], list[tuple[str, str, int, float]]] = {}
-    for outcome, measured, launch in each_launch(counted):
-        workload, work, topic = outcome.comparison.round_group
+    for case, measured, launch in each_launch(counted):
+        workload, work, topic = case.comparison.round_group
         speeds = [
             block.samples_per_second
             for block in launch.of_kind(BlockKind.FULL)

@@ -1,18 +1,18 @@
 """What ranks report, typed, and what a round measured: launches of all arms, with their blocks."""
 
 from __future__ import annotations
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple
-from msgspec import Meta
-from hvdperf.json_records import Count, Figures, Number, Positive
+
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from statistics import median
-from typing import Annotated
+from typing import Annotated, NamedTuple
+
 import msgspec
-from hvdperf.json_records import Count, Positive
+from msgspec import Meta
+
+from hvdperf.json_records import Count, Figures, Number, Positive
 from hvdperf.machine import disturbance
 from hvdperf.machine.disturbance import Disturbance, Usage
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Transfer

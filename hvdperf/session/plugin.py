@@ -22,8 +22,8 @@ from hvdperf.paths import CHECKOUT, SHIPPED, path_of
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.records.archive import Archive
-from hvdperf.records.outcome import Outcome
 from hvdperf.records.documents import properties
+from hvdperf.records.outcome import Outcome
 from hvdperf.session import dry_run, ending
 from hvdperf.session.benchmark_json import ReplayedClock, record
 from hvdperf.session.pytest_options import DATA_DIR, add_options

@@ -21,7 +21,7 @@ from hvdperf.files import write_record
 from hvdperf.machine.placement import replicas_per_node
 from hvdperf.paths import shown
 from hvdperf.plan.session_plan import SessionPlan
-from hvdperf.records.archive import Archive
+from hvdperf.records.archive import Archive, Store
 from hvdperf.records.documents import (
     FORMAT,
     SESSION_FILE,
@@ -32,13 +32,12 @@ from hvdperf.records.documents import (
     disturbance_summary,
     now,
     own_round,
+    row_of,
     session_name,
     with_culprits_kept,
 )
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.archive import Store
-from hvdperf.records.documents import row_of
 from hvdperf.session.ending import NOT_WRITTEN
 from hvdperf.session.resume import Earlier, asked
 from hvdperf.session.scheduler import Session

@@ -21,8 +21,7 @@ from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side, Transfer
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile, Runs, Sampling
 from hvdperf.records.outcome import Attribution, ScalingBreakdown
-from hvdperf.records.rounds import BlockReport
-from hvdperf.records.rounds import Block, Launch, Round
+from hvdperf.records.rounds import Block, BlockReport, Launch, Round
 from hvdperf.verdict import Judgement, Rule
 from hvdperf.work import evidence
 from hvdperf.work.live_groups import LiveGroups, Progress

@@ -19,8 +19,7 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.question import Question
 from hvdperf.records.outcome import Attribution
-from hvdperf.records.rounds import CollectiveReport
-from hvdperf.records.rounds import Launch, Round, Series
+from hvdperf.records.rounds import CollectiveReport, Launch, Round, Series
 from hvdperf.work.base import Durations, Pair
 from hvdperf.work.blocks import LENGTH_OF_BLOCKS, Blocks, turns_of
 from hvdperf.work.interleaving import Visit

@@ -14,8 +14,7 @@ from hvdperf.launch.group import Group
 from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import Question
-from hvdperf.records.rounds import RunReport
-from hvdperf.records.rounds import Launch, Round, Run
+from hvdperf.records.rounds import Launch, Round, Run, RunReport
 from hvdperf.work.base import Durations, RoundRequest, Work
 from hvdperf.work.live_groups import LiveGroups
 

@@ -32,8 +32,7 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.rounds import BlockReport
-from hvdperf.records.rounds import Launch, Round, Run
+from hvdperf.records.rounds import BlockReport, Launch, Round, Run
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.startup import PHASES

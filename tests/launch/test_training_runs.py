@@ -14,8 +14,7 @@ from hvdperf.judge.weights import weights_differ
 from hvdperf.launch.group import Group
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.faults import Fault
-from hvdperf.records.rounds import Evidence, RunReport, Validation
-from hvdperf.records.rounds import Launch, Run
+from hvdperf.records.rounds import Evidence, Launch, Run, RunReport, Validation
 from hvdperf.work.training import Epochs, problems_of_run
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (

@@ -16,20 +16,23 @@ from hypothesis import strategies as st
 from hvdperf.json_records import Unreadable, decode, encode, plain, schema
 from hvdperf.machine.disturbance import Culprit
 from hvdperf.plan.arms import Collective
-from hvdperf.plan.questions import communication, parity, sweep, wall_time, weak_scaling
+from hvdperf.plan.questions import communication, memory, parity, sweep, wall_time, weak_scaling
 from hvdperf.records.detections import Entry
 from hvdperf.records.documents import (
     Case,
+    Limit,
     disturbance_summary,
     file_name,
     own_round,
+    properties,
+    row_of,
     session_name,
     with_culprits_kept,
 )
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, StampedRun
 from hvdperf.timeline.schemas import DOCUMENTS
-from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
+from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict, judge
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.wall_time import stamped
 from tests.support.any_record import any_record
@@ -270,3 +273,45 @@ def test_a_session_of_a_quiet_machine_blames_nobody():
 def test_session_names_sort_by_time():
     assert session_name()[8] == "T"
     assert session_name().partition("-")[0].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("rule", "limit"),
+    [
+        (Floor.at(0.9), Limit(0.9, None)),
+        (REGRESSION, Limit(0.98, None)),
+        (Band(0.75, 1.33), Limit(0.75, 1.33)),
+        (Ceiling(1.02, unit=""), Limit(None, 1.02)),
+    ],
+)
+def test_a_row_tells_what_the_figure_is_held_to(rule, limit):
+    measured = outcome(WEAK, RATIOS, rule, Verdict.FAIL)
+    row, figure = row_of(measured), measured.judgement.figure
+    assert row.limit == limit
+    assert figure is not None
+    assert (row.lower, row.figure, row.upper) == (figure.lower, figure.estimate, figure.upper)
+
+
+def test_a_case_without_a_figure_has_a_row_too():
+    row = row_of(outcome(WEAK, (), verdict=Verdict.NOT_RUN, reason="too late"))
+    assert (row.figure, row.lower, row.upper, row.rounds) == (None, None, None, 0)
+    assert (row.verdict, row.reason) == (Verdict.NOT_RUN, "too late")
+
+
+@pytest.mark.parametrize("ratios", [RATIOS, RATIOS[:2], ()])
+@pytest.mark.parametrize("ask", [weak_scaling, parity, memory])
+def test_a_case_that_is_read_back_has_the_same_row(ask, ratios):
+    measured = outcome(ask(WORKLOAD, 2), ratios, verdict=Verdict.INCONCLUSIVE, reason="why")
+    assert row_of(decode(encode(case_of(measured)), Case).outcome) == row_of(measured)
+
+
+def test_properties_are_those_that_are_known():
+    assert dict(properties(outcome(WEAK, RATIOS, Floor.at(0.9)))).keys() == {
+        *("verdict", "figure", "lower", "upper", "limit"),
+    }
+    unbounded = dict(properties(outcome(WEAK, RATIOS[:1], Floor.at(0.9), Verdict.INCONCLUSIVE)))
+    assert unbounded == {
+        "verdict": "INCONCLUSIVE",
+        "figure": pytest.approx(0.91),
+        "limit": ">= 0.9",
+    }

@@ -13,8 +13,20 @@ from hvdperf.plan.collectives import SWEEP_BYTES
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import Question
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.rounds import BlockReport, CollectiveReport, Evidence, Metadata, RunReport, Validation
-from hvdperf.records.rounds import Block, Launch, Round, Series, StampedRun, Turns
+from hvdperf.records.rounds import (
+    Block,
+    BlockReport,
+    CollectiveReport,
+    Evidence,
+    Launch,
+    Metadata,
+    Round,
+    RunReport,
+    Series,
+    StampedRun,
+    Turns,
+    Validation,
+)
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio
 from hvdperf.work.blocks import turns_of

@@ -27,8 +27,7 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.outcome import Failure, Outcome
-from hvdperf.records.rounds import Correctness
-from hvdperf.records.rounds import Launch, Round
+from hvdperf.records.rounds import Correctness, Launch, Round
 from hvdperf.session.budget import Budget
 from hvdperf.session.scheduler import Session
 from hvdperf.session.workload_run import Doing

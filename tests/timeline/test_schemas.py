@@ -10,9 +10,8 @@ import jsonschema
 import pytest
 
 from hvdperf.json_records import plain
-from hvdperf.records.documents import FORMAT, Case, Summary, disturbance_summary, now
 from hvdperf.records.archive import Store
-from hvdperf.records.documents import row_of
+from hvdperf.records.documents import FORMAT, Case, Summary, disturbance_summary, now, row_of
 from hvdperf.timeline import places
 from hvdperf.timeline.schemas import DIRECTORY, DOCUMENTS, texts, write
 from tests.support.recorded import recorded_sessions

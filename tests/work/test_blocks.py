@@ -6,10 +6,10 @@ import pytest
 from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import communication, parity, startup, strong_scaling, weak_scaling
-from hvdperf.records.rounds import Metadata
 from hvdperf.records.rounds import (
     Block,
     Launch,
+    Metadata,
     Round,
     Series,
     StampedRun,

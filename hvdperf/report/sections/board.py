@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hvdperf.judge.fails import notes_on_fails
 from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.records import fingerprinting
 from hvdperf.records.documents import Case
+from hvdperf.records.fingerprinting import settings_beside
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import cells_of, confidence_of, number
@@ -152,7 +152,7 @@ def row_of(case: Case) -> Row:
         "minimum_detectable_effect": None if effect is None else 100 * effect,
         "nodes": len(case.replicas_per_node),
         **names_of(case),
-        "settings": told_settings.beside(case.fingerprint, case.comparison),
+        "settings": settings_beside(case.fingerprint, case.comparison),
     }
 
 

@@ -23,9 +23,8 @@ from hvdperf.json_records import Moment, Positive, Unreadable
 from hvdperf.paths import shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.records.archive import Archive, read_document
-from hvdperf.records.documents import Row, disturbance_summary
+from hvdperf.records.documents import Row, disturbance_summary, row_of
 from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.records.documents import row_of
 from hvdperf.records.outcome import throughputs
 from hvdperf.timeline import store
 from hvdperf.verdict import Verdict, counted, worst
