@@ -14,7 +14,6 @@ from hvdperf.launch.ends.owners import end_with, owners
 from hvdperf.paths import CHECKOUT
 from hvdperf.report import commands as report
 from hvdperf.session import commands as session
-from hvdperf.session import doctor
 from hvdperf.timeline import history_commands, night_commands
 from hvdperf.version import version
 
@@ -68,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     )
     # The history builds environments, for which it needs the files of a checkout.
     more = [history_commands] if CHECKOUT else []
-    for package in (report, session, doctor, night_commands, *more):
+    for package in (report, session, night_commands, *more):
         package.add_to(commands)
     top.epilog = _by_purpose(
         {name: each.description or "" for name, each in commands.choices.items()}

@@ -50,7 +50,7 @@ from hvdperf.report.words import (
     shown,
     workload_labels,
 )
-from hvdperf.session.resume import with_cases
+from hvdperf.session.results_writer import with_cases
 from hvdperf.verdict import Verdict, counted
 from hvdperf.work.blocks import Blocks
 

@@ -1,4 +1,5 @@
-"""The commands that list what can be measured, and that propose thresholds."""
+"""The commands that look before measuring: what can be measured, whether this machine is fit, and
+which thresholds count or could be proposed."""
 
 from __future__ import annotations
 
@@ -7,34 +8,52 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hvdperf.cli import Commands, add_command, complain
-from hvdperf.columns import Columns, wrapped
+from hvdperf.columns import WIDTH, Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
+from hvdperf.json_records import decode
+from hvdperf.judge.judge import is_outside
+from hvdperf.launch.guard import guarded
+from hvdperf.machine.fitness import Check, judged
+from hvdperf.machine.gpus import Gpu
+from hvdperf.machine.host import Machine, local_machine
+from hvdperf.machine.placement import local_offers
+from hvdperf.machine.stack import probe
 from hvdperf.models.registry import NETWORKS
-from hvdperf.paths import ROOT, cases
+from hvdperf.paths import CACHE, RESULTS, ROOT, cases, shown
+from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.faults import TRIALS, Fault
-from hvdperf.plan.options import installed_networks
+from hvdperf.plan.options import SHORT, installed_networks
 from hvdperf.plan.profile import PROFILES, load_profile
-from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
-from hvdperf.records.archive import read_session
-from hvdperf.session.dry_run import dry_run
-from hvdperf.session.proposed_thresholds import propose
-from hvdperf.verdict import Band, Ceiling, Rule
+from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, Case, case_of, load_thresholds, propose
+from hvdperf.programs import TooLong, run
+from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.documents import SessionDocument
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.session.control import local_preflight
+from hvdperf.session.ending import UNFIT
+from hvdperf.verdict import FEWEST_ROUNDS, Band, Ceiling, Judgement, Rule, Verdict
 
 
 def add_to(commands: Commands) -> None:
-    """Add the commands list and thresholds."""
+    """Add the commands list, doctor and thresholds."""
+    _add_doctor(commands)
     add = add_command(commands, "list", "List networks, profiles, cases or faults.")
     lists = add.add_subparsers(required=True, metavar="WHAT")
-    for name, run, description in (
+    for name, command, description in (
         ("networks", list_networks, "List the networks, by the names for --models."),
         ("profiles", list_profiles, "List the profiles, by the names for --profile."),
         ("faults", list_faults, "List the faults for --inject, and the fault cases."),
     ):
-        add_command(lists, name, description).set_defaults(command=run)
+        add_command(lists, name, description).set_defaults(command=command)
     cases = add_command(lists, "cases", "List the cases that `pytest perf/` would measure.")
     _add_options_of_a_session(cases, "--profile", "--models", "--np")
     cases.set_defaults(command=list_cases)
@@ -104,14 +123,14 @@ def propose_thresholds(arguments: argparse.Namespace) -> int:
     path: Path | None = arguments.out
     if path is not None and os.path.lexists(path):
         raise UserError(f"--out {path}: already exists; give the name of a new file")
-    proposal = propose([read_session(directory) for directory in arguments.sessions])
-    if proposal.left_out:
-        complain(f"left out: {proposal.left_out}")
+    found = proposal([read_session(directory) for directory in arguments.sessions])
+    if found.left_out:
+        complain(f"left out: {found.left_out}")
     if path is None:
-        print(proposal.text, end="")
+        print(found.text, end="")
         return 0
     try:
-        write_whole(path, proposal.text)
+        write_whole(path, found.text)
     except OSError as error:
         raise UserError(f"--out {path}: {error.strerror}") from None
     return 0
@@ -220,3 +239,286 @@ def list_cases(arguments: argparse.Namespace) -> int:
     options = given(arguments, "profile", "models", "np")
     command = [sys.executable, "-m", "pytest", *cases(), "--collect-only", "-q", *options]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+# The environment variable that names the file to which a dry run writes a record.
+DRY_RUN_FILE = "HVDPERF_DRY_RUN"
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """A session that is not run. work, thresholds: the profile with its data, and the file of
+    thresholds, in words. settings: those that change figures, in words. without_threshold: names of
+    cases."""
+
+    work: str
+    thresholds: str
+    settings: tuple[str, ...]
+    without_threshold: tuple[str, ...]
+
+
+def dry_run(options: Sequence[str]) -> DryRun:
+    """Return the session that these options of pytest would run. Raises UserError if pytest refuses
+    it."""
+    command = [sys.executable, "-m", "pytest", *cases(), "--dry-run", "-q", *options]
+    with TemporaryDirectory() as scratch:
+        path = Path(scratch) / "dry_run.json"
+        environment = {**os.environ, DRY_RUN_FILE: str(path)}
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0 and path.exists():
+            return decode(path.read_bytes(), DryRun)
+    said = (done.stderr + done.stdout).strip().splitlines() or ["pytest printed nothing"]
+    first = next((line for line in said if line.startswith("ERROR: ")), said[0])
+    raise UserError(first.removeprefix("ERROR: "))
+
+
+# The fewest rounds of a case. From fewer, some proposals FAIL unchanged builds in many nights.
+ENOUGH_ROUNDS = 32
+# Thresholds hold for one kind of hardware: sessions that differ in these fields are not pooled.
+_HARDWARE = ("cpu_model", "cores", "gpus", "gpu_model")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Proposed thresholds. text: the content of a file for --thresholds. left_out: a line on the
+    cases with too few rounds, and how to measure them; "" if there are none."""
+
+    text: str
+    left_out: str
+
+
+def proposal(archives: Sequence[Archive]) -> Proposal:
+    """Return thresholds that unchanged builds PASS (plan/threshold_proposal.py), from the rounds of
+    all sessions together.
+
+    Raises UserError if a session cannot be read or had a fault injected, if sessions are of
+    different machines, or if no case has enough rounds."""
+    sessions = [_session_of(archive) for archive in archives]
+    first: Mapping[str, object] = sessions[0].fingerprint
+    for archive, session in zip(archives, sessions, strict=True):
+        theirs: Mapping[str, object] = session.fingerprint
+        other = [name for name in _HARDWARE if theirs[name] != first[name]]
+        if other:
+            raise UserError(
+                f"{shown(archive.directory)}: of another machine than "
+                f"{shown(archives[0].directory)}: {', '.join(other)} differ"
+            )
+    found = _observations(archives)
+    enough = {case: values for case, values in found.items() if _rounds(values) >= ENOUGH_ROUNDS}
+    few = {case: values for case, values in found.items() if case not in enough}
+    command = next((each.command for each in reversed(sessions) if each.command), "pytest perf/")
+    too_few = _too_few(few, command) if few else ""
+    if not enough:
+        raise UserError(f"no thresholds proposed: {too_few or 'no case can be trusted'}")
+    # After a session's first full look it may FAIL a case.
+    rounds = min(min(each.asked.looks, default=FEWEST_ROUNDS) for each in sessions)
+    machine = _machine_of(sessions[0].fingerprint)
+    return Proposal(propose(enough, rounds, machine), too_few)
+
+
+def _session_of(archive: Archive) -> SessionDocument:
+    if archive.session is None:
+        raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
+    if archive.session.asked.inject:
+        raise UserError(f"{shown(archive.directory)}: a fault was injected (--inject)")
+    return archive.session
+
+
+def _rounds(sessions: Sequence[Sequence[float]]) -> int:
+    return sum(map(len, sessions))
+
+
+def _too_few(few: Mapping[Case, Sequence[Sequence[float]]], command: str) -> str:
+    """Return a line on the cases with too few rounds, with the number of further sessions and their
+    command."""
+    case, sessions = min(few.items(), key=lambda item: _rounds(item[1]))
+    has = _rounds(sessions)
+    more = math.ceil((ENOUGH_ROUNDS - has) * len(sessions) / has)
+    cases = f"{len(few)} case{'s' * (len(few) > 1)}"
+    return (
+        f"{cases} with fewer than {ENOUGH_ROUNDS} rounds: {'/'.join(case.parts)} has {has}, and "
+        f"needs {ENOUGH_ROUNDS - has} more; give {more} more session{'s' * (more > 1)} like these, "
+        f"by: {command}"
+    )
+
+
+def _observations(archives: Iterable[Archive]) -> dict[Case, list[list[float]]]:
+    """Return the ln ratios of each case whose evidence is sound, by session. A case that is INVALID
+    only because it has no threshold yet counts."""
+    found: dict[Case, list[list[float]]] = {}
+    for case in (case for archive in archives for case in archive.cases):
+        invalid = case.verdict is Verdict.INVALID and not case.is_sound
+        if case.judged_as is not JudgedAs.THRESHOLD or case.failed or invalid:
+            continue
+        values = [value for value in case.outcome.observations if math.isfinite(value)]
+        if values:
+            key = case_of(case.comparison, len(case.replicas_per_node))
+            found.setdefault(key, []).append(values)
+    return found
+
+
+def _machine_of(fingerprint: Fingerprint) -> Machine:
+    """Return a machine with the fields that define its class."""
+    models = fingerprint["gpu_model"]
+    gpus = tuple(Gpu("", models[i % len(models)]) for i in range(fingerprint["gpus"]))
+    cores = tuple(range(fingerprint["cores"]))
+    return Machine("", cores, gpus, cpu_model=fingerprint["cpu_model"])
+
+
+# Seconds after which a session that compares a stack with itself hangs.
+PAIR_DEADLINE_S = 300
+# A larger minimum detectable effect (an interval of more than 20 % to a side) cannot tell the
+# limits of ci/thresholds from the figures of a sound machine.
+WIDEST_PAIR = 0.30
+_INDENT = 24
+# The number of cases without a threshold that are named.
+_NAMED = 3
+_PAIR_AGAIN = f"stop what else runs here, then: pytest {' '.join(cases('test_trust'))} -k aa"
+
+
+def _add_doctor(commands: Commands) -> None:
+    add = add_command(
+        commands,
+        "doctor",
+        "Check whether this machine is fit to measure. The machine, its GPUs, the installed stack, "
+        f"data and thresholds are checked. Exit status: 0 if it is fit to measure, {UNFIT} if not.",
+    )
+    group = add.add_argument_group("what to check")
+    group.add_argument(
+        "--pair",
+        action="store_true",
+        help="Also compare the stack with itself for a minute, to show which change a session "
+        "sees. Default: start no ranks.",
+    )
+    for option, metavar, text in (
+        ("--profile", "NAME", "Check this profile. Default: default."),
+        ("--data-dir", "DIR", "Check the data sets of this directory. Default: as pytest perf/."),
+        ("--thresholds", "FILE", "Check this file. Default: that of machines like this one."),
+    ):
+        group.add_argument(option, metavar=metavar, help=text)
+    group.add_argument(
+        "--results",
+        type=Path,
+        default=RESULTS,
+        metavar="DIR",
+        help="Check that there is room for results here. Default: results.",
+    )
+    add.set_defaults(command=doctor)
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Print every check; return 0 if no check has a problem, else UNFIT."""
+    checks = []
+    for check in _checks(arguments):
+        checks.append(check)
+        for line in _lines(check):
+            print(line, flush=True)
+    wrong = [check.name for check in checks if check.problem]
+    print(f"unfit: {', '.join(wrong)}" if wrong else "fit to measure")
+    return UNFIT if wrong else 0
+
+
+def _lines(check: Check) -> Iterator[str]:
+    """Return the value, and below it what is wrong and what mends it."""
+    mark = "UNFIT" if check.problem else "ok"
+    texts = [check.value]
+    if check.problem:
+        texts += [f"wrong: {check.problem}", f"mend: {check.mend}"]
+    first, *more = (line for text in texts for line in _wrapped(text))
+    yield f"{mark:<6}{check.name:<{_INDENT - 6}}{first}"
+    for line in more:
+        yield f"{'':<{_INDENT}}{line}"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH - _INDENT, break_on_hyphens=False) or [""]
+
+
+def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
+    yield from local_preflight(arguments.results)
+    stack = _stack()
+    yield stack
+    if stack.problem:
+        return
+    yield from _planned(arguments)
+    if arguments.pair:
+        yield pair_check()
+
+
+def _stack() -> Check:
+    try:
+        stack = probe(sys.executable, CACHE)
+    except UserError as error:
+        return Check("stack", "broken", *_split(str(error)))
+    built = ", ".join(stack.horovod_flags)
+    versions = f"TensorFlow {stack.tensorflow}, Keras {stack.keras}, Horovod {stack.horovod}"
+    return Check("stack", f"{versions} ({built}), {stack.mpirun_version}")
+
+
+def _split(message: str) -> tuple[str, str]:
+    """Split the message of a UserError into what is wrong and what to do."""
+    problem, _, mend = message.partition("; ")
+    return problem, mend or "correct it"
+
+
+def _planned(arguments: argparse.Namespace) -> Iterator[Check]:
+    """Return the checks of data and thresholds, from the plan of a session that is not run."""
+    try:
+        planned = dry_run(given(arguments, "profile", "data_dir", "thresholds"))
+    except UserError as error:
+        yield Check("plan", "refused", *_split(str(error)))
+        return
+    missing = planned.without_threshold
+    more = f" and {len(missing) - _NAMED} more" * (len(missing) > _NAMED)
+    yield Check("profile, data", planned.work)
+    yield Check("settings", ", ".join(planned.settings) or "none that changes figures")
+    yield judged(
+        "thresholds",
+        planned.thresholds,
+        not missing,
+        f"no limit for {', '.join(missing[:_NAMED])}{more}",
+        "measure, and paste the lines that the session prints, or see `hvdperf thresholds propose`",
+    )
+
+
+def pair_check() -> Check:
+    """Compare the stack with itself in a session of a minute, and return what that session could
+    see."""
+    if len(local_offers(local_machine())) < 2:
+        return Check("A/A pair", "not possible with one slot")
+    with tempfile.TemporaryDirectory() as results:
+        command = [sys.executable, "-m", "pytest", *cases("test_trust"), "-q", "-k", "aa"]
+        options = ["--models=vgg_16_s", *SHORT.split()]
+        try:
+            run(
+                guarded([*command, *options, f"--results={results}"]),
+                ROOT,
+                within_s=PAIR_DEADLINE_S,
+            )
+        except TooLong:
+            return Check("A/A pair", "no figure", f"no end in {PAIR_DEADLINE_S} s", _PAIR_AGAIN)
+        runs = sorted(Path(results, "runs").glob("*"))
+        found = [case.outcome.judgement for case in read_session(runs[0]).cases] if runs else []
+    seen = [judgement for judgement in found if judgement.detectable_effect is not None]
+    if not seen:
+        said = [judgement.reason for judgement in found] or ["no session was written"]
+        return Check("A/A pair", "no figure", said[0], _PAIR_AGAIN)
+    (judgement,) = seen
+    return check_of_pair(judgement)
+
+
+def check_of_pair(judgement: Judgement) -> Check:
+    """Return the check of an A/A pair with an interval: its two groups must not differ, and its
+    interval must be narrow.
+
+    An estimate outside of the band counts as a difference here, because another minute tells
+    whether it was chance.
+    """
+    problem = ""
+    if judgement.verdict is Verdict.INVALID or is_outside(judgement):
+        problem = "two identical groups differ"
+    elif (judgement.detectable_effect or 0.0) > WIDEST_PAIR:
+        problem = f"changes below {100 * WIDEST_PAIR:.0f} % should be seen"
+    return judged("A/A pair", judgement.reason, not problem, problem, _PAIR_AGAIN)

@@ -41,7 +41,7 @@ from hvdperf.records.archive import (
 from hvdperf.records.documents import FORMAT, Asked, Case, ThresholdsFile
 from hvdperf.records.outcome import Outcome, each_launch
 from hvdperf.records.rounds import Launch
-from hvdperf.session.resume import resumable
+from hvdperf.session.results_writer import resumable
 from hvdperf.verdict import Band, Ceiling
 from hvdperf.work.blocks import turns_of
 from tests.support.damage import FUZZ, damaged_json
@@ -402,7 +402,7 @@ def test_a_case_of_a_sweep_has_the_series_of_its_operation(tmp_path):
     assert {Collective.ALLREDUCE.value, Collective.ALLGATHER.value} == {
         series["transfer"]["collective"]
         for launch in json.loads(path.read_text())["rounds"][0]["launches"]
-        for series in launch["series"]
+        for series in launch["work"]["series"]
     }
 
 

@@ -11,7 +11,7 @@ from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import fixed_time, memory, overlap, strong_scaling, sweep, weak_scaling
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Run
-from hvdperf.session.benchmark_json import ReplayedClock, record
+from hvdperf.session.plugin import ReplayedClock, record
 from hvdperf.verdict import Judgement, Verdict
 from hvdperf.work.blocks import turns_of
 from tests.support.rounds import (
@@ -29,7 +29,7 @@ WEAK = weak_scaling(WORKLOAD, 2)
 
 CASE = """
     import pytest
-    from hvdperf.session.benchmark_json import ReplayedClock
+    from hvdperf.session.plugin import ReplayedClock
 
     clock = ReplayedClock()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.session.doctor import check_of_pair
+from hvdperf.session.commands import check_of_pair
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Judgement, Verdict
 from tests.support.whole_sessions import (

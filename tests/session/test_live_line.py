@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.session.terminal.live_line import fitted, open_terminal
+from hvdperf.session.progress import fitted, open_terminal
 from tests.support.terminals import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # is given as an argument.
 SCRIPT = """
 import os, sys, time
-from hvdperf.session.terminal import live_line as live
+from hvdperf.session import progress as live
 live.INTERVAL_S = 0.02
 line = live.Line(lambda: "it takes its time, which is long")
 print("begun", end="", flush=True)

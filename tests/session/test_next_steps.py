@@ -13,9 +13,9 @@ from hvdperf.columns import WIDTH
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import communication, parity, weak_scaling
 from hvdperf.records.outcome import Outcome
-from hvdperf.session.next_steps import (
+from hvdperf.session.ending import (
     CommandLine,
-    lines,
+    next_steps,
     rounds_needed,
     rounds_to_go,
     seconds_of_a_start,
@@ -40,7 +40,7 @@ def undecided(estimate: float, half: float, asked: Comparison = WEAK, rounds: in
 
 
 def told(outcomes: Sequence[Outcome], seconds: float = 240.0) -> list[str]:
-    return lines(
+    return next_steps(
         outcomes,
         LOOKS,
         seconds,

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hvdperf.session.terminal.progress import QUIET_S, ProgressReporter, until
-from hvdperf.session.workload_run import Doing
+from hvdperf.session.progress import QUIET_S, ProgressReporter, until
+from hvdperf.session.scheduler import Doing
 
 
 @pytest.mark.parametrize(

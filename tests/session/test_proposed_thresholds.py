@@ -18,7 +18,7 @@ from hvdperf.plan.threshold_proposal import proposed_rule
 from hvdperf.records.archive import read_session
 from hvdperf.records.documents import Asked
 from hvdperf.records.outcome import Outcome
-from hvdperf.session.proposed_thresholds import propose
+from hvdperf.session.commands import proposal
 from hvdperf.verdict import FEWEST_ROUNDS, Floor, Verdict, judge
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
@@ -77,29 +77,29 @@ def test_only_what_can_be_trusted_is_proposed(tmp_path):
         outcome(trials(WORKLOAD, 2)[0], SIXTEEN * 2),
         outcome(PARITY, SIXTEEN * 2, verdict=Verdict.INVALID, threshold_line=line),
     )
-    proposal = propose([read_session(directory)])
-    assert proposal.left_out == (
+    found = proposal([read_session(directory)])
+    assert found.left_out == (
         f"1 case with fewer than 32 rounds: strong_scaling/{WORKLOAD.model}/np2/one-node has 3, "
         "and needs 29 more; give 10 more sessions like these, by: pytest perf/"
     )
-    assert proposal.text.startswith("# unknown from one session: false FAILs in a year")
-    assert proposal.text.count(" = ") == len(["label", "device", "cpu_model", "parity"])
-    assert '"parity/' in proposal.text
+    assert found.text.startswith("# unknown from one session: false FAILs in a year")
+    assert found.text.count(" = ") == len(["label", "device", "cpu_model", "parity"])
+    assert '"parity/' in found.text
 
 
 def test_what_tells_nothing_of_an_unchanged_machine_is_refused(tmp_path):
     faulty = session_of(tmp_path, NAMES[0], outcome(WEAK, SIXTEEN * 2), inject="slow:rank=1")
     with pytest.raises(UserError, match="a fault was injected"):
-        propose([read_session(faulty)])
+        proposal([read_session(faulty)])
     sound = session_of(tmp_path, NAMES[1], outcome(WEAK, RATIOS))
     with pytest.raises(UserError, match=r"no thresholds proposed: 1 case .* give 10 more sess"):
-        propose([read_session(sound)])
+        proposal([read_session(sound)])
     path = faulty / "session.json"
     document = json.loads(path.read_text())
     document["asked"]["inject"], document["fingerprint"]["cpu_model"] = "", "another"
     path.write_text(json.dumps(document))
     with pytest.raises(UserError, match="cpu_model differ"):
-        propose([read_session(sound), read_session(faulty)])
+        proposal([read_session(sound), read_session(faulty)])
     assert hvdperf("nowhere").stderr.startswith("nowhere: No such file")
 
 
@@ -120,4 +120,4 @@ def test_the_first_look_of_any_session_decides_how_far_a_threshold_lies(tmp_path
     ]
     rule = proposed_rule(WEAK.question, outcome(WEAK, spread * 2).observations, rounds)
     assert isinstance(rule, Floor)
-    assert f'np2/one-node" = {rule.pass_from:g}\n' in propose(archives).text
+    assert f'np2/one-node" = {rule.pass_from:g}\n' in proposal(archives).text

@@ -19,8 +19,7 @@ from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.records.archive import read_document, read_session
 from hvdperf.records.documents import Case, SessionDocument, Summary
 from hvdperf.session.ending import NOT_WRITTEN
-from hvdperf.session.results_writer import ResultsWriter, clock_problem
-from hvdperf.session.resume import Earlier
+from hvdperf.session.results_writer import Earlier, ResultsWriter, clock_problem
 from hvdperf.verdict import Band, Verdict
 from tests.support.filesystems import fill, make_read_only, small_disk
 from tests.support.rounds import WORKLOAD, outcome

@@ -17,8 +17,15 @@ from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.plan.session_plan import SessionPlan, plan_session
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.fingerprinting import fingerprint
-from hvdperf.session.results_writer import ResultsWriter, open_directory, session_document
-from hvdperf.session.resume import Earlier, asked, earlier_parts, resumable
+from hvdperf.session.results_writer import (
+    Earlier,
+    ResultsWriter,
+    asked,
+    earlier_parts,
+    open_directory,
+    resumable,
+    session_document,
+)
 from hvdperf.verdict import Band, Verdict
 from tests.support.rounds import WORKLOAD, disturbance, outcome
 from tests.support.stores import MACHINE, STACK

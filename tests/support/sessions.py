@@ -28,9 +28,7 @@ from hvdperf.plan.questions import (
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Correctness, Launch, Round
-from hvdperf.session.budget import Budget
-from hvdperf.session.scheduler import Session
-from hvdperf.session.workload_run import Doing
+from hvdperf.session.scheduler import Budget, Doing, Session
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
 from hvdperf.work.base import RoundRequest, Work
 from hvdperf.work.blocks import turns_of

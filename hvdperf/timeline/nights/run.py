@@ -21,8 +21,8 @@ from hvdperf.machine.fitness import complaints
 from hvdperf.paths import cases, shown
 from hvdperf.records.archive import Archive, has_this_format, read_document, read_session
 from hvdperf.records.documents import SESSION_FILE, SessionDocument, now
-from hvdperf.session.doctor import pair_check
-from hvdperf.session.preflight import local_preflight
+from hvdperf.session.commands import pair_check
+from hvdperf.session.control import local_preflight
 from hvdperf.timeline.nights.night import (
     FORMAT,
     Night,
