@@ -1,4 +1,10 @@
-"""None"""
+"""Shows the progress of a session: lines for its events, and below them a line that is rewritten in
+place every second.
+
+Only a person at the terminal sees that line. It is erased before other output, and it bypasses
+pytest's capture. A thread writes it and sleeps in between, because the process shares its cores
+with the ranks that are measured.
+"""
 
 from __future__ import annotations
 

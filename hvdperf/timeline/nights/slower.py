@@ -36,7 +36,7 @@ _WAITS = (
     f"{FEWEST} sound ones of this machine, and there are {{}}"
 )
 # Throughputs by network and world size.
-Speeds = Mapping[tuple[str, int], float]
+Throughputs = Mapping[tuple[str, int], float]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Standing(Enum):
 def falls(nights: Sequence[Night], accepted: date = date.min) -> tuple[dict[int, Fall], str]:
     """Return the falls by index of their nights, and why the last night was not compared, or "".
     A night that fell is none that later ones are compared with, unless it was accepted."""
-    earlier: dict[object, deque[tuple[Night, Speeds]]] = defaultdict(lambda: deque(maxlen=EARLIER))
+    earlier: dict[object, deque[tuple[Night, Throughputs]]] = defaultdict(lambda: deque(maxlen=EARLIER))
     found: dict[int, Fall] = {}
     since: Night | None = None
     waits = ""
@@ -132,7 +132,7 @@ def _kind(part: Part) -> object:
     return (*names, tuple(known["gpu_model"]), len(part.hosts))
 
 
-def _fallen(own: Speeds, before: Sequence[Speeds]) -> tuple[dict[str, float], int]:
+def _fallen(own: Throughputs, before: Sequence[Throughputs]) -> tuple[dict[str, float], int]:
     """Return the changes of the lines that fell, and the number of lines that were compared."""
     found, compared = {}, 0
     for (model, size), speed in own.items():

@@ -16,7 +16,7 @@ from hvdperf.plan.questions import against, parity, weak_scaling
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.timeline import places
-from hvdperf.timeline.releases import side_by_side
+from hvdperf.timeline.releases import bisect as side_by_side
 from hvdperf.timeline.releases.backfill import NotBuilt
 from hvdperf.timeline.releases.bisect import Answer
 from hvdperf.timeline.releases.releases import Axis
