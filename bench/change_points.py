@@ -20,8 +20,7 @@ from bench.nights import fingerprint
 from hvdperf.timeline.lines import Change
 from hvdperf.timeline.releases import raw
 from hvdperf.timeline.releases.by_release import Series
-from hvdperf.timeline.releases.raw import RawResult
-from hvdperf.timeline.releases.releases import Axis
+from hvdperf.timeline.releases.raw import Axis, RawResult
 
 RELEASES = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1")
 # The release at which a step is made, if there is one.

@@ -21,8 +21,7 @@ from bench.noise import NOISES, Array, Generator, Noise
 from hvdperf.interim import EARLY_LOOKS, is_failing, judge_rounds, next_look
 from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Variances
 from hvdperf.plan.arms import Side, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.questions import aa, against, communication, parity, strong_scaling, weak_scaling
 from hvdperf.scatter import Row, turn_correlation, turn_variance, turns_worth
 from hvdperf.session.scheduler import FEW_TURNS, launch_variances, starts_of

@@ -20,7 +20,7 @@ from hvdperf.paths import ROOT, shown
 from hvdperf.records import detections
 from hvdperf.records.archive import read_session
 from hvdperf.records.detections import Entry, append, entry_of, read_log, series
-from hvdperf.timeline.sessions import ended, is_without_session
+from hvdperf.timeline.processes import ended, is_without_session
 
 LOG = ROOT / "results" / detections.LOG
 RUNS = LOG.parent / "runs"

@@ -17,8 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.records.outcome import FixedCost
 from hvdperf.records.rounds import Launch, RunReport
 

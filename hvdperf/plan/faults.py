@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hvdperf.plan.arms import AA, Arm
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.verdict import Verdict
 from hvdperf.worker.rank_config import FaultConfig
 

@@ -15,8 +15,8 @@ from hvdperf.models import inputs, own_networks
 from hvdperf.models.registry import UnknownNetwork, network
 from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import Schedule
+from hvdperf.plan.comparisons import Question
 from hvdperf.plan.faults import TRIALS
-from hvdperf.plan.question import Question
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
 
 PROFILES = SHIPPED / "ci" / "profiles"

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hvdperf.plan.arms import AA, AGAINST, SWEEP, Arm, BlockKind, Collective, Side, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.arms import (
+    AA,
+    AGAINST,
+    EXCHANGES,
+    RECIPES,
+    SWEEP,
+    Arm,
+    BlockKind,
+    Collective,
+    Side,
+    Workload,
+)
+from hvdperf.plan.comparisons import Between, Comparison, JudgedAs, Question
 from hvdperf.plan.faults import TRIALS, FaultCase
-from hvdperf.plan.question import Between, Question
-from hvdperf.plan.variants import EXCHANGES, RECIPES
 from hvdperf.worker.strategies.table import Strategy
 
 

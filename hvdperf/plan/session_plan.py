@@ -18,7 +18,7 @@ from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, pla
 from hvdperf.models import inputs, registry
 from hvdperf.models.inputs.errors import DataError
 from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.data import (
     DataSource,
     can_swap,
@@ -30,7 +30,6 @@ from hvdperf.plan.data import (
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
 from hvdperf.plan.profile import Profile, default_world_sizes
-from hvdperf.plan.question import Question
 from hvdperf.plan.questions import against
 from hvdperf.plan.settings import refuse
 from hvdperf.plan.thresholds import Thresholds, load_thresholds, select

@@ -18,8 +18,7 @@ import msgspec
 from hvdperf.json_records import Count, Moment, Positive
 from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.plan.arms import Schedule, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, JudgedAs, Question, RoundGroup
 from hvdperf.records.fingerprint import Fingerprint, differences
 from hvdperf.records.outcome import Conclusion, Outcome
 from hvdperf.records.rounds import Launch, Round, Turns

@@ -290,7 +290,7 @@ class Proposal:
 
 
 def proposal(archives: Sequence[Archive]) -> Proposal:
-    """Return thresholds that unchanged builds PASS (plan/threshold_proposal.py), from the rounds of
+    """Return thresholds that unchanged builds PASS (plan/thresholds.py), from the rounds of
     all sessions together.
 
     Raises UserError if a session cannot be read or had a fault injected, if sessions are of

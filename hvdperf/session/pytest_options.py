@@ -10,9 +10,9 @@ import pytest
 
 from hvdperf.machine.placement import PACKED, PLACEMENTS
 from hvdperf.models.inputs import INPUTS
+from hvdperf.plan.arms import PRECISIONS
 from hvdperf.plan.options import LAUNCHERS, Options
 from hvdperf.plan.settings import ALLOW, REFUSED
-from hvdperf.plan.variants import PRECISIONS
 
 # The environment variable that gives the default of --data-dir.
 DATA_DIR = "HVDPERF_DATA_DIR"

@@ -14,8 +14,7 @@ from hvdperf.errors import UserError
 from hvdperf.paths import shown
 from hvdperf.timeline import places
 from hvdperf.timeline.releases import backfill
-from hvdperf.timeline.releases.raw import keep, keep_sessions, read_history
-from hvdperf.timeline.releases.releases import Axis, check_known
+from hvdperf.timeline.releases.raw import Axis, check_known, keep, keep_sessions, read_history
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -86,7 +85,7 @@ def _add_bisect(commands: Commands) -> None:
 
 
 def write_releases(_: argparse.Namespace) -> int:
-    from hvdperf.timeline.asv.repository import make_repositories
+    from hvdperf.timeline.asv.export import make_repositories
 
     make_repositories()
     return 0
@@ -120,7 +119,7 @@ def _told(refused: Sequence[str]) -> int:
 
 
 def publish(_: argparse.Namespace) -> int:
-    from hvdperf.timeline.asv.offline import make_offline
+    from hvdperf.timeline.asv.site import make_offline
 
     for axis, html in places.HTML.items():
         configuration = places.CONFIGURATION[axis]
@@ -139,7 +138,7 @@ def publish(_: argparse.Namespace) -> int:
 
 
 def preview(arguments: argparse.Namespace) -> int:
-    from hvdperf.timeline.asv.serve import serve
+    from hvdperf.timeline.asv.site import serve
 
     if not 0 <= arguments.port <= 65535:
         raise UserError(f"--port {arguments.port}: must be between 0 and 65535")
@@ -148,7 +147,7 @@ def preview(arguments: argparse.Namespace) -> int:
 
 
 def fill_matrix(arguments: argparse.Namespace) -> int:
-    from hvdperf.timeline.releases.measure import this_machine
+    from hvdperf.timeline.releases.backfill import this_machine
 
     horovod, tensorflow = (_versions(axis, getattr(arguments, axis.value)) for axis in Axis)
     results, _ = read_history(places.RAW)
@@ -186,7 +185,7 @@ def list_changes(_: argparse.Namespace) -> int:
 
 
 def bisect(arguments: argparse.Namespace) -> int:
-    from hvdperf.timeline.releases.side_by_side import Asked, bisect_command
+    from hvdperf.timeline.releases.bisect import Asked, bisect_command
 
     asked = Asked(
         along=Axis(arguments.along),
@@ -199,7 +198,7 @@ def bisect(arguments: argparse.Namespace) -> int:
 
 
 def print_parameters(_: argparse.Namespace) -> int:
-    from hvdperf.timeline.releases.measure import parameters
+    from hvdperf.timeline.releases.backfill import parameters
 
     print(json.dumps(parameters()))
     return 0
@@ -208,7 +207,7 @@ def print_parameters(_: argparse.Namespace) -> int:
 def measure_stack(arguments: argparse.Namespace) -> int:
     from statistics import median
 
-    from hvdperf.timeline.releases.measure import measure
+    from hvdperf.timeline.releases.backfill import measure
 
     result = measure(arguments.stack, quiet=True)
     keep(result, places.RAW)
@@ -221,7 +220,7 @@ def measure_stack(arguments: argparse.Namespace) -> int:
 
 
 def print_machine(_: argparse.Namespace) -> int:
-    from hvdperf.timeline.releases.measure import this_machine
+    from hvdperf.timeline.releases.backfill import this_machine
 
     print(this_machine())
     return 0

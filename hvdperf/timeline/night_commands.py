@@ -198,7 +198,7 @@ def run_night(arguments: argparse.Namespace) -> int:
 
 def _compared(night: Night, results: Path) -> tuple[Verdict, Sequence[str]]:
     """Return the verdict of a night next to those before it, and what fell, in lines."""
-    from hvdperf.timeline.nights.slower import falls, verdict_of
+    from hvdperf.timeline.nights.series import falls, verdict_of
 
     read = read_nights(results / NIGHTS, [night.series])
     known = [each for each in read.of[night.series] if each.night <= night.night]
@@ -256,7 +256,7 @@ def publish_nights(arguments: argparse.Namespace) -> int:
 
 
 def _publish(url: str, results: Path, branch: str) -> None:
-    from hvdperf.timeline.git import without_secret
+    from hvdperf.timeline.processes import without_secret
     from hvdperf.timeline.publish import place_of, publish, told
 
     added = publish(place_of(url, results, branch), results, complain)
@@ -304,9 +304,7 @@ def watch_nights(arguments: argparse.Namespace) -> int:
 
 
 def list_regressions(arguments: argparse.Namespace) -> int:
-    from hvdperf.timeline.nights.by_date import repeat
-    from hvdperf.timeline.nights.series import Series
-    from hvdperf.timeline.nights.slower import Standing
+    from hvdperf.timeline.nights.series import Series, Standing, repeat
 
     since = "" if arguments.since is None else f"{_date('--since', arguments.since)}"
     directory = _nights_directory(arguments)
@@ -357,7 +355,7 @@ def accept(arguments: argparse.Namespace) -> int:
 
 
 def prune(arguments: argparse.Namespace) -> int:
-    from hvdperf.timeline.nights.prune import remove_older
+    from hvdperf.timeline.nights.night import remove_older
 
     if not arguments.results.is_dir():
         raise UserError(f"--results {shown(arguments.results)}: there is no such directory")

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from hvdperf.errors import UserError
 from hvdperf.paths import shown
-from hvdperf.timeline.git import Git, without_secret
 from hvdperf.timeline.nights.night import (
     ACCEPTED,
     BRANCH,
@@ -27,6 +26,7 @@ from hvdperf.timeline.nights.night import (
     write_accepted,
 )
 from hvdperf.timeline.page.index import INDEX, write_index
+from hvdperf.timeline.processes import Git, without_secret
 from hvdperf.timeline.releases.raw import read_raw
 from hvdperf.timeline.store import HISTORY, NIGHTS, alone, documents, read_all
 

@@ -10,7 +10,7 @@ from hvdperf.worker.protocol import Phase
 
 
 class Exchange(NamedTuple):
-    """How Horovod exchanges gradients; see plan/variants.py."""
+    """How Horovod exchanges gradients; see plan/arms.py."""
 
     compression: str = "none"
     reduction: str = "average"

@@ -9,9 +9,8 @@ import pytest
 
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AGAINST, Arm, BlockKind, Schedule
-from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.plan.faults import Fault
-from hvdperf.plan.question import Question
 from hvdperf.plan.questions import against
 from hvdperf.records.rounds import Launch, Metadata, Round
 from hvdperf.work.table import observation

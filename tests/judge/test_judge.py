@@ -15,9 +15,8 @@ from hvdperf.judge.judge import Judge, doubted
 from hvdperf.judge.rules import Rules
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import Schedule
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.profile import Profile, Sampling
-from hvdperf.plan.question import Question
 from hvdperf.plan.questions import (
     aa,
     against,

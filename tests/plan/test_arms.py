@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.plan.arms import Arm, BlockKind, Side
+from hvdperf.plan.arms import EXCHANGES, Arm, BlockKind, Side
+from hvdperf.plan.comparisons import Question
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import default_world_sizes
-from hvdperf.plan.question import Question
 from hvdperf.plan.questions import (
     aa,
     at_gradient_sizes,
@@ -22,7 +22,6 @@ from hvdperf.plan.questions import (
     sweep,
     weak_scaling,
 )
-from hvdperf.plan.variants import EXCHANGES
 from hvdperf.work.startup import PHASES
 from hvdperf.worker.protocol import STARTUP
 from hvdperf.worker.strategies.table import Strategy

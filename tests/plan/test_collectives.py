@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdperf.plan.arms import Collective
-from hvdperf.plan.collectives import MIB, SWEEP_BYTES, algbw, busbw
+from hvdperf.plan.arms import MIB, SWEEP_BYTES, Collective, algbw, busbw
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from bench.simulation import LOOKS
 from hvdperf.errors import UserError
 from hvdperf.models.registry import NETWORKS, Scale, Traffic, network
 from hvdperf.plan.arms import Schedule
+from hvdperf.plan.comparisons import Question
 from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.profile import PROFILES, Runs, Sampling, load_profile
-from hvdperf.plan.question import Question
 
 COMPLETE = """\
 models = ["vgg_16_s", "resnet_50_s"]

@@ -18,10 +18,9 @@ from hvdperf.models.inputs.cifar_files import Layout
 from hvdperf.models.inputs.samples import write_cifar
 from hvdperf.models.inputs.token_samples import write_tokens
 from hvdperf.plan.arms import BlockKind, Workload
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.options import Options
-from hvdperf.plan.question import Question
 from hvdperf.plan.questions import (
     aa,
     at_gradient_sizes,

@@ -9,9 +9,17 @@ from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.paths import ROOT
-from hvdperf.plan.question import Question
-from hvdperf.plan.threshold_proposal import false_fail, fewest_rounds, proposed_rule
-from hvdperf.plan.thresholds import THRESHOLDS, Case, load_thresholds, propose, select
+from hvdperf.plan.comparisons import Question
+from hvdperf.plan.thresholds import (
+    THRESHOLDS,
+    Case,
+    false_fail,
+    fewest_rounds,
+    load_thresholds,
+    propose,
+    proposed_rule,
+    select,
+)
 from hvdperf.stats import NotMeasurable, spread
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
 

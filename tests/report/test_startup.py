@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hvdperf.plan.arms import Schedule, Side
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.plan.questions import startup, weak_scaling
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure

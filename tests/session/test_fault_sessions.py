@@ -17,7 +17,7 @@ from hvdperf.paths import ROOT
 from hvdperf.plan import questions
 from hvdperf.records.detections import read_log
 from hvdperf.records.outcome import Attribution, Detection, Outcome
-from hvdperf.timeline.sessions import NO_SESSION
+from hvdperf.timeline.processes import NO_SESSION
 from hvdperf.verdict import Band, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session

@@ -14,7 +14,7 @@ from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds
 from hvdperf.plan.questions import gradient_reductions, parity, strong_scaling, trials, weak_scaling
-from hvdperf.plan.threshold_proposal import proposed_rule
+from hvdperf.plan.thresholds import proposed_rule
 from hvdperf.records.archive import read_session
 from hvdperf.records.documents import Asked
 from hvdperf.records.outcome import Outcome

@@ -8,10 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
-from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Collective, Schedule, Side, Transfer, Workload
-from hvdperf.plan.collectives import SWEEP_BYTES
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import Question
+from hvdperf.plan.arms import (
+    SWEEP,
+    SWEEP_BYTES,
+    Arm,
+    BlockKind,
+    Collective,
+    Schedule,
+    Side,
+    Transfer,
+    Workload,
+)
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.rounds import (
     Block,

@@ -10,7 +10,7 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
-from hvdperf.timeline.asv.serve import serve
+from hvdperf.timeline.asv.site import serve
 
 
 def hvdperf(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -76,7 +76,7 @@ def test_sites_are_served_on_loopback(tmp_path):
     with pytest.raises(UserError, match="--port 99999"):
         serve(tmp_path, 99999)
     code = (
-        "from pathlib import Path; from hvdperf.timeline.asv.serve import serve; "
+        "from pathlib import Path; from hvdperf.timeline.asv.site import serve; "
         f"serve(Path({str(tmp_path)!r}), 0)"
     )
     with subprocess.Popen(

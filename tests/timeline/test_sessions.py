@@ -10,7 +10,7 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.plan.questions import weak_scaling
 from hvdperf.timeline import places
-from hvdperf.timeline.releases.measure import measure
+from hvdperf.timeline.releases.backfill import measure
 from hvdperf.verdict import Verdict
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, outcome
@@ -29,7 +29,7 @@ def ends(tmp_path, monkeypatch):
             session_of(tmp_path / "stack", made)
             return status
 
-        monkeypatch.setattr("hvdperf.timeline.sessions.ended", run)
+        monkeypatch.setattr("hvdperf.timeline.processes.ended", run)
 
     return ended
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from hvdperf.timeline.steps import LEAST_CHANGE, steps
+from hvdperf.timeline.lines import LEAST_CHANGE, steps
 
 
 def line(count: int, noise: float, changes: dict[int, float], seed: int) -> list[float]:

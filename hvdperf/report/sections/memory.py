@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from hvdperf.explain.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from statistics import median
 
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value

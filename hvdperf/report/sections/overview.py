@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from hvdperf.plan.arms import BlockKind, Workload
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
 from hvdperf.report.content import Column, Figure, Row, Section, Table

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hvdperf.plan.comparisons import Question
 from hvdperf.plan.faults import TRIALS
-from hvdperf.plan.question import Question
 from hvdperf.records.detections import (
     Count,
     Entry,

@@ -31,7 +31,7 @@ from hvdperf.timeline.nights.night import (
     read_night,
     write_night,
 )
-from hvdperf.timeline.sessions import ended, is_without_session
+from hvdperf.timeline.processes import ended, is_without_session
 from hvdperf.timeline.store import NIGHTS, alone, read_all
 
 

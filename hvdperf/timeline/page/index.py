@@ -16,10 +16,8 @@ from hvdperf.files import write_whole
 from hvdperf.inline import templates, without_scripts
 from hvdperf.paths import shown
 from hvdperf.timeline.lines import Change, Line
-from hvdperf.timeline.nights.by_date import lines, repeat
 from hvdperf.timeline.nights.night import Night, read_nights
-from hvdperf.timeline.nights.series import Series
-from hvdperf.timeline.nights.slower import verdict_of
+from hvdperf.timeline.nights.series import Series, lines, repeat, verdict_of
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.timeline.releases import by_release
 from hvdperf.timeline.releases.raw import read_history

@@ -14,7 +14,7 @@ from hvdperf.paths import ROOT
 from hvdperf.timeline import places
 from hvdperf.timeline.asv import export
 from hvdperf.timeline.asv.export import BENCHMARK
-from hvdperf.timeline.releases.releases import Axis, releases
+from hvdperf.timeline.releases.raw import Axis, releases
 from tests.support.asv_projects import asv, asv_project
 from tests.support.histories import MACHINE_LABEL, raw_result
 

@@ -11,8 +11,7 @@ import pytest
 from hvdperf.plan.questions import weak_scaling
 from hvdperf.timeline import places
 from hvdperf.timeline.asv.export import make_trees
-from hvdperf.timeline.releases.raw import keep_sessions
-from hvdperf.timeline.releases.releases import Axis
+from hvdperf.timeline.releases.raw import Axis, keep_sessions
 from hvdperf.verdict import Verdict
 from tests.support.histories import raw_result, written
 from tests.support.rounds import WORKLOAD, outcome

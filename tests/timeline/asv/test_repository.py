@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.timeline.asv.repository import write_repository
-from hvdperf.timeline.releases.releases import Axis, Release, order, releases
+from hvdperf.timeline.asv.export import write_repository
+from hvdperf.timeline.releases.raw import Axis, Release, order, releases
 
 HOROVOD = releases(Axis.HOROVOD)
 

@@ -10,8 +10,7 @@ import pytest
 from hvdperf.timeline import places
 from hvdperf.timeline.asv.export import make_trees
 from hvdperf.timeline.releases.backfill import State, combinations
-from hvdperf.timeline.releases.raw import read_history
-from hvdperf.timeline.releases.releases import Axis
+from hvdperf.timeline.releases.raw import Axis, read_history
 
 
 def files(root: Path) -> dict[str, bytes]:

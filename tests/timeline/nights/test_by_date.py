@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from bench.nights import BAD, FIRST, Year, nights
-from hvdperf.timeline.nights.by_date import bad_nodes, findings, lines, marks
 from hvdperf.timeline.nights.night import Night
+from hvdperf.timeline.nights.series import bad_nodes, findings, lines, marks
 
 SMALL = Year(0.01, networks=3, world_sizes=(1, 8))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hvdperf.timeline.nights.by_date import findings
 from hvdperf.timeline.nights.night import read_nights
+from hvdperf.timeline.nights.series import findings
 from hvdperf.verdict import Verdict
 
 RECORDED = Path(__file__).with_name("recorded")

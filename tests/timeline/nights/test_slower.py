@@ -9,10 +9,8 @@ from datetime import date
 import pytest
 
 from bench.nights import Year, nights
-from hvdperf.timeline.nights.by_date import findings
 from hvdperf.timeline.nights.night import Night
-from hvdperf.timeline.nights.series import Series
-from hvdperf.timeline.nights.slower import FEWEST, Standing, falls, standings
+from hvdperf.timeline.nights.series import FEWEST, Series, Standing, falls, findings, standings
 from hvdperf.verdict import Verdict
 
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=3, world_sizes=(1, 8))

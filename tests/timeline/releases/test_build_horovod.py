@@ -12,7 +12,7 @@ import pytest
 
 from ci import build_horovod as build
 from hvdperf.paths import ROOT
-from hvdperf.timeline.releases.releases import Axis, order
+from hvdperf.timeline.releases.raw import Axis, order
 
 GCC = """\
   [ 10%] Building CXX object third_party/gloo/CMakeFiles/gloo.dir/types.cc.o

@@ -8,7 +8,7 @@ import pytest
 
 from bench.change_points import RELEASES, Machine, made_series
 from hvdperf.timeline.releases.by_release import bisect_command, report, series_of, word
-from hvdperf.timeline.releases.releases import Axis
+from hvdperf.timeline.releases.raw import Axis
 from tests.support.histories import REPLICA, raw_result
 
 ONE, TWO = ("vgg_16_s", 1), ("vgg_16_s", 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdperf.plan.arms import Workload
-from hvdperf.timeline.releases.label import machine_label, replica_label, replica_of
+from hvdperf.timeline.releases.raw import machine_label, replica_label, replica_of
 from tests.support.histories import FACTS
 
 WORDS = Workload("lstm_s", "ptb", 35, batch=16)

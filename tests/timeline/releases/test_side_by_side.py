@@ -18,9 +18,8 @@ from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.timeline import places
 from hvdperf.timeline.releases import bisect as side_by_side
 from hvdperf.timeline.releases.backfill import NotBuilt
-from hvdperf.timeline.releases.bisect import Answer
-from hvdperf.timeline.releases.releases import Axis
-from hvdperf.timeline.releases.side_by_side import Asked, bisect_command, result_of
+from hvdperf.timeline.releases.bisect import Answer, Asked, bisect_command, result_of
+from hvdperf.timeline.releases.raw import Axis
 from hvdperf.verdict import Floor, Verdict, judge
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session

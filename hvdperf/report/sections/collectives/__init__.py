@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hvdperf.plan.arms import SWEEP
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Section
 from hvdperf.report.launches import trusted

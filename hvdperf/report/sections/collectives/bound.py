@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from hvdperf.explain.collectives import StepTimes, step_times
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvdperf.explain.collectives import paired
-from hvdperf.plan.arms import SWEEP, Collective
-from hvdperf.plan.collectives import busbw
-from hvdperf.plan.question import Question
+from hvdperf.plan.arms import SWEEP, Collective, busbw
+from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Column, Value
 from hvdperf.report.numbers import quantiles

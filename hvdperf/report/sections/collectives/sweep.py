@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hvdperf.plan.collectives import KIB, MIB
+from hvdperf.plan.arms import KIB, MIB
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Table, Value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.plan.terms import TERMS, Term
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import Spent
