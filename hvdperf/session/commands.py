@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hvdperf.cli import Commands, add_command, complain
+from hvdperf.cli import Commands, add_command, complain, option
 from hvdperf.columns import WIDTH, Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
@@ -48,74 +48,57 @@ def add_to(commands: Commands) -> None:
     _add_doctor(commands)
     add = add_command(commands, "list", "List networks, profiles, cases or faults.")
     lists = add.add_subparsers(required=True, metavar="WHAT")
-    for name, command, description in (
-        ("networks", list_networks, "List the networks, by the names for --models."),
-        ("profiles", list_profiles, "List the profiles, by the names for --profile."),
-        ("faults", list_faults, "List the faults for --inject, and the fault cases."),
-    ):
-        add_command(lists, name, description).set_defaults(command=command)
-    cases = add_command(lists, "cases", "List the cases that `pytest perf/` would measure.")
-    _add_options_of_a_session(cases, "--profile", "--models", "--np")
-    cases.set_defaults(command=list_cases)
+    text = "List the networks, by the names for --models."
+    add_command(lists, "networks", text, list_networks)
+    text = "List the profiles, by the names for --profile."
+    add_command(lists, "profiles", text, list_profiles)
+    text = "List the faults for --inject, and the fault cases."
+    add_command(lists, "faults", text, list_faults)
+    text = "List the cases that `pytest perf/` would measure."
+    add = add_command(lists, "cases", text, list_cases)
+    _add_options_of_a_session(add, "--profile", "--models", "--np")
 
     add = add_command(commands, "thresholds", "Propose, check and compare thresholds.")
     tasks = add.add_subparsers(required=True, metavar="TASK")
-    task = add_command(
-        tasks,
-        "propose",
+    text = (
         "Propose thresholds for machines like this one, from the rounds of all given sessions "
         "together: 32 of a case or more, of an unchanged build. The file begins with the number of "
-        "false FAILs a year that they mean.",
+        "false FAILs a year that they mean."
     )
-    task.add_argument(
-        "sessions",
-        type=Path,
-        nargs="+",
-        metavar="SESSION",
-        help="Use the rounds of these sessions, a directory of results/runs.",
-    )
-    task.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="Write to this new file, which --thresholds takes. Default: stdout.",
-    )
-    task.set_defaults(command=propose_thresholds)
-
-    task = add_command(
-        tasks,
-        "check",
+    add = add_command(tasks, "propose", text, propose_thresholds)
+    text = "Use the rounds of these sessions, a directory of results/runs."
+    option(add, "sessions SESSION", text, type=Path, nargs="+")
+    text = "Write to this new file, which --thresholds takes."
+    option(add, "--out FILE", text, told="stdout", type=Path)
+    text = (
         "Say which file of thresholds counts here, and which cases of a profile it has no line "
-        "for. Exit status: 1 if there is such a case.",
+        "for. Exit status: 1 if there is such a case."
     )
-    _add_options_of_a_session(task, "--profile", "--models", "--np", "--thresholds")
-    task.set_defaults(command=check_thresholds)
-
-    task = add_command(tasks, "diff", "Show what a file of thresholds tightens or loosens.")
-    task.add_argument(
-        "old",
-        type=Path,
-        metavar="OLD",
-        help="Compare this file, such as ci/thresholds/gpu-a100.toml, ...",
-    )
-    task.add_argument("new", type=Path, metavar="NEW", help="... with this one.")
-    task.set_defaults(command=diff_thresholds)
+    add = add_command(tasks, "check", text, check_thresholds)
+    _add_options_of_a_session(add, "--profile", "--models", "--np", "--thresholds")
+    text = "Show what a file of thresholds tightens or loosens."
+    add = add_command(tasks, "diff", text, diff_thresholds)
+    text = "Compare this file, such as ci/thresholds/gpu-a100.toml, ..."
+    option(add, "old OLD", text, type=Path)
+    option(add, "new NEW", "... with this one.", type=Path)
 
 
 def _add_options_of_a_session(parser: argparse.ArgumentParser, *names: str) -> None:
     """Add options that are handed on to pytest."""
     group = parser.add_argument_group("the session, as for pytest perf/")
     for name in names:
-        metavar, text = _OF_A_SESSION[name]
-        group.add_argument(name, metavar=metavar, help=text)
+        option(group, *_OF_A_SESSION[name])
 
 
-# Options that are handed on to pytest: what stands for the value, and the help.
+# Options that are handed on to pytest, with the help.
 _OF_A_SESSION = {
-    "--profile": ("NAME", "Take the cases of this profile. Default: default."),
-    "--models": ("A,B", "Take these networks. Default: those of the profile."),
-    "--np": ("N", "Take N slots. Default: all GPUs, or else all cores."),
-    "--thresholds": ("FILE", "Check this file. Default: that of machines like this one."),
+    "--profile": ("--profile NAME", "Take the cases of this profile. Default: default."),
+    "--models": ("--models A,B", "Take these networks. Default: those of the profile."),
+    "--np": ("--np N", "Take N slots. Default: all GPUs, or else all cores."),
+    "--thresholds": (
+        "--thresholds FILE",
+        "Check this file. Default: that of machines like this one.",
+    ),
 }
 
 
@@ -379,33 +362,19 @@ _PAIR_AGAIN = f"stop what else runs here, then: pytest {' '.join(cases('test_tru
 
 
 def _add_doctor(commands: Commands) -> None:
-    add = add_command(
-        commands,
-        "doctor",
+    text = (
         "Check whether this machine is fit to measure. The machine, its GPUs, the installed stack, "
-        f"data and thresholds are checked. Exit status: 0 if it is fit to measure, {UNFIT} if not.",
+        f"data and thresholds are checked. Exit status: 0 if it is fit to measure, {UNFIT} if not."
     )
-    group = add.add_argument_group("what to check")
-    group.add_argument(
-        "--pair",
-        action="store_true",
-        help="Also compare the stack with itself for a minute, to show which change a session "
-        "sees. Default: start no ranks.",
-    )
-    for option, metavar, text in (
-        ("--profile", "NAME", "Check this profile. Default: default."),
-        ("--data-dir", "DIR", "Check the data sets of this directory. Default: as pytest perf/."),
-        ("--thresholds", "FILE", "Check this file. Default: that of machines like this one."),
-    ):
-        group.add_argument(option, metavar=metavar, help=text)
-    group.add_argument(
-        "--results",
-        type=Path,
-        default=RESULTS,
-        metavar="DIR",
-        help="Check that there is room for results here. Default: results.",
-    )
-    add.set_defaults(command=doctor)
+    add = add_command(commands, "doctor", text, doctor).add_argument_group("what to check")
+    text = "Also compare the stack with itself for a minute, to show which change a session sees."
+    option(add, "--pair", text, told="start no ranks")
+    option(add, "--profile NAME", "Check this profile.", told="default")
+    text = "Check the data sets of this directory."
+    option(add, "--data-dir DIR", text, told="as pytest perf/")
+    option(add, "--thresholds FILE", "Check this file.", told="that of machines like this one")
+    text = "Check that there is room for results here."
+    option(add, "--results DIR", text, RESULTS, "results", type=Path)
 
 
 def doctor(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from hvdperf.cli import REFUSED, Commands, add_command, complain, option
@@ -16,8 +16,6 @@ from hvdperf.timeline import places
 from hvdperf.timeline.releases import backfill
 from hvdperf.timeline.releases.raw import Axis, check_known, keep, keep_sessions, read_history
 
-Run = Callable[[argparse.Namespace], int]
-
 
 def add_to(commands: Commands) -> None:
     """Add the commands history, which has commands of its own, and bisect."""
@@ -26,45 +24,42 @@ def add_to(commands: Commands) -> None:
     )
     tasks = top.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: Run, description: str) -> argparse.ArgumentParser:
-        add = add_command(tasks, name, description)
-        add.set_defaults(command=run)
-        return add
-
-    command("releases", write_releases, "Write the git repositories that asv reads.")
+    text = "Write the git repositories that asv reads."
+    add_command(tasks, "releases", text, write_releases)
     text = "Convert sessions into raw results, and those into the form of asv."
-    add = command("import", import_sessions, text)
+    add = add_command(tasks, "import", text, import_sessions)
     text = "Convert the sessions of this directory."
     option(add, "--sessions DIR", text, places.SESSIONS, "results/runs", type=Path)
-    command("publish", publish, "Write the sites by Horovod and by TensorFlow release.")
-    add = command("preview", preview, "Serve the sites on this machine.")
+    text = "Write the sites by Horovod and by TensorFlow release."
+    add_command(tasks, "publish", text, publish)
+    add = add_command(tasks, "preview", "Serve the sites on this machine.", preview)
     option(add, "--port N", "Serve on this port.", 8080, type=int)
     text = "Build and measure the missing combinations of releases."
-    add = command("backfill", fill_matrix, text)
+    add = add_command(tasks, "backfill", text, fill_matrix)
     for name, versions in (("horovod", backfill.HOROVOD), ("tensorflow", backfill.TENSORFLOW)):
         option(add, f"--{name} V,V", "Combine these releases.", ",".join(versions))
     option(add, "--again", "Also retry what could not be built before.", told="leave it out")
-    option(
-        add, "--list", "Show the state of each combination.", told="build and measure, then show it"
-    )
+    text = "Show the state of each combination."
+    option(add, "--list", text, told="build and measure, then show it")
     text = "Find releases that changed the throughput, in stored results."
-    command("changes", list_changes, text)
+    add_command(tasks, "changes", text, list_changes)
     # For hvdperf/timeline/asv/benchmarks: JSON on stdout.
-    command("params", print_parameters, "Print the cases of the profile history, as JSON.")
-    add = command("measure", measure_stack, "Measure one installed stack, and print it as JSON.")
+    text = "Print the cases of the profile history, as JSON."
+    add_command(tasks, "params", text, print_parameters)
+    text = "Measure one installed stack, and print it as JSON."
+    add = add_command(tasks, "measure", text, measure_stack)
     text = "Measure the stack of this interpreter."
     option(add, "--stack PYTHON", text, required=True, type=Path)
-    command("machine", print_machine, "Print the label of this machine.")
+    add_command(tasks, "machine", "Print the label of this machine.", print_machine)
     _add_bisect(commands)
 
 
 def _add_bisect(commands: Commands) -> None:
-    add = add_command(
-        commands,
-        "bisect",
+    text = (
         "Find the release that changed the throughput, by measuring. Releases are built, and each "
-        "is compared with the first one in a session of a few minutes.",
+        "is compared with the first one in a session of a few minutes."
     )
+    add = add_command(commands, "bisect", text, bisect)
     group = add.add_argument_group("which releases")
     text = "Search the releases of this package. Default: tensorflow."
     choices = [axis.value for axis in Axis]
@@ -77,7 +72,6 @@ def _add_bisect(commands: Commands) -> None:
     option(group, "--np N", "Train with N replicas.", type=int, required=True)
     text = "Give each session MIN minutes."
     option(group, "--budget MIN", text, told="those of the profile", type=float)
-    add.set_defaults(command=bisect)
 
 
 # Commands import what they need themselves: asv takes a second to import, and planning a session

@@ -32,72 +32,59 @@ from hvdperf.verdict import Verdict
 
 def add_to(commands: Commands) -> None:
     """Add the commands nightly, which has commands of its own, and regressions."""
-    top = add_command(
-        commands,
-        "nightly",
+    text = (
         "Measure unattended, publish, and watch. A night is published to a git repository, and "
-        "watched from elsewhere.",
+        "watched from elsewhere."
     )
-    tasks = top.add_subparsers(required=True, metavar="TASK")
+    tasks = add_command(commands, "nightly", text).add_subparsers(required=True, metavar="TASK")
     _add_run(tasks)
 
-    add = add_command(tasks, "publish", "Publish all ended nights to a git repository.")
-    add.add_argument("url", metavar="URL", help="Publish to this git repository.")
+    text = "Publish all ended nights to a git repository."
+    add = add_command(tasks, "publish", text, publish_nights)
+    option(add, "url URL", "Publish to this git repository.")
     _add_places(add)
-    add.set_defaults(command=publish_nights)
 
-    add = add_command(tasks, "index", "Write the page of all nights and releases.")
-    _add_places(add, repository=False)
-    add.set_defaults(command=write_page)
+    text = "Write the page of all nights and releases."
+    _add_places(add_command(tasks, "index", text, write_page), repository=False)
 
-    add = add_command(
-        tasks,
-        "watch",
+    text = (
         "Say whether the nights come, and how they ended. A series is MISSING if its next night is "
-        "overdue. Exit status: 11 if one is MISSING, else that of the worst verdict.",
+        "overdue. Exit status: 11 if one is MISSING, else that of the worst verdict."
     )
+    add = add_command(tasks, "watch", text, watch_nights)
     text = "Call a series MISSING this many hours after its last night."
     group = _add_which_nights(add)
     option(group, "--overdue HOURS", text, OVERDUE_H, f"{OVERDUE_H:g}", type=float)
     text = "Write texts of issues into this directory."
     option(_add_places(add), "--issues DIR", text, told="none", type=Path)
-    add.set_defaults(command=watch_nights)
 
-    add = add_command(
-        tasks,
-        "accept",
+    text = (
         "Accept that a series is slower. What became slower up to this night FAILs no more, here "
-        "and, once it is published, elsewhere.",
+        "and, once it is published, elsewhere."
     )
+    add = add_command(tasks, "accept", text, accept)
     option(add, "--series NAME", "Accept this series as it is. Required.", required=True)
     option(add, "--night DATE", "Up to the night of this date.", told="the last one")
     _add_places(add, repository=False)
-    add.set_defaults(command=accept)
 
-    add = add_command(tasks, "prune", "Remove sessions and pages of nights long ago.")
+    add = add_command(tasks, "prune", "Remove sessions and pages of nights long ago.", prune)
     option(add, "--keep DAYS", "Keep those of the last DAYS days.", 90, type=int)
     _add_places(add, repository=False)
-    add.set_defaults(command=prune)
 
-    add = add_command(
-        commands,
-        "regressions",
-        "List lasting changes over nights, with the commands that repeat them.",
-    )
+    text = "List lasting changes over nights, with the commands that repeat them."
+    add = add_command(commands, "regressions", text, list_regressions)
     group = _add_which_nights(add)
     option(group, "--since DATE", "List changes since this date, such as 2026-01-01.", told="all")
     option(group, "--better", "List improvements, too.", told="only regressions")
     _add_places(add)
-    add.set_defaults(command=list_regressions)
 
 
 def _add_run(tasks: Commands) -> None:
-    add = add_command(
-        tasks,
-        "run",
+    text = (
         "Measure one night: doctor, A/A pair, session, gate. A night that was interrupted goes on. "
-        "Options after -- are passed on to pytest.",
+        "Options after -- are passed on to pytest."
     )
+    add = add_command(tasks, "run", text, run_night)
     group = add.add_argument_group("what to measure")
     option(group, "--profile NAME", "Measure this profile.", "nightly")
     text = "Compare with the stack of this interpreter."
@@ -116,7 +103,6 @@ def _add_run(tasks: Commands) -> None:
     option(group, "--publish URL", "Publish to this git repository, too.", told="do not")
     text = "Append the night to this file, in Markdown."
     option(group, "--summary FILE", text, told="do not", type=Path)
-    add.set_defaults(command=run_night)
 
 
 def _add_which_nights(add: argparse.ArgumentParser) -> argparse._ArgumentGroup:

@@ -1,7 +1,8 @@
 """Work: what the launches of a round do once they have started, and what its figures are.
 
 One class for each kind of work, named by the rows of its questions
-(hvdperf/plan/comparisons.py). Its instances have groups do the work; its class methods are plain arithmetic on what was reported.
+(hvdperf/plan/comparisons.py). Its instances have groups do the work; its class methods are plain
+arithmetic on what was reported.
 """
 
 from __future__ import annotations
