@@ -27,7 +27,7 @@ from hvdperf.judge.rules import Rules
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.profile import Profile
+from hvdperf.plan.options import Profile
 from hvdperf.plan.questions import communication, strong_scaling, weak_scaling
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.documents import Case

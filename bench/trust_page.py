@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import AA
-from hvdperf.plan.faults import TRIALS
+from hvdperf.plan.questions import TRIALS
 from hvdperf.records.detections import Entry, changes, counts_of, expected_report, share_interval
 from hvdperf.report.words import plural
 from hvdperf.stats import hodges_lehmann

@@ -27,8 +27,8 @@ from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds as limits
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import Comparison, Question
-from hvdperf.plan.faults import TRIALS, Fault
-from hvdperf.plan.profile import PROFILES, Profile, Runs, Sampling, load_profile
+from hvdperf.plan.options import PROFILES, Profile, Runs, Sampling, load_profile
+from hvdperf.plan.questions import TRIALS, Fault
 from hvdperf.plan.settings import PRECISION, ROWS, Row
 from hvdperf.session import plugin
 from hvdperf.timeline import places, schemas

@@ -300,7 +300,7 @@ class Comparison:
     @property
     def is_trial(self) -> bool:
         """True if the candidate has an injected fault, to see whether the suite reports it
-        (hvdperf.plan.faults)."""
+        (hvdperf.plan.questions)."""
         return self.judged_as is JudgedAs.DETECTION
 
     @property

@@ -27,10 +27,16 @@ from hvdperf.plan.data import (
     open_data_sets,
     parse_data_dir,
 )
-from hvdperf.plan.faults import Fault
-from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
-from hvdperf.plan.profile import Profile, default_world_sizes
-from hvdperf.plan.questions import against
+from hvdperf.plan.options import (
+    LAUNCHERS,
+    Options,
+    Profile,
+    default_world_sizes,
+    known_model,
+    parse_fault,
+    resolve_profile,
+)
+from hvdperf.plan.questions import Fault, against
 from hvdperf.plan.settings import refuse
 from hvdperf.plan.thresholds import Thresholds, load_thresholds, select
 from hvdperf.worker.strategies.table import Strategy

@@ -20,7 +20,7 @@ from hvdperf.plan.settings import (
     precisions,
     settings_in,
 )
-from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.fingerprint import Fingerprint, ranges
 
 Fields = dict[str, str | int | float | list[str] | None]
 
@@ -31,12 +31,6 @@ METHOD = 1
 _SWITCHED = {True: "on", False: "off", None: None}
 # Properties of a GPU that are recorded under `gpu_` and their names.
 _OF_GPUS = ("driver", "memory_mib", "power_limit_w", "max_sm_clock_mhz", "max_memory_clock_mhz")
-# Horovod's own defaults of fusion threshold (bytes) and cycle time (ms), from
-# horovod/common/operations.cc and the change log of 0.21.
-_DEFAULTS = (128 * 1024 * 1024, 1.0)
-_DEFAULTS_SINCE = (0, 21)
-_OLDER_DEFAULTS = (64 * 1024 * 1024, 5.0)
-_CACHE_CAPACITY = 1024
 
 
 def fingerprint(
@@ -80,7 +74,7 @@ def fingerprint(
         **_horovod_fields(stack.horovod, environment),
         **_settings(environment),
         "data_sets": [f"{name}: {text}" for name, text in (data_sets or {}).items()],
-        "rank_cores": [f"{slot.rank}: {_ranges(slot.cores)}" for slot in slots],
+        "rank_cores": [f"{slot.rank}: {ranges(slot.cores, ',')}" for slot in slots],
     }
     if own_networks:
         fields["own_networks"] = [f"{name}: {text}" for name, text in own_networks.items()]
@@ -91,13 +85,11 @@ def fingerprint(
 def settings_of(known: Fingerprint) -> list[Setting]:
     """Return the settings that a fingerprint records, without those that are Horovod's own
     defaults, by name."""
-    fusion_bytes, cycle_ms = _defaults_of(known["horovod"])
-    numbers = (
-        ("HOROVOD_FUSION_THRESHOLD", known["horovod_fusion_threshold_bytes"], fusion_bytes),
-        ("HOROVOD_CYCLE_TIME", known["horovod_cycle_time_ms"], cycle_ms),
-        ("HOROVOD_CACHE_CAPACITY", known["horovod_cache_capacity"], _CACHE_CAPACITY),
-    )
-    found = [Setting(name, str(value)) for name, value, default in numbers if value != default]
+    found = [
+        Setting(name, str(value))
+        for name, (field, default) in _defaults_of(known["horovod"]).items()
+        if (value := known[field]) != default  # type: ignore[literal-required]
+    ]
     if known["horovod_timeline"] == "on":
         found.append(Setting("HOROVOD_TIMELINE", "on"))
     lists: dict[str, list[str]] = {field: known[field] for field in FIELDS}  # type: ignore[literal-required]
@@ -112,26 +104,28 @@ def _distinct(values: Iterable[str | float | None]) -> list[str]:
 def _horovod_fields(version: str, environment: Mapping[str, str]) -> Fields:
     """Return the settings of Horovod in effect; the defaults of the version for fusion threshold,
     cycle time and cache capacity if they are not set."""
-    fusion_bytes, cycle_ms = _defaults_of(version)
     return {
-        "horovod_fusion_threshold_bytes": _effective(
-            environment.get("HOROVOD_FUSION_THRESHOLD"), fusion_bytes
-        ),
-        "horovod_cycle_time_ms": _effective(environment.get("HOROVOD_CYCLE_TIME"), cycle_ms),
-        "horovod_cache_capacity": _effective(
-            environment.get("HOROVOD_CACHE_CAPACITY"), _CACHE_CAPACITY
-        ),
+        **{
+            field: _effective(environment.get(name), default)
+            for name, (field, default) in _defaults_of(version).items()
+        },
         # Where a timeline is written does not matter. Horovod's thread for it runs even if the
         # variable is empty.
         "horovod_timeline": "on" if "HOROVOD_TIMELINE" in environment else "off",
     }
 
 
-def _defaults_of(version: str) -> tuple[int, float]:
-    """Return the version's default fusion threshold in bytes and cycle time in ms."""
+def _defaults_of(version: str) -> dict[str, tuple[str, float]]:
+    """Return the numbers in Horovod's settings, by variable: the field that records each, and the
+    version's default. They are from horovod/common/operations.cc and the change log of 0.21."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    older = bool(numbers) and numbers < _DEFAULTS_SINCE
-    return _OLDER_DEFAULTS if older else _DEFAULTS
+    older = bool(numbers) and numbers < (0, 21)
+    fusion_bytes, cycle_ms = (64 * 1024 * 1024, 5.0) if older else (128 * 1024 * 1024, 1.0)
+    return {
+        "HOROVOD_FUSION_THRESHOLD": ("horovod_fusion_threshold_bytes", fusion_bytes),
+        "HOROVOD_CYCLE_TIME": ("horovod_cycle_time_ms", cycle_ms),
+        "HOROVOD_CACHE_CAPACITY": ("horovod_cache_capacity", 1024),
+    }
 
 
 def _effective(setting: str | None, default: float) -> float | str:
@@ -153,17 +147,6 @@ def _settings(environment: Mapping[str, str]) -> dict[str, list[str]]:
         field: [setting.recorded for setting in found if setting.row.field == field]
         for field in FIELDS
     }
-
-
-def _ranges(cores: Iterable[int]) -> str:
-    """Return cores in the kernel's list format: (0, 1, 2, 3, 8) is "0-3,8"."""
-    runs: list[list[int]] = []
-    for core in sorted(cores):
-        if runs and core == runs[-1][-1] + 1:
-            runs[-1].append(core)
-        else:
-            runs.append([core])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 # The most settings that are named beside a verdict.

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from hvdperf.json_records import Figures, Number
 from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison
+from hvdperf.records.fingerprint import ranges
 from hvdperf.records.rounds import Launch, Round, Turns, is_disturbed
 from hvdperf.stats import Interval
 from hvdperf.verdict import Judgement, Verdict
@@ -110,14 +111,7 @@ def fields_of(cause: Cause) -> dict[str, Any]:
 
 def _listed(ranks: Sequence[int]) -> str:
     """Return ranks in words, such as `ranks 0, 2-3`."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    words = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-    return f"rank{'s' * (len(ranks) > 1)} {words}"
+    return f"rank{'s' * (len(ranks) > 1)} {ranges(ranks, ', ')}"
 
 
 @dataclass(frozen=True)

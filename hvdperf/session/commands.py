@@ -30,9 +30,8 @@ from hvdperf.machine.stack import probe
 from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import CACHE, RESULTS, ROOT, cases, shown
 from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.faults import TRIALS, Fault
-from hvdperf.plan.options import SHORT, installed_networks
-from hvdperf.plan.profile import PROFILES, load_profile
+from hvdperf.plan.options import PROFILES, SHORT, installed_networks, load_profile
+from hvdperf.plan.questions import TRIALS, Fault
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, Case, case_of, load_thresholds, propose
 from hvdperf.programs import TooLong, run
 from hvdperf.records.archive import Archive, read_session

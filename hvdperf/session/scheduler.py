@@ -22,7 +22,7 @@ from hvdperf.machine.noise_record import Load, MachineRecord, load_of
 from hvdperf.measure.round_runner import RoundRunner, read_weights
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
-from hvdperf.plan.profile import Profile
+from hvdperf.plan.options import Profile
 from hvdperf.plan.thresholds import Thresholds
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Round

@@ -20,7 +20,7 @@ from hvdperf.launch.group import Group
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side, Transfer
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.profile import Profile, Runs, Sampling
+from hvdperf.plan.options import Profile, Runs, Sampling
 from hvdperf.records.outcome import Attribution, ScalingBreakdown
 from hvdperf.records.rounds import Block, BlockReport, Launch, Round
 from hvdperf.verdict import Judgement, Rule

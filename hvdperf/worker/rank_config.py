@@ -19,7 +19,7 @@ class Exchange(NamedTuple):
 
 
 class FaultConfig(NamedTuple):
-    """A fault that is injected into one rank; kinds: hvdperf.plan.faults.Fault.KINDS."""
+    """A fault that is injected into one rank; kinds: hvdperf.plan.questions.Fault.KINDS."""
 
     kind: str
     rank: int

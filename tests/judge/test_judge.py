@@ -16,7 +16,7 @@ from hvdperf.judge.rules import Rules
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Comparison, Question
-from hvdperf.plan.profile import Profile, Sampling
+from hvdperf.plan.options import Profile, Sampling
 from hvdperf.plan.questions import (
     aa,
     against,

@@ -26,8 +26,8 @@ from hvdperf.models.inputs.samples import write_cifar
 from hvdperf.models.inputs.token_samples import write_tokens
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import open_data
-from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import LAUNCHERS
+from hvdperf.plan.questions import Fault
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, MakeStarter, Start, trained_by
 

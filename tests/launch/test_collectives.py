@@ -11,7 +11,7 @@ import pytest
 from hvdperf.explain.collectives import library_mismatch
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.plan.arms import SWEEP, Arm, Collective, Transfer
-from hvdperf.plan.faults import Fault
+from hvdperf.plan.questions import Fault
 from hvdperf.records.rounds import CollectiveReport, Evidence, Launch, Series, Turns
 from hvdperf.work.collectives import Collectives
 from hvdperf.worker.protocol import Phase

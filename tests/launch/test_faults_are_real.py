@@ -11,7 +11,7 @@ import pytest
 
 from hvdperf.launch.group import Group
 from hvdperf.launch.processes import is_running
-from hvdperf.plan.faults import Fault
+from hvdperf.plan.questions import Fault
 from hvdperf.records.rounds import Evidence, Launch
 from hvdperf.work.blocks import Blocks
 from hvdperf.worker.protocol import Phase

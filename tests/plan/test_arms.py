@@ -18,9 +18,9 @@ from hvdperf.plan.arms import (
     busbw,
 )
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.faults import Fault
-from hvdperf.plan.profile import default_world_sizes
+from hvdperf.plan.options import default_world_sizes
 from hvdperf.plan.questions import (
+    Fault,
     aa,
     at_gradient_sizes,
     communication,

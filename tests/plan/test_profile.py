@@ -11,15 +11,18 @@ from hvdperf.errors import UserError
 from hvdperf.models.registry import NETWORKS, Scale, Traffic, network
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.options import (
+    PROFILES,
     Options,
+    Runs,
+    Sampling,
     from_command_line,
+    load_profile,
     parse_fault,
     parse_world_sizes,
     resolve_profile,
 )
-from hvdperf.plan.profile import PROFILES, Runs, Sampling, load_profile
+from hvdperf.plan.questions import TRIALS
 
 COMPLETE = """\
 models = ["vgg_16_s", "resnet_50_s"]

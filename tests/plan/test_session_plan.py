@@ -19,9 +19,10 @@ from hvdperf.models.inputs.samples import write_cifar
 from hvdperf.models.inputs.token_samples import write_tokens
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison, Question
-from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.options import Options
 from hvdperf.plan.questions import (
+    TRIALS,
+    Fault,
     aa,
     at_gradient_sizes,
     communication,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.faults import TRIALS
+from hvdperf.plan.questions import TRIALS
 from hvdperf.records.detections import (
     Count,
     Entry,
