@@ -98,12 +98,10 @@ class Question(Enum):
         return question
 
     WEAK_SCALING = QuestionSpec(
-        "weak_scaling",
-        "speed of n replicas / n times that of one, a batch for each",
+        "weak_scaling", "speed of n replicas / n times that of one, a batch for each"
     )
     STRONG_SCALING = QuestionSpec(
-        "strong_scaling",
-        "speed of n replicas / n times that of one, with the batch divided",
+        "strong_scaling", "speed of n replicas / n times that of one, with the batch divided"
     )
     COMMUNICATION = QuestionSpec(
         "communication",
@@ -117,10 +115,7 @@ class Question(Enum):
         between=Between.REFERENCE,
     )
     AA = QuestionSpec(
-        "aa",
-        "speed of one group / speed of an identical one",
-        rule=Band,
-        between=Between.NEITHER,
+        "aa", "speed of one group / speed of an identical one", rule=Band, between=Between.NEITHER
     )
     HOROVOD_OVERHEAD = QuestionSpec(
         "horovod_overhead",
@@ -147,9 +142,7 @@ class Question(Enum):
     CONVERGENCE_LOSS = _convergence("loss")
     CONVERGENCE_ACCURACY = _convergence("accuracy")
     FIXED_TIME = QuestionSpec(
-        "fixed_time",
-        "samples of n replicas in a given time / n times those of one",
-        "time",
+        "fixed_time", "samples of n replicas in a given time / n times those of one", "time"
     )
     MEMORY = QuestionSpec(
         "memory",

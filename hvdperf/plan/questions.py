@@ -227,10 +227,8 @@ def strong_scaling(workload: Workload, world_size: int) -> Comparison:
 
 def communication(workload: Workload, world_size: int) -> Comparison:
     """Compare one group with and without allreduce: step time without / step time with."""
-    ours, local = (
-        _horovod(workload, world_size, each) for each in (BlockKind.FULL, BlockKind.LOCAL)
-    )
-    return Comparison(Question.COMMUNICATION, ours, local)
+    local = _horovod(workload, world_size, BlockKind.LOCAL)
+    return Comparison(Question.COMMUNICATION, _horovod(workload, world_size), local)
 
 
 def parity(workload: Workload, world_size: int) -> Comparison:

@@ -388,10 +388,7 @@ def back_to_back(
     """Return the two blocks taken closest to each other, for every turn that both sides have."""
     ours, theirs = _by_turn(candidate), _by_turn(reference)
     return [
-        min(
-            product(ours[turn], theirs[turn]),
-            key=lambda pair: abs(pair[0].visit - pair[1].visit),
-        )
+        min(product(ours[turn], theirs[turn]), key=lambda pair: abs(pair[0].visit - pair[1].visit))
         for turn in sorted(ours.keys() & theirs.keys())
     ]
 

@@ -120,12 +120,7 @@ _PLUGINS_OF_OTHERS: tuple[tuple[str, tuple[object, ...], str, str], ...] = (
     ("count", (1,), "pytest-repeat (--count)", "count each case several times"),
     ("flake_finder_enable", (False,), "--flake-finder", "count each case several times"),
     ("forked", (False,), "pytest-forked (--forked)", "give each case a session of its own"),
-    (
-        "timeout",
-        (0, 0.0),
-        "pytest-timeout (--timeout)",
-        "cut a session, which ends by itself",
-    ),
+    ("timeout", (0, 0.0), "pytest-timeout (--timeout)", "cut a session, which ends by itself"),
 )
 
 

@@ -1,5 +1,5 @@
-"""The commands of the timeline: nightly and regressions, of unattended nights; history and bisect, of
-the throughput across Horovod and TensorFlow releases."""
+"""The commands of the timeline: nightly and regressions, of unattended nights; history and bisect,
+of the throughput across Horovod and TensorFlow releases."""
 
 from __future__ import annotations
 

@@ -18,8 +18,6 @@ from hvdperf.plan.options import (
     Sampling,
     from_command_line,
     load_profile,
-    parse_fault,
-    parse_world_sizes,
     resolve_profile,
 )
 from hvdperf.plan.questions import TRIALS
@@ -153,37 +151,17 @@ def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
     assert "absent.toml: cannot be read: No such file" in complaint(tmp_path / "absent.toml")
 
 
-def test_a_file_that_is_not_text_is_named(tmp_path):
-    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    assert "binary.toml: is not UTF-8 text" in complaint(tmp_path / "binary.toml")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("batch = 16", "batch = ", "not valid TOML: Invalid value (at line 3, column 9)"),
-        ("batch = 16", "batch_size = 16", "batch_size: unknown key; known here: models, "),
-        ("looks", "look", "sampling.look: unknown key; known here: looks, "),
         ("batch = 16\n", "", "batch: this key is missing"),
-        ("batch = 16", 'batch = "16"', "batch: Expected `int`, got `str`"),
-        ("batch = 16", "batch = -1", "batch: Expected `int` >= 1"),
         ("budget_s = 90", "budget_s = 0", "budget_s: Expected `float` > 0.0"),
-        ("budget_s = 90", "budget_s = nan", "budget_s: must be a finite number, not nan"),
-        ('"cifar10"', '""', "dataset: Expected `str` of length >= 1"),
         ('"fresh"', '"quick"', "schedule: unknown value 'quick'; known are alternate, fresh"),
-        ('"fresh"', "[1]", "schedule: Expected `str`, got `array`; known are alternate, fresh"),
         ("[1, 2, 8]", "[2, 1]", "world_sizes: must be in ascending order, not [2, 1]"),
         ("[1, 2, 8]", "[1, 1]", "world_sizes: lists 1 2 times"),
         ("[8, 12]", "[]", "sampling.looks: Expected `array` of length >= 1"),
-        ("[8, 12]", "[6, 12]", "sampling.looks[0]: Expected `int` >= 8"),
-        ("[8, 12]", "[12, 8]", "sampling.looks: must be in ascending order, not [12, 8]"),
-        ("turns_max = 3", "turns_max = 1", "sampling.turns_min: must not be above turns_max = 1"),
-        ("= 0.5", "= -0.5", "sampling.min_block_seconds: Expected `float` > 0.0"),
-        ("= 7", "= 0.7", "sampling.min_block_steps: Expected `int`, got `float`"),
         ("[sampling]", "[[sampling]]", "sampling: Expected `table`, got `array`"),
         ('"vgg_16_s", "resnet_50_s"', "", "models: Expected `array` of length >= 1"),
-        ('"resnet_50_s"', '""', "models[1]: Expected `str` of length >= 1"),
-        ('"resnet_50_s"', '"vgg_16_s"', "models: lists 'vgg_16_s' 2 times"),
         ('"resnet_50_s"', '"vgg_61_s"', "models: unknown network 'vgg_61_s': did you mean"),
     ],
 )
@@ -226,13 +204,6 @@ def test_the_nightly_profile_has_every_small_network():
     assert set(load_profile("nightly").models) == small
     thin = {known.name for known in NETWORKS.values() if known.scale is Scale.THIN}
     assert set(load_profile("nightly").sentinels) == thin
-
-
-def test_the_profiles_grow():
-    smoke, default, nightly = (load_profile(name) for name in ("smoke", "default", "nightly"))
-    assert smoke.budget_s < default.budget_s < nightly.budget_s
-    assert len(smoke.models) < len(default.models) < len(nightly.models)
-    assert smoke.world_sizes == (1, 2)
 
 
 def test_the_profile_of_trust_injects_every_fault(write):
@@ -289,25 +260,3 @@ def test_one_fault_is_injected_and_a_second_is_refused():
         UserError, match="--inject: given 2 times, kill and hang; a session injects"
     ):
         from_command_line(given(inject=["kill", "hang"]))
-
-
-def test_a_budget_in_which_nothing_starts_is_refused():
-    with pytest.raises(UserError, match=r"--budget 0\.01: 0\.6 s are too few"):
-        resolve_profile(Options(budget_minutes=0.01))
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("slow:rank=x", "rank=x is not a number; give a whole number, such as rank=1"),
-        ("slow:factor=twice", "factor=twice is not a number; give a number, such as factor=1"),
-    ],
-)
-def test_what_is_no_number_is_said_in_words(text, told):
-    with pytest.raises(UserError) as caught:
-        parse_fault(text, ["vgg_16_s"], [2])
-    assert str(caught.value) == f"--inject {text}: {told}"
-
-
-def test_world_sizes_are_sorted_and_given_once():
-    assert parse_world_sizes("4,1,2,2") == (1, 2, 4)

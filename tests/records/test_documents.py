@@ -22,7 +22,6 @@ from hvdperf.records.documents import (
     Case,
     Limit,
     disturbance_summary,
-    file_name,
     own_round,
     properties,
     row_of,
@@ -199,11 +198,7 @@ def test_a_text_that_ends_early_is_refused(data):
             [],
             "blocks[0].ranks: Expected `array`",
         ),
-        (
-            f"{LAUNCHES}.1.work.run.0.timestamps.0",
-            [1.0],
-            "run[0].timestamps[0]: Expected `array`",
-        ),
+        (f"{LAUNCHES}.1.work.run.0.timestamps.0", [1.0], "run[0].timestamps[0]: Expected `array`"),
         ("written_at", "yesterday", "written_at: Invalid RFC3339"),
         ("written_at", "2026-01-31T12:00:00", "written_at: Expected `datetime` with a timezone"),
     ],
@@ -223,10 +218,6 @@ def test_a_value_that_means_nothing_is_refused_with_its_place(path, value, told)
 # What belongs to a case ------------------------------------------------------------------------
 
 
-def test_the_name_of_the_file_is_that_of_the_case():
-    assert file_name(WEAK.name) == "weak_scaling-resnet_50_s-np2"
-
-
 def test_launches_of_other_cases_are_left_out():
     measured = one_round(WEAK, 0.9)
     measured.launches += one_round(parity(WORKLOAD, 2), 0.9).launches[1:]
@@ -240,18 +231,6 @@ def operations(launched: Launch) -> set[Collective]:
     return {series.transfer.collective for series in launched.series}
 
 
-def test_series_of_other_operations_are_left_out():
-    allreduce, allgather = sweep(WORKLOAD, 2)[:2]
-    measured = outcome(allgather, [4.0], Ceiling(20.0, unit=""))
-    for launched in measured.rounds[0].launches:
-        turns_of(launched).series += one_round(allreduce, 4.0).of(launched.arm).series
-    for launched in own_round(allgather, measured.rounds[0]).launches:
-        assert operations(launched) == {Collective.ALLGATHER}
-        assert len(launched.series) == 3 * 7
-    # The rounds that are still judged keep what they have.
-    assert len(operations(measured.rounds[0].launches[0])) == 2
-
-
 def test_a_session_keeps_the_programs_that_disturbed_it_most():
     culprits = [Culprit("cc1", pid, 4.0) for pid in range(9)]
     rounds = [disturbance(0.0, 5.0), disturbance(0.4, 30.0, *culprits)]
@@ -261,13 +240,6 @@ def test_a_session_keeps_the_programs_that_disturbed_it_most():
     assert summary.foreign_share == pytest.approx(0.2)
     assert "cc1, pid 0" in summary.reason
     assert len(summary.culprits) == 5
-
-
-def test_a_session_of_a_quiet_machine_blames_nobody():
-    summary = disturbance_summary([disturbance(0.01)])
-    assert summary is not None
-    assert summary.reason == ""
-    assert disturbance_summary([]) is None
 
 
 def test_session_names_sort_by_time():
@@ -307,7 +279,7 @@ def test_a_case_that_is_read_back_has_the_same_row(ask, ratios):
 
 def test_properties_are_those_that_are_known():
     assert dict(properties(outcome(WEAK, RATIOS, Floor.at(0.9)))).keys() == {
-        *("verdict", "figure", "lower", "upper", "limit"),
+        *("verdict", "figure", "lower", "upper", "limit")
     }
     unbounded = dict(properties(outcome(WEAK, RATIOS[:1], Floor.at(0.9), Verdict.INCONCLUSIVE)))
     assert unbounded == {

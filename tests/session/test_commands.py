@@ -25,12 +25,7 @@ from hvdperf.stats import Interval
 from hvdperf.verdict import FEWEST_ROUNDS, Band, Floor, Judgement, Verdict, judge
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
-from tests.support.whole_sessions import (
-    BIN,
-    command,
-    completed,
-    documents,
-)
+from tests.support.whole_sessions import BIN, command, completed, documents
 
 PROFILE = """\
 models = ["alexnet_s"]

@@ -66,33 +66,22 @@ def test_every_verdict_has_its_own_exit_status():
     ("status", "words", "told"),
     [
         (0, [Verdict.PASS] * 3, "3 PASS"),
-        (
-            0,
-            [Verdict.PASS, Verdict.INCONCLUSIVE],
-            "1 PASS, 1 INCONCLUSIVE, which --inconclusive=ok allows",
-        ),
-        (
-            6,
-            [*[Verdict.INCONCLUSIVE] * 2, *[Verdict.PASS] * 14, Verdict.NOT_JUDGED],
-            "INCONCLUSIVE, 2 of 16 cases could not be decided (see above)",
-        ),
-        (10, [Verdict.NOT_RUN], "NOT RUN, 1 of 1 cases could not be started (see above)"),
-        (
-            1,
-            [Verdict.FAIL, Verdict.PASS],
-            "FAIL, 1 of 2 cases missed their limit or crashed (see above)",
-        ),
-        (1, [Verdict.PASS], "something other than a case failed (see above)"),
-        (2, [Verdict.FAIL], "interrupted; the cases decided so far are kept"),
+        (0, [Verdict.PASS, Verdict.INCONCLUSIVE], "--inconclusive=ok"),
+        (6, [*[Verdict.INCONCLUSIVE] * 2, *[Verdict.PASS] * 14, Verdict.NOT_JUDGED], "2 of 16"),
+        (10, [Verdict.NOT_RUN], "NOT RUN, 1 of 1"),
+        (1, [Verdict.FAIL, Verdict.PASS], "FAIL, 1 of 2"),
+        (1, [Verdict.PASS], "something other than a case failed"),
+        (2, [Verdict.FAIL], "interrupted"),
         (5, [Verdict.NOT_JUDGED], "no case was judged"),
-        (8, [Verdict.PASS], "all PASS, but some results were not written (see above)"),
+        (8, [Verdict.PASS], "not written"),
         (3, [], "pytest itself failed"),
     ],
 )
 def test_the_exit_status_is_told_in_words(status, words, told):
-    assert ending(status, words) == f"exit status {status}: {told}"
-    many = ending(status, words * 100)
-    assert len(many) <= WIDTH
+    said = ending(status, words)
+    assert said.startswith(f"exit status {status}: ")
+    assert told in said
+    assert len(ending(status, words * 100)) <= WIDTH
 
 
 def test_undecided_may_be_allowed_and_nothing_else():
@@ -247,11 +236,8 @@ def test_what_did_not_run_is_decided_with_it():
 
 def test_what_is_on_its_limit_has_no_command():
     said = " ".join(line.strip() for line in told([undecided(0.5501, 1.1)]))
-    assert said == (
-        "The figures of these cases lie on their limits, so more rounds cannot decide them: "
-        "weak_scaling[resnet_50_s-np2]. Change the limit "
-        "or the workload"
-    )
+    assert "weak_scaling[resnet_50_s-np2]. Change the limit or the workload" in said
+    assert "resume" not in said
 
 
 def test_the_first_of_what_failed_is_measured_again_alone():
@@ -264,12 +250,10 @@ def test_the_first_of_what_failed_is_measured_again_alone():
     ]
 
 
-def test_of_what_has_no_threshold_the_line_to_paste_is_enough():
-    case = outcome(WEAK, (0.9,) * 8, None, Verdict.INVALID, "no threshold", threshold_line="a = 1")
-    assert told([case]) == []
-
-
-def test_a_run_that_is_too_short_is_not_repeated():
+def test_what_lacks_a_threshold_or_longer_runs_is_not_repeated():
+    line = "a = 1"
+    lacks = outcome(WEAK, (0.9,) * 8, None, Verdict.INVALID, "no threshold", threshold_line=line)
+    assert told([lacks]) == []
     case = outcome(WEAK, (0.9,) * 8, None, Verdict.INCONCLUSIVE)
     judgement = replace(case.judgement, needs_longer_runs=True)
     assert told([replace(case, judgement=judgement)]) == []

@@ -24,11 +24,7 @@ from tests.support.stores import case_of, write_session
 
 (AA,) = questions.trials(WORKLOAD, 1)
 QUIET = outcome(
-    AA,
-    [1.0] * 6,
-    Floor(0.98, 0.95),
-    Verdict.PASS,
-    detection=Detection(Verdict.PASS, Attribution()),
+    AA, [1.0] * 6, Floor(0.98, 0.95), Verdict.PASS, detection=Detection(Verdict.PASS, Attribution())
 )
 ALIKE = outcome(questions.aa(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
 

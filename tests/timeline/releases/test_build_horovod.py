@@ -111,10 +111,7 @@ def test_an_environment_without_tensorflow_is_one_line(tmp_path):
     script = str(ROOT / "ci" / "build_horovod.py")
     options = ["--horovod", "0.28.0", "--wheels", str(tmp_path), "--python", "/bin/false"]
     done = subprocess.run(
-        [sys.executable, script, *options],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, script, *options], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     assert done.stderr == "build: /bin/false has no TensorFlow to compile Horovod against\n"

@@ -53,14 +53,7 @@ def test_machines_world_sizes_and_networks_are_lines_of_their_own():
 
 @pytest.mark.parametrize(
     "steps",
-    [
-        {},
-        {THIRD: 1.10},
-        {THIRD: 0.92},
-        {SECOND: 0.90, FOURTH: 1.15},
-        {SECOND: 0.90},
-        {LAST: 0.90},
-    ],
+    [{}, {THIRD: 1.10}, {THIRD: 0.92}, {SECOND: 0.90, FOURTH: 1.15}, {SECOND: 0.90}, {LAST: 0.90}],
     ids=str,
 )
 def test_steps_are_found_where_they_are_and_nowhere_else(steps):

@@ -197,22 +197,13 @@ def test_what_was_written_is_read_back(tmp_path):
     ("change", "why"),
     [
         (lambda d: d["fingerprint"].update(kernel="5.0"), "a foreign fingerprint"),
-        (lambda d: d["fingerprint"].pop("horovod"), "fingerprint: Object missing required"),
-        (lambda d: d.pop("series"), "missing required field `series`"),
-        (lambda d: d.update(series=[]), "series: Expected `array` of length >= 1"),
         (lambda d: d["series"].append(d["series"][0]), "a duplicate: vgg_16_s at 1"),
-        (lambda d: d["series"][0].update(samples_per_second=[]), "samples_per_second: Expected"),
-        (lambda d: d["series"][0].update(samples_per_second=[0.0]), "samples_per_second[0]: "),
-        (lambda d: d["series"][0].pop("replica"), "series[0]: Object missing required"),
         (lambda d: d["fingerprint"].update(method=2), "by method 2, not by 1"),
         (lambda d: d["fingerprint"].update(horovod="0.1.2"), "horovod 0.1.2 is not in"),
         (lambda d: d.update(session="20200101T000000Z-1"), "not the file of its session"),
-        (lambda d: d.update(measured_at="yesterday"), "measured_at: Invalid RFC3339"),
-        (lambda d: d.update(measured_at="2026-01-31T12:00:00"), "measured_at: Expected"),
         (lambda d: d.update(machine="another"), "a foreign fingerprint"),
         (lambda d: d.update(format=3), "of format 3, which a later version"),
         (lambda d: d.update(format=1), "of format 1, which an earlier version"),
-        (lambda d: d.pop("format"), "missing required field `format`"),
     ],
 )
 def test_what_does_not_belong_is_refused_and_hurts_nothing_else(tmp_path, change, why):
@@ -228,24 +219,6 @@ def test_what_does_not_belong_is_refused_and_hurts_nothing_else(tmp_path, change
     assert "\n" not in line
     with pytest.raises(Unreadable):
         read_raw(path)
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": NaN}', "[" * 100_000])
-def test_what_is_no_document_is_refused(tmp_path, text):
-    path = written(tmp_path, raw_result())
-    path.write_text(text)
-    assert read_history(tmp_path)[0] == []
-    assert len(read_history(tmp_path)[1]) == 1
-
-
-def test_a_copy_under_another_machine_is_foreign(tmp_path):
-    path = written(tmp_path, raw_result())
-    copy = tmp_path / "another-machine" / path.name
-    copy.parent.mkdir()
-    copy.write_text(path.read_text())
-    results, (line,) = read_history(tmp_path)
-    assert len(results) == 1
-    assert "another-machine" in line
 
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
