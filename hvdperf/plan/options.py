@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.json_records import Positive, plain
 from hvdperf.machine.placement import PACKED
 from hvdperf.models import inputs, own_networks, registry
@@ -330,24 +330,18 @@ def resolve_profile(options: Options) -> Profile:
 
 def installed_networks() -> None:
     """Add the networks of installed packages to those known. Raises UserError."""
-    try:
+    with refusing("", own_networks.BadWorkloads):
         own_networks.load_installed()
-    except own_networks.BadWorkloads as error:
-        raise UserError(str(error)) from None
 
 
 def _own_networks(path: str) -> Sequence[registry.Network]:
-    try:
+    with refusing("--workloads ", own_networks.BadWorkloads):
         return own_networks.load_file(path)
-    except own_networks.BadWorkloads as error:
-        raise UserError(f"--workloads {error}") from None
 
 
 def known_model(name: str) -> registry.Network:
-    try:
+    with refusing("--models: ", ValueError):
         return registry.network(name)
-    except ValueError as error:
-        raise UserError(f"--models: {error}") from None
 
 
 def positive(option: str, value: float, largest: float = math.inf) -> None:
@@ -375,10 +369,8 @@ def parse_fault(text: str, models: Sequence[str], sizes: Sequence[int]) -> Fault
     models, sizes: those of the session."""
     if not text:
         return None
-    try:
+    with refusing(f"--inject {text}: ", ValueError):
         fault = Fault.parse(text)
-    except ValueError as error:
-        raise UserError(f"--inject {text}: {error}") from None
     phases = PROLONGED if fault.kind == "longer" else STRIKING
     ranks = fault.world_size or max(sizes)
     never = (

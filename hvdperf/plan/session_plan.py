@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.interim import EARLY_LOOKS
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, place
@@ -339,12 +339,10 @@ def _extents(
     """Return the sizes of the workloads' data sets. Raises UserError for a data set with fewer
     samples than ranks, since each rank reads a part of its own."""
     extents = {}
-    try:
+    with refusing("--data-dir: ", DataError):
         for workload in workloads:
             name, size = workload.dataset, workload.input_size
             extents[name, size] = inputs.extent(name, data[name].located, size)
-    except DataError as error:
-        raise UserError(f"--data-dir: {error}") from None
     for (name, _), extent in extents.items():
         if extent.train is not None and extent.train < ranks:
             raise UserError(

@@ -30,7 +30,7 @@ from pathlib import Path
 from statistics import fmean, median, pstdev, variance
 from typing import Literal, NamedTuple
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.interim import FIRST_FAIL
 from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS
@@ -333,10 +333,8 @@ def propose(
                 f"{_key(case)}: {len(values)} observations are too few for a standard "
                 f"deviation; measure at least {_FEWEST_OBSERVATIONS} rounds"
             )
-        try:
+        with refusing(f"{_key(case)}: no threshold can be proposed: ", NotMeasurable):
             rule = proposed_rule(case.question, values, rounds)
-        except NotMeasurable as error:
-            raise UserError(f"{_key(case)}: no threshold can be proposed: {error}") from None
         expected += NIGHTS * false_fail(rule, sessions, rounds)
         lines.append(
             f"# median {math.exp(median(values)):.3f}, spread {100 * spread(values):.1f} %, "

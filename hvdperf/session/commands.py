@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from hvdperf.cli import Commands, add_command, complain, option
 from hvdperf.columns import WIDTH, Columns, wrapped
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.json_records import decode
 from hvdperf.judge.judge import is_outside
@@ -111,10 +111,8 @@ def propose_thresholds(arguments: argparse.Namespace) -> int:
     if path is None:
         print(found.text, end="")
         return 0
-    try:
+    with refusing(f"--out {path}: ", OSError):
         write_whole(path, found.text)
-    except OSError as error:
-        raise UserError(f"--out {path}: {error.strerror}") from None
     return 0
 
 

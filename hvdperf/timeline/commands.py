@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hvdperf.cli import REFUSED, Commands, add_command, complain, option
 from hvdperf.columns import Columns, wrapped
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.paths import CHECKOUT, RESULTS, ROOT, shown
 from hvdperf.session.commands import from_here
 from hvdperf.session.ending import NOT_WRITTEN, exit_status
@@ -212,11 +212,8 @@ def _append_summary(
         words = [*report, str(results / "runs" / part.session)]
         done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
         texts.append(done.stdout.strip())
-    try:
-        with open(path, "a", encoding="utf-8") as stream:
-            stream.write("\n\n".join(texts) + "\n")
-    except OSError as error:
-        raise UserError(f"--summary {path}: {error.strerror}") from None
+    with refusing(f"--summary {path}: ", OSError), open(path, "a", encoding="utf-8") as stream:
+        stream.write("\n\n".join(texts) + "\n")
 
 
 def _night(text: str | None) -> date:
@@ -289,10 +286,8 @@ def watch_nights(arguments: argparse.Namespace) -> int:
         for text in state.series.slower():
             print(f"  {text}")
     if arguments.issues is not None:
-        try:
+        with refusing(f"--issues {arguments.issues}: ", OSError):
             write_issues(states, arguments.issues)
-        except OSError as error:
-            raise UserError(f"--issues {arguments.issues}: {error.strerror}") from None
     return max((state.status for state in states), key=badness)
 
 

@@ -18,7 +18,7 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 from asv.util import datetime_to_js_timestamp, write_json
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.paths import shown
 from hvdperf.timeline import places
 from hvdperf.timeline.processes import Git
@@ -46,10 +46,8 @@ def write_repository(directory: Path, known: Sequence[Release]) -> dict[str, str
     are there are not the first of these releases.
     """
     git = Git(directory, shown(directory))
-    try:
+    with refusing(f"{shown(directory)} cannot be made: ", OSError):
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{shown(directory)} cannot be made: {error.strerror}") from None
     if not (directory / "HEAD").exists():
         git.run("init", "--quiet", "--bare", f"--initial-branch={BRANCH}")
     # Import all commits every time: git keeps those that it has, and refuses different ones.

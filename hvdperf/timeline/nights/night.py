@@ -18,7 +18,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.json_records import Moment, Positive, Unreadable
 from hvdperf.paths import shown
@@ -234,10 +234,8 @@ def read_accepted(series: Path) -> date:
 
 def write_accepted(series: Path, night: date) -> None:
     """Write the date up to which what became slower is accepted. Raises UserError."""
-    try:
+    with refusing(f"{shown(series)}: ", OSError):
         write_whole(series / ACCEPTED, f"{night}\n")
-    except OSError as error:
-        raise UserError(f"{shown(series)}: {error.strerror}") from None
 
 
 # A hundred years.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from hvdperf.errors import UserError
+from hvdperf.errors import refusing
 from hvdperf.json_records import Unreadable
 from hvdperf.launch.guard import guarded
 from hvdperf.machine.fitness import complaints
@@ -93,10 +93,8 @@ def _begun(plan: NightPlan, say: Callable[[str], None]) -> Night:
     """Return the document of the night as it was left, or a new one."""
     path = path_of(plan.directory, plan.series, plan.night)
     if path.exists():
-        try:
+        with refusing(f"{shown(path)}: ", Unreadable, then="; move it away"):
             night = read_night(path)
-        except Unreadable as error:
-            raise UserError(f"{shown(path)}: {error}; move it away") from None
         if night.reason:
             # Nothing, or not all, could be measured: perhaps it can now.
             night = replace(night, reason="", ended_at=None)

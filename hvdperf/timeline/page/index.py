@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hvdperf.errors import UserError
+from hvdperf.errors import refusing
 from hvdperf.files import write_whole
 from hvdperf.inline import templates, without_scripts
 from hvdperf.paths import shown
@@ -77,11 +77,9 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
             spark=(SPARK_W, SPARK_H),
         )
     )
-    try:
+    with refusing(f"{shown(path)} cannot be written: ", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_whole(path, text)
-    except OSError as error:
-        raise UserError(f"{shown(path)} cannot be written: {error.strerror}") from None
 
 
 # By date ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 
 from hvdperf.columns import Columns, wrapped
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import is_oversubscribed, local_offers, place
 from hvdperf.machine.stack import probe
@@ -79,10 +79,8 @@ def measure(stack: Path, quiet: bool) -> RawResult:
     results = places.MEASURED / stack.absolute().parent.parent.name
     arguments = [*cases(), f"--profile={PROFILE}", f"--stack={stack}"]
     directory = run_session(arguments, results, lost, quiet)
-    try:
+    with refusing(f"{lost}: {shown(directory)}: ", Refused):
         return extract(directory)
-    except Refused as error:
-        raise UserError(f"{lost}: {shown(directory)}: {error}") from None
 
 
 # The default versions. Older releases of Horovod do not compile with these TensorFlows, as
