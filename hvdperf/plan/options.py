@@ -4,7 +4,7 @@ command line that change them, checked without looking at the machine."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -190,23 +190,15 @@ def _file_of(name_or_path: str | Path, directory: Path) -> Path:
 
 
 def _check_networks(path: Path, profile: Profile) -> None:
-    for key, names in _networks(profile):
+    lists = {key: getattr(profile, key) for key in ("models", "oversubscribed", "sentinels")}
+    lists |= {f"representatives.{q.value}": names for q, names in profile.representatives.items()}
+    lists |= {f"trials.{trial}": names for trial, names in profile.trials.items()}
+    for key, names in lists.items():
         for name in names:
             try:
                 network(name)
             except UnknownNetwork as error:
                 raise file_error(path, f"{key}: {error}") from None
-
-
-def _networks(profile: Profile) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield every list of networks with its key."""
-    yield "models", profile.models
-    yield "oversubscribed", profile.oversubscribed
-    yield "sentinels", profile.sentinels
-    for question, names in profile.representatives.items():
-        yield f"representatives.{question.value}", names
-    for trial, names in profile.trials.items():
-        yield f"trials.{trial}", names
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,6 @@ DATA_DIR = "HVDPERF_DATA_DIR"
 _KINDS = {int: "a whole number", float: "a number"}
 
 
-def add_options(parser: pytest.Parser) -> None:
-    """Add all options of a session. Values that are no number, and unknown choices, end pytest with
-    one line."""
-    _add_what_to_measure(parser)
-    _add_where(parser)
-    _add_how_long(parser)
-    _add_comparisons(parser)
-    _add_output(parser)
-
-
 class _Group:
     """Adds the options of one purpose."""
 
@@ -59,7 +49,9 @@ class _Group:
         self.add(name, default=default, choices=known, type=_known(name, known), help=help)
 
 
-def _add_what_to_measure(parser: pytest.Parser) -> None:
+def add_options(parser: pytest.Parser) -> None:
+    """Add all options of a session. Values that are no number, and unknown choices, end pytest with
+    one line."""
     group = _Group(parser, "what to measure")
     group.text(
         "--profile",
@@ -108,9 +100,6 @@ def _add_what_to_measure(parser: pytest.Parser) -> None:
         "Train all networks with this precision policy of Keras. Default: float32.",
         Options.precision,
     )
-
-
-def _add_where(parser: pytest.Parser) -> None:
     group = _Group(parser, "where, and on how many replicas")
     group.number(
         "--np",
@@ -172,9 +161,6 @@ def _add_where(parser: pytest.Parser) -> None:
         "Inject this fault, such as slow:rank=1,factor=2, to try the suite (`hvdperf list "
         "faults`). Default: none.",
     )
-
-
-def _add_how_long(parser: pytest.Parser) -> None:
     group = _Group(parser, "how long")
     group.number(
         "--budget",
@@ -193,9 +179,6 @@ def _add_how_long(parser: pytest.Parser) -> None:
         "Continue the session of this directory, results/runs/..., where it was interrupted or "
         "left cases undecided. Default: begin a new session.",
     )
-
-
-def _add_comparisons(parser: pytest.Parser) -> None:
     group = _Group(parser, "compare and judge")
     group.text(
         "--thresholds",
@@ -222,9 +205,6 @@ def _add_comparisons(parser: pytest.Parser) -> None:
         "Default: fail.",
         "fail",
     )
-
-
-def _add_output(parser: pytest.Parser) -> None:
     group = _Group(parser, "output")
     group.text(
         "--results",

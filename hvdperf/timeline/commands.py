@@ -265,7 +265,7 @@ def _nights_directory(arguments: argparse.Namespace) -> Path:
 
 def watch_nights(arguments: argparse.Namespace) -> int:
     from hvdperf.timeline.nights.series import Series
-    from hvdperf.timeline.nights.watch import badness, watched, write_issues
+    from hvdperf.timeline.nights.watch import Watched, badness, write_issues
 
     hours: float = arguments.overdue
     if not 0 < hours < math.inf:
@@ -280,7 +280,7 @@ def watch_nights(arguments: argparse.Namespace) -> int:
         raise UserError("there is no night of any series yet; name those that should be: --series")
     now = datetime.now(UTC)
     series = [Series(n, found.of.get(n, ()), found.accepted.get(n, date.min)) for n in names]
-    states = [watched(each, now, hours) for each in series]
+    states = [Watched(each, now, hours) for each in series]
     for state in states:
         print(state.line())
         for text in state.series.slower():
