@@ -181,15 +181,14 @@ class Asked:
             "inject": self.inject,
             "against": against,
         }
-        return {name: _in_words(value) for name, value in settings.items()}
+        return {
+            name: str(list(value) if isinstance(value, tuple) else value)
+            for name, value in settings.items()
+        }
 
     def differences(self, other: Asked) -> list[str]:
         """Return the settings that differ, one line each."""
         return differences(self.texts, other.texts)
-
-
-def _in_words(value: Value) -> str:
-    return str(list(value)) if isinstance(value, tuple) else str(value)
 
 
 @dataclass(frozen=True)

@@ -225,6 +225,11 @@ class Conclusion(Figures):
         return self.judgement.verdict is Verdict.PASS
 
     @property
+    def is_undecided(self) -> bool:
+        """Return whether more rounds may decide the case."""
+        return self.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
+
+    @property
     def is_sound(self) -> bool:
         """Return whether the figure was measured with sound evidence, be it good or bad.
 
@@ -301,15 +306,10 @@ def throughputs(cases: Iterable[Measured]) -> dict[tuple[Workload, int], tuple[f
             for block in launch.of_kind(BlockKind.FULL)
             if block.seconds > 0 and not is_disturbed([block])
         ]
-        in_turns = isinstance(launch.work, Turns)
-        if speeds and in_turns and _is_plain(launch.arm, workload):
+        # A recipe may change the workload.
+        plain = Arm(workload, Strategy.HOROVOD, launch.arm.world_size)
+        is_default = launch.arm == plain and workload.learning_rate == "constant"
+        if speeds and is_default and isinstance(launch.work, Turns):
             place = work, topic, measured.number
             found.setdefault((workload, launch.arm.world_size), []).append((*place, median(speeds)))
     return {key: tuple(speed for *_, speed in sorted(each)) for key, each in found.items()}
-
-
-def _is_plain(arm: Arm, workload: Workload) -> bool:
-    """Return whether the arm is Horovod with its defaults. A recipe may change the workload."""
-    return arm == Arm(workload, Strategy.HOROVOD, arm.world_size) and (
-        workload.learning_rate == "constant"
-    )

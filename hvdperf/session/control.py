@@ -99,7 +99,11 @@ class Control:
         groups = not_needed()
         every = [name for names in groups.values() for name in names]
         if not self._problem(arm, "without the user's settings", every):
-            guilty = (each for each in groups.values() if self._starts_without(arm, each))
+            guilty = (
+                names
+                for names in groups.values()
+                if not self._problem(arm, f"without {', '.join(names[:2])}", names)
+            )
             # Every launch has this environment.
             return self._known.setdefault(1, of_environment(next(guilty, every)))
         stacks = self.arm_launcher.stacks
@@ -112,9 +116,6 @@ class Control:
         if not problem or "mpi4py" in problem:
             return ""
         return f"processes of MPI alone do not start either: {problem}"
-
-    def _starts_without(self, arm: Arm, names: Sequence[str]) -> bool:
-        return not self._problem(arm, f"without {', '.join(names[:2])}", names)
 
     def _problem(self, arm: Arm, how: str, without: Collection[str] = ()) -> str:
         """Start the arm for comparison; return why it does not start, "" if it does."""

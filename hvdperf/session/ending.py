@@ -229,8 +229,7 @@ def next_steps(
     undecided = [
         outcome
         for outcome in outcomes
-        if outcome.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
-        and not outcome.judgement.needs_longer_runs
+        if outcome.is_undecided and not outcome.judgement.needs_longer_runs
     ]
     to_go = [(each, rounds_to_go(each.judgement, looks)) for each in undecided]
     reachable = [(each, int(rounds)) for each, rounds in to_go if math.isfinite(rounds)]

@@ -46,7 +46,6 @@ from hvdperf.records.outcome import Outcome
 from hvdperf.records.rounds import Round
 from hvdperf.session.ending import NOT_WRITTEN
 from hvdperf.session.scheduler import Session
-from hvdperf.verdict import Verdict
 from hvdperf.version import version
 
 # The most differences that an error message names.
@@ -156,7 +155,7 @@ def earlier_parts(
             f"stack, or {_BEGIN_ANEW}"
         )
     recalled = {c: replace(cases[c.name].outcome, taken_over=True) for c in again}
-    decided = {c: o for c, o in recalled.items() if not _goes_on(o)}
+    decided = {c: o for c, o in recalled.items() if not o.is_undecided}
     return Earlier(
         directory=archive.directory,
         document=document,
@@ -169,11 +168,6 @@ def earlier_parts(
             f"{len(decided)} of {len(selected)} cases are already decided",
         ),
     )
-
-
-def _goes_on(outcome: Outcome) -> bool:
-    """Return whether more rounds may decide the case."""
-    return outcome.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
 
 
 def open_directory(session_plan: SessionPlan, session: str, earlier: Earlier) -> Path:

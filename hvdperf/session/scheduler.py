@@ -376,8 +376,7 @@ class WorkloadRun:
             return True
         if outcome.comparison.judged_as is JudgedAs.AA_PAIR:
             return False
-        undecided = outcome.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
-        return not undecided or self._is_final(outcome.comparison)
+        return not outcome.is_undecided or self._is_final(outcome.comparison)
 
     def _outcome(self, comparison: Comparison, final: bool) -> Outcome:
         if self.done == self._resumed_at and comparison in self._earlier:
