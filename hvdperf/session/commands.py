@@ -44,7 +44,6 @@ from hvdperf.verdict import FEWEST_ROUNDS, Band, Ceiling, Judgement, Rule, Verdi
 
 def add_to(commands: Commands) -> None:
     """Add the commands list, doctor and thresholds."""
-    _add_doctor(commands)
     add = add_command(commands, "list", "List networks, profiles, cases or faults.")
     lists = add.add_subparsers(required=True, metavar="WHAT")
     text = "List the networks, by the names for --models."
@@ -80,6 +79,7 @@ def add_to(commands: Commands) -> None:
     text = "Compare this file, such as ci/thresholds/gpu-a100.toml, ..."
     option(add, "old OLD", text, type=Path)
     option(add, "new NEW", "... with this one.", type=Path)
+    _add_doctor(commands)
 
 
 def _add_options_of_a_session(parser: argparse.ArgumentParser, *names: str) -> None:
