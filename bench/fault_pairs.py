@@ -31,9 +31,8 @@ from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, ROOT, shown
 from hvdperf.plan.arms import AA, Arm, BlockKind, Schedule, Side, Workload
-from hvdperf.plan.faults import Fault
-from hvdperf.plan.options import Options
-from hvdperf.plan.profile import Sampling
+from hvdperf.plan.options import Options, Sampling
+from hvdperf.plan.questions import Fault
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.records.documents import now, session_name
 from hvdperf.records.fingerprint import Fingerprint

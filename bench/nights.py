@@ -17,13 +17,11 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import get_args, get_origin, get_type_hints
 
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Limit, Row
 from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.timeline.nights.by_date import BadNode, findings
 from hvdperf.timeline.nights.night import FORMAT, Night, Part, Speeds
-from hvdperf.timeline.nights.series import Series
-from hvdperf.timeline.nights.slower import falls, standings
+from hvdperf.timeline.nights.series import BadNode, Series, falls, findings, standings
 from hvdperf.verdict import Verdict
 
 NIGHTS = 365

@@ -21,12 +21,10 @@ import numpy.typing as npt
 from hvdperf.interim import EARLY_LOOKS, is_failing, judge_rounds, next_look
 from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Variances
 from hvdperf.plan.arms import Side, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.questions import aa, against, communication, parity, strong_scaling, weak_scaling
 from hvdperf.scatter import Row, turn_correlation, turn_variance, turns_worth
-from hvdperf.session.scheduler import launch_variances
-from hvdperf.session.workload_run import FEW_TURNS, starts_of
+from hvdperf.session.scheduler import FEW_TURNS, launch_variances, starts_of
 from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Band, Floor, Judgement, Rule, Verdict
 from hvdperf.verdict import Noise as Known
 
@@ -236,7 +234,7 @@ class Session:
         self.seconds += (apart + turns * turn_seconds) * starts / of_all
 
     def _turns(self, left: Sequence[Case], number: int) -> int:
-        """Return the number of turns of a round, as hvdperf.session.workload_run chooses it."""
+        """Return the number of turns of a round, as hvdperf.session.scheduler chooses it."""
         if number <= EARLY_LOOKS[0]:
             return FEWEST_TURNS
         open_ = [

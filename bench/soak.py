@@ -32,8 +32,8 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
 from hvdperf.plan.arms import SWEEP, Arm
-from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import LAUNCHERS
+from hvdperf.plan.questions import Fault
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Phase
 from hvdperf.worker.strategies.table import Strategy
 

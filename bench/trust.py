@@ -19,7 +19,7 @@ from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import AA
-from hvdperf.plan.faults import TRIALS
+from hvdperf.plan.questions import TRIALS
 from hvdperf.records import detections
 from hvdperf.records.archive import read_session
 from hvdperf.records.detections import (
@@ -35,7 +35,7 @@ from hvdperf.records.detections import (
 )
 from hvdperf.report.words import plural
 from hvdperf.stats import hodges_lehmann
-from hvdperf.timeline.sessions import ended, is_without_session
+from hvdperf.timeline.processes import ended, is_without_session
 from hvdperf.verdict import as_ratio
 
 LOG = ROOT / "results" / detections.LOG

@@ -17,8 +17,7 @@ from ci.build_horovod import QUIRKS
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode
 from hvdperf.paths import shown
-from hvdperf.timeline.releases.raw import RawResult
-from hvdperf.timeline.releases.releases import Axis, check_known, order, releases
+from hvdperf.timeline.releases.raw import Axis, RawResult, check_known, order, releases
 
 NOT_TRIED, NOT_RECORDED, NONE = "not tried", "not recorded", "-"
 

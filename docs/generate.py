@@ -26,10 +26,9 @@ from hvdperf.files import write_whole
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds as limits
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.faults import TRIALS, Fault
-from hvdperf.plan.profile import PROFILES, Profile, Runs, Sampling, load_profile
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.options import PROFILES, Profile, Runs, Sampling, load_profile
+from hvdperf.plan.questions import TRIALS, Fault
 from hvdperf.plan.settings import PRECISION, ROWS, Row
 from hvdperf.session import plugin
 from hvdperf.timeline import places, schemas
@@ -89,7 +88,7 @@ def meanings(documented: Any, names: Iterable[str]) -> dict[str, str]:
 
 # Pages -----------------------------------------------------------------------------------------
 
-# What a case needs that its row in hvdperf/plan/question.py does not say.
+# What a case needs that its row in hvdperf/plan/comparisons.py does not say.
 NEEDS = {
     Question.GRADIENT_REDUCTION: "`adasum`: MPI and 2, 4, 8, ... ranks; `dense`: language models",
     Question.RECIPE: "`f16`: GPUs",
@@ -98,7 +97,7 @@ NEEDS = {
     Question.COLLECTIVE_OVERHEAD: "`--launcher mpirun`; NOT JUDGED on GPUs",
     Question.OVERLAP: "`--launcher mpirun`, not a language model; NOT JUDGED on GPUs",
 }
-# What the variants of hvdperf/plan/variants.py change.
+# What the variants of hvdperf/plan/arms.py change.
 VARIANTS = {
     "fp16": "gradients are exchanged in half precision",
     "group": "all gradients are exchanged as one group",

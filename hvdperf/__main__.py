@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from hvdperf.cli import REFUSED, Parser, complain, first_sentence, run
 from hvdperf.columns import WIDTH
 from hvdperf.launch.ends.owners import end_with, owners
-from hvdperf.paths import CHECKOUT
 from hvdperf.report import commands as report
 from hvdperf.session import commands as session
-from hvdperf.session import doctor
-from hvdperf.timeline import history_commands, night_commands
+from hvdperf.timeline import commands as timeline
 from hvdperf.version import version
 
 
@@ -67,8 +65,7 @@ def parser() -> argparse.ArgumentParser:
         prog=top.prog, required=True, metavar="COMMAND", help=argparse.SUPPRESS
     )
     # The history builds environments, for which it needs the files of a checkout.
-    more = [history_commands] if CHECKOUT else []
-    for package in (report, session, doctor, night_commands, *more):
+    for package in (report, session, timeline):
         package.add_to(commands)
     top.epilog = _by_purpose(
         {name: each.description or "" for name, each in commands.choices.items()}

@@ -37,10 +37,18 @@ def first_sentence(text: str) -> str:
     return f"{text.partition('. ')[0].rstrip('.')}."
 
 
-def add_command(commands: Commands, name: str, description: str) -> argparse.ArgumentParser:
+def add_command(
+    commands: Commands,
+    name: str,
+    description: str,
+    command: Callable[[argparse.Namespace], int] | None = None,
+) -> argparse.ArgumentParser:
     """Add a command and return its parser. description: sentences for its own help, of which the
-    first one also stands in the list of commands."""
-    return commands.add_parser(name, help=first_sentence(description), description=description)
+    first one also stands in the list of commands. command: carries it out, and returns the exit
+    status; None for one that has commands of its own."""
+    add = commands.add_parser(name, help=first_sentence(description), description=description)
+    add.set_defaults(command=command)
+    return add
 
 
 def option(
@@ -51,9 +59,10 @@ def option(
     told: str = "",
     **more: Any,
 ) -> None:
-    """Add an option. name: such as `--port N`, or without a value such as `--list`. text: sentences
-    for the help, to which the default is added. told: the default in words, if they are not those
-    of `default`. more: as add_argument takes it."""
+    """Add an option, or an argument. name: such as `--port N`; without a value such as `--list`; of
+    an argument such as `file FILE`. text: sentences for the help, to which the default is added.
+    told: the default in words, if they are not those of `default`. more: as add_argument takes
+    it."""
     if told or default is not None:
         text += f" Default: {told or default}."
     flag, _, metavar = name.partition(" ")

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class UserError(Exception):
     """Bad input or a host that is not ready: shown as one line, before anything is launched.
 
     The message says what is wrong, where, and what to do.
     """
+
+
+@contextmanager
+def refusing(what: str, kind: type[Exception], then: str = "") -> Iterator[None]:
+    """Raise a UserError instead of errors of this kind, which says what is wrong, the error (of an
+    OSError only its reason), and what to do then."""
+    try:
+        yield
+    except kind as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{what}{reason}{then}") from None

@@ -68,7 +68,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     from tests.support.sessions import MadeUpRunner, Script, Stage
 
     script = Script(tmp_path)
-    runner = "hvdperf.session.workload_run.RoundRunner"
+    runner = "hvdperf.session.scheduler.RoundRunner"
     monkeypatch.setattr(runner, lambda *given, **named: MadeUpRunner(script, *given, **named))
-    monkeypatch.setattr("hvdperf.session.workload_run.time", script)
+    monkeypatch.setattr("hvdperf.session.scheduler.time", script)
     return Stage(script)

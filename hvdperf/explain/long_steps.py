@@ -13,8 +13,7 @@ from itertools import pairwise
 from statistics import median
 
 from hvdperf.plan.arms import BlockKind
-from hvdperf.records.reports import BlockReport
-from hvdperf.records.rounds import Block, Launch, is_disturbed
+from hvdperf.records.rounds import Block, BlockReport, Launch, is_disturbed
 from hvdperf.stats import spread
 
 # A step is long if it takes this many times the median, and lies this many standard deviations

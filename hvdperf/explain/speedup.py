@@ -26,12 +26,10 @@ from typing import NamedTuple
 
 from hvdperf.explain.time_breakdown import TimeBreakdown, time_breakdown
 from hvdperf.plan.arms import BlockKind
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.terms import OF_STEPS, TERMS, Term
 from hvdperf.records.outcome import FixedCost, ScalingBreakdown, Spent, Straggler
-from hvdperf.records.reports import RunReport
-from hvdperf.records.rounds import Launch, Round, StampedRun
+from hvdperf.records.rounds import Launch, Round, RunReport, StampedRun
 from hvdperf.stats import Interval, hodges_lehmann
 from hvdperf.verdict import ALPHA, as_ratio
 

@@ -43,8 +43,7 @@ from hvdperf.explain.long_steps import excess
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS, Term
 from hvdperf.records.outcome import Straggler
-from hvdperf.records.reports import RunReport, Timestamps
-from hvdperf.records.rounds import Block, Launch, StampedRun
+from hvdperf.records.rounds import Block, Launch, RunReport, StampedRun, Timestamps
 
 # Timestamps of one rank in seconds, one row per step: begun, had its batch, had met the others,
 # ended.

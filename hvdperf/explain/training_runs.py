@@ -11,7 +11,7 @@ from dataclasses import replace
 from statistics import median
 
 from hvdperf.plan.arms import Workload
-from hvdperf.records.reports import RunReport
+from hvdperf.records.rounds import RunReport
 from hvdperf.verdict import Ceiling, Judgement, Verdict
 
 # Share of an endurance run that is left out, because caches, arenas and queues fill up first.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.faults import FaultCase
+from hvdperf.plan.questions import FaultCase
 from hvdperf.records.outcome import Attribution, Detection
 from hvdperf.records.rounds import Round
 from hvdperf.verdict import Judgement, Verdict

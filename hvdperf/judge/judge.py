@@ -15,9 +15,8 @@ from hvdperf.judge.detection import detect, on_trial
 from hvdperf.judge.rules import Rules
 from hvdperf.judge.weights import parted, weights_differ
 from hvdperf.plan.arms import Arm
-from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.faults import trial_of
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
+from hvdperf.plan.questions import trial_of
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.scatter import Row

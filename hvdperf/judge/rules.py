@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hvdperf.machine.placement import Slot, is_oversubscribed, nodes, place_group
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.profile import Profile
+from hvdperf.plan.options import Profile
 from hvdperf.plan.thresholds import Case, Thresholds, case_of
 from hvdperf.verdict import REGRESSION, Rule
 from hvdperf.worker.strategies.table import Strategy

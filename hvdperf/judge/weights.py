@@ -8,7 +8,7 @@ from enum import Enum
 from statistics import fmean
 from typing import Any
 
-from hvdperf.records.reports import Correctness
+from hvdperf.records.rounds import Correctness
 from hvdperf.work.base import shown
 
 Array = Any  # a numpy array, or an object that numpy makes one from

@@ -19,10 +19,9 @@ from hvdperf.machine.placement import Slot, cores_of, place_group, replicas_per_
 from hvdperf.machine.rank_environment import user_settings
 from hvdperf.models import inputs
 from hvdperf.models.registry import network
-from hvdperf.plan.arms import AA, SWEEP, Arm, BlockKind
+from hvdperf.plan.arms import AA, EXCHANGES, SWEEP, Arm, BlockKind, Exchange
 from hvdperf.plan.data import DataSource, other_data
-from hvdperf.plan.faults import TRIALS, Fault
-from hvdperf.plan.variants import EXCHANGES, Exchange
+from hvdperf.plan.questions import TRIALS, Fault
 from hvdperf.worker import rank_config
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.rank_config import RankConfig

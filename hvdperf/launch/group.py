@@ -20,7 +20,7 @@ from hvdperf.launch.fork_server import ForkServer
 from hvdperf.launch.hub import SEND_S, Hub
 from hvdperf.launch.job import Job, Launcher, LaunchError, Order, SlotGone
 from hvdperf.records.outcome import Failure
-from hvdperf.records.reports import Asked, ClockOffset, Timestamp, Timestamps
+from hvdperf.records.rounds import Asked, ClockOffset, Timestamp, Timestamps
 from hvdperf.worker.cpu_hog import is_stopped
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, kind_of
 

@@ -6,8 +6,56 @@ from dataclasses import dataclass
 from enum import Enum
 
 from hvdperf.json_records import Positive
-from hvdperf.plan.variants import RECIPES
 from hvdperf.worker.strategies.table import Strategy
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One way in which Horovod exchanges gradients. The values here are Horovod's defaults.
+
+    compression: "none", or "fp16" for half the bytes. reduction: "average", or "adasum"
+    (arXiv:2006.02924). groups: number of groups whose tensors are reduced together, 0 for none.
+    sparse_as_dense: reduce an embedding's gradient rather than gather its rows. fusion_bytes: size
+    of the fusion buffer. cycle_ms: time for which tensors are collected for that buffer. Both are
+    None for Horovod's own. tolerance: the largest difference of the weights from those of the
+    default, besides rounding, as a part of their change by training; None if they are meant to
+    differ.
+    """
+
+    compression: str = "none"
+    reduction: str = "average"
+    groups: int = 0
+    sparse_as_dense: bool = False
+    fusion_bytes: int | None = None
+    cycle_ms: float | None = None
+    tolerance: float | None = 1e-5
+
+
+# By the short name that a case shows. "" is Horovod's default.
+EXCHANGES = {
+    "": Exchange(),
+    # The weights of resnet_50_s differ by 1.3 % after two steps.
+    "fp16": Exchange(compression="fp16", tolerance=0.05),
+    "group": Exchange(groups=1),
+    # Adasum does not support sparse gradients.
+    "adasum": Exchange(reduction="adasum", sparse_as_dense=True, tolerance=None),
+    "dense": Exchange(sparse_as_dense=True),
+    "nofuse": Exchange(fusion_bytes=0),
+    "cycle": Exchange(cycle_ms=25.0),
+}
+
+# Each recipe maps to the fields of a workload that it changes.
+# On CPUs oneDNN supports bfloat16, while float16 takes 30 to 60 times as long as float32.
+RECIPES: dict[str, dict[str, str]] = {
+    "bf16": {"precision": "mixed_bfloat16"},
+    "f16": {"precision": "mixed_float16"},
+    # Warmed up, then reduced when training stalls (hvdperf/worker/learning/learning_rate.py).
+    "rate": {"learning_rate": "adaptive"},
+}
+PRECISIONS = (
+    "float32",
+    *(changes["precision"] for changes in RECIPES.values() if "precision" in changes),
+)
 
 
 class BlockKind(Enum):
@@ -85,7 +133,7 @@ class Workload:
 
     @property
     def recipes(self) -> tuple[str, ...]:
-        """The names of the recipes that the workload follows (hvdperf.plan.variants)."""
+        """The names of the recipes that the workload follows (hvdperf.plan.arms)."""
         return tuple(
             name
             for name, changes in RECIPES.items()
@@ -111,7 +159,7 @@ class Arm:
     exchange: a key of EXCHANGES. passes: number of batches, one a step, whose gradients are added
     up before they are exchanged and applied (Horovod's `backward_passes_per_step`). stack: the
     installed stack that runs the arm: "" for the session's own, or AGAINST. injected: the injected
-    fault: "", or a key of hvdperf.plan.faults.TRIALS, of which AA is one.
+    fault: "", or a key of hvdperf.plan.questions.TRIALS, of which AA is one.
     """
 
     workload: Workload
@@ -149,3 +197,21 @@ class Side:
 
     arm: Arm
     kind: BlockKind = BlockKind.FULL
+
+
+KIB, MIB = 1024, 1024 * 1024
+SWEEP_BYTES = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 128 * MIB)
+
+
+def algbw(size_bytes: int, seconds: float) -> float:
+    """Return the algorithm bandwidth in GB/s (10^9 bytes per second)."""
+    return size_bytes / seconds / 1e9
+
+
+def busbw(collective: Collective, world_size: int, size_bytes: int, seconds: float) -> float:
+    """Return the bus bandwidth in GB/s (10^9 bytes per second): algbw times a factor that makes it
+    comparable with the bandwidth of the links, whatever the number of ranks.
+
+    Both are defined as in nccl-tests (doc/PERFORMANCE.md there). The size is that of the whole
+    buffer: the one with which every rank ends an allgather, or begins a reducescatter."""
+    return algbw(size_bytes, seconds) * collective.bus_factor(world_size)

@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.models import inputs, registry
 from hvdperf.models.inputs import DataError, sample_sets
@@ -71,10 +71,8 @@ def dataset_of(network: registry.Network, wanted: str) -> str:
 
 
 def known_input(name: str) -> inputs.Input:
-    try:
+    with refusing("--dataset: ", inputs.UnknownInput):
         return inputs.find(name)
-    except inputs.UnknownInput as error:
-        raise UserError(f"--dataset: {error}") from None
 
 
 def open_data_sets(
@@ -95,10 +93,8 @@ def parse_data_dir(text: str, dataset: str) -> dict[str, str]:
     for name, equals, directory in (part.partition("=") for part in parts):
         if not equals:
             raise UserError(f"--data-dir: {name}: say which data set it is, as in ptb={name}")
-        try:
+        with refusing("--data-dir: ", inputs.UnknownInput):
             inputs.find(name)
-        except inputs.UnknownInput as error:
-            raise UserError(f"--data-dir: {error}") from None
         if name in found:
             raise UserError(f"--data-dir: {name}= is given twice; give it once")
         if not directory:

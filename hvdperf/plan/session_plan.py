@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.interim import EARLY_LOOKS
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, place
 from hvdperf.models import inputs, registry
 from hvdperf.models.inputs import DataError
 from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.data import (
     DataSource,
     can_swap,
@@ -27,11 +27,16 @@ from hvdperf.plan.data import (
     open_data_sets,
     parse_data_dir,
 )
-from hvdperf.plan.faults import Fault
-from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
-from hvdperf.plan.profile import Profile, default_world_sizes
-from hvdperf.plan.question import Question
-from hvdperf.plan.questions import against
+from hvdperf.plan.options import (
+    LAUNCHERS,
+    Options,
+    Profile,
+    default_world_sizes,
+    known_model,
+    parse_fault,
+    resolve_profile,
+)
+from hvdperf.plan.questions import Fault, against
 from hvdperf.plan.settings import refuse
 from hvdperf.plan.thresholds import Thresholds, load_thresholds, select
 from hvdperf.worker.strategies.table import Strategy
@@ -334,12 +339,10 @@ def _extents(
     """Return the sizes of the workloads' data sets. Raises UserError for a data set with fewer
     samples than ranks, since each rank reads a part of its own."""
     extents = {}
-    try:
+    with refusing("--data-dir: ", DataError):
         for workload in workloads:
             name, size = workload.dataset, workload.input_size
             extents[name, size] = inputs.extent(name, data[name].located, size)
-    except DataError as error:
-        raise UserError(f"--data-dir: {error}") from None
     for (name, _), extent in extents.items():
         if extent.train is not None and extent.train < ranks:
             raise UserError(

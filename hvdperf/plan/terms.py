@@ -43,14 +43,7 @@ START = (
     Term.BROADCAST,
     Term.READY,
 )
-OF_STEPS = (
-    Term.BETWEEN,
-    Term.INPUT,
-    Term.STRAGGLER,
-    Term.COMPUTE,
-    Term.APPLY,
-    Term.EXCHANGE,
-)
+OF_STEPS = (Term.BETWEEN, Term.INPUT, Term.STRAGGLER, Term.COMPUTE, Term.APPLY, Term.EXCHANGE)
 TERMS = (Term.LAUNCH, *START, *OF_STEPS, Term.END)
 # Terms that only blocks without exchange can separate.
 NEED_LOCAL_BLOCKS = (Term.COMPUTE, Term.EXCHANGE)

@@ -1,22 +1,24 @@
-"""Reads sessions back from disk: puts the documents that documents.py defines together, if they are
-whole. Those of an earlier format are upgraded in memory (upgrades.py).
+"""Writes the cases of a session to disk, and reads sessions back: puts the documents that
+documents.py defines together, if they are whole. Those of an earlier format are upgraded in memory.
 
 A file that is broken, half written or of another session is named in one line and left out; the
-other files are read.
-"""
+other files are read."""
 
 from __future__ import annotations
 
+import ast
+import re
 import stat
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from hvdperf.errors import UserError
+from hvdperf.files import write_record
 from hvdperf.json_records import Positive, Unreadable, convert, decode
 from hvdperf.paths import shown
 from hvdperf.plan.arms import Arm
@@ -28,15 +30,164 @@ from hvdperf.records.documents import (
     SUMMARY_FILE,
     Case,
     CaseDocument,
+    Head,
     RoundsDocument,
     SessionDocument,
     file_name,
     own_round,
 )
 from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.records.outcome import Outcome
+from hvdperf.records.outcome import Conclusion, Outcome
 from hvdperf.records.rounds import Launch, Round
-from hvdperf.records.upgrades import STEPS, Step, upgraded
+
+Plain = dict[str, Any]
+# Takes a document of format k, which it may change, and returns it in format k + 1. A document that
+# is damaged may make it raise LookupError, TypeError, ValueError or AttributeError.
+Step = Callable[[Plain], Plain]
+# Settings of a profile that are names, whatever they look like.
+_NAMES = ("name", "dataset", "schedule")
+
+
+def from_4(document: Plain) -> Plain:
+    """Return a document of format 4 in format 5, which only has more fields."""
+    return document
+
+
+def from_5(document: Plain) -> Plain:
+    """Return a document of format 5 in format 6: a session's settings are values and no longer
+    texts, and it says when it began. A case keeps its rounds, which are in documents of their own
+    since (Archive puts both together)."""
+    if "asked" in document:
+        document["asked"] = _settings(document["asked"])
+        document["began_at"] = _began(document["session"]) or document["written_at"]
+    if "outcome" in document:
+        judgement = document["outcome"]["judgement"]
+        too_short = judgement["reason"].startswith("the run is too short")
+        judgement["needs_longer_runs"] = too_short
+        breakdown = document["outcome"].get("breakdown") or {}
+        for side in ("candidate", "reference"):
+            if side in breakdown:
+                breakdown[side]["terms"] = _possible(breakdown[side]["terms"])
+        for measured in document["outcome"].get("rounds", ()):
+            measured["launches"] = [_launch(launch) for launch in measured["launches"]]
+    return document
+
+
+def _launch(launch: Plain) -> Plain:
+    """Return a launch of format 5 in format 6."""
+    parts = ("warm_up", "blocks", "series", "run", "timestamps", "met_run", "timeline")
+    given = {name: value for name in parts if (value := launch.pop(name, None))}
+    if "run" in given:
+        stamped = given.keys() & {"timestamps", "met_run", "timeline", "blocks"}
+        launch["work"] = {"of": "stamped run" if stamped else "run", **given}
+    elif given:
+        launch["work"] = {"of": "turns", **given}
+    return launch
+
+
+def _possible(terms: dict[str, float]) -> dict[str, float]:
+    """Return the terms of a time breakdown with none below 0. What a part of the steps lacks is
+    taken from the other parts that were measured beside it, in proportion: their sum stays."""
+    if min(terms.values(), default=0.0) >= 0.0:
+        return terms
+    parts = ("straggler wait", "compute", "apply", "exposed communication")
+    kept = sum(max(0.0, terms.get(part, 0.0)) for part in parts)
+    whole = sum(terms.get(part, 0.0) for part in parts)
+    scale = max(0.0, whole) / kept if kept else 0.0
+    return {name: max(0.0, s) * (scale if name in parts else 1.0) for name, s in terms.items()}
+
+
+def _began(session: str) -> str:
+    """Return when a session began, by its name; "" if that does not say it."""
+    found = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z-", session)
+    return "{}-{}-{}T{}:{}:{}Z".format(*found.groups()) if found else ""
+
+
+def _settings(texts: dict[str, str]) -> Plain:
+    """Return the settings of a session that are texts in format 5."""
+    left = dict(texts)
+    name, _, digest = left.pop("thresholds", "").rpartition(" ")
+    workloads, against = left.pop("workloads", ""), left.pop("against", "")
+    different = against if against != "itself" else ""
+    return {
+        "looks": _value(left.pop("sampling.looks", "[]")),
+        "early": left.pop("sampling.early", "") == "True",
+        "world_sizes": _value(left.pop("world_sizes", "[]")),
+        "workloads": workloads.split(", ") if workloads else [],
+        "thresholds": {"name": name, "sha256": digest},
+        "replicas_per_node": _value(left.pop("replicas_per_node", "[]")),
+        "inject": left.pop("inject", ""),
+        "against": (different.split("; ") if different else []) if against else None,
+        "profile": {key: text if key in _NAMES else _value(text) for key, text in left.items()},
+    }
+
+
+def _value(text: str) -> Any:
+    """Return the value that Python wrote as this text; the text itself if it is a name."""
+    try:
+        value = ast.literal_eval(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return text
+    return value if isinstance(value, bool | int | float | list | None) else text
+
+
+# In the order of formats. The last step leads to the format that documents.py writes.
+STEPS: tuple[Step, ...] = (from_4, from_5)
+
+
+def upgraded(document: Plain, made: int, reads: int, steps: Sequence[Step] = STEPS) -> Plain:
+    """Return a document in the format that is read. made: the format that it has, at most
+    len(steps) before `reads`."""
+    for step in steps[len(steps) - (reads - made) :]:
+        document = step(document)
+    return {**document, "format": reads}
+
+
+class Store:
+    """The documents of cases and rounds in the directory of a session. Each file is written whole
+    or not at all, and the rounds of a case before it: whenever the session ends, every case on disk
+    has its rounds there, too."""
+
+    def __init__(
+        self, directory: Path, rounds: Mapping[RoundGroup, Mapping[int, Round]] | None = None
+    ) -> None:
+        """rounds: those that are on disk, by their numbers."""
+        self._directory = directory
+        self._rounds = {group: dict(known) for group, known in (rounds or {}).items()}
+        # Groups with launches that are not on disk.
+        self._grown: set[RoundGroup] = set()
+
+    def write(self, case: Case) -> None:
+        """Write a case, and its rounds if they are not on disk. Raises OSError."""
+        self._add(case)
+        if case.round_group in self._grown:
+            self._write_rounds(case)
+        head = {field.name: getattr(case, field.name) for field in fields(Head)}
+        outcome = {field.name: getattr(case.outcome, field.name) for field in fields(Conclusion)}
+        numbers = tuple(measured.number for measured in case.rounds)
+        document = CaseDocument(**head, outcome=Conclusion(**outcome), rounds=numbers)
+        write_record(self._directory / f"{file_name(case.name)}.json", document)
+
+    def _add(self, case: Case) -> None:
+        """Add the launches that no case before had."""
+        known = self._rounds.setdefault(case.round_group, {})
+        for measured in case.rounds:
+            stored = known.setdefault(measured.number, Round(measured.number, measured.schedule))
+            new = [launch for launch in measured.launches if not stored.has(launch.arm)]
+            if new:
+                stored.launches += new
+                self._grown.add(case.round_group)
+
+    def _write_rounds(self, case: Case) -> None:
+        group, known = case.round_group, self._rounds[case.round_group]
+        path = self._directory / ROUNDS / f"{group.name}.json"
+        path.parent.mkdir(exist_ok=True)
+        rounds = tuple(known[number] for number in sorted(known))
+        write_record(
+            path, RoundsDocument(case.format, case.session, case.written_at, group, rounds)
+        )
+        self._grown.discard(group)
+
 
 Document = TypeVar("Document")
 Earlier = TypeVar("Earlier")

@@ -15,7 +15,7 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode, plain
 from hvdperf.paths import shown
-from hvdperf.plan.faults import TRIALS, FaultCase
+from hvdperf.plan.questions import TRIALS, FaultCase
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
 from hvdperf.records.fingerprint import differences

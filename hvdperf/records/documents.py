@@ -7,6 +7,7 @@ records inside them are its schema. Figures that do not exist are null, never Na
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,13 +18,12 @@ import msgspec
 from hvdperf.json_records import Count, Moment, Positive
 from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.plan.arms import Schedule, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, JudgedAs, Question, RoundGroup
 from hvdperf.records.fingerprint import Fingerprint, differences
 from hvdperf.records.outcome import Conclusion, Outcome
 from hvdperf.records.rounds import Launch, Round, Turns
 from hvdperf.stats import Interval
-from hvdperf.verdict import Rule, Verdict
+from hvdperf.verdict import Band, Ceiling, Rule, Verdict, is_bounded, must_be
 
 # A change that earlier documents do not fit needs the next number, and a step from the last one
 # (upgrades.py).
@@ -181,15 +181,14 @@ class Asked:
             "inject": self.inject,
             "against": against,
         }
-        return {name: _in_words(value) for name, value in settings.items()}
+        return {
+            name: str(list(value) if isinstance(value, tuple) else value)
+            for name, value in settings.items()
+        }
 
     def differences(self, other: Asked) -> list[str]:
         """Return the settings that differ, one line each."""
         return differences(self.texts, other.texts)
-
-
-def _in_words(value: Value) -> str:
-    return str(list(value)) if isinstance(value, tuple) else str(value)
 
 
 @dataclass(frozen=True)
@@ -371,3 +370,56 @@ def disturbance_summary(disturbances: Sequence[Disturbance]) -> DisturbanceSumma
             for culprit in whole.culprits[:CULPRITS_KEPT]
         ),
     )
+
+
+def row_of(outcome: Outcome) -> Row:
+    """Return the row of an outcome."""
+    comparison, judgement = outcome.comparison, outcome.judgement
+    figure, lower, upper = _figure(judgement.figure)
+    return Row(
+        comparison.name,
+        comparison.question,
+        comparison.workload.model,
+        comparison.world_size,
+        judgement.verdict,
+        figure,
+        lower,
+        upper,
+        _limit(judgement.rule, judgement.figure),
+        judgement.rounds,
+        judgement.reason,
+        tuple(value for value in outcome.observations if math.isfinite(value)),
+    )
+
+
+def properties(outcome: Outcome) -> list[tuple[str, object]]:
+    """Return the known properties by name, with the limit as on the terminal, such as `>= 0.55`."""
+    judgement = outcome.judgement
+    figure, lower, upper = _figure(judgement.figure)
+    found = {
+        "verdict": judgement.verdict.value,
+        "figure": figure,
+        "lower": lower,
+        "upper": upper,
+        "limit": must_be(judgement) or None,
+    }
+    return [(name, value) for name, value in found.items() if value is not None]
+
+
+def _figure(figure: Interval | None) -> tuple[float | None, float | None, float | None]:
+    """Return the figure and its bounds; bounds are None if there were too few rounds for any."""
+    if figure is None:
+        return None, None, None
+    bounds = (figure.lower, figure.upper) if is_bounded(figure) else (None, None)
+    return figure.estimate, *bounds
+
+
+def _limit(rule: Rule | None, figure: Interval | None) -> Limit | None:
+    """Return the limit of the figure; of a floor with two limits, the one that decides."""
+    if rule is None:
+        return None
+    if isinstance(rule, Band):
+        return Limit(rule.low, rule.high)
+    if isinstance(rule, Ceiling):
+        return Limit(None, rule.at_most)
+    return Limit(rule.limit(figure), None)

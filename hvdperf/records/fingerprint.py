@@ -6,7 +6,7 @@ no paths, and of the environment only the settings of hvdperf/plan/settings.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, NotRequired, TypedDict
 
 from msgspec import Meta
@@ -76,6 +76,17 @@ class Fingerprint(TypedDict):
     # Nights and raw results of the history hold fingerprints, too, and are read as they are. So
     # what is added here is NotRequired.
     own_networks: NotRequired[list[Named]]
+
+
+def ranges(numbers: Iterable[int], separator: str) -> str:
+    """Return numbers as the kernel lists cores: 0, 1, 2, 3, 8 is "0-3,8"."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return separator.join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:

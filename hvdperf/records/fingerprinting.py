@@ -1,4 +1,5 @@
-"""Makes the fingerprint of a session, and reads the settings back from it."""
+"""Makes the fingerprint of a session, reads the settings back from it, and tells which of them
+change figures."""
 
 from __future__ import annotations
 
@@ -9,8 +10,17 @@ from hvdperf.json_records import convert
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
-from hvdperf.plan.settings import FIELDS, Setting, from_text, settings_in
-from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.settings import (
+    FIELDS,
+    Places,
+    Setting,
+    from_text,
+    places_of,
+    precisions,
+    settings_in,
+)
+from hvdperf.records.fingerprint import Fingerprint, ranges
 
 Fields = dict[str, str | int | float | list[str] | None]
 
@@ -21,12 +31,6 @@ METHOD = 1
 _SWITCHED = {True: "on", False: "off", None: None}
 # Properties of a GPU that are recorded under `gpu_` and their names.
 _OF_GPUS = ("driver", "memory_mib", "power_limit_w", "max_sm_clock_mhz", "max_memory_clock_mhz")
-# Horovod's own defaults of fusion threshold (bytes) and cycle time (ms), from
-# horovod/common/operations.cc and the change log of 0.21.
-_DEFAULTS = (128 * 1024 * 1024, 1.0)
-_DEFAULTS_SINCE = (0, 21)
-_OLDER_DEFAULTS = (64 * 1024 * 1024, 5.0)
-_CACHE_CAPACITY = 1024
 
 
 def fingerprint(
@@ -70,7 +74,7 @@ def fingerprint(
         **_horovod_fields(stack.horovod, environment),
         **_settings(environment),
         "data_sets": [f"{name}: {text}" for name, text in (data_sets or {}).items()],
-        "rank_cores": [f"{slot.rank}: {_ranges(slot.cores)}" for slot in slots],
+        "rank_cores": [f"{slot.rank}: {ranges(slot.cores, ',')}" for slot in slots],
     }
     if own_networks:
         fields["own_networks"] = [f"{name}: {text}" for name, text in own_networks.items()]
@@ -81,13 +85,11 @@ def fingerprint(
 def settings_of(known: Fingerprint) -> list[Setting]:
     """Return the settings that a fingerprint records, without those that are Horovod's own
     defaults, by name."""
-    fusion_bytes, cycle_ms = _defaults_of(known["horovod"])
-    numbers = (
-        ("HOROVOD_FUSION_THRESHOLD", known["horovod_fusion_threshold_bytes"], fusion_bytes),
-        ("HOROVOD_CYCLE_TIME", known["horovod_cycle_time_ms"], cycle_ms),
-        ("HOROVOD_CACHE_CAPACITY", known["horovod_cache_capacity"], _CACHE_CAPACITY),
-    )
-    found = [Setting(name, str(value)) for name, value, default in numbers if value != default]
+    found = [
+        Setting(name, str(value))
+        for name, (field, default) in _defaults_of(known["horovod"]).items()
+        if (value := known[field]) != default  # type: ignore[literal-required]
+    ]
     if known["horovod_timeline"] == "on":
         found.append(Setting("HOROVOD_TIMELINE", "on"))
     lists: dict[str, list[str]] = {field: known[field] for field in FIELDS}  # type: ignore[literal-required]
@@ -102,26 +104,28 @@ def _distinct(values: Iterable[str | float | None]) -> list[str]:
 def _horovod_fields(version: str, environment: Mapping[str, str]) -> Fields:
     """Return the settings of Horovod in effect; the defaults of the version for fusion threshold,
     cycle time and cache capacity if they are not set."""
-    fusion_bytes, cycle_ms = _defaults_of(version)
     return {
-        "horovod_fusion_threshold_bytes": _effective(
-            environment.get("HOROVOD_FUSION_THRESHOLD"), fusion_bytes
-        ),
-        "horovod_cycle_time_ms": _effective(environment.get("HOROVOD_CYCLE_TIME"), cycle_ms),
-        "horovod_cache_capacity": _effective(
-            environment.get("HOROVOD_CACHE_CAPACITY"), _CACHE_CAPACITY
-        ),
+        **{
+            field: _effective(environment.get(name), default)
+            for name, (field, default) in _defaults_of(version).items()
+        },
         # Where a timeline is written does not matter. Horovod's thread for it runs even if the
         # variable is empty.
         "horovod_timeline": "on" if "HOROVOD_TIMELINE" in environment else "off",
     }
 
 
-def _defaults_of(version: str) -> tuple[int, float]:
-    """Return the version's default fusion threshold in bytes and cycle time in ms."""
+def _defaults_of(version: str) -> dict[str, tuple[str, float]]:
+    """Return the numbers in Horovod's settings, by variable: the field that records each, and the
+    version's default. They are from horovod/common/operations.cc and the change log of 0.21."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    older = bool(numbers) and numbers < _DEFAULTS_SINCE
-    return _OLDER_DEFAULTS if older else _DEFAULTS
+    older = bool(numbers) and numbers < (0, 21)
+    fusion_bytes, cycle_ms = (64 * 1024 * 1024, 5.0) if older else (128 * 1024 * 1024, 1.0)
+    return {
+        "HOROVOD_FUSION_THRESHOLD": ("horovod_fusion_threshold_bytes", fusion_bytes),
+        "HOROVOD_CYCLE_TIME": ("horovod_cycle_time_ms", cycle_ms),
+        "HOROVOD_CACHE_CAPACITY": ("horovod_cache_capacity", 1024),
+    }
 
 
 def _effective(setting: str | None, default: float) -> float | str:
@@ -145,12 +149,28 @@ def _settings(environment: Mapping[str, str]) -> dict[str, list[str]]:
     }
 
 
-def _ranges(cores: Iterable[int]) -> str:
-    """Return cores in the kernel's list format: (0, 1, 2, 3, 8) is "0-3,8"."""
-    runs: list[list[int]] = []
-    for core in sorted(cores):
-        if runs and core == runs[-1][-1] + 1:
-            runs[-1].append(core)
-        else:
-            runs.append([core])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+# The most settings that are named beside a verdict.
+_NAMED = 3
+
+
+def told_settings(known: Fingerprint, comparisons: Iterable[Comparison]) -> list[str]:
+    """Return a line for each setting of a session: its value, what it changes and which figures it
+    touches, or why it has no effect. known: the session's fingerprint. comparisons: its cases."""
+    places = _places(known)
+    return [each.told(places) for each in (*settings_of(known), *precisions(comparisons, places))]
+
+
+def settings_beside(known: Fingerprint, comparison: Comparison) -> str:
+    """Return the settings that touch the figure of a case, such as `with HOROVOD_CYCLE_TIME=100`;
+    "" if none is known to."""
+    places = _places(known)
+    every: tuple[Setting, ...] = (*settings_of(known), *precisions([comparison], places))
+    found = [str(each) for each in every if each.touches(comparison, places)]
+    if not found:
+        return ""
+    more = f" and {len(found) - _NAMED} more" if found[_NAMED:] else ""
+    return f"with {', '.join(found[:_NAMED])}{more}"
+
+
+def _places(known: Fingerprint) -> Places:
+    return places_of(known["launcher"], known["gpus"])

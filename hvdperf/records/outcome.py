@@ -1,16 +1,21 @@
-"""The outcome of a comparison, and its parts: a failure, a cause, a breakdown. Plain data."""
+"""The outcome of a comparison, and its parts: a failure, a cause, a breakdown; and the throughput
+of Horovod, for the terminal, the page, nights and the history. Plain data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Protocol, TypeVar
 
 from hvdperf.json_records import Figures, Number
+from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.records.rounds import Launch, Round
+from hvdperf.records.fingerprint import ranges
+from hvdperf.records.rounds import Launch, Round, Turns, is_disturbed
 from hvdperf.stats import Interval
 from hvdperf.verdict import Judgement, Verdict
+from hvdperf.worker.strategies.table import Strategy
 
 
 @dataclass(frozen=True)
@@ -106,14 +111,7 @@ def fields_of(cause: Cause) -> dict[str, Any]:
 
 def _listed(ranks: Sequence[int]) -> str:
     """Return ranks in words, such as `ranks 0, 2-3`."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    words = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-    return f"rank{'s' * (len(ranks) > 1)} {words}"
+    return f"rank{'s' * (len(ranks) > 1)} {ranges(ranks, ', ')}"
 
 
 @dataclass(frozen=True)
@@ -227,6 +225,11 @@ class Conclusion(Figures):
         return self.judgement.verdict is Verdict.PASS
 
     @property
+    def is_undecided(self) -> bool:
+        """Return whether more rounds may decide the case."""
+        return self.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
+
+    @property
     def is_sound(self) -> bool:
         """Return whether the figure was measured with sound evidence, be it good or bad.
 
@@ -264,6 +267,8 @@ class Measured(Protocol):
     def comparison(self) -> Comparison: ...
     @property
     def rounds(self) -> tuple[Round, ...]: ...
+    @property
+    def is_sound(self) -> bool: ...
 
 
 Kind = TypeVar("Kind", bound=Measured)
@@ -281,3 +286,30 @@ def each_launch(cases: Iterable[Kind]) -> Iterator[tuple[Kind, Round, Launch]]:
                 if key not in known and launch.arm in comparison.arms:
                     known.add(key)
                     yield case, measured, launch
+
+
+def throughputs(cases: Iterable[Measured]) -> dict[tuple[Workload, int], tuple[float, ...]]:
+    """Return the samples per second of all replicas together, by workload and world size.
+
+    A block counts only if Horovod trained in it with all defaults on the session's own stack, if
+    other programs did not disturb it, and if its case is sound. A launch that several cases share
+    counts once.
+
+    There is one value a launch, the median of its blocks, in the order of rounds. If several kinds
+    of rounds have launches of their own, the values follow kind by kind."""
+    counted = [case for case in cases if case.is_sound]
+    found: dict[tuple[Workload, int], list[tuple[str, str, int, float]]] = {}
+    for case, measured, launch in each_launch(counted):
+        workload, work, topic = case.comparison.round_group
+        speeds = [
+            block.samples_per_second
+            for block in launch.of_kind(BlockKind.FULL)
+            if block.seconds > 0 and not is_disturbed([block])
+        ]
+        # A recipe may change the workload.
+        plain = Arm(workload, Strategy.HOROVOD, launch.arm.world_size)
+        is_default = launch.arm == plain and workload.learning_rate == "constant"
+        if speeds and is_default and isinstance(launch.work, Turns):
+            place = work, topic, measured.number
+            found.setdefault((workload, launch.arm.world_size), []).append((*place, median(speeds)))
+    return {key: tuple(speed for *_, speed in sorted(each)) for key, each in found.items()}

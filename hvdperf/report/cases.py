@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from hvdperf.interim import confidence_of_verdicts
 from hvdperf.plan.arms import Schedule
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.outcome import each_launch
 from hvdperf.records.rounds import Launch

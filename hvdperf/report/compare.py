@@ -18,7 +18,7 @@ from hvdperf.paths import shown as path_shown
 from hvdperf.plan.options import resuming
 from hvdperf.records.archive import Archive
 from hvdperf.records.fingerprint import differences
-from hvdperf.records.throughput import throughputs
+from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
 from hvdperf.report.cases import cells_of
 from hvdperf.report.content import (
@@ -43,7 +43,7 @@ from hvdperf.report.pairs import (
     pairs,
 )
 from hvdperf.report.words import NAMES, names_of, plural, question_of, shown, workload_labels
-from hvdperf.session.resume import with_cases
+from hvdperf.session.results_writer import with_cases
 from hvdperf.verdict import Verdict, counted
 from hvdperf.work.blocks import Blocks
 

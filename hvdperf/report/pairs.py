@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from hvdperf.interim import early_shift
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
 from hvdperf.records.fingerprint import differences

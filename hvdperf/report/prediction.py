@@ -22,8 +22,7 @@ from hvdperf.columns import Columns, interval, number, wrapped
 from hvdperf.errors import UserError
 from hvdperf.paths import shown
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
 from hvdperf.report.words import plural

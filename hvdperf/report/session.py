@@ -13,10 +13,10 @@ from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable
 from hvdperf.machine.disturbance import together
 from hvdperf.paths import RESULTS, shown
-from hvdperf.records import told_settings
 from hvdperf.records.archive import Archive, OfEarlierFormat, read_document, read_session
 from hvdperf.records.detections import LOG, Entry, read_log
 from hvdperf.records.documents import SESSION_FILE, SessionDocument
+from hvdperf.records.fingerprinting import told_settings
 from hvdperf.report.compare import beside
 from hvdperf.report.content import Report, Section
 from hvdperf.report.formats.terminal import lines_of
@@ -253,7 +253,7 @@ def _warnings(archive: Archive) -> list[str]:
         told = any(case.verdict is Verdict.INCONCLUSIVE for case in archive.cases)
         if whole is not None and whole.is_disturbed and not told:
             warnings.append(f"Disturbed repetitions were measured again: {whole.reason()}.")
-    settings = told_settings.head(archive.fingerprint, (case.comparison for case in archive.cases))
+    settings = told_settings(archive.fingerprint, (case.comparison for case in archive.cases))
     warnings += [f"Setting: {line}." for line in settings]
     if session is not None and session.resumed_at:
         before = [case.name for case in archive.cases if case.outcome.taken_over]

@@ -1,4 +1,5 @@
-"""The commands that list what can be measured, and that propose thresholds."""
+"""The commands that look before measuring: what can be measured, whether this machine is fit, and
+which thresholds count or could be proposed."""
 
 from __future__ import annotations
 
@@ -7,96 +8,96 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from hvdperf.cli import Commands, add_command, complain
-from hvdperf.columns import Columns, wrapped
-from hvdperf.errors import UserError
+from hvdperf.cli import Commands, add_command, complain, option
+from hvdperf.columns import WIDTH, Columns, wrapped
+from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
+from hvdperf.json_records import decode
+from hvdperf.judge.judge import is_outside
+from hvdperf.launch.guard import guarded
+from hvdperf.machine.fitness import Check, judged
+from hvdperf.machine.gpus import Gpu
+from hvdperf.machine.host import Machine, local_machine
+from hvdperf.machine.placement import local_offers
+from hvdperf.machine.stack import probe
 from hvdperf.models.registry import NETWORKS
-from hvdperf.paths import ROOT, cases
-from hvdperf.plan.faults import TRIALS, Fault
-from hvdperf.plan.options import installed_networks
-from hvdperf.plan.profile import PROFILES, load_profile
-from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
-from hvdperf.records.archive import read_session
-from hvdperf.session.dry_run import dry_run
-from hvdperf.session.proposed_thresholds import propose
-from hvdperf.verdict import Band, Ceiling, Rule
+from hvdperf.paths import CACHE, RESULTS, ROOT, cases, shown
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.options import PROFILES, SHORT, installed_networks, load_profile
+from hvdperf.plan.questions import TRIALS, Fault
+from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, Case, case_of, load_thresholds, propose
+from hvdperf.programs import TooLong, run
+from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.documents import SessionDocument
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.session.control import local_preflight
+from hvdperf.session.ending import UNFIT
+from hvdperf.verdict import FEWEST_ROUNDS, Band, Ceiling, Judgement, Rule, Verdict
 
 
 def add_to(commands: Commands) -> None:
-    """Add the commands list and thresholds."""
+    """Add the commands list, doctor and thresholds."""
     add = add_command(commands, "list", "List networks, profiles, cases or faults.")
     lists = add.add_subparsers(required=True, metavar="WHAT")
-    for name, run, description in (
-        ("networks", list_networks, "List the networks, by the names for --models."),
-        ("profiles", list_profiles, "List the profiles, by the names for --profile."),
-        ("faults", list_faults, "List the faults for --inject, and the fault cases."),
-    ):
-        add_command(lists, name, description).set_defaults(command=run)
-    cases = add_command(lists, "cases", "List the cases that `pytest perf/` would measure.")
-    _add_options_of_a_session(cases, "--profile", "--models", "--np")
-    cases.set_defaults(command=list_cases)
+    text = "List the networks, by the names for --models."
+    add_command(lists, "networks", text, list_networks)
+    text = "List the profiles, by the names for --profile."
+    add_command(lists, "profiles", text, list_profiles)
+    text = "List the faults for --inject, and the fault cases."
+    add_command(lists, "faults", text, list_faults)
+    text = "List the cases that `pytest perf/` would measure."
+    add = add_command(lists, "cases", text, list_cases)
+    _add_options_of_a_session(add, "--profile", "--models", "--np")
 
     add = add_command(commands, "thresholds", "Propose, check and compare thresholds.")
     tasks = add.add_subparsers(required=True, metavar="TASK")
-    task = add_command(
-        tasks,
-        "propose",
+    text = (
         "Propose thresholds for machines like this one, from the rounds of all given sessions "
         "together: 32 of a case or more, of an unchanged build. The file begins with the number of "
-        "false FAILs a year that they mean.",
+        "false FAILs a year that they mean."
     )
-    task.add_argument(
-        "sessions",
-        type=Path,
-        nargs="+",
-        metavar="SESSION",
-        help="Use the rounds of these sessions, a directory of results/runs.",
-    )
-    task.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="Write to this new file, which --thresholds takes. Default: stdout.",
-    )
-    task.set_defaults(command=propose_thresholds)
-
-    task = add_command(
-        tasks,
-        "check",
+    add = add_command(tasks, "propose", text, propose_thresholds)
+    text = "Use the rounds of these sessions, a directory of results/runs."
+    option(add, "sessions SESSION", text, type=Path, nargs="+")
+    text = "Write to this new file, which --thresholds takes."
+    option(add, "--out FILE", text, told="stdout", type=Path)
+    text = (
         "Say which file of thresholds counts here, and which cases of a profile it has no line "
-        "for. Exit status: 1 if there is such a case.",
+        "for. Exit status: 1 if there is such a case."
     )
-    _add_options_of_a_session(task, "--profile", "--models", "--np", "--thresholds")
-    task.set_defaults(command=check_thresholds)
-
-    task = add_command(tasks, "diff", "Show what a file of thresholds tightens or loosens.")
-    task.add_argument(
-        "old",
-        type=Path,
-        metavar="OLD",
-        help="Compare this file, such as ci/thresholds/gpu-a100.toml, ...",
-    )
-    task.add_argument("new", type=Path, metavar="NEW", help="... with this one.")
-    task.set_defaults(command=diff_thresholds)
+    add = add_command(tasks, "check", text, check_thresholds)
+    _add_options_of_a_session(add, "--profile", "--models", "--np", "--thresholds")
+    text = "Show what a file of thresholds tightens or loosens."
+    add = add_command(tasks, "diff", text, diff_thresholds)
+    text = "Compare this file, such as ci/thresholds/gpu-a100.toml, ..."
+    option(add, "old OLD", text, type=Path)
+    option(add, "new NEW", "... with this one.", type=Path)
+    _add_doctor(commands)
 
 
 def _add_options_of_a_session(parser: argparse.ArgumentParser, *names: str) -> None:
     """Add options that are handed on to pytest."""
     group = parser.add_argument_group("the session, as for pytest perf/")
     for name in names:
-        metavar, text = _OF_A_SESSION[name]
-        group.add_argument(name, metavar=metavar, help=text)
+        option(group, *_OF_A_SESSION[name])
 
 
-# Options that are handed on to pytest: what stands for the value, and the help.
+# Options that are handed on to pytest, with the help.
 _OF_A_SESSION = {
-    "--profile": ("NAME", "Take the cases of this profile. Default: default."),
-    "--models": ("A,B", "Take these networks. Default: those of the profile."),
-    "--np": ("N", "Take N slots. Default: all GPUs, or else all cores."),
-    "--thresholds": ("FILE", "Check this file. Default: that of machines like this one."),
+    "--profile": ("--profile NAME", "Take the cases of this profile. Default: default."),
+    "--models": ("--models A,B", "Take these networks. Default: those of the profile."),
+    "--np": ("--np N", "Take N slots. Default: all GPUs, or else all cores."),
+    "--thresholds": (
+        "--thresholds FILE",
+        "Check this file. Default: that of machines like this one.",
+    ),
 }
 
 
@@ -104,16 +105,14 @@ def propose_thresholds(arguments: argparse.Namespace) -> int:
     path: Path | None = arguments.out
     if path is not None and os.path.lexists(path):
         raise UserError(f"--out {path}: already exists; give the name of a new file")
-    proposal = propose([read_session(directory) for directory in arguments.sessions])
-    if proposal.left_out:
-        complain(f"left out: {proposal.left_out}")
+    found = proposal([read_session(directory) for directory in arguments.sessions])
+    if found.left_out:
+        complain(f"left out: {found.left_out}")
     if path is None:
-        print(proposal.text, end="")
+        print(found.text, end="")
         return 0
-    try:
-        write_whole(path, proposal.text)
-    except OSError as error:
-        raise UserError(f"--out {path}: {error.strerror}") from None
+    with refusing(f"--out {path}: ", OSError):
+        write_whole(path, found.text)
     return 0
 
 
@@ -220,3 +219,272 @@ def list_cases(arguments: argparse.Namespace) -> int:
     options = given(arguments, "profile", "models", "np")
     command = [sys.executable, "-m", "pytest", *cases(), "--collect-only", "-q", *options]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+# The environment variable that names the file to which a dry run writes a record.
+DRY_RUN_FILE = "HVDPERF_DRY_RUN"
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """A session that is not run. work, thresholds: the profile with its data, and the file of
+    thresholds, in words. settings: those that change figures, in words. without_threshold: names of
+    cases."""
+
+    work: str
+    thresholds: str
+    settings: tuple[str, ...]
+    without_threshold: tuple[str, ...]
+
+
+def dry_run(options: Sequence[str]) -> DryRun:
+    """Return the session that these options of pytest would run. Raises UserError if pytest refuses
+    it."""
+    command = [sys.executable, "-m", "pytest", *cases(), "--dry-run", "-q", *options]
+    with TemporaryDirectory() as scratch:
+        path = Path(scratch) / "dry_run.json"
+        environment = {**os.environ, DRY_RUN_FILE: str(path)}
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0 and path.exists():
+            return decode(path.read_bytes(), DryRun)
+    said = (done.stderr + done.stdout).strip().splitlines() or ["pytest printed nothing"]
+    first = next((line for line in said if line.startswith("ERROR: ")), said[0])
+    raise UserError(first.removeprefix("ERROR: "))
+
+
+# The fewest rounds of a case. From fewer, some proposals FAIL unchanged builds in many nights.
+ENOUGH_ROUNDS = 32
+# Thresholds hold for one kind of hardware: sessions that differ in these fields are not pooled.
+_HARDWARE = ("cpu_model", "cores", "gpus", "gpu_model")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Proposed thresholds. text: the content of a file for --thresholds. left_out: a line on the
+    cases with too few rounds, and how to measure them; "" if there are none."""
+
+    text: str
+    left_out: str
+
+
+def proposal(archives: Sequence[Archive]) -> Proposal:
+    """Return thresholds that unchanged builds PASS (plan/thresholds.py), from the rounds of
+    all sessions together.
+
+    Raises UserError if a session cannot be read or had a fault injected, if sessions are of
+    different machines, or if no case has enough rounds."""
+    sessions = [_session_of(archive) for archive in archives]
+    first: Mapping[str, object] = sessions[0].fingerprint
+    for archive, session in zip(archives, sessions, strict=True):
+        theirs: Mapping[str, object] = session.fingerprint
+        other = [name for name in _HARDWARE if theirs[name] != first[name]]
+        if other:
+            raise UserError(
+                f"{shown(archive.directory)}: of another machine than "
+                f"{shown(archives[0].directory)}: {', '.join(other)} differ"
+            )
+    found = _observations(archives)
+    enough = {case: values for case, values in found.items() if _rounds(values) >= ENOUGH_ROUNDS}
+    few = {case: values for case, values in found.items() if case not in enough}
+    command = next((each.command for each in reversed(sessions) if each.command), "pytest perf/")
+    too_few = _too_few(few, command) if few else ""
+    if not enough:
+        raise UserError(f"no thresholds proposed: {too_few or 'no case can be trusted'}")
+    # After a session's first full look it may FAIL a case.
+    rounds = min(min(each.asked.looks, default=FEWEST_ROUNDS) for each in sessions)
+    machine = _machine_of(sessions[0].fingerprint)
+    return Proposal(propose(enough, rounds, machine), too_few)
+
+
+def _session_of(archive: Archive) -> SessionDocument:
+    if archive.session is None:
+        raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
+    if archive.session.asked.inject:
+        raise UserError(f"{shown(archive.directory)}: a fault was injected (--inject)")
+    return archive.session
+
+
+def _rounds(sessions: Sequence[Sequence[float]]) -> int:
+    return sum(map(len, sessions))
+
+
+def _too_few(few: Mapping[Case, Sequence[Sequence[float]]], command: str) -> str:
+    """Return a line on the cases with too few rounds, with the number of further sessions and their
+    command."""
+    case, sessions = min(few.items(), key=lambda item: _rounds(item[1]))
+    has = _rounds(sessions)
+    more = math.ceil((ENOUGH_ROUNDS - has) * len(sessions) / has)
+    cases = f"{len(few)} case{'s' * (len(few) > 1)}"
+    return (
+        f"{cases} with fewer than {ENOUGH_ROUNDS} rounds: {'/'.join(case.parts)} has {has}, and "
+        f"needs {ENOUGH_ROUNDS - has} more; give {more} more session{'s' * (more > 1)} like these, "
+        f"by: {command}"
+    )
+
+
+def _observations(archives: Iterable[Archive]) -> dict[Case, list[list[float]]]:
+    """Return the ln ratios of each case whose evidence is sound, by session. A case that is INVALID
+    only because it has no threshold yet counts."""
+    found: dict[Case, list[list[float]]] = {}
+    for case in (case for archive in archives for case in archive.cases):
+        invalid = case.verdict is Verdict.INVALID and not case.is_sound
+        if case.judged_as is not JudgedAs.THRESHOLD or case.failed or invalid:
+            continue
+        values = [value for value in case.outcome.observations if math.isfinite(value)]
+        if values:
+            key = case_of(case.comparison, len(case.replicas_per_node))
+            found.setdefault(key, []).append(values)
+    return found
+
+
+def _machine_of(fingerprint: Fingerprint) -> Machine:
+    """Return a machine with the fields that define its class."""
+    models = fingerprint["gpu_model"]
+    gpus = tuple(Gpu("", models[i % len(models)]) for i in range(fingerprint["gpus"]))
+    cores = tuple(range(fingerprint["cores"]))
+    return Machine("", cores, gpus, cpu_model=fingerprint["cpu_model"])
+
+
+# Seconds after which a session that compares a stack with itself hangs.
+PAIR_DEADLINE_S = 300
+# A larger minimum detectable effect (an interval of more than 20 % to a side) cannot tell the
+# limits of ci/thresholds from the figures of a sound machine.
+WIDEST_PAIR = 0.30
+_INDENT = 24
+# The number of cases without a threshold that are named.
+_NAMED = 3
+_PAIR_AGAIN = f"stop what else runs here, then: pytest {' '.join(cases('test_trust'))} -k aa"
+
+
+def _add_doctor(commands: Commands) -> None:
+    text = (
+        "Check whether this machine is fit to measure. The machine, its GPUs, the installed stack, "
+        f"data and thresholds are checked. Exit status: 0 if it is fit to measure, {UNFIT} if not."
+    )
+    add = add_command(commands, "doctor", text, doctor).add_argument_group("what to check")
+    text = "Also compare the stack with itself for a minute, to show which change a session sees."
+    option(add, "--pair", text, told="start no ranks")
+    option(add, "--profile NAME", "Check this profile.", told="default")
+    text = "Check the data sets of this directory."
+    option(add, "--data-dir DIR", text, told="as pytest perf/")
+    option(add, "--thresholds FILE", "Check this file.", told="that of machines like this one")
+    text = "Check that there is room for results here."
+    option(add, "--results DIR", text, RESULTS, "results", type=Path)
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Print every check; return 0 if no check has a problem, else UNFIT."""
+    checks = []
+    for check in _checks(arguments):
+        checks.append(check)
+        for line in _lines(check):
+            print(line, flush=True)
+    wrong = [check.name for check in checks if check.problem]
+    print(f"unfit: {', '.join(wrong)}" if wrong else "fit to measure")
+    return UNFIT if wrong else 0
+
+
+def _lines(check: Check) -> Iterator[str]:
+    """Return the value, and below it what is wrong and what mends it."""
+    mark = "UNFIT" if check.problem else "ok"
+    texts = [check.value]
+    if check.problem:
+        texts += [f"wrong: {check.problem}", f"mend: {check.mend}"]
+    first, *more = (line for text in texts for line in _wrapped(text))
+    yield f"{mark:<6}{check.name:<{_INDENT - 6}}{first}"
+    for line in more:
+        yield f"{'':<{_INDENT}}{line}"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH - _INDENT, break_on_hyphens=False) or [""]
+
+
+def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
+    yield from local_preflight(arguments.results)
+    stack = _stack()
+    yield stack
+    if stack.problem:
+        return
+    yield from _planned(arguments)
+    if arguments.pair:
+        yield pair_check()
+
+
+def _stack() -> Check:
+    try:
+        stack = probe(sys.executable, CACHE)
+    except UserError as error:
+        return Check("stack", "broken", *_split(str(error)))
+    built = ", ".join(stack.horovod_flags)
+    versions = f"TensorFlow {stack.tensorflow}, Keras {stack.keras}, Horovod {stack.horovod}"
+    return Check("stack", f"{versions} ({built}), {stack.mpirun_version}")
+
+
+def _split(message: str) -> tuple[str, str]:
+    """Split the message of a UserError into what is wrong and what to do."""
+    problem, _, mend = message.partition("; ")
+    return problem, mend or "correct it"
+
+
+def _planned(arguments: argparse.Namespace) -> Iterator[Check]:
+    """Return the checks of data and thresholds, from the plan of a session that is not run."""
+    try:
+        planned = dry_run(given(arguments, "profile", "data_dir", "thresholds"))
+    except UserError as error:
+        yield Check("plan", "refused", *_split(str(error)))
+        return
+    missing = planned.without_threshold
+    more = f" and {len(missing) - _NAMED} more" * (len(missing) > _NAMED)
+    yield Check("profile, data", planned.work)
+    yield Check("settings", ", ".join(planned.settings) or "none that changes figures")
+    yield judged(
+        "thresholds",
+        planned.thresholds,
+        not missing,
+        f"no limit for {', '.join(missing[:_NAMED])}{more}",
+        "measure, and paste the lines that the session prints, or see `hvdperf thresholds propose`",
+    )
+
+
+def pair_check() -> Check:
+    """Compare the stack with itself in a session of a minute, and return what that session could
+    see."""
+    if len(local_offers(local_machine())) < 2:
+        return Check("A/A pair", "not possible with one slot")
+    with tempfile.TemporaryDirectory() as results:
+        command = [sys.executable, "-m", "pytest", *cases("test_trust"), "-q", "-k", "aa"]
+        options = ["--models=vgg_16_s", *SHORT.split()]
+        try:
+            run(
+                guarded([*command, *options, f"--results={results}"]),
+                ROOT,
+                within_s=PAIR_DEADLINE_S,
+            )
+        except TooLong:
+            return Check("A/A pair", "no figure", f"no end in {PAIR_DEADLINE_S} s", _PAIR_AGAIN)
+        runs = sorted(Path(results, "runs").glob("*"))
+        found = [case.outcome.judgement for case in read_session(runs[0]).cases] if runs else []
+    seen = [judgement for judgement in found if judgement.detectable_effect is not None]
+    if not seen:
+        said = [judgement.reason for judgement in found] or ["no session was written"]
+        return Check("A/A pair", "no figure", said[0], _PAIR_AGAIN)
+    (judgement,) = seen
+    return check_of_pair(judgement)
+
+
+def check_of_pair(judgement: Judgement) -> Check:
+    """Return the check of an A/A pair with an interval: its two groups must not differ, and its
+    interval must be narrow.
+
+    An estimate outside of the band counts as a difference here, because another minute tells
+    whether it was chance.
+    """
+    problem = ""
+    if judgement.verdict is Verdict.INVALID or is_outside(judgement):
+        problem = "two identical groups differ"
+    elif (judgement.detectable_effect or 0.0) > WIDEST_PAIR:
+        problem = f"changes below {100 * WIDEST_PAIR:.0f} % should be seen"
+    return judged("A/A pair", judgement.reason, not problem, problem, _PAIR_AGAIN)

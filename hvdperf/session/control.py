@@ -1,14 +1,23 @@
-"""Tells a stack that cannot start from a machine, or an environment, that cannot start anything: by
-what the kernel counts, and by launches for comparison."""
+"""Whose fault it is that a session cannot measure: looks at this host before it measures, and tells
+a stack that cannot start from a machine, or an environment, that cannot start anything."""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.group import GroupFailed
 from hvdperf.launch.job import LaunchError
+from hvdperf.machine.cpu_usage import make_meter
+from hvdperf.machine.fitness import Check, host_checks, load_check
+from hvdperf.machine.gpu_health import gpu_checks
+from hvdperf.machine.host import Machine, local_machine
+from hvdperf.machine.placement import Slot, local_offers, place
 from hvdperf.machine.rank_environment import not_needed
 from hvdperf.machine.starting import killed_for_memory, missing, of_environment
 from hvdperf.models.inputs import DataError
@@ -16,6 +25,33 @@ from hvdperf.plan.arms import AA, AGAINST, SWEEP, Arm, BlockKind
 from hvdperf.records.outcome import Failure
 from hvdperf.worker.protocol import STARTUP, Phase
 from hvdperf.worker.strategies.table import Strategy
+
+# Seconds for which the load is watched: the kernel counts in ticks of 10 ms, so half a second shows
+# 1 % of two cores.
+WATCHED_S = 0.5
+# The same, where nobody waits for the session.
+WATCHED_AT_LEISURE_S = 2.0
+
+
+def local_preflight(results: Path) -> list[Check]:
+    """Return what was found of this host and all of its slots. results: as in preflight."""
+    machine = local_machine()
+    return preflight(machine, place(local_offers(machine)), results, WATCHED_AT_LEISURE_S)
+
+
+def preflight(
+    machine: Machine, slots: Sequence[Slot], results: Path, seconds: float = WATCHED_S
+) -> list[Check]:
+    """Return what was found of this host. slots: the session's. results: the directory of the
+    results. seconds: for which the load is watched."""
+    here = sum(slot.host == machine.host for slot in slots)
+    with ThreadPoolExecutor(1) as pool:
+        # nvidia-smi takes up to a second on a node of eight GPUs.
+        gpus = pool.submit(gpu_checks, machine.gpus, os.environ)
+        meter = make_meter(slots, time.monotonic())
+        load = [load_check(meter, seconds)] if meter is not None else []
+        return [*host_checks(machine, here, results), *load, *gpus.result()]
+
 
 # Seconds that a launch for comparison may take.
 DEADLINE_S = 60.0
@@ -63,7 +99,11 @@ class Control:
         groups = not_needed()
         every = [name for names in groups.values() for name in names]
         if not self._problem(arm, "without the user's settings", every):
-            guilty = (each for each in groups.values() if self._starts_without(arm, each))
+            guilty = (
+                names
+                for names in groups.values()
+                if not self._problem(arm, f"without {', '.join(names[:2])}", names)
+            )
             # Every launch has this environment.
             return self._known.setdefault(1, of_environment(next(guilty, every)))
         stacks = self.arm_launcher.stacks
@@ -76,9 +116,6 @@ class Control:
         if not problem or "mpi4py" in problem:
             return ""
         return f"processes of MPI alone do not start either: {problem}"
-
-    def _starts_without(self, arm: Arm, names: Sequence[str]) -> bool:
-        return not self._problem(arm, f"without {', '.join(names[:2])}", names)
 
     def _problem(self, arm: Arm, how: str, without: Collection[str] = ()) -> str:
         """Start the arm for comparison; return why it does not start, "" if it does."""

@@ -1,13 +1,22 @@
-"""What the verdicts of a session mean for pytest: its exit status, and why a case failed."""
+"""What the end of a session says: the exit status and its meaning, why a case failed, and the
+commands to type next."""
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
-from hvdperf.columns import figure_text
-from hvdperf.records.outcome import Outcome
-from hvdperf.verdict import Verdict, confidence, must_be
+from hvdperf.columns import WIDTH, figure_text, wrapped
+from hvdperf.interim import looks_after
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.options import resuming
+from hvdperf.records.outcome import Outcome, each_launch
+from hvdperf.session.scheduler import starts_of
+from hvdperf.verdict import Band, Ceiling, Judgement, Rule, Verdict, confidence, is_bounded, must_be
+from hvdperf.work.table import work_of
 
 # Exit statuses; the worst verdict of a session decides, in the order of hvdperf.verdict.Verdict.
 EXIT_STATUS = {
@@ -81,3 +90,197 @@ def explanation(outcome: Outcome) -> str:
         parts.append("  the end of its stderr:")
         parts += [f"    {text}" for text in failure.tail]
     return "\n".join(parts)
+
+
+# More rounds than any session measures. If a case needs more, its estimate counts as being on its
+# limit.
+TOO_MANY_ROUNDS = 100
+# A way to decide a case: pairs of the distance from the estimate to a limit, and from the estimate
+# to the bound that must not cross that limit, both in ln.
+_Way = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """The command line that started a session. arguments: pytest's. places: the files and
+    directories among them. before: the words before pytest, such as `mpirun -np 4`."""
+
+    arguments: Sequence[str]
+    places: Sequence[str] = ()
+    before: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        """Return the command as it can be pasted into a shell."""
+        return shlex.join([*self.before, "pytest", *self.arguments])
+
+    def resumed(self, directory: str, minutes: int) -> list[str]:
+        """Return the command that resumes the session for these minutes."""
+        more = resuming(directory, minutes)
+        return _lines([*self.before, "pytest", *self._without(*more[::2]), *more])
+
+    def alone(self, node: str) -> list[str]:
+        """Return the command that measures one case in a session of its own. node: pytest's name
+        of the case."""
+        kept = self._without("--resume", "-k", "-m")
+        others = [each for each in kept if each not in self.places]
+        return _lines([*self.before, "pytest", node, *others])
+
+    def _without(self, *options: str) -> list[str]:
+        """Return the arguments without these options, each of which takes a value."""
+        kept, is_value = [], False
+        joined = tuple(option + "=" * option.startswith("--") for option in options)
+        for each in self.arguments:
+            if each in options:
+                is_value = True
+            elif is_value or each.startswith(joined):
+                is_value = False
+            else:
+                kept.append(each)
+        return kept
+
+
+def _lines(words: Iterable[object]) -> list[str]:
+    """Return a command that can be pasted, on as many lines as it takes."""
+    quoted = [shlex.quote(str(word)) for word in words]
+    lines, line = [], " "
+    for word in quoted:
+        if line.strip() and len(line) + len(word) + len(" " + " \\") > WIDTH:
+            lines.append(f"{line} \\")
+            line = "   "
+        line += f" {word}"
+    return [*lines, line]
+
+
+# Numbers of rounds and their duration -------------------------------------------------------------
+
+
+def rounds_needed(judgement: Judgement) -> float:
+    """Return the number of rounds like these after which the interval would lie on one side of its
+    limit.
+
+    The interval shrinks as 1 / sqrt(rounds). The number is infinite if the estimate is on the
+    limit, and 0 if there is no limit or no finite interval."""
+    figure, rule = judgement.figure, judgement.rule
+    if figure is None or rule is None or not is_bounded(figure):
+        return 0.0
+    below, above = (
+        math.log(figure.estimate / figure.lower),
+        math.log(figure.upper / figure.estimate),
+    )
+
+    def factor(way: _Way) -> float:
+        if any(distance <= 0 for distance, _ in way):
+            return math.inf
+        return max((half / distance) ** 2 for distance, half in way)
+
+    return judgement.rounds * min(map(factor, _ways(rule, figure.estimate, below, above)))
+
+
+def _ways(rule: Rule, estimate: float, below: float, above: float) -> list[_Way]:
+    """Return the ways to PASS and to FAIL. below, above: the two halves of the interval, in ln."""
+    if isinstance(rule, Band):
+        low, high = math.log(estimate / rule.low), math.log(rule.high / estimate)
+        return [[(low, below), (high, above)], [(-low, above)], [(-high, below)]]
+    if isinstance(rule, Ceiling):
+        left = math.log(rule.at_most / estimate)
+        return [[(left, above)], [(-left, below)]]
+    return [
+        [(math.log(estimate / rule.pass_from), below)],
+        [(math.log(rule.fail_below / estimate), above)],
+    ]
+
+
+def rounds_to_go(judgement: Judgement, looks: Sequence[int]) -> float:
+    """Return the number of rounds until the look that is likely to decide; infinite if none is."""
+    needed = rounds_needed(judgement)
+    if needed > TOO_MANY_ROUNDS:
+        return math.inf
+    at_least = max(math.ceil(needed), judgement.rounds + 1)
+    further = looks_after(at_least - 1, looks)
+    return next(look for look in further if look >= at_least) - judgement.rounds
+
+
+def seconds_of_a_start(outcomes: Sequence[Outcome], seconds: float) -> float | None:
+    """Return a session's seconds per process start, all its work included; None if it launched
+    nothing. seconds: duration of the session."""
+    starts = sum(
+        launch.arm.processes + work_of(outcome.comparison.question).starts
+        for outcome, _, launch in each_launch(outcomes)
+    )
+    return seconds / starts if starts else None
+
+
+# Lines -------------------------------------------------------------------------------------------
+
+
+def next_steps(
+    outcomes: Sequence[Outcome],
+    looks: Sequence[int],
+    seconds: float,
+    resumed: Callable[[int | None], list[str]],
+    alone: Callable[[Comparison], list[str]],
+) -> list[str]:
+    """Return a few lines with commands to paste; [] if no case is worth measuring again.
+
+    looks: the profile's. seconds: how long the session took. resumed: returns the command that
+    resumes this session for a number of minutes; None for those of the profile. alone: returns the
+    command for a single case.
+    """
+    undecided = [
+        outcome
+        for outcome in outcomes
+        if outcome.is_undecided and not outcome.judgement.needs_longer_runs
+    ]
+    to_go = [(each, rounds_to_go(each.judgement, looks)) for each in undecided]
+    reachable = [(each, int(rounds)) for each, rounds in to_go if math.isfinite(rounds)]
+    on_limit = [each for each, rounds in to_go if math.isinf(rounds)]
+    found: list[str] = []
+    if reachable:
+        found += _to_decide(reachable, seconds_of_a_start(outcomes, seconds), resumed)
+    if on_limit:
+        names = ", ".join(each.comparison.name for each in on_limit)
+        found += wrapped(
+            "The figures of these cases lie on their limits, so more rounds cannot decide "
+            f"them: {names}. Change the limit or the workload"
+        )
+    for verdict in (Verdict.FAIL, Verdict.INVALID):
+        found += _to_see_again([o for o in outcomes if o.judgement.verdict is verdict], alone)
+    return found
+
+
+def _to_decide(
+    to_go: Sequence[tuple[Outcome, int]],
+    seconds_of_start: float | None,
+    resumed: Callable[[int | None], list[str]],
+) -> list[str]:
+    count = Counter(outcome.judgement.verdict for outcome, _ in to_go)
+    words = " and ".join(f"{count[word]} {word.value}" for word in Verdict if count[word])
+    most = max(rounds for _, rounds in to_go)
+    minutes, took = None, ""
+    if seconds_of_start is not None:
+        minutes = max(1, math.ceil(_starts(to_go) * seconds_of_start / 60))
+        took = f", about {minutes} min"
+    of_each = f"up to {most} more rounds" if most > 1 else "one more round"
+    return [*wrapped(f"To decide {words} ({of_each}{took}):"), *resumed(minutes)]
+
+
+def _starts(to_go: Sequence[tuple[Outcome, int]]) -> int:
+    """Return the process starts of all rounds to go. Cases of a group share their launches."""
+    groups: dict[tuple[object, ...], dict[Comparison, int]] = {}
+    for outcome, rounds in to_go:
+        groups.setdefault(outcome.comparison.round_group, {})[outcome.comparison] = rounds
+    return sum(max(group.values()) * starts_of(group) for group in groups.values())
+
+
+def _to_see_again(
+    outcomes: Collection[Outcome], alone: Callable[[Comparison], list[str]]
+) -> list[str]:
+    """Return the command that measures the first of these cases again. Cases that only lack a
+    threshold are left out, because the table shows the line to add."""
+    of_use = [outcome for outcome in outcomes if not outcome.threshold_line]
+    if not of_use:
+        return []
+    first = of_use[0]
+    many = f" (the first of {len(of_use)})" if len(of_use) > 1 else ""
+    text = f"To repeat a case that is {first.judgement.verdict.value}, alone{many}:"
+    return [*wrapped(text), *alone(first.comparison)]

@@ -110,7 +110,8 @@ def _try_one(
     network that no way of the session's own stack can train is at fault itself."""
     ways: dict[object, list[Arm]] = {}
     for arm in sorted(arms, key=lambda arm: (len(arm.variants), -arm.world_size)):
-        ways.setdefault(_way(arm), []).append(arm)
+        way = arm.stack, arm.strategy, arm.workload, arm.exchange, arm.passes
+        ways.setdefault(way, []).append(arm)
     found, where = Trial(), shown(Path(own.origin))
     first = True
     for stack_name, stack in stacks.items():
@@ -123,23 +124,22 @@ def _try_one(
             # A process of a strategy that divides data among all replicas.
             most = max(arms, key=lambda arm: arm.world_size)
             config = arm_launcher.config_of_trial(most)
-            reading = {"config": config, "replicas": most.world_size, "work": "read"}
-            requests.append({**reading, "deadline_s": DEADLINE_S})
+            asked = {"config": config, "replicas": most.world_size, "work": "read"}
+            requests.append({**asked, "deadline_s": DEADLINE_S})
         first = False
         answers = _answers(requests, own, stack, lambda: say(f"try {own.name}, from {where}"))
         if len(answers) > len(of_stack):
-            _take_reading(found, own, answers.pop())
+            reading = answers.pop()
+            if problem := _problem(reading):
+                found.error, found.late = f"{_named(own)}{problem}", "late" in reading
+            else:
+                found.identity, found.differs = reading["identity"], reading["differs"]
         _take_ways(found, of_stack, answers)
         problems = [_problem(answer) for answer in answers]
         if stack_name == "" and problems and all(problems) and not found.error:
             found.error = f"{_named(own)}{problems[0]}"
             found.late = all("late" in answer for answer in answers)
     return found
-
-
-def _way(arm: Arm) -> object:
-    """Return what arms have in common that are trained in the same way."""
-    return arm.stack, arm.strategy, arm.workload, arm.exchange, arm.passes
 
 
 def _request(arm: Arm, arm_launcher: ArmLauncher, compare: bool) -> dict[str, Any]:
@@ -151,13 +151,6 @@ def _request(arm: Arm, arm_launcher: ArmLauncher, compare: bool) -> dict[str, An
         "compare": compare,
         "deadline_s": DEADLINE_S,
     }
-
-
-def _take_reading(found: Trial, own: Network, answer: Mapping[str, Any]) -> None:
-    if problem := _problem(answer):
-        found.error, found.late = f"{_named(own)}{problem}", "late" in answer
-        return
-    found.identity, found.differs = answer["identity"], answer["differs"]
 
 
 def _take_ways(

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -15,6 +15,7 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_record
+from hvdperf.json_records import plain
 from hvdperf.launch.ends.owners import end_with, owners
 from hvdperf.launch.outer import check_launcher, outer_size, shown_by
 from hvdperf.launch.outer.slots import Slots
@@ -22,14 +23,61 @@ from hvdperf.paths import CHECKOUT, SHIPPED, path_of
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.records.archive import Archive
+from hvdperf.records.documents import properties
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.summary_rows import properties
-from hvdperf.session import dry_run, ending
-from hvdperf.session.benchmark_json import ReplayedClock, record
+from hvdperf.session.commands import DRY_RUN_FILE
+from hvdperf.session.ending import UNFIT, ending, exit_status, explanation
+from hvdperf.session.progress import ends_at_a_terminal
 from hvdperf.session.pytest_options import DATA_DIR, add_options
 from hvdperf.session.suite import Suite, Unfit
-from hvdperf.session.terminal import live_line
 from hvdperf.verdict import Verdict, counted, worst
+from hvdperf.work.table import work_of
+
+
+class ReplayedClock:
+    """A clock that stands still until a block is replayed, and then advances by its duration."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def block_seconds(self) -> float:
+        """Return the time; this is the timer of a benchmark."""
+        return self._seconds
+
+    def replay(self, durations: Sequence[float], benchmark: Any) -> None:
+        """Record the durations (seconds) as the rounds of a benchmark.
+
+        `pedantic` with one iteration a round is used because calibration cannot read such a timer.
+        """
+        pending = iter(durations)
+
+        def advance() -> None:
+            self._seconds += next(pending)
+
+        benchmark.pedantic(advance, rounds=len(durations), iterations=1)
+
+
+def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
+    """Record the durations of the candidate's blocks, start-ups, runs or collective operations,
+    with the verdict as extra_info, and with the throughput of blocks."""
+    comparison = outcome.comparison
+    seconds, details = work_of(comparison.question).durations(comparison, outcome.rounds)
+    if seconds:
+        benchmark.extra_info.update(**_common_info(outcome), **details)
+        clock.replay(seconds, benchmark)
+
+
+def _common_info(outcome: Outcome) -> dict[str, Any]:
+    comparison, judgement = outcome.comparison, outcome.judgement
+    return {
+        "case": comparison.name,
+        "word": judgement.verdict.value,
+        "figure": plain(judgement.figure),
+        "threshold": plain(judgement.rule),
+        "rounds": judgement.rounds,
+        "world_size": comparison.world_size,
+    }
+
 
 _suite = pytest.StashKey[Suite]()
 _slots = pytest.StashKey[Slots]()
@@ -72,12 +120,7 @@ _PLUGINS_OF_OTHERS: tuple[tuple[str, tuple[object, ...], str, str], ...] = (
     ("count", (1,), "pytest-repeat (--count)", "count each case several times"),
     ("flake_finder_enable", (False,), "--flake-finder", "count each case several times"),
     ("forked", (False,), "pytest-forked (--forked)", "give each case a session of its own"),
-    (
-        "timeout",
-        (0, 0.0),
-        "pytest-timeout (--timeout)",
-        "cut a session, which ends by itself",
-    ),
+    ("timeout", (0, 0.0), "pytest-timeout (--timeout)", "cut a session, which ends by itself"),
 )
 
 
@@ -111,7 +154,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
         config.option.collectonly = True
-    if shown_by() != os.getpid() and not live_line.ends_at_a_terminal(shown_by()):
+    if shown_by() != os.getpid() and not ends_at_a_terminal(shown_by()):
         without_colours(config)
     if holds_cases(config):
         try:
@@ -306,7 +349,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
         lines.append(f"arms: {', '.join(arms)}")
         if missing := suite.without_threshold():
             lines.append(f"{WITHOUT_THRESHOLD}: {', '.join(missing)}")
-    if path := os.environ.get(dry_run.FILE):
+    if path := os.environ.get(DRY_RUN_FILE):
         write_record(Path(path), suite.dry_run())
     return lines
 
@@ -367,7 +410,7 @@ def pytest_runtest_makereport(
         word = outcome.judgement.verdict.value
         report.verdict = word  # type: ignore[attr-defined]
         if report.failed and isinstance(call.excinfo and call.excinfo.value, AssertionError):
-            report.longrepr = ending.explanation(outcome)
+            report.longrepr = explanation(outcome)
     return report
 
 
@@ -400,8 +443,8 @@ def _exit_status(session: pytest.Session, suite: Suite) -> int:
     if not suite.selected:
         return int(session.exitstatus)
     if suite.is_refused:
-        return ending.UNFIT
-    return ending.exit_status(suite.verdicts, inconclusive_is_ok(session.config))
+        return UNFIT
+    return exit_status(suite.verdicts, inconclusive_is_ok(session.config))
 
 
 # This wraps the summaries of all other plugins, so that verdicts come last, below tracebacks and
@@ -441,7 +484,7 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
         written = hook(directory=suite.directory.resolve(), config=config)
         if written is not None:
             terminalreporter.write_line(written)
-    terminalreporter.write_line(painted(ending.ending(status, suite.verdicts), markup))
+    terminalreporter.write_line(painted(ending(status, suite.verdicts), markup))
 
 
 def painted(text: str, markup: Callable[..., str]) -> str:

@@ -10,27 +10,17 @@ import pytest
 
 from hvdperf.machine.placement import PACKED, PLACEMENTS
 from hvdperf.models.inputs import INPUTS
+from hvdperf.plan.arms import PRECISIONS
 from hvdperf.plan.options import LAUNCHERS, Options
 from hvdperf.plan.settings import ALLOW, REFUSED
-from hvdperf.plan.variants import PRECISIONS
 
 # The environment variable that gives the default of --data-dir.
 DATA_DIR = "HVDPERF_DATA_DIR"
 _KINDS = {int: "a whole number", float: "a number"}
 
 
-def add_options(parser: pytest.Parser) -> None:
-    """Add all options of a session. Values that are no number, and unknown choices, end pytest with
-    one line."""
-    _add_what_to_measure(parser)
-    _add_where(parser)
-    _add_how_long(parser)
-    _add_comparisons(parser)
-    _add_output(parser)
-
-
 class _Group:
-    """Adds the options of one purpose."""
+    """Adds the options of one purpose, each by its name with what stands for the value."""
 
     def __init__(self, parser: pytest.Parser, purpose: str) -> None:
         self.add = parser.getgroup(f"hvdperf: {purpose}").addoption
@@ -38,19 +28,20 @@ class _Group:
     def flag(self, name: str, help: str) -> None:
         self.add(name, action="store_true", help=help)
 
-    def text(self, name: str, metavar: str, help: str, default: str | None = None) -> None:
-        self.add(name, default=default, metavar=metavar, type=_filled(name), help=help)
+    def text(self, name: str, help: str, default: str | None = None) -> None:
+        flag, metavar = name.split()
+        self.add(flag, default=default, metavar=metavar, type=_filled(flag), help=help)
 
-    def several(
-        self, name: str, metavar: str, help: str, known: tuple[str, ...] | None = None
-    ) -> None:
-        kind = _filled(name) if known is None else _known(name, known)
-        self.add(name, action="append", default=[], metavar=metavar, type=kind, help=help)
+    def several(self, name: str, help: str, known: tuple[str, ...] | None = None) -> None:
+        flag, metavar = name.split()
+        kind = _filled(flag) if known is None else _known(flag, known)
+        self.add(flag, action="append", default=[], metavar=metavar, type=kind, help=help)
 
-    def number(self, name: str, kind: type[int] | type[float], metavar: str, help: str) -> None:
+    def number(self, name: str, kind: type[int] | type[float], help: str) -> None:
+        flag, metavar = name.split()
         # A destination names its unit, and an option has its unit as metavar.
-        unit = {"dest": "budget_minutes"} if name == "--budget" else {}
-        self.add(name, type=_number(name, kind), metavar=metavar, help=help, **unit)
+        unit = {"dest": "budget_minutes"} if flag == "--budget" else {}
+        self.add(flag, type=_number(flag, kind), metavar=metavar, help=help, **unit)
 
     def choice(
         self, name: str, choices: Iterable[str], help: str, default: str | None = None
@@ -59,24 +50,23 @@ class _Group:
         self.add(name, default=default, choices=known, type=_known(name, known), help=help)
 
 
-def _add_what_to_measure(parser: pytest.Parser) -> None:
+def add_options(parser: pytest.Parser) -> None:
+    """Add all options of a session. Values that are no number, and unknown choices, end pytest with
+    one line."""
     group = _Group(parser, "what to measure")
     group.text(
-        "--profile",
-        "NAME",
+        "--profile NAME",
         "Take networks, questions and numbers of rounds from this profile, by name (`hvdperf list "
         "profiles`) or as a TOML file. Default: default.",
         Options.profile,
     )
     group.several(
-        "--models",
-        "A,B",
+        "--models A,B",
         "Measure these networks (`hvdperf list networks`). The option may be repeated. Default: "
         "those of the profile.",
     )
     group.several(
-        "--workloads",
-        "FILE",
+        "--workloads FILE",
         "Add the networks that this Python file defines, and without --models measure only them. "
         "The option may be repeated. Default: none.",
     )
@@ -94,12 +84,11 @@ def _add_what_to_measure(parser: pytest.Parser) -> None:
         f"imagenet=DIR. Default: {DATA_DIR}, or else small samples that the suite writes.",
     )
     group.number(
-        "--batch-size", int, "N", "Train on N samples a replica and step. Default: as the profile."
+        "--batch-size N", int, "Train on N samples a replica and step. Default: as the profile."
     )
     group.number(
-        "--image-size",
+        "--image-size PX",
         int,
-        "PX",
         "Train on images of PX by PX pixels. Default: the size of each network.",
     )
     group.choice(
@@ -108,14 +97,10 @@ def _add_what_to_measure(parser: pytest.Parser) -> None:
         "Train all networks with this precision policy of Keras. Default: float32.",
         Options.precision,
     )
-
-
-def _add_where(parser: pytest.Parser) -> None:
     group = _Group(parser, "where, and on how many replicas")
     group.number(
-        "--np",
+        "--np N",
         int,
-        "N",
         "Use N slots; under mpirun, the first N of its ranks. Default: all GPUs, or else all "
         "cores; under mpirun, all its ranks.",
     )
@@ -124,8 +109,7 @@ def _add_where(parser: pytest.Parser) -> None:
         "Allow more slots than GPUs or cores. Default: --np must not exceed their number.",
     )
     group.text(
-        "--world-sizes",
-        "1,2,4",
+        "--world-sizes 1,2,4",
         "Measure with these numbers of replicas. Default: those of the profile, or else powers of "
         "two up to the number of slots, and that number.",
     )
@@ -137,8 +121,7 @@ def _add_where(parser: pytest.Parser) -> None:
         PACKED,
     )
     group.text(
-        "--network",
-        "CIDR",
+        "--network CIDR",
         "Connect the hosts through this network, such as 10.77.0.0/24. Default: any network that "
         "reaches the host of rank 0.",
     )
@@ -150,8 +133,7 @@ def _add_where(parser: pytest.Parser) -> None:
         Options.launcher,
     )
     group.text(
-        "--stack",
-        "PYTHON",
+        "--stack PYTHON",
         "Measure the TensorFlow and Horovod of this interpreter. Default: those of pytest's own.",
     )
     group.flag(
@@ -160,26 +142,20 @@ def _add_where(parser: pytest.Parser) -> None:
         "Default: measure, and show what makes it unfit.",
     )
     group.several(
-        ALLOW,
-        "NAME",
+        f"{ALLOW} NAME",
         "Measure although this variable makes every launch measure something else "
         f"({', '.join(REFUSED)}). The option may be repeated. Default: refuse to.",
         REFUSED,
     )
     group.several(
-        "--inject",
-        "FAULT",
+        "--inject FAULT",
         "Inject this fault, such as slow:rank=1,factor=2, to try the suite (`hvdperf list "
         "faults`). Default: none.",
     )
-
-
-def _add_how_long(parser: pytest.Parser) -> None:
     group = _Group(parser, "how long")
     group.number(
-        "--budget",
+        "--budget MIN",
         float,
-        "MIN",
         "Begin no round that would end after MIN minutes, except the first of each workload. "
         "Default: that of the profile.",
     )
@@ -188,30 +164,23 @@ def _add_how_long(parser: pytest.Parser) -> None:
         "List cases, arms, world sizes and budget, and start no ranks. Default: measure.",
     )
     group.text(
-        "--resume",
-        "DIR",
+        "--resume DIR",
         "Continue the session of this directory, results/runs/..., where it was interrupted or "
         "left cases undecided. Default: begin a new session.",
     )
-
-
-def _add_comparisons(parser: pytest.Parser) -> None:
     group = _Group(parser, "compare and judge")
     group.text(
-        "--thresholds",
-        "FILE",
+        "--thresholds FILE",
         "Judge by the thresholds of this file. Default: those in ci/thresholds for machines like "
         "this one.",
     )
     group.text(
-        "--against",
-        "PYTHON",
+        "--against PYTHON",
         "Compare every case with the same case under the TensorFlow and Horovod of this "
         "interpreter (`make stack`). Default: judge by thresholds.",
     )
     group.text(
-        "--baseline",
-        "DIR",
+        "--baseline DIR",
         "Show the figures of this earlier session, results/runs/..., beside those of the new one; "
         "verdicts stay the same. Default: none.",
     )
@@ -222,13 +191,9 @@ def _add_comparisons(parser: pytest.Parser) -> None:
         "Default: fail.",
         "fail",
     )
-
-
-def _add_output(parser: pytest.Parser) -> None:
     group = _Group(parser, "output")
     group.text(
-        "--results",
-        "DIR",
+        "--results DIR",
         "Write documents below DIR/runs and the page below DIR/report. Default: results.",
         Options.results,
     )

@@ -2,27 +2,435 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from statistics import fmean
+from itertools import compress
+from math import sqrt
+from statistics import fmean, median
+from typing import NamedTuple
 
-from hvdperf.interim import EARLY_LOOKS, looks_after
+from hvdperf.interim import EARLY_LOOKS, is_failing, looks_after, next_look
+from hvdperf.judge.judge import Judge, is_outside
 from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.machine.cpu_usage import CpuMeter
-from hvdperf.machine.disturbance import Disturbance
+from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
-from hvdperf.plan.arms import Arm
-from hvdperf.plan.comparisons import Comparison, RoundGroup
-from hvdperf.plan.profile import Profile
+from hvdperf.plan.arms import Arm, BlockKind
+from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
+from hvdperf.plan.options import Profile
 from hvdperf.plan.thresholds import Thresholds
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Round
-from hvdperf.scatter import RoundMoments, Row, launch_variance, round_moments, turn_correlation
-from hvdperf.session.budget import Budget
-from hvdperf.session.workload_run import Doing, WorkloadRun
-from hvdperf.verdict import Noise
+from hvdperf.scatter import (
+    RoundMoments,
+    Row,
+    launch_variance,
+    round_moments,
+    turn_correlation,
+    turn_variance,
+    turns_worth,
+)
+from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, Verdict
+from hvdperf.work.base import RoundRequest, RoundSettings
+from hvdperf.work.blocks import Blocks
 from hvdperf.work.live_groups import Progress
+from hvdperf.work.round_runner import RoundRunner, read_weights
+from hvdperf.work.table import WORKS, kinds_of, measures, observed, transfers_of, work_of
+
+
+class Budget(NamedTuple):
+    """Time for work. began: when it began, by the clock `now`. seconds: how long it lasts. now: a
+    monotonic clock in seconds; one that stands still while the session is stopped (Hub.now) does
+    not count that time."""
+
+    began: float
+    seconds: float
+    now: Callable[[], float] = time.monotonic
+
+    def left(self) -> float:
+        """Return the seconds that are left; negative past the end."""
+        return self.began + self.seconds - self.now()
+
+    def allows(self, seconds: float) -> bool:
+        """Return whether work of this many seconds from now on would end in time."""
+        return seconds <= self.left()
+
+
+# Turns of a round that is only shown, or whose verdict does not depend on more turns.
+FEW_TURNS = 2
+
+
+@dataclass(frozen=True)
+class Doing:
+    """The current activity of a session.
+
+    where: the network, its round, and the round of the next look. what: the activity. next_look:
+    expected time of the next look, by the duration of the last round; None before the end of the
+    first round, and if nothing is judged. ends: when the session's time for rounds ends. Both times
+    are by the monotonic clock, in seconds.
+    """
+
+    where: str
+    what: str
+    next_look: float | None
+    ends: float
+
+
+def starts_of(comparisons: Iterable[Comparison]) -> int:
+    """Return how long a round of these comparisons takes, in starts of a process."""
+    launches = {
+        (arm, comparison.round_group) for comparison in comparisons for arm in comparison.arms
+    }
+    return sum(arm.processes + WORKS[work].starts for arm, (_, work, _) in launches)
+
+
+class WorkloadRun:
+    """The comparisons of one workload and one kind of work, judged from common rounds.
+
+    comparisons: all of them. left: those that have not been handed to the session's `decided`.
+    rows: for each comparison with turns, one row a round that counts: the ln ratios of its turns.
+    """
+
+    def __init__(self, session: Session, comparisons: Sequence[Comparison]) -> None:
+        self.comparisons = tuple(comparisons)
+        self.left = list(comparisons)
+        self.rows: dict[Comparison, list[Row]] = {}
+        # A/A pairs that may differ, which only more rounds can tell.
+        self._apart: set[Comparison] = set()
+        self._session, self._rules = session, session.rules
+        workload, work = comparisons[0].workload, work_of(comparisons[0].question)
+        self._work = work
+        self._prefix = workload.model + ("" if work is Blocks else f" {work.name}")
+        self._sampling = work.sampling(comparisons, session.profile.sampling)
+        self._rounds: list[Round] = []
+        # For every round, whether other programs disturbed most of its comparisons.
+        self._disturbed: list[bool] = []
+        self._seconds, self._starts, self._turns_taken = 0.0, 1, 0
+        self._round_began = time.monotonic()
+        settings = RoundSettings(
+            arm_launcher=session.arm_launcher,
+            sampling=session.profile.sampling,
+            order=random.Random(f"{session.seed} {workload.name} {work.name}"),
+            progress=self._say,
+            doing=self._note,
+            runs=session.profile.runs,
+            transfers=transfers_of(comparisons),
+            meter=session.meter,
+        )
+        self._runner = RoundRunner(
+            work(settings),
+            work.schedule(session.profile),
+            check=[
+                arm
+                for comparison in comparisons
+                if comparison.tolerance is not None
+                for arm in comparison.arms
+            ],
+            seed=session.seed,
+            last_phase=work.last_phase(comparisons),
+        )
+        runner = self._runner
+        self._may_pass_early = self._sampling.early and any(
+            work.takes_turns(comparison, runner.schedule) for comparison in comparisons
+        )
+        self._judge = Judge(
+            self._rules,
+            runner.failures,
+            runner.correctness,
+            lambda arm: read_weights(runner.weights(arm)),
+            session.noise,
+        )
+        # Outcomes of the earlier parts of a resumed session, and the rounds that they rest on.
+        self._earlier = {o.comparison: o for o in session.earlier if o.comparison in self.left}
+        known = session.rounds.get(comparisons[0].round_group, {})
+        self._next_number = max(known, default=-1) + 1
+        of_earlier = {each.number for o in self._earlier.values() for each in o.rounds}
+        for number in sorted(of_earlier):
+            self._take_over(known[number])
+        self._resumed_at = self.done
+
+    def _take_over(self, measured: Round) -> None:
+        """Add a round of an earlier part of the session."""
+        self._rounds.append(measured)
+        self._keep_rows([*self._earlier], measured)
+        for launch in measured.launches:
+            for block in launch.blocks:
+                self._runner.work.steps.setdefault((launch.arm, block.kind), block.steps)
+
+    # Queries of the session --------------------------------------------------------------------
+
+    @property
+    def done(self) -> int:
+        return len(self._rounds)
+
+    @property
+    def undecided(self) -> list[Comparison]:
+        """Return the comparisons that need rounds. An A/A pair shares the rounds of other
+        comparisons; without these it needs only the first few rounds, unless its sides may
+        differ."""
+        judged = [c for c in self.comparisons if self._rules.judged(c)]
+        asking = [c for c in judged if c.judged_as is not JudgedAs.AA_PAIR or c in self._apart]
+        if not asking and self.done < EARLY_LOOKS[0]:
+            asking = judged
+        return [comparison for comparison in asking if comparison in self.left]
+
+    @property
+    def has_to_show(self) -> bool:
+        """Return whether a case that is not judged has not been measured yet."""
+        return any(not self._rules.judged(comparison) for comparison in self.left)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Return whether other programs disturbed at least three rounds, and more than half of all.
+        In a resumed session only the rounds since the resumption count."""
+        since = self._disturbed[self._resumed_at :]
+        return sum(since) >= EARLY_LOOKS[0] and 2 * sum(since) > len(since)
+
+    @property
+    def is_failing(self) -> bool:
+        """Return whether all undecided comparisons with turns would FAIL already, if an early look
+        could FAIL them."""
+        known = [comparison for comparison in self.undecided if comparison in self.rows]
+        return bool(known) and all(map(self._fails_early, known))
+
+    @property
+    def ends_in_time(self) -> bool:
+        """Return whether another round would end in time. The duration of the first round
+        is unknown, and taken as 0."""
+        return self._session.budget.allows(self._round_seconds())
+
+    @property
+    def seconds_to_look(self) -> float:
+        """Return the seconds until the next look, if rounds take as long as the last one."""
+        return (self._next_look() - self._count()) * self._round_seconds()
+
+    @property
+    def reaches_look(self) -> bool:
+        return self._session.budget.allows(self.seconds_to_look)
+
+    def take_round(self) -> None:
+        """Measure one more round of the undecided comparisons, or of those that are only shown, and
+        judge."""
+        wanted, turns = self._wanted(), self._turns()
+        self._round_began = time.monotonic()
+        arms = list(dict.fromkeys(arm for each in wanted for arm in each.arms))
+        pairs = [each.sides for each in wanted]
+        failed_before = set(self._runner.failures)
+        measured = self._runner.run(
+            RoundRequest(self._next_number, arms, self._kinds(wanted), pairs, turns)
+        )
+        for arm in self._runner.failures.keys() - failed_before:
+            failure = self._runner.failures[arm]
+            self._runner.failures[arm] = self._session.examined(arm, failure)
+        self._seconds = time.monotonic() - self._round_began
+        self._turns_taken = turns
+        self._starts = starts_of(wanted)
+        self._session.timed_seconds += sum(launch.timed_seconds for launch in measured.launches)
+        self._rounds.append(measured)
+        self._next_number += 1
+        if measured.disturbance is not None:
+            self._session.disturbances.append(measured.disturbance)
+        self._keep_rows(wanted, measured)
+        self._look(wanted)
+
+    def finish(self) -> None:
+        """Decide the remaining comparisons from the rounds so far."""
+        for comparison in list(self.left):
+            self._decide(self._outcome(comparison, final=True))
+
+    # The next round ----------------------------------------------------------------------------
+
+    def _wanted(self) -> list[Comparison]:
+        """Return the undecided comparisons, with the A/A pair if it costs little. If there are
+        none, return those that are only shown."""
+        undecided = self.undecided
+        if not undecided:
+            return [c for c in self.left if not self._rules.judged(c)]
+        arms = {arm for comparison in undecided for arm in comparison.arms}
+        companions = [
+            comparison
+            for comparison in self.left
+            if comparison.judged_as is JudgedAs.AA_PAIR
+            and comparison not in undecided
+            and (self.done < EARLY_LOOKS[0] or comparison.reference.arm in arms)
+        ]
+        return undecided + companions
+
+    def _kinds(self, wanted: Sequence[Comparison]) -> dict[Arm, set[BlockKind]]:
+        """Return the kinds of blocks that a round of these comparisons takes. A FAIL of `--against`
+        or of a fault case is attributed from the blocks of all its rounds, so the kinds stay the
+        same in all of them."""
+        attributed = [
+            each
+            for each in self.comparisons
+            if each.judged_as is not JudgedAs.THRESHOLD and each not in wanted
+        ]
+        return kinds_of([*wanted, *attributed], self._rules.judged)
+
+    def _turns(self) -> int:
+        """Return the number of turns of the next round: the profile's fewest in the first rounds,
+        then the best number for the undecided comparisons that are not failing
+        (hvdperf.scatter.turns_worth).
+
+        If all comparisons are failing or only shown, FEW_TURNS are enough. But a failing comparison
+        with another stack or an injected fault gets the profile's fewest, because its turns also
+        serve the attribution."""
+        sampling, undecided = self._sampling, self.undecided
+        if not undecided:
+            return min(FEW_TURNS, sampling.turns_min)
+        rows = [self.rows[c] for c in undecided if c in self.rows and not self._fails_early(c)]
+        turn_seconds = self._runner.work.turn_seconds
+        if self.is_failing:
+            attributed = any(each.judged_as is not JudgedAs.THRESHOLD for each in undecided)
+            return sampling.turns_min if attributed else min(FEW_TURNS, sampling.turns_min)
+        if self.done < EARLY_LOOKS[0] or not rows or turn_seconds <= 0:
+            return sampling.turns_min
+        apart = max(self._seconds - self._turns_taken * turn_seconds, 0.0)
+        turn_sd = sqrt(median(map(turn_variance, rows)))
+        noise = self._session.noise(undecided[0])
+        launch_sd = noise.launch_sd if noise is not None else UNKNOWN_LAUNCH_SD
+        worth = turns_worth(turn_sd, launch_sd, apart, turn_seconds, sampling.turns_max)
+        return max(sampling.turns_min, worth)
+
+    def _fails_early(self, comparison: Comparison) -> bool:
+        rule, noise = self._rules.rule(comparison), self._session.noise(comparison)
+        if rule is None or noise is None:
+            return False
+        return is_failing(self.rows[comparison], rule, noise)
+
+    def _round_seconds(self) -> float:
+        """Return the expected seconds of the next round, in proportion to the processes that it
+        starts; 0 before the first round."""
+        return self._seconds * starts_of(self._wanted()) / self._starts
+
+    def _next_look(self) -> int:
+        """Return the number of undisturbed rounds after which a comparison may be decided next. If
+        all are failing, only a full look can decide."""
+        early = self._may_pass_early and not self.is_failing
+        return next_look(self._count(), self._looks, early)
+
+    def _count(self) -> int:
+        """Return the largest number of rounds of an undecided comparison, without those that other
+        programs disturbed."""
+        return max(map(self._counted, self.undecided), default=self.done)
+
+    def _counted(self, comparison: Comparison) -> int:
+        """Return how many rounds the verdict on a comparison can rest on."""
+        if comparison in self.rows:
+            return len(self.rows[comparison])
+        return sum(measures(comparison, each) for each in self._rounds)
+
+    def _is_final(self, comparison: Comparison) -> bool:
+        """Return whether the comparison is at its last look, or past it."""
+        return self._counted(comparison) >= self._looks[-1]
+
+    @property
+    def _looks(self) -> tuple[int, ...]:
+        return self._session.profile.sampling.looks
+
+    # Verdicts ----------------------------------------------------------------------------------
+
+    def _keep_rows(self, wanted: Sequence[Comparison], measured: Round) -> None:
+        disturbed = []
+        for comparison in wanted:
+            if self._work.takes_turns(comparison, measured.schedule):
+                # The judge reports a side without a measurement or without a figure.
+                with suppress(KeyError, ValueError, ZeroDivisionError):
+                    row = observed(comparison, measured)
+                    rows = self.rows.setdefault(comparison, [])
+                    disturbed.append(not row)
+                    rows += [row] if row else []
+        self._disturbed.append(2 * sum(disturbed) > len(disturbed))
+
+    def _look(self, wanted: Sequence[Comparison]) -> None:
+        """Judge the comparisons of a round, and decide those that need no more rounds."""
+        for comparison in wanted:
+            outcome = self._outcome(comparison, final=self._is_final(comparison))
+            self._note_whether_apart(outcome)
+            if self._settles(outcome):
+                self._decide(outcome)
+            else:
+                self._session.open_(outcome)
+        if not self.undecided:
+            for comparison in [c for c in self.left if c.judged_as is JudgedAs.AA_PAIR]:
+                self._decide(self._outcome(comparison, final=True))
+
+    def _note_whether_apart(self, outcome: Outcome) -> None:
+        """Let an A/A pair ask for rounds while its estimate lies outside its band, until the last
+        look."""
+        pair = outcome.comparison
+        self._apart.discard(pair)
+        if pair.judged_as is JudgedAs.AA_PAIR and not self._is_final(pair):
+            self._apart |= {pair} if is_outside(outcome.judgement) else set()
+
+    def _settles(self, outcome: Outcome) -> bool:
+        """Return whether a case needs no more rounds.
+
+        An INVALID case stays INVALID, and a fault that must make a launch INVALID has then had its
+        effect. A valid A/A pair ends when no comparison asks for rounds."""
+        if outcome.failure is not None or outcome.reported is Verdict.INVALID:
+            return True
+        if outcome.comparison.judged_as is JudgedAs.AA_PAIR:
+            return False
+        return not outcome.is_undecided or self._is_final(outcome.comparison)
+
+    def _outcome(self, comparison: Comparison, final: bool) -> Outcome:
+        if self.done == self._resumed_at and comparison in self._earlier:
+            return self._earlier[comparison]
+        outcome = self._judge.outcome(comparison, self._rounds, final)
+        if outcome.judgement.verdict is not Verdict.INCONCLUSIVE:
+            return outcome
+        reason = self._reason_by_others(outcome.judgement.reason)
+        return replace(outcome, judgement=replace(outcome.judgement, reason=reason))
+
+    def _reason_by_others(self, reason: str) -> str:
+        """Return why a case is undecided. reason: the judge's. Name other programs if they
+        disturbed rounds."""
+        # The disturbance of a round in an earlier part of the session is not known.
+        since, disturbed = self._rounds[self._resumed_at :], self._disturbed[self._resumed_at :]
+        count = sum(disturbed)
+        if 2 * count > len(since):
+            whole = together(each.disturbance for each in since)
+            return whole.reason() if whole is not None else reason
+        of_those = together(each.disturbance for each in compress(since, disturbed))
+        if of_those is None:
+            return reason
+        return f"{reason}; {count} of {len(since)} rounds do not count: {of_those.reason()}"
+
+    def _decide(self, outcome: Outcome) -> None:
+        self.left.remove(outcome.comparison)
+        self._session.decided(outcome)
+
+    # Progress ----------------------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        left = self._seconds_left()
+        until = f", about {left:.0f} s to the next interim analysis" if left is not None else ""
+        self._session.progress(f"{self._where()}{until}: {text}")
+        self._note(text)
+
+    def _note(self, text: str) -> None:
+        """Show an activity on the live line only."""
+        left = self._seconds_left()
+        next_look_at = None if left is None else self._round_began + left
+        ends = time.monotonic() + self._session.budget.left()
+        self._session.doing(Doing(self._where(), text, next_look_at, ends))
+
+    def _where(self) -> str:
+        if not self.undecided:
+            return f"{self._prefix}  shown only"
+        return f"{self._prefix}  round {self._count() + 1} of {self._next_look()}"
+
+    def _seconds_left(self) -> float | None:
+        """Return the seconds from the beginning of this round to the next look, if rounds take as
+        long as the last one. Return None before the first round is over, and if nothing is
+        judged."""
+        return self.seconds_to_look if self._seconds and self.undecided else None
+
 
 # Rounds of every workload before any workload gets more: the fewest that can decide a case.
 BREADTH = EARLY_LOOKS[0]

@@ -40,22 +40,21 @@ from hvdperf.plan.settings import places_of, precisions, settings_in
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Outcome
-from hvdperf.session import next_steps, own_network
-from hvdperf.session.budget import Budget
-from hvdperf.session.control import Control
-from hvdperf.session.dry_run import DryRun
-from hvdperf.session.next_steps import CommandLine
-from hvdperf.session.own_network import Trial
-from hvdperf.session.preflight import preflight
+from hvdperf.session.commands import DryRun
+from hvdperf.session.control import Control, preflight
+from hvdperf.session.ending import CommandLine, next_steps
+from hvdperf.session.own_network import Trial, try_all
+from hvdperf.session.progress import ProgressReporter
 from hvdperf.session.results_writer import (
     ResultsWriter,
     clock_problem,
+    earlier_parts,
     open_directory,
+    resumable,
     session_document,
+    with_cases,
 )
-from hvdperf.session.resume import earlier_parts, resumable, with_cases
-from hvdperf.session.scheduler import Session
-from hvdperf.session.terminal.progress import ProgressReporter
+from hvdperf.session.scheduler import Budget, Session
 from hvdperf.verdict import Verdict
 
 
@@ -208,7 +207,7 @@ class Suite:
     def _opened(self, stacks: Mapping[str, Stack], arm_launcher: ArmLauncher) -> Session:
         """Try the user's own networks, and open the session's directory. Raises UserError."""
         profile = self.session_plan.profile
-        trials = own_network.try_all(self.selected, arm_launcher, stacks, self._progress.say)
+        trials = try_all(self.selected, arm_launcher, stacks, self._progress.say)
         self._refuse_broken(trials)
         arm_launcher.paces.update({name: trial.pace for name, trial in trials.items()})
         facts = fingerprint(
@@ -411,7 +410,7 @@ class Suite:
             return []
         directory = shown(self._results_writer.directory)
         own = math.ceil(self.session_plan.profile.budget_s / 60)
-        return next_steps.lines(
+        return next_steps(
             self.decided,
             self.session_plan.profile.sampling.looks,
             self._results_writer.elapsed_seconds,

@@ -1,11 +1,26 @@
 """Lines and their lasting changes, along either axis. A line is a figure over the documents of a
-series: nights in the order of dates, or sessions in the order of releases."""
+series: nights in the order of dates, or sessions in the order of releases.
+
+This is the only detector of changes; along releases, a launch takes the place of a night. A line is
+read as it grows: with every night, the nights since the last change are split where the rank sums
+before and after differ most (Pettitt, Applied Statistics 28, 1979). If the difference is
+significant and large enough, a change is kept there, and the next one is looked for behind it. So
+what was found is not lost when it is repaired later. Ranks make single bad nights harmless. The
+significance is that of the Wilcoxon-Mann-Whitney test, exact for few nights, and weaker the more
+each night is like the one before it.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
+from statistics import median
 
-from hvdperf.timeline.steps import Step
+import numpy as np
+from scipy.stats import norm, rankdata
+
 from hvdperf.verdict import Verdict
 
 
@@ -68,3 +83,186 @@ class Change:
 def throughput(model: str, world_size: int) -> str:
     """Return the name of the line of a throughput."""
     return f"throughput[{model}-np{world_size}]"
+
+
+# A split needs a two-sided p below this. Every night asks anew about every night of every line, so
+# the level is far below the usual ones; docs/error_rates.md has the false alarms that it leaves.
+SIGNIFICANT = 1e-5
+# A change whose p was below this on any night is confirmed, and stays. One with more than
+# _EXACT_UP_TO nights on each side has to be: a change that lasts gets ever more significant.
+CONFIRMED = 1e-7
+# The smallest change that is reported, as a share: less is within what a machine does by itself.
+LEAST_CHANGE = 0.02
+# The fewest nights on either side of a split.
+FEWEST = 4
+# One-sided level of the bounds of a change.
+_ALPHA = 0.025
+# Numbers of nights on one side up to which the exact distribution is computed. The normal
+# approximation overstates the p of few nights by orders of magnitude: it takes back a clear change
+# when a ninth night comes.
+_EXACT_UP_TO = 24
+# The number of splits among which the test chooses, and the distance in standard deviations below
+# which none is significant.
+_CANDIDATES, _LEAST_DISTANCE = 5, 3.2
+
+
+@dataclass(frozen=True)
+class Step:
+    """A lasting change. at: index of the first night after it. until: index of the next change, or
+    the number of nights. change: ratio of the medians after and before, with lower and upper bound
+    (95 %). p: of the test. is_confirmed: whether p was below CONFIRMED on some night."""
+
+    at: int
+    until: int
+    change: float
+    lower: float
+    upper: float
+    p: float
+    is_confirmed: bool
+
+
+def steps(
+    figures: Sequence[float], level: float = SIGNIFICANT, lasting: float = CONFIRMED
+) -> list[Step]:
+    """Return the lasting changes of a line, in the order of nights. figures: positive, one a night,
+    without gaps. level, lasting: the p that a split needs, and that which one with more than
+    _EXACT_UP_TO nights on each side needs in the end."""
+    values = np.log(np.asarray(figures, dtype=float))
+    edges = [0]
+    kept: set[int] = set()
+    for seen in range(2 * FEWEST, len(values) + 1):
+        at = _split(values[:seen], edges, edges[-1], seen, level, level)
+        if at is not None:
+            edges.append(at)
+        newest = edges[-1]
+        if newest and newest not in kept and _p_at(values[:seen], edges) < CONFIRMED:
+            kept.add(newest)
+    return _refined(values, [*edges, len(values)], kept, level, lasting)
+
+
+def _refined(
+    values: np.ndarray, edges: list[int], kept: Set[int], level: float, lasting: float
+) -> list[Step]:
+    """Return the changes at these edges, moved to where all nights between their neighbours put
+    them, without those that these nights do not confirm. kept: edges that were confirmed on some
+    night; what came later takes none of them back and moves none far."""
+    sure = []
+    place = 1
+    while place < len(edges) - 1:
+        edge = edges[place]
+        others = [*edges[:place], *edges[place + 1 :]]
+        at = _split(values, others, edges[place - 1], edges[place + 1], level, lasting)
+        if edge in kept and (at is None or abs(at - edge) > FEWEST):
+            at = edge
+        if at is None:
+            del edges[place]
+            continue
+        edges[place] = at
+        sure.append(edge in kept)
+        place += 1
+    return [_step(values, edges, place, sure[place - 1]) for place in range(1, len(edges) - 1)]
+
+
+def _split(
+    values: np.ndarray, edges: list[int], first: int, last: int, level: float, lasting: float
+) -> int | None:
+    """Return the split of the nights from first to before last; None if no split is significant and
+    large enough. edges: the changes known so far. level, lasting: as in `steps`."""
+    part = values[first:last]
+    count = len(part)
+    if count < 2 * FEWEST:
+        return None
+    ranks = np.empty(count)
+    ranks[np.argsort(part, kind="stable")] = np.arange(1, count + 1)
+    before = np.arange(1, count)
+    sums = np.cumsum(ranks)[:-1]
+    spread = np.sqrt(before * (count - before) * (count + 1) / 12)
+    distances = np.abs(sums - before * (count + 1) / 2) / spread
+    distances[: FEWEST - 1] = 0
+    distances[count - FEWEST :] = 0
+    if distances.max() < _LEAST_DISTANCE:
+        return None
+    # Near the ends the distance understates what the exact test sees, so it has the last word.
+    likely = np.argsort(-distances)[:_CANDIDATES] + 1
+    # All of them in the same way: an exact p is smaller, and would draw the split to its side.
+    fewest = min(min(at, count - at) for at in likely)
+    exact_up_to = count if fewest <= _EXACT_UP_TO else 0
+    p, at = min((_p(part[:at], part[at:], exact_up_to), int(at)) for at in likely)
+    change = abs(float(np.median(part[at:]) - np.median(part[:at])))
+    level = lasting if min(at, count - at) > _EXACT_UP_TO else level
+    if p >= level or change < math.log1p(LEAST_CHANGE):
+        return None
+    correlation = _correlation(values, [*edges, first + at])
+    return first + at if _corrected(p, correlation) < level else None
+
+
+def _p(before: np.ndarray, after: np.ndarray, exact_up_to: int = _EXACT_UP_TO) -> float:
+    few, many = sorted((len(before), len(after)))
+    pairs = few * many
+    ranks = rankdata(np.concatenate((before, after)))[: len(before)]
+    won = float(ranks.sum()) - len(before) * (len(before) + 1) / 2
+    extreme = min(won, pairs - won)
+    if few <= exact_up_to:
+        return min(1.0, 2 * float(_tail(few, many)[min(math.ceil(extreme), pairs // 2)]))
+    distance = (pairs / 2 - extreme - 0.5) / math.sqrt(pairs * (few + many + 1) / 12)
+    return min(1.0, 2 * float(norm.sf(distance)))
+
+
+def _p_at(values: np.ndarray, edges: Sequence[int]) -> float:
+    """Return the p of the newest change, with the nights so far."""
+    p = _p(values[edges[-2] : edges[-1]], values[edges[-1] :])
+    return _corrected(p, _correlation(values, edges))
+
+
+@lru_cache(maxsize=4096)
+def _tail(few: int, many: int) -> np.ndarray:
+    """Return the probability that so many or fewer of all pairs of two groups are won by one of
+    them, up to half of the pairs (Mann and Whitney, Annals of Mathematical Statistics 18, 1947).
+
+    The arrangements by won pairs are the coefficients of the product of (1 - q^(many + i)) /
+    (1 - q^i) for i from 1 to few. scipy's own exact test takes 20 times as long.
+    """
+    counts = np.zeros(few * many // 2 + 1)
+    counts[0] = 1
+    for i in range(1, few + 1):
+        counts[many + i :] -= counts[: -(many + i)].copy()
+        rows = np.pad(counts, (0, -len(counts) % i)).reshape(-1, i)
+        counts = np.cumsum(rows, axis=0).ravel()[: len(counts)]
+    return np.cumsum(counts) / math.comb(few + many, few)
+
+
+def _correlation(values: np.ndarray, edges: Iterable[int]) -> float:
+    """Return the correlation of the ranks of each night and the next, 0 or more. edges: the changes
+    of the line, which must not count as such."""
+    cuts = sorted({*edges, len(values)} - {0})
+    rest = np.concatenate([part - np.median(part) for part in np.split(values, cuts)[:-1]])
+    ranks = rankdata(rest) - (len(rest) + 1) / 2
+    # Figures that are all equal between changes have no ranks.
+    return max(0.0, float(ranks[:-1] @ ranks[1:]) / (float(ranks @ ranks) or 1.0))
+
+
+def _corrected(p: float, correlation: float) -> float:
+    """Return the p of nights with this correlation (Bayley and Hammersley, JRSS Suppl. 8, 1946):
+    they say as much as (1 - correlation) / (1 + correlation) times as many independent ones."""
+    distance = norm.isf(p / 2) * math.sqrt((1 - correlation) / (1 + correlation))
+    return float(2 * norm.sf(distance))
+
+
+def _step(values: np.ndarray, edges: Sequence[int], place: int, is_confirmed: bool) -> Step:
+    """Return the change at edges[place], with its bounds. is_confirmed: by an earlier night."""
+    first, at, last = edges[place - 1 : place + 2]
+    before, after = values[first:at], values[at:last]
+    correlation = _correlation(values, edges)
+    differences = np.sort(np.subtract.outer(after, before).ravel())
+    # Moses: the bounds are order statistics of the differences between two nights.
+    spread = math.sqrt(len(before) * len(after) * (len(before) + len(after) + 1) / 12)
+    spread *= math.sqrt((1 + correlation) / (1 - correlation))
+    below = math.floor(len(differences) / 2 + norm.ppf(_ALPHA) * spread)
+    low, high = (
+        (math.exp(differences[below]), math.exp(differences[-below - 1]))
+        if below >= 0
+        else (0.0, math.inf)
+    )
+    p = _corrected(_p(before, after), correlation)
+    size = math.exp(median(differences))
+    return Step(at, last, size, low, high, p, is_confirmed or p < CONFIRMED)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hvdperf.paths import ROOT
-from hvdperf.timeline.releases.releases import Axis
+from hvdperf.timeline.releases.raw import Axis
 
 SESSIONS = ROOT / "results" / "runs"
 RAW = ROOT / "results" / "history"

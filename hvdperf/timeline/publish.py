@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.paths import shown
-from hvdperf.timeline.git import Git, without_secret
 from hvdperf.timeline.nights.night import (
     ACCEPTED,
     BRANCH,
@@ -27,6 +26,7 @@ from hvdperf.timeline.nights.night import (
     write_accepted,
 )
 from hvdperf.timeline.page.index import INDEX, write_index
+from hvdperf.timeline.processes import Git, without_secret
 from hvdperf.timeline.releases.raw import read_raw
 from hvdperf.timeline.store import HISTORY, NIGHTS, alone, documents, read_all
 
@@ -142,11 +142,9 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
 
 
 def _copy(path: Path, to: Path) -> None:
-    try:
+    with refusing(f"{shown(to)} cannot be written: ", OSError):
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, to)
-    except OSError as error:
-        raise UserError(f"{shown(to)} cannot be written: {error.strerror}") from None
 
 
 def _commit(git: Git, added: Sequence[str]) -> bool:

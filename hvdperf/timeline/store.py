@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_record
 from hvdperf.json_records import Unreadable
 from hvdperf.paths import shown
@@ -27,11 +27,9 @@ def documents(root: Path) -> list[Path]:
 
 def write(path: Path, record: object) -> Path:
     """Write a document. Raises UserError if that is impossible."""
-    try:
+    with refusing(f"{shown(path)} cannot be written: ", OSError, then="; make room"):
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_record(path, record)
-    except OSError as error:
-        raise UserError(f"{shown(path)} cannot be written: {error.strerror}; make room") from None
 
 
 def read_all(paths: Iterable[Path], read: Callable[[Path], Kind]) -> tuple[list[Kind], list[str]]:
@@ -52,10 +50,8 @@ def read_all(paths: Iterable[Path], read: Callable[[Path], Kind]) -> tuple[list[
 def alone(lock: Path, busy: str = "") -> Iterator[None]:
     """Keep other processes out that ask for the same lock. busy: what is refused if another one
     holds it; "" to wait for its end. Raises UserError, also if the lock cannot be made."""
-    try:
+    with refusing(f"{shown(lock.parent)} cannot be made: ", OSError):
         lock.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{shown(lock.parent)} cannot be made: {error.strerror}") from None
     with open(lock, "w") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))

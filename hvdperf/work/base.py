@@ -1,7 +1,8 @@
 """Work: what the launches of a round do once they have started, and what its figures are.
 
-One class for each kind of work, named by the rows of its questions (hvdperf/plan/question.py). Its
-instances have groups do the work; its class methods are plain arithmetic on what was reported.
+One class for each kind of work, named by the rows of its questions
+(hvdperf/plan/comparisons.py). Its instances have groups do the work; its class methods are plain
+arithmetic on what was reported.
 """
 
 from __future__ import annotations
@@ -19,10 +20,9 @@ from hvdperf.launch.group import Group
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side, Transfer
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.profile import Profile, Runs, Sampling
+from hvdperf.plan.options import Profile, Runs, Sampling
 from hvdperf.records.outcome import Attribution, ScalingBreakdown
-from hvdperf.records.reports import BlockReport
-from hvdperf.records.rounds import Block, Launch, Round
+from hvdperf.records.rounds import Block, BlockReport, Launch, Round
 from hvdperf.verdict import Judgement, Rule
 from hvdperf.work.live_groups import LiveGroups, Progress
 from hvdperf.worker.protocol import Phase

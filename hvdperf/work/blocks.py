@@ -17,8 +17,8 @@ from hvdperf.machine.cpu_usage import Reading, used
 from hvdperf.machine.disturbance import together
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.faults import trial_of
-from hvdperf.plan.profile import Profile
+from hvdperf.plan.options import Profile
+from hvdperf.plan.questions import trial_of
 from hvdperf.plan.terms import NEED_LOCAL_BLOCKS
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import (

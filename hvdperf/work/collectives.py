@@ -13,14 +13,11 @@ from hvdperf.explain import collectives
 from hvdperf.explain.attribution import attribute_sides
 from hvdperf.explain.collectives import step_times, too_fast
 from hvdperf.launch.group import Group
-from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Collective, Schedule, Transfer
-from hvdperf.plan.collectives import SWEEP_BYTES
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.profile import Profile, Sampling
-from hvdperf.plan.question import Question
+from hvdperf.plan.arms import SWEEP, SWEEP_BYTES, Arm, BlockKind, Collective, Schedule, Transfer
+from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.options import Profile, Sampling
 from hvdperf.records.outcome import Attribution
-from hvdperf.records.reports import CollectiveReport
-from hvdperf.records.rounds import Launch, Round, Series
+from hvdperf.records.rounds import CollectiveReport, Launch, Round, Series
 from hvdperf.work.base import Durations, Pair
 from hvdperf.work.blocks import LENGTH_OF_BLOCKS, Blocks, turns_of
 from hvdperf.work.interleaving import Visit

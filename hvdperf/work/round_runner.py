@@ -17,8 +17,7 @@ from hvdperf.launch.job import LaunchError, is_slot_gone
 from hvdperf.models.inputs import DataError
 from hvdperf.plan.arms import Arm, Schedule
 from hvdperf.records.outcome import Failure
-from hvdperf.records.reports import Correctness, Evidence, Metadata
-from hvdperf.records.rounds import Launch, Round, StampedRun
+from hvdperf.records.rounds import Correctness, Evidence, Launch, Metadata, Round, StampedRun
 from hvdperf.work.base import RoundRequest, RoundSettings, Work
 from hvdperf.work.live_groups import LiveGroups
 from hvdperf.worker.protocol import Phase

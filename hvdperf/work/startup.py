@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hvdperf.explain.attribution import attribute_slow_start, attribute_start
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.work.base import Durations, Pair, RoundRequest, Work

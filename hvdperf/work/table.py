@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 
 from hvdperf.plan.arms import Arm, BlockKind, Transfer
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Round
 from hvdperf.work.base import Work

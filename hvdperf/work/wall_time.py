@@ -16,8 +16,7 @@ from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import Term
 from hvdperf.records.outcome import Attribution, ScalingBreakdown
-from hvdperf.records.reports import TimelineReport
-from hvdperf.records.rounds import Block, Launch, Round, StampedRun
+from hvdperf.records.rounds import Block, Launch, Round, StampedRun, TimelineReport
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Rule
 from hvdperf.work.base import Pair

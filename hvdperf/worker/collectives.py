@@ -61,7 +61,7 @@ def measure(
 ) -> dict[str, Any]:
     """Exchange float32 tensors `repeats` times, and time each exchange from a barrier on.
 
-    collective: a value of Collective (plan/collectives.py). tensor_bytes: of each tensor; empty for
+    collective: a value of Collective (plan/arms.py). tensor_bytes: of each tensor; empty for
     all gradients of the model. check: compare the resulting numbers with the expected ones, once
     and untimed.
 

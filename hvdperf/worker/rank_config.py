@@ -10,7 +10,7 @@ from hvdperf.worker.protocol import Phase
 
 
 class Exchange(NamedTuple):
-    """How Horovod exchanges gradients; see plan/variants.py."""
+    """How Horovod exchanges gradients; see plan/arms.py."""
 
     compression: str = "none"
     reduction: str = "average"
@@ -19,7 +19,7 @@ class Exchange(NamedTuple):
 
 
 class FaultConfig(NamedTuple):
-    """A fault that is injected into one rank; kinds: hvdperf.plan.faults.Fault.KINDS."""
+    """A fault that is injected into one rank; kinds: hvdperf.plan.questions.Fault.KINDS."""
 
     kind: str
     rank: int

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from bench.fault_pairs import ENDING, FAULTS, FORMAT, OfOneArm, Pair, drawn, packed, read_pairs
 from hvdperf.plan.arms import AA
-from hvdperf.plan.faults import Fault
-from hvdperf.plan.questions import weak_scaling
+from hvdperf.plan.questions import Fault, weak_scaling
 from hvdperf.records.documents import now
 from hvdperf.work.blocks import turns_of
 from tests.support.rounds import HOROVOD_2, WORKLOAD, one_round

@@ -11,8 +11,7 @@ import pytest
 from docs.compatibility import BuildFailure, page, read_not_built, rows
 from hvdperf.paths import ROOT
 from hvdperf.timeline import places
-from hvdperf.timeline.releases.raw import read_history
-from hvdperf.timeline.releases.releases import Axis, releases
+from hvdperf.timeline.releases.raw import Axis, read_history, releases
 from tests.support.histories import raw_result
 
 FAILURE = BuildFailure("0.27.0", "2.16.2", "g++ (Debian 12.2.0-14) 12.2.0", "x.h:1: error: no y")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from docs import generate
-from hvdperf.plan.faults import Fault
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Question
+from hvdperf.plan.questions import Fault
 from tests.support.pages import ROOT
 
 # Where the suite's own variables are read, or passed to it.

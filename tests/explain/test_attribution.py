@@ -20,8 +20,7 @@ from hvdperf.explain.step_terms import group_apart, of_steps
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import Term
 from hvdperf.records.outcome import Attribution
-from hvdperf.records.reports import BlockReport
-from hvdperf.records.rounds import Block, Launch, Run
+from hvdperf.records.rounds import Block, BlockReport, Launch, Run
 from hvdperf.work.blocks import turns_of
 from tests.support.rounds import HOROVOD_2, launch, rank_report, run_report
 

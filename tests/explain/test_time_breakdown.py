@@ -21,8 +21,7 @@ from hvdperf.explain.time_breakdown import (
 )
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS
-from hvdperf.records.reports import Timestamps
-from hvdperf.records.rounds import Launch
+from hvdperf.records.rounds import Launch, Timestamps
 from hvdperf.work.wall_time import WallTime, stamped
 from hvdperf.worker.protocol import STARTUP, Phase
 from tests.support.rounds import HOROVOD_1, HOROVOD_2

@@ -17,8 +17,7 @@ from hvdperf.explain.training_runs import (
 )
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.questions import fixed_epochs, fixed_time, memory
-from hvdperf.records.reports import RunReport
-from hvdperf.records.rounds import Launch, Round, Run
+from hvdperf.records.rounds import Launch, Round, Run, RunReport
 from hvdperf.verdict import Ceiling, Judgement, Verdict, judge
 from hvdperf.work.table import observation
 from hvdperf.work.training import problems_of_run

@@ -9,12 +9,9 @@ import pytest
 
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AGAINST, Arm, BlockKind, Schedule
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.faults import Fault
-from hvdperf.plan.question import Question
-from hvdperf.plan.questions import against
-from hvdperf.records.reports import Metadata
-from hvdperf.records.rounds import Launch, Round
+from hvdperf.plan.comparisons import JudgedAs, Question
+from hvdperf.plan.questions import Fault, against
+from hvdperf.records.rounds import Launch, Metadata, Round
 from hvdperf.work.table import observation
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import HOROVOD_2, WORKLOAD, launch

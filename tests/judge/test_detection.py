@@ -10,9 +10,8 @@ import pytest
 from hvdperf.judge.detection import detect, on_trial
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AA, Arm
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.faults import TRIALS, trial_of
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import JudgedAs, Question
+from hvdperf.plan.questions import TRIALS, trial_of
 from hvdperf.plan.terms import TERMS
 from hvdperf.records.outcome import Attribution, Detection
 from hvdperf.records.rounds import Run

@@ -15,9 +15,8 @@ from hvdperf.judge.judge import Judge, doubted
 from hvdperf.judge.rules import Rules
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import Schedule
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.profile import Profile, Sampling
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.options import Profile, Sampling
 from hvdperf.plan.questions import (
     aa,
     against,
@@ -32,8 +31,7 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.reports import BlockReport
-from hvdperf.records.rounds import Launch, Round, Run
+from hvdperf.records.rounds import BlockReport, Launch, Round, Run
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.startup import PHASES

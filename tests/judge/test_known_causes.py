@@ -19,8 +19,7 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.plan.terms import Term
 from hvdperf.records.outcome import Attribution
-from hvdperf.records.reports import BlockReport
-from hvdperf.records.rounds import Block, Launch, Round
+from hvdperf.records.rounds import Block, BlockReport, Launch, Round
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.table import attributed
 from tests.support.rounds import WORKLOAD, launch, samples_per_step

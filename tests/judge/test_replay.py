@@ -27,9 +27,8 @@ from hvdperf.json_records import plain
 from hvdperf.judge.judge import Judge
 from hvdperf.judge.rules import Rules
 from hvdperf.machine.placement import Offer, place
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.profile import Profile, Sampling
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import JudgedAs, Question
+from hvdperf.plan.options import Profile, Sampling
 from hvdperf.plan.thresholds import Line, Thresholds, case_of
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case

@@ -24,8 +24,8 @@ from hvdperf.models.inputs.cifar_files import Layout
 from hvdperf.models.inputs.sample_sets import write_cifar, write_tokens
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import open_data
-from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import LAUNCHERS
+from hvdperf.plan.questions import Fault
 from hvdperf.work.round_runner import CORRECTNESS_STEPS
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, MakeStarter, Start, trained_by

@@ -11,9 +11,8 @@ import pytest
 from hvdperf.explain.collectives import library_mismatch
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.plan.arms import SWEEP, Arm, Collective, Transfer
-from hvdperf.plan.faults import Fault
-from hvdperf.records.reports import CollectiveReport, Evidence
-from hvdperf.records.rounds import Launch, Series, Turns
+from hvdperf.plan.questions import Fault
+from hvdperf.records.rounds import CollectiveReport, Evidence, Launch, Series, Turns
 from hvdperf.work.collectives import Collectives
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy

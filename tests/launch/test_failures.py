@@ -18,9 +18,9 @@ from hvdperf.launch.group import GroupFailed
 from hvdperf.launch.processes import is_running
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.data import DataSource
-from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import LAUNCHERS
-from hvdperf.records.reports import BlockReport
+from hvdperf.plan.questions import Fault
+from hvdperf.records.rounds import BlockReport
 from tests.support.groups import DEADLINE_S, WORKLOAD, MakeStarter, Start, horovod
 from tests.support.leftovers import all_sockets, ended, open_sockets, shared_memory_files
 

@@ -11,9 +11,8 @@ import pytest
 
 from hvdperf.launch.group import Group
 from hvdperf.launch.processes import is_running
-from hvdperf.plan.faults import Fault
-from hvdperf.records.reports import Evidence
-from hvdperf.records.rounds import Launch
+from hvdperf.plan.questions import Fault
+from hvdperf.records.rounds import Evidence, Launch
 from hvdperf.work.blocks import Blocks
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, Start, environments, horovod

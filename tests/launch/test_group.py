@@ -19,7 +19,7 @@ from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import LaunchError, Order, SlotGone
 from hvdperf.records.outcome import Failure
-from hvdperf.records.reports import Correctness, Metadata
+from hvdperf.records.rounds import Correctness, Metadata
 from hvdperf.worker.protocol import DRIVER_VARIABLE, STARTUP, Connection, Message, Phase
 
 SOON = 5.0

@@ -19,8 +19,7 @@ from hvdperf.launch.job import Order
 from hvdperf.launch.mpirun import SETTINGS, MpirunLauncher, command
 from hvdperf.launch.resources import how_launched, make_arm_launcher, make_launcher
 from hvdperf.machine.placement import Offer, Slot, place
-from hvdperf.plan.options import LAUNCHERS, Options
-from hvdperf.plan.profile import Sampling
+from hvdperf.plan.options import LAUNCHERS, Options, Sampling
 from hvdperf.worker.protocol import address_towards
 from hvdperf.worker.strategies.table import Strategy
 

@@ -10,9 +10,8 @@ import pytest
 from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.explain.time_breakdown import time_breakdown
 from hvdperf.plan.arms import BlockKind, Schedule
-from hvdperf.plan.faults import Fault
-from hvdperf.plan.profile import Runs, Sampling
-from hvdperf.plan.questions import wall_time
+from hvdperf.plan.options import Runs, Sampling
+from hvdperf.plan.questions import Fault, wall_time
 from hvdperf.plan.terms import TERMS
 from hvdperf.records.rounds import Round
 from hvdperf.work.base import RoundRequest, RoundSettings

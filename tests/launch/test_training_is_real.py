@@ -14,10 +14,8 @@ import pytest
 
 from hvdperf.judge.weights import weights_differ
 from hvdperf.launch.group import Group
-from hvdperf.plan.arms import Arm, BlockKind, Workload
-from hvdperf.plan.variants import EXCHANGES
-from hvdperf.records.reports import BlockReport, Evidence
-from hvdperf.records.rounds import Block, Launch, Turns
+from hvdperf.plan.arms import EXCHANGES, Arm, BlockKind, Workload
+from hvdperf.records.rounds import Block, BlockReport, Evidence, Launch, Turns
 from hvdperf.work.blocks import Blocks
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (

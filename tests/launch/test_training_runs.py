@@ -13,9 +13,8 @@ from hvdperf.explain import training_runs
 from hvdperf.judge.weights import weights_differ
 from hvdperf.launch.group import Group
 from hvdperf.plan.arms import Arm, Workload
-from hvdperf.plan.faults import Fault
-from hvdperf.records.reports import Evidence, RunReport, Validation
-from hvdperf.records.rounds import Launch, Run
+from hvdperf.plan.questions import Fault
+from hvdperf.records.rounds import Evidence, Launch, Run, RunReport, Validation
 from hvdperf.work.training import Epochs, problems_of_run
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (

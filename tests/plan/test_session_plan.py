@@ -17,11 +17,11 @@ from hvdperf.models import inputs
 from hvdperf.models.inputs.cifar_files import Layout
 from hvdperf.models.inputs.sample_sets import write_cifar, write_tokens
 from hvdperf.plan.arms import BlockKind, Workload
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.faults import TRIALS, Fault
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.options import Options
-from hvdperf.plan.question import Question
 from hvdperf.plan.questions import (
+    TRIALS,
+    Fault,
     aa,
     at_gradient_sizes,
     communication,
@@ -56,29 +56,16 @@ def session_plan(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"profile": "huge"}, "unknown profile 'huge'"),
-        ({"models": "resnet_51"}, "--models: "),
         ({"models": "vgg_16_s,alexnet_x"}, "alexnet_x"),
         ({"world_sizes": "1,8"}, "mpirun -np 8, or add --np 8 --oversubscribe"),
-        ({"world_sizes": "two"}, "--world-sizes two: give positive whole numbers"),
         ({"world_sizes": "0,2"}, "--world-sizes 0,2"),
-        ({"world_sizes": ","}, "--world-sizes ,"),
-        ({"batch_size": 0}, "--batch-size 0: must be above zero"),
-        ({"batch_size": -8}, "--batch-size -8"),
         (
             {"image_size": 66, "models": "vgg_16_s,alexnet_s"},
             "--image-size 66: alexnet_s takes images of 67 pixels a side, or more",
         ),
-        ({"budget_minutes": 0.0}, "--budget 0: must be above zero"),
         ({"dataset": "cifar10", "data_dir": "/nowhere/at/all"}, "/nowhere/at/all"),
-        ({"dataset": "imagenot"}, "unknown input 'imagenot': did you mean imagenet?"),
-        ({"dataset": "ptb"}, "--dataset ptb: holds words, and resnet_50_s trains on images"),
-        ({"inject": "explode"}, "--inject explode: unknown fault 'explode'"),
-        ({"inject": "slow:rank=x"}, "--inject slow:rank=x"),
-        ({"inject": "slow:rank=4"}, "--inject slow:rank=4: this session has only the ranks 0 to 3"),
         ({"inject": "slow:rank=1,world_size=1"}, "this session has only the ranks 0 to 0"),
         ({"inject": "slow:world_size=64"}, "this session measures only the world sizes 1, 2, 4"),
-        ({"inject": "slow:model=vgg_17"}, "this session measures only the networks resnet_50_s"),
         (
             {"inject": "longer:phase=block"},
             "the phase must be one of init, build, input, trace, first step",
@@ -92,7 +79,6 @@ def session_plan(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any)
             "--inject data: this fault swaps two files of equal size on one host, "
             "and synthetic has none",
         ),
-        ({"thresholds": "/nowhere/thresholds.toml"}, "/nowhere/thresholds.toml"),
     ],
 )
 def test_bad_input_is_one_line(changes, said):
@@ -385,17 +371,6 @@ def test_a_campaign_describes_itself_in_a_few_lines():
     ):
         assert part in text
     assert len(planned.describe()) <= 6
-
-
-def test_it_is_said_after_how_many_rounds_cases_may_pass_or_fail():
-    planned = session_plan()
-    patient = replace(planned.profile.sampling, early=False)
-    full = replace(planned, profile=replace(planned.profile, sampling=patient))
-    for each, said in (
-        (planned, "PASS after 3 or more rounds"),
-        (full, "PASS after 8 or more rounds"),
-    ):
-        assert f"{said}, FAIL after 8 or 12; 4 to 8 repetitions" in "\n".join(each.describe())
 
 
 def test_thresholds_come_from_the_file_that_is_named(tmp_path: Path):

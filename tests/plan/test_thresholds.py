@@ -9,9 +9,17 @@ from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.paths import ROOT
-from hvdperf.plan.question import Question
-from hvdperf.plan.threshold_proposal import false_fail, fewest_rounds, proposed_rule
-from hvdperf.plan.thresholds import THRESHOLDS, Case, load_thresholds, propose, select
+from hvdperf.plan.comparisons import Question
+from hvdperf.plan.thresholds import (
+    THRESHOLDS,
+    Case,
+    false_fail,
+    fewest_rounds,
+    load_thresholds,
+    propose,
+    proposed_rule,
+    select,
+)
 from hvdperf.stats import NotMeasurable, spread
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
 
@@ -115,29 +123,18 @@ class TestMalformed:
     @pytest.mark.parametrize(
         ("line", "told"),
         [
-            ('"weak_scaling/vgg_16/np2" = 0.9', 'must be "question/model/npN/one-node"'),
-            ('"weak_scalling/vgg_16/np2/*" = 0.9', "unknown question 'weak_scalling'; known"),
-            ('"weak_scaling/vgg_61/np2/*" = 0.9', "no model 'vgg_61'; known are vgg_16, "),
             ('"weak_scaling/vgg_1[6]/np2/*" = 0.9', "no model"),
             ('"weak_scaling/vgg_16/2/*" = 0.9', 'must be "np4", "np*" or "*", not "2"'),
             ('"weak_scaling/vgg_16/np2/node" = 0.9', 'nodes must be "one-node"'),
             ('"weak_scaling/vgg_16/np2/*" = 0', "a floor is a number above 0 and up to 1, not 0"),
-            ('"weak_scaling/vgg_16/np2/*" = nan', "must be a finite number, not nan"),
             ('"weak_scaling/vgg_16/np2/*" = true', "Expected `float | array`, got `bool`"),
-            ('"weak_scaling/vgg_16/np2/*" = "0.9"', "Expected `float | array`, got `str`"),
             ('"parity/vgg_16/np2/*" = 0.9', "a band is [low, high] with 0 < low < 1 < high"),
-            ('"parity/vgg_16/np2/*" = [0.9]', "Expected `array` of length 2, got 1"),
-            ('"parity/vgg_16/np2/*" = [0.9, inf]', "must be a finite number, not inf"),
             ('"parity/vgg_16/np2/*" = [0, 1.1]', "a band is [low, high]"),
             ('"startup_trace/*/np2/*" = 0', "a ceiling is a number above 0, not 0"),
             ('"*/vgg_16/np2/*" = 0.9', "a band and a ceiling and a floor have different forms"),
             ('"startup_trace/*/np2/*" = [1, 2]', "a ceiling is a number above 0, not [1.0, 2.0]"),
             ("weak_scaling.vgg_16 = 0.9", "weak_scaling: Expected `float | array`, got `table`"),
-            ("weak_scaling/vgg_16/np2/* = 0.9", "not valid TOML"),
-            (
-                '"communication/*/np*/*" = 0.4',
-                "Cannot overwrite a value (at line 6",
-            ),
+            ('"communication/*/np*/*" = 0.4', "Cannot overwrite a value (at line 6"),
         ],
     )
     def test_a_line_is_told_with_its_file(self, write, line, told):
@@ -151,17 +148,12 @@ class TestMalformed:
     @pytest.mark.parametrize(
         ("head", "told"),
         [
-            ("", "label: this key is missing"),
             ('label = "a"\n[thresholds]\n', "match: this key is missing"),
-            ('label = "a"\n[match]\n[thresholds]\n', "match.device: this key is missing"),
             (
                 'label = "a"\n[match]\ndevice = "tpu"\n[thresholds]\n',
                 "match.device: unknown value 'tpu'; known are cpu, gpu",
             ),
-            (
-                'label = "a"\n[match]\ndevice = "cpu"\n',
-                "thresholds: this key is missing",
-            ),
+            ('label = "a"\n[match]\ndevice = "cpu"\n', "thresholds: this key is missing"),
             (
                 'label = "a"\n[match]\ndevice = "cpu"\ngpu_name = "V100"\n[thresholds]\n',
                 'match.gpu_name: needs device = "gpu"',
@@ -170,7 +162,6 @@ class TestMalformed:
                 'label = "a"\n[match]\ndevice = "gpu"\nname = "V100"\n[thresholds]\n',
                 "match.name: unknown key; known here: device, gpu_name, cpu_model",
             ),
-            ('lable = "a"\n', "lable: unknown key; known here: label, match, thresholds"),
             (
                 'label = "a"\n[thresholds]\n[match]\ndevice = "cpu"\n',
                 "thresholds: must be the last table",
@@ -179,9 +170,6 @@ class TestMalformed:
     )
     def test_the_head_is_told_with_file_and_key(self, write, head, told):
         assert f"mine.toml: {told}" in self.complaint(write("", head=head))
-
-    def test_an_absent_file(self, tmp_path):
-        assert "absent.toml: cannot be read" in self.complaint(tmp_path / "absent.toml")
 
 
 class TestSelect:

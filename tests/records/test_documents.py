@@ -16,20 +16,22 @@ from hypothesis import strategies as st
 from hvdperf.json_records import Unreadable, decode, encode, plain, schema
 from hvdperf.machine.disturbance import Culprit
 from hvdperf.plan.arms import Collective
-from hvdperf.plan.questions import communication, parity, sweep, wall_time, weak_scaling
+from hvdperf.plan.questions import communication, memory, parity, sweep, wall_time, weak_scaling
 from hvdperf.records.detections import Entry
 from hvdperf.records.documents import (
     Case,
+    Limit,
     disturbance_summary,
-    file_name,
     own_round,
+    properties,
+    row_of,
     session_name,
     with_culprits_kept,
 )
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, StampedRun
 from hvdperf.timeline.schemas import DOCUMENTS
-from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
+from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict, judge
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.wall_time import stamped
 from tests.support.any_record import any_record
@@ -196,11 +198,7 @@ def test_a_text_that_ends_early_is_refused(data):
             [],
             "blocks[0].ranks: Expected `array`",
         ),
-        (
-            f"{LAUNCHES}.1.work.run.0.timestamps.0",
-            [1.0],
-            "run[0].timestamps[0]: Expected `array`",
-        ),
+        (f"{LAUNCHES}.1.work.run.0.timestamps.0", [1.0], "run[0].timestamps[0]: Expected `array`"),
         ("written_at", "yesterday", "written_at: Invalid RFC3339"),
         ("written_at", "2026-01-31T12:00:00", "written_at: Expected `datetime` with a timezone"),
     ],
@@ -220,10 +218,6 @@ def test_a_value_that_means_nothing_is_refused_with_its_place(path, value, told)
 # What belongs to a case ------------------------------------------------------------------------
 
 
-def test_the_name_of_the_file_is_that_of_the_case():
-    assert file_name(WEAK.name) == "weak_scaling-resnet_50_s-np2"
-
-
 def test_launches_of_other_cases_are_left_out():
     measured = one_round(WEAK, 0.9)
     measured.launches += one_round(parity(WORKLOAD, 2), 0.9).launches[1:]
@@ -237,18 +231,6 @@ def operations(launched: Launch) -> set[Collective]:
     return {series.transfer.collective for series in launched.series}
 
 
-def test_series_of_other_operations_are_left_out():
-    allreduce, allgather = sweep(WORKLOAD, 2)[:2]
-    measured = outcome(allgather, [4.0], Ceiling(20.0, unit=""))
-    for launched in measured.rounds[0].launches:
-        turns_of(launched).series += one_round(allreduce, 4.0).of(launched.arm).series
-    for launched in own_round(allgather, measured.rounds[0]).launches:
-        assert operations(launched) == {Collective.ALLGATHER}
-        assert len(launched.series) == 3 * 7
-    # The rounds that are still judged keep what they have.
-    assert len(operations(measured.rounds[0].launches[0])) == 2
-
-
 def test_a_session_keeps_the_programs_that_disturbed_it_most():
     culprits = [Culprit("cc1", pid, 4.0) for pid in range(9)]
     rounds = [disturbance(0.0, 5.0), disturbance(0.4, 30.0, *culprits)]
@@ -260,13 +242,48 @@ def test_a_session_keeps_the_programs_that_disturbed_it_most():
     assert len(summary.culprits) == 5
 
 
-def test_a_session_of_a_quiet_machine_blames_nobody():
-    summary = disturbance_summary([disturbance(0.01)])
-    assert summary is not None
-    assert summary.reason == ""
-    assert disturbance_summary([]) is None
-
-
 def test_session_names_sort_by_time():
     assert session_name()[8] == "T"
     assert session_name().partition("-")[0].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("rule", "limit"),
+    [
+        (Floor.at(0.9), Limit(0.9, None)),
+        (REGRESSION, Limit(0.98, None)),
+        (Band(0.75, 1.33), Limit(0.75, 1.33)),
+        (Ceiling(1.02, unit=""), Limit(None, 1.02)),
+    ],
+)
+def test_a_row_tells_what_the_figure_is_held_to(rule, limit):
+    measured = outcome(WEAK, RATIOS, rule, Verdict.FAIL)
+    row, figure = row_of(measured), measured.judgement.figure
+    assert row.limit == limit
+    assert figure is not None
+    assert (row.lower, row.figure, row.upper) == (figure.lower, figure.estimate, figure.upper)
+
+
+def test_a_case_without_a_figure_has_a_row_too():
+    row = row_of(outcome(WEAK, (), verdict=Verdict.NOT_RUN, reason="too late"))
+    assert (row.figure, row.lower, row.upper, row.rounds) == (None, None, None, 0)
+    assert (row.verdict, row.reason) == (Verdict.NOT_RUN, "too late")
+
+
+@pytest.mark.parametrize("ratios", [RATIOS, RATIOS[:2], ()])
+@pytest.mark.parametrize("ask", [weak_scaling, parity, memory])
+def test_a_case_that_is_read_back_has_the_same_row(ask, ratios):
+    measured = outcome(ask(WORKLOAD, 2), ratios, verdict=Verdict.INCONCLUSIVE, reason="why")
+    assert row_of(decode(encode(case_of(measured)), Case).outcome) == row_of(measured)
+
+
+def test_properties_are_those_that_are_known():
+    assert dict(properties(outcome(WEAK, RATIOS, Floor.at(0.9)))).keys() == {
+        *("verdict", "figure", "lower", "upper", "limit")
+    }
+    unbounded = dict(properties(outcome(WEAK, RATIOS[:1], Floor.at(0.9), Verdict.INCONCLUSIVE)))
+    assert unbounded == {
+        "verdict": "INCONCLUSIVE",
+        "figure": pytest.approx(0.91),
+        "limit": ">= 0.9",
+    }

@@ -1,3 +1,7 @@
+"""None"""
+
+from __future__ import annotations
+
 import json
 from dataclasses import replace
 from typing import Any
@@ -8,9 +12,18 @@ from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
+from hvdperf.plan.questions import horovod_overhead, weak_scaling
 from hvdperf.plan.settings import Setting
 from hvdperf.records.fingerprint import differences
-from hvdperf.records.fingerprinting import METHOD, fingerprint, settings_of
+from hvdperf.records.fingerprinting import (
+    METHOD,
+    fingerprint,
+    settings_beside,
+    settings_of,
+    told_settings,
+)
+from tests.support import stores
+from tests.support.rounds import WORKLOAD
 
 V100 = Gpu("GPU-0d5f", "Tesla V100-SXM2-16GB", 0, 16160, "418.87.01", 300.0, 1530, 877)
 MACHINE = Machine(
@@ -45,11 +58,6 @@ STACK = Stack(
 
 def taken(machine=MACHINE, stack=STACK, slots=(), **environment):
     return fingerprint(machine, stack, "mpirun", slots, environment)
-
-
-def test_it_survives_json():
-    facts = taken(slots=[Slot(0, "a", (0, 1))], OMPI_MCA_btl="self,vader")
-    assert json.loads(json.dumps(facts)) == facts
 
 
 def test_the_machine_and_the_stack_are_in_it():
@@ -207,10 +215,6 @@ def test_what_says_nothing_of_a_figure_is_not_recorded():
     assert taken(**dict.fromkeys(LEFT_OUT.split(), "1")) == taken()
 
 
-def test_a_switch_that_is_off_is_not_recorded():
-    assert taken(HOROVOD_AUTOTUNE="0", HOROVOD_ELASTIC="false") == taken()
-
-
 def test_an_empty_name_of_a_timeline_switches_it_on():
     assert taken(HOROVOD_TIMELINE="")["horovod_timeline"] == "on"
 
@@ -270,10 +274,6 @@ def test_nobody_is_told_who_ran_it_or_where():
         assert f"{name}=(set)" in text
 
 
-def test_the_same_twice_is_no_difference():
-    assert differences(taken(), taken()) == []
-
-
 def test_differences_are_lines_to_read():
     old: dict[str, Any] = {
         "keras": "2.15.0",
@@ -296,3 +296,55 @@ def test_differences_are_lines_to_read():
         "gone: 1 -> (not recorded)",
         "added: (not recorded) -> 0.5",
     ]
+
+
+ALONE, TOGETHER = horovod_overhead(WORKLOAD, 1), weak_scaling(WORKLOAD, 2)
+
+
+def known(**environment: str):
+    return fingerprint(stores.MACHINE, stores.STACK, "mpirun", stores.placed(), environment)
+
+
+def test_without_settings_nothing_is_told():
+    assert told_settings(known(), [ALONE, TOGETHER]) == []
+    assert settings_beside(known(), TOGETHER) == ""
+    assert told_settings(known(HOROVOD_CYCLE_TIME="1"), [TOGETHER]) == [], "that is the default"
+
+
+def test_every_setting_is_told_once_in_the_head_and_beside_what_it_touches():
+    facts = known(
+        HOROVOD_CYCLE_TIME="100",
+        HOROVOD_OF_ANOTHER_RELEASE="1",
+        OMP_NUM_THREADS="1",
+        XLA_FLAGS="--xla_cpu_enable_fast_math=true",
+    )
+    names = [line.partition("=")[0] for line in told_settings(facts, [ALONE, TOGETHER])]
+    assert names == [
+        "HOROVOD_CYCLE_TIME",
+        "HOROVOD_OF_ANOTHER_RELEASE",
+        "OMP_NUM_THREADS",
+        "XLA_FLAGS",
+    ]
+    assert "HOROVOD_CYCLE_TIME=100" in settings_beside(facts, TOGETHER)
+    for case, cycle_time in ((ALONE, False), (TOGETHER, True)):
+        said = settings_beside(facts, case)
+        assert "XLA_FLAGS" in said
+        assert ("HOROVOD_CYCLE_TIME" in said) is cycle_time
+        assert "OMP_NUM_THREADS" not in said, "the suite overrides it"
+        assert "ANOTHER_RELEASE" not in said, "nobody knows what it touches"
+
+
+def test_many_settings_are_a_short_clause():
+    names = ["ALGO", "BUFFSIZE", "PROTO", "NTHREADS", "NET"]
+    facts = known(**{f"NCCL_{name}": "1" for name in names})
+    facts["gpus"] = 2
+    assert settings_beside(facts, TOGETHER).endswith("and 2 more")
+
+
+def test_half_precision_on_a_cpu_is_told():
+    half = weak_scaling(replace(WORKLOAD, precision="mixed_float16"), 2)
+    assert [line.partition(":")[0] for line in told_settings(known(), [TOGETHER, half])] == [
+        "mixed_float16"
+    ]
+    assert "mixed_float16" in settings_beside(known(), half)
+    assert settings_beside(known(), TOGETHER) == ""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.plan.collectives import SWEEP_BYTES
+from hvdperf.plan.arms import SWEEP_BYTES
 from hvdperf.plan.questions import at_gradient_sizes, overlap
 from hvdperf.records.documents import Case
 from hvdperf.report.cases import number

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import theilslopes
 
 from hvdperf.plan.arms import Schedule, Side
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.plan.questions import memory, startup, weak_scaling
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Run

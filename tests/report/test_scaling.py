@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.explain.speedup import scaling_breakdown
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
 from hvdperf.report.sections import scaling
 from hvdperf.verdict import Floor, Verdict

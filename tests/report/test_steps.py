@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hvdperf.plan.arms import AA, AGAINST, BlockKind, Side
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import Outcome

@@ -1,18 +1,36 @@
-"""What a session's verdicts mean for pytest: exit status, colours, and why a case failed."""
+"""The end of a session: exit statuses, explanations, and the commands to type next."""
+
+from __future__ import annotations
 
 import io
 import itertools
+import math
 import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from _pytest._io import TerminalWriter
 
 from hvdperf.columns import WIDTH
-from hvdperf.plan.questions import weak_scaling
-from hvdperf.records.outcome import Failure
-from hvdperf.session.ending import NOTHING_MEASURED, ending, exit_status, explanation
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.questions import communication, parity, weak_scaling
+from hvdperf.records.outcome import Failure, Outcome
+from hvdperf.session.ending import (
+    NOTHING_MEASURED,
+    CommandLine,
+    ending,
+    exit_status,
+    explanation,
+    next_steps,
+    rounds_needed,
+    rounds_to_go,
+    seconds_of_a_start,
+)
 from hvdperf.session.plugin import painted
-from hvdperf.verdict import Band, Floor, Verdict
+from hvdperf.stats import Interval
+from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Judgement, Rule, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
@@ -48,33 +66,22 @@ def test_every_verdict_has_its_own_exit_status():
     ("status", "words", "told"),
     [
         (0, [Verdict.PASS] * 3, "3 PASS"),
-        (
-            0,
-            [Verdict.PASS, Verdict.INCONCLUSIVE],
-            "1 PASS, 1 INCONCLUSIVE, which --inconclusive=ok allows",
-        ),
-        (
-            6,
-            [*[Verdict.INCONCLUSIVE] * 2, *[Verdict.PASS] * 14, Verdict.NOT_JUDGED],
-            "INCONCLUSIVE, 2 of 16 cases could not be decided (see above)",
-        ),
-        (10, [Verdict.NOT_RUN], "NOT RUN, 1 of 1 cases could not be started (see above)"),
-        (
-            1,
-            [Verdict.FAIL, Verdict.PASS],
-            "FAIL, 1 of 2 cases missed their limit or crashed (see above)",
-        ),
-        (1, [Verdict.PASS], "something other than a case failed (see above)"),
-        (2, [Verdict.FAIL], "interrupted; the cases decided so far are kept"),
+        (0, [Verdict.PASS, Verdict.INCONCLUSIVE], "--inconclusive=ok"),
+        (6, [*[Verdict.INCONCLUSIVE] * 2, *[Verdict.PASS] * 14, Verdict.NOT_JUDGED], "2 of 16"),
+        (10, [Verdict.NOT_RUN], "NOT RUN, 1 of 1"),
+        (1, [Verdict.FAIL, Verdict.PASS], "FAIL, 1 of 2"),
+        (1, [Verdict.PASS], "something other than a case failed"),
+        (2, [Verdict.FAIL], "interrupted"),
         (5, [Verdict.NOT_JUDGED], "no case was judged"),
-        (8, [Verdict.PASS], "all PASS, but some results were not written (see above)"),
+        (8, [Verdict.PASS], "not written"),
         (3, [], "pytest itself failed"),
     ],
 )
 def test_the_exit_status_is_told_in_words(status, words, told):
-    assert ending(status, words) == f"exit status {status}: {told}"
-    many = ending(status, words * 100)
-    assert len(many) <= WIDTH
+    said = ending(status, words)
+    assert said.startswith(f"exit status {status}: ")
+    assert told in said
+    assert len(ending(status, words * 100)) <= WIDTH
 
 
 def test_undecided_may_be_allowed_and_nothing_else():
@@ -123,3 +130,180 @@ def test_an_explanation_shows_cause_and_the_end_of_stderr():
 def test_an_explanation_shows_the_figure_with_its_confidence(rule, confidence):
     text = explanation(outcome(WEAK, RATIOS, rule, Verdict.INCONCLUSIVE))
     assert f"{confidence} % interval, 6 rounds), limit {rule}" in text
+
+
+LOOKS = (8, 12)
+
+
+def judged(estimate: float, half: float, rule: Rule, rounds: int = 8) -> Judgement:
+    """Undecided; half: of the interval, as a factor."""
+    figure = Interval(estimate, estimate / half, estimate * half, 0.025, rounds)
+    return Judgement(Verdict.INCONCLUSIVE, figure, rule, rounds)
+
+
+def undecided(estimate: float, half: float, asked: Comparison = WEAK, rounds: int = 8) -> Outcome:
+    measured = outcome(asked, [estimate] * rounds, Floor.at(0.55), Verdict.INCONCLUSIVE)
+    return replace(measured, judgement=judged(estimate, half, Floor.at(0.55), rounds))
+
+
+def told(outcomes: Sequence[Outcome], seconds: float = 240.0) -> list[str]:
+    return next_steps(
+        outcomes,
+        LOOKS,
+        seconds,
+        resumed=lambda minutes: [f"resume {minutes}"],
+        alone=lambda comparison: [f"alone {comparison.name}"],
+    )
+
+
+# How many rounds ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("estimate", "rule"),
+    [
+        (1.1, Floor.at(1.0)),
+        (1 / 1.1, Floor.at(1.0)),
+        (1.1, Band(1.0, 2.0)),
+        (1 / 1.1, Band(1.0, 2.0)),
+        (1.1, Ceiling(1.0)),
+        (1 / 1.1, Ceiling(1.0)),
+    ],
+)
+def test_an_interval_twice_as_long_as_may_be_takes_four_times_the_rounds(estimate, rule):
+    assert rounds_needed(judged(estimate, 1.1**2, rule)) == pytest.approx(32)
+
+
+def test_of_two_limits_the_one_that_is_farther_decides_sooner():
+    assert rounds_needed(judged(0.97, 1.03, REGRESSION)) < rounds_needed(
+        judged(0.97, 1.03, Floor.at(0.95))
+    ) + rounds_needed(judged(0.97, 1.03, Floor.at(0.98)))
+    assert rounds_needed(judged(0.97, 1.03, Band(0.9, 1.0))) == pytest.approx(
+        rounds_needed(judged(0.97, 1.03, Ceiling(1.0)))
+    )
+
+
+def test_what_is_on_its_limit_is_never_decided():
+    assert math.isinf(rounds_needed(judged(0.55, 1.1, Floor.at(0.55))))
+    assert math.isinf(rounds_to_go(judged(0.551, 1.1, Floor.at(0.55)), LOOKS))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "half", "to_go"),
+    [(2, 1.01, 6), (8, 1.01, 4), (8, 1.21, 40), (12, 1.01, 12), (24, 1.01, 24)],
+)
+def test_rounds_are_told_up_to_a_look(rounds, half, to_go):
+    assert rounds_to_go(judged(1.1, half, Floor.at(1.0), rounds), LOOKS) == to_go
+
+
+def test_what_bounds_nothing_yet_has_the_first_look_before_it():
+    nothing = outcome(WEAK, (), verdict=Verdict.NOT_RUN).judgement
+    assert rounds_to_go(nothing, LOOKS) == 8
+    unbounded = outcome(WEAK, [0.9, 0.8]).judgement
+    assert rounds_to_go(unbounded, LOOKS) == 6
+
+
+def test_launches_that_cases_share_took_their_time_once():
+    shared = [undecided(0.6, 1.2), undecided(0.6, 1.2, communication(WORKLOAD, 2))]
+    # Eight rounds of one replica and of two.
+    assert seconds_of_a_start(shared, 240.0) == pytest.approx(10.0)
+    assert seconds_of_a_start([outcome(WEAK, ())], 240.0) is None
+
+
+# In words ----------------------------------------------------------------------------------------
+
+
+def test_who_passes_has_nothing_to_do():
+    shown = outcome(WEAK, (0.9,) * 8, None, Verdict.NOT_JUDGED, "more replicas than cores")
+    assert told([outcome(WEAK, (0.9,) * 8), shown]) == []
+
+
+def test_all_that_is_undecided_has_one_command():
+    cases = [undecided(0.6, 1.1), undecided(0.6, 1.1, communication(WORKLOAD, 2))]
+    # Four rounds of one replica and of two, ten seconds each.
+    assert told(cases) == [
+        "To decide 2 INCONCLUSIVE (up to 4 more rounds, about 2 min):",
+        "resume 2",
+    ]
+
+
+def test_what_did_not_run_is_decided_with_it():
+    never = outcome(parity(WORKLOAD, 2), (), None, Verdict.NOT_RUN, "no round was completed")
+    (text, _) = told([undecided(0.6, 1.1), never])
+    assert text.startswith("To decide 1 NOT RUN and 1 INCONCLUSIVE (up to 8 more rounds, about ")
+    assert told([never]) == ["To decide 1 NOT RUN (up to 8 more rounds):", "resume None"]
+
+
+def test_what_is_on_its_limit_has_no_command():
+    said = " ".join(line.strip() for line in told([undecided(0.5501, 1.1)]))
+    assert "weak_scaling[resnet_50_s-np2]. Change the limit or the workload" in said
+    assert "resume" not in said
+
+
+def test_the_first_of_what_failed_is_measured_again_alone():
+    cases = [
+        outcome(ask(WORKLOAD, 2), (0.5,) * 8, None, Verdict.FAIL) for ask in (parity, weak_scaling)
+    ]
+    assert told(cases) == [
+        "To repeat a case that is FAIL, alone (the first of 2):",
+        "alone parity[resnet_50_s-np2]",
+    ]
+
+
+def test_what_lacks_a_threshold_or_longer_runs_is_not_repeated():
+    line = "a = 1"
+    lacks = outcome(WEAK, (0.9,) * 8, None, Verdict.INVALID, "no threshold", threshold_line=line)
+    assert told([lacks]) == []
+    case = outcome(WEAK, (0.9,) * 8, None, Verdict.INCONCLUSIVE)
+    judgement = replace(case.judgement, needs_longer_runs=True)
+    assert told([replace(case, judgement=judgement)]) == []
+
+
+def test_no_line_is_wider_than_a_terminal():
+    cases = [
+        undecided(0.5501, 1.1, ask(WORKLOAD, size))
+        for ask in (weak_scaling, communication)
+        for size in (2, 4, 8)
+    ]
+    assert all(len(line) <= WIDTH for line in told([*cases, undecided(0.6, 1.1)]))
+
+
+# Commands ----------------------------------------------------------------------------------------
+
+LINE = CommandLine(
+    ["perf/", "--profile", "smoke", "-k", "parity or weak", "--budget=3", "-x", "--resume", "old"],
+    ["perf/"],
+    ["mpirun", "-np", "4"],
+)
+
+
+def words(command: Sequence[str]) -> list[str]:
+    """As a shell reads them."""
+    return shlex.split("\n".join(command).replace("\\\n", " "))
+
+
+def test_a_command_line_can_be_pasted():
+    assert shlex.split(str(LINE)) == [*LINE.before, "pytest", *LINE.arguments]
+    assert "-k 'parity or weak'" in str(LINE)
+
+
+def test_a_session_goes_on_with_the_options_of_before():
+    assert words(LINE.resumed("results/runs/it", 4)) == [
+        *("mpirun", "-np", "4", "pytest", "perf/", "--profile", "smoke"),
+        *("-k", "parity or weak", "-x", "--resume", "results/runs/it", "--budget", "4"),
+    ]
+
+
+def test_one_case_is_named_and_has_the_options_too():
+    assert words(LINE.alone("perf/test_parity.py::test_parity[a-np2]")) == [
+        *("mpirun", "-np", "4", "pytest", "perf/test_parity.py::test_parity[a-np2]"),
+        *("--profile", "smoke", "--budget=3", "-x"),
+    ]
+
+
+def test_a_long_command_goes_over_several_lines():
+    many = CommandLine([f"--models=network_{number}" for number in range(20)])
+    command = many.resumed("results/runs/it", 4)
+    assert all(len(line) <= WIDTH for line in command)
+    assert all(line.endswith(" \\") for line in command[:-1])
+    assert words(command)[1:21] == list(many.arguments)

@@ -17,18 +17,14 @@ from hvdperf.paths import ROOT
 from hvdperf.plan import questions
 from hvdperf.records.detections import read_log
 from hvdperf.records.outcome import Attribution, Detection, Outcome
-from hvdperf.timeline.sessions import NO_SESSION
+from hvdperf.timeline.processes import NO_SESSION
 from hvdperf.verdict import Band, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
 
 (AA,) = questions.trials(WORKLOAD, 1)
 QUIET = outcome(
-    AA,
-    [1.0] * 6,
-    Floor(0.98, 0.95),
-    Verdict.PASS,
-    detection=Detection(Verdict.PASS, Attribution()),
+    AA, [1.0] * 6, Floor(0.98, 0.95), Verdict.PASS, detection=Detection(Verdict.PASS, Attribution())
 )
 ALIKE = outcome(questions.aa(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
 

@@ -83,11 +83,7 @@ def test_a_network_of_ones_own_is_measured_on_two_hosts(
 )
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_session_outlives_a_host(
-    options: list[str],
-    tmp_path: Path,
-    launcher: str,
-    lose: Callable[[Hosts], None],
-    reason: str,
+    options: list[str], tmp_path: Path, launcher: str, lose: Callable[[Hosts], None], reason: str
 ) -> None:
     two = ["--models=alexnet_s,vgg_16_s", "--budget=1"]
     asked = [*options, *two, f"--launcher={launcher}", "-k", "weak_scaling"]

@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.whole_sessions import (
-    ROOT,
-    Run,
-    documents,
-)
+from tests.support.whole_sessions import ROOT, Run, documents
 
 EXAMPLES = ROOT / "examples"
 HEAD = 'from hvdperf.models import Network\nNETWORKS = (Network("mine", "my_networks:build", 8'

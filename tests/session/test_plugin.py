@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,27 @@ from typing import Any
 
 import pytest
 
+from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.questions import fixed_time, memory, overlap, strong_scaling, sweep, weak_scaling
+from hvdperf.records.outcome import Failure, Outcome
+from hvdperf.records.rounds import Run
 from hvdperf.session.plugin import (
+    ReplayedClock,
     check_files_of_others,
     pytest_sessionstart,
+    record,
     refuse_other_plugins,
+)
+from hvdperf.verdict import Judgement, Verdict
+from hvdperf.work.blocks import turns_of
+from tests.support.rounds import (
+    HOROVOD_1,
+    HOROVOD_2,
+    WORKLOAD,
+    launch,
+    one_round,
+    outcome,
+    run_report,
 )
 
 SESSION: Any = None
@@ -70,3 +88,137 @@ def test_plugins_that_repeat_spread_or_isolate_cases_are_refused(option, value):
     harmless: dict[str, Any] = {"numprocesses": None, "tx": [], "reruns": None, "count": 1}
     config = SimpleNamespace(option=SimpleNamespace(**harmless))
     refuse_other_plugins(config)
+
+
+pytest_plugins = ["pytester"]
+WEAK = weak_scaling(WORKLOAD, 2)
+
+CASE = """
+    import pytest
+    from hvdperf.session.plugin import ReplayedClock
+
+    clock = ReplayedClock()
+
+    @pytest.mark.benchmark(timer=clock.block_seconds)
+    def test_case(benchmark):
+        clock.replay([0.5, 0.25, 2.0], benchmark)
+"""
+
+
+def test_the_rounds_of_the_benchmark_are_the_durations(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(CASE)
+    result = pytester.runpytest_inprocess("--benchmark-json=out.json", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1)
+    (benchmark,) = json.loads((pytester.path / "out.json").read_text())["benchmarks"]
+    assert benchmark["stats"]["data"] == [0.5, 0.25, 2.0]
+    assert benchmark["stats"]["rounds"] == 3
+    assert benchmark["stats"]["iterations"] == 1
+
+
+def test_a_disabled_benchmark_still_runs(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(CASE)
+    result = pytester.runpytest_inprocess("--benchmark-disable", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1)
+
+
+def test_a_run_is_recorded_with_what_it_ended_with() -> None:
+    comparison = fixed_time(WORKLOAD, 2)
+    measured = outcome(comparison, (0.9, 0.91))
+    for each in measured.rounds:
+        each.of(comparison.candidate.arm).work = Run([run_report(samples=640)] * 2)
+    clock = ReplayedClock()
+    benchmark = FakeBenchmark(clock)
+    record(clock, measured, benchmark)
+    assert benchmark.durations == [2.0, 2.0]
+    assert benchmark.extra_info["samples"] == [1280, 1280]
+    assert benchmark.extra_info["validation"][0]["accuracy"] == 0.8
+
+
+def test_a_turn_of_collective_operations_is_a_round_of_all_sizes() -> None:
+    (measured, *_) = (outcome(asked, (3.0, 4.0)) for asked in sweep(WORKLOAD, 2))
+    told = recorded(measured)
+    # Seven sizes of 30 ms each in the first round's three turns, then of 40 ms.
+    assert told.durations == pytest.approx([0.21] * 3 + [0.28] * 3)
+    assert told.extra_info["case"] == "collective_overhead[allreduce-sweep-np2]"
+    assert recorded(outcome(measured.comparison, (), verdict=Verdict.FAIL)).durations == []
+
+
+def test_the_steps_of_a_bound_are_recorded() -> None:
+    assert recorded(outcome(overlap(WORKLOAD, 2), (1.0,))).durations == pytest.approx([0.4] * 3)
+
+
+class FakeBenchmark:
+    """What record uses of the benchmark fixture; durations are read off the timer."""
+
+    def __init__(self, clock: ReplayedClock) -> None:
+        self.extra_info: dict[str, Any] = {}
+        self.durations: list[float] = []
+        self._timer = clock.block_seconds
+
+    def pedantic(self, target: Any, rounds: int, iterations: int) -> None:
+        assert iterations == 1
+        for _ in range(rounds):
+            before = self._timer()
+            target()
+            self.durations.append(self._timer() - before)
+
+
+def recorded(measured: Outcome) -> FakeBenchmark:
+    clock = ReplayedClock()
+    benchmark = FakeBenchmark(clock)
+    record(clock, measured, benchmark)
+    return benchmark
+
+
+def test_the_candidates_blocks_of_all_rounds_are_recorded() -> None:
+    measured = outcome(WEAK, (0.8, 0.5))
+    # 640 samples at 1600 and at 1000 samples a second.
+    assert recorded(measured).durations == pytest.approx([0.4] * 3 + [0.64] * 3)
+
+
+def test_throughput_and_verdict_go_along() -> None:
+    told = recorded(outcome(WEAK, (0.8,) * 6)).extra_info
+    assert told["case"] == "weak_scaling[resnet_50_s-np2]"
+    assert told["word"] == "PASS"
+    assert told["figure"]["estimate"] == pytest.approx(0.8)
+    assert told["images_per_second"] == pytest.approx(1600)
+    assert told["images_per_second_reference"] == pytest.approx(1000)
+    assert (told["world_size"], told["steps_per_block"]) == (2, 10)
+    assert told["gradient_bytes"] == 2046120
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_only_the_candidates_kind_of_block_is_recorded() -> None:
+    comparison = strong_scaling(WORKLOAD, 2)
+    measured = outcome(comparison, (0.8,))
+    more = launch(HOROVOD_2, {BlockKind.FULL: 1.0})
+    turns_of(measured.rounds[0].of(HOROVOD_2)).blocks += more.blocks
+    assert recorded(measured).durations == pytest.approx([0.2] * 3)
+
+
+def test_a_case_that_measured_nothing_records_nothing() -> None:
+    benchmark = recorded(outcome(WEAK, (), verdict=Verdict.FAIL))
+    assert benchmark.durations == []
+    assert benchmark.extra_info == {}
+
+
+def test_a_run_that_failed_records_those_before_it() -> None:
+    asked = memory(WORKLOAD, 2)
+    rounds = tuple(one_round(asked, 1.0, number) for number in range(3))
+    for measured in rounds[:2]:
+        measured.of(HOROVOD_2).work = Run([run_report(seconds=3.0), run_report(seconds=4.0)])
+    failure = Failure(HOROVOD_2.name, 1, "run", "killed by SIGKILL")
+    judgement = Judgement(Verdict.FAIL, None, None, 0, str(failure))
+    failed = Outcome(asked, judgement, rounds=rounds, failure=failure)
+    assert recorded(failed).durations == pytest.approx([4.0] * 2)
+    alone = Outcome(asked, judgement, rounds=rounds[2:], failure=failure)
+    assert recorded(alone).durations == []
+
+
+def test_a_reference_that_failed_before_its_first_block_is_no_obstacle() -> None:
+    measured = one_round(WEAK, 0.8)
+    turns_of(measured.of(HOROVOD_1)).blocks.clear()
+    failure = Failure(HOROVOD_1.name, 0, "block", "it broke")
+    judgement = Judgement(Verdict.FAIL, None, None, 0, str(failure))
+    failed = Outcome(WEAK, judgement, rounds=(measured,), failure=failure)
+    assert len(recorded(failed).durations) in (0, 3)

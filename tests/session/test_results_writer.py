@@ -1,7 +1,8 @@
-"""What is on disk while a session runs, and what becomes of a disk that cannot be written."""
+"""The documents of a session while it runs, and how another one goes on with it."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,16 +16,28 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
+from hvdperf.machine.placement import Offer
+from hvdperf.plan.options import Options
 from hvdperf.plan.questions import parity, weak_scaling
-from hvdperf.records.archive import read_document, read_session
+from hvdperf.plan.session_plan import SessionPlan, plan_session
+from hvdperf.records.archive import Archive, read_document, read_session
 from hvdperf.records.documents import Case, SessionDocument, Summary
+from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.session.ending import NOT_WRITTEN
-from hvdperf.session.results_writer import ResultsWriter, clock_problem
-from hvdperf.session.resume import Earlier
+from hvdperf.session.results_writer import (
+    Earlier,
+    ResultsWriter,
+    asked,
+    clock_problem,
+    earlier_parts,
+    open_directory,
+    resumable,
+    session_document,
+)
 from hvdperf.verdict import Band, Verdict
-from tests.support.filesystems import fill, make_read_only, small_disk
-from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import SESSION, case_of, placed, session_of_cases
+from tests.support.filesystems import fill, small_disk
+from tests.support.rounds import WORKLOAD, disturbance, outcome
+from tests.support.stores import MACHINE, SESSION, STACK, case_of, placed, session_of_cases
 
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
 WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
@@ -157,14 +170,6 @@ def test_what_could_not_be_written_is_tried_again_at_the_end(tmp_path):
         kept.close()
 
 
-def test_a_disk_that_turns_read_only_costs_no_figure_either(tmp_path):
-    with small_disk(tmp_path / "disk") as disk:
-        kept = results_writer(disk)
-        make_read_only(disk)
-        assert "Read-only file system" in kept.keep(ONE)
-        assert kept.end(0) == NOT_WRITTEN
-
-
 def test_a_directory_is_written_by_one_session_at_a_time(tmp_path):
     kept = results_writer(tmp_path)
     # Another process, as another session is.
@@ -191,3 +196,173 @@ def test_how_to_go_on_is_told(tmp_path):
     (line,) = kept.lines(3)
     assert line == f"3 cases are left; to continue: --resume {os.path.abspath(kept.directory)}"
     kept.close()
+
+
+PROFILE = """\
+models = ["resnet_50_s"]
+dataset = "synthetic"
+batch = 32
+budget_s = 60
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path):
+    """A campaign on two cores; options: what of its command line is otherwise."""
+    profile = tmp_path / "tiny.toml"
+    profile.write_text(PROFILE)
+
+    def planned(**options: object) -> SessionPlan:
+        given = Options(profile=str(profile), results=str(tmp_path / "results"))
+        offers = [Offer(rank, "host", (0, 1)) for rank in range(2)]
+        return plan_session(replace(given, **options), MACHINE, offers)  # type: ignore[arg-type]
+
+    return planned
+
+
+def facts(stack=STACK):
+    return fingerprint(MACHINE, stack, "mpirun", (), {})
+
+
+DISTURBANCES = (disturbance(0.3),)
+
+
+def writer(session_plan: SessionPlan, earlier: Earlier) -> ResultsWriter:
+    session: Any = SimpleNamespace(
+        timed_seconds=1.5,
+        disturbances=DISTURBANCES,
+        arm_launcher=SimpleNamespace(
+            slots=session_plan.slots, hub=SimpleNamespace(stopped_seconds=0.0)
+        ),
+    )
+    document = session_document(session_plan, facts(), (), earlier, (), "pytest perf/ -k weak")
+    directory = open_directory(session_plan, document.session, earlier)
+    return ResultsWriter(directory, document, session, earlier, began=0.0)
+
+
+@pytest.fixture
+def interrupted(plan) -> Archive:
+    """A session that was killed after its first case."""
+    results_writer = writer(plan(), Earlier())
+    results_writer.keep(ONE)
+    results_writer.close()
+    return resumable(results_writer.directory)
+
+
+def test_what_was_decided_is_taken_over(interrupted, plan):
+    earlier = earlier_parts(interrupted, facts(), plan(), (), [WEAK, PARITY])
+    (comparison,) = earlier.outcomes
+    assert comparison == WEAK
+    assert earlier.outcomes[WEAK].judgement == ONE.judgement
+    assert earlier.cases.keys() == {WEAK.name}
+    assert earlier.document == interrupted.session
+    document = session_document(plan(), facts(), (), earlier, (), "pytest perf/ --resume it")
+    assert document.command == "pytest perf/ -k weak"
+    assert document.session == interrupted.directory.name
+    assert interrupted.session is not None
+    assert document.seed == interrupted.session.seed
+    assert document.timed_seconds == 1.5
+    assert document.disturbances == DISTURBANCES
+    assert document.budget_spent_seconds > 0
+    assert len(document.resumed_at) == 1
+    assert earlier.messages == ("1 of 2 cases are already decided",)
+
+
+def test_a_case_that_is_not_selected_keeps_its_verdict(interrupted, plan):
+    earlier = earlier_parts(interrupted, facts(), plan(), (), [PARITY])
+    assert earlier.outcomes == {}
+    assert {name: case.verdict for name, case in earlier.cases.items()} == {WEAK.name: Verdict.PASS}
+
+
+def test_the_same_directory_goes_on(interrupted, plan):
+    earlier = earlier_parts(interrupted, facts(), plan(), (), [WEAK, PARITY])
+    results_writer = writer(plan(), earlier)
+    assert results_writer.directory == interrupted.directory
+    results_writer.keep(outcome(PARITY, RATIOS, Band(0.75, 1.33)))
+    results_writer.close()
+    archive = read_session(results_writer.directory)
+    assert [case.name for case in archive.cases] == [PARITY.name, WEAK.name]
+    assert {case.session for case in archive.cases} == {results_writer.directory.name}
+    assert archive.session is not None
+    assert archive.session.taken_over == (WEAK.name,)
+    assert len(archive.session.resumed_at) == 1
+
+
+def refused(archive: Archive, session_plan: SessionPlan, stack=STACK, comparison=WEAK) -> str:
+    with pytest.raises(UserError) as caught:
+        earlier_parts(archive, facts(stack), session_plan, (), [comparison])
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.endswith("or leave out --resume to begin a new session")
+    return said
+
+
+def test_another_stack_is_refused(interrupted, plan):
+    said = refused(interrupted, plan(), replace(STACK, keras="3.16.0"))
+    assert "keras: 3.15.1 -> 3.16.0" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"batch_size": 16}, "batch: 32 -> 16"),
+        ({"inject": "kill:rank=1"}, "inject:  -> kill:rank=1"),
+        ({"models": "vgg_16_s"}, "models: ['resnet_50_s'] -> ['vgg_16_s']"),
+        ({"world_sizes": "1"}, "world_sizes: [1, 2] -> [1]"),
+        ({"precision": "mixed_bfloat16"}, "mixed_bfloat16"),
+        ({"image_size": 64}, "/64/"),
+        ({"profile": "smoke"}, "name: tiny -> smoke"),
+        ({"thresholds": "ci/thresholds/gpu-v100.toml"}, "thresholds: cpu-unknown.toml"),
+    ],
+)
+def test_another_question_is_refused(interrupted, plan, options, told):
+    assert told in refused(interrupted, plan(**options))
+
+
+def test_more_time_is_no_other_question(plan):
+    assert asked(plan(budget_minutes=30.0), ()) == asked(plan(), ())
+
+
+def test_a_stack_to_compare_with_is_a_part_of_the_question(plan):
+    session_plan = plan(against="python")
+    same, other = asked(session_plan, ()), asked(session_plan, ["keras: 2.15.0 -> 3.15.1"])
+    assert len({asked(plan(), ()).against, same.against, other.against}) == 3
+
+
+def test_a_case_of_the_same_name_that_asks_otherwise_is_refused(interrupted, plan):
+    other = weak_scaling(replace(WORKLOAD, input_size=64), 2)
+    assert other.name == WEAK.name
+    assert f"the plan of {WEAK.name}" in refused(interrupted, plan(), comparison=other)
+
+
+def test_a_case_with_a_launch_too_few_is_measured_again(interrupted, plan):
+    (path,) = interrupted.directory.glob("rounds/*.json")
+    document = json.loads(path.read_text())
+    document["rounds"][0]["launches"].pop()
+    path.write_text(json.dumps(document))
+    archive = resumable(interrupted.directory)
+    earlier = earlier_parts(archive, facts(), plan(), (), [WEAK, PARITY])
+    assert earlier.outcomes == {}
+    assert earlier.cases == {}
+    assert "round 0 is not in rounds/" in earlier.messages[0]
+
+
+def test_a_directory_that_is_no_session_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"there is no session\.json in it; leave out --resume"):
+        resumable(tmp_path)
+
+
+def test_a_broken_session_document_is_refused_in_one_line(interrupted):
+    path = interrupted.directory / "session.json"
+    document = json.loads(path.read_text())
+    del document["asked"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match="missing required field `asked`") as caught:
+        resumable(interrupted.directory)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_session_that_begins_has_a_seed_and_nothing_else(plan):
+    earlier = earlier_parts(None, facts(), plan(), (), [WEAK])
+    assert earlier == Earlier()
+    assert session_document(plan(), facts(), (), earlier, ()).seed > 0

@@ -14,19 +14,12 @@ from bench.simulation import LOOKS
 from hvdperf.machine.disturbance import Culprit, Usage
 from hvdperf.machine.noise_record import Load
 from hvdperf.plan.arms import BlockKind, Side
-from hvdperf.plan.profile import Sampling
+from hvdperf.plan.options import Sampling
 from hvdperf.plan.questions import against, parity, sweep, weak_scaling
 from hvdperf.verdict import Band, Noise, Verdict
 from hvdperf.work.collectives import SWEEP_TURNS, Collectives
 from hvdperf.worker.strategies.table import Strategy
-from tests.support.rounds import (
-    HOROVOD_1,
-    HOROVOD_2,
-    MIRRORED_2,
-    WORKLOAD,
-    disturbance,
-    usage,
-)
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, disturbance, usage
 from tests.support.sessions import (
     ALL,
     CEILINGS,
@@ -399,6 +392,16 @@ def test_where_turns_are_alike_no_more_are_taken(stage):
     assert set(stage.script.turns) == {4}
 
 
+def disturbing(taken: Usage, only: int | None = None):
+    """Return what lets other programs disturb the blocks of all rounds, or of only one."""
+
+    def disturb(launched):
+        if only in (None, launched.round):
+            launched.blocks = [replace(block, usage=taken) for block in launched.blocks]
+
+    return disturb
+
+
 def test_a_session_that_others_disturb_ends_after_three_rounds_of_every_workload(stage):
     busy = Usage(
         wall_seconds=1.0,
@@ -410,10 +413,7 @@ def test_a_session_that_others_disturb_ends_after_three_rounds_of_every_workload
         throttled_seconds=0.0,
     )
 
-    def disturb(launched):
-        launched.blocks = [replace(block, usage=busy) for block in launched.blocks]
-
-    stage.script.spoil = disturb
+    stage.script.spoil = disturbing(busy)
     stage.later = (weak_scaling(OTHER, 2),)
     outcome = stage.measure(WEAK)[WEAK]
     assert len(stage.script.launched) == 6
@@ -424,10 +424,7 @@ def test_a_session_that_others_disturb_ends_after_three_rounds_of_every_workload
 
 
 def test_a_session_that_others_disturbed_can_be_resumed_once_they_have_gone(stage):
-    def disturb(launched):
-        launched.blocks = [replace(block, usage=usage(0.4)) for block in launched.blocks]
-
-    stage.script.spoil = disturb
+    stage.script.spoil = disturbing(usage(0.4))
     stage.earlier = tuple(stage.measure(WEAK).values())
     stage.script.spoil = lambda launched: None
     outcome = stage.measure(WEAK)[WEAK]
@@ -436,11 +433,7 @@ def test_a_session_that_others_disturbed_can_be_resumed_once_they_have_gone(stag
 
 
 def test_a_round_that_does_not_count_is_taken_again_before_the_last_look(stage):
-    def disturb(launched):
-        if launched.round == 1:
-            launched.blocks = [replace(block, usage=usage(0.4)) for block in launched.blocks]
-
-    stage.script.spoil, stage.script.speed = disturb, noisy(0.5, 0.01)
+    stage.script.spoil, stage.script.speed = disturbing(usage(0.4), 1), noisy(0.5, 0.01)
     stage.sampling = replace(stage.sampling, looks=(8,))
     outcome = stage.measure(WEAK)[WEAK]
     assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.FAIL, 8)
@@ -449,13 +442,8 @@ def test_a_round_that_does_not_count_is_taken_again_before_the_last_look(stage):
 
 def test_rounds_that_do_not_count_are_told_beside_too_few_that_do(stage):
     make = Culprit("make", 77, 8.0, (0, 1))
-
-    def disturb(launched):
-        if launched.round == 1:
-            share = usage(0.4)
-            launched.blocks = [replace(block, usage=share) for block in launched.blocks]
-
-    stage.script.spoil, stage.script.disturbances = disturb, {1: disturbance(0.4, 60.0, make)}
+    stage.script.spoil = disturbing(usage(0.4), 1)
+    stage.script.disturbances = {1: disturbance(0.4, 60.0, make)}
     stage.budget_s = 3 * 14.0
     outcome = stage.measure(WEAK)[WEAK]
     assert outcome.judgement.rounds == 2
@@ -490,12 +478,7 @@ def test_whoever_wants_to_know_more_is_told_what_passes_between_two_lines(stage)
 
 
 @pytest.mark.parametrize(
-    ("arm", "hurt"),
-    [
-        (MIRRORED_2, {PARITY}),
-        (HOROVOD_1, {WEAK, STRONG}),
-        (HOROVOD_2, set(ALL)),
-    ],
+    ("arm", "hurt"), [(MIRRORED_2, {PARITY}), (HOROVOD_1, {WEAK, STRONG}), (HOROVOD_2, set(ALL))]
 )
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_launch_that_fails_fails_what_needs_it_and_nothing_else(stage, arm, hurt, number):

@@ -118,14 +118,6 @@ def test_pytest_alone_measures_and_collects_none_of_the_suites_own_tests(
     assert all(case.startswith("perf/") and "lstm_s" in case for case in cases)
 
 
-def test_networks_of_several_options_are_added_up(plan: Run) -> None:
-    done = plan(
-        "--collect-only", "-q", "--models=lstm_s", "--models=vgg_16_s", "-k", "weak_scaling"
-    )
-    found = re.findall(r"test_weak_scaling\[(\w+)-np2\]", done.stdout)
-    assert found == ["lstm_s", "vgg_16_s"]
-
-
 def test_a_question_that_is_not_asked_has_no_case(plan: Run) -> None:
     done = plan("--collect-only", "-q", "--world-sizes=1")
     assert done.returncode == 0, done.stdout

@@ -196,9 +196,7 @@ def test_an_interrupted_session_still_reports_and_leaves_nothing(
     interrupt(how, ranks=ranks)
 
 
-def test_the_terminal_of_a_rank_is_that_of_its_mpirun(
-    sit_before: SitBefore,
-) -> None:
+def test_the_terminal_of_a_rank_is_that_of_its_mpirun(sit_before: SitBefore) -> None:
     there = sit_before("-k", "parity and np1", ranks=2, made_up=True)
     assert there.end() == 6
     assert any(text.startswith("alexnet_s  round 1 of 8: start ") for text in live_lines(there))

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hvdperf.timeline import places
-from hvdperf.timeline.asv.export import write_tree
-from hvdperf.timeline.asv.repository import write_repository
-from hvdperf.timeline.releases.raw import RawResult
-from hvdperf.timeline.releases.releases import Axis, releases
+from hvdperf.timeline.asv.export import write_repository, write_tree
+from hvdperf.timeline.releases.raw import Axis, RawResult, releases
 
 
 def asv_project(root: Path, results: Sequence[RawResult], axis: Axis = Axis.HOROVOD) -> Path:

@@ -10,8 +10,7 @@ from typing import cast
 from hvdperf.machine.placement import Offer, place
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import fingerprint
-from hvdperf.timeline.releases.label import machine_label
-from hvdperf.timeline.releases.raw import FORMAT, RawResult, Series, path_of
+from hvdperf.timeline.releases.raw import FORMAT, RawResult, Series, machine_label, path_of
 from hvdperf.timeline.store import write
 from tests.support.stores import MACHINE, STACK
 

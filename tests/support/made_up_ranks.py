@@ -14,7 +14,7 @@ from typing import Any
 from hvdperf.plan.arms import AA, Arm, Schedule, Side
 from hvdperf.records.outcome import Failure
 from hvdperf.records.rounds import Launch, Round
-from hvdperf.session import workload_run
+from hvdperf.session import scheduler
 from hvdperf.work.base import RoundRequest, Work
 from hvdperf.work.blocks import turns_of
 from hvdperf.worker.protocol import Phase
@@ -71,4 +71,4 @@ class Runner(MadeUpRunner):
         ]
 
 
-workload_run.RoundRunner = Runner  # type: ignore[assignment, attr-defined]
+scheduler.RoundRunner = Runner  # type: ignore[assignment, attr-defined]

@@ -8,20 +8,33 @@ from dataclasses import replace
 from typing import Any
 
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
-from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Collective, Schedule, Side, Transfer, Workload
-from hvdperf.plan.collectives import SWEEP_BYTES
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import Question
+from hvdperf.plan.arms import (
+    SWEEP,
+    SWEEP_BYTES,
+    Arm,
+    BlockKind,
+    Collective,
+    Schedule,
+    Side,
+    Transfer,
+    Workload,
+)
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.reports import (
+from hvdperf.records.rounds import (
+    Block,
     BlockReport,
     CollectiveReport,
     Evidence,
+    Launch,
     Metadata,
+    Round,
     RunReport,
+    Series,
+    StampedRun,
+    Turns,
     Validation,
 )
-from hvdperf.records.rounds import Block, Launch, Round, Series, StampedRun, Turns
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio
 from hvdperf.work.blocks import turns_of

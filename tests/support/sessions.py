@@ -15,7 +15,7 @@ from hvdperf.machine.noise_record import Load, MachineRecord
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison, RoundGroup
-from hvdperf.plan.profile import Profile, Sampling
+from hvdperf.plan.options import Profile, Sampling
 from hvdperf.plan.questions import (
     at_gradient_sizes,
     communication,
@@ -27,11 +27,8 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.outcome import Failure, Outcome
-from hvdperf.records.reports import Correctness
-from hvdperf.records.rounds import Launch, Round
-from hvdperf.session.budget import Budget
-from hvdperf.session.scheduler import Session
-from hvdperf.session.workload_run import Doing
+from hvdperf.records.rounds import Correctness, Launch, Round
+from hvdperf.session.scheduler import Budget, Doing, Session
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
 from hvdperf.work.base import RoundRequest, Work
 from hvdperf.work.blocks import turns_of

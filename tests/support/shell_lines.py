@@ -20,8 +20,8 @@ import pytest
 from hvdperf.__main__ import parser
 from hvdperf.errors import UserError
 from hvdperf.models.registry import NETWORKS
-from hvdperf.plan.faults import Fault
-from hvdperf.plan.profile import load_profile
+from hvdperf.plan.options import load_profile
+from hvdperf.plan.questions import Fault
 from tests.support.pages import ROOT
 
 # Commands of others, whose arguments are taken as they are. What follows `pytest` in them is

@@ -13,6 +13,7 @@ from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer, Slot, place, replicas_per_node
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.arms import Schedule
+from hvdperf.records.archive import Store
 from hvdperf.records.documents import (
     FORMAT,
     SESSION_FILE,
@@ -25,7 +26,6 @@ from hvdperf.records.documents import (
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Outcome
-from hvdperf.records.store import Store
 from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.verdict import worst
 

@@ -65,7 +65,7 @@ def _main() -> None:
     sys.path[0] = str(Path(sys.executable).parent)  # as that of the script `pytest`
     sys.path.insert(1, str(ROOT))
     # No plugin: pytest rewrites the assertions of plugins when it imports them.
-    import hvdperf.session.next_steps
+    import hvdperf.session.ending
     import hvdperf.session.suite  # noqa: F401
 
     sys.path.remove(str(ROOT))

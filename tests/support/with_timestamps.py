@@ -8,8 +8,16 @@ from dataclasses import replace
 from hvdperf.plan.arms import Arm, BlockKind, Schedule
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import START
-from hvdperf.records.reports import Asked, RunReport, TimelineReport, Timestamp, Timestamps
-from hvdperf.records.rounds import Launch, Round, StampedRun
+from hvdperf.records.rounds import (
+    Asked,
+    Launch,
+    Round,
+    RunReport,
+    StampedRun,
+    TimelineReport,
+    Timestamp,
+    Timestamps,
+)
 from tests.support.rounds import block, launch, run_report
 
 LAUNCH_S, END_S = 0.2, 0.3

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from bench.nights import Year, nights
-from hvdperf.timeline.nights.by_date import findings
 from hvdperf.timeline.nights.night import Night, read_nights, write_night
+from hvdperf.timeline.nights.series import findings
 from hvdperf.timeline.page.index import SPARK_EDGE, SPARK_W, write_index
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict

@@ -11,13 +11,7 @@ import pytest
 
 from bench.nights import Year, nights
 from hvdperf.errors import UserError
-from hvdperf.timeline.nights.night import (
-    BRANCH,
-    Night,
-    read_nights,
-    write_accepted,
-    write_night,
-)
+from hvdperf.timeline.nights.night import BRANCH, Night, read_nights, write_accepted, write_night
 from hvdperf.timeline.publish import fetched, place_of, publish
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from tests.support.histories import raw_result, written

@@ -1,22 +1,27 @@
-"""The tracked schemas are those of the records, and what was written conforms to them."""
+"""The documents of the timeline, and the sessions that it runs."""
 
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from hvdperf.errors import UserError
 from hvdperf.json_records import plain
-from hvdperf.records.documents import FORMAT, Case, Summary, disturbance_summary, now
-from hvdperf.records.store import Store
-from hvdperf.records.summary_rows import row_of
+from hvdperf.plan.questions import weak_scaling
+from hvdperf.records.archive import Store
+from hvdperf.records.documents import FORMAT, Case, Summary, disturbance_summary, now, row_of
 from hvdperf.timeline import places
+from hvdperf.timeline.releases.backfill import measure
 from hvdperf.timeline.schemas import DIRECTORY, DOCUMENTS, texts, write
+from hvdperf.verdict import Verdict
 from tests.support.recorded import recorded_sessions
-from tests.support.rounds import disturbance
+from tests.support.reports import session_of
+from tests.support.rounds import WORKLOAD, disturbance, outcome
 
 
 def tracked(kind: str) -> dict[str, Any]:
@@ -81,3 +86,42 @@ def test_a_schema_refuses_what_is_no_document(tmp_path, field, value):
     document = written(tmp_path / "session", recorded_sessions()[0].cases[0])
     with pytest.raises(jsonschema.ValidationError):
         check("case", {**document, field: value})
+
+
+STACK = Path("stack/bin/python")
+
+
+@pytest.fixture
+def ends(tmp_path, monkeypatch):
+    """Have the session end with a status, after it has written a case with a verdict."""
+    monkeypatch.setattr(places, "MEASURED", tmp_path)
+
+    def ended(status: int, verdict: Verdict) -> None:
+        def run(*_: object) -> int:
+            made = outcome(weak_scaling(WORKLOAD, 2), [0.9] * 6, verdict=verdict)
+            session_of(tmp_path / "stack", made)
+            return status
+
+        monkeypatch.setattr("hvdperf.timeline.processes.ended", run)
+
+    return ended
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(0, Verdict.PASS), (1, Verdict.FAIL)])
+def test_a_throughput_does_not_depend_on_the_verdict(ends, status, verdict):
+    ends(status, verdict)
+    assert {each.world_size for each in measure(STACK, quiet=False).series} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict", "said"),
+    [
+        (5, Verdict.NOT_JUDGED, "no valid case that measured a throughput"),
+        *((status, Verdict.PASS, f"ended with status {status}") for status in (2, 3, 4)),
+        (-signal.SIGKILL, Verdict.PASS, "ended with status -9"),
+    ],
+)
+def test_what_is_no_session_says_why(ends, status, verdict, said):
+    ends(status, verdict)
+    with pytest.raises(UserError, match=f"nothing was measured of .*{said}"):
+        measure(STACK, quiet=False)

@@ -4,12 +4,12 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.plan.arms import BlockKind, Schedule
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.plan.questions import communication, parity, startup, strong_scaling, weak_scaling
-from hvdperf.records.reports import Metadata
 from hvdperf.records.rounds import (
     Block,
     Launch,
+    Metadata,
     Round,
     Series,
     StampedRun,

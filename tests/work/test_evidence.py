@@ -9,8 +9,7 @@ import pytest
 from hvdperf.explain.collectives import StepTimes, too_fast
 from hvdperf.judge.weights import Parted, parted, weights_differ
 from hvdperf.plan.arms import Arm, BlockKind
-from hvdperf.records.reports import Correctness
-from hvdperf.records.rounds import Launch, Run, Series, StampedRun, Turns
+from hvdperf.records.rounds import Correctness, Launch, Run, Series, StampedRun, Turns
 from hvdperf.work.base import Work, overlap_of_shards
 from hvdperf.work.blocks import expected_samples, turns_of
 from hvdperf.work.collectives import Collectives

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from hvdperf.plan.arms import Arm, BlockKind, Collective
-from hvdperf.plan.collectives import SWEEP_BYTES
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.profile import Sampling
-from hvdperf.plan.question import Question
+from hvdperf.plan.arms import SWEEP_BYTES, Arm, BlockKind, Collective
+from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.options import Sampling
 from hvdperf.plan.questions import gradient_reductions, overlap, parity, startup, sweep
 from hvdperf.work.collectives import SWEEP_TURNS, Collectives
 from hvdperf.work.startup import Startup

@@ -20,10 +20,19 @@ from hvdperf.machine.disturbance import Disturbance, Usage, total
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.plan.arms import Arm, BlockKind, Collective, Schedule, Side, Transfer
-from hvdperf.plan.profile import Runs, Sampling
+from hvdperf.plan.options import Runs, Sampling
 from hvdperf.records.outcome import Failure
-from hvdperf.records.reports import Correctness, Metadata, TimelineReport, Timestamps
-from hvdperf.records.rounds import Block, Round, StampedRun, back_to_back, is_disturbed
+from hvdperf.records.rounds import (
+    Block,
+    Correctness,
+    Metadata,
+    Round,
+    StampedRun,
+    TimelineReport,
+    Timestamps,
+    back_to_back,
+    is_disturbed,
+)
 from hvdperf.work.base import LONGEST_BLOCK_S, RoundRequest, RoundSettings, Work
 from hvdperf.work.blocks import WARM_UP_BLOCKS_MAX, WARM_UP_STEPS, Blocks
 from hvdperf.work.collectives import WARM_UP_REPEATS, Collectives

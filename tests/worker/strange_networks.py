@@ -2,7 +2,7 @@
 
 import itertools
 
-from hvdperf.models import Network
+from hvdperf.models.registry import Network
 
 _HERE = "strange_networks:"
 _DATA = {"loss": _HERE + "error", "data": _HERE + "numbers"}

@@ -7,11 +7,10 @@ from statistics import median
 
 from hvdperf.judge.fails import notes_on_fails
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import Question
-from hvdperf.records import told_settings
+from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case
-from hvdperf.records.throughput import throughputs
+from hvdperf.records.fingerprinting import settings_beside
+from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
 from hvdperf.report.cases import cells_of, confidence_of, number, scaled
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table, Value
@@ -163,7 +162,7 @@ def row_of(case: Case) -> Row:
         "minimum_detectable_effect": scaled(effect),
         "nodes": len(case.replicas_per_node),
         **names_of(case),
-        "settings": told_settings.beside(case.fingerprint, case.comparison),
+        "settings": settings_beside(case.fingerprint, case.comparison),
     }
 
 

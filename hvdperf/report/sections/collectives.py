@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from hvdperf.explain.collectives import paired, step_times
-from hvdperf.plan.arms import SWEEP, Collective
-from hvdperf.plan.collectives import KIB, MIB, busbw
-from hvdperf.plan.question import Question
+from hvdperf.plan.arms import KIB, MIB, SWEEP, Collective, busbw
+from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.cases import number, quantiles, trusted

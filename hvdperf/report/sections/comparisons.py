@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.faults import TRIALS
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import JudgedAs, Question
+from hvdperf.plan.questions import TRIALS
 from hvdperf.records.detections import (
     Count,
     Entry,

@@ -10,7 +10,7 @@ from statistics import fmean, median
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.documents import Case
-from hvdperf.records.reports import RunReport, Validation
+from hvdperf.records.rounds import RunReport, Validation
 from hvdperf.report import plots
 from hvdperf.report.cases import Started, finite, launches, number, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table

@@ -15,9 +15,7 @@ from hvdperf.report.words import plural, several, slug
 from hvdperf.stats import spread
 from hvdperf.timeline.lines import Line
 from hvdperf.timeline.releases.by_release import Series, series_of
-from hvdperf.timeline.releases.label import machine_label
-from hvdperf.timeline.releases.raw import RawResult
-from hvdperf.timeline.releases.releases import Axis, order
+from hvdperf.timeline.releases.raw import Axis, RawResult, machine_label, order
 
 
 def section(

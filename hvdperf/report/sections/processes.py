@@ -10,8 +10,7 @@ from statistics import median
 
 from hvdperf.explain.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.cases import Started, finite, launches, number, trusted

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from hvdperf.plan.arms import BlockKind, Workload
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
-from hvdperf.records.throughput import throughputs
+from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
 from hvdperf.report.cases import asked, cells_of, confidence_of, level, number
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hvdperf.explain.speedup import divides_steps, hidden_seconds
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import Question
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.terms import OF_STEPS, TERMS, Term
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown, Spent

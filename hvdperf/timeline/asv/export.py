@@ -18,12 +18,71 @@ from asv.results import Results
 from asv.runner import BenchmarkResult
 from asv.util import datetime_to_js_timestamp, write_json
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.paths import shown
 from hvdperf.timeline import places
-from hvdperf.timeline.asv.repository import make_repositories
-from hvdperf.timeline.releases.raw import RawResult, read_history
-from hvdperf.timeline.releases.releases import Axis, releases
+from hvdperf.timeline.processes import Git
+from hvdperf.timeline.releases.raw import Axis, RawResult, Release, read_history, releases
+
+BRANCH = "main"
+# The author of every commit: no person, since commits are releases.
+_AUTHOR = "hvdperf <hvdperf@localhost>"
+
+
+def make_repositories() -> dict[Axis, dict[str, str]]:
+    """Make the repositories of both packages' releases; return the commit of each version."""
+    return {axis: write_repository(places.repository(axis), releases(axis)) for axis in Axis}
+
+
+def write_repository(directory: Path, known: Sequence[Release]) -> dict[str, str]:
+    """Make the git repository at `directory`, from which asv takes its x-axis, hold a commit and a
+    tag for each of these releases, oldest first. Return the hashes of the commits, by version.
+
+    The date, author and content of a commit follow from releases.toml alone, so its hash is the
+    same on every machine, and results that name it can be shared. A changed release would change
+    every later hash, so it is refused.
+
+    Raises UserError if git is missing, if the directory cannot be written, or if the commits that
+    are there are not the first of these releases.
+    """
+    git = Git(directory, shown(directory))
+    with refusing(f"{shown(directory)} cannot be made: ", OSError):
+        directory.mkdir(parents=True, exist_ok=True)
+    if not (directory / "HEAD").exists():
+        git.run("init", "--quiet", "--bare", f"--initial-branch={BRANCH}")
+    # Import all commits every time: git keeps those that it has, and refuses different ones.
+    words = ("fast-import", "--quiet", "--date-format=raw")
+    done = git.tried(*words, given=_stream(known))
+    if done.returncode != 0:
+        raise UserError(
+            f"{git.failed(words, done.stderr)}. The repository is append only, and was made from "
+            "other releases than those of hvdperf/timeline/releases/releases.toml: remove "
+            f"{shown(directory)}, and it will be written again"
+        )
+    tags = git.run("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/tags")
+    commits = dict(line.split(" ") for line in tags.splitlines())
+    return {release.version: commits[release.tag] for release in known}
+
+
+def _stream(known: Sequence[Release]) -> str:
+    """Return the releases as git fast-import reads them (git-fast-import(1))."""
+    parts = [f"reset refs/heads/{BRANCH}\n"]
+    for number, release in enumerate(known, start=1):
+        at = int(datetime.combine(release.released, time(12), UTC).timestamp())
+        content = f"{release.package.value}=={release.version}\n"
+        message = f"{release.package.value} {release.version}\n"
+        parts += [
+            f"commit refs/heads/{BRANCH}\n",
+            f"mark :{number}\n",
+            f"author {_AUTHOR} {at} +0000\n",
+            f"committer {_AUTHOR} {at} +0000\n",
+            f"data {len(message)}\n{message}",
+            f"from :{number - 1}\n" if number > 1 else "",
+            f"M 100644 inline release.txt\ndata {len(content)}\n{content}",
+            f"\nreset refs/tags/{release.tag}\nfrom :{number}\n\n",
+        ]
+    return "".join(parts)
+
 
 # As in benchmarks/throughput.py: asv names benchmarks by file, class and function.
 BENCHMARK = "throughput.Training.track_{}"

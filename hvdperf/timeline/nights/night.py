@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.json_records import Moment, Positive, Unreadable
 from hvdperf.paths import shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.records.archive import Archive, read_document
-from hvdperf.records.documents import Row, disturbance_summary
+from hvdperf.records.documents import Row, disturbance_summary, row_of
 from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.records.summary_rows import row_of
-from hvdperf.records.throughput import throughputs
+from hvdperf.records.outcome import throughputs
 from hvdperf.timeline import store
+from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict, counted, worst
 
 FORMAT = 1
@@ -233,7 +234,33 @@ def read_accepted(series: Path) -> date:
 
 def write_accepted(series: Path, night: date) -> None:
     """Write the date up to which what became slower is accepted. Raises UserError."""
-    try:
+    with refusing(f"{shown(series)}: ", OSError):
         write_whole(series / ACCEPTED, f"{night}\n")
-    except OSError as error:
-        raise UserError(f"{shown(series)}: {error.strerror}") from None
+
+
+# A hundred years.
+MOST_DAYS = 36500
+
+
+def remove_older(results: Path, days: int) -> Iterator[str]:
+    """Remove the sessions and pages of nights that ended more than this many days ago; yield a line
+    for each. Sessions that belong to no night stay. Raises UserError."""
+    if not 1 <= days <= MOST_DAYS:
+        raise UserError(f"--keep {days}: must be between 1 and {MOST_DAYS} days")
+    limit = datetime.now(UTC) - timedelta(days=days)
+    for nights in read_nights(results / NIGHTS).of.values():
+        for night in nights:
+            if night.ended_at is None or night.ended_at > limit:
+                continue
+            for part in night.parts:
+                for path in (
+                    results / "runs" / part.session,
+                    results / "report" / f"{part.session}.html",
+                ):
+                    if path.is_dir():
+                        shutil.rmtree(path)
+                    elif path.exists():
+                        path.unlink()
+                    else:
+                        continue
+                    yield f"removed {shown(path)}"

@@ -14,24 +14,17 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from hvdperf.errors import UserError
+from hvdperf.errors import refusing
 from hvdperf.json_records import Unreadable
 from hvdperf.launch.guard import guarded
 from hvdperf.machine.fitness import complaints
 from hvdperf.paths import cases, shown
 from hvdperf.records.archive import Archive, has_this_format, read_document, read_session
 from hvdperf.records.documents import SESSION_FILE, SessionDocument, now
-from hvdperf.session.doctor import pair_check
-from hvdperf.session.preflight import local_preflight
-from hvdperf.timeline.nights.night import (
-    FORMAT,
-    Night,
-    part_of,
-    path_of,
-    read_night,
-    write_night,
-)
-from hvdperf.timeline.sessions import ended, is_without_session
+from hvdperf.session.commands import pair_check
+from hvdperf.session.control import local_preflight
+from hvdperf.timeline.nights.night import FORMAT, Night, part_of, path_of, read_night, write_night
+from hvdperf.timeline.processes import ended, is_without_session
 from hvdperf.timeline.store import NIGHTS, alone, read_all
 
 
@@ -100,10 +93,8 @@ def _begun(plan: NightPlan, say: Callable[[str], None]) -> Night:
     """Return the document of the night as it was left, or a new one."""
     path = path_of(plan.directory, plan.series, plan.night)
     if path.exists():
-        try:
+        with refusing(f"{shown(path)}: ", Unreadable, then="; move it away"):
             night = read_night(path)
-        except Unreadable as error:
-            raise UserError(f"{shown(path)}: {error}; move it away") from None
         if night.reason:
             # Nothing, or not all, could be measured: perhaps it can now.
             night = replace(night, reason="", ended_at=None)

@@ -1,18 +1,400 @@
-"""A series of nights, and how it stands: whether it is slower than it was, and what became so."""
+"""A series of nights: lines of a figure of a case or of a throughput, by date, with their lasting
+changes, and what makes the series slower than it was.
+
+A night FAILs at once if most of its throughputs are far below those of the nights before it. A
+change for the worse that lasts makes the series FAIL until it is repaired or accepted. Ratios alone
+show neither: what slows every replica alike leaves them as they are.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from enum import Enum
 from functools import cached_property
-from math import log
+from itertools import accumulate
+from math import log, log1p
+from statistics import median
 
-from hvdperf.timeline.lines import Change
-from hvdperf.timeline.nights.by_date import Findings, findings
-from hvdperf.timeline.nights.night import Night
-from hvdperf.timeline.nights.slower import Fall, Standing, falls, named, percent, standings
-from hvdperf.verdict import Verdict, worst
+import numpy as np
+from scipy.stats import mannwhitneyu
+
+from hvdperf.records.documents import Row
+from hvdperf.records.fingerprint import differences
+from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, steps, throughput
+from hvdperf.timeline.nights.night import Night, Part, Speeds
+from hvdperf.verdict import Ceiling, Verdict, worst
+
+# A change may be placed a few nights too early or too late, so it lists what else changed within so
+# many nights of it.
+UNCERTAIN = 3
+# A node's nights are compared with those of other nodes among so many nights before and after.
+NEIGHBOURS = 7
+# The fewest nights of a node that is blamed, and the p below which it is.
+FEWEST_NIGHTS, SIGNIFICANT = 2, 1e-4
+# Verdicts whose figure is no measurement of an unbroken system.
+UNSOUND = (Verdict.INVALID, Verdict.NOT_RUN)
+
+
+@dataclass(frozen=True)
+class BadNode:
+    """Hosts on which a series is lower or higher than on others. hosts: of the sessions. nights:
+    how many. change: median over lines of the ratio to other hosts' nights nearby. lines: of how
+    many lines."""
+
+    hosts: tuple[str, ...]
+    nights: int
+    change: float
+    lines: int
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is known of a series. lines: of its own sessions. marks: what changed from one measured
+    night to the next, by the index of the later night. changes: lasting ones, by night, without the
+    nights on bad nodes."""
+
+    lines: Sequence[Line]
+    marks: Mapping[int, tuple[str, ...]]
+    changes: Sequence[Change]
+    nodes: Sequence[BadNode]
+
+
+def findings(nights: Sequence[Night]) -> Findings:
+    """Return what is known of a series. nights: in the order of dates."""
+    found, marked = lines(nights), marks(nights)
+    nodes = bad_nodes(nights, found)
+    bad = {node.hosts for node in nodes}
+    told = [
+        change for line in found for change in _changes(without(line, nights, bad), nights, marked)
+    ]
+    return Findings(found, marked, sorted(told, key=lambda each: each.since), nodes)
+
+
+def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
+    """Return the lines of a series: the throughputs, then the figures of its cases, by name.
+    nights: in the order of dates. gates: whether those against the reference stack are wanted."""
+    found: dict[tuple[bool, str], list[tuple[int, float, Speeds | Row]]] = {}
+    for index, night in enumerate(nights):
+        part = night.part(gates)
+        if part is None:
+            continue
+        for each in part.speeds:
+            key = (False, throughput(each.model, each.world_size))
+            found.setdefault(key, []).append((index, median(each.samples_per_second), each))
+        for row in part.cases:
+            if row.figure is not None and row.figure > 0 and row.verdict not in UNSOUND:
+                found.setdefault((True, row.name), []).append((index, row.figure, row))
+    return [_line(name, points, gates) for (_, name), points in sorted(found.items())]
+
+
+def _line(name: str, points: Sequence[tuple[int, float, Speeds | Row]], is_gate: bool) -> Line:
+    at, figures, measured = zip(*points, strict=True)
+    last = measured[-1]
+    return Line(
+        name,
+        last.model,
+        last.world_size,
+        at,
+        figures,
+        lower_is_better=isinstance(last, Row) and last.question.spec.rule is Ceiling,
+        verdicts=tuple(row.verdict for row in measured if isinstance(row, Row)),
+        is_gate=is_gate,
+    )
+
+
+def marks(nights: Sequence[Night]) -> dict[int, tuple[str, ...]]:
+    """Return what changed from one measured night to the next: machine, stack, settings and hosts,
+    in words, by the index of the later night."""
+    found = {}
+    before: Part | None = None
+    for index, night in enumerate(nights):
+        part = night.part()
+        if part is None:
+            continue
+        if before is not None:
+            changed = differences(before.fingerprint, part.fingerprint)
+            changed += differences(before.asked, part.asked)
+            if before.hosts != part.hosts:
+                changed.append(f"hosts: {_names(before)} -> {_names(part)}")
+            if changed:
+                found[index] = tuple(changed)
+        before = part
+    return found
+
+
+def _names(part: Part) -> str:
+    return ", ".join(part.hosts) or "(unknown)"
+
+
+def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
+    """Return the hosts on which a line or more differ from the same lines on other hosts at about
+    the same time. A host that took over for good is none: its nights have no others nearby."""
+    blamed: dict[tuple[str, ...], list[float]] = {}
+    for line in found:
+        for hosts, change in _differing(nights, line).items():
+            blamed.setdefault(hosts, []).append(change)
+    count = Counter(part.hosts for night in nights if (part := night.part()) is not None)
+    return [
+        BadNode(hosts, count[hosts], median(changes), len(changes))
+        for hosts, changes in blamed.items()
+    ]
+
+
+def _differing(nights: Sequence[Night], line: Line) -> dict[tuple[str, ...], float]:
+    """Return the ratio of a line on some hosts to that on others, where it is significant."""
+    hosts = [_hosts(nights[index]) for index in line.at]
+    values = np.log(np.asarray(line.figures))
+    if len(set(hosts)) < 2:
+        return {}
+
+    def apart(i: int, same: bool, fewest: int) -> list[float]:
+        """Return the distance of night i from the nights nearby, on the same hosts or on others; []
+        if there are too few."""
+        near = range(max(0, i - NEIGHBOURS), min(len(hosts), i + NEIGHBOURS + 1))
+        found = [values[j] for j in near if j != i and (hosts[j] == hosts[i]) is same]
+        return [float(values[i] - median(found))] if len(found) >= fewest else []
+
+    # The nights of the commonest hosts among themselves, and those of each other host from others.
+    common, _ = Counter(hosts).most_common(1)[0]
+    usual: list[float] = []
+    others: dict[tuple[str, ...], list[float]] = {}
+    for i, name in enumerate(hosts):
+        if name == common:
+            usual += apart(i, same=True, fewest=1)
+        else:
+            others.setdefault(name, []).extend(apart(i, same=False, fewest=NEIGHBOURS))
+    return {
+        name: math.exp(median(own))
+        for name, own in others.items()
+        if len(own) >= FEWEST_NIGHTS
+        and abs(median(own)) >= math.log1p(LEAST_CHANGE)
+        and len(usual) > NEIGHBOURS
+        and mannwhitneyu(own, usual).pvalue < SIGNIFICANT
+    }
+
+
+def _hosts(night: Night) -> tuple[str, ...]:
+    part = night.part()
+    return part.hosts if part is not None else ()
+
+
+def without(line: Line, nights: Sequence[Night], hosts: set[tuple[str, ...]]) -> Line:
+    """Return the line without the nights on these hosts."""
+    kept = [i for i, index in enumerate(line.at) if _hosts(nights[index]) not in hosts]
+    verdicts = tuple(line.verdicts[i] for i in kept) if line.verdicts else ()
+    return replace(
+        line,
+        at=tuple(line.at[i] for i in kept),
+        figures=tuple(line.figures[i] for i in kept),
+        verdicts=verdicts,
+    )
+
+
+def _changes(
+    line: Line, nights: Sequence[Night], marked: Mapping[int, tuple[str, ...]]
+) -> Iterator[Change]:
+    for step in steps(line.figures):
+        first = line.at[step.at]
+        near = line.at[max(0, step.at - UNCERTAIN) : step.at + UNCERTAIN]
+        found = []
+        for at in range(near[0] + 1, near[-1] + 1):
+            when = "" if at == first else f" ({nights[at].night})"
+            found += [f"{text}{when}" for text in marked.get(at, ())]
+        before, since = (f"{nights[at].night}" for at in (line.at[step.at - 1], first))
+        yield Change(line, step, before, since, tuple(found))
+
+
+def repeat(night: Night, line: Line) -> str:
+    """Return the command that measures a line's figure of a night again: its case or, for a
+    throughput, one of the same network and world size, or of another one; "" if there is none."""
+    alike = [
+        (part, row)
+        for part, row in night.cases
+        if part.is_gate == line.is_gate and row.model == line.model
+    ]
+    alike.sort(key=lambda pair: (pair[1].name != line.name, pair[1].world_size != line.world_size))
+    return night.repeat(*alike[0]) if alike else ""
+
+
+# How many sound nights a throughput is compared with, the fewest, and the share by which it has to
+# be below the lowest of them. No quiet night of a simulated year comes near: docs/nightly.md.
+EARLIER, FEWEST, FALL = 10, 5, 0.2
+# So many lines that change within UNCERTAIN nights confirm each other.
+TOGETHER = 3
+# So many nights show that a line is back where it was.
+BACK = 4
+# The number of lines that a text names.
+NAMED = 5
+_WAITS = (
+    "throughputs are not compared yet: that begins with the night after "
+    f"{FEWEST} sound ones of this machine, and there are {{}}"
+)
+# Throughputs by network and world size.
+Throughputs = Mapping[tuple[str, int], float]
+
+
+@dataclass(frozen=True)
+class Fall:
+    """A night of which most throughputs fell. since: the first such night. usual: the last sound
+    night before that. changes: of the lines that fell, the ratio to their median of the nights
+    before. compared: the number of lines. disturbed: by what, in words; the night FAILs if it is
+    ""."""
+
+    night: Night
+    since: Night
+    usual: Night
+    changes: Mapping[str, float]
+    compared: int
+    disturbed: str
+
+    def lines(self) -> Iterator[str]:
+        """Yield what fell, by how much and since when, and the command that looks closer."""
+        told = [
+            f"{name} {percent(change)}"
+            for name, change in sorted(self.changes.items(), key=lambda each: each[1])
+        ]
+        yield (
+            f"{len(told)} of {self.compared} throughputs fell since the night of "
+            f"{self.since.night} by more than {100 * FALL:.0f} % below the lowest of the "
+            f"sound nights up to {self.usual.night}: {named(told)}"
+        )
+        if self.disturbed:
+            yield f"this is no FAIL, because the night was disturbed: {self.disturbed}"
+        changed = marks([self.usual, self.since]).get(1)
+        if changed:
+            yield f"changed since {self.usual.night}: {'; '.join(changed)}"
+        usual, own = self.usual.part(), self.night.part()
+        if usual is not None and own is not None:
+            yield (
+                "look closer, where it was measured: hvdperf compare "
+                f"results/runs/{usual.session} results/runs/{own.session}"
+            )
+
+
+def verdict_of(night: Night, fall: Fall | None) -> Verdict:
+    """Return the verdict of a night, given its fall."""
+    fell = fall is not None and not fall.disturbed
+    return worst([night.verdict, Verdict.FAIL]) if fell else night.verdict
+
+
+class Standing(Enum):
+    """Whether a lasting change makes its series FAIL, and why not."""
+
+    OPEN = "worse"
+    BETTER = "better"
+    REPAIRED = "worse, repaired"
+    ACCEPTED = "worse, accepted"
+    FASTER = "worse, as its network became faster"
+    UNCONFIRMED = "worse, not confirmed yet"
+
+
+def falls(nights: Sequence[Night], accepted: date = date.min) -> tuple[dict[int, Fall], str]:
+    """Return the falls by index of their nights, and why the last was not compared, or "".
+    A night that fell is none that later ones are compared with, unless it was accepted."""
+    earlier: dict[object, deque[tuple[Night, Throughputs]]] = defaultdict(
+        lambda: deque(maxlen=EARLIER)
+    )
+    found: dict[int, Fall] = {}
+    since: Night | None = None
+    waits = ""
+    for index, night in enumerate(nights):
+        part = night.part()
+        if part is None or not part.speeds:
+            continue
+        before = earlier[_kind(part)]
+        own = {
+            (each.model, each.world_size): median(each.samples_per_second) for each in part.speeds
+        }
+        changes, compared = _fallen(own, [speeds for _, speeds in before])
+        if 2 * len(changes) > compared:
+            disturbed = part.disturbed
+            since = since if since is not None or disturbed else night
+            found[index] = Fall(night, since or night, before[-1][0], changes, compared, disturbed)
+            if night.night > accepted:
+                continue
+        elif compared:
+            since = None
+        if night.verdict not in UNSOUND and not part.disturbed:
+            before.append((night, own))
+        waits = "" if compared else _WAITS.format(len(before))
+    return found, waits
+
+
+def _kind(part: Part) -> object:
+    """Return the kind of machine and hosts. Drivers, clocks and settings are no part of it: they
+    are what makes a series slower."""
+    known = part.fingerprint
+    names = (known["method"], known["cpu_model"], known["cores"], known["gpus"])
+    return (*names, tuple(known["gpu_model"]), len(part.hosts))
+
+
+def _fallen(own: Throughputs, before: Sequence[Throughputs]) -> tuple[dict[str, float], int]:
+    """Return the changes of the lines that fell, and the number of lines that were compared."""
+    found, compared = {}, 0
+    for (model, size), speed in own.items():
+        usual = [speeds[model, size] for speeds in before if (model, size) in speeds]
+        if len(usual) < FEWEST:
+            continue
+        compared += 1
+        if speed < (1 - FALL) * min(usual):
+            found[throughput(model, size)] = speed / median(usual)
+    return found, compared
+
+
+def standings(changes: Sequence[Change], accepted: date = date.min) -> list[Standing]:
+    """Return for each lasting change of a series whether it makes the series FAIL."""
+    return [_standing(change, changes, accepted) for change in changes]
+
+
+def _standing(change: Change, changes: Sequence[Change], accepted: date) -> Standing:
+    if not change.is_worse:
+        return Standing.BETTER
+    if change.since <= f"{accepted}":
+        return Standing.ACCEPTED
+    later = [each for each in changes if each.line is change.line and each.at >= change.at]
+    sign = -1 if change.line.lower_is_better else 1
+    reached = accumulate(sign * log(each.step.change) for each in later)
+    if any(level >= -log1p(LEAST_CHANGE) for level in reached) or _is_back(change):
+        return Standing.REPAIRED
+    together = [each for each in changes if abs(each.at - change.at) <= UNCERTAIN]
+    # An efficiency falls, too, when one replica becomes faster.
+    is_ratio = bool(change.line.verdicts) and not change.line.lower_is_better
+    if is_ratio and any(
+        not each.is_worse and not each.line.verdicts and each.line.model == change.line.model
+        for each in together
+    ):
+        return Standing.FASTER
+    worse = sum(each.is_worse for each in together)
+    is_confirmed = change.step.is_confirmed or worse >= TOGETHER
+    return Standing.OPEN if is_confirmed else Standing.UNCONFIRMED
+
+
+def _is_back(change: Change) -> bool:
+    """Return whether the last nights are all better than three quarters of the others since the
+    change, and no worse than those before it. To find a change back takes many more nights."""
+    line, step = change.line, change.step
+    sign = -1 if line.lower_is_better else 1
+    levels = [sign * log(figure) for figure in line.figures]
+    since, last = levels[step.at : -BACK], levels[-BACK:]
+    if step.until < len(levels) or len(since) < BACK:
+        return False
+    before = median(levels[max(0, step.at - EARLIER) : step.at])
+    # The change may be placed a night too early, so not all of the others need to be worse.
+    most = sorted(since)[3 * len(since) // 4 - 1]
+    return min(last) > most and median(last) >= before - log1p(LEAST_CHANGE)
+
+
+def named(told: Sequence[str]) -> str:
+    more = len(told) - NAMED
+    return ", ".join(told[:NAMED]) + (f", and {more} more" if more > 0 else "")
+
+
+def percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f} %"
 
 
 @dataclass(frozen=True)

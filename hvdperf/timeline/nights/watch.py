@@ -23,10 +23,18 @@ CLEAN_NIGHTS = 2
 
 @dataclass(frozen=True)
 class Watched:
-    """A series as it is watched. is_missing: whether its next night is overdue."""
+    """A series as it is watched. now: with its zone. overdue_h: hours after the end of its last
+    night from which on it is missing."""
 
     series: Series
-    is_missing: bool
+    now: datetime
+    overdue_h: float = OVERDUE_H
+
+    @property
+    def is_missing(self) -> bool:
+        """Return whether the next night is overdue."""
+        ended = [night.ended_at or night.began_at for night in self.series.nights]
+        return not ended or self.now - max(ended) > timedelta(hours=self.overdue_h)
 
     @property
     def status(self) -> int:
@@ -61,13 +69,6 @@ class Watched:
             and not any(index in self.series.falls for index in last)
             and not self.series.is_red
         )
-
-
-def watched(series: Series, now: datetime, overdue_h: float = OVERDUE_H) -> Watched:
-    """Return the state of a series. now: with its zone."""
-    ended = [night.ended_at or night.began_at for night in series.nights]
-    is_missing = not ended or now - max(ended) > timedelta(hours=overdue_h)
-    return Watched(series, is_missing)
 
 
 def write_issues(found: Sequence[Watched], directory: Path) -> None:

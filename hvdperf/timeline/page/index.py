@@ -11,15 +11,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hvdperf.errors import UserError
+from hvdperf.errors import refusing
 from hvdperf.files import write_whole
 from hvdperf.inline import templates, without_scripts
 from hvdperf.paths import shown
 from hvdperf.timeline.lines import Change, Line
-from hvdperf.timeline.nights.by_date import lines, repeat
 from hvdperf.timeline.nights.night import Night, read_nights
-from hvdperf.timeline.nights.series import Series
-from hvdperf.timeline.nights.slower import verdict_of
+from hvdperf.timeline.nights.series import Series, lines, repeat, verdict_of
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.timeline.releases import by_release
 from hvdperf.timeline.releases.raw import read_history
@@ -79,11 +77,9 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
             spark=(SPARK_W, SPARK_H),
         )
     )
-    try:
+    with refusing(f"{shown(path)} cannot be written: ", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_whole(path, text)
-    except OSError as error:
-        raise UserError(f"{shown(path)} cannot be written: {error.strerror}") from None
 
 
 # By date ---------------------------------------------------------------------------------------

@@ -13,10 +13,8 @@ from functools import cached_property
 from math import log
 
 from hvdperf.columns import Columns, wrapped
-from hvdperf.timeline.lines import Change, Line, throughput
-from hvdperf.timeline.releases.raw import RawResult
-from hvdperf.timeline.releases.releases import Axis, order
-from hvdperf.timeline.steps import steps
+from hvdperf.timeline.lines import Change, Line, steps, throughput
+from hvdperf.timeline.releases.raw import Axis, RawResult, order
 
 # The p that a change needs. A line is asked once, and not every night.
 SIGNIFICANT = 0.001

@@ -6,23 +6,135 @@ files of the history are generated from them.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from hvdperf.errors import UserError
 from hvdperf.json_records import Moment, Positive, Unreadable
 from hvdperf.paths import shown
+from hvdperf.plan.arms import Workload
 from hvdperf.records.archive import read_document, read_session
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import METHOD
-from hvdperf.records.throughput import throughputs
+from hvdperf.records.outcome import throughputs
 from hvdperf.timeline import store
-from hvdperf.timeline.releases.label import machine_label, replica_of
-from hvdperf.timeline.releases.releases import Axis, order
+from hvdperf.toml_file import as_record, read_toml
+
+_FILE = Path(__file__).with_name("releases.toml")
+
+
+class Axis(Enum):
+    """The package whose releases are on the x-axis; each version of the other package is a line."""
+
+    HOROVOD = "horovod"
+    TENSORFLOW = "tensorflow"
+
+    @property
+    def other(self) -> Axis:
+        return Axis.TENSORFLOW if self is Axis.HOROVOD else Axis.HOROVOD
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release of a package. version: such as 0.28.1. released: the day, in UTC."""
+
+    package: Axis
+    version: str
+    released: date
+
+    @property
+    def tag(self) -> str:
+        return f"v{self.version}"
+
+
+@cache
+def releases(package: Axis) -> tuple[Release, ...]:
+    """Return all known releases of a package, oldest first."""
+    dates = as_record(_FILE, read_toml(_FILE), dict[Axis, dict[str, date]])[package]
+    return tuple(Release(package, version, released) for version, released in dates.items())
+
+
+@cache
+def order(package: Axis) -> dict[str, int]:
+    """Return the position of each version on the axis, from 0 for the oldest."""
+    return {release.version: place for place, release in enumerate(releases(package))}
+
+
+def check_known(package: Axis, option: str, version: str) -> None:
+    """Raise UserError for a release that is not known. option: the one that gave the version."""
+    if version not in order(package):
+        raise UserError(
+            f"{option} {version}: known releases of {package.value} are "
+            f"{', '.join(order(package))} (hvdperf/timeline/releases/releases.toml)"
+        )
+
+
+# Fields that a release of Horovod or TensorFlow changes. packages_sha256 and python belong to the
+# stack, too; both are in every raw result.
+STACK = (
+    *("python", "tensorflow", "tensorflow_git", "keras", "numpy", "cuda", "cudnn", "tf32"),
+    *("horovod", "horovod_built_with", "nccl", "packages_sha256"),
+)
+# Fields that each series records.
+_OF_SERIES = ("data_sets", "rank_cores")
+_DIGITS = 6
+
+
+def machine_label(fingerprint: Mapping[str, Any]) -> str:
+    """Return a short name for a machine with its settings, under which figures are comparable, such
+    as `amd-epyc-2-cores-24-gib-3fa9c1`: words for people, and six hexadecimal digits of a hash of
+    all fields, also of those that the words leave out.
+
+    It is made of the fingerprint without the stack, which the history is about, and without what
+    each series records (data, cores of a replica)."""
+    fields = {k: value for k, value in fingerprint.items() if k not in (*STACK, *_OF_SERIES)}
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+    gpus = fingerprint["gpus"]
+    models = "-".join(fingerprint.get("gpu_model") or ["gpu"])
+    cpu = "{cpu_model} {cores} cores {memory_gib} gib".format_map(fingerprint)
+    device = f"{gpus} {models}" if gpus else cpu
+    words = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+    return f"{words}-{digest}"
+
+
+def replica_label(identity: str, cores: int, on_gpu: bool, workload: Workload) -> str:
+    """Return what each replica trains on, such as `cifar10 f133a46ad75d38ed, size 32, batch 32,
+    float32, 1 core`; size is pixels a side, or words a sequence. identity: text that distinguishes
+    the data set from other copies, "" for none."""
+    # The digest is the last part of the identity: "6 files, 18.4 MB, f133a46ad75d38ed".
+    digest = identity.rpartition(", ")[2]
+    parts = (
+        f"{workload.dataset} {digest}".strip(),
+        f"size {workload.input_size}",
+        f"batch {workload.batch}",
+        workload.precision,
+        "1 GPU" if on_gpu else f"{cores} core" if cores == 1 else f"{cores} cores",
+    )
+    return ", ".join(parts)
+
+
+def replica_of(fingerprint: Mapping[str, Any], workload: Workload) -> str:
+    """Return the replica_label of a workload, from the fingerprint of a session."""
+    identities = dict(line.split(": ", 1) for line in fingerprint["data_sets"])
+    # The cores of rank 0, since every rank has as many: "0: 0-1,8" are three.
+    ranges = fingerprint["rank_cores"][0].partition(": ")[2]
+    cores = 0
+    for text in ranges.split(","):
+        first, _, last = text.partition("-")
+        cores += int(last or first) - int(first) + 1
+    identity = identities.get(workload.dataset, "")
+    return replica_label(identity, cores, fingerprint["gpus"] > 0, workload)
+
 
 FORMAT = 2
 Speed = Annotated[float, Meta(gt=0)]
@@ -31,7 +143,7 @@ Speed = Annotated[float, Meta(gt=0)]
 @dataclass(frozen=True)
 class Series:
     """The throughput of one network at one world size. replica: what each replica trains on
-    (hvdperf.timeline.releases.label.replica_label). samples_per_second: of all replicas together,
+    (hvdperf.timeline.releases.raw.replica_label). samples_per_second: of all replicas together,
     one figure a launch."""
 
     model: str
@@ -47,7 +159,7 @@ class Series:
 @dataclass(frozen=True)
 class RawResult:
     """The raw result of one session. measured_at: when the session ended. machine: its label
-    (hvdperf.timeline.releases.label.machine_label). compiler: of Horovod; None if it is not
+    (hvdperf.timeline.releases.raw.machine_label). compiler: of Horovod; None if it is not
     recorded."""
 
     format: Positive

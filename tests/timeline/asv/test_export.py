@@ -1,22 +1,40 @@
-"""What is written for asv is what asv reads, shows, compares and publishes."""
+"""The history as asv reads it."""
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from statistics import median
 
 import pytest
 
+from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
+from hvdperf.plan.questions import weak_scaling
 from hvdperf.timeline import places
 from hvdperf.timeline.asv import export
-from hvdperf.timeline.asv.export import BENCHMARK
-from hvdperf.timeline.releases.releases import Axis, releases
+from hvdperf.timeline.asv.export import BENCHMARK, make_trees, write_repository
+from hvdperf.timeline.releases.backfill import State, combinations
+from hvdperf.timeline.releases.raw import (
+    Axis,
+    Release,
+    keep_sessions,
+    order,
+    read_history,
+    releases,
+)
+from hvdperf.verdict import Verdict
 from tests.support.asv_projects import asv, asv_project
-from tests.support.histories import MACHINE_LABEL, raw_result
+from tests.support.histories import MACHINE_LABEL, raw_result, written
+from tests.support.rounds import WORKLOAD, outcome
+from tests.support.stores import case_of, write_session
 
 ONE, TWO = ("vgg_16_s", 1), ("resnet_50_s", 2)
 OLD, NEW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.1], [80.0, 81.0, 79.0, 80.5] * 2
@@ -136,3 +154,170 @@ def test_asv_runs_the_matrix_that_a_back_fill_fills():
         requirements = Config.load(str(places.CONFIGURATION[axis])).matrix["req"]
         # 0.27.0 is tried by a back-fill, and cannot be built.
         assert requirements == {export.REQUIREMENT[axis.other]: list(versions)}
+
+
+WEAK = weak_scaling(WORKLOAD, 2)
+
+
+@pytest.fixture
+def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout's results/ and .asv/ of the test's own."""
+    results = {axis: tmp_path / "results" / axis.value for axis in Axis}
+    monkeypatch.setattr(places, "RESULTS", results)
+    monkeypatch.setattr(places, "GENERATED", tmp_path / ".asv")
+    return tmp_path
+
+
+def one_session(runs: Path, session: str, verdict: Verdict = Verdict.PASS) -> None:
+    write_session(runs, case_of(outcome(WEAK, (0.9, 0.8), verdict=verdict), session=session))
+
+
+def test_importing_twice_changes_nothing(own_places):
+    runs, root = own_places / "runs", own_places / "history"
+    one_session(runs, "20260131T120000Z-1")
+    one_session(runs, "20260201T120000Z-1")
+    one_session(runs, "20260202T120000Z-1", Verdict.INVALID)
+    *told, unsound = keep_sessions(runs, root)
+    assert len(told) == 2
+    assert all("2 series" in line for line in told)
+    assert "not in the history" in unsound
+    make_trees(root)
+    before = files(own_places)
+    assert keep_sessions(runs, root) == [unsound]
+    assert all(list(places.RESULTS[axis].glob("*/*-virtualenv-*.json")) for axis in Axis)
+    assert make_trees(root)[1] == []
+    assert files(own_places) == before
+
+
+def test_a_directory_that_cannot_be_read_stops_no_other(own_places, monkeypatch):
+    runs, root = own_places / "runs", own_places / "history"
+    someone_elses = runs / "20260131T120000Z-1"
+    one_session(runs, someone_elses.name)
+    one_session(runs, "20260201T120000Z-1")
+    list_directory = Path.iterdir
+
+    # As of another user's; root may read everything.
+    def refuse(path: Path) -> Iterator[Path]:
+        if path == someone_elses:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return list_directory(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    refused, kept = keep_sessions(runs, root)
+    assert "20260131T120000Z-1: not in the history" in refused
+    assert "Permission denied" in refused
+    assert "2 series" in kept
+
+
+def test_what_is_refused_is_left_out_of_the_trees(own_places):
+    root = own_places / "history"
+    written(root, raw_result("0.28.0", number=1))
+    make_trees(root)
+    before = files(own_places / "results")
+    bad = written(root, raw_result("0.28.1", number=2))
+    bad.write_text(bad.read_text().replace('"cores": 2', '"cores": 3'))
+    _, (line,) = make_trees(root)
+    assert "a foreign fingerprint" in line
+    assert files(own_places / "results") == before
+
+
+HOROVOD = releases(Axis.HOROVOD)
+
+
+def git(directory: Path, *arguments: str) -> list[str]:
+    command = ["git", "--git-dir", str(directory), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_each_release_is_a_commit_of_its_date_with_its_tag(tmp_path):
+    commits = write_repository(tmp_path / "r", HOROVOD)
+    # Hashes are the same on every machine: results that are tracked name them.
+    assert commits["0.28.0"] == "54648aa796bc790d176bce1bc8062d5a5134fdcf"
+    assert commits["0.28.1"] == "212b918de25f4e332c6c489f74ab885d04e6f206"
+    told = git(tmp_path / "r", "log", "--reverse", "--format=%H %as %cs %s", "main")
+    assert told == [
+        f"{commits[each.version]} {each.released} {each.released} horovod {each.version}"
+        for each in HOROVOD
+    ]
+    for release in HOROVOD:
+        assert git(tmp_path / "r", "rev-parse", release.tag) == [commits[release.version]]
+        content = git(tmp_path / "r", "show", f"{release.tag}:release.txt")
+        assert content == [f"horovod=={release.version}"]
+
+
+def test_releases_are_appended(tmp_path):
+    older = write_repository(tmp_path / "r", HOROVOD[:3])
+    newer = write_repository(tmp_path / "r", HOROVOD)
+    assert {version: newer[version] for version in older} == older
+    assert write_repository(tmp_path / "r", HOROVOD) == newer, "again changes nothing"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        HOROVOD[:-1],
+        (replace(HOROVOD[0], released=date(2020, 1, 1)), *HOROVOD[1:]),
+        (Release(Axis.HOROVOD, "0.24.3", date(2022, 4, 21)), *HOROVOD),
+    ],
+    ids=["one is gone", "another date", "one before"],
+)
+def test_what_is_there_cannot_change(tmp_path, changed):
+    there = write_repository(tmp_path / "r", HOROVOD)
+    with pytest.raises(UserError, match="append only"):
+        write_repository(tmp_path / "r", changed)
+    assert write_repository(tmp_path / "r", HOROVOD) == there
+
+
+@pytest.mark.parametrize("axis", Axis)
+def test_releases_stand_in_order_of_date_and_of_version(axis):
+    known = releases(axis)
+    numbers = [tuple(map(int, each.version.split("."))) for each in known]
+    assert numbers == sorted(numbers)
+    assert [each.released for each in known] == sorted(each.released for each in known)
+    assert list(order(axis)) == [each.version for each in known]
+
+
+def test_a_place_or_a_git_that_is_missing_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be made"):
+        write_repository(tmp_path / "file" / "r", HOROVOD)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="apt-get install git"):
+        write_repository(tmp_path / "r", HOROVOD)
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def test_no_raw_result_is_refused():
+    results, refused = read_history(places.RAW)
+    assert refused == []
+    assert results
+
+
+def test_asvs_files_are_made_of_the_raw_results(tmp_path, monkeypatch):
+    shipped = {axis: files(path) for axis, path in places.RESULTS.items()}
+    monkeypatch.setattr(places, "RESULTS", {axis: tmp_path / axis.value for axis in Axis})
+    monkeypatch.setattr(places, "GENERATED", tmp_path / ".asv")
+    make_trees(places.RAW)
+    for axis, path in places.RESULTS.items():
+        assert files(path) == shipped[axis]
+
+
+def test_the_matrix_that_ships_has_no_silent_hole():
+    results, _ = read_history(places.RAW)
+    found = list(combinations(results, None))
+    assert [each.name for each in found if each.state is State.MISSING] == []
+    measured = {(e.horovod, e.tensorflow) for e in found if e.state is State.MEASURED}
+    wanted = ("2.14.1", "2.15.1", "2.16.2", "2.18.1")
+    assert {(horovod, tf) for horovod in ("0.28.0", "0.28.1") for tf in wanted} <= measured
+
+
+@pytest.mark.parametrize("record", sorted(places.NOT_BUILT.glob("*.json")), ids=lambda p: p.stem)
+def test_what_cannot_be_built_is_told_without_places_of_a_machine(record):
+    document = json.loads(record.read_text())
+    assert record.stem == f"horovod-{document['horovod']}-tensorflow-{document['tensorflow']}"
+    assert " /" not in f" {document['reason']}", "a path of that machine"
+    assert document["compiler"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.timeline.asv.offline import OWN, SITE, make_offline
+from hvdperf.timeline.asv.site import OWN, SITE, make_offline
 from tests.support.filesystems import make_read_only, small_disk
 
 COPIES: list[dict[str, Any]] = tomllib.loads((SITE / "vendor.toml").read_text())["copies"]

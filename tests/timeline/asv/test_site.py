@@ -14,8 +14,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Response, Route
 
-from hvdperf.timeline.asv.offline import make_offline
-from hvdperf.timeline.releases.releases import Axis
+from hvdperf.timeline.asv.site import make_offline
+from hvdperf.timeline.releases.raw import Axis
 from tests.support.browser import screenshot, visit
 from tests.support.histories import REPLICA
 from tests.support.published import (

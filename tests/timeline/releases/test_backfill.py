@@ -1,13 +1,19 @@
-"""The version matrix has no silent hole, and what is there is not done again."""
+"""The version matrix has no silent hole, what is there is not done again, and what cannot be built
+is recorded."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from ci import build_horovod as build
 from hvdperf.errors import UserError
+from hvdperf.paths import ROOT
 from hvdperf.timeline.releases import backfill
 from hvdperf.timeline.releases.backfill import (
     Combination,
@@ -17,7 +23,7 @@ from hvdperf.timeline.releases.backfill import (
     fill,
     table,
 )
-from hvdperf.timeline.releases.raw import RawResult, read_history
+from hvdperf.timeline.releases.raw import Axis, RawResult, order, read_history
 from tests.support.histories import raw_result
 
 HOROVOD, TENSORFLOW = ("0.28.1", "0.27.0"), ("2.16.2", "2.18.1")
@@ -117,3 +123,106 @@ def test_the_table_says_why_a_hole_is_there(tmp_path):
     assert lines[2].split() == ["0.28.1", "missing", "measured"]
     assert "no such header" in " ".join(lines[3:])
     assert max(map(len, lines)) <= 80
+
+
+GCC = """\
+  [ 10%] Building CXX object third_party/gloo/CMakeFiles/gloo.dir/types.cc.o
+  /tmp/x/types.h:31:42: error: 'uint8_t' does not name a type
+  /tmp/x/types.h:32:42: error: 'uint16_t' does not name a type
+  error: subprocess-exited-with-error
+"""
+
+
+def test_the_reason_is_the_first_error():
+    assert build.reason_of(GCC) == "/tmp/x/types.h:31:42: error: 'uint8_t' does not name a type"
+    place = "/tmp/pip-wheel-g6gcrnwc/horovod_7637bcb1133847e586721ac5bd9a9ad5/"
+    assert build.reason_of(f"{place}horovod/x.cc:1:2: error: no y") == (
+        "horovod/x.cc:1:2: error: no y"
+    )
+    header = "/home/me/.venv/lib/python3.11/site-packages/tensorflow/include/y.h"
+    assert build.reason_of(f"{header}:25:10: fatal error: z.h: No such file") == (
+        "tensorflow/include/y.h:25:10: fatal error: z.h: No such file"
+    )
+    assert build.reason_of("one\ntwo\n") == "two"
+    assert build.reason_of("") == "nothing was printed"
+    assert len(build.reason_of("error: " + "x" * 1000)) == 240
+
+
+def test_a_version_is_taken_from_a_commit_of_the_release_repository(tmp_path):
+    (tmp_path / "release.txt").write_text("horovod==0.28.0\n")
+    assert build.version_of(str(tmp_path / "release.txt")) == "0.28.0"
+    assert build.version_of("0.27.0") == "0.27.0"
+
+
+def test_quirks_are_of_releases_that_there_are():
+    assert set(build.QUIRKS) <= set(order(Axis.HOROVOD))
+    for quirk in build.QUIRKS.values():
+        assert quirk.why
+
+
+def test_flags_are_those_of_the_suites_own_environment():
+    text = (ROOT / "pyproject.toml").read_text()
+    for name, value in build.FLAGS.items():
+        assert f'{name} = "{value}"' in text
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An interpreter that tells TensorFlow's version, and a pip that writes what it was asked."""
+    monkeypatch.setattr(build, "LOGS", tmp_path / "logs")
+    monkeypatch.setattr(build, "NOT_BUILT", tmp_path / "not-built")
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho 2.16.2\n")
+    python.chmod(0o755)
+    return python
+
+
+def test_what_cannot_be_compiled_is_recorded(environment, tmp_path, monkeypatch):
+    pip = tmp_path / "pip"
+    pip.write_text("#!/bin/sh\necho 'x.h:1:2: error: no member named y'\nexit 1\n")
+    pip.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(pip))
+    arguments = ["build_horovod.py", "--horovod", "0.27.0", "--wheels", str(tmp_path), "--python"]
+    monkeypatch.setattr(sys, "argv", [*arguments, str(environment)])
+    with pytest.raises(
+        SystemExit, match=r"Horovod 0\.27\.0 does not compile with TensorFlow 2\.16"
+    ):
+        build.main()
+    record = tmp_path / "not-built" / "horovod-0.27.0-tensorflow-2.16.2.json"
+    document = json.loads(record.read_text())
+    assert document["reason"] == "x.h:1:2: error: no member named y"
+    assert document["compiler"]
+    assert document["keras"] == document["python"] == "2.16.2", "as the interpreter says"
+    assert date.fromisoformat(document["tried"]) >= date(2026, 11, 25)
+    pip.write_text("#!/bin/sh\nexit 0\n")
+    build.main()
+    assert not record.exists(), "it can be compiled now"
+
+
+def test_pip_hands_out_no_wheel_of_another_tensorflow(environment, tmp_path, monkeypatch):
+    pip = tmp_path / "pip"
+    pip.write_text('#!/bin/sh\necho "$@" > "$(dirname "$0")/asked"\necho "$OPAL_PREFIX"\n')
+    pip.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(pip))
+    log = tmp_path / "log"
+    assert build.compile_wheel(str(environment), "0.28.0", tmp_path / "wheels", log) == 0
+    asked = (tmp_path / "asked").read_text()
+    for wanted in (
+        "--no-build-isolation",
+        "--no-cache-dir",
+        "--no-binary horovod",
+        "horovod==0.28.0",
+    ):
+        assert wanted in asked
+    assert str(environment.parent.parent) in log.read_text()
+
+
+def test_an_environment_without_tensorflow_is_one_line(tmp_path):
+    script = str(ROOT / "ci" / "build_horovod.py")
+    options = ["--horovod", "0.28.0", "--wheels", str(tmp_path), "--python", "/bin/false"]
+    done = subprocess.run(
+        [sys.executable, script, *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == "build: /bin/false has no TensorFlow to compile Horovod against\n"

@@ -1,15 +1,19 @@
-"""Makes a site that asv has published work without a network.
+"""Makes a site that asv has published work without a network, and serves it on this machine's
+loopback interface.
 
 asv's page loads its libraries from other hosts, and demands each by its hash. vendor.toml says
-which copy in vendor/ replaces which library, so that the site opens on a machine without a network.
+which copy in vendor/ replaces which library.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
 import tomllib
 from collections.abc import Mapping
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from hvdperf.errors import UserError
@@ -90,3 +94,30 @@ def _updated(index: Path, problem: str) -> UserError:
         f"{shown(index)} {problem}: this is not the page of the asv in pyproject.toml; publish "
         "with that one, or bring hvdperf/timeline/asv/vendor.toml up to date"
     )
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Log nothing: requests are nobody's affair."""
+
+
+def serve(directory: Path, port: int) -> None:
+    """Serve the sites until Ctrl-C. Raises UserError if nothing has been published, or if the port
+    is taken or cannot be used."""
+    if not any(directory.glob("*/index.json")):
+        raise UserError(f"{shown(directory)} holds no published site; run `make history`")
+    try:
+        handler = partial(_Handler, directory=str(directory))
+        server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+    except (OSError, OverflowError) as error:
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = "is taken" if taken else "cannot be used"
+        raise UserError(f"--port {port} {why}; give another port, such as --port 0") from None
+    with server:
+        for site in sorted(path.parent for path in directory.glob("*/index.json")):
+            print(f"http://127.0.0.1:{server.server_port}/{site.name}/", flush=True)
+        print("Ctrl-C to end", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()

@@ -1,8 +1,10 @@
-"""The commands of unattended nights: nightly and regressions."""
+"""The commands of the timeline: nightly and regressions, of unattended nights; history and bisect,
+of the throughput across Horovod and TensorFlow releases."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import shlex
 import subprocess
@@ -11,10 +13,10 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from hvdperf.cli import Commands, add_command, complain, option
+from hvdperf.cli import REFUSED, Commands, add_command, complain, option
 from hvdperf.columns import Columns, wrapped
-from hvdperf.errors import UserError
-from hvdperf.paths import RESULTS, ROOT, shown
+from hvdperf.errors import UserError, refusing
+from hvdperf.paths import CHECKOUT, RESULTS, ROOT, shown
 from hvdperf.session.commands import from_here
 from hvdperf.session.ending import NOT_WRITTEN, exit_status
 from hvdperf.timeline import places
@@ -26,78 +28,70 @@ from hvdperf.timeline.nights.night import (
     read_nights,
     write_accepted,
 )
+from hvdperf.timeline.releases import backfill
+from hvdperf.timeline.releases.raw import Axis, check_known, keep, keep_sessions, read_history
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
 
 
 def add_to(commands: Commands) -> None:
-    """Add the commands nightly, which has commands of its own, and regressions."""
-    top = add_command(
-        commands,
-        "nightly",
+    """Add the commands nightly and regressions, and in a checkout history and bisect."""
+    text = (
         "Measure unattended, publish, and watch. A night is published to a git repository, and "
-        "watched from elsewhere.",
+        "watched from elsewhere."
     )
-    tasks = top.add_subparsers(required=True, metavar="TASK")
+    tasks = add_command(commands, "nightly", text).add_subparsers(required=True, metavar="TASK")
     _add_run(tasks)
 
-    add = add_command(tasks, "publish", "Publish all ended nights to a git repository.")
-    add.add_argument("url", metavar="URL", help="Publish to this git repository.")
+    text = "Publish all ended nights to a git repository."
+    add = add_command(tasks, "publish", text, publish_nights)
+    option(add, "url URL", "Publish to this git repository.")
     _add_places(add)
-    add.set_defaults(command=publish_nights)
 
-    add = add_command(tasks, "index", "Write the page of all nights and releases.")
-    _add_places(add, repository=False)
-    add.set_defaults(command=write_page)
+    text = "Write the page of all nights and releases."
+    _add_places(add_command(tasks, "index", text, write_page), repository=False)
 
-    add = add_command(
-        tasks,
-        "watch",
+    text = (
         "Say whether the nights come, and how they ended. A series is MISSING if its next night is "
-        "overdue. Exit status: 11 if one is MISSING, else that of the worst verdict.",
+        "overdue. Exit status: 11 if one is MISSING, else that of the worst verdict."
     )
+    add = add_command(tasks, "watch", text, watch_nights)
     text = "Call a series MISSING this many hours after its last night."
     group = _add_which_nights(add)
     option(group, "--overdue HOURS", text, OVERDUE_H, f"{OVERDUE_H:g}", type=float)
     text = "Write texts of issues into this directory."
     option(_add_places(add), "--issues DIR", text, told="none", type=Path)
-    add.set_defaults(command=watch_nights)
 
-    add = add_command(
-        tasks,
-        "accept",
+    text = (
         "Accept that a series is slower. What became slower up to this night FAILs no more, here "
-        "and, once it is published, elsewhere.",
+        "and, once it is published, elsewhere."
     )
+    add = add_command(tasks, "accept", text, accept)
     option(add, "--series NAME", "Accept this series as it is. Required.", required=True)
     option(add, "--night DATE", "Up to the night of this date.", told="the last one")
     _add_places(add, repository=False)
-    add.set_defaults(command=accept)
 
-    add = add_command(tasks, "prune", "Remove sessions and pages of nights long ago.")
+    add = add_command(tasks, "prune", "Remove sessions and pages of nights long ago.", prune)
     option(add, "--keep DAYS", "Keep those of the last DAYS days.", 90, type=int)
     _add_places(add, repository=False)
-    add.set_defaults(command=prune)
 
-    add = add_command(
-        commands,
-        "regressions",
-        "List lasting changes over nights, with the commands that repeat them.",
-    )
+    text = "List lasting changes over nights, with the commands that repeat them."
+    add = add_command(commands, "regressions", text, list_regressions)
     group = _add_which_nights(add)
     option(group, "--since DATE", "List changes since this date, such as 2026-01-01.", told="all")
     option(group, "--better", "List improvements, too.", told="only regressions")
     _add_places(add)
-    add.set_defaults(command=list_regressions)
+
+    if CHECKOUT:  # which has the history's results
+        _add_history(commands)
 
 
 def _add_run(tasks: Commands) -> None:
-    add = add_command(
-        tasks,
-        "run",
+    text = (
         "Measure one night: doctor, A/A pair, session, gate. A night that was interrupted goes on. "
-        "Options after -- are passed on to pytest.",
+        "Options after -- are passed on to pytest."
     )
+    add = add_command(tasks, "run", text, run_night)
     group = add.add_argument_group("what to measure")
     option(group, "--profile NAME", "Measure this profile.", "nightly")
     text = "Compare with the stack of this interpreter."
@@ -116,7 +110,6 @@ def _add_run(tasks: Commands) -> None:
     option(group, "--publish URL", "Publish to this git repository, too.", told="do not")
     text = "Append the night to this file, in Markdown."
     option(group, "--summary FILE", text, told="do not", type=Path)
-    add.set_defaults(command=run_night)
 
 
 def _add_which_nights(add: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -198,7 +191,7 @@ def run_night(arguments: argparse.Namespace) -> int:
 
 def _compared(night: Night, results: Path) -> tuple[Verdict, Sequence[str]]:
     """Return the verdict of a night next to those before it, and what fell, in lines."""
-    from hvdperf.timeline.nights.slower import falls, verdict_of
+    from hvdperf.timeline.nights.series import falls, verdict_of
 
     read = read_nights(results / NIGHTS, [night.series])
     known = [each for each in read.of[night.series] if each.night <= night.night]
@@ -219,11 +212,8 @@ def _append_summary(
         words = [*report, str(results / "runs" / part.session)]
         done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
         texts.append(done.stdout.strip())
-    try:
-        with open(path, "a", encoding="utf-8") as stream:
-            stream.write("\n\n".join(texts) + "\n")
-    except OSError as error:
-        raise UserError(f"--summary {path}: {error.strerror}") from None
+    with refusing(f"--summary {path}: ", OSError), open(path, "a", encoding="utf-8") as stream:
+        stream.write("\n\n".join(texts) + "\n")
 
 
 def _night(text: str | None) -> date:
@@ -256,7 +246,7 @@ def publish_nights(arguments: argparse.Namespace) -> int:
 
 
 def _publish(url: str, results: Path, branch: str) -> None:
-    from hvdperf.timeline.git import without_secret
+    from hvdperf.timeline.processes import without_secret
     from hvdperf.timeline.publish import place_of, publish, told
 
     added = publish(place_of(url, results, branch), results, complain)
@@ -275,7 +265,7 @@ def _nights_directory(arguments: argparse.Namespace) -> Path:
 
 def watch_nights(arguments: argparse.Namespace) -> int:
     from hvdperf.timeline.nights.series import Series
-    from hvdperf.timeline.nights.watch import badness, watched, write_issues
+    from hvdperf.timeline.nights.watch import Watched, badness, write_issues
 
     hours: float = arguments.overdue
     if not 0 < hours < math.inf:
@@ -290,23 +280,19 @@ def watch_nights(arguments: argparse.Namespace) -> int:
         raise UserError("there is no night of any series yet; name those that should be: --series")
     now = datetime.now(UTC)
     series = [Series(n, found.of.get(n, ()), found.accepted.get(n, date.min)) for n in names]
-    states = [watched(each, now, hours) for each in series]
+    states = [Watched(each, now, hours) for each in series]
     for state in states:
         print(state.line())
         for text in state.series.slower():
             print(f"  {text}")
     if arguments.issues is not None:
-        try:
+        with refusing(f"--issues {arguments.issues}: ", OSError):
             write_issues(states, arguments.issues)
-        except OSError as error:
-            raise UserError(f"--issues {arguments.issues}: {error.strerror}") from None
     return max((state.status for state in states), key=badness)
 
 
 def list_regressions(arguments: argparse.Namespace) -> int:
-    from hvdperf.timeline.nights.by_date import repeat
-    from hvdperf.timeline.nights.series import Series
-    from hvdperf.timeline.nights.slower import Standing
+    from hvdperf.timeline.nights.series import Series, Standing, repeat
 
     since = "" if arguments.since is None else f"{_date('--since', arguments.since)}"
     directory = _nights_directory(arguments)
@@ -357,10 +343,212 @@ def accept(arguments: argparse.Namespace) -> int:
 
 
 def prune(arguments: argparse.Namespace) -> int:
-    from hvdperf.timeline.nights.prune import remove_older
+    from hvdperf.timeline.nights.night import remove_older
 
     if not arguments.results.is_dir():
         raise UserError(f"--results {shown(arguments.results)}: there is no such directory")
     for line in remove_older(arguments.results, arguments.keep):
         print(line)
+    return 0
+
+
+def _add_history(commands: Commands) -> None:
+    top = add_command(
+        commands, "history", "Keep and show the throughput across Horovod and TensorFlow releases."
+    )
+    tasks = top.add_subparsers(required=True, metavar="COMMAND")
+
+    text = "Write the git repositories that asv reads."
+    add_command(tasks, "releases", text, write_releases)
+    text = "Convert sessions into raw results, and those into the form of asv."
+    add = add_command(tasks, "import", text, import_sessions)
+    text = "Convert the sessions of this directory."
+    option(add, "--sessions DIR", text, places.SESSIONS, "results/runs", type=Path)
+    text = "Write the sites by Horovod and by TensorFlow release."
+    add_command(tasks, "publish", text, publish)
+    add = add_command(tasks, "preview", "Serve the sites on this machine.", preview)
+    option(add, "--port N", "Serve on this port.", 8080, type=int)
+    text = "Build and measure the missing combinations of releases."
+    add = add_command(tasks, "backfill", text, fill_matrix)
+    for name, versions in (("horovod", backfill.HOROVOD), ("tensorflow", backfill.TENSORFLOW)):
+        option(add, f"--{name} V,V", "Combine these releases.", ",".join(versions))
+    option(add, "--again", "Also retry what could not be built before.", told="leave it out")
+    text = "Show the state of each combination."
+    option(add, "--list", text, told="build and measure, then show it")
+    text = "Find releases that changed the throughput, in stored results."
+    add_command(tasks, "changes", text, list_changes)
+    # For hvdperf/timeline/asv/benchmarks: JSON on stdout.
+    text = "Print the cases of the profile history, as JSON."
+    add_command(tasks, "params", text, print_parameters)
+    text = "Measure one installed stack, and print it as JSON."
+    add = add_command(tasks, "measure", text, measure_stack)
+    text = "Measure the stack of this interpreter."
+    option(add, "--stack PYTHON", text, required=True, type=Path)
+    add_command(tasks, "machine", "Print the label of this machine.", print_machine)
+    _add_bisect(commands)
+
+
+def _add_bisect(commands: Commands) -> None:
+    text = (
+        "Find the release that changed the throughput, by measuring. Releases are built, and each "
+        "is compared with the first one in a session of a few minutes."
+    )
+    add = add_command(commands, "bisect", text, bisect)
+    group = add.add_argument_group("which releases")
+    text = "Search the releases of this package. Default: tensorflow."
+    choices = [axis.value for axis in Axis]
+    group.add_argument("--along", choices=choices, default="tensorflow", help=text)
+    option(group, "--from V", "Begin with this older release.", dest="first", required=True)
+    option(group, "--to V", "End with this newer release.", dest="last", required=True)
+    option(group, "--at V", "Use this release of the other package.", required=True)
+    group = add.add_argument_group("what to measure")
+    option(group, "--model NAME", "Train this network, such as vgg_16_s.", required=True)
+    option(group, "--np N", "Train with N replicas.", type=int, required=True)
+    text = "Give each session MIN minutes."
+    option(group, "--budget MIN", text, told="those of the profile", type=float)
+
+
+# Commands import what they need themselves: asv takes a second to import, and planning a session
+# some tenths of one.
+
+
+def write_releases(_: argparse.Namespace) -> int:
+    from hvdperf.timeline.asv.export import make_repositories
+
+    make_repositories()
+    return 0
+
+
+def import_sessions(arguments: argparse.Namespace) -> int:
+    sessions: Path = arguments.sessions
+    if sessions != places.SESSIONS and not sessions.is_dir():
+        raise UserError(f"--sessions {sessions}: no such directory; give one such as results/runs")
+    for line in keep_sessions(sessions, places.RAW):
+        print(line)
+    return _make_trees()
+
+
+def _make_trees() -> int:
+    """Write what asv reads, and return the exit status."""
+    from hvdperf.timeline.asv.export import make_trees
+
+    results, refused = make_trees()
+    machines = {result.machine for result in results}
+    trees = ", ".join(shown(path) for path in places.RESULTS.values())
+    print(f"{len(results)} raw results of {len(machines)} machines in {trees}")
+    return _told(refused)
+
+
+def _told(refused: Sequence[str]) -> int:
+    """Complain about the files that were left out, and return the exit status."""
+    for line in refused:
+        complain(line)
+    return REFUSED if refused else 0
+
+
+def publish(_: argparse.Namespace) -> int:
+    from hvdperf.timeline.asv.site import make_offline
+
+    for axis, html in places.HTML.items():
+        configuration = places.CONFIGURATION[axis]
+        done = subprocess.run(
+            [sys.executable, "-m", "asv", "publish", "--config", configuration],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["it printed nothing"]
+            raise UserError(f"asv publish --config {shown(configuration)} failed: {said[0]}")
+        make_offline(html)
+        print(f"{axis.value} releases on the x-axis: {shown(html)}")
+    return 0
+
+
+def preview(arguments: argparse.Namespace) -> int:
+    from hvdperf.timeline.asv.site import serve
+
+    if not 0 <= arguments.port <= 65535:
+        raise UserError(f"--port {arguments.port}: must be between 0 and 65535")
+    serve(places.SITE, arguments.port)
+    return 0
+
+
+def fill_matrix(arguments: argparse.Namespace) -> int:
+    from hvdperf.timeline.releases.backfill import this_machine
+
+    horovod, tensorflow = (_versions(axis, getattr(arguments, axis.value)) for axis in Axis)
+    results, _ = read_history(places.RAW)
+    wanted = list(backfill.combinations(results, this_machine(), horovod, tensorflow))
+    status = 0
+    if not arguments.list:
+        wanted = backfill.fill(wanted, lambda line: print(line, flush=True), again=arguments.again)
+        status = _make_trees()
+    for line in backfill.table(wanted):
+        print(line)
+    return status
+
+
+def _versions(axis: Axis, text: str) -> list[str]:
+    """Return the versions of a text such as `0.28.0,0.28.1`. Raises UserError for an unknown one,
+    and if there is none."""
+    versions = [part.strip() for part in text.split(",") if part.strip()]
+    for version in versions:
+        check_known(axis, f"--{axis.value}", version)
+    if not versions:
+        raise UserError(
+            f"--{axis.value} {text}: names no version; give one, such as those of "
+            "hvdperf/timeline/releases/releases.toml"
+        )
+    return versions
+
+
+def list_changes(_: argparse.Namespace) -> int:
+    from hvdperf.timeline.releases.by_release import report, series_of
+
+    results, refused = read_history(places.RAW)
+    for text in report(series_of(results)):
+        print(text)
+    return _told(refused)
+
+
+def bisect(arguments: argparse.Namespace) -> int:
+    from hvdperf.timeline.releases.bisect import Asked, bisect_command
+
+    asked = Asked(
+        along=Axis(arguments.along),
+        at=arguments.at,
+        model=arguments.model,
+        world_size=arguments.np,
+        budget_minutes=arguments.budget,
+    )
+    return bisect_command(arguments.first, arguments.last, asked)
+
+
+def print_parameters(_: argparse.Namespace) -> int:
+    from hvdperf.timeline.releases.backfill import parameters
+
+    print(json.dumps(parameters()))
+    return 0
+
+
+def measure_stack(arguments: argparse.Namespace) -> int:
+    from statistics import median
+
+    from hvdperf.timeline.releases.backfill import measure
+
+    result = measure(arguments.stack, quiet=True)
+    keep(result, places.RAW)
+    figures = {
+        f"{each.model}/{each.replica}/{each.world_size}": median(each.samples_per_second)
+        for each in result.series
+    }
+    print(json.dumps(figures))
+    return 0
+
+
+def print_machine(_: argparse.Namespace) -> int:
+    from hvdperf.timeline.releases.backfill import this_machine
+
+    print(this_machine())
     return 0

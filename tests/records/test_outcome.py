@@ -14,7 +14,7 @@ from hvdperf.plan.questions import (
     trials,
     weak_scaling,
 )
-from hvdperf.records.throughput import throughputs
+from hvdperf.records.outcome import throughputs
 from hvdperf.verdict import Verdict
 from hvdperf.work.blocks import turns_of
 from tests.support.reports import cases_of
