@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import find_mpirun
+from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import ROOT
 
 

@@ -16,7 +16,7 @@ from hvdperf.launch.group import Group
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import Launcher, Order, SlotGone
 from hvdperf.machine.placement import Slot, cores_of, place_group, replicas_per_node
-from hvdperf.machine.rank_environment import user_settings
+from hvdperf.machine.starting import user_settings
 from hvdperf.models import inputs
 from hvdperf.models.registry import network
 from hvdperf.plan.arms import AA, SWEEP, Arm, BlockKind

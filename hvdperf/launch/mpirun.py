@@ -29,7 +29,7 @@ from hvdperf.launch.processes import (
     wait_until_ended,
 )
 from hvdperf.machine.placement import Slot
-from hvdperf.machine.space import shared_memory_directory
+from hvdperf.machine.starting import shared_memory_directory
 from hvdperf.worker.protocol import Connection, Message
 
 # The binding of ranks by mpirun: none, because each rank pins itself to the cores of its slot.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hvdperf.launch.diagnosis import diagnosis_lines
 from hvdperf.launch.job import Variables
-from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import ROOT
 
 # Escape sequences of a terminal (ECMA-48: a control sequence, a string, or two characters), and

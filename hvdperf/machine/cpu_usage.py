@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from hvdperf.machine.cores import control_groups, launcher_pid
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage, total
+from hvdperf.machine.host import control_groups, launcher_pid
 from hvdperf.machine.placement import Slot, cores_of
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

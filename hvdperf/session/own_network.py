@@ -13,8 +13,8 @@ from typing import Any
 from hvdperf.files import write_whole
 from hvdperf.launch.arm_launcher import ArmLauncher, Pace
 from hvdperf.launch.guard import guarded
-from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import Stack
+from hvdperf.machine.starting import rank_environment
 from hvdperf.models.own_networks import digest
 from hvdperf.models.registry import Network, network
 from hvdperf.paths import CACHE, ROOT, shown

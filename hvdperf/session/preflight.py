@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hvdperf.machine.cpu_usage import make_meter
-from hvdperf.machine.fitness import Check, host_checks, load_check
-from hvdperf.machine.gpu_health import gpu_checks
+from hvdperf.machine.fitness import Check, gpu_checks, host_checks, load_check
 from hvdperf.machine.host import Machine, local_machine
 from hvdperf.machine.placement import Slot, local_offers, place
 

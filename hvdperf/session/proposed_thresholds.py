@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdperf.errors import UserError
-from hvdperf.machine.gpus import Gpu
-from hvdperf.machine.host import Machine
+from hvdperf.machine.host import Gpu, Machine
 from hvdperf.paths import shown
 from hvdperf.plan import thresholds
 from hvdperf.plan.comparisons import JudgedAs

@@ -23,8 +23,7 @@ from hvdperf.launch.outer.slots import Slots
 from hvdperf.launch.pytest_command import typed
 from hvdperf.launch.resources import dispose, how_launched, make_arm_launcher
 from hvdperf.machine.cpu_usage import make_meter
-from hvdperf.machine.fitness import complaints, unwritable
-from hvdperf.machine.gpu_health import slowdowns
+from hvdperf.machine.fitness import complaints, slowdowns, unwritable
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.noise_record import MachineRecord, read_record
 from hvdperf.machine.placement import Offer, local_offers

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import find_mpirun
+from hvdperf.machine.starting import rank_environment
 from tests.support.leftovers import ended
 from tests.support.sleeping_case import BEGUN, OVER
 

@@ -7,9 +7,20 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.machine.cores import available_cores, cpu_quota, parse_cpu_list, physical_cores
-from hvdperf.machine.gpus import Gpu, local_gpus, parse_gpus, visible_gpus
-from hvdperf.machine.host import Machine, local_machine, parse_cpuinfo, parse_memory_mib
+from hvdperf.machine.host import (
+    Gpu,
+    Machine,
+    available_cores,
+    cpu_quota,
+    local_gpus,
+    local_machine,
+    parse_cpu_list,
+    parse_cpuinfo,
+    parse_gpus,
+    parse_memory_mib,
+    physical_cores,
+    visible_gpus,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -315,7 +326,7 @@ class TestAvailableCores:
 
     def test_a_narrowed_affinity_is_respected(self):
         script = (
-            "import os; from hvdperf.machine.cores import available_cores\n"
+            "import os; from hvdperf.machine.host import available_cores\n"
             "one = min(os.sched_getaffinity(0)); os.sched_setaffinity(0, {one})\n"
             "assert available_cores({}) == (one,)"
         )
@@ -330,7 +341,7 @@ class TestAvailableCores:
             pytest.skip("no mpirun")
         script = tmp_path / "tell.py"
         script.write_text(
-            "import os\nfrom hvdperf.machine.cores import available_cores\n"
+            "import os\nfrom hvdperf.machine.host import available_cores\n"
             "print(len(os.sched_getaffinity(0)), *available_cores())\n"
         )
         as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

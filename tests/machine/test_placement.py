@@ -2,8 +2,7 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.launch.arm_launcher import Threads, threads
-from hvdperf.machine.gpus import Gpu
-from hvdperf.machine.host import Machine
+from hvdperf.machine.host import Gpu, Machine
 from hvdperf.machine.placement import (
     PACKED,
     SPREAD,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hvdperf.launch.arm_launcher import SEED
-from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.machine.starting import rank_environment
 from tests.support.rank_configs import rank_config
 from tests.worker.strange_networks import NETWORKS
 
