@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from bench import forks, overhead, startup, timestamps
-from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.launch.resources import dispose, make_arm_launcher
+from hvdperf.launch.arm_launcher import ArmLauncher, dispose, make_arm_launcher
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe

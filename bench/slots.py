@@ -26,13 +26,12 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from hvdperf.columns import Columns
-from hvdperf.launch.agents import Agent, AgentsJob, AgentsLauncher, LocalAgent
 from hvdperf.launch.group import Group
-from hvdperf.launch.job import Order
+from hvdperf.launch.launchers import AgentsJob, AgentsLauncher, Order
 from hvdperf.launch.outer import leave_status, outer_size, shown_by
-from hvdperf.launch.outer.slots import RemoteAgent, Slots
 from hvdperf.launch.outer_mpirun import RUNNING
-from hvdperf.launch.processes import wait_until_ended
+from hvdperf.launch.processes import Agent, LocalAgent, wait_until_ended
+from hvdperf.launch.slots import RemoteAgent, Slots
 from hvdperf.machine.placement import Offer, place
 from hvdperf.machine.stack import find_mpirun
 from hvdperf.paths import ROOT

@@ -44,7 +44,7 @@ def main(mpirun: str, arguments: list[str]) -> int:
     """Return rank 0's exit status, or that of mpirun if rank 0 has left none: INTERRUPTED after a
     signal, whatever mpirun says."""
     sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
-    from hvdperf.launch.ends.scratch import scratch_directory  # of the standard library, too
+    from hvdperf.launch.scratch import scratch_directory  # of the standard library, too
 
     directory = scratch_directory("hvdperf-mpirun-")
     status_file = os.path.join(directory, "status")
@@ -161,7 +161,7 @@ def _read(status_file: str) -> "int | None":
 
 def _of_orphan(status_file: str) -> "int | None":
     """Return the exit status of a rank 0 that goes on without its mpirun, as after a second Ctrl-C:
-    it ends within END_S (ends/owners.py). Return None if it leaves none."""
+    it ends within END_S (outer.py). Return None if it leaves none."""
     deadline = time.monotonic() + END_S
     while (pid := _pid_of_rank_0(status_file)) and time.monotonic() < deadline:
         if not os.path.exists(f"/proc/{pid}"):

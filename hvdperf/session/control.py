@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.group import GroupFailed
-from hvdperf.launch.job import LaunchError
+from hvdperf.launch.launchers import LaunchError
 from hvdperf.machine.starting import killed_for_memory, missing, not_needed, of_environment
 from hvdperf.models.inputs.errors import DataError
 from hvdperf.plan.arms import AA, AGAINST, SWEEP, Arm, BlockKind

@@ -17,7 +17,8 @@ import pytest
 
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.job import LaunchError, Order, SlotGone
+from hvdperf.launch.launchers import LaunchError, Order
+from hvdperf.launch.processes import SlotGone
 from hvdperf.records.outcome import Failure
 from hvdperf.records.reports import Correctness, Metadata
 from hvdperf.worker.protocol import DRIVER_VARIABLE, STARTUP, Connection, Message, Phase

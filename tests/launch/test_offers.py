@@ -18,13 +18,10 @@ from typing import Any
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.launch import outer
-from hvdperf.launch.agents import LocalAgent
-from hvdperf.launch.job import SlotGone
-from hvdperf.launch.outer import interfaces as interfaces_module
-from hvdperf.launch.outer import slots as slots_module
-from hvdperf.launch.outer.interfaces import Interface, interface_settings
-from hvdperf.launch.outer.slots import Slots, own_offer
+from hvdperf.launch import outer, pmix
+from hvdperf.launch import slots as slots_module
+from hvdperf.launch.processes import LocalAgent, SlotGone
+from hvdperf.launch.slots import Interface, Slots, interface_settings, own_offer
 from hvdperf.machine.stack import probe, stack_differences
 from hvdperf.paths import CACHE
 
@@ -33,7 +30,7 @@ from hvdperf.paths import CACHE
 def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What rank 0 of two ranks on this host publishes."""
     published: list[dict[str, Any]] = []
-    monkeypatch.setattr(outer.pmix, "publish", lambda text: published.append(json.loads(text)))
+    monkeypatch.setattr(pmix, "publish", lambda text: published.append(json.loads(text)))
     monkeypatch.setattr(outer, "SOON_S", 0.1)
     for name in ("SIZE", "LOCAL_SIZE"):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", "2")
@@ -147,7 +144,6 @@ ETH0, IB0 = (
 def two_networks(told, monkeypatch) -> None:
     """This host has two interfaces, and the ranks are on several hosts."""
     monkeypatch.setattr(slots_module, "interfaces", lambda: [ETH0, IB0])
-    monkeypatch.setattr(interfaces_module, "interfaces", lambda: [ETH0, IB0])
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1")
 
 
