@@ -198,7 +198,7 @@ class ArmLauncher:
 
     def config_of_trial(self, arm: Arm) -> dict[str, Any]:
         """Return the config by which one process, without others, does what a rank of the arm does
-        (worker/own/trial.py)."""
+        (worker/own_trial.py)."""
         strategy = arm.strategy.spec
         slots = self.slots[: arm.world_size if strategy.one_process else 1]
         config = self._config(arm, slots, EXCHANGES[arm.exchange])

@@ -91,7 +91,7 @@ class Launcher(Protocol):
     """A way to start jobs."""
 
     def rendezvous(self, slots: Sequence[Slot]) -> list[dict[str, Any]] | None:
-        """Return the ranks' entries, as hvdperf.worker.rendezvous reads them, if rank 0 has to help
+        """Return the ranks' entries for `meet` (worker/session_link.py), if rank 0 has to help
         Horovod's ranks find each other. Return None if the launcher does that itself."""
 
     def start(self, order: Order) -> Job:

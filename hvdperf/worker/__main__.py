@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hvdperf.models import inputs, own_networks
-from hvdperf.worker import process, rendezvous
-from hvdperf.worker.dataset_id import dataset_id
+from hvdperf.worker import process
+from hvdperf.worker.evidence import dataset_id, settings
 from hvdperf.worker.faults import Fault
-from hvdperf.worker.own.errors import in_words, is_of_user
 from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.rank_config import RankConfig
-from hvdperf.worker.session_link import Driver, message_of
-from hvdperf.worker.settings import settings
+from hvdperf.worker.session_link import Driver, form_cluster, in_words, is_of_user, meet, message_of
 from hvdperf.worker.strategies.table import Strategy
 
 
@@ -45,9 +43,9 @@ def start_up(driver: Driver, fault: Fault, config: RankConfig) -> Any:
     fault.strike(Phase.IMPORT)
     trainer = make_trainer(config.strategy, config)
     if config.rendezvous:
-        rendezvous.meet(driver, config.rendezvous)
+        meet(driver, config.rendezvous)
     if config.cluster:
-        rendezvous.form_cluster(driver, config.world_size)
+        form_cluster(driver, config.world_size)
     metadata: dict[str, Any] = {}
     for phase, act in (
         (Phase.INIT, trainer.init),
@@ -82,8 +80,7 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
     if order["op"] == "collective":
         return measure(trainer, driver, fault, **arguments)
     # Imported only now, because training imports TensorFlow and `collective` does without it.
-    from hvdperf.worker.timed_block import run_block
-    from hvdperf.worker.training_run import run
+    from hvdperf.worker.steps import run, run_block
 
     if order["op"] == "block":
         return run_block(trainer, driver, fault, **arguments)

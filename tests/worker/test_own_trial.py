@@ -78,7 +78,7 @@ TRIED = (
 @pytest.fixture(scope="module")
 def answers() -> dict[tuple[str, str, str], Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "hvdperf.worker.own.trial"],
+        [sys.executable, "-m", "hvdperf.worker.own_trial"],
         cwd=ROOT,
         env=rank_environment(sys.executable),
         input=json.dumps([request(*each[:3]) for each in TRIED]),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Optional, Protocol
 
-from hvdperf.worker.learning.learning_rate import Constant
+from hvdperf.worker.learning import Constant
 from hvdperf.worker.training import Config
 
 Facts = dict[str, Any]

@@ -1,5 +1,6 @@
-"""Training with one replica per process in plain TensorFlow. A strategy adds how replicas exchange
-gradients."""
+"""Training with one replica per process in plain TensorFlow: the strategy `single`, and what
+others add an exchange of gradients to.
+"""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -9,10 +10,53 @@ import numpy as np
 import tensorflow as tf
 
 from hvdperf.worker import training
-from hvdperf.worker.learning.gradient_accumulation import Accumulator, ExchangedMean
-from hvdperf.worker.learning.learning_rate import Constant
+from hvdperf.worker.learning import Constant
 from hvdperf.worker.strategies.base import Facts
 from hvdperf.worker.training import Config, Part
+
+
+class Accumulator:
+    """Sums of the gradients of some weights, over passes that have not been exchanged yet."""
+
+    def __init__(self, sources: Sequence[tf.Variable], passes: int) -> None:
+        self._passes = passes
+        self._sums = {
+            source.ref(): tf.Variable(tf.zeros_like(source), trainable=False) for source in sources
+        }
+
+    def add(self, gradients: Sequence[Any], sources: Sequence[tf.Variable]) -> None:
+        """Add the gradients of a pass. A gradient of rows of a table becomes one of the table."""
+        for gradient, source in zip(gradients, sources):
+            self._sums[source.ref()].assign_add(tf.convert_to_tensor(gradient))
+
+    def take(self, gradients: Sequence[Any], sources: Sequence[tf.Variable]) -> list[tf.Tensor]:
+        """Return the mean over all passes, including the given gradients of the last one; then set
+        the sums to 0."""
+        means = []
+        for gradient, source in zip(gradients, sources):
+            held = self._sums[source.ref()]
+            means.append((held + tf.convert_to_tensor(gradient)) / self._passes)
+            held.assign(tf.zeros_like(held))
+        return means
+
+
+class ExchangedMean:
+    """A tape whose gradients are the mean over the passes and over all replicas."""
+
+    def __init__(
+        self,
+        tape: tf.GradientTape,
+        accumulator: Accumulator,
+        exchanged: Callable[[Sequence[tf.Tensor]], Sequence[tf.Tensor]],
+    ) -> None:
+        self._tape = tape
+        self._accumulator = accumulator
+        self._exchanged = exchanged
+
+    def gradient(self, loss: tf.Tensor, sources: Sequence[tf.Variable]) -> Sequence[tf.Tensor]:
+        own = self._tape.gradient(loss, sources)
+        return self._exchanged(self._accumulator.take(own, sources))
+
 
 StepFunction = Callable[..., tf.Tensor]
 # Kinds of blocks (hvdperf.plan.arms.BlockKind) on the same batches as `full`.
@@ -303,3 +347,13 @@ class ReplicaTrainer:
 
     def timeline(self, steps: int, path: str) -> Facts:
         raise ValueError(training.no_timeline(self.config))
+
+
+class SingleTrainer(ReplicaTrainer):
+    """The Trainer (base.py) of a single replica. Several passes stand in for as many replicas. The
+    moving averages of replicas move once per update, so `build` slows down those of the passes."""
+
+    def build(self) -> Facts:
+        facts = super().build()
+        training.slow_averages(self.parts, self._passes)
+        return facts
