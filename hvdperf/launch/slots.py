@@ -191,8 +191,7 @@ class Slots:
     def _answer(self, rank: int, method: str, number: int, deadline_s: float) -> Any:
         if number >= 0:
             self.hub.pump_until(
-                lambda: number in self._answers or rank in self._gone,
-                self.hub.now() + deadline_s,
+                lambda: number in self._answers or rank in self._gone, self.hub.now() + deadline_s
             )
         answer = self._answers.pop(number, None)
         if answer is None:

@@ -204,16 +204,9 @@ class CpuMeter:
 
     def disturbance(self, usages: Sequence[Usage]) -> Disturbance:
         """Return the disturbance since begin_watch. usages: of the blocks timed meanwhile."""
-        at = self._watch_began - self.began
-        seconds = self._seen_at - self._watch_began
-        return Disturbance(
-            at,
-            total(usages),
-            sum(usage.taken_seconds for usage in usages),
-            seconds,
-            self.culprits(),
-            self._mhz(),
-        )
+        at, seconds = self._watch_began - self.began, self._seen_at - self._watch_began
+        taken = sum(usage.taken_seconds for usage in usages)
+        return Disturbance(at, total(usages), taken, seconds, self.culprits(), self._mhz())
 
     def culprits(self) -> tuple[Culprit, ...]:
         """Return the other programs of the watch, the one with the most CPU time first."""
@@ -251,8 +244,7 @@ def make_meter(slots: Sequence[Slot], began: float) -> CpuMeter | None:
     if not here or not Path("/proc/stat").exists() or user_seconds(os.getpid()) is None:
         return None
     # Under an outer mpirun, the other ranks of this host and their children are the session's, too.
-    launcher = launcher_pid() if "OMPI_COMM_WORLD_RANK" in os.environ else None
-    return CpuMeter(cores_of(here), {launcher or os.getpid()}, began)
+    return CpuMeter(cores_of(here), {launcher_pid() or os.getpid()}, began)
 
 
 def user_seconds(pid: int) -> float | None:

@@ -24,6 +24,7 @@ from hvdperf.machine.host import (
     Machine,
     ask_nvidia_smi,
     control_groups,
+    number_in,
     parse_answer,
     parse_memory_mib,
     whole,
@@ -131,8 +132,8 @@ def _frequency(machine: Machine, root: Path) -> Check:
         (limit, most)
         for core in machine.cores
         for of_core in [root / f"sys/devices/system/cpu/cpu{core}/cpufreq"]
-        if (limit := _number(of_core / "scaling_max_freq")) is not None
-        if (most := _number(of_core / "cpuinfo_max_freq")) is not None
+        if (limit := number_in(of_core / "scaling_max_freq")) is not None
+        if (most := number_in(of_core / "cpuinfo_max_freq")) is not None
     }
     if not limits:
         return Check("frequency", "unknown")
@@ -162,7 +163,7 @@ def _free_in_groups(root: Path) -> Iterator[int]:
             ("memory.max", "memory.current"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes"),
         ):
-            most, taken = _number(group / limit), _number(group / usage)
+            most, taken = number_in(group / limit), number_in(group / usage)
             if most is not None and taken is not None:
                 yield max(0, most - taken)
 
@@ -296,13 +297,6 @@ def _busy_seconds(meter: CpuMeter) -> dict[int, float]:
     return {core: parse_busy(lines.get(f"cpu{core}", ""), [core])[0] for core in meter.cores}
 
 
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None
-
-
 def complaints(checks: Iterable[Check]) -> tuple[str, ...]:
     """Return a line for each check with a problem."""
     return tuple(check.complaint for check in checks if check.problem)
@@ -359,22 +353,13 @@ def gpu_checks(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Chec
     names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
     if not found:
         return [Check("GPUs", f"{names}; nvidia-smi does not report their state one by one")]
+    watts, mhz = [gpu.power_limit_w for gpu in gpus], [gpu.max_sm_clock_mhz for gpu in gpus]
     return [
         Check("GPUs", f"{names} x {len(gpus)}"),
         _programs(programs, {each.uuid: each.name for each in found}),
         *_states(found),
-        _equal(
-            "GPU power limits",
-            [gpu.power_limit_w for gpu in gpus],
-            "W",
-            "set all alike: sudo nvidia-smi -pl WATTS",
-        ),
-        _equal(
-            "GPU clocks",
-            [gpu.max_sm_clock_mhz for gpu in gpus],
-            "MHz",
-            "use GPUs of one kind (CUDA_VISIBLE_DEVICES)",
-        ),
+        _equal("GPU power limits", watts, "W", "set all alike: sudo nvidia-smi -pl WATTS"),
+        _equal("GPU clocks", mhz, "MHz", "use GPUs of one kind (CUDA_VISIBLE_DEVICES)"),
     ]
 
 
@@ -440,54 +425,49 @@ def _programs(answer: str, names: Mapping[str, str]) -> Check:
 
 
 def _states(found: Sequence[Health]) -> list[Check]:
-    return [
-        _throttling(found),
-        _check(
-            found,
+    """Return the checks of each GPU's state; a problem names the GPUs that have it."""
+    rows: tuple[tuple[str, Callable[[Health], bool], str, str, str, str], ...] = (
+        (
             "GPU persistence",
             lambda each: each.persistence is not False,
-            "on",
-            "off",
+            *("on", "off"),
             "the driver is loaded anew for each process, which prolongs the start-up",
             "sudo nvidia-smi -pm 1",
         ),
-        _check(
-            found,
+        (
             "GPU temperature",
             lambda each: each.celsius is None or each.celsius < HOT_FROM,
-            " / ".join(str(each.celsius) for each in found) + " C",
-            f"{HOT_FROM} C or more",
+            *(" / ".join(str(each.celsius) for each in found) + " C", f"{HOT_FROM} C or more"),
             "the clocks fall under load",
             "wait, then see to the cooling",
         ),
-        _check(
-            found,
+        (
             "GPU memory errors",
             lambda each: not each.uncorrected,
-            "none uncorrected",
-            "uncorrected",
+            *("none uncorrected", "uncorrected"),
             "results can be wrong",
             "reset the GPU (sudo nvidia-smi -r -i INDEX); replace it if they come back",
         ),
-        _check(
-            found,
+        (
             "GPU link",
             lambda each: None in (each.width, each.full_width) or each.width == each.full_width,
-            " / ".join(f"x{each.width}" for each in found),
-            "fewer lanes than its slot has",
+            *(" / ".join(f"x{each.width}" for each in found), "fewer lanes than its slot has"),
             "data reaches it more slowly than the others",
             "seat the card or the riser anew",
         ),
-        _check(
-            found,
+        (
             "GPU partitions",
             lambda each: not each.mig,
-            "whole GPUs",
-            "MIG on",
+            *("whole GPUs", "MIG on"),
             "a rank gets a part of the GPU",
             "sudo nvidia-smi -mig 0 -i INDEX, or name instances in CUDA_VISIBLE_DEVICES on purpose",
         ),
-    ]
+    )
+    checks = [_throttling(found)]
+    for name, is_good, good, bad, problem, mend in rows:
+        wrong = ", ".join(each.name for each in found if not is_good(each))
+        checks.append(judged(name, f"{wrong}: {bad}" if wrong else good, not wrong, problem, mend))
+    return checks
 
 
 def _throttling(found: Sequence[Health]) -> Check:
@@ -499,21 +479,6 @@ def _throttling(found: Sequence[Health]) -> Check:
         "the clocks are lowered",
         "see to the cooling and the power supply (nvidia-smi -q -d PERFORMANCE)",
     )
-
-
-def _check(
-    found: Sequence[Health],
-    name: str,
-    is_good: Callable[[Health], bool],
-    good: str,
-    bad: str,
-    problem: str,
-    mend: str,
-) -> Check:
-    """Return a check whose problem names the GPUs that are not good."""
-    wrong = [each.name for each in found if not is_good(each)]
-    value = f"{', '.join(wrong)}: {bad}" if wrong else good
-    return judged(name, value, not wrong, problem, mend)
 
 
 def _equal(name: str, values: Sequence[float | None], unit: str, mend: str) -> Check:

@@ -31,22 +31,18 @@ def available_cores(
     to the quota, rounded down, but to no less than one. root: the directory in which /proc and /sys
     are mounted.
     """
-    cores = physical_cores(_affinity(environment), root)
+    cores = physical_cores(os.sched_getaffinity(launcher_pid(environment) or 0), root)
     quota = cpu_quota(root)
     return cores if quota is None else cores[: max(1, math.floor(quota))]
 
 
-def _affinity(environment: Mapping[str, str]) -> set[int]:
-    launcher = launcher_pid() if "OMPI_COMM_WORLD_RANK" in environment else None
-    return os.sched_getaffinity(launcher or 0)
-
-
-def launcher_pid() -> int | None:
-    """Return the process id of the nearest ancestor that starts ranks, or None without one.
+def launcher_pid(environment: Mapping[str, str] = os.environ) -> int | None:
+    """Return the process id of the nearest ancestor that starts ranks; None without one, or if
+    this process is no rank.
 
     It need not be the parent: sh, time or uv run may lie between.
     """
-    pid = os.getppid()
+    pid = os.getppid() if "OMPI_COMM_WORLD_RANK" in environment else 0
     while pid > 1:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
@@ -86,12 +82,8 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     The tightest limit between the process's cgroup and the root of the mounted hierarchy counts.
     Version 2 keeps a limit in cpu.max, version 1 in cpu.cfs_quota_us and cpu.cfs_period_us.
     """
-    quotas = [
-        quota
-        for directory in control_groups("cpu", root)
-        if (quota := _quota_of(directory)) is not None
-    ]
-    return min(quotas, default=None)
+    quotas = map(_quota_of, control_groups("cpu", root))
+    return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def control_groups(controller: str, root: Path = Path("/")) -> list[Path]:
@@ -122,14 +114,19 @@ def control_groups(controller: str, root: Path = Path("/")) -> list[Path]:
 
 
 def _quota_of(directory: Path) -> float | None:
-    limits = (_read(directory / "cpu.max") or "").split()
-    if not limits:
-        limits = [
-            _read(directory / "cpu.cfs_quota_us") or "max",
-            _read(directory / "cpu.cfs_period_us") or "100000",
-        ]
-    quota, period = limits
+    quota, period = (_read(directory / "cpu.max") or "").split() or (
+        _read(directory / "cpu.cfs_quota_us") or "max",
+        _read(directory / "cpu.cfs_period_us") or "100000",
+    )
     return None if quota in ("max", "-1") else int(quota) / int(period)
+
+
+def number_in(path: Path, base: int = 10) -> int | None:
+    """Return the number in a file; None if the file is not there, or holds none."""
+    try:
+        return int(path.read_text(), base)
+    except (OSError, ValueError):
+        return None
 
 
 def _read(path: Path) -> str | None:
@@ -144,7 +141,6 @@ Kind = TypeVar("Kind")
 
 _QUERY = "index,uuid,name,memory.total,driver_version,power.limit,clocks.max.sm,clocks.max.memory"
 _TIMEOUT_S = 20.0
-_WITHOUT = "set CUDA_VISIBLE_DEVICES= (empty) to measure on the CPU"
 
 # Exit codes of nvidia-smi, from its manual page: a host that has the tool but no GPU is a CPU host.
 # 6: no device was found. 9: the driver is not loaded. 12: its library was not found.
@@ -182,12 +178,14 @@ def local_gpus(environment: Mapping[str, str], timeout_s: float = _TIMEOUT_S) ->
     if visible is not None and not visible.strip():
         return ()
     try:
-        output = ask_nvidia_smi(f"--query-gpu={_QUERY}", environment, timeout_s)
+        found = parse_gpus(ask_nvidia_smi(f"--query-gpu={_QUERY}", environment, timeout_s))
     except _NoGpu:
         return ()
     except UserError as error:
-        raise UserError(f"{error}; {_WITHOUT}") from None
-    return visible_gpus(parse_gpus(output), visible)
+        raise UserError(
+            f"{error}; set CUDA_VISIBLE_DEVICES= (empty) to measure on the CPU"
+        ) from None
+    return visible_gpus(found, visible)
 
 
 class _NoGpu(UserError):
@@ -221,10 +219,7 @@ def parse_gpus(output: str) -> tuple[Gpu, ...]:
 
     Raises UserError for a line of any other form, except a warning.
     """
-    try:
-        return parse_answer(output, _QUERY, _gpu)
-    except UserError as error:
-        raise UserError(f"{error}; {_WITHOUT}") from None
+    return parse_answer(output, _QUERY, _gpu)
 
 
 def _gpu(fields: Mapping[str, str]) -> Gpu:
@@ -314,14 +309,9 @@ def _find(gpus: Sequence[Gpu], token: str) -> Gpu:
 
 def _mig_instance(gpus: Sequence[Gpu], token: str) -> Gpu:
     """Return a MIG instance unchecked, because the query does not list MIG instances."""
-    models = {gpu.name for gpu in gpus}
-    drivers = {gpu.driver for gpu in gpus}
-    model = models.pop() if len(models) == 1 else "GPU"
-    return Gpu(
-        uuid=token,
-        name=f"{model} (MIG instance)",
-        driver=drivers.pop() if len(drivers) == 1 else None,
-    )
+    kinds = {(gpu.name, gpu.driver) for gpu in gpus}
+    model, driver = kinds.pop() if len(kinds) == 1 else ("GPU", None)
+    return Gpu(uuid=token, name=f"{model} (MIG instance)", driver=driver)
 
 
 @dataclass(frozen=True)

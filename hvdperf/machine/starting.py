@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hvdperf.machine.host import control_groups
+from hvdperf.machine.host import control_groups, number_in
 from hvdperf.paths import ROOT, shown
 from hvdperf.worker.evidence import OF_A_RANK, PREFIXES
 
@@ -22,18 +22,8 @@ _KEPT = ("OMPI_ALLOW_RUN_AS_ROOT",)
 # and those that say how ranks are started, bound and connected: the suite has its own.
 _MCA = "OMPI_MCA_"
 _OUTER_MCA = (
-    "orte_",
-    "plm",
-    "ras",
-    "rmaps",
-    "hwloc_base_binding",
-    "oob_tcp_if_",
-    "btl_tcp_if_",
-    "ess",
-    "pmix",
-    "initial_wdir",
-    "shmem_RUNTIME",
-    "mpi_oversubscribe",
+    *("orte_", "plm", "ras", "rmaps", "hwloc_base_binding", "oob_tcp_if_", "btl_tcp_if_"),
+    *("ess", "pmix", "initial_wdir", "shmem_RUNTIME", "mpi_oversubscribe"),
 )
 # Variables that every process needs, and prefixes of those that may keep ranks from starting.
 _NEEDED = frozenset(
@@ -113,7 +103,6 @@ PROCESSES = 1 << 15
 THREADS_OF_A_RANK = 100
 # Variables that are named.
 _NAMED = 6
-_OF_PIDS = ("max", "current")
 _COUNTERS = ("memory.events", "memory.events.local", "memory.oom_control")
 # What a rank or its launcher says when it lacks something.
 _OF_MEMORY = re.compile(
@@ -158,24 +147,19 @@ def free_bytes(directory: Path) -> int:
 def killed_for_memory(root: Path = Path("/")) -> int:
     """Return how often the kernel has killed a process for lack of memory, in the control groups of
     this process or on the machine."""
-    found = 0
-    for directory in control_groups("memory", root):
-        for name in _COUNTERS:
-            found += _field(directory / name, "oom_kill")
-    return found + _field(root / "proc/vmstat", "oom_kill")
+    files = [group / name for group in control_groups("memory", root) for name in _COUNTERS]
+    return sum(_field(file, "oom_kill") for file in (*files, root / "proc/vmstat"))
 
 
 def memory_limit(root: Path = Path("/")) -> int | None:
     """Return the lowest limit of memory of this process's control groups, in bytes; None without
     one."""
-    found = []
-    for directory in control_groups("memory", root):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            try:
-                found.append(int((directory / name).read_text()))
-            except (OSError, ValueError):
-                continue
-    return min((each for each in found if each < 1 << 60), default=None)
+    found = (
+        number_in(directory / name)
+        for directory in control_groups("memory", root)
+        for name in ("memory.max", "memory.limit_in_bytes")
+    )
+    return min((each for each in found if each is not None and each < 1 << 60), default=None)
 
 
 def _field(path: Path, name: str) -> int:
@@ -236,11 +220,8 @@ def _limit(which: int, option: str, unit: int, needed: int, what: str) -> str:
 def _pids(ranks: int, root: Path) -> str:
     """Return that a control group allows too few processes, in words; "" if it does not."""
     for directory in control_groups("pids", root):
-        try:
-            limit, taken = (int((directory / f"pids.{name}").read_text()) for name in _OF_PIDS)
-        except (OSError, ValueError):
-            continue
-        if limit - taken < ranks * THREADS_OF_A_RANK:
+        limit, taken = number_in(directory / "pids.max"), number_in(directory / "pids.current")
+        if limit is not None and taken is not None and limit - taken < ranks * THREADS_OF_A_RANK:
             return (
                 f"its control group allows {limit} processes (docker run --pids-limit): allow more"
             )
@@ -257,11 +238,9 @@ def _name() -> str:
 
 
 def _loopback(root: Path) -> str:
-    try:
-        flags = int((root / "sys/class/net/lo/flags").read_text(), 16)
-    except (OSError, ValueError):
-        return ""
-    return "" if flags & 1 else "the loopback interface is down: sudo ip link set lo up"
+    flags = number_in(root / "sys/class/net/lo/flags", base=16)
+    is_down = flags is not None and not flags & 1
+    return "the loopback interface is down: sudo ip link set lo up" if is_down else ""
 
 
 def of_environment(names: Sequence[str]) -> str:

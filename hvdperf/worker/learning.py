@@ -144,10 +144,7 @@ class Curve:
     """
 
     def __init__(
-        self,
-        steps: Optional[int],
-        learning_rate: Constant,
-        add: Callable[[Sequence[Any]], Any],
+        self, steps: Optional[int], learning_rate: Constant, add: Callable[[Sequence[Any]], Any]
     ) -> None:
         self._apart = 1 if steps is None else max(1, -(-steps // POINTS))
         self._learning_rate = learning_rate

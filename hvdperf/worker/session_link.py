@@ -57,12 +57,7 @@ class Driver:
         self.phase = Phase.LAUNCH
         self.steps_begun = 0
         self._send(
-            {
-                "hello": rank,
-                "token": token,
-                "pid": os.getpid(),
-                "host": socket.gethostname(),
-            }
+            {"hello": rank, "token": token, "pid": os.getpid(), "host": socket.gethostname()}
         )
         threading.Thread(target=self._listen, name="driver", daemon=True).start()
 

@@ -93,10 +93,7 @@ def arm_launchers(
             stacks={"": Installed(sys.executable, chosen)},
             hub=hubs[-1],
             slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
-            data={
-                "cifar10": open_data("cifar10", str(cifar10)),
-                "ptb": open_data("ptb", str(ptb)),
-            },
+            data={"cifar10": open_data("cifar10", str(cifar10)), "ptb": open_data("ptb", str(ptb))},
             scratch=scratch,
             startup_deadline_s=DEADLINE_S,
             order_deadline_s=order_deadline_s,

@@ -154,7 +154,7 @@ def test_whoever_greets_otherwise_is_closed(hub, connect, opening):
                 for key in ("token", "hello", "pid", "host")
             },
         ).map(lambda value: json.dumps(value).encode()),
-    ),
+    )
 )
 @settings(max_examples=40, deadline=None)
 def test_whatever_comes_before_the_greeting_ends_nothing(line):

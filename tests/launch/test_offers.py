@@ -159,8 +159,7 @@ def test_a_host_that_cannot_reach_rank_0_is_told_what_to_do(two_networks):
 
 
 @pytest.mark.parametrize(
-    ("network", "addresses"),
-    [("", ["10.0.0.5", "10.1.0.5"]), ("10.1.0.0/16", ["10.1.0.5"])],
+    ("network", "addresses"), [("", ["10.0.0.5", "10.1.0.5"]), ("10.1.0.0/16", ["10.1.0.5"])]
 )
 def test_other_hosts_are_given_the_addresses_in_the_network(two_networks, told, network, addresses):
     Slots(network)

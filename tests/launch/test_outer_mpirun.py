@@ -79,10 +79,7 @@ def test_a_signal_reaches_rank_0_once_which_then_takes_its_time(tmp_path):
 def test_a_host_without_a_daemon_is_named_in_the_last_line(tmp_path):
     shell = script(tmp_path / "shell", "echo no route; exit 255")
     process = mpirun(
-        tmp_path,
-        "exit 0",
-        *("--host", "nowhere:1", "-np", "1"),
-        OMPI_MCA_plm_rsh_agent=shell,
+        tmp_path, "exit 0", *("--host", "nowhere:1", "-np", "1"), OMPI_MCA_plm_rsh_agent=shell
     )
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 255

@@ -67,11 +67,7 @@ def group(group_for_all: Group) -> Iterator[Group]:
 
 @pytest.mark.parametrize(
     ("arm", "other"),
-    [
-        (horovod(2), mirrored(2)),
-        (horovod(2), multiworker(2)),
-        (horovod(1), single()),
-    ],
+    [(horovod(2), mirrored(2)), (horovod(2), multiworker(2)), (horovod(1), single())],
     ids=lambda arm: arm.label,
 )
 def test_strategies_train_the_same_weights(weights: Weights, arm: Arm, other: Arm) -> None:
@@ -151,10 +147,7 @@ def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
 ) -> None:
     blocks = [
         Block(
-            kind,
-            turn,
-            5,
-            group.reports(BlockReport, "block", DEADLINE_S, kind=kind.value, steps=5),
+            kind, turn, 5, group.reports(BlockReport, "block", DEADLINE_S, kind=kind.value, steps=5)
         )
         for turn in range(2)
     ]

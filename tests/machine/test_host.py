@@ -93,11 +93,10 @@ class TestParsingNvidiaSmi:
             'Field "clocks.max.sm" is not a valid field to query.',
         ],
     )
-    def test_garbage_is_shown_with_a_way_out(self, garbage):
+    def test_garbage_is_shown(self, garbage):
         with pytest.raises(UserError) as caught:
             parse_gpus(FOUR_V100 + garbage)
         assert garbage[:20] in str(caught.value)
-        assert "CUDA_VISIBLE_DEVICES=" in str(caught.value)
 
 
 class TestVisibleDevices:
@@ -170,8 +169,9 @@ class TestLocalGpus:
 
     def test_a_broken_gpu_is_not_taken_for_a_cpu_host(self, nvidia_smi):
         environment = nvidia_smi("echo 'GPU is lost.  Reboot the system' >&2; exit 15")
-        with pytest.raises(UserError, match=r"failed with exit code 15: GPU is lost\."):
+        with pytest.raises(UserError, match=r"failed with exit code 15: GPU is lost\.") as caught:
             local_gpus(environment)
+        assert "CUDA_VISIBLE_DEVICES=" in str(caught.value)
 
     def test_a_warning_exit_with_an_answer_will_do(self, nvidia_smi, tmp_path):
         (tmp_path / "answer").write_text(FOUR_V100)
@@ -218,8 +218,7 @@ OTHER_MOUNTS = """\
 
 class TestCores:
     @pytest.mark.parametrize(
-        ("text", "cpus"),
-        [("0", (0,)), ("0-3", (0, 1, 2, 3)), ("0-1,8,10-11\n", (0, 1, 8, 10, 11))],
+        ("text", "cpus"), [("0", (0,)), ("0-3", (0, 1, 2, 3)), ("0-1,8,10-11\n", (0, 1, 8, 10, 11))]
     )
     def test_the_kernels_lists(self, text, cpus):
         assert parse_cpu_list(text) == cpus

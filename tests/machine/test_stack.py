@@ -16,13 +16,7 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.machine.stack import Stack, find_mpirun, probe, stack_differences
-from hvdperf.worker.probe import (
-    ERRORS,
-    built_for_tensorflow,
-    compiler_of,
-    main,
-    nccl_version,
-)
+from hvdperf.worker.probe import ERRORS, built_for_tensorflow, compiler_of, main, nccl_version
 from tests.support.stores import STACK
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -271,9 +271,7 @@ def test_no_timeline_is_refused_in_a_line(file: Path, content: bytes, says: str)
 
 # The fixture only names a file, whose content every example writes anew.
 FUZZ = settings(
-    deadline=None,
-    max_examples=200,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -256,10 +256,7 @@ class ReplicaTrainer:
             # The rows of all ranks have been gathered by now.
             gathered += int(rows) // self.world_size * (width + gradient.indices.dtype.size)
         whole = training.size_of(self.parts)["gradient_bytes"]
-        return {
-            "sparse_tensors": len(self._sparse),
-            "gradient_bytes": whole - tables + gathered,
-        }
+        return {"sparse_tensors": len(self._sparse), "gradient_bytes": whole - tables + gathered}
 
     def broadcast(self) -> None:
         # After the first step, as in Horovod's examples: by then the optimizer has its state.

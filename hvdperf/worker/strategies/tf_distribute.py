@@ -295,11 +295,7 @@ class MultiWorkerTrainer(DistributedTrainer):
         def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:
             index, count = context.input_pipeline_id, context.num_input_pipelines
             return training.open_dataset(
-                self.config,
-                self.task,
-                self.config.batch,
-                shard=(index, count),
-                augment=augment,
+                self.config, self.task, self.config.batch, shard=(index, count), augment=augment
             )
 
         return self.strategy.distribute_datasets_from_function(shard, IN_HOST_MEMORY)
