@@ -80,21 +80,6 @@ def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
     return Threads(1 if share == 1 else replicas * share, replicas)
 
 
-def pinned_and_pooled(slots: Sequence[Slot]) -> str:
-    """Return on which cores a rank of Horovod runs, and with how many threads TensorFlow computes
-    in it, in words."""
-    cores = sorted({len(slot.cores) for slot in slots})
-    pools = list(dict.fromkeys(threads(Strategy.HOROVOD, [slot]) for slot in slots))
-    sizes = " or ".join(f"{pool.intra_op} intra-op and {pool.inter_op} inter-op" for pool in pools)
-    if pools == [Threads(0, 0)]:
-        sizes = "as many as TensorFlow chooses"
-    each = "core" if cores == [1] else "cores"
-    return (
-        f"each rank pinned to the {' or '.join(map(str, cores))} {each} of its slot; TensorFlow's "
-        f"threads: {sizes}"
-    )
-
-
 @dataclass(frozen=True)
 class Pace:
     """The seconds of a start and of a step of a network, alone on the machine."""
@@ -271,16 +256,13 @@ class ArmLauncher:
         if self._servers is None or not (arm.strategy.spec.trains and here and on_cpus):
             return None
         server = self._servers.get(arm.stack)
-        if server is None or server.ended:
-            if server is not None:
-                server.close()
-            server = ForkServer(
-                self.stacks[arm.stack].interpreter,
-                self.scratch,
-                self.hub.address,
-                cores_of(self.slots),
-            )
-            self._servers[arm.stack] = server
+        if server is not None and not server.ended:
+            return server
+        if server is not None:
+            server.close()
+        interpreter, cores = self.stacks[arm.stack].interpreter, cores_of(self.slots)
+        server = ForkServer(interpreter, self.scratch, self.hub.address, cores)
+        self._servers[arm.stack] = server
         return server
 
     def _place(self, arm: Arm) -> tuple[Slot, ...]:
@@ -360,7 +342,16 @@ def _settings(exchange: Exchange) -> dict[str, str]:
 def how_launched(launcher: str, slots: Sequence[Slot]) -> str:
     """Return how the ranks of a session are started, in words: by what, with which binding and
     polling, on which cores and with how many threads. launcher: its name."""
-    return f"{HOW_LAUNCHED[launcher]}; {pinned_and_pooled(slots)}"
+    cores = sorted({len(slot.cores) for slot in slots})
+    pools = list(dict.fromkeys(threads(Strategy.HOROVOD, [slot]) for slot in slots))
+    sizes = " or ".join(f"{pool.intra_op} intra-op and {pool.inter_op} inter-op" for pool in pools)
+    if pools == [Threads(0, 0)]:
+        sizes = "as many as TensorFlow chooses"
+    each = "core" if cores == [1] else "cores"
+    return (
+        f"{HOW_LAUNCHED[launcher]}; each rank pinned to the {' or '.join(map(str, cores))} {each} "
+        f"of its slot; TensorFlow's threads: {sizes}"
+    )
 
 
 def make_launcher(

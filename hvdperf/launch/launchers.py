@@ -394,21 +394,20 @@ class AgentsJob:
         self._forked = forked
 
     def ended(self) -> str | None:
-        try:
-            statuses = [agent.status(self._launch) for agent in self._agents]
-        except SlotGone as gone:
-            return f"ended: {gone}"
-        if any(status is None for status in statuses):
-            return None
-        return f"ended with status {statuses}"
+        statuses = self._statuses()
+        if isinstance(statuses, SlotGone):
+            return f"ended: {statuses}"
+        return None if None in statuses else f"ended with status {statuses}"
 
     def lost_slot(self) -> SlotGone | None:
+        statuses = self._statuses()
+        return statuses if isinstance(statuses, SlotGone) else None
+
+    def _statuses(self) -> list[int | None] | SlotGone:
         try:
-            for agent in self._agents:
-                agent.status(self._launch)
+            return [agent.status(self._launch) for agent in self._agents]
         except SlotGone as gone:
             return gone
-        return None
 
     def fate(self, rank: int) -> str:
         # A slot reports the end of its process with a delay.

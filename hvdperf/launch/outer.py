@@ -23,6 +23,7 @@ from hvdperf.files import write_whole
 from hvdperf.launch import pmix
 from hvdperf.launch.outer_mpirun import INTERRUPTED, STATUS_VARIABLE
 from hvdperf.paths import CACHE
+from hvdperf.worker.cpu_hog import stat_fields
 
 # Seconds that rank 0 has to write its file, which another host may see late.
 FILE_S = 90.0
@@ -198,15 +199,12 @@ def check_launcher() -> None:
         own, count = _number(rank, 0), _number(size, 1)
         if own > 0 or (rank in os.environ and count > 1):
             found = f"{rank}={own}" + f", {size}={count}" * (size in os.environ)
+            known = " or ".join(each.name for each in LAUNCHERS)
             raise UserError(
                 f"{found}: {launcher} seems to have started several sessions, which would measure "
-                f"each other; start one with {_known()}, or if these variables are left from "
+                f"each other; start one with {known}, or if these variables are left from "
                 f"something else: env -u {rank} -u {size} pytest perf/"
             )
-
-
-def _known() -> str:
-    return " or ".join(each.name for each in LAUNCHERS)
 
 
 def launcher() -> int:
@@ -222,7 +220,7 @@ def shown_by() -> int:
     if not (started_by().parent and os.environ.get(STATUS_VARIABLE)):
         return launcher()
     try:
-        return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(stat_fields(os.getppid())[1])
     except OSError:
         return launcher()
 
@@ -283,8 +281,7 @@ class _Stat(NamedTuple):
     def of(cls, pid: int) -> _Stat | None:
         """Return what is known of a process; None if there is none that this user may see."""
         try:
-            # The name, in brackets, may hold blanks.
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            fields = stat_fields(pid)
         except OSError:
             return None
         return cls(fields[0], *(int(fields[i]) for i in (1, 3, 4, 19)))

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import ROOT
-from hvdperf.worker.cpu_hog import is_stopped
+from hvdperf.worker.cpu_hog import is_stopped, stat_fields
 from hvdperf.worker.fork import stub
 from hvdperf.worker.fork.stub import READY
 from hvdperf.worker.protocol import DRIVER_VARIABLE
@@ -109,7 +109,7 @@ def is_running(pid: int) -> bool:
     reaped has ended."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state = stat_fields(pid)[0]
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in ("Z", "X") or len(threads) > 1

@@ -32,7 +32,7 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import Offer, model_of
 from hvdperf.paths import CACHE
 from hvdperf.worker import process
-from hvdperf.worker.protocol import Connection, Message, tune
+from hvdperf.worker.protocol import Connection, Message, hello_of, tune
 
 if TYPE_CHECKING:
     from hvdperf.machine.stack import Stack
@@ -348,8 +348,7 @@ def _connect(host: str, addresses: Sequence[str], port: int, token: str) -> Conn
             continue
         connection.socket.settimeout(None)
         tune(connection.socket)
-        hello = {"hello": outer_rank(), "token": token, "pid": os.getpid(), "host": here}
-        connection.send(hello)
+        connection.send(hello_of(outer_rank(), token))
         return connection
     raise UserError(
         f"{here} cannot reach {host}, the host of rank 0, at port {port} ({'; '.join(problems)}): "

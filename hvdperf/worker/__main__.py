@@ -23,16 +23,14 @@ from hvdperf.worker.strategies.table import Strategy
 
 def rank_of_this_process() -> int:
     """Return the rank that the launcher has set; 0 if none is set, as for a single process."""
-    for name in ("OMPI_COMM_WORLD_RANK", "HOROVOD_RANK"):
-        if name in os.environ:
-            return int(os.environ[name])
-    return 0
+    names = ("OMPI_COMM_WORLD_RANK", "HOROVOD_RANK")
+    return int(next((os.environ[name] for name in names if name in os.environ), 0))
 
 
-def make_trainer(strategy: str, config: RankConfig) -> Any:
+def make_trainer(config: RankConfig) -> Any:
     """Import the strategy, and with it TensorFlow; return the trainer. This takes most of a
     start."""
-    chosen = Strategy.named(strategy)
+    chosen = Strategy.named(config.strategy)
     return getattr(importlib.import_module(chosen.spec.module), chosen.spec.trainer)(config)
 
 
@@ -41,7 +39,7 @@ def start_up(driver: Driver, fault: Fault, config: RankConfig) -> Any:
     is to train goes up to the broadcast."""
     driver.enter(Phase.IMPORT)
     fault.strike(Phase.IMPORT)
-    trainer = make_trainer(config.strategy, config)
+    trainer = make_trainer(config)
     if config.rendezvous:
         meet(driver, config.rendezvous)
     if config.cluster:

@@ -71,7 +71,7 @@ def train(request: dict[str, Any]) -> dict[str, Any]:
     config, replicas = RankConfig.of(request["config"]), request["replicas"]
     network = registry.network(config.model)
     began = time.monotonic()
-    trainer = make_trainer(config.strategy, config)
+    trainer = make_trainer(config)
     trainer.init()
     if replicas > 1:
         _become(trainer, 0, replicas)

@@ -23,6 +23,7 @@ from hvdperf.worker.protocol import (
     Message,
     Phase,
     address_towards,
+    hello_of,
     tune,
 )
 from hvdperf.worker.rank_config import RankConfig
@@ -56,9 +57,7 @@ class Driver:
         self.rank = rank
         self.phase = Phase.LAUNCH
         self.steps_begun = 0
-        self._send(
-            {"hello": rank, "token": token, "pid": os.getpid(), "host": socket.gethostname()}
-        )
+        self._send(hello_of(rank, token))
         threading.Thread(target=self._listen, name="driver", daemon=True).start()
 
     def _listen(self) -> None:

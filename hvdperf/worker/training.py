@@ -33,11 +33,6 @@ def set_up_devices(config: Config, logical_cpus: int = 1) -> None:
         )
 
 
-def no_timeline(config: Config) -> str:
-    """Return the message that a strategy has no timeline."""
-    return f"strategy {config.strategy} has no Horovod timeline; use the strategy horovod"
-
-
 @dataclass
 class Part:
     """A model of the step with the optimizer that trains it."""

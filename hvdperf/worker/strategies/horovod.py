@@ -17,13 +17,10 @@ from hvdperf.worker.strategies.base import Facts
 from hvdperf.worker.strategies.replica import ReplicaTrainer
 
 # Operations of Horovod that ask for a rank or a size, and move nothing.
-_MOVE_NOTHING = (
-    "HorovodLocalRank",
-    "HorovodLocalSize",
-    "HorovodProcessSetIncluded",
-    "HorovodRank",
-    "HorovodSize",
-)
+_MOVE_NOTHING = {
+    *("HorovodLocalRank", "HorovodLocalSize", "HorovodProcessSetIncluded"),
+    *("HorovodRank", "HorovodSize"),
+}
 
 
 class Exchanges:

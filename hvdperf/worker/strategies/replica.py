@@ -4,14 +4,14 @@ others add an exchange of gradients to.
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 import numpy as np
 import tensorflow as tf
 
 from hvdperf.worker import training
 from hvdperf.worker.learning import Constant
-from hvdperf.worker.strategies.base import Facts
+from hvdperf.worker.strategies.base import Facts, Trainer
 from hvdperf.worker.training import Config, Part
 
 
@@ -69,7 +69,7 @@ def split_batch(batch: int, rank: int, world_size: int) -> int:
     return batch // world_size + (1 if rank < batch % world_size else 0)
 
 
-class ReplicaTrainer:
+class ReplicaTrainer(Trainer):
     """The common part of hvdperf.worker.strategies.base.Trainer.
 
     A strategy of more than one replica overrides `rank`, `world_size`, `shared`, `exchanged`,
@@ -78,7 +78,6 @@ class ReplicaTrainer:
 
     rank = 0
     world_size = 1
-    samples_of_a_pass: Optional[int] = None
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -341,9 +340,6 @@ class ReplicaTrainer:
             variable.assign(mean)
         shard = (self.rank, self.world_size)
         return training.validate(self.config, self.task, self.parts, shard, self.total)
-
-    def timeline(self, steps: int, path: str) -> Facts:
-        raise ValueError(training.no_timeline(self.config))
 
 
 class SingleTrainer(ReplicaTrainer):

@@ -1,14 +1,14 @@
 """A custom training loop under tf.distribute, as in TensorFlow's guide: the strategies `mirrored`,
 one process with a replica per device, and `multiworker`, one process per worker."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 import tensorflow as tf
 
 from hvdperf.worker import training
-from hvdperf.worker.strategies.base import Facts
+from hvdperf.worker.strategies.base import Facts, Trainer
 from hvdperf.worker.training import Config, Part
 
 Replicated = Any  # values of all replicas of this process
@@ -17,11 +17,9 @@ Replicated = Any  # values of all replicas of this process
 IN_HOST_MEMORY = tf.distribute.InputOptions(experimental_fetch_to_device=False)
 
 
-class DistributedTrainer(ABC):
+class DistributedTrainer(Trainer):
     """The common part of every Trainer (base.py) under tf.distribute. A strategy adds how it is
     made, how its input is spread and what this process's share of a loss is."""
-
-    samples_of_a_pass = None
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -43,20 +41,8 @@ class DistributedTrainer(ABC):
         """Return this process's value from those that its replicas returned."""
 
     @abstractmethod
-    def own_loss(self, loss: float) -> float:
-        """See hvdperf.worker.strategies.base.Trainer."""
-
-    @abstractmethod
     def transport(self) -> str:
         """Return how the replicas exchange gradients, for the launch's facts."""
-
-    @abstractmethod
-    def validate(self) -> Facts:
-        """See hvdperf.worker.strategies.base.Trainer."""
-
-    @abstractmethod
-    def total(self, values: Sequence[float]) -> list[float]:
-        """Return each value added up over all processes."""
 
     def mean_loss(self, loss: float) -> float:
         """Return the loss of the global batch. loss: this process's share of that loss."""
@@ -105,8 +91,14 @@ class DistributedTrainer(ABC):
     def first_step(self) -> None:
         float(self.step("full", self.next_batch("full")))
 
-    def broadcast(self) -> None:  # noqa: B027 - a strategy has nothing to add
+    def broadcast(self) -> None:
         """Do nothing: the replicas are mirrored from the start."""
+
+    def leave_block(self, kind: str) -> None:
+        """Do nothing: a block changes nothing that would have to be restored."""
+
+    def leave_group(self) -> None:
+        """Do nothing: TensorFlow ends its cluster with the process."""
 
     def ablation(self) -> Facts:
         raise ValueError(f"{self.config.strategy} has no step without its exchange")
@@ -114,12 +106,6 @@ class DistributedTrainer(ABC):
     def enter_block(self, kind: str) -> None:
         if kind != "full":
             raise ValueError(f"{self.config.strategy} has no blocks of kind {kind!r}")
-
-    def leave_block(self, kind: str) -> None:  # noqa: B027 - nor here
-        """Do nothing: a block changes nothing that would have to be restored."""
-
-    def leave_group(self) -> None:  # noqa: B027 - nor here
-        """Do nothing: TensorFlow ends its cluster with the process."""
 
     def next_batch(self, kind: str) -> Any:
         return next(self._batches)
@@ -170,9 +156,6 @@ class DistributedTrainer(ABC):
             "digests": [training.digest(weights) for weights in replicas],
             "samples": [training.combined(of_replica) for of_replica in zip(*samples)],
         }
-
-    def timeline(self, steps: int, path: str) -> Facts:
-        raise ValueError(training.no_timeline(self.config))
 
 
 class MirroredTrainer(DistributedTrainer):
