@@ -17,22 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from hvdperf.launch import daemon_start
+from hvdperf.launch import daemon_start, processes
 from hvdperf.launch.guard import guarded
-from hvdperf.launch.processes import (
-    TERM_S,
-    Agent,
-    SlotGone,
-    Variables,
-    fate_of,
-    killed_by,
-    lines_of,
-    shown_of,
-    signal_processes,
-    start_process,
-    tail_of,
-    wait_until_ended,
-)
+from hvdperf.launch.processes import Agent, SlotGone, Variables
 from hvdperf.launch.scratch import scratch_directory
 from hvdperf.launch.slots import Slots, interface_settings
 from hvdperf.machine.placement import Slot
@@ -244,17 +231,17 @@ class MpirunJob:
         """Return how the rank ended, in words; return "" if mpirun does not report it. mpirun
         reports the signal or the exit status of the first rank that failed."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(TERM_S)
-        text = "".join(lines_of(self._stderr))
+            self._process.wait(processes.TERM_S)
+        text = "".join(processes.lines_of(self._stderr))
         found = re.search(rf"process rank {rank} .*\s+exited\s+on signal (\d+)", text)
         if found:
-            return killed_by(int(found[1]))
+            return processes.killed_by(int(found[1]))
         found = re.search(rf"\[\[\d+,\d+\],{rank}\]\s+Exit code:\s+(\d+)", text)
         return f"(exit status {found[1]})" if found else ""
 
     def signal(self, signum: int, pids: Mapping[int, int]) -> None:
         if self._daemons is None:
-            signal_processes(signum, pids.values())
+            processes.signal_processes(signum, pids.values())
             return
         # mpirun forwards signals to its ranks on all hosts; SIGTSTP reaches them as SIGSTOP.
         self._process.send_signal(signal.SIGTSTP if signum == signal.SIGSTOP else signum)
@@ -267,19 +254,19 @@ class MpirunJob:
         else:
             # Ranks die with mpirun (PR_SET_PDEATHSIG), even stopped ones. The fork server kills
             # forked ranks when their stubs have died.
-            wait_until_ended(pids.values())
+            processes.wait_until_ended(pids.values())
         _remove(self._scratch, self._shared)
 
     def tail(self, rank: int) -> list[str]:
         # If the rank has written nothing, mpirun may have.
-        return shown_of(self._written(rank)) or tail_of(self._stderr)
+        return processes.shown_of(self._written(rank)) or processes.tail_of(self._stderr)
 
     def _written(self, rank: int) -> list[str]:
         """Return the lines that the rank has written. mpirun tags every piece that it reads, even
         within a line; text before the first tag of a line is mpirun's own."""
         tag = re.compile(r"\[\d+,(\d+)\]<stderr>:?")
         own = ""
-        for line in lines_of(self._stderr):
+        for line in processes.lines_of(self._stderr):
             _, *tagged = tag.split(line)
             pieces = zip(tagged[::2], tagged[1::2], strict=True)
             own += "".join(text for who, text in pieces if int(who) == rank)
@@ -317,7 +304,7 @@ class MpirunLauncher:
                 where = shared_memory_directory(order.processes)
                 shared = Path(scratch_directory("hvdperf-", where))
             # When this process is killed, mpirun ends, and with it the ranks.
-            process = start_process(
+            process = processes.start_process(
                 guarded(command(order, self._mpirun, network, shared)),
                 order.interpreter,
                 environment,
@@ -419,11 +406,11 @@ class AgentsJob:
                 time.sleep(0.01)
         except SlotGone as gone:
             return f"({gone})"
-        return fate_of(status)
+        return processes.fate_of(status)
 
     def signal(self, signum: int, pids: Mapping[int, int]) -> None:
         if self._forked:
-            signal_processes(signum, pids.values())
+            processes.signal_processes(signum, pids.values())
             return
         for rank in pids:
             self._agents[rank].signal(self._launch, signum)
@@ -435,7 +422,7 @@ class AgentsJob:
             with suppress(OSError):
                 agent.end(self._launch)
         if self._forked:
-            wait_until_ended(pids.values())
+            processes.wait_until_ended(pids.values())
 
     def tail(self, rank: int) -> list[str]:
         try:

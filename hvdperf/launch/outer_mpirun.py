@@ -143,20 +143,20 @@ def _end_session(status_file: str) -> bool:
 
 def _pid_of_rank_0(status_file: str) -> int:
     """Return the id of rank 0's process; 0 if it has not begun, or has ended."""
-    try:
-        with open(status_file) as written:
-            _, pid = written.read().split()
-        return int(pid)
-    except (OSError, ValueError):
-        return 0
+    words = _words(status_file)
+    return int(words[1]) if len(words) == 2 and words[1].isdecimal() else 0
 
 
 def _read(status_file: str) -> "int | None":
-    try:
-        with open(status_file) as written:
-            return int(written.read())
-    except (OSError, ValueError):
-        return None
+    """Return the exit status that rank 0 has left; None if it has left none."""
+    words = _words(status_file)
+    return int(words[0]) if len(words) == 1 and words[0].isdecimal() else None
+
+
+def _words(status_file: str) -> "list[str]":
+    with contextlib.suppress(OSError, ValueError), open(status_file) as written:
+        return written.read().split()
+    return []
 
 
 def _of_orphan(status_file: str) -> "int | None":

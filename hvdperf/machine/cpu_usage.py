@@ -52,14 +52,8 @@ def parse_process(stat: str) -> Process:
     name, _, rest = named.rpartition(") ")
     columns = rest.split()
     ticks = int(columns[_USER_TICKS]) + int(columns[_SYSTEM_TICKS])
-    return Process(
-        int(pid),
-        name,
-        int(columns[_PARENT]),
-        ticks / TICKS_PER_SECOND,
-        int(columns[_STARTED]),
-        int(columns[_LAST_CORE]),
-    )
+    parent, started, core = (int(columns[i]) for i in (_PARENT, _STARTED, _LAST_CORE))
+    return Process(int(pid), name, parent, ticks / TICKS_PER_SECOND, started, core)
 
 
 def parse_busy(stat: str, cores: Collection[int]) -> tuple[float, float]:
@@ -75,13 +69,8 @@ def parse_busy(stat: str, cores: Collection[int]) -> tuple[float, float]:
 def parse_throttled(stat: str) -> float:
     """Return the seconds for which a CPU cgroup was throttled, from its cpu.stat of version 1 or
     2; 0 if the file does not report them."""
-    for line in stat.splitlines():
-        name, _, value = line.partition(" ")
-        if name == "throttled_usec":
-            return int(value) / 1e6
-        if name == "throttled_time":
-            return int(value) / 1e9
-    return 0.0
+    found = dict(line.split(" ", 1) for line in stat.splitlines())
+    return int(found.get("throttled_usec", 0)) / 1e6 or int(found.get("throttled_time", 0)) / 1e9
 
 
 def descendants(roots: Iterable[int], processes: Iterable[Process]) -> set[int]:

@@ -17,25 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvdperf.errors import UserError
+from hvdperf.machine import host, starting
 from hvdperf.machine.cpu_usage import CpuMeter, parse_busy, used
 from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance
-from hvdperf.machine.host import (
-    Gpu,
-    Machine,
-    ask_nvidia_smi,
-    control_groups,
-    number_in,
-    parse_answer,
-    parse_memory_mib,
-    whole,
-)
-from hvdperf.machine.starting import (
-    MIB,
-    TEMPORARY_FILES,
-    free_bytes,
-    shared_memory_directory,
-    shared_memory_needed,
-)
+from hvdperf.machine.host import Gpu, Machine, number_in
+from hvdperf.machine.starting import MIB
 from hvdperf.paths import shown
 
 GIB = 2**30
@@ -145,7 +131,7 @@ def _frequency(machine: Machine, root: Path) -> Check:
 
 
 def _memory(slots: int, root: Path) -> Check:
-    available = parse_memory_mib((root / "proc/meminfo").read_text(), "MemAvailable") * MIB
+    available = host.parse_memory_mib((root / "proc/meminfo").read_text(), "MemAvailable") * MIB
     free = min([available, *_free_in_groups(root)])
     return _enough(
         "memory",
@@ -158,7 +144,7 @@ def _memory(slots: int, root: Path) -> Check:
 
 def _free_in_groups(root: Path) -> Iterator[int]:
     """Yield what each memory cgroup of this process leaves, in bytes; nothing without a limit."""
-    for group in control_groups("memory", root):
+    for group in host.control_groups("memory", root):
         for limit, usage in (
             ("memory.max", "memory.current"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -169,11 +155,11 @@ def _free_in_groups(root: Path) -> Iterator[int]:
 
 
 def _shared_memory(machine: Machine, slots: int, root: Path) -> Check:
-    where = shared_memory_directory(slots, len(machine.gpus), root)
+    where = starting.shared_memory_directory(slots, len(machine.gpus), root)
     return _enough(
         "shared memory",
-        free_bytes(where),
-        shared_memory_needed(slots, len(machine.gpus)),
+        starting.free_bytes(where),
+        starting.shared_memory_needed(slots, len(machine.gpus)),
         slots,
         "remove old files in /dev/shm, or enlarge it: sudo mount -o remount,size=2g /dev/shm "
         "(docker run --shm-size=2g)",
@@ -184,7 +170,9 @@ def _shared_memory(machine: Machine, slots: int, root: Path) -> Check:
 def _temporary_files(slots: int) -> Check:
     where = Path(tempfile.gettempdir())
     mend = "remove old files in it, or name another directory: export TMPDIR=DIR"
-    return _enough("temporary files", free_bytes(where), TEMPORARY_FILES, slots, mend, where)
+    return _enough(
+        "temporary files", starting.free_bytes(where), starting.TEMPORARY_FILES, slots, mend, where
+    )
 
 
 def _enough(
@@ -347,7 +335,7 @@ def gpu_checks(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Chec
         return []
     try:
         found = _health(gpus, environment)
-        programs = ask_nvidia_smi(f"--query-compute-apps={_PROGRAMS}", environment)
+        programs = host.ask_nvidia_smi(f"--query-compute-apps={_PROGRAMS}", environment)
     except UserError as error:
         return [Check("GPUs", "unknown", str(error), "see what nvidia-smi prints")]
     names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
@@ -376,28 +364,28 @@ def _health(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Health]
     """Return the state of these GPUs, without those that nvidia-smi does not list, such as parts of
     a GPU. Raises UserError if nvidia-smi fails."""
     wanted = {gpu.uuid for gpu in gpus}
-    answer = ask_nvidia_smi(f"--query-gpu={_QUERY}", environment)
+    answer = host.ask_nvidia_smi(f"--query-gpu={_QUERY}", environment)
     return [each for each in parse_health(answer) if each.uuid in wanted]
 
 
 def parse_health(answer: str) -> tuple[Health, ...]:
     """Parse the answer of nvidia-smi to the query: one GPU a line. Raises UserError for a line of
     any other form, except a warning."""
-    return parse_answer(answer, _QUERY, _of_one)
+    return host.parse_answer(answer, _QUERY, _of_one)
 
 
 def _of_one(fields: Mapping[str, str]) -> Health:
-    bits = whole(fields["clocks_throttle_reasons.active"]) or 0
+    bits = host.whole(fields["clocks_throttle_reasons.active"]) or 0
     return Health(
         uuid=fields["uuid"],
         name=f"GPU {int(fields['index'])}",
         persistence=_switched(fields["persistence_mode"]),
         mig=_switched(fields["mig.mode.current"]),
-        celsius=whole(fields["temperature.gpu"]),
+        celsius=host.whole(fields["temperature.gpu"]),
         slowdowns=tuple(name for bit, name in _SLOWDOWNS.items() if bits & bit),
-        uncorrected=whole(fields["ecc.errors.uncorrected.volatile.total"]),
-        width=whole(fields["pcie.link.width.current"]),
-        full_width=whole(fields["pcie.link.width.max"]),
+        uncorrected=host.whole(fields["ecc.errors.uncorrected.volatile.total"]),
+        width=host.whole(fields["pcie.link.width.current"]),
+        full_width=host.whole(fields["pcie.link.width.max"]),
     )
 
 

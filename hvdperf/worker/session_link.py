@@ -17,15 +17,8 @@ from typing import Any
 
 from hvdperf.models import own_networks
 from hvdperf.models.inputs.errors import DataError
-from hvdperf.worker.protocol import (
-    DRIVER_VARIABLE,
-    Connection,
-    Message,
-    Phase,
-    address_towards,
-    hello_of,
-    tune,
-)
+from hvdperf.worker import protocol
+from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase
 from hvdperf.worker.rank_config import RankConfig
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -50,14 +43,14 @@ class Driver:
         host, port, token = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
         self._connection = Connection(socket.create_connection((host, int(port)), timeout=30))
         self._connection.socket.settimeout(None)
-        tune(self._connection.socket)
+        protocol.tune(self._connection.socket)
         self._sending = threading.Lock()
         self._orders: queue.Queue[Message] = queue.Queue()
         self._main_thread = threading.get_ident()
         self.rank = rank
         self.phase = Phase.LAUNCH
         self.steps_begun = 0
-        self._send(hello_of(rank, token))
+        self._send(protocol.hello_of(rank, token))
         threading.Thread(target=self._listen, name="driver", daemon=True).start()
 
     def _listen(self) -> None:
@@ -112,17 +105,9 @@ class Driver:
         The rank must not end by itself: mpirun would then end the other ranks before they have
         reported whether they caused the error.
         """
-        self._send(
-            {
-                "error": {
-                    "phase": self.phase.value,
-                    "kind": type(error).__name__,
-                    "message": message,
-                    "step": self.steps_begun,
-                    "of_user": of_user,
-                }
-            }
-        )
+        where = {"phase": self.phase.value, "step": self.steps_begun}
+        what = {"kind": type(error).__name__, "message": message, "of_user": of_user}
+        self._send({"error": {**where, **what}})
         # Skip values that other ranks share.
         while self.next_order().get("op") != "close":
             pass
@@ -178,12 +163,9 @@ def form_cluster(driver: Driver, workers: int) -> None:
     while len(addresses) < workers:
         rank, address = driver.shared().split()
         addresses[int(rank)] = address
-    os.environ["TF_CONFIG"] = json.dumps(
-        {
-            "cluster": {"worker": [addresses[rank] for rank in range(workers)]},
-            "task": {"type": "worker", "index": driver.rank},
-        }
-    )
+    cluster = {"worker": [addresses[rank] for rank in range(workers)]}
+    task = {"type": "worker", "index": driver.rank}
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
 
 
 def _open_server(plan: list[dict[str, Any]]) -> str:
@@ -205,7 +187,7 @@ def own_address() -> str:
     """Return the address from which this host reaches the driver: loopback if it is the driver's
     host."""
     host, port, _ = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
-    return address_towards(host, int(port))
+    return protocol.address_towards(host, int(port))
 
 
 # Keras writes the names of layers in bold.

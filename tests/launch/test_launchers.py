@@ -124,9 +124,6 @@ def test_every_rank_is_started_by_its_own_agent():
     assert [agent.environment["HOROVOD_RANK"] for agent in agents] == ["0", "1"]
     assert [agent.environment["MINE"] for agent in agents] == ["1", "1"]
     assert [agent.running for agent in agents] == [{"launch-3"}, {"launch-3"}]
-
-
-def test_a_strategy_of_one_process_starts_one():
     agents = [FakeAgent(), FakeAgent()]
     AgentsLauncher(agents).start(order(1))
     assert agents[1].running == set()
@@ -185,9 +182,7 @@ def test_lines_that_were_tagged_in_pieces_are_whole_again(tmp_path):
     assert found.tail(0) == ["# Size", "65536   ", "1048576   10.5"]
     assert found.tail(1) == ["other's"]
     assert found.tail(10) == ["rank 10"]
-
-
-def test_what_a_rank_writes_behind_words_of_mpirun_is_its_own(tmp_path):
+    # Behind words of mpirun.
     found = job(tmp_path, "mpirun is inter[1,1]<stderr>:no such [1,0]<stderr>:file\nrupted\n")
     assert found.tail(0) == ["file"]
     assert found.tail(1) == ["no such "]

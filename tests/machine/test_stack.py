@@ -263,17 +263,37 @@ class TestWhatKeepsTrainingFromStarting:
         with pytest.raises(UserError, match=r"exit code 127: libopen-rte.so.40: not found"):
             probe(interpreter, cache, environment)
 
-    def test_no_tensorflow(self, virtual_environment, cache, with_mpirun):
-        interpreter = virtual_environment(lambda name: False)
-        with pytest.raises(UserError) as caught:
+    @pytest.mark.parametrize(
+        ("hidden", "told"),
+        [
+            ("", r"cannot import TensorFlow \(No module named 'tensorflow'\).*make env"),
+            ("horovod", "has TensorFlow but no Horovod"),
+        ],
+    )
+    def test_a_missing_package(self, virtual_environment, cache, with_mpirun, hidden, told):
+        interpreter = virtual_environment(lambda name: hidden and not name.startswith(hidden))
+        with pytest.raises(UserError, match=told):
             probe(interpreter, cache, with_mpirun)
-        assert "cannot import TensorFlow (No module named 'tensorflow')" in str(caught.value)
-        assert "make env" in str(caught.value)
 
-    def test_no_horovod(self, virtual_environment, cache, with_mpirun):
-        interpreter = virtual_environment(lambda name: not name.startswith("horovod"))
-        with pytest.raises(UserError, match="has TensorFlow but no Horovod"):
-            probe(interpreter, cache, with_mpirun)
+    @pytest.mark.parametrize(
+        ("script", "told"),
+        [
+            (
+                "echo 'Fatal Python error: no encodings' >&2; exit 1",
+                "exit code 1: Fatal Python error: no encodings",
+            ),
+            ("exec sleep 600", r"within 0\.5 s"),
+            (b"\x00\x01", "does not start"),
+        ],
+    )
+    def test_an_interpreter_that_does_not_answer(self, cache, with_mpirun, tmp_path, script, told):
+        interpreter = program(tmp_path / "python", "")
+        if isinstance(script, bytes):
+            interpreter.write_bytes(script)
+        else:
+            program(interpreter, script)
+        with pytest.raises(UserError, match=told):
+            probe(interpreter, cache, with_mpirun, deadline_s=0.5)
 
     def test_a_horovod_built_for_another_tensorflow(self, cache, environment, tmp_path):
         copied = tmp_path / "packages" / "horovod"
@@ -299,24 +319,6 @@ class TestWhatKeepsTrainingFromStarting:
         interpreter = virtual_environment(lambda name: True)
         with pytest.raises(UserError, match=r"Horovod .* does not load \(libmpi\.so"):
             probe(interpreter, cache, with_mpirun)
-
-    def test_an_interpreter_that_crashes(self, cache, with_mpirun, tmp_path):
-        interpreter = program(
-            tmp_path / "python", "echo 'Fatal Python error: no encodings' >&2; exit 1"
-        )
-        with pytest.raises(UserError, match="exit code 1: Fatal Python error: no encodings"):
-            probe(interpreter, cache, with_mpirun)
-
-    def test_a_file_that_is_no_program(self, cache, with_mpirun, tmp_path):
-        interpreter = program(tmp_path / "python", "")
-        interpreter.write_bytes(b"\x00\x01")
-        with pytest.raises(UserError, match="does not start"):
-            probe(interpreter, cache, with_mpirun)
-
-    def test_a_probe_that_hangs(self, cache, with_mpirun, tmp_path):
-        interpreter = program(tmp_path / "python", "exec sleep 600")
-        with pytest.raises(UserError, match=r"within 0\.2 s"):
-            probe(interpreter, cache, with_mpirun, deadline_s=0.2)
 
     def test_every_error_is_one_line(self, cache, with_mpirun, tmp_path):
         for kind in ERRORS:

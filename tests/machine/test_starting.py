@@ -23,50 +23,31 @@ from hvdperf.machine.starting import (
 )
 from hvdperf.paths import ROOT
 
-# As a rank of `mpirun -np 2` of Open MPI 4.1 finds it, shortened.
-OUTER = {
-    "OMPI_APP_CTX_NUM_PROCS": "2",
-    "OMPI_ARGV": "perf",
-    "OMPI_COMMAND": "pytest",
-    "OMPI_COMM_WORLD_LOCAL_RANK": "0",
-    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-    "OMPI_COMM_WORLD_NODE_RANK": "0",
-    "OMPI_COMM_WORLD_RANK": "0",
-    "OMPI_COMM_WORLD_SIZE": "2",
-    "OMPI_FILE_LOCATION": "/tmp/ompi.host.0/pid.1/0/0",
-    "OMPI_FIRST_RANKS": "0",
-    "OMPI_MCA_ess": "^singleton",
-    "OMPI_MCA_ess_base_jobid": "123",
-    "OMPI_MCA_initial_wdir": "/home/user",
-    "OMPI_MCA_mpi_oversubscribe": "0",
-    "OMPI_MCA_orte_app_num": "0",
-    "OMPI_MCA_orte_ess_num_procs": "2",
-    "OMPI_MCA_orte_hnp_uri": "123.0;tcp://10.0.0.1:4711",
-    "OMPI_MCA_orte_precondition_transports": "a-b",
-    "OMPI_MCA_pmix": "^s1,s2,cray,isolated",
-    "OMPI_MCA_shmem_RUNTIME_QUERY_hint": "mmap",
-    "OMPI_NUM_APP_CTX": "1",
-    "OMPI_UNIVERSE_SIZE": "2",
-    "PMIX_BFROP_BUFFER_TYPE": "PMIX_BFROP_BUFFER_NON_DESC",
-    "PMIX_ID": "123.0",
-    "PMIX_NAMESPACE": "123",
-    "PMIX_RANK": "0",
-    "PMIX_SERVER_URI3": "123.0;tcp4://127.0.0.1:4711",
-    "PMI_RANK": "0",
-    "HFI_NO_BACKTRACE": "1",
-    "IPATH_NO_BACKTRACE": "1",
-}
+# As a rank of `mpirun -np 2` of Open MPI 4.1 finds it, but for the values.
+OUTER = dict.fromkeys(
+    (
+        *("OMPI_APP_CTX_NUM_PROCS", "OMPI_ARGV", "OMPI_COMMAND", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        *("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_NODE_RANK", "OMPI_COMM_WORLD_RANK"),
+        *("OMPI_COMM_WORLD_SIZE", "OMPI_FILE_LOCATION", "OMPI_FIRST_RANKS", "OMPI_MCA_ess"),
+        *("OMPI_MCA_ess_base_jobid", "OMPI_MCA_initial_wdir", "OMPI_MCA_mpi_oversubscribe"),
+        *("OMPI_MCA_orte_app_num", "OMPI_MCA_orte_ess_num_procs", "OMPI_MCA_orte_hnp_uri"),
+        *("OMPI_MCA_orte_precondition_transports", "OMPI_MCA_pmix"),
+        *("OMPI_MCA_shmem_RUNTIME_QUERY_hint", "OMPI_NUM_APP_CTX", "OMPI_UNIVERSE_SIZE"),
+        *("PMIX_BFROP_BUFFER_TYPE", "PMIX_ID", "PMIX_NAMESPACE", "PMIX_RANK", "PMIX_SERVER_URI3"),
+        *("PMI_RANK", "HFI_NO_BACKTRACE", "IPATH_NO_BACKTRACE"),
+    ),
+    "0",
+)
 # What the user may say of how ranks are started and connected, of which the suite has its own.
-STARTING = {
-    "OMPI_MCA_plm_rsh_agent": "ssh -p 2222",
-    "OMPI_MCA_plm_rsh_args": "-F config",
-    "OMPI_MCA_orte_default_hostfile": "hosts",
-    "OMPI_MCA_rmaps_base_mapping_policy": "ppr:1:node",
-    "OMPI_MCA_hwloc_base_binding_policy": "core",
-    "OMPI_MCA_ras_base_launch_orted_on_hn": "1",
-    "OMPI_MCA_btl_tcp_if_exclude": "docker0",
-    "OMPI_MCA_oob_tcp_if_include": "eth0",
-}
+STARTING = dict.fromkeys(
+    (
+        *("OMPI_MCA_plm_rsh_agent", "OMPI_MCA_plm_rsh_args", "OMPI_MCA_orte_default_hostfile"),
+        *("OMPI_MCA_rmaps_base_mapping_policy", "OMPI_MCA_hwloc_base_binding_policy"),
+        *("OMPI_MCA_ras_base_launch_orted_on_hn", "OMPI_MCA_btl_tcp_if_exclude"),
+        *("OMPI_MCA_oob_tcp_if_include",),
+    ),
+    "0",
+)
 USER = {
     "HOME": "/home/user",
     "PATH": "/usr/bin",

@@ -161,7 +161,11 @@ def test_a_rank_leaves_that_can_no_longer_be_told_anything(last_words):
 
 
 def test_a_rank_notices_a_host_that_vanishes(driver):
-    option = driver._connection.socket.getsockopt
+    assert_notices_a_host_that_vanishes(driver._connection.socket)
+
+
+def assert_notices_a_host_that_vanishes(connected: socket.socket) -> None:
+    option = connected.getsockopt
     assert option(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     silence = option(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) + (
         option(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL)
