@@ -125,16 +125,12 @@ class _Mpirun(OuterLauncher):
 LAUNCHERS = (
     _Mpirun(
         "mpirun",
-        rank="OMPI_COMM_WORLD_RANK",
-        size="OMPI_COMM_WORLD_SIZE",
-        nodes="OMPI_COMM_WORLD_LOCAL_SIZE",
+        *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
         parent=True,
     ),
     OuterLauncher(
         "srun",
-        rank="SLURM_PROCID",
-        size="SLURM_STEP_NUM_TASKS",
-        nodes="SLURM_STEP_NUM_NODES",
+        *("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES"),
         ids=("SLURM_JOB_ID", "SLURM_STEP_ID"),
     ),
 )

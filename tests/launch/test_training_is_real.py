@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from hvdperf.plan.variants import EXCHANGES
 from hvdperf.records.reports import BlockReport, Evidence
 from hvdperf.records.rounds import Block, Launch, Turns
 from hvdperf.work.blocks import Blocks
+from hvdperf.worker.cpu_hog import is_stopped
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (
     DCGAN,
@@ -177,10 +177,6 @@ def begins_when_the_last_rank_is_there(group: Group) -> None:
     group._tell(1, order)
     group._wait(lambda: all(rank.replies for rank in group.ranks), time.monotonic() + DEADLINE_S)
     assert all(rank.replies[0]["seconds"] < late_s / 2 for rank in group.ranks)
-
-
-def is_stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def test_a_stopped_group_goes_on_where_it_was(group: Group) -> None:
