@@ -133,13 +133,8 @@ def _frequency(machine: Machine, root: Path) -> Check:
 def _memory(slots: int, root: Path) -> Check:
     available = host.parse_memory_mib((root / "proc/meminfo").read_text(), "MemAvailable") * MIB
     free = min([available, *_free_in_groups(root)])
-    return _enough(
-        "memory",
-        free,
-        slots * MEMORY_OF_A_SLOT,
-        slots,
-        "end programs that use much, or give fewer slots (--np)",
-    )
+    mend = "end programs that use much, or give fewer slots (--np)"
+    return _enough("memory", free, slots * MEMORY_OF_A_SLOT, slots, mend)
 
 
 def _free_in_groups(root: Path) -> Iterator[int]:
