@@ -211,9 +211,7 @@ def test_sound_gpus_have_no_problem(nvidia_smi: NvidiaSmi) -> None:
     assert found["GPUs"].value == "NVIDIA A100-SXM4-40GB x 2"
     assert found["GPU temperature"].value == "34 / 36 C"
     assert found["GPU power limits"].value == "400 W"
-
-
-def test_what_a_gpu_does_not_report_is_no_problem(nvidia_smi: NvidiaSmi) -> None:
+    # Nor is there one in what a GPU does not report.
     assert problems(checks(nvidia_smi, OF_A_WORKSTATION, gpus=GPUS[:1])) == {}
 
 
@@ -271,6 +269,7 @@ def test_throttling_is_asked_for_again_after_a_session(nvidia_smi: NvidiaSmi) ->
 
 def test_a_tool_that_fails_is_a_problem(nvidia_smi: NvidiaSmi) -> None:
     environment = nvidia_smi("echo 'GPU is lost.  Reboot the system' >&2; exit 15")
+    assert gpu_checks((), environment) == [], "a host without GPUs asks nothing"
     (check,) = gpu_checks(GPUS, environment)
     assert "failed with exit code 15: GPU is lost." in check.problem
 
@@ -278,7 +277,3 @@ def test_a_tool_that_fails_is_a_problem(nvidia_smi: NvidiaSmi) -> None:
 def test_an_answer_of_another_form_is_refused() -> None:
     with pytest.raises(UserError, match=r"'Field \"x\" is not valid', which is not 9 fields"):
         parse_health('Field "x" is not valid\n')
-
-
-def test_a_host_without_gpus_asks_nothing(tmp_path: Path) -> None:
-    assert gpu_checks((), {"PATH": str(tmp_path)}) == []

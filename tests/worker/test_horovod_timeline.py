@@ -75,20 +75,12 @@ def test_a_real_file_has_every_tensor_of_every_step(library: str) -> None:
         "MEMCPY_IN_FUSION_BUFFER": events - 1,
         "MEMCPY_OUT_FUSION_BUFFER": events - 1,
     }
-
-
-@pytest.mark.parametrize("library", REAL)
-def test_what_fused_tensors_do_together_is_counted_once(library: str) -> None:
-    recorded = horovod_timeline.read(str(REAL[library]))
+    # What fused tensors do together is counted once.
     carried = recorded.activities[f"{library}_ALLREDUCE"]
     assert length(carried) > 5 * length(recorded.wire())
     assert recorded.seconds()[f"{library}_ALLREDUCE"] == length(recorded.wire())
     assert 0 < length(recorded.wire()) < recorded.seconds()["ALLREDUCE"]
-
-
-@pytest.mark.parametrize("library", REAL)
-def test_what_came_before_the_steps_is_left_out(library: str) -> None:
-    recorded = horovod_timeline.read(str(REAL[library]))
+    # What came before the steps is left out.
     _, barrier_ended = recorded.activities["ALLREDUCE"][0]
     steps = recorded.after(barrier_ended)
     assert {len(intervals) for intervals in steps.activities.values()} == {2 * TENSORS}
