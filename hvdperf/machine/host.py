@@ -350,7 +350,7 @@ def local_machine(environment: Mapping[str, str] = os.environ, root: Path = Path
 
     Raises UserError if its GPUs cannot be determined (hvdperf.machine.host.local_gpus).
     """
-    cpu = parse_cpuinfo(_read(root / "proc/cpuinfo") or "")
+    cpu = parse_fields(_read(root / "proc/cpuinfo") or "")
     smt = _read(root / "sys/devices/system/cpu/smt/active")
     return Machine(
         host=socket.gethostname(),
@@ -368,8 +368,8 @@ def local_machine(environment: Mapping[str, str] = os.environ, root: Path = Path
     )
 
 
-def parse_cpuinfo(text: str) -> dict[str, str]:
-    """Return the fields of the first processor in /proc/cpuinfo."""
+def parse_fields(text: str) -> dict[str, str]:
+    """Return the fields of /proc/meminfo, or of the first processor in /proc/cpuinfo."""
     first = text.strip().partition("\n\n")[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs if value.strip()}
@@ -377,11 +377,7 @@ def parse_cpuinfo(text: str) -> dict[str, str]:
 
 def parse_memory_mib(meminfo: str, field: str = "MemTotal") -> int:
     """Return a field of /proc/meminfo in MiB, or 0 if it is missing."""
-    for line in meminfo.splitlines():
-        name, _, value = line.partition(":")
-        if name == field:
-            return int(value.split()[0]) // 1024
-    return 0
+    return int(parse_fields(meminfo).get(field, "0").split()[0]) // 1024
 
 
 def _governor(root: Path) -> str | None:

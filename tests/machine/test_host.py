@@ -15,7 +15,7 @@ from hvdperf.machine.host import (
     local_gpus,
     local_machine,
     parse_cpu_list,
-    parse_cpuinfo,
+    parse_fields,
     parse_gpus,
     parse_memory_mib,
     physical_cores,
@@ -403,7 +403,7 @@ class TestMachine:
         assert machine.description == description
 
     def test_cpuinfo_of_another_architecture_has_no_model_name(self):
-        assert "model name" not in parse_cpuinfo("processor\t: 0\nBogoMIPS\t: 50.00")
+        assert "model name" not in parse_fields("processor\t: 0\nBogoMIPS\t: 50.00")
 
     def test_memory_is_zero_if_it_is_not_told(self):
         assert parse_memory_mib("MemFree: 12 kB") == 0
