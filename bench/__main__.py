@@ -14,13 +14,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hvdperf.launch.arm_launcher import ArmLauncher
+from hvdperf.launch.arm_launcher import ArmLauncher, dispose, make_arm_launcher
 from hvdperf.launch.group import Group
-from hvdperf.launch.resources import dispose, make_arm_launcher
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
-from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import find_mpirun, probe
+from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import CACHE, ROOT
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.options import Options

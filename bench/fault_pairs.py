@@ -23,8 +23,7 @@ import msgspec
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.json_records import Moment, Positive, decode, plain
-from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.launch.resources import dispose, make_arm_launcher
+from hvdperf.launch.arm_launcher import ArmLauncher, dispose, make_arm_launcher
 from hvdperf.machine.cpu_usage import CpuMeter, make_meter
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers

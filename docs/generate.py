@@ -35,7 +35,7 @@ from hvdperf.timeline import places, schemas
 from hvdperf.timeline.releases.raw import read_history
 from hvdperf.toml_file import read_toml
 from hvdperf.verdict import Band, Ceiling, Floor
-from hvdperf.worker.settings import PREFIXES
+from hvdperf.worker.evidence import PREFIXES
 
 REFERENCE = ROOT / "docs" / "reference"
 BETTER = {Floor: "higher", Ceiling: "lower", Band: "1"}

@@ -25,7 +25,7 @@ def pytest_addoption(parser: Any) -> None:
     They leave here, before an option is parsed, so that every event is reported once.
     """
     from hvdperf.launch.outer import outer_rank
-    from hvdperf.launch.outer.slots import lend_slot
+    from hvdperf.launch.slots import lend_slot
 
     if outer_rank() > 0:
         lend_slot()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from hvdperf.cli import REFUSED, Parser, complain, first_sentence, run
 from hvdperf.columns import WIDTH
-from hvdperf.launch.ends.owners import end_with, owners
+from hvdperf.launch.outer import end_with, owners
 from hvdperf.report import commands as report
 from hvdperf.session import commands as session
 from hvdperf.timeline import commands as timeline

@@ -11,7 +11,7 @@ messages, and the disagreement of clocks. The terms are measured as follows:
   ended. A time of day that is set in between is detected (clock_set), and such a launch has no
   time breakdown.
 - ready: waiting for the slowest rank's start, and for the order to run.
-- between steps, input wait: by the timestamps of every step (hvdperf.worker.training_run).
+- between steps, input wait: by the timestamps of every step (hvdperf.worker.steps).
 - straggler wait: until the last rank has its batch and has computed its gradients
   (`waits`). Waiting for a rank that computes longer is no communication.
 - compute, apply: by ablation. After the run, blocks of whole steps, of steps without exchange, and
@@ -250,7 +250,7 @@ def time_breakdown(launch: Launch) -> TimeBreakdown:
 
 
 def late(ranks: Sequence[RunReport], computing: Sequence[float] = ()) -> Straggler | None:
-    """Return the straggler of a run with timestamps (worker/training_run.py). Return None without a
+    """Return the straggler of a run with timestamps (worker/steps.py). Return None without a
     straggler or without a run. computing: as in `straggler.waits`."""
     steps = [rank.timestamps for rank in ranks]
     if not steps:

@@ -1,6 +1,6 @@
 """Figures of training runs: samples, and growth of memory.
 
-Plain arithmetic on the ranks' reports of a run (worker/training_run.py). No I/O.
+Plain arithmetic on the ranks' reports of a run (worker/steps.py). No I/O.
 """
 
 from __future__ import annotations

@@ -1,27 +1,34 @@
-"""Starts an arm as a group: chooses its slots, its thread pools and the config of every rank."""
+"""Starts an arm as a group: opens what a session needs for that, and chooses the arm's slots, its
+thread pools and the config of every rank."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hvdperf.launch.fork_server import ForkServer
+from hvdperf.errors import UserError
 from hvdperf.launch.group import Group
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.job import Launcher, Order, SlotGone
+from hvdperf.launch.launchers import HOW_LAUNCHED, AgentsLauncher, Launcher, MpirunLauncher, Order
+from hvdperf.launch.processes import Agent, ForkServer, LocalAgent, SlotGone
+from hvdperf.launch.scratch import scratch_directory
+from hvdperf.launch.slots import RemoteAgent, Slots, interface_settings
 from hvdperf.machine.placement import Slot, cores_of, place_group, replicas_per_node
-from hvdperf.machine.rank_environment import user_settings
+from hvdperf.machine.stack import Stack
+from hvdperf.machine.starting import user_settings
 from hvdperf.models import inputs
 from hvdperf.models.registry import network
 from hvdperf.plan.arms import AA, EXCHANGES, SWEEP, Arm, BlockKind, Exchange
 from hvdperf.plan.data import DataSource, other_data
 from hvdperf.plan.questions import TRIALS, Fault
+from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.worker import rank_config
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.rank_config import RankConfig
@@ -70,21 +77,6 @@ def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
     if len({slot.host for slot in slots}) > 1:
         raise ValueError(f"{strategy.value} runs in one process on one host")
     return Threads(1 if share == 1 else replicas * share, replicas)
-
-
-def pinned_and_pooled(slots: Sequence[Slot]) -> str:
-    """Return on which cores a rank of Horovod runs, and with how many threads TensorFlow computes
-    in it, in words."""
-    cores = sorted({len(slot.cores) for slot in slots})
-    pools = list(dict.fromkeys(threads(Strategy.HOROVOD, [slot]) for slot in slots))
-    sizes = " or ".join(f"{pool.intra_op} intra-op and {pool.inter_op} inter-op" for pool in pools)
-    if pools == [Threads(0, 0)]:
-        sizes = "as many as TensorFlow chooses"
-    each = "core" if cores == [1] else "cores"
-    return (
-        f"each rank pinned to the {' or '.join(map(str, cores))} {each} of its slot; TensorFlow's "
-        f"threads: {sizes}"
-    )
 
 
 @dataclass(frozen=True)
@@ -190,7 +182,7 @@ class ArmLauncher:
 
     def config_of_trial(self, arm: Arm) -> dict[str, Any]:
         """Return the config by which one process, without others, does what a rank of the arm does
-        (worker/own/trial.py)."""
+        (worker/own_trial.py)."""
         strategy = arm.strategy.spec
         slots = self.slots[: arm.world_size if strategy.one_process else 1]
         config = self._config(arm, slots, EXCHANGES[arm.exchange])
@@ -263,16 +255,13 @@ class ArmLauncher:
         if self._servers is None or not (arm.strategy.spec.trains and here and on_cpus):
             return None
         server = self._servers.get(arm.stack)
-        if server is None or server.ended:
-            if server is not None:
-                server.close()
-            server = ForkServer(
-                self.stacks[arm.stack].interpreter,
-                self.scratch,
-                self.hub.address,
-                cores_of(self.slots),
-            )
-            self._servers[arm.stack] = server
+        if server is not None and not server.ended:
+            return server
+        if server is not None:
+            server.close()
+        interpreter, cores = self.stacks[arm.stack].interpreter, cores_of(self.slots)
+        server = ForkServer(interpreter, self.scratch, self.hub.address, cores)
+        self._servers[arm.stack] = server
         return server
 
     def _place(self, arm: Arm) -> tuple[Slot, ...]:
@@ -347,3 +336,80 @@ def _settings(exchange: Exchange) -> dict[str, str]:
         "HOROVOD_CYCLE_TIME": exchange.cycle_ms,
     }
     return {name: str(value) for name, value in settings.items() if value is not None}
+
+
+def how_launched(launcher: str, slots: Sequence[Slot]) -> str:
+    """Return how the ranks of a session are started, in words: by what, with which binding and
+    polling, on which cores and with how many threads. launcher: its name."""
+    cores = sorted({len(slot.cores) for slot in slots})
+    pools = list(dict.fromkeys(threads(Strategy.HOROVOD, [slot]) for slot in slots))
+    sizes = " or ".join(f"{pool.intra_op} intra-op and {pool.inter_op} inter-op" for pool in pools)
+    if pools == [Threads(0, 0)]:
+        sizes = "as many as TensorFlow chooses"
+    each = "core" if cores == [1] else "cores"
+    return (
+        f"{HOW_LAUNCHED[launcher]}; each rank pinned to the {' or '.join(map(str, cores))} {each} "
+        f"of its slot; TensorFlow's threads: {sizes}"
+    )
+
+
+def make_launcher(
+    name: str, executable: str, processes: int, scratch: Path, slots: Slots | None
+) -> Launcher:
+    """Return the launcher with this name (plan.options.LAUNCHERS). executable: the stack's
+    mpirun. processes: the most ranks of a launch. slots: the ranks of an outer mpirun, or None."""
+
+    if name == "mpirun":
+        return MpirunLauncher(executable, slots)
+
+    def agent(rank: int) -> Agent:
+        if rank == 0 or slots is None:
+            interface = slots.interface if slots is not None else None
+            return LocalAgent(scratch / f"agent-{rank}", interface_settings(interface))
+        return RemoteAgent(slots, rank)
+
+    return AgentsLauncher([agent(rank) for rank in range(processes)])
+
+
+def make_arm_launcher(
+    session_plan: SessionPlan, stacks: Mapping[str, Stack], slots: Slots | None
+) -> ArmLauncher:
+    """Open a listening socket and a scratch directory, and return an ArmLauncher that uses them.
+    stacks: by Arm.stack. Raises UserError if temporary files or a socket cannot be made."""
+    sampling = session_plan.profile.sampling
+    with ExitStack() as undo:
+        try:
+            scratch = Path(scratch_directory("hvdperf-"))
+        except OSError as error:
+            raise UserError(f"no temporary files can be made: {error}; set TMPDIR") from None
+        undo.callback(shutil.rmtree, scratch, ignore_errors=True)
+        interface = slots.interface if slots is not None else None
+        hub = Hub() if interface is None else Hub("0.0.0.0", str(interface.address.ip))
+        undo.callback(hub.close)
+        processes, launcher = len(session_plan.slots), session_plan.options.launcher
+        installed = {
+            name: Installed(
+                stack.interpreter,
+                make_launcher(launcher, str(stack.mpirun), processes, scratch, slots),
+            )
+            for name, stack in stacks.items()
+        }
+        arm_launcher = ArmLauncher(
+            stacks=installed,
+            hub=hub,
+            slots=session_plan.slots,
+            data=session_plan.data,
+            scratch=scratch,
+            startup_deadline_s=sampling.startup_deadline_s,
+            order_deadline_s=sampling.block_deadline_s,
+            fault=session_plan.fault,
+            gone=slots.gone if slots is not None else dict,
+        )
+        undo.pop_all()
+    return arm_launcher
+
+
+def dispose(arm_launcher: ArmLauncher) -> None:
+    """Close the socket and remove the scratch directory."""
+    arm_launcher.hub.close()
+    shutil.rmtree(arm_launcher.scratch, ignore_errors=True)

@@ -15,10 +15,9 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from hvdperf.json_records import Unreadable, convert
-from hvdperf.launch.diagnosis import Stall, mismatch_in, stall_in
-from hvdperf.launch.fork_server import ForkServer
 from hvdperf.launch.hub import SEND_S, Hub
-from hvdperf.launch.job import Job, Launcher, LaunchError, Order, SlotGone
+from hvdperf.launch.launchers import Job, Launcher, LaunchError, Order
+from hvdperf.launch.processes import ForkServer, SlotGone, Stall, mismatch_in, stall_in
 from hvdperf.records.outcome import Failure
 from hvdperf.records.rounds import Asked, ClockOffset, Timestamp, Timestamps
 from hvdperf.worker.cpu_hog import is_stopped

@@ -44,7 +44,7 @@ def main(mpirun: str, arguments: list[str]) -> int:
     """Return rank 0's exit status, or that of mpirun if rank 0 has left none: INTERRUPTED after a
     signal, whatever mpirun says."""
     sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
-    from hvdperf.launch.ends.scratch import scratch_directory  # of the standard library, too
+    from hvdperf.launch.scratch import scratch_directory  # of the standard library, too
 
     directory = scratch_directory("hvdperf-mpirun-")
     status_file = os.path.join(directory, "status")
@@ -143,25 +143,25 @@ def _end_session(status_file: str) -> bool:
 
 def _pid_of_rank_0(status_file: str) -> int:
     """Return the id of rank 0's process; 0 if it has not begun, or has ended."""
-    try:
-        with open(status_file) as written:
-            _, pid = written.read().split()
-        return int(pid)
-    except (OSError, ValueError):
-        return 0
+    words = _words(status_file)
+    return int(words[1]) if len(words) == 2 and words[1].isdecimal() else 0
 
 
 def _read(status_file: str) -> "int | None":
-    try:
-        with open(status_file) as written:
-            return int(written.read())
-    except (OSError, ValueError):
-        return None
+    """Return the exit status that rank 0 has left; None if it has left none."""
+    words = _words(status_file)
+    return int(words[0]) if len(words) == 1 and words[0].isdecimal() else None
+
+
+def _words(status_file: str) -> "list[str]":
+    with contextlib.suppress(OSError, ValueError), open(status_file) as written:
+        return written.read().split()
+    return []
 
 
 def _of_orphan(status_file: str) -> "int | None":
     """Return the exit status of a rank 0 that goes on without its mpirun, as after a second Ctrl-C:
-    it ends within END_S (ends/owners.py). Return None if it leaves none."""
+    it ends within END_S (outer.py). Return None if it leaves none."""
     deadline = time.monotonic() + END_S
     while (pid := _pid_of_rank_0(status_file)) and time.monotonic() < deadline:
         if not os.path.exists(f"/proc/{pid}"):

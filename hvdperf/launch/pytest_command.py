@@ -15,8 +15,8 @@ from pathlib import Path
 from hvdperf.errors import UserError
 from hvdperf.launch.guard import end_with_parent
 from hvdperf.launch.outer import leave_status, outer_rank, outer_size
-from hvdperf.launch.outer.slots import dismiss_slots, lend_slot
 from hvdperf.launch.outer_mpirun import RUNNING
+from hvdperf.launch.slots import dismiss_slots, lend_slot
 from hvdperf.paths import CHECKOUT
 
 
@@ -30,7 +30,7 @@ def main() -> int:
         lend_slot()
     leave_status(f"{RUNNING} {os.getpid()}")
     if outer_size() > 1:
-        end_with_parent(signal.SIGTERM)  # the plugin watches its owners only later (ends/owners.py)
+        end_with_parent(signal.SIGTERM)  # the plugin watches its owners only later (outer.py)
     # A slot needs a fraction of the time and memory that importing pytest, or even this, takes.
     from importlib.metadata import entry_points
 

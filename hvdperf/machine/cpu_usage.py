@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from hvdperf.machine.cores import control_groups, launcher_pid
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage, total
+from hvdperf.machine.host import control_groups, launcher_pid
 from hvdperf.machine.placement import Slot, cores_of
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -52,14 +52,8 @@ def parse_process(stat: str) -> Process:
     name, _, rest = named.rpartition(") ")
     columns = rest.split()
     ticks = int(columns[_USER_TICKS]) + int(columns[_SYSTEM_TICKS])
-    return Process(
-        int(pid),
-        name,
-        int(columns[_PARENT]),
-        ticks / TICKS_PER_SECOND,
-        int(columns[_STARTED]),
-        int(columns[_LAST_CORE]),
-    )
+    parent, started, core = (int(columns[i]) for i in (_PARENT, _STARTED, _LAST_CORE))
+    return Process(int(pid), name, parent, ticks / TICKS_PER_SECOND, started, core)
 
 
 def parse_busy(stat: str, cores: Collection[int]) -> tuple[float, float]:
@@ -75,13 +69,8 @@ def parse_busy(stat: str, cores: Collection[int]) -> tuple[float, float]:
 def parse_throttled(stat: str) -> float:
     """Return the seconds for which a CPU cgroup was throttled, from its cpu.stat of version 1 or
     2; 0 if the file does not report them."""
-    for line in stat.splitlines():
-        name, _, value = line.partition(" ")
-        if name == "throttled_usec":
-            return int(value) / 1e6
-        if name == "throttled_time":
-            return int(value) / 1e9
-    return 0.0
+    found = dict(line.split(" ", 1) for line in stat.splitlines())
+    return int(found.get("throttled_usec", 0)) / 1e6 or int(found.get("throttled_time", 0)) / 1e9
 
 
 def descendants(roots: Iterable[int], processes: Iterable[Process]) -> set[int]:
@@ -204,16 +193,9 @@ class CpuMeter:
 
     def disturbance(self, usages: Sequence[Usage]) -> Disturbance:
         """Return the disturbance since begin_watch. usages: of the blocks timed meanwhile."""
-        at = self._watch_began - self.began
-        seconds = self._seen_at - self._watch_began
-        return Disturbance(
-            at,
-            total(usages),
-            sum(usage.taken_seconds for usage in usages),
-            seconds,
-            self.culprits(),
-            self._mhz(),
-        )
+        at, seconds = self._watch_began - self.began, self._seen_at - self._watch_began
+        taken = sum(usage.taken_seconds for usage in usages)
+        return Disturbance(at, total(usages), taken, seconds, self.culprits(), self._mhz())
 
     def culprits(self) -> tuple[Culprit, ...]:
         """Return the other programs of the watch, the one with the most CPU time first."""
@@ -251,8 +233,7 @@ def make_meter(slots: Sequence[Slot], began: float) -> CpuMeter | None:
     if not here or not Path("/proc/stat").exists() or user_seconds(os.getpid()) is None:
         return None
     # Under an outer mpirun, the other ranks of this host and their children are the session's, too.
-    launcher = launcher_pid() if "OMPI_COMM_WORLD_RANK" in os.environ else None
-    return CpuMeter(cores_of(here), {launcher or os.getpid()}, began)
+    return CpuMeter(cores_of(here), {launcher_pid() or os.getpid()}, began)
 
 
 def user_seconds(pid: int) -> float | None:

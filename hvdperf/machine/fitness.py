@@ -1,4 +1,5 @@
-"""Checks whether this host is fit to measure: what was found, what is wrong, and what mends it.
+"""Checks whether this host and its GPUs are fit to measure: what was found, what is wrong, and what
+mends it.
 
 Nothing here starts ranks. A check needs the counters of the kernel, or one call of nvidia-smi.
 """
@@ -11,23 +12,18 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdperf.machine.cores import control_groups
+from hvdperf.errors import UserError
+from hvdperf.machine import host, starting
 from hvdperf.machine.cpu_usage import CpuMeter, parse_busy, used
 from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance
-from hvdperf.machine.host import Machine, parse_memory_mib
-from hvdperf.machine.space import (
-    TEMPORARY_FILES,
-    free_bytes,
-    shared_memory_directory,
-    shared_memory_needed,
-)
+from hvdperf.machine.host import Gpu, Machine, number_in
+from hvdperf.machine.starting import MIB
 from hvdperf.paths import shown
 
-MIB = 2**20
 GIB = 2**30
 # For what a slot is known to need: resident memory of a rank that trains a small network, and file
 # descriptors of its pipes and sockets.
@@ -122,8 +118,8 @@ def _frequency(machine: Machine, root: Path) -> Check:
         (limit, most)
         for core in machine.cores
         for of_core in [root / f"sys/devices/system/cpu/cpu{core}/cpufreq"]
-        if (limit := _number(of_core / "scaling_max_freq")) is not None
-        if (most := _number(of_core / "cpuinfo_max_freq")) is not None
+        if (limit := number_in(of_core / "scaling_max_freq")) is not None
+        if (most := number_in(of_core / "cpuinfo_max_freq")) is not None
     }
     if not limits:
         return Check("frequency", "unknown")
@@ -135,35 +131,30 @@ def _frequency(machine: Machine, root: Path) -> Check:
 
 
 def _memory(slots: int, root: Path) -> Check:
-    available = parse_memory_mib((root / "proc/meminfo").read_text(), "MemAvailable") * MIB
+    available = host.parse_memory_mib((root / "proc/meminfo").read_text(), "MemAvailable") * MIB
     free = min([available, *_free_in_groups(root)])
-    return _enough(
-        "memory",
-        free,
-        slots * MEMORY_OF_A_SLOT,
-        slots,
-        "end programs that use much, or give fewer slots (--np)",
-    )
+    mend = "end programs that use much, or give fewer slots (--np)"
+    return _enough("memory", free, slots * MEMORY_OF_A_SLOT, slots, mend)
 
 
 def _free_in_groups(root: Path) -> Iterator[int]:
     """Yield what each memory cgroup of this process leaves, in bytes; nothing without a limit."""
-    for group in control_groups("memory", root):
+    for group in host.control_groups("memory", root):
         for limit, usage in (
             ("memory.max", "memory.current"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes"),
         ):
-            most, taken = _number(group / limit), _number(group / usage)
+            most, taken = number_in(group / limit), number_in(group / usage)
             if most is not None and taken is not None:
                 yield max(0, most - taken)
 
 
 def _shared_memory(machine: Machine, slots: int, root: Path) -> Check:
-    where = shared_memory_directory(slots, len(machine.gpus), root)
+    where = starting.shared_memory_directory(slots, len(machine.gpus), root)
     return _enough(
         "shared memory",
-        free_bytes(where),
-        shared_memory_needed(slots, len(machine.gpus)),
+        starting.free_bytes(where),
+        starting.shared_memory_needed(slots, len(machine.gpus)),
         slots,
         "remove old files in /dev/shm, or enlarge it: sudo mount -o remount,size=2g /dev/shm "
         "(docker run --shm-size=2g)",
@@ -174,7 +165,9 @@ def _shared_memory(machine: Machine, slots: int, root: Path) -> Check:
 def _temporary_files(slots: int) -> Check:
     where = Path(tempfile.gettempdir())
     mend = "remove old files in it, or name another directory: export TMPDIR=DIR"
-    return _enough("temporary files", free_bytes(where), TEMPORARY_FILES, slots, mend, where)
+    return _enough(
+        "temporary files", starting.free_bytes(where), starting.TEMPORARY_FILES, slots, mend, where
+    )
 
 
 def _enough(
@@ -287,13 +280,192 @@ def _busy_seconds(meter: CpuMeter) -> dict[int, float]:
     return {core: parse_busy(lines.get(f"cpu{core}", ""), [core])[0] for core in meter.cores}
 
 
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None
-
-
 def complaints(checks: Iterable[Check]) -> tuple[str, ...]:
     """Return a line for each check with a problem."""
     return tuple(check.complaint for check in checks if check.problem)
+
+
+# "clocks_throttle_reasons" is called "clocks_event_reasons" since driver 535, which still takes the
+# old name.
+_QUERY = (
+    "uuid,index,persistence_mode,mig.mode.current,temperature.gpu,clocks_throttle_reasons.active,"
+    "ecc.errors.uncorrected.volatile.total,pcie.link.width.current,pcie.link.width.max"
+)
+_PROGRAMS = "gpu_uuid,pid,process_name,used_memory"
+# Bits of clocks_throttle_reasons.active that mean a fault of cooling or power supply, from nvml.h.
+# The other bits (idle, clocks that were set, the power cap) belong to ordinary work.
+_SLOWDOWNS = {
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+# Degrees Celsius that an idle GPU with working cooling does not reach.
+HOT_FROM = 80
+
+
+@dataclass(frozen=True)
+class Health:
+    """The state of one GPU; None for what the driver does not report.
+
+    slowdowns: why its clocks are lowered. uncorrected: uncorrected memory errors since the driver
+    was loaded. width, full_width: lanes of the PCIe link in use, and of the slot.
+    """
+
+    uuid: str
+    name: str
+    persistence: bool | None
+    mig: bool | None
+    celsius: int | None
+    slowdowns: tuple[str, ...]
+    uncorrected: int | None
+    width: int | None
+    full_width: int | None
+
+
+def gpu_checks(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Check]:
+    """Return the checks of these GPUs of this host; [] without GPUs. nvidia-smi that fails is a
+    problem of its own."""
+    if not gpus:
+        return []
+    try:
+        found = _health(gpus, environment)
+        programs = host.ask_nvidia_smi(f"--query-compute-apps={_PROGRAMS}", environment)
+    except UserError as error:
+        return [Check("GPUs", "unknown", str(error), "see what nvidia-smi prints")]
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
+    if not found:
+        return [Check("GPUs", f"{names}; nvidia-smi does not report their state one by one")]
+    watts, mhz = [gpu.power_limit_w for gpu in gpus], [gpu.max_sm_clock_mhz for gpu in gpus]
+    return [
+        Check("GPUs", f"{names} x {len(gpus)}"),
+        _programs(programs, {each.uuid: each.name for each in found}),
+        *_states(found),
+        _equal("GPU power limits", watts, "W", "set all alike: sudo nvidia-smi -pl WATTS"),
+        _equal("GPU clocks", mhz, "MHz", "use GPUs of one kind (CUDA_VISIBLE_DEVICES)"),
+    ]
+
+
+def slowdowns(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Check:
+    """Return whether the clocks of these GPUs are lowered now; right after work this shows what
+    idle GPUs do not."""
+    try:
+        return _throttling(_health(gpus, environment))
+    except UserError as error:
+        return Check("GPU throttling", "unknown", str(error), "see what nvidia-smi prints")
+
+
+def _health(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Health]:
+    """Return the state of these GPUs, without those that nvidia-smi does not list, such as parts of
+    a GPU. Raises UserError if nvidia-smi fails."""
+    wanted = {gpu.uuid for gpu in gpus}
+    answer = host.ask_nvidia_smi(f"--query-gpu={_QUERY}", environment)
+    return [each for each in parse_health(answer) if each.uuid in wanted]
+
+
+def parse_health(answer: str) -> tuple[Health, ...]:
+    """Parse the answer of nvidia-smi to the query: one GPU a line. Raises UserError for a line of
+    any other form, except a warning."""
+    return host.parse_answer(answer, _QUERY, _of_one)
+
+
+def _of_one(fields: Mapping[str, str]) -> Health:
+    bits = host.whole(fields["clocks_throttle_reasons.active"]) or 0
+    return Health(
+        uuid=fields["uuid"],
+        name=f"GPU {int(fields['index'])}",
+        persistence=_switched(fields["persistence_mode"]),
+        mig=_switched(fields["mig.mode.current"]),
+        celsius=host.whole(fields["temperature.gpu"]),
+        slowdowns=tuple(name for bit, name in _SLOWDOWNS.items() if bits & bit),
+        uncorrected=host.whole(fields["ecc.errors.uncorrected.volatile.total"]),
+        width=host.whole(fields["pcie.link.width.current"]),
+        full_width=host.whole(fields["pcie.link.width.max"]),
+    )
+
+
+def _switched(field: str) -> bool | None:
+    return {"Enabled": True, "Disabled": False}.get(field)
+
+
+def _programs(answer: str, names: Mapping[str, str]) -> Check:
+    """Return the check of other programs. answer: of nvidia-smi, one program a line. names: of the
+    GPUs, by UUID."""
+    found = []
+    for line in answer.splitlines():
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) == 4 and fields[0] in names:
+            uuid, pid, program, memory = fields
+            name = program.rpartition("/")[2]
+            found.append(f"{name}, pid {pid}: {memory} MiB of {names[uuid]}")
+    return judged(
+        "GPU programs",
+        "; ".join(found) or "none",
+        not found,
+        "they share the GPUs with the session",
+        "stop them, or wait for their end",
+    )
+
+
+def _states(found: Sequence[Health]) -> list[Check]:
+    """Return the checks of each GPU's state; a problem names the GPUs that have it."""
+    rows: tuple[tuple[str, Callable[[Health], bool], str, str, str, str], ...] = (
+        (
+            "GPU persistence",
+            lambda each: each.persistence is not False,
+            *("on", "off"),
+            "the driver is loaded anew for each process, which prolongs the start-up",
+            "sudo nvidia-smi -pm 1",
+        ),
+        (
+            "GPU temperature",
+            lambda each: each.celsius is None or each.celsius < HOT_FROM,
+            *(" / ".join(str(each.celsius) for each in found) + " C", f"{HOT_FROM} C or more"),
+            "the clocks fall under load",
+            "wait, then see to the cooling",
+        ),
+        (
+            "GPU memory errors",
+            lambda each: not each.uncorrected,
+            *("none uncorrected", "uncorrected"),
+            "results can be wrong",
+            "reset the GPU (sudo nvidia-smi -r -i INDEX); replace it if they come back",
+        ),
+        (
+            "GPU link",
+            lambda each: None in (each.width, each.full_width) or each.width == each.full_width,
+            *(" / ".join(f"x{each.width}" for each in found), "fewer lanes than its slot has"),
+            "data reaches it more slowly than the others",
+            "seat the card or the riser anew",
+        ),
+        (
+            "GPU partitions",
+            lambda each: not each.mig,
+            *("whole GPUs", "MIG on"),
+            "a rank gets a part of the GPU",
+            "sudo nvidia-smi -mig 0 -i INDEX, or name instances in CUDA_VISIBLE_DEVICES on purpose",
+        ),
+    )
+    checks = [_throttling(found)]
+    for name, is_good, good, bad, problem, mend in rows:
+        wrong = ", ".join(each.name for each in found if not is_good(each))
+        checks.append(judged(name, f"{wrong}: {bad}" if wrong else good, not wrong, problem, mend))
+    return checks
+
+
+def _throttling(found: Sequence[Health]) -> Check:
+    lowered = [f"{each.name} {' and '.join(each.slowdowns)}" for each in found if each.slowdowns]
+    return judged(
+        "GPU throttling",
+        ", ".join(lowered) or "none",
+        not lowered,
+        "the clocks are lowered",
+        "see to the cooling and the power supply (nvidia-smi -q -d PERFORMANCE)",
+    )
+
+
+def _equal(name: str, values: Sequence[float | None], unit: str, mend: str) -> Check:
+    known = sorted({value for value in values if value is not None})
+    told = ", ".join(f"{value:g} {unit}" for value in known) or "unknown"
+    problem = "the GPUs differ, and all wait for the slowest"
+    return judged(name, told, len(known) < 2, problem, mend)

@@ -15,7 +15,7 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
-from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import CHECKOUT, ROOT, shown
 from hvdperf.programs import NotStarted, TooLong, run
 

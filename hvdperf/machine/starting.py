@@ -1,25 +1,99 @@
-"""What keeps a machine from starting ranks: memory, space, limits, its name. Reads the kernel's
-counters; starts nothing."""
+"""The environment and the space that ranks need, and what keeps them from starting."""
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hvdperf.machine.cores import control_groups
-from hvdperf.machine.space import (
-    MIB,
-    TEMPORARY_FILES,
-    free_bytes,
-    shared_memory_directory,
-    shared_memory_needed,
-)
-from hvdperf.paths import shown
+from hvdperf.machine.host import control_groups, number_in
+from hvdperf.paths import ROOT, shown
+from hvdperf.worker.evidence import OF_A_RANK, PREFIXES
 
+# Prefixes of the variables by which Open MPI and Slurm talk to their own children. An inner mpirun
+# that finds such variables takes itself for a rank of the outer one, or calls srun.
+_OUTER = ("OMPI_", "PMIX_", "PMI_", "HFI_", "IPATH_", "SLURM_")
+_KEPT = ("OMPI_ALLOW_RUN_AS_ROOT",)
+# MCA settings are kept, since they are the user's, except those that mpirun makes for its children,
+# and those that say how ranks are started, bound and connected: the suite has its own.
+_MCA = "OMPI_MCA_"
+_OUTER_MCA = (
+    *("orte_", "plm", "ras", "rmaps", "hwloc_base_binding", "oob_tcp_if_", "btl_tcp_if_"),
+    *("ess", "pmix", "initial_wdir", "shmem_RUNTIME", "mpi_oversubscribe"),
+)
+# Variables that every process needs, and prefixes of those that may keep ranks from starting.
+_NEEDED = frozenset(
+    ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "OPAL_PREFIX", "CUDA_VISIBLE_DEVICES")
+)
+_SUSPECTS = ("HOROVOD_", "OMPI_", "TF_", "LD_", "PYTHON", "NCCL_", "UCX_")
+
+
+def user_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the user's settings, which every rank gets on every host."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(PREFIXES) and name not in OF_A_RANK
+    }
+
+
+def not_needed(environment: Mapping[str, str] = os.environ) -> dict[str, list[str]]:
+    """Return the names of the user's variables that a process does without, in groups by what they
+    belong to; the groups that most often keep ranks from starting come first."""
+    groups: dict[str, list[str]] = {prefix: [] for prefix in _SUSPECTS}
+    groups[""] = []
+    for name in sorted(environment):
+        if name not in _NEEDED and not _is_outer(name):
+            groups[next((each for each in _SUSPECTS if name.startswith(each)), "")].append(name)
+    return {prefix: names for prefix, names in groups.items() if names}
+
+
+def rank_environment(
+    interpreter: str | Path, environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Return the environment of a rank's process, whether or not the user has sourced `activate`.
+
+    Horovod's libraries do not know where their MPI is, so the `lib` of the interpreter's
+    environment is added to LD_LIBRARY_PATH if it holds an MPI library. Open MPI refuses to run as
+    root unless two variables confirm that this is meant.
+    """
+    result = {name: value for name, value in environment.items() if not _is_outer(name)}
+    result["PYTHONPATH"] = _prepend(ROOT, result.get("PYTHONPATH"))
+    libraries = Path(interpreter).absolute().parent.parent / "lib"
+    if any(libraries.glob("libmpi.so*")):
+        result["LD_LIBRARY_PATH"] = _prepend(libraries, result.get("LD_LIBRARY_PATH"))
+    if os.geteuid() == 0:
+        result["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
+        result["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return result
+
+
+def _prepend(directory: Path, search_path: str | None) -> str:
+    return os.pathsep.join([str(directory), search_path] if search_path else [str(directory)])
+
+
+def _is_outer(name: str) -> bool:
+    """Return whether a variable is the outer launcher's, or says which rank a process is."""
+    if name in OF_A_RANK:
+        return True
+    if name.startswith(_MCA):
+        return name[len(_MCA) :].startswith(_OUTER_MCA)
+    return name.startswith(_OUTER) and not name.startswith(_KEPT)
+
+
+MIB = 2**20
+# Open MPI's shared memory (vader) of a rank, with its reserve.
+OF_A_SLOT = 8 * MIB
+AT_LEAST = 64 * MIB
+# NCCL's buffers between the GPUs of a node.
+OF_A_GPU = 128 * MIB
+# Files of a session besides shared memory: output of ranks, addresses.
+TEMPORARY_FILES = 32 * MIB
+_MEMORY = "dev/shm"
 # TensorFlow maps more than this much, in bytes.
 ADDRESS_SPACE = 16 * 1024 * MIB
 # The kernel's usual number of process ids: a lower limit of a user's processes and threads may be
@@ -29,7 +103,6 @@ PROCESSES = 1 << 15
 THREADS_OF_A_RANK = 100
 # Variables that are named.
 _NAMED = 6
-_OF_PIDS = ("max", "current")
 _COUNTERS = ("memory.events", "memory.events.local", "memory.oom_control")
 # What a rank or its launcher says when it lacks something.
 _OF_MEMORY = re.compile(
@@ -47,27 +120,46 @@ _OF_NAMES = re.compile(
 )
 
 
+def shared_memory_needed(slots: int, gpus: int = 0) -> int:
+    """Return the bytes that the ranks of a host share."""
+    return max(AT_LEAST, slots * OF_A_SLOT) + gpus * OF_A_GPU
+
+
+def shared_memory_directory(slots: int, gpus: int = 0, root: Path = Path("/")) -> Path:
+    """Return the directory in which ranks of one host share memory: /dev/shm, where Open MPI has it
+    on several hosts, too; that of temporary files if /dev/shm is too small, as in containers."""
+    memory, needed = root / _MEMORY, shared_memory_needed(slots, gpus)
+    if free_bytes(memory) >= needed:
+        return memory
+    return max(memory, Path(tempfile.gettempdir()), key=free_bytes)
+
+
+def free_bytes(directory: Path) -> int:
+    """Return the bytes that may be written into a directory; 0 if it does not exist, or is not
+    writable."""
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize if os.access(directory, os.W_OK | os.X_OK) else 0
+
+
 def killed_for_memory(root: Path = Path("/")) -> int:
     """Return how often the kernel has killed a process for lack of memory, in the control groups of
     this process or on the machine."""
-    found = 0
-    for directory in control_groups("memory", root):
-        for name in _COUNTERS:
-            found += _field(directory / name, "oom_kill")
-    return found + _field(root / "proc/vmstat", "oom_kill")
+    files = [group / name for group in control_groups("memory", root) for name in _COUNTERS]
+    return sum(_field(file, "oom_kill") for file in (*files, root / "proc/vmstat"))
 
 
 def memory_limit(root: Path = Path("/")) -> int | None:
     """Return the lowest limit of memory of this process's control groups, in bytes; None without
     one."""
-    found = []
-    for directory in control_groups("memory", root):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            try:
-                found.append(int((directory / name).read_text()))
-            except (OSError, ValueError):
-                continue
-    return min((each for each in found if each < 1 << 60), default=None)
+    found = (
+        number_in(directory / name)
+        for directory in control_groups("memory", root)
+        for name in ("memory.max", "memory.limit_in_bytes")
+    )
+    return min((each for each in found if each is not None and each < 1 << 60), default=None)
 
 
 def _field(path: Path, name: str) -> int:
@@ -128,11 +220,8 @@ def _limit(which: int, option: str, unit: int, needed: int, what: str) -> str:
 def _pids(ranks: int, root: Path) -> str:
     """Return that a control group allows too few processes, in words; "" if it does not."""
     for directory in control_groups("pids", root):
-        try:
-            limit, taken = (int((directory / f"pids.{name}").read_text()) for name in _OF_PIDS)
-        except (OSError, ValueError):
-            continue
-        if limit - taken < ranks * THREADS_OF_A_RANK:
+        limit, taken = number_in(directory / "pids.max"), number_in(directory / "pids.current")
+        if limit is not None and taken is not None and limit - taken < ranks * THREADS_OF_A_RANK:
             return (
                 f"its control group allows {limit} processes (docker run --pids-limit): allow more"
             )
@@ -149,11 +238,9 @@ def _name() -> str:
 
 
 def _loopback(root: Path) -> str:
-    try:
-        flags = int((root / "sys/class/net/lo/flags").read_text(), 16)
-    except (OSError, ValueError):
-        return ""
-    return "" if flags & 1 else "the loopback interface is down: sudo ip link set lo up"
+    flags = number_in(root / "sys/class/net/lo/flags", base=16)
+    is_down = flags is not None and not flags & 1
+    return "the loopback interface is down: sudo ip link set lo up" if is_down else ""
 
 
 def of_environment(names: Sequence[str]) -> str:

@@ -116,7 +116,7 @@ class Workload:
 
     batch: samples per replica and step. input_size: pixels a side, or words a sequence. precision:
     the policy of Keras under which the network is built. learning_rate: "constant", or "adaptive"
-    (hvdperf/worker/learning/learning_rate.py).
+    (hvdperf/worker/learning.py).
     """
 
     model: str

@@ -24,7 +24,7 @@ from hvdperf.models.inputs.imagenet_files import ImagenetFiles
 from hvdperf.paths import CACHE, ROOT, SAMPLES
 from hvdperf.plan.arms import Workload
 from hvdperf.programs import run
-from hvdperf.worker.dataset_id import dataset_id, files_of
+from hvdperf.worker.evidence import dataset_id, files_of
 
 # The data set of language models if the user asks for one of images.
 WORDS = "ptb"
@@ -37,7 +37,7 @@ class DataSource:
     """The training data of one data set.
 
     directory: its place; "" for synthetic input. classes: number of labels; 0 for words. identity:
-    a text that distinguishes it from another copy (worker/dataset_id.py). files: the files that
+    a text that distinguishes it from another copy (worker/evidence.py). files: the files that
     identity covers, below the directory; empty for all. located: the files that were found there
     (models.inputs.locate); None for synthetic input.
     """

@@ -209,7 +209,7 @@ class LaunchSpec:
     over_mpi: bool
 
 
-# Launchers by the name that --launcher takes; launch/resources.py makes them.
+# Launchers by the name that --launcher takes; launch/arm_launcher.py makes them.
 LAUNCHERS = {"mpirun": LaunchSpec(over_mpi=True), "agents": LaunchSpec(over_mpi=False)}
 # A shorter budget is more likely a mistake than a wish, and so is a longer one, of a year.
 LEAST_BUDGET_MINUTES = 0.1

@@ -15,7 +15,7 @@ from enum import Enum
 
 from hvdperf.errors import UserError
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.worker.settings import OF_A_RANK, OF_OTHERS
+from hvdperf.worker.evidence import OF_A_RANK, OF_OTHERS
 
 ALLOW = "--allow-setting"
 # Stands for a value that may be a path, an address or a secret.

@@ -23,8 +23,7 @@ from hvdperf.json_records import decode
 from hvdperf.judge.judge import is_outside
 from hvdperf.launch.guard import guarded
 from hvdperf.machine.fitness import Check, judged
-from hvdperf.machine.gpus import Gpu
-from hvdperf.machine.host import Machine, local_machine
+from hvdperf.machine.host import Gpu, Machine, local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
 from hvdperf.models.registry import NETWORKS

@@ -12,14 +12,12 @@ from pathlib import Path
 
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.group import GroupFailed
-from hvdperf.launch.job import LaunchError
+from hvdperf.launch.launchers import LaunchError
 from hvdperf.machine.cpu_usage import make_meter
-from hvdperf.machine.fitness import Check, host_checks, load_check
-from hvdperf.machine.gpu_health import gpu_checks
+from hvdperf.machine.fitness import Check, gpu_checks, host_checks, load_check
 from hvdperf.machine.host import Machine, local_machine
 from hvdperf.machine.placement import Slot, local_offers, place
-from hvdperf.machine.rank_environment import not_needed
-from hvdperf.machine.starting import killed_for_memory, missing, of_environment
+from hvdperf.machine.starting import killed_for_memory, missing, not_needed, of_environment
 from hvdperf.models.inputs import DataError
 from hvdperf.plan.arms import AA, AGAINST, SWEEP, Arm, BlockKind
 from hvdperf.records.outcome import Failure

@@ -13,8 +13,8 @@ from typing import Any
 from hvdperf.files import write_whole
 from hvdperf.launch.arm_launcher import ArmLauncher, Pace
 from hvdperf.launch.guard import guarded
-from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import Stack
+from hvdperf.machine.starting import rank_environment
 from hvdperf.models.own_networks import digest
 from hvdperf.models.registry import Network, network
 from hvdperf.paths import CACHE, ROOT, shown
@@ -22,7 +22,7 @@ from hvdperf.plan.arms import SWEEP, Arm
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.programs import run
 from hvdperf.verdict import Judgement, Verdict
-from hvdperf.worker.own.trial import APART_AT_MOST
+from hvdperf.worker.own_trial import APART_AT_MOST
 
 # Seconds that one way of training, or reading the data, may take.
 DEADLINE_S = 600.0
@@ -239,7 +239,7 @@ def _carried_out(requests: Sequence[Mapping[str, Any]], stack: Stack) -> list[di
     while len(answers) < len(requests):
         left = requests[len(answers) :]
         done = run(
-            guarded([stack.interpreter, "-m", "hvdperf.worker.own.trial"]),
+            guarded([stack.interpreter, "-m", "hvdperf.worker.own_trial"]),
             ROOT,
             rank_environment(stack.interpreter),
             given=json.dumps(left),

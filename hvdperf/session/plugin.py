@@ -16,9 +16,8 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.files import write_record
 from hvdperf.json_records import plain
-from hvdperf.launch.ends.owners import end_with, owners
-from hvdperf.launch.outer import check_launcher, outer_size, shown_by
-from hvdperf.launch.outer.slots import Slots
+from hvdperf.launch.outer import check_launcher, end_with, outer_size, owners, shown_by
+from hvdperf.launch.slots import Slots
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD

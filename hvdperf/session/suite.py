@@ -16,15 +16,12 @@ from hvdperf.columns import wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.judge import doubted
 from hvdperf.judge.rules import Rules
-from hvdperf.launch.arm_launcher import ArmLauncher
+from hvdperf.launch.arm_launcher import ArmLauncher, dispose, how_launched, make_arm_launcher
 from hvdperf.launch.outer import words_before_pytest
-from hvdperf.launch.outer.interfaces import check_network
-from hvdperf.launch.outer.slots import Slots
 from hvdperf.launch.pytest_command import typed
-from hvdperf.launch.resources import dispose, how_launched, make_arm_launcher
+from hvdperf.launch.slots import Slots, check_network
 from hvdperf.machine.cpu_usage import make_meter
-from hvdperf.machine.fitness import complaints, unwritable
-from hvdperf.machine.gpu_health import slowdowns
+from hvdperf.machine.fitness import complaints, slowdowns, unwritable
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.noise_record import MachineRecord, read_record
 from hvdperf.machine.placement import Offer, local_offers

@@ -13,7 +13,8 @@ import numpy as np
 
 from hvdperf.launch.arm_launcher import SEED
 from hvdperf.launch.group import Group
-from hvdperf.launch.job import LaunchError, is_slot_gone
+from hvdperf.launch.launchers import LaunchError
+from hvdperf.launch.processes import is_slot_gone
 from hvdperf.models.inputs import DataError
 from hvdperf.plan.arms import Arm, Schedule
 from hvdperf.records.outcome import Failure

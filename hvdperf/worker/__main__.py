@@ -12,29 +12,25 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hvdperf.models import inputs, own_networks
-from hvdperf.worker import process, rendezvous
-from hvdperf.worker.dataset_id import dataset_id
+from hvdperf.worker import process
+from hvdperf.worker.evidence import dataset_id, settings
 from hvdperf.worker.faults import Fault
-from hvdperf.worker.own.errors import in_words, is_of_user
 from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.rank_config import RankConfig
-from hvdperf.worker.session_link import Driver, message_of
-from hvdperf.worker.settings import settings
+from hvdperf.worker.session_link import Driver, form_cluster, in_words, is_of_user, meet, message_of
 from hvdperf.worker.strategies.table import Strategy
 
 
 def rank_of_this_process() -> int:
     """Return the rank that the launcher has set; 0 if none is set, as for a single process."""
-    for name in ("OMPI_COMM_WORLD_RANK", "HOROVOD_RANK"):
-        if name in os.environ:
-            return int(os.environ[name])
-    return 0
+    names = ("OMPI_COMM_WORLD_RANK", "HOROVOD_RANK")
+    return int(next((os.environ[name] for name in names if name in os.environ), 0))
 
 
-def make_trainer(strategy: str, config: RankConfig) -> Any:
+def make_trainer(config: RankConfig) -> Any:
     """Import the strategy, and with it TensorFlow; return the trainer. This takes most of a
     start."""
-    chosen = Strategy.named(strategy)
+    chosen = Strategy.named(config.strategy)
     return getattr(importlib.import_module(chosen.spec.module), chosen.spec.trainer)(config)
 
 
@@ -43,11 +39,11 @@ def start_up(driver: Driver, fault: Fault, config: RankConfig) -> Any:
     is to train goes up to the broadcast."""
     driver.enter(Phase.IMPORT)
     fault.strike(Phase.IMPORT)
-    trainer = make_trainer(config.strategy, config)
+    trainer = make_trainer(config)
     if config.rendezvous:
-        rendezvous.meet(driver, config.rendezvous)
+        meet(driver, config.rendezvous)
     if config.cluster:
-        rendezvous.form_cluster(driver, config.world_size)
+        form_cluster(driver, config.world_size)
     metadata: dict[str, Any] = {}
     for phase, act in (
         (Phase.INIT, trainer.init),
@@ -82,8 +78,7 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
     if order["op"] == "collective":
         return measure(trainer, driver, fault, **arguments)
     # Imported only now, because training imports TensorFlow and `collective` does without it.
-    from hvdperf.worker.timed_block import run_block
-    from hvdperf.worker.training_run import run
+    from hvdperf.worker.steps import run, run_block
 
     if order["op"] == "block":
         return run_block(trainer, driver, fault, **arguments)

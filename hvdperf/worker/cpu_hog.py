@@ -15,12 +15,17 @@ BURST_S = 0.002
 LOOK_S = 0.01
 
 
-def is_stopped(pid: int) -> bool:
-    """Return whether a signal has stopped the process. Raises FileNotFoundError if there is no such
-    process."""
+def stat_fields(pid: int) -> "list[str]":
+    """Return the fields of /proc/PID/stat from the state of the process on. Raises OSError if there
+    is no such process."""
     with open(f"/proc/{pid}/stat") as stat:
         # The name, in parentheses, may hold anything.
-        return stat.read().rpartition(")")[2].split()[0] == "T"
+        return stat.read().rpartition(")")[2].split()
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a signal has stopped the process. Raises OSError as stat_fields does."""
+    return stat_fields(pid)[0] == "T"
 
 
 def compete(rank: int) -> None:

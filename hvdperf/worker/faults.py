@@ -8,7 +8,7 @@ import time
 from typing import Callable, Optional
 
 from hvdperf.worker import cpu_hog
-from hvdperf.worker.learning.learning_rate import Constant
+from hvdperf.worker.learning import Constant
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.rank_config import FaultConfig, RankConfig
 

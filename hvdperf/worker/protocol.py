@@ -9,6 +9,7 @@ order.
 """
 
 import json
+import os
 import socket
 from enum import Enum
 from typing import Any, Callable, Optional
@@ -102,6 +103,11 @@ def tune(connected: socket.socket) -> None:
     ):
         connected.setsockopt(socket.IPPROTO_TCP, option, value)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def hello_of(rank: int, token: str) -> Message:
+    """Return the greeting of this process. token: the launch's."""
+    return {"hello": rank, "token": token, "pid": os.getpid(), "host": socket.gethostname()}
 
 
 class Connection:

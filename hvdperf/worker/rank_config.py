@@ -38,7 +38,7 @@ class RankConfig(NamedTuple):
     batches of an update. cores, startup_cores: of this process. device: GPUs that it sees; None for
     none. intra_op, inter_op: TensorFlow's threads, 0 for its own choice. input_threads: those of
     the input. The others depend on the launch: see ArmLauncher.start; their defaults are those of
-    one process that trains without others. rendezvous: the plan of hvdperf.worker.rendezvous, if
+    one process that trains without others. rendezvous: the plan of hvdperf.worker.session_link, if
     rank 0 has to open a server. cluster: whether ranks form a cluster of TensorFlow.
     """
 

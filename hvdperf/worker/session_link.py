@@ -1,7 +1,13 @@
-"""A rank's end of the connection to the driver (the pytest process)."""
+"""A rank's end of the connection to the driver (the pytest process): orders in and reports out, how
+ranks without MPI find each other through it, and errors of a user's own network in words.
+"""
 
+from __future__ import annotations
+
+import json
 import os
 import queue
+import re
 import socket
 import sys
 import threading
@@ -9,7 +15,11 @@ import time
 import traceback
 from typing import Any
 
-from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, tune
+from hvdperf.models import own_networks
+from hvdperf.models.inputs import DataError
+from hvdperf.worker import protocol
+from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase
+from hvdperf.worker.rank_config import RankConfig
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -33,21 +43,14 @@ class Driver:
         host, port, token = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
         self._connection = Connection(socket.create_connection((host, int(port)), timeout=30))
         self._connection.socket.settimeout(None)
-        tune(self._connection.socket)
+        protocol.tune(self._connection.socket)
         self._sending = threading.Lock()
         self._orders: queue.Queue[Message] = queue.Queue()
         self._main_thread = threading.get_ident()
         self.rank = rank
         self.phase = Phase.LAUNCH
         self.steps_begun = 0
-        self._send(
-            {
-                "hello": rank,
-                "token": token,
-                "pid": os.getpid(),
-                "host": socket.gethostname(),
-            }
-        )
+        self._send(protocol.hello_of(rank, token))
         threading.Thread(target=self._listen, name="driver", daemon=True).start()
 
     def _listen(self) -> None:
@@ -102,17 +105,9 @@ class Driver:
         The rank must not end by itself: mpirun would then end the other ranks before they have
         reported whether they caused the error.
         """
-        self._send(
-            {
-                "error": {
-                    "phase": self.phase.value,
-                    "kind": type(error).__name__,
-                    "message": message,
-                    "step": self.steps_begun,
-                    "of_user": of_user,
-                }
-            }
-        )
+        where = {"phase": self.phase.value, "step": self.steps_begun}
+        what = {"kind": type(error).__name__, "message": message, "of_user": of_user}
+        self._send({"error": {**where, **what}})
         # Skip values that other ranks share.
         while self.next_order().get("op") != "close":
             pass
@@ -136,3 +131,112 @@ class Driver:
             "where": where,
             "waits": waits,
         }
+
+
+def meet(driver: Driver, plan: list[dict[str, Any]]) -> None:
+    """Open a rendezvous server on rank 0, share its address, and give the address to Horovod.
+
+    plan: one entry per rank with the fields of horovod.runner.common.util.hosts.SlotInfo.
+    """
+    if driver.rank == 0:
+        address = _open_server(plan)
+        driver.share(address)
+    else:
+        address = driver.shared()
+    host, port = address.rsplit(":", 1)
+    os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = host
+    os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"] = port
+
+
+def form_cluster(driver: Driver, workers: int) -> None:
+    """Exchange with all workers the addresses where they will listen, and set TF_CONFIG, which
+    TensorFlow reads.
+
+    Another process could take the port before TensorFlow does, some seconds later.
+    """
+    host = own_address()
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port = probe.getsockname()[1]
+    addresses = {driver.rank: f"{host}:{port}"}
+    driver.share(f"{driver.rank} {host}:{port}")
+    while len(addresses) < workers:
+        rank, address = driver.shared().split()
+        addresses[int(rank)] = address
+    cluster = {"worker": [addresses[rank] for rank in range(workers)]}
+    task = {"type": "worker", "index": driver.rank}
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
+
+
+def _open_server(plan: list[dict[str, Any]]) -> str:
+    """Start the server on a thread that ends with this process; return the server's address.
+
+    RendezvousServer.start() will not do: it listens on every interface and picks a random port.
+    """
+    from horovod.runner.common.util.hosts import SlotInfo
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+    host = own_address()
+    server = RendezvousHTTPServer((host, 0), RendezvousHandler, 0)
+    server.init([SlotInfo(**entry) for entry in plan])
+    threading.Thread(target=server.serve_forever, name="rendezvous", daemon=True).start()
+    return f"{host}:{server.server_port}"
+
+
+def own_address() -> str:
+    """Return the address from which this host reaches the driver: loopback if it is the driver's
+    host."""
+    host, port, _ = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
+    return protocol.address_towards(host, int(port))
+
+
+# Keras writes the names of layers in bold.
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+# What TensorFlow says of the place in its graph.
+_PLACES = re.compile(
+    r"\[\[\{\{.*?\}\}\]\]|\{\{function_node .*?\}\}|\[Op:\w+\]( name:)?|"
+    r"Error in user-defined function passed to \S+ transformation with iterator: \S+:(?= )|"
+    r"Traceback \(most recent call last\).*"
+)
+_LABEL = re.compile(
+    r"Received a label value of (-?\d+) which is outside the valid range of \[0, (\d+)\)"
+)
+
+
+def in_words(error: BaseException) -> str:
+    """Return the kind and the message of an error in one line; of one that was raised to explain
+    something to the user, the message alone."""
+    if isinstance(error, (own_networks.BadNetwork, DataError)):
+        return str(error)
+    if isinstance(error, StopIteration):
+        return "its data have ended; yield at least one sample for every rank"
+    text = " ".join(_ESCAPES.sub("", message_of(error)).split())
+    text = " ".join(_PLACES.sub("", text).split())
+    if "merge_call" in text:
+        return (
+            "its optimizer lets replicas meet within a condition, as moving averages and the "
+            "accumulation of gradients do, which tf.distribute does not allow in a traced step"
+        )
+    label = _LABEL.search(text)
+    if label is not None:
+        return f"label {label[1]} of {label[2]} classes"
+    return f"{type(error).__name__}: {text}"
+
+
+def is_of_user(error: BaseException, config: RankConfig) -> bool:
+    """Return whether the user's own network, or the data that it was given, raised an error in a
+    rank. config: the rank's."""
+    origin = config.own_network
+    if not origin:
+        return False
+    if isinstance(error, (own_networks.BadNetwork, DataError, StopIteration)):
+        return True
+    source = own_networks.source(origin)
+    # Code within a graph is not in the traceback, but in the message.
+    if own_networks.line_of(error, source) or source in str(error):
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    if config.dataset == config.model and any(f.name == "next_batch" for f in frames):
+        return True
+    # An operation of the network that refuses a value, such as a label that is out of range.
+    return type(error).__name__ == "InvalidArgumentError" and "Horovod" not in str(error)

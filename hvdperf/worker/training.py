@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from hvdperf.models import contract, inputs, own_networks, registry, tasks
 from hvdperf.models.inputs import own
-from hvdperf.worker.learning.learning_rate import Adaptive, Constant, Scheduled, can_be_set
+from hvdperf.worker.learning import Adaptive, Constant, Scheduled, can_be_set
 from hvdperf.worker.rank_config import RankConfig
 
 Config = RankConfig
@@ -31,11 +31,6 @@ def set_up_devices(config: Config, logical_cpus: int = 1) -> None:
         tf.config.set_logical_device_configuration(
             cpu, [tf.config.LogicalDeviceConfiguration()] * logical_cpus
         )
-
-
-def no_timeline(config: Config) -> str:
-    """Return the message that a strategy has no timeline."""
-    return f"strategy {config.strategy} has no Horovod timeline; use the strategy horovod"
 
 
 @dataclass

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.launch.arm_launcher import ArmLauncher, Installed
-from hvdperf.launch.fork_server import ForkServer
+from hvdperf.launch.arm_launcher import ArmLauncher, Installed, make_launcher
 from hvdperf.launch.group import Group
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.resources import make_launcher
+from hvdperf.launch.processes import ForkServer
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
@@ -93,10 +92,7 @@ def arm_launchers(
             stacks={"": Installed(sys.executable, chosen)},
             hub=hubs[-1],
             slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
-            data={
-                "cifar10": open_data("cifar10", str(cifar10)),
-                "ptb": open_data("ptb", str(ptb)),
-            },
+            data={"cifar10": open_data("cifar10", str(cifar10)), "ptb": open_data("ptb", str(ptb))},
             scratch=scratch,
             startup_deadline_s=DEADLINE_S,
             order_deadline_s=order_deadline_s,

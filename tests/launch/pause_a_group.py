@@ -7,9 +7,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from hvdperf.launch.arm_launcher import ArmLauncher, Installed  # noqa: E402
+from hvdperf.launch.arm_launcher import (  # noqa: E402
+    ArmLauncher,
+    Installed,
+    make_launcher,
+)
 from hvdperf.launch.hub import Hub  # noqa: E402
-from hvdperf.launch.resources import make_launcher  # noqa: E402
 from hvdperf.machine.host import local_machine  # noqa: E402
 from hvdperf.machine.placement import local_offers, place  # noqa: E402
 from hvdperf.machine.stack import find_mpirun  # noqa: E402

@@ -11,11 +11,15 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from hvdperf.errors import UserError  # noqa: E402
-from hvdperf.launch.agents import Agent, AgentsLauncher, LocalAgent  # noqa: E402
-from hvdperf.launch.job import LaunchError, Order  # noqa: E402
+from hvdperf.launch import slots as slots_of_mpirun  # noqa: E402
+from hvdperf.launch.launchers import (  # noqa: E402
+    AgentsLauncher,
+    LaunchError,
+    Order,
+)
 from hvdperf.launch.outer import outer_rank  # noqa: E402
-from hvdperf.launch.outer import slots as slots_of_mpirun  # noqa: E402
-from hvdperf.launch.outer.slots import RemoteAgent, Slots, lend_slot  # noqa: E402
+from hvdperf.launch.processes import Agent, LocalAgent  # noqa: E402
+from hvdperf.launch.slots import RemoteAgent, Slots, lend_slot  # noqa: E402
 from hvdperf.machine.placement import place  # noqa: E402
 
 slots_of_mpirun.ANSWER_S = slots_of_mpirun.LEAVE_S = 1.0

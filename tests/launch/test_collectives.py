@@ -132,12 +132,7 @@ def test_a_rank_that_hangs_in_an_operation_is_named(start: Start) -> None:
     group = start("mpirun", HOROVOD, kinds=(), last_phase=Phase.INIT, fault=fault)
     with pytest.raises(GroupFailed) as failed:
         group.ask(
-            "collective",
-            3.0,
-            collective="allreduce",
-            tensor_bytes=[64],
-            repeats=1,
-            check=False,
+            "collective", 3.0, collective="allreduce", tensor_bytes=[64], repeats=1, check=False
         )
     assert (failed.value.failure.rank, failed.value.failure.phase) == (1, "collective")
 

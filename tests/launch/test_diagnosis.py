@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.launch.diagnosis import mismatch_in, stall_in
-from hvdperf.launch.processes import DIAGNOSIS_LINES, TAIL_LINES, tail_of
+from hvdperf.launch.processes import DIAGNOSIS_LINES, TAIL_LINES, mismatch_in, stall_in, tail_of
 
 # As Horovod 0.28.1 printed it for two ranks, of which rank 1 left out an allreduce.
 WARNING = (

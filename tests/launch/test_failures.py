@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -137,17 +136,6 @@ def test_a_stopped_group_dies_with_the_session(
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     assert ended(pids)
-
-
-def test_a_stranger_cannot_join(arm_launchers: MakeStarter) -> None:
-    arm_launcher = arm_launchers("mpirun")
-    address = arm_launcher.hub._server.getsockname()
-    with socket.create_connection(address) as stranger:
-        stranger.sendall(b'{"hello": 0, "token": "guessed", "pid": 1, "host": "x", "at": 0}\n')
-        stranger.settimeout(5)
-        arm_launcher.hub.pump(1.0)
-        arm_launcher.hub.pump(1.0)
-        assert stranger.recv(100) == b""
 
 
 def test_a_damaged_record_is_named_with_its_file(

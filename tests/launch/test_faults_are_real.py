@@ -14,6 +14,7 @@ from hvdperf.launch.processes import is_running
 from hvdperf.plan.questions import Fault
 from hvdperf.records.rounds import Evidence, Launch
 from hvdperf.work.blocks import Blocks
+from hvdperf.worker.cpu_hog import stat_fields
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, Start, environments, horovod
 
@@ -68,8 +69,7 @@ def test_horovod_is_set_otherwise_on_all_ranks(start: Start) -> None:
 
 def ticks(pid: int) -> int:
     """Of CPU time."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+    return sum(map(int, stat_fields(pid)[11:13]))
 
 
 def children(pid: int) -> list[int]:

@@ -18,6 +18,7 @@ from bench.soak import launched
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.records.outcome import Failure
+from hvdperf.worker.cpu_hog import stat_fields
 from tests.support.groups import MakeStarter, horovod
 from tests.support.leftovers import ended
 
@@ -97,7 +98,7 @@ def processes(arm_launcher: ArmLauncher, name: str = "hvd-") -> dict[int, str]:
 
 
 def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return int(stat_fields(pid)[1])
 
 
 def test_every_process_says_what_it_is_and_ends_with_its_launch(

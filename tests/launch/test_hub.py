@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from hvdperf.launch.hub import Hub
 from hvdperf.worker.protocol import Connection, Message
+from tests.worker.test_session_link import assert_notices_a_host_that_vanishes
 
 SOON = 5.0
 
@@ -69,10 +70,16 @@ def until(hub: Hub, done: Any) -> None:
 
 
 @pytest.fixture
-def rank(hub: Hub, connect: Any) -> tuple[Recorder, socket.socket]:
-    """The listener of a launch, and rank 1's end of the connection by which it has joined."""
+def launch(hub: Hub) -> tuple[Recorder, str]:
+    """The listener of a launch, and the address that its ranks connect to."""
     listener = Recorder()
-    address = hub.expect(listener)
+    return listener, hub.expect(listener)
+
+
+@pytest.fixture
+def rank(hub: Hub, connect: Any, launch: tuple[Recorder, str]) -> tuple[Recorder, socket.socket]:
+    """The listener of a launch, and rank 1's end of the connection by which it has joined."""
+    listener, address = launch
     sock = connect(address)
     sock.sendall(hello(address, rank=1))
     until(hub, lambda: listener.hellos)
@@ -99,9 +106,8 @@ def test_a_rank_with_the_token_joins(rank):
     assert listener.hellos[0]["pid"] == 4711
 
 
-def test_what_comes_in_the_same_read_as_the_greeting_is_handed_on(hub, connect):
-    listener = Recorder()
-    address = hub.expect(listener)
+def test_what_comes_in_the_same_read_as_the_greeting_is_handed_on(hub, connect, launch):
+    listener, address = launch
     connect(address).sendall(
         hello(address, rank=1) + json.dumps({"phase": "init"}).encode() + b"\n"
     )
@@ -131,9 +137,8 @@ NOT_WHOLE = [
 
 
 @pytest.mark.parametrize("opening", [*HOSTILE, *NOT_WHOLE], ids=lambda given: repr(given)[:40])
-def test_whoever_greets_otherwise_is_closed(hub, connect, opening):
-    listener = Recorder()
-    address = hub.expect(listener)
+def test_whoever_greets_otherwise_is_closed(hub, connect, launch, opening):
+    listener, address = launch
     sock = connect(address)
     sock.sendall(opening if isinstance(opening, bytes) else hello(address, **opening))
     assert closed_by_hub(hub, sock)
@@ -154,7 +159,7 @@ def test_whoever_greets_otherwise_is_closed(hub, connect, opening):
                 for key in ("token", "hello", "pid", "host")
             },
         ).map(lambda value: json.dumps(value).encode()),
-    ),
+    )
 )
 @settings(max_examples=40, deadline=None)
 def test_whatever_comes_before_the_greeting_ends_nothing(line):
@@ -173,10 +178,9 @@ def test_whatever_comes_before_the_greeting_ends_nothing(line):
         hub.close()
 
 
-def test_who_does_not_greet_in_time_is_closed(hub, connect, monkeypatch):
+def test_who_does_not_greet_in_time_is_closed(hub, connect, launch, monkeypatch):
     monkeypatch.setattr("hvdperf.launch.hub.GREETING_S", 0.2)
-    listener = Recorder()
-    address = hub.expect(listener)
+    listener, address = launch
     silent, slow = connect(address), connect(address)
     slow.sendall(b'{"hello"')
     connect(address).sendall(hello(address))
@@ -187,10 +191,9 @@ def test_who_does_not_greet_in_time_is_closed(hub, connect, monkeypatch):
     assert listener.gone == [], "a rank may be silent"
 
 
-def test_many_strangers_do_not_keep_a_rank_out(hub, connect, monkeypatch):
+def test_many_strangers_do_not_keep_a_rank_out(hub, connect, launch, monkeypatch):
     monkeypatch.setattr("hvdperf.launch.hub.STRANGERS_MAX", 8)
-    listener = Recorder()
-    address = hub.expect(listener)
+    listener, address = launch
     for _ in range(30):
         connect(address)
     connect(address).sendall(hello(address))
@@ -219,13 +222,9 @@ def test_a_rank_may_say_more_than_a_stranger(hub, rank):
     until(hub, lambda: listener.messages)
 
 
-def test_a_rank_whose_message_has_no_end_is_given_up(hub, connect, monkeypatch):
+def test_a_rank_whose_message_has_no_end_is_given_up(hub, rank, monkeypatch):
     monkeypatch.setattr("hvdperf.launch.hub.MESSAGE_BYTES", 1 << 18)
-    listener = Recorder()
-    address = hub.expect(listener)
-    sock = connect(address)
-    sock.sendall(hello(address, rank=1))
-    until(hub, lambda: listener.hellos)
+    listener, sock = rank
 
     def babble() -> None:
         with suppress(OSError):
@@ -240,25 +239,12 @@ def test_a_rank_whose_message_has_no_end_is_given_up(hub, connect, monkeypatch):
     assert listener.reasons == ["its message cannot be read: a message is longer than 262144 bytes"]
 
 
-def test_both_ends_notice_a_host_that_vanishes(rank):
-    server_end = rank[0].connections[1].socket
-    idle, interval, count, owed = (
-        server_end.getsockopt(socket.IPPROTO_TCP, option)
-        for option in (
-            socket.TCP_KEEPIDLE,
-            socket.TCP_KEEPINTVL,
-            socket.TCP_KEEPCNT,
-            socket.TCP_USER_TIMEOUT,
-        )
-    )
-    assert server_end.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-    assert idle + interval * count < 30
-    assert owed < 30_000
+def test_the_driver_notices_a_host_that_vanishes(rank):
+    assert_notices_a_host_that_vanishes(rank[0].connections[1].socket)
 
 
-def test_a_hello_may_come_in_pieces(hub, connect):
-    listener = Recorder()
-    address = hub.expect(listener)
+def test_a_hello_may_come_in_pieces(hub, connect, launch):
+    listener, address = launch
     sock = connect(address)
     opening = hello(address)
     sock.sendall(opening[:10])

@@ -1,15 +1,28 @@
-"""What this process knows of the mpirun or srun that has started it."""
+"""The mpirun or srun that has started this process, what its ranks tell each other, and with whom a
+process ends."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
 import stat
+import subprocess
+import sys
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.launch import outer
+from hvdperf.launch import outer, pmix
+from hvdperf.launch.outer import LOOK_S
+from hvdperf.launch.processes import is_running
+from tests.support.leftovers import ended
 
 VARIABLES = (
     *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
@@ -146,3 +159,144 @@ def test_a_checkout_that_cannot_be_written_is_one_line(started_with, monkeypatch
     monkeypatch.setattr(outer, "CACHE", Path("/proc/nowhere"))
     with pytest.raises(UserError, match=r"srun-7\.1\.json cannot be written"):
         outer.started_by().publish("where rank 0 is")
+
+
+class Library:
+    """A PMIx that answers with these statuses, one a request, and has the text with the last."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.statuses = list(statuses)
+        self.value = pmix._Value(pmix._STRING, b"the text")
+
+    def PMIx_Get(self, *arguments: Any) -> int:  # noqa: N802
+        found = arguments[-1]._obj
+        status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+        if status == 0:
+            found.contents = self.value
+        return status
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that looks up the text in a PMIx with these answers."""
+    monkeypatch.setattr(pmix, "_POLL_S", 0.001)
+    monkeypatch.setattr(pmix, "FOUND_S", 0.05)
+
+    def look_up(*statuses: int) -> str:
+        @contextmanager
+        def initialized() -> Iterator[tuple[Library, pmix._Process]]:
+            yield Library(*statuses), pmix._Process()
+
+        monkeypatch.setattr(pmix, "_initialized", initialized)
+        return pmix.look_up()
+
+    return look_up
+
+
+def test_a_rank_takes_the_text_that_is_there(asked: Any) -> None:
+    assert asked(0) == "the text"
+
+
+def test_a_rank_that_asks_too_early_asks_again(asked: Any) -> None:
+    """Open MPI tells some of 200 ranks that there is no text, before rank 0 has given it."""
+    assert asked(-46, -46, -46, 0) == "the text"
+
+
+def test_a_rank_whose_rank_0_gives_no_text_leaves(asked: Any) -> None:
+    assert asked(-46) == ""
+
+
+def test_another_error_names_the_function(asked: Any) -> None:
+    with pytest.raises(UserError, match="PMIx_Get failed with status -25"):
+        asked(-25)
+
+
+def test_the_values_have_the_size_of_the_library() -> None:
+    assert ctypes.sizeof(pmix._Value) == 72
+
+
+# Prints its id and then sleeps; it stands for a session.
+SESSION = f"""
+import os, signal, sys, time
+sys.path.insert(0, {str(Path.cwd())!r})
+from hvdperf.launch.outer import end_with, owners
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+end_with(owners())
+print(os.getpid(), flush=True)
+try:
+    time.sleep(60)
+finally:
+    STUCK and time.sleep(60)
+"""
+
+
+@pytest.fixture
+def started() -> Iterator[list[int]]:
+    """Ids of processes that end with the test."""
+    pids: list[int] = []
+    yield pids
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def start(pids: list[int], command: str, stuck: bool = False) -> tuple[subprocess.Popen[str], int]:
+    """Start a shell's command line, in which SESSION stands for the session; return the shell and
+    the id of the session's process."""
+    code = SESSION.replace("STUCK", str(stuck))
+    shell = subprocess.Popen(
+        ["sh", "-c", command.replace("SESSION", '"$0" -c "$1"'), sys.executable, code],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert shell.stdout is not None
+    session = int(shell.stdout.readline())
+    pids += [shell.pid, session]
+    return shell, session
+
+
+BELOW_A_TIMEOUT = 'timeout 60 sh -c \'"$0" -c "$1" & wait\' "$0" "$1" & wait'
+
+
+@pytest.mark.parametrize(
+    ("command", "stuck"),
+    [("SESSION & wait", False), (BELOW_A_TIMEOUT, False), ("SESSION & wait", True)],
+)
+def test_a_session_ends_with_each_of_its_ancestors(started, command, stuck):
+    shell, session = start(started, command, stuck)
+    shell.kill()
+    shell.wait()
+    assert ended([session])
+
+
+@pytest.mark.parametrize("command", ["setsid SESSION & wait", "nohup SESSION & wait"])
+def test_a_detached_session_lives_on(started, command):
+    shell, session = start(started, command)
+    shell.kill()
+    shell.wait()
+    time.sleep(3 * LOOK_S)
+    assert is_running(session)
+
+
+def test_a_directory_is_gone_after_a_process_was_killed(tmp_path):
+    code = (
+        "import sys, time; from hvdperf.launch.scratch import scratch_directory;"
+        "print(scratch_directory('hvdperf-'), flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path.cwd())},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    directory = Path(process.stdout.readline().strip())
+    (directory / "below").mkdir()
+    assert directory.parent == tmp_path
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 20
+    while directory.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir()) == []

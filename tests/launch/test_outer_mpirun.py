@@ -1,23 +1,126 @@
-"""The mpirun of a session, with a stand-in for pytest."""
+"""A real mpirun around a session: with slots that stop or die, and with a stand-in for pytest."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hvdperf.launch import outer_mpirun
 from hvdperf.launch.outer_mpirun import END_S
+from hvdperf.machine.starting import rank_environment
 from tests.support.leftovers import ended
+from tests.support.sleeping_case import BEGUN, OVER
 from tests.support.whole_sessions import MPIRUN, environment_of_sessions
 
 pytestmark = pytest.mark.mpirun
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+
+
+def outer(ranks: int, *command: str, **settings: str) -> subprocess.Popen[str]:
+    environment = {**rank_environment(sys.executable), **settings}
+    environment.setdefault("OPAL_PREFIX", str(BIN.parent))
+    return subprocess.Popen(
+        [MPIRUN, "-np", str(ranks), "--oversubscribe", *command],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_a_stopped_slot_is_named_and_hangs_nothing() -> None:
+    began = time.monotonic()
+    mpirun = outer(3, sys.executable, str(Path(__file__).with_name("stop_a_slot.py")))
+    output, _ = mpirun.communicate(timeout=50)
+    gone = f"the slot of rank 1 on {socket.gethostname()} is gone: it did not answer"
+    assert f"LaunchError: rank 1 could not be started: {gone} 'start' within 1 s" in output
+    assert output.count("LaunchError: ") == 2
+    assert f"UserError: {gone} 'start'" in output, "a slot that is gone is not asked again"
+    assert "rank 2 still answers: True" in output
+    assert f"ERROR: {gone} 'start' within 1 s: its process is stopped" in output
+    assert "Traceback" not in output
+    assert mpirun.returncode == 1
+    assert time.monotonic() - began < 40
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    return tmp_path / "junit.xml"
+
+
+@pytest.fixture
+def over(tmp_path: Path) -> Path:
+    """Return the path of the file that ends the case of `session`."""
+    return tmp_path / "over"
+
+
+@pytest.fixture
+def session(report: Path, over: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """One of a single case that has begun and waits, and the processes of its ranks."""
+    case, begun = "tests/support/sleeping_case.py", report.with_name("begun")
+    command = str(BIN / "pytest"), case, "-q", f"--junitxml={report}"
+    mpirun = outer(2, *command, **{BEGUN: str(begun), OVER: str(over)})
+    deadline = time.monotonic() + 40
+    while not begun.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    # Its other child removes its files.
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children(mpirun.pid)}
+    (orterun,) = (pid for pid, command in commands.items() if "orterun" in command)
+    yield mpirun, children(orterun)
+    mpirun.kill()
+    mpirun.wait()
+
+
+def children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of all threads, which the scheduler counts in nanoseconds."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+
+def test_a_slot_idles_and_a_session_ends_although_it_is_stopped(session, report, over) -> None:
+    mpirun, ranks = session
+    slot = max(ranks)
+    assert b"OMPI_COMM_WORLD_RANK=1" in Path(f"/proc/{slot}/environ").read_bytes()
+    before, began = cpu_seconds(slot), time.monotonic()
+    time.sleep(2)
+    assert cpu_seconds(slot) - before < 0.01 * (time.monotonic() - began), "of a core"
+    os.kill(slot, signal.SIGSTOP)
+    over.touch()
+    output, _ = mpirun.communicate(timeout=50)
+    assert "1 passed" in output, "the report comes first"
+    assert report.exists()
+    gone = f"ERROR: the slot of rank 1 on {socket.gethostname()} is gone"
+    assert f"{gone}: it did not answer 'leave'" in output
+    assert mpirun.returncode == 1
+    assert ended(ranks)
+
+
+def test_a_session_outlives_a_slot_that_dies_and_names_the_rank(session, report, over) -> None:
+    mpirun, ranks = session
+    os.kill(max(ranks), signal.SIGKILL)
+    time.sleep(1)
+    assert not report.exists()
+    over.touch()
+    output, _ = mpirun.communicate(timeout=30)
+    assert report.exists()
+    assert f"ERROR: the slot of rank 1 on {socket.gethostname()} is gone: it has ended" in output
+    assert mpirun.returncode == 1
+    assert ended(ranks)
 
 
 def script(path: Path, text: str) -> str:
@@ -79,10 +182,7 @@ def test_a_signal_reaches_rank_0_once_which_then_takes_its_time(tmp_path):
 def test_a_host_without_a_daemon_is_named_in_the_last_line(tmp_path):
     shell = script(tmp_path / "shell", "echo no route; exit 255")
     process = mpirun(
-        tmp_path,
-        "exit 0",
-        *("--host", "nowhere:1", "-np", "1"),
-        OMPI_MCA_plm_rsh_agent=shell,
+        tmp_path, "exit 0", *("--host", "nowhere:1", "-np", "1"), OMPI_MCA_plm_rsh_agent=shell
     )
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 255

@@ -105,7 +105,7 @@ def test_launches_leave_nothing(
     monkeypatch.setattr("tempfile.tempdir", None)
     shared = tmp_path / "shared"
     shared.mkdir()
-    monkeypatch.setattr("hvdperf.launch.mpirun.shared_memory_directory", lambda ranks: shared)
+    monkeypatch.setattr("hvdperf.launch.launchers.shared_memory_directory", lambda ranks: shared)
     monkeypatch.setattr("bench.soak.SHARED_MEMORY", shared)
     assert soak(3, tmp_path) == []
     said = capsys.readouterr().out

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from hvdperf.launch.group import Group
 from hvdperf.plan.arms import EXCHANGES, Arm, BlockKind, Workload
 from hvdperf.records.rounds import Block, BlockReport, Evidence, Launch, Turns
 from hvdperf.work.blocks import Blocks
+from hvdperf.worker.cpu_hog import is_stopped
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (
     DCGAN,
@@ -65,11 +65,7 @@ def group(group_for_all: Group) -> Iterator[Group]:
 
 @pytest.mark.parametrize(
     ("arm", "other"),
-    [
-        (horovod(2), mirrored(2)),
-        (horovod(2), multiworker(2)),
-        (horovod(1), single()),
-    ],
+    [(horovod(2), mirrored(2)), (horovod(2), multiworker(2)), (horovod(1), single())],
     ids=lambda arm: arm.label,
 )
 def test_strategies_train_the_same_weights(weights: Weights, arm: Arm, other: Arm) -> None:
@@ -149,10 +145,7 @@ def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
 ) -> None:
     blocks = [
         Block(
-            kind,
-            turn,
-            5,
-            group.reports(BlockReport, "block", DEADLINE_S, kind=kind.value, steps=5),
+            kind, turn, 5, group.reports(BlockReport, "block", DEADLINE_S, kind=kind.value, steps=5)
         )
         for turn in range(2)
     ]
@@ -182,10 +175,6 @@ def begins_when_the_last_rank_is_there(group: Group) -> None:
     group._tell(1, order)
     group._wait(lambda: all(rank.replies for rank in group.ranks), time.monotonic() + DEADLINE_S)
     assert all(rank.replies[0]["seconds"] < late_s / 2 for rank in group.ranks)
-
-
-def is_stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def test_a_stopped_group_goes_on_where_it_was(group: Group) -> None:

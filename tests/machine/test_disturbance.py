@@ -57,8 +57,7 @@ CGROUP_2 = "usage_usec 1\nuser_usec 1\nnr_periods 1201\nnr_throttled 800\nthrott
 
 
 @pytest.mark.parametrize(
-    ("cores", "busy", "steal"),
-    [((0, 1), 370.14, 15.01), ((1,), 205.03, 7.76), ((), 0.0, 0.0)],
+    ("cores", "busy", "steal"), [((0, 1), 370.14, 15.01), ((1,), 205.03, 7.76), ((), 0.0, 0.0)]
 )
 def test_user_nice_and_steal_time_of_the_sessions_cores_is_busy(cores, busy, steal):
     assert parse_busy(STAT, cores) == pytest.approx((busy, steal))

@@ -2,8 +2,7 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.launch.arm_launcher import Threads, threads
-from hvdperf.machine.gpus import Gpu
-from hvdperf.machine.host import Machine
+from hvdperf.machine.host import Gpu, Machine
 from hvdperf.machine.placement import (
     PACKED,
     SPREAD,
@@ -134,24 +133,18 @@ class TestGpuHosts:
 
 
 class TestGroups:
-    def test_four_slots_on_two_cores_are_oversubscribed_only_together(self):
-        slots = place(offers(("a", 4, 2, [])))
-        assert [is_oversubscribed(slots, n) for n in (1, 2, 3, 4)] == [False, False, True, True]
-
-    def test_a_group_is_marked_as_it_shares_among_itself(self):
-        slots = place(offers(("a", 4, 2, [])))
-        assert [slot.oversubscribed for slot in place_group(slots, 2)] == [False, False]
-        assert [slot.oversubscribed for slot in place_group(slots, 3)] == [True, False, True]
+    @pytest.mark.parametrize("host", [("a", 4, 2, []), ("a", 4, 16, gpus(0, 1))])
+    def test_four_slots_on_two_cores_or_gpus_are_oversubscribed_only_together(self, host):
+        slots = place(offers(host))
+        marks = [[slot.oversubscribed for slot in place_group(slots, n)] for n in (1, 2, 3, 4)]
+        assert marks == [[False], [False] * 2, [True, False, True], [True] * 4]
+        assert [is_oversubscribed(slots, n) for n in (1, 2, 3, 4)] == list(map(any, marks))
 
     def test_every_replica_keeps_one_slots_share(self):
         slots = place(offers(("a", 4, 8, [])))
         for world_size in (1, 2, 4):
             group = place_group(slots, world_size)
             assert [slot.cores for slot in group] == [(0, 1), (2, 3), (4, 5), (6, 7)][:world_size]
-
-    def test_gpus_are_oversubscribed_only_together(self):
-        slots = place(offers(("a", 4, 16, gpus(0, 1))))
-        assert [is_oversubscribed(slots, n) for n in (1, 2, 4)] == [False, False, True]
 
     @pytest.mark.parametrize(("world_size", "count"), [(1, 1), (4, 1), (5, 2), (8, 2)])
     def test_nodes_of_a_group(self, world_size, count):
@@ -215,8 +208,6 @@ class TestLocalOffers:
         slots = place(local_offers(CPU_2, np=4, oversubscribe=True))
         assert len(slots) == 4
         assert is_oversubscribed(slots, 4)
-
-    def test_none_at_all_is_refused(self):
         with pytest.raises(UserError, match="--np 0"):
             local_offers(CPU_2, np=0)
 

@@ -11,7 +11,7 @@ from hvdperf.models.inputs import DataError
 from hvdperf.models.inputs.sample_sets import write_imagenet
 from hvdperf.plan import data
 from hvdperf.plan.data import open_data, other_data
-from hvdperf.worker.dataset_id import dataset_id
+from hvdperf.worker.evidence import dataset_id
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.machine.gpus import Gpu
-from hvdperf.machine.host import Machine
+from hvdperf.machine.host import Gpu, Machine
 from hvdperf.machine.placement import Offer
 from hvdperf.models import inputs
 from hvdperf.models.inputs.cifar_files import Layout

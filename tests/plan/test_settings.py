@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.launch.job import Order
-from hvdperf.launch.mpirun import command
+from hvdperf.launch.launchers import Order, command
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.questions import horovod_overhead, recipes, weak_scaling
 from hvdperf.plan.settings import (

@@ -5,8 +5,7 @@ import tomllib
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.machine.gpus import Gpu
-from hvdperf.machine.host import Machine
+from hvdperf.machine.host import Gpu, Machine
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.paths import ROOT
 from hvdperf.plan.comparisons import Question

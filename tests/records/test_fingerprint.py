@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from hvdperf.machine.gpus import Gpu
-from hvdperf.machine.host import Machine
+from hvdperf.machine.host import Gpu, Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.questions import horovod_overhead, weak_scaling

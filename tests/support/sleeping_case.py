@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from hvdperf.launch.outer import slots
+from hvdperf.launch import slots
 
 # The environment variables with the path of a file that is made once the session is here, and with
 # the path of a file for which the case waits.

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hvdperf.json_records import plain
-from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import find_mpirun
+from hvdperf.machine.starting import rank_environment
 from hvdperf.records.archive import read_document, read_session
 from hvdperf.records.documents import Summary, file_name
 from tests.support.terminals import Terminal

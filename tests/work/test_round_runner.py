@@ -14,7 +14,8 @@ import pytest
 
 from hvdperf.launch.arm_launcher import SEED, Pace
 from hvdperf.launch.group import GroupFailed
-from hvdperf.launch.job import LaunchError, SlotGone
+from hvdperf.launch.launchers import LaunchError
+from hvdperf.launch.processes import SlotGone
 from hvdperf.machine.cpu_usage import Reading
 from hvdperf.machine.disturbance import Disturbance, Usage, total
 from hvdperf.machine.host import local_machine

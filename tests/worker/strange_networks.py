@@ -29,25 +29,30 @@ NETWORKS = (
 )
 
 
-def dense(size, classes):
+def _of_images(size, *layers):
     import keras
 
-    layers = keras.layers
-    return keras.Sequential(
-        [keras.Input((size, size, 3)), layers.Flatten(), layers.Dense(8), layers.Dense(classes)]
-    )
+    return keras.Sequential([keras.Input((size, size, 3)), keras.layers.Flatten(), *layers])
+
+
+def _of_rows(size, outputs):
+    import keras
+
+    return keras.Sequential([keras.Input((size,)), keras.layers.Dense(outputs)])
+
+
+def dense(size, classes):
+    from keras.layers import Dense
+
+    return _of_images(size, Dense(8), Dense(classes))
 
 
 def line(size, classes):
-    import keras
-
-    return keras.Sequential([keras.Input((size,)), keras.layers.Dense(1)])
+    return _of_rows(size, 1)
 
 
 def classes(size, classes):
-    import keras
-
-    return keras.Sequential([keras.Input((size,)), keras.layers.Dense(classes)])
+    return _of_rows(size, classes)
 
 
 def two_inputs(size, classes):
@@ -75,32 +80,18 @@ def subclassed(size, classes):
 
 def nested(size, classes):
     import keras
+    from keras.layers import Dense, Dropout
 
-    layers = keras.layers
-    inner = keras.Sequential([keras.Input((8,)), layers.Dense(8), layers.Dropout(0.5)])
-    return keras.Sequential(
-        [
-            keras.Input((size, size, 3)),
-            layers.Flatten(),
-            layers.Dense(8),
-            inner,
-            layers.Dense(classes),
-        ]
-    )
+    inner = keras.Sequential([keras.Input((8,)), Dense(8), Dropout(0.5)])
+    return _of_images(size, Dense(8), inner, Dense(classes))
 
 
 def table(size, classes):
     import keras
+    from keras.layers import Dense, Embedding, Flatten
 
-    layers = keras.layers
-    return keras.Sequential(
-        [
-            keras.Input((size,), dtype="int32"),
-            layers.Embedding(1000, 4),
-            layers.Flatten(),
-            layers.Dense(1),
-        ]
-    )
+    words = keras.Input((size,), dtype="int32")
+    return keras.Sequential([words, Embedding(1000, 4), Flatten(), Dense(1)])
 
 
 def synchronised(size, classes):
@@ -111,9 +102,7 @@ def synchronised(size, classes):
         def call(self, x, training=False):
             return x - hvd.allreduce(keras.ops.mean(x, axis=0), op=hvd.Average)
 
-    layers = keras.layers
-    last = layers.Dense(classes)
-    return keras.Sequential([keras.Input((size, size, 3)), layers.Flatten(), Centred(), last])
+    return _of_images(size, Centred(), keras.layers.Dense(classes))
 
 
 def own_step(size, classes):
@@ -134,9 +123,7 @@ def raising(size, classes):
         def __call__(self, x):
             raise RuntimeError("the regularizer was run")
 
-    layers = keras.layers
-    last = layers.Dense(classes, kernel_regularizer=Said())
-    return keras.Sequential([keras.Input((size, size, 3)), layers.Flatten(), last])
+    return _of_images(size, keras.layers.Dense(classes, kernel_regularizer=Said()))
 
 
 def module(size, classes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from hvdperf.worker.own.errors import in_words, is_of_user
+from hvdperf.worker.session_link import in_words, is_of_user
 from tests.support.rank_configs import rank_config
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hvdperf.launch.arm_launcher import SEED
-from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.machine.starting import rank_environment
 from tests.support.rank_configs import rank_config
 from tests.worker.strange_networks import NETWORKS
 
@@ -78,7 +78,7 @@ TRIED = (
 @pytest.fixture(scope="module")
 def answers() -> dict[tuple[str, str, str], Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "hvdperf.worker.own.trial"],
+        [sys.executable, "-m", "hvdperf.worker.own_trial"],
         cwd=ROOT,
         env=rank_environment(sys.executable),
         input=json.dumps([request(*each[:3]) for each in TRIED]),

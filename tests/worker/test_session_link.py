@@ -1,7 +1,8 @@
-"""A rank's end of the connection to the driver."""
+"""Messages between driver and ranks, the configuration of a rank, and its end of the connection."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -11,8 +12,96 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.worker.protocol import DRIVER_VARIABLE
+from hvdperf.worker.protocol import DRIVER_VARIABLE, STARTUP, Connection, Phase
+from hvdperf.worker.rank_config import FaultConfig, RankConfig
 from hvdperf.worker.session_link import Driver
+from tests.support.rank_configs import rank_config
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Connection, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(5)
+    yield Connection(ours), theirs
+    ours.close()
+    theirs.close()
+
+
+def test_a_message_in_pieces_is_handed_on_when_it_is_whole(ends):
+    connection, peer = ends
+    line = json.dumps({"phase": "ready", "at": 1.5}).encode() + b"\n"
+    for piece in (line[:1], line[1:-1]):
+        peer.sendall(piece)
+        assert connection.receive() == []
+    peer.sendall(line[-1:])
+    assert connection.receive() == [{"phase": "ready", "at": 1.5}]
+
+
+def test_messages_that_arrive_together_are_handed_on_together(ends):
+    connection, peer = ends
+    peer.sendall(b'{"a": 1}\n{"b": 2}\n{"c"')
+    assert connection.receive() == [{"a": 1}, {"b": 2}]
+    peer.sendall(b": 3}\n")
+    assert connection.receive() == [{"c": 3}]
+
+
+def test_what_is_sent_is_received(ends):
+    connection, peer = ends
+    other = Connection(peer)
+    message = {"error": {"message": "line\nbreak, ünïcode"}, "list": [1, None, 2.5]}
+    other.send(message)
+    assert connection.receive() == [message]
+
+
+def test_a_message_longer_than_one_read_is_put_together(ends):
+    connection, peer = ends
+    # Longer than one read takes, and no longer than a socket buffers.
+    peer.sendall(json.dumps({"tail": "x" * 70_000}).encode() + b"\n")
+    messages = None
+    while not messages:
+        messages = connection.receive()
+    assert len(messages[0]["tail"]) == 70_000
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"GET / HTTP/1.1\r\n\r\n", b"[1, 2]\n", b"3\n", b"\n", b"\xff\xfe\n"]
+)
+def test_garbage_is_an_error(ends, garbage):
+    connection, peer = ends
+    peer.sendall(garbage)
+    with pytest.raises(ValueError):
+        connection.receive()
+
+
+def test_the_end_of_the_stream_is_none(ends):
+    connection, peer = ends
+    peer.sendall(b'{"a": 1}\n{"half')
+    peer.close()
+    assert connection.receive() == [{"a": 1}]
+    assert connection.receive() is None
+
+
+def test_the_phases_of_a_start_up_come_in_their_order():
+    order = list(Phase)
+    assert list(STARTUP) == order[: len(STARTUP)]
+    assert order[len(STARTUP)] is Phase.READY
+
+
+@pytest.mark.parametrize("fault", [None, FaultConfig("slow", 1, "block", 2.0, 0.0)])
+def test_a_rank_reads_the_configuration_that_the_session_made(fault: FaultConfig | None) -> None:
+    made = rank_config(fault=fault, kinds=["full", "local"])
+    assert RankConfig.of(json.loads(json.dumps(made.message()))) == made
+
+
+def test_a_configuration_of_another_release_names_what_differs() -> None:
+    message = {**rank_config().message(), "colour": "red"}
+    del message["batch"]
+    with pytest.raises(ValueError, match="config of a rank: batch is missing, colour is unknown"):
+        RankConfig.of(message)
+    exchange = {**rank_config().message(), "exchange": {"groups": 1}}
+    with pytest.raises(ValueError, match="exchange of a rank: compression is missing"):
+        RankConfig.of(exchange)
+
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,7 +161,11 @@ def test_a_rank_leaves_that_can_no_longer_be_told_anything(last_words):
 
 
 def test_a_rank_notices_a_host_that_vanishes(driver):
-    option = driver._connection.socket.getsockopt
+    assert_notices_a_host_that_vanishes(driver._connection.socket)
+
+
+def assert_notices_a_host_that_vanishes(connected: socket.socket) -> None:
+    option = connected.getsockopt
     assert option(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     silence = option(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) + (
         option(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL)

@@ -31,7 +31,7 @@ from hvdperf.worker.strategies.table import Strategy
 # Timeout of a stub's request. A stub sends it at once; until then no other rank is forked.
 REQUEST_S = 5.0
 # Modules that ranks of every strategy import once they train.
-LATER = ("hvdperf.worker.collectives", "hvdperf.worker.timed_block", "hvdperf.worker.training_run")
+LATER = ("hvdperf.worker.collectives", "hvdperf.worker.steps")
 
 
 def import_all() -> str:
@@ -45,7 +45,7 @@ def import_all() -> str:
     except Exception as error:  # noqa: BLE001 - each rank imports by itself then, and reports it
         traceback.print_exc()
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
-    for module in (*LATER, *(strategy.spec.module for strategy in Strategy)):
+    for module in (*LATER, *{strategy.spec.module: None for strategy in Strategy}):
         # A strategy may be missing from this release, and mpi4py from this environment: the rank
         # that asks for it imports it again, and fails.
         with suppress(Exception):

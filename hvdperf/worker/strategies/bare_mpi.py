@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from hvdperf.worker.collectives import Buffers, Exchange, Unavailable
-from hvdperf.worker.learning.learning_rate import Constant
+from hvdperf.worker.learning import Constant
 from hvdperf.worker.rank_config import RankConfig
 
 Facts = dict[str, Any]

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, Optional, Protocol
 
-from hvdperf.worker.learning.learning_rate import Constant
+from hvdperf.worker.learning import Constant
 from hvdperf.worker.training import Config
 
 Facts = dict[str, Any]
 
 
 class Trainer(Protocol):
-    """The training of one rank: the phases of start-up, in their order, then blocks of steps.
+    """The training of one rank: the phases of start-up, in their order, then blocks of steps. What
+    has a body here is the same for most strategies.
 
     A batch is that of a task (models.tasks.Step), in the form in which the strategy spreads it over
     its replicas. Block kinds are the values of hvdperf.plan.arms.BlockKind.
@@ -19,7 +20,7 @@ class Trainer(Protocol):
     config: Config
     learning_rate: Constant
     # Samples of this process in a pass over the user's own data; None until a pass is over.
-    samples_of_a_pass: Optional[int]
+    samples_of_a_pass: Optional[int] = None
 
     def __init__(self, config: Config) -> None: ...
 
@@ -32,10 +33,10 @@ class Trainer(Protocol):
 
     def open_input(self) -> None: ...
 
-    def trace(self) -> None:
+    def trace(self) -> Optional[Facts]:
         """Trace every step function that the launch will need."""
 
-    def first_step(self) -> None: ...
+    def first_step(self) -> Optional[Facts]: ...
 
     def broadcast(self) -> None:
         """Give every rank the state of rank 0."""
@@ -92,3 +93,6 @@ class Trainer(Protocol):
         union of all that are on the wire); see worker/horovod_timeline.py. The file also holds the
         barrier before the steps, which is not counted. Raises ValueError for a strategy other than
         Horovod, or if the launch was not started to be recorded."""
+        raise ValueError(
+            f"strategy {self.config.strategy} has no Horovod timeline; use the strategy horovod"
+        )

@@ -1,18 +1,62 @@
-"""Training with one replica per process in plain TensorFlow. A strategy adds how replicas exchange
-gradients."""
+"""Training with one replica per process in plain TensorFlow: the strategy `single`, and what
+others add an exchange of gradients to.
+"""
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 import numpy as np
 import tensorflow as tf
 
 from hvdperf.worker import training
-from hvdperf.worker.learning.gradient_accumulation import Accumulator, ExchangedMean
-from hvdperf.worker.learning.learning_rate import Constant
-from hvdperf.worker.strategies.base import Facts
+from hvdperf.worker.learning import Constant
+from hvdperf.worker.strategies.base import Facts, Trainer
 from hvdperf.worker.training import Config, Part
+
+
+class Accumulator:
+    """Sums of the gradients of some weights, over passes that have not been exchanged yet."""
+
+    def __init__(self, sources: Sequence[tf.Variable], passes: int) -> None:
+        self._passes = passes
+        self._sums = {
+            source.ref(): tf.Variable(tf.zeros_like(source), trainable=False) for source in sources
+        }
+
+    def add(self, gradients: Sequence[Any], sources: Sequence[tf.Variable]) -> None:
+        """Add the gradients of a pass. A gradient of rows of a table becomes one of the table."""
+        for gradient, source in zip(gradients, sources):
+            self._sums[source.ref()].assign_add(tf.convert_to_tensor(gradient))
+
+    def take(self, gradients: Sequence[Any], sources: Sequence[tf.Variable]) -> list[tf.Tensor]:
+        """Return the mean over all passes, including the given gradients of the last one; then set
+        the sums to 0."""
+        means = []
+        for gradient, source in zip(gradients, sources):
+            held = self._sums[source.ref()]
+            means.append((held + tf.convert_to_tensor(gradient)) / self._passes)
+            held.assign(tf.zeros_like(held))
+        return means
+
+
+class ExchangedMean:
+    """A tape whose gradients are the mean over the passes and over all replicas."""
+
+    def __init__(
+        self,
+        tape: tf.GradientTape,
+        accumulator: Accumulator,
+        exchanged: Callable[[Sequence[tf.Tensor]], Sequence[tf.Tensor]],
+    ) -> None:
+        self._tape = tape
+        self._accumulator = accumulator
+        self._exchanged = exchanged
+
+    def gradient(self, loss: tf.Tensor, sources: Sequence[tf.Variable]) -> Sequence[tf.Tensor]:
+        own = self._tape.gradient(loss, sources)
+        return self._exchanged(self._accumulator.take(own, sources))
+
 
 StepFunction = Callable[..., tf.Tensor]
 # Kinds of blocks (hvdperf.plan.arms.BlockKind) on the same batches as `full`.
@@ -25,7 +69,7 @@ def split_batch(batch: int, rank: int, world_size: int) -> int:
     return batch // world_size + (1 if rank < batch % world_size else 0)
 
 
-class ReplicaTrainer:
+class ReplicaTrainer(Trainer):
     """The common part of hvdperf.worker.strategies.base.Trainer.
 
     A strategy of more than one replica overrides `rank`, `world_size`, `shared`, `exchanged`,
@@ -34,7 +78,6 @@ class ReplicaTrainer:
 
     rank = 0
     world_size = 1
-    samples_of_a_pass: Optional[int] = None
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -212,10 +255,7 @@ class ReplicaTrainer:
             # The rows of all ranks have been gathered by now.
             gathered += int(rows) // self.world_size * (width + gradient.indices.dtype.size)
         whole = training.size_of(self.parts)["gradient_bytes"]
-        return {
-            "sparse_tensors": len(self._sparse),
-            "gradient_bytes": whole - tables + gathered,
-        }
+        return {"sparse_tensors": len(self._sparse), "gradient_bytes": whole - tables + gathered}
 
     def broadcast(self) -> None:
         # After the first step, as in Horovod's examples: by then the optimizer has its state.
@@ -301,5 +341,12 @@ class ReplicaTrainer:
         shard = (self.rank, self.world_size)
         return training.validate(self.config, self.task, self.parts, shard, self.total)
 
-    def timeline(self, steps: int, path: str) -> Facts:
-        raise ValueError(training.no_timeline(self.config))
+
+class SingleTrainer(ReplicaTrainer):
+    """The Trainer (base.py) of a single replica. Several passes stand in for as many replicas. The
+    moving averages of replicas move once per update, so `build` slows down those of the passes."""
+
+    def build(self) -> Facts:
+        facts = super().build()
+        training.slow_averages(self.parts, self._passes)
+        return facts

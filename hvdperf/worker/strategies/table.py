@@ -43,9 +43,9 @@ class Strategy(Enum):
         return strategy
 
     HOROVOD = StrategySpec("horovod", "horovod", "HorovodTrainer", horovod=True)
-    MIRRORED = StrategySpec("mirrored", "mirrored", "MirroredTrainer", one_process=True)
-    MULTIWORKER = StrategySpec("multiworker", "multiworker", "MultiWorkerTrainer", cluster=True)
-    SINGLE = StrategySpec("single", "single", "SingleTrainer")
+    MIRRORED = StrategySpec("mirrored", "tf_distribute", "MirroredTrainer", one_process=True)
+    MULTIWORKER = StrategySpec("multiworker", "tf_distribute", "MultiWorkerTrainer", cluster=True)
+    SINGLE = StrategySpec("single", "replica", "SingleTrainer")
     BARE = StrategySpec("bare", "bare_mpi", "BareTrainer", trains=False)
 
     @classmethod

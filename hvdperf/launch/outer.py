@@ -8,8 +8,11 @@ to, so the text is a file in the checkout, which the hosts share; under mpirun i
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +20,10 @@ from typing import NamedTuple
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
-from hvdperf.launch.outer import pmix
-from hvdperf.launch.outer_mpirun import STATUS_VARIABLE
+from hvdperf.launch import pmix
+from hvdperf.launch.outer_mpirun import INTERRUPTED, STATUS_VARIABLE
 from hvdperf.paths import CACHE
+from hvdperf.worker.cpu_hog import stat_fields
 
 # Seconds that rank 0 has to write its file, which another host may see late.
 FILE_S = 90.0
@@ -121,16 +125,12 @@ class _Mpirun(OuterLauncher):
 LAUNCHERS = (
     _Mpirun(
         "mpirun",
-        rank="OMPI_COMM_WORLD_RANK",
-        size="OMPI_COMM_WORLD_SIZE",
-        nodes="OMPI_COMM_WORLD_LOCAL_SIZE",
+        *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
         parent=True,
     ),
     OuterLauncher(
         "srun",
-        rank="SLURM_PROCID",
-        size="SLURM_STEP_NUM_TASKS",
-        nodes="SLURM_STEP_NUM_NODES",
+        *("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES"),
         ids=("SLURM_JOB_ID", "SLURM_STEP_ID"),
     ),
 )
@@ -195,15 +195,12 @@ def check_launcher() -> None:
         own, count = _number(rank, 0), _number(size, 1)
         if own > 0 or (rank in os.environ and count > 1):
             found = f"{rank}={own}" + f", {size}={count}" * (size in os.environ)
+            known = " or ".join(each.name for each in LAUNCHERS)
             raise UserError(
                 f"{found}: {launcher} seems to have started several sessions, which would measure "
-                f"each other; start one with {_known()}, or if these variables are left from "
+                f"each other; start one with {known}, or if these variables are left from "
                 f"something else: env -u {rank} -u {size} pytest perf/"
             )
-
-
-def _known() -> str:
-    return " or ".join(each.name for each in LAUNCHERS)
 
 
 def launcher() -> int:
@@ -219,7 +216,7 @@ def shown_by() -> int:
     if not (started_by().parent and os.environ.get(STATUS_VARIABLE)):
         return launcher()
     try:
-        return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(stat_fields(os.getppid())[1])
     except OSError:
         return launcher()
 
@@ -248,3 +245,71 @@ def leave_status(status: int | str) -> bool:
     except OSError:
         return False
     return True
+
+
+# Seconds between two looks, and seconds that this process has to end by itself.
+LOOK_S = 0.5
+END_S = 4.0
+
+
+class Ancestor(NamedTuple):
+    """A process, with the time of its start, which tells it from a later one of the same id."""
+
+    pid: int
+    began: int
+
+    @property
+    def runs(self) -> bool:
+        stat = _Stat.of(self.pid)
+        return stat is not None and stat.began == self.began and stat.state not in "ZX"
+
+
+class _Stat(NamedTuple):
+    """What /proc tells of a process."""
+
+    state: str
+    parent: int
+    session: int
+    terminal: int
+    began: int
+
+    @classmethod
+    def of(cls, pid: int) -> _Stat | None:
+        """Return what is known of a process; None if there is none that this user may see."""
+        try:
+            fields = stat_fields(pid)
+        except OSError:
+            return None
+        return cls(fields[0], *(int(fields[i]) for i in (1, 3, 4, 19)))
+
+
+def owners() -> list[Ancestor]:
+    """Return the ancestors with which this process has to end, its parent first."""
+    starter, found = launcher(), list[Ancestor]()
+    own = _Stat.of(os.getpid())
+    outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    # A process that leads its session outlives what has started it.
+    pid = own.parent if own is not None and own.session != os.getpid() else 0
+    while pid > 1 and own is not None and (stat := _Stat.of(pid)) is not None:
+        of_session = stat.session == own.session
+        is_shell_of_terminal = pid == stat.session and stat.terminal != 0
+        if pid != starter and (not of_session or is_shell_of_terminal or outlives):
+            break
+        found.append(Ancestor(pid, stat.began))
+        pid = stat.parent if pid != stat.session else 0
+    return found
+
+
+def end_with(ancestors: Sequence[Ancestor]) -> None:
+    """End this process by SIGTERM when one of its ancestors has ended, and after END_S in any
+    case."""
+    if ancestors:
+        threading.Thread(target=_watch, args=(ancestors,), name="owners", daemon=True).start()
+
+
+def _watch(ancestors: Sequence[Ancestor]) -> None:
+    while all(ancestor.runs for ancestor in ancestors):
+        time.sleep(LOOK_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(END_S)
+    os._exit(INTERRUPTED)

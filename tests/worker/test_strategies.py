@@ -1,4 +1,4 @@
-"""Where the batches of tf.distribute's strategies are before a step. Imports TensorFlow."""
+"""What strategies make of batches and of averages, in this process. Imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -6,14 +6,39 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from hvdperf.paths import ROOT
-from hvdperf.worker.strategies.mirrored import MirroredTrainer
-from hvdperf.worker.strategies.multiworker import MultiWorkerTrainer
-from hvdperf.worker.strategies.tf_distribute import DistributedTrainer
+from hvdperf.worker import training
+from hvdperf.worker.strategies.replica import SingleTrainer
+from hvdperf.worker.strategies.tf_distribute import (
+    DistributedTrainer,
+    MirroredTrainer,
+    MultiWorkerTrainer,
+)
 from tests.support.rank_configs import rank_config
+
+MOMENTUM = 0.99  # that of Keras
+HUGE = 1e6  # beside what a batch adds
+
+
+@pytest.mark.parametrize("passes", [1, 2, 3])
+def test_old_averages_keep_their_weight_over_an_update(passes: int) -> None:
+    trainer = SingleTrainer(rank_config(passes=passes, common_order=True))
+    trainer.build()
+    trainer.open_input()
+    trainer.trace()
+    averages = training.statistics(trainer.parts)
+    assert len(averages) > 20
+    for average in averages:
+        average.assign(tf.fill(average.shape, HUGE))
+    for _ in range(passes):
+        trainer.step("full", trainer.next_batch("full"))
+    for average in averages:
+        np.testing.assert_allclose(average.numpy() / HUGE, MOMENTUM, rtol=1e-4)
+
 
 CONFIG = rank_config(strategy="mirrored", world_size=2, model="vgg_16_s")
 
@@ -43,7 +68,7 @@ def test_no_batch_is_copied_to_a_device_ahead(
 def test_the_batches_of_all_replicas_are_in_the_host_s_memory() -> None:
     # A process of its own: how many devices a CPU is taken for is settled once.
     code = (
-        "from hvdperf.worker.strategies.mirrored import MirroredTrainer\n"
+        "from hvdperf.worker.strategies.tf_distribute import MirroredTrainer\n"
         "from hvdperf.worker.rank_config import Exchange, RankConfig\n"
         f"trainer = MirroredTrainer({CONFIG!r})\n"
         "trainer.init()\n"

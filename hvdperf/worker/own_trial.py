@@ -1,6 +1,6 @@
 """Tries networks of a user's own: does in one process what ranks will do, before anything is timed.
 
-The session runs `python -m hvdperf.worker.own.trial` with the interpreter of a stack, and
+The session runs `python -m hvdperf.worker.own_trial` with the interpreter of a stack, and
 writes a JSON list of requests to its standard input. Every request is carried out by a process of
 its own and answered by a line of JSON, in their order. A request has `config`, as a rank gets it,
 `replicas`, the largest number of them, and `work`:
@@ -38,8 +38,8 @@ from hvdperf.models import own_networks, registry
 from hvdperf.models.registry import Shard
 from hvdperf.worker import process
 from hvdperf.worker.fork.server import import_all
-from hvdperf.worker.own.errors import in_words
 from hvdperf.worker.rank_config import RankConfig
+from hvdperf.worker.session_link import in_words
 
 # What a session could not measure apart: the steps of one process differ by rounding at most.
 APART_AT_MOST = 1e-3
@@ -71,7 +71,7 @@ def train(request: dict[str, Any]) -> dict[str, Any]:
     config, replicas = RankConfig.of(request["config"]), request["replicas"]
     network = registry.network(config.model)
     began = time.monotonic()
-    trainer = make_trainer(config.strategy, config)
+    trainer = make_trainer(config)
     trainer.init()
     if replicas > 1:
         _become(trainer, 0, replicas)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.worker.dataset_id import dataset_id
+from hvdperf.worker.evidence import dataset_id
 
 
 @pytest.fixture
@@ -52,17 +52,18 @@ def test_a_name_may_be_of_any_bytes(files):
     assert dataset_id(files) != before
 
 
-@pytest.mark.parametrize("change", ["a name", "a size", "a byte", "one more", "one less"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda files: (files / "b.bin").rename(files / "c.bin"),
+        lambda files: (files / "train" / "a.bin").write_bytes(bytes(range(256)) * 41),
+        lambda files: (files / "b.bin").write_bytes(b"b" * 9 + b"c"),
+        lambda files: (files / "c.bin").touch(),
+        lambda files: (files / "b.bin").unlink(),
+    ],
+    ids=["a name", "a size", "a byte", "one more", "one less"],
+)
 def test_other_files_are_another(files, change):
     before = dataset_id(files)
-    if change == "a name":
-        (files / "b.bin").rename(files / "c.bin")
-    elif change == "a size":
-        (files / "train" / "a.bin").write_bytes(bytes(range(256)) * 41)
-    elif change == "a byte":
-        (files / "b.bin").write_bytes(b"b" * 9 + b"c")
-    elif change == "one more":
-        (files / "c.bin").touch()
-    else:
-        (files / "b.bin").unlink()
+    change(files)
     assert dataset_id(files) != before

@@ -1,4 +1,6 @@
-"""Launcher `mpirun`: an inner mpirun starts the ranks, and Horovod communicates over MPI."""
+"""The launchers, behind one interface: how the processes of a launch are started and ended. Under
+`mpirun` an inner mpirun starts the ranks, and Horovod communicates over MPI; under `agents` every
+slot starts its own rank, and Horovod communicates over Gloo."""
 
 from __future__ import annotations
 
@@ -7,30 +9,85 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
-from hvdperf.launch import daemon_start
-from hvdperf.launch.ends.scratch import scratch_directory
+from hvdperf.launch import daemon_start, processes
 from hvdperf.launch.guard import guarded
-from hvdperf.launch.job import LaunchError, Order, SlotGone
-from hvdperf.launch.outer.interfaces import interface_settings
-from hvdperf.launch.outer.slots import Slots
-from hvdperf.launch.processes import (
-    TERM_S,
-    killed_by,
-    lines_of,
-    shown_of,
-    signal_processes,
-    start_process,
-    tail_of,
-    wait_until_ended,
-)
+from hvdperf.launch.processes import Agent, SlotGone, Variables
+from hvdperf.launch.scratch import scratch_directory
+from hvdperf.launch.slots import Slots, interface_settings
 from hvdperf.machine.placement import Slot
-from hvdperf.machine.space import shared_memory_directory
+from hvdperf.machine.starting import shared_memory_directory
 from hvdperf.worker.protocol import Connection, Message
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order to start `processes` ranks of `python -m hvdperf.worker` on the first slots.
+
+    interpreter: runs the ranks. environment: variables that the ranks get on top of the session's
+    own. scratch: directory of this launch alone, removed with it. deadline_s: the longest deadline
+    of the launch, in seconds. stub: command line to start in place of each rank, which the fork
+    server then forks.
+    """
+
+    processes: int
+    slots: Sequence[Slot]
+    interpreter: str
+    environment: Variables
+    scratch: Path
+    deadline_s: float
+    stub: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Command line to start for each rank."""
+        return self.stub or (self.interpreter, "-u", "-m", "hvdperf.worker")
+
+
+class Job(Protocol):
+    """The processes of one launch."""
+
+    def ended(self) -> str | None:
+        """Return how the launch ended, in words; return None while it runs."""
+
+    def lost_slot(self) -> SlotGone | None:
+        """Return a slot of the launch that is gone, which ends its ranks and then the others."""
+
+    def fate(self, rank: int) -> str:
+        """Return how the rank ended, in words; return "" if that is not known."""
+
+    def signal(self, signum: int, pids: Mapping[int, int]) -> None:
+        """Send a signal to the ranks. pids: rank -> process id on its host."""
+
+    def end(self, pids: Mapping[int, int]) -> None:
+        """Kill what is left of the launch, wait for it, and remove what it left behind."""
+
+    def tail(self, rank: int) -> list[str]:
+        """Return the last lines that the rank wrote to its stderr, after those before them in which
+        Horovod says which rank is missing."""
+
+
+class Launcher(Protocol):
+    """A way to start jobs."""
+
+    def rendezvous(self, slots: Sequence[Slot]) -> list[dict[str, Any]] | None:
+        """Return the ranks' entries for `meet` (worker/session_link.py), if rank 0 has to help
+        Horovod's ranks find each other. Return None if the launcher does that itself."""
+
+    def start(self, order: Order) -> Job:
+        """Start the processes without waiting for them. Raises LaunchError."""
+
+
+class LaunchError(Exception):
+    """The processes could not be started at all."""
+
 
 # The binding of ranks by mpirun: none, because each rank pins itself to the cores of its slot.
 BINDING = "none"
@@ -45,12 +102,12 @@ OVERRIDES = {
     "rmaps_base_no_oversubscribe": "0",
     "rmaps_base_no_schedule_local": "0",
 }
-
-
-def how_launched() -> str:
-    """Return how mpirun starts ranks, in words."""
-    settings = " ".join(f"--mca {name} {value}" for name, value in SETTINGS.items())
-    return f"mpirun --bind-to {BINDING} {settings} (a rank that waits yields its core)"
+# How each launcher starts ranks, in words, by its name (plan.options.LAUNCHERS).
+_SETTINGS = " ".join(f"--mca {name} {value}" for name, value in SETTINGS.items())
+HOW_LAUNCHED = {
+    "mpirun": f"mpirun --bind-to {BINDING} {_SETTINGS} (a rank that waits yields its core)",
+    "agents": "each slot starts its own, Horovod over Gloo",
+}
 
 
 def command(order: Order, mpirun: str, network: str, shared: Path | None) -> list[str]:
@@ -174,17 +231,17 @@ class MpirunJob:
         """Return how the rank ended, in words; return "" if mpirun does not report it. mpirun
         reports the signal or the exit status of the first rank that failed."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(TERM_S)
-        text = "".join(lines_of(self._stderr))
+            self._process.wait(processes.TERM_S)
+        text = "".join(processes.lines_of(self._stderr))
         found = re.search(rf"process rank {rank} .*\s+exited\s+on signal (\d+)", text)
         if found:
-            return killed_by(int(found[1]))
+            return processes.killed_by(int(found[1]))
         found = re.search(rf"\[\[\d+,\d+\],{rank}\]\s+Exit code:\s+(\d+)", text)
         return f"(exit status {found[1]})" if found else ""
 
     def signal(self, signum: int, pids: Mapping[int, int]) -> None:
         if self._daemons is None:
-            signal_processes(signum, pids.values())
+            processes.signal_processes(signum, pids.values())
             return
         # mpirun forwards signals to its ranks on all hosts; SIGTSTP reaches them as SIGSTOP.
         self._process.send_signal(signal.SIGTSTP if signum == signal.SIGSTOP else signum)
@@ -197,19 +254,19 @@ class MpirunJob:
         else:
             # Ranks die with mpirun (PR_SET_PDEATHSIG), even stopped ones. The fork server kills
             # forked ranks when their stubs have died.
-            wait_until_ended(pids.values())
+            processes.wait_until_ended(pids.values())
         _remove(self._scratch, self._shared)
 
     def tail(self, rank: int) -> list[str]:
         # If the rank has written nothing, mpirun may have.
-        return shown_of(self._written(rank)) or tail_of(self._stderr)
+        return processes.shown_of(self._written(rank)) or processes.tail_of(self._stderr)
 
     def _written(self, rank: int) -> list[str]:
         """Return the lines that the rank has written. mpirun tags every piece that it reads, even
         within a line; text before the first tag of a line is mpirun's own."""
         tag = re.compile(r"\[\d+,(\d+)\]<stderr>:?")
         own = ""
-        for line in lines_of(self._stderr):
+        for line in processes.lines_of(self._stderr):
             _, *tagged = tag.split(line)
             pieces = zip(tagged[::2], tagged[1::2], strict=True)
             own += "".join(text for who, text in pieces if int(who) == rank)
@@ -222,7 +279,7 @@ def _remove(*directories: Path | None) -> None:
 
 
 class MpirunLauncher:
-    """A launcher that has mpirun start the ranks; see hvdperf.launch.job.Launcher."""
+    """A launcher that has mpirun start the ranks."""
 
     def __init__(self, mpirun: str, slots: Slots | None = None) -> None:
         """Use the mpirun executable at this path. slots: those that start its daemons on other
@@ -247,7 +304,7 @@ class MpirunLauncher:
                 where = shared_memory_directory(order.processes)
                 shared = Path(scratch_directory("hvdperf-", where))
             # When this process is killed, mpirun ends, and with it the ranks.
-            process = start_process(
+            process = processes.start_process(
                 guarded(command(order, self._mpirun, network, shared)),
                 order.interpreter,
                 environment,
@@ -257,3 +314,148 @@ class MpirunLauncher:
             _remove(shared)
             raise LaunchError(f"mpirun could not be started: {error}") from error
         return MpirunJob(process, order.scratch, shared, daemons)
+
+
+# The longest delay, in seconds, with which a slot reports the end of a process.
+END_REPORT_S = 2.0
+
+
+def rendezvous_plan(slots: Sequence[Slot]) -> list[dict[str, Any]]:
+    """Return the fields of Horovod's SlotInfo for every rank.
+
+    Local fields count the ranks of one host. Cross fields count, over all hosts, the ranks with one
+    local rank.
+    """
+    per_host = Counter(slot.host for slot in slots)
+    seen: Counter[str] = Counter()
+    across: Counter[int] = Counter()
+    plan = []
+    for rank, slot in enumerate(slots):
+        local_rank = seen[slot.host]
+        plan.append(
+            {
+                "hostname": slot.host,
+                "rank": rank,
+                "local_rank": local_rank,
+                "cross_rank": across[local_rank],
+                "size": len(slots),
+                "local_size": per_host[slot.host],
+                "cross_size": sum(count > local_rank for count in per_host.values()),
+            }
+        )
+        seen[slot.host] += 1
+        across[local_rank] += 1
+    return plan
+
+
+def horovod_environment(
+    own: Mapping[str, Any], one_host: bool, deadline_s: float
+) -> dict[str, str]:
+    """Return the variables that Horovod's Gloo controller reads, as horovod.runner.gloo_run sets
+    them.
+
+    own: this rank's entry of the rendezvous plan.
+    """
+    environment = {
+        f"HOROVOD_{name.upper()}": str(value) for name, value in own.items() if name != "hostname"
+    }
+    environment["HOROVOD_HOSTNAME"] = own["hostname"]
+    environment["HOROVOD_CONTROLLER"] = "gloo"
+    environment["HOROVOD_CPU_OPERATIONS"] = "gloo"
+    # Gloo's timeout goes on while a group is stopped because another one is timed.
+    environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(int(100 * deadline_s))
+    if one_host:
+        environment["HOROVOD_GLOO_IFACE"] = "lo"
+    return environment
+
+
+class AgentsJob:
+    """A launch with one process per rank, each on its slot's host.
+
+    forked: the slots' own processes are stubs, and the ranks are processes forked on this host.
+    """
+
+    def __init__(self, launch: str, agents: Sequence[Agent], forked: bool) -> None:
+        self._launch = launch
+        self._agents = agents
+        self._forked = forked
+
+    def ended(self) -> str | None:
+        statuses = self._statuses()
+        if isinstance(statuses, SlotGone):
+            return f"ended: {statuses}"
+        return None if None in statuses else f"ended with status {statuses}"
+
+    def lost_slot(self) -> SlotGone | None:
+        statuses = self._statuses()
+        return statuses if isinstance(statuses, SlotGone) else None
+
+    def _statuses(self) -> list[int | None] | SlotGone:
+        try:
+            return [agent.status(self._launch) for agent in self._agents]
+        except SlotGone as gone:
+            return gone
+
+    def fate(self, rank: int) -> str:
+        # A slot reports the end of its process with a delay.
+        deadline = time.monotonic() + END_REPORT_S
+        try:
+            while (status := self._agents[rank].status(self._launch)) is None:
+                if time.monotonic() > deadline:
+                    return ""
+                time.sleep(0.01)
+        except SlotGone as gone:
+            return f"({gone})"
+        return processes.fate_of(status)
+
+    def signal(self, signum: int, pids: Mapping[int, int]) -> None:
+        if self._forked:
+            processes.signal_processes(signum, pids.values())
+            return
+        for rank in pids:
+            self._agents[rank].signal(self._launch, signum)
+
+    def end(self, pids: Mapping[int, int]) -> None:
+        for agent in self._agents:
+            # A slot that is gone must not keep the other ranks alive. Its own rank ends when its
+            # connection closes, or with the slot.
+            with suppress(OSError):
+                agent.end(self._launch)
+        if self._forked:
+            processes.wait_until_ended(pids.values())
+
+    def tail(self, rank: int) -> list[str]:
+        try:
+            return self._agents[rank].tail(self._launch)
+        except SlotGone:
+            return []
+
+
+class AgentsLauncher:
+    """A launcher that has agents start the ranks."""
+
+    def __init__(self, agents: Sequence[Agent]) -> None:
+        """Use these agents: one per slot, by its rank."""
+        self._agents = agents
+
+    def rendezvous(self, slots: Sequence[Slot]) -> list[dict[str, Any]]:
+        return rendezvous_plan(slots)
+
+    def start(self, order: Order) -> AgentsJob:
+        launch = order.scratch.name
+        slots = order.slots[: order.processes]
+        started = [self._agents[slot.rank] for slot in slots]
+        job = AgentsJob(launch, started, forked=bool(order.stub))
+        one_host = len({slot.host for slot in slots}) == 1
+        plan = rendezvous_plan(slots)
+        for rank, (own, agent) in enumerate(zip(plan, started, strict=True)):
+            environment = {
+                **order.environment,
+                **horovod_environment(own, one_host, order.deadline_s),
+            }
+            try:
+                agent.start(launch, environment, order.command)
+            except OSError as error:
+                job.end({})
+                raise LaunchError(f"rank {rank} could not be started: {error}") from error
+        return job

@@ -6,38 +6,33 @@ not used, because its ranks poll while they wait, and none can leave without all
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import json
 import os
 import select
 import signal
 import socket
+import struct
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from ipaddress import IPv4Interface, IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hvdperf.errors import UserError
 from hvdperf.launch import outer
-from hvdperf.launch.agents import LocalAgent
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.job import SlotGone, Variables
 from hvdperf.launch.outer import launcher, on_one_host, outer_rank, outer_size
-from hvdperf.launch.outer.interfaces import (
-    Interface,
-    check_network,
-    interface_of,
-    interface_settings,
-    interfaces,
-)
+from hvdperf.launch.processes import LocalAgent, SlotGone, Variables
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import Offer, model_of
 from hvdperf.paths import CACHE
 from hvdperf.worker import process
-from hvdperf.worker.protocol import Connection, Message, tune
+from hvdperf.worker.protocol import Connection, Message, hello_of, tune
 
 if TYPE_CHECKING:
     from hvdperf.machine.stack import Stack
@@ -196,8 +191,7 @@ class Slots:
     def _answer(self, rank: int, method: str, number: int, deadline_s: float) -> Any:
         if number >= 0:
             self.hub.pump_until(
-                lambda: number in self._answers or rank in self._gone,
-                self.hub.now() + deadline_s,
+                lambda: number in self._answers or rank in self._gone, self.hub.now() + deadline_s
             )
         answer = self._answers.pop(number, None)
         if answer is None:
@@ -251,7 +245,7 @@ def _silent(order: str, seconds: float) -> str:
 
 
 class RemoteAgent:
-    """An agent on another rank's host; see hvdperf.launch.agents.Agent."""
+    """An agent on another rank's host; see hvdperf.launch.launchers.Agent."""
 
     def __init__(self, slots: Slots, rank: int) -> None:
         self._slots = slots
@@ -354,8 +348,7 @@ def _connect(host: str, addresses: Sequence[str], port: int, token: str) -> Conn
             continue
         connection.socket.settimeout(None)
         tune(connection.socket)
-        hello = {"hello": outer_rank(), "token": token, "pid": os.getpid(), "host": here}
-        connection.send(hello)
+        connection.send(hello_of(outer_rank(), token))
         return connection
     raise UserError(
         f"{here} cannot reach {host}, the host of rank 0, at port {port} ({'; '.join(problems)}): "
@@ -402,3 +395,56 @@ def _carry_out(agent: LocalAgent, order: str, arguments: Sequence[Any]) -> Messa
         return {"value": _ORDERS[order](agent, *arguments)}
     except (OSError, UserError) as error:
         return {"error": str(error)}
+
+
+_SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface of this host. address: the address and the prefix length."""
+
+    name: str
+    address: IPv4Interface
+
+    @property
+    def network(self) -> str:
+        """The interface's network, such as 10.77.0.0/24."""
+        return str(self.address.network)
+
+
+def check_network(text: str) -> IPv4Network:
+    """Return the network of --network; "" is every network. Raises UserError."""
+    try:
+        return IPv4Network(text or "0.0.0.0/0", strict=False)
+    except ValueError:
+        raise UserError(
+            f"--network {text}: is not a network of IPv4 addresses such as 10.77.0.0/24"
+        ) from None
+
+
+def interfaces() -> list[Interface]:
+    """Return the interfaces of this host that have an IPv4 address, but loopback."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode())
+            with suppress(OSError):  # an interface without an address
+                address, mask = (
+                    socket.inet_ntoa(fcntl.ioctl(probe.fileno(), asked, request)[20:24])
+                    for asked in (_SIOCGIFADDR, _SIOCGIFNETMASK)
+                )
+                found.append(Interface(name, IPv4Interface(f"{address}/{mask}")))
+    return [each for each in found if not each.address.is_loopback]
+
+
+def interface_of(address: str) -> Interface | None:
+    """Return the interface of this host that has the address; None for loopback."""
+    return next((each for each in interfaces() if str(each.address.ip) == address), None)
+
+
+def interface_settings(interface: Interface | None) -> dict[str, str]:
+    """Return the variables by which Horovod over Gloo and NCCL take this interface."""
+    if interface is None:
+        return {}
+    return {"HOROVOD_GLOO_IFACE": interface.name, "NCCL_SOCKET_IFNAME": interface.name}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hvdperf.worker import faults, timed_block
+from hvdperf.worker import faults, steps
 from hvdperf.worker.faults import Fault
 from hvdperf.worker.rank_config import FaultConfig
 
@@ -48,7 +48,7 @@ def nothing(*arguments: Any) -> None:
 @pytest.fixture
 def block(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     clock, queue = Clock(), list[Loss]()
-    monkeypatch.setattr(timed_block, "time", SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr(steps, "time", SimpleNamespace(perf_counter=clock))
     trainer: Any = SimpleNamespace(
         enter_block=nothing,
         leave_block=nothing,
@@ -66,7 +66,7 @@ def block(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     monkeypatch.setattr(faults, "time", SimpleNamespace(sleep=sleep))
 
     def run(fault: FaultConfig | None = None, **options: Any) -> dict[str, Any]:
-        return timed_block.run_block(trainer, driver, Fault(fault, 0), "full", STEPS, **options)
+        return steps.run_block(trainer, driver, Fault(fault, 0), "full", STEPS, **options)
 
     return run
 

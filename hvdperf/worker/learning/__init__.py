@@ -1,1 +1,0 @@
-"""What training adds to a step: learning rates, losses over steps, several batches an update."""

@@ -1,0 +1,333 @@
+"""The launchers, what they start and what they tell; and what a session opens for them."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.launch import arm_launcher
+from hvdperf.launch.arm_launcher import (
+    ArmLauncher,
+    Installed,
+    how_launched,
+    make_arm_launcher,
+    make_launcher,
+    threads,
+)
+from hvdperf.launch.hub import Hub
+from hvdperf.launch.launchers import (
+    SETTINGS,
+    AgentsLauncher,
+    LaunchError,
+    MpirunJob,
+    MpirunLauncher,
+    Order,
+    command,
+    horovod_environment,
+    rendezvous_plan,
+)
+from hvdperf.launch.processes import TAIL_LINES, Variables
+from hvdperf.machine.placement import Offer, Slot, place
+from hvdperf.plan.arms import Arm, BlockKind
+from hvdperf.plan.data import DataSource
+from hvdperf.plan.options import LAUNCHERS, Options, Sampling
+from hvdperf.worker.protocol import address_towards
+from hvdperf.worker.strategies.table import Strategy
+from tests.support.rounds import WORKLOAD
+
+
+def slots(*hosts: str) -> list[Slot]:
+    return [Slot(rank, host, (rank,)) for rank, host in enumerate(hosts)]
+
+
+def columns(plan: list[dict[str, object]], *names: str) -> list[tuple[object, ...]]:
+    return [tuple(entry[name] for name in names) for entry in plan]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "local", "cross"),
+    [
+        ("aa", [(0, 2), (1, 2)], [(0, 1), (0, 1)]),
+        ("aaaabbbb", [(rank, 4) for rank in range(4)] * 2, [(0, 2)] * 4 + [(1, 2)] * 4),
+        ("abab", [(0, 2), (0, 2), (1, 2), (1, 2)], [(0, 2), (1, 2), (0, 2), (1, 2)]),
+        # Of the third local rank there is one on host b alone.
+        (
+            "aabbbc",
+            [(0, 2), (1, 2), (0, 3), (1, 3), (2, 3), (0, 1)],
+            [(0, 3), (0, 2), (1, 3), (1, 2), (0, 1), (2, 3)],
+        ),
+    ],
+)
+def test_ranks_are_numbered_within_their_host_and_across_hosts(hosts, local, cross):
+    plan = rendezvous_plan(slots(*hosts))
+    assert columns(plan, "local_rank", "local_size") == local
+    assert columns(plan, "cross_rank", "cross_size") == cross
+    ranks = [(host, rank, len(hosts)) for rank, host in enumerate(hosts)]
+    assert columns(plan, "hostname", "rank", "size") == ranks
+
+
+@pytest.mark.parametrize(("one_host", "interface"), [(True, "lo"), (False, None)])
+def test_horovod_is_told_its_own_entry_and_talks_over_gloo_alone(one_host, interface):
+    own = rendezvous_plan(slots("a", "a"))[1]
+    environment = horovod_environment(own, one_host, deadline_s=60)
+    for name, value in own.items():
+        assert environment[f"HOROVOD_{name.upper()}"] == str(value)
+    assert environment["HOROVOD_CONTROLLER"] == environment["HOROVOD_CPU_OPERATIONS"] == "gloo"
+    assert environment.get("HOROVOD_GLOO_IFACE") == interface
+    # Gloo waits longer than a paused group may be stopped.
+    assert int(environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) > 60
+
+
+class FakeAgent:
+    """An agent whose process never runs."""
+
+    def __init__(self, broken: bool = False, status: int | None = None) -> None:
+        self.environment: Variables = {}
+        self.running: set[str] = set()
+        self._broken = broken
+        self._status = status
+
+    def start(self, launch: str, environment: Variables, command: Sequence[str]) -> None:
+        if self._broken:
+            raise OSError("no such file: python")
+        self.environment = environment
+        self.running.add(launch)
+
+    def status(self, launch: str) -> int | None:
+        return self._status
+
+    def signal(self, launch: str, signum: int) -> None: ...
+
+    def tail(self, launch: str) -> list[str]:
+        return []
+
+    def end(self, launch: str) -> None:
+        self.running.discard(launch)
+
+
+def order(processes: int) -> Order:
+    return Order(processes, slots("a", "a"), "python", {"MINE": "1"}, Path("scratch/launch-3"), 60)
+
+
+def test_every_rank_is_started_by_its_own_agent():
+    agents = [FakeAgent(), FakeAgent()]
+    AgentsLauncher(agents).start(order(2))
+    assert [agent.environment["HOROVOD_RANK"] for agent in agents] == ["0", "1"]
+    assert [agent.environment["MINE"] for agent in agents] == ["1", "1"]
+    assert [agent.running for agent in agents] == [{"launch-3"}, {"launch-3"}]
+    agents = [FakeAgent(), FakeAgent()]
+    AgentsLauncher(agents).start(order(1))
+    assert agents[1].running == set()
+    assert agents[0].environment["HOROVOD_SIZE"] == "1"
+
+
+def test_ranks_already_started_end_when_one_cannot_be():
+    agents = [FakeAgent(), FakeAgent(broken=True)]
+    with pytest.raises(LaunchError, match="rank 1 could not be started: no such file"):
+        AgentsLauncher(agents).start(order(2))
+    assert agents[0].running == set()
+
+
+def test_every_rank_is_ended_although_one_slot_cannot_end_its_own():
+    class Stubborn(FakeAgent):
+        def end(self, launch: str) -> None:
+            raise OSError("slot of rank 0: Operation not permitted")
+
+    agents = [Stubborn(), FakeAgent()]
+    AgentsLauncher(agents).start(order(2)).end({})
+    assert agents[1].running == set()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "ended", "fate"),
+    [
+        ((None, None), None, ""),
+        ((3, None), None, "(exit status 3)"),
+        ((-9, 0), "ended with status [-9, 0]", "(killed by signal 9, SIGKILL)"),
+        # Batch systems use real-time signals, too.
+        ((-36, None), None, "(killed by signal 36, which has no name)"),
+    ],
+)
+def test_how_ranks_ended_is_told_in_words(statuses, ended, fate):
+    job = AgentsLauncher([FakeAgent(status=status) for status in statuses]).start(order(2))
+    assert job.ended() == ended
+    assert job.fate(0) == fate
+
+
+def job(scratch: Path, stderr: str) -> MpirunJob:
+    process: Any = None  # is not asked
+    (scratch / "stderr").write_text(stderr)
+    return MpirunJob(process, scratch)
+
+
+def test_lines_that_were_tagged_in_pieces_are_whole_again(tmp_path):
+    found = job(
+        tmp_path,
+        "mpirun has a word\n"
+        "[1,0]<stderr>:# Size\n"
+        "[1,1]<stderr>:other[1,0]<stderr>:65536   \n"
+        "[1,0]<stderr>:1048576 [1,0]<stderr>:  10.5[1,0]<stderr>:\n"
+        "[1,1]<stderr>:'s\n"
+        "[1,10]<stderr>:rank 10\n",
+    )
+    assert found.tail(0) == ["# Size", "65536   ", "1048576   10.5"]
+    assert found.tail(1) == ["other's"]
+    assert found.tail(10) == ["rank 10"]
+    # Behind words of mpirun.
+    found = job(tmp_path, "mpirun is inter[1,1]<stderr>:no such [1,0]<stderr>:file\nrupted\n")
+    assert found.tail(0) == ["file"]
+    assert found.tail(1) == ["no such "]
+
+
+def test_a_rank_that_has_written_nothing_has_mpiruns_last_words(tmp_path):
+    found = job(tmp_path, "[1,1]<stderr>:no such luck\n-----\nterminated\n")
+    assert found.tail(1) == ["no such luck"]
+    assert found.tail(0) == ["[1,1]<stderr>:no such luck", "-----", "terminated"]
+
+
+def test_only_the_last_lines_are_shown(tmp_path):
+    numbers = [str(number) for number in range(TAIL_LINES + 1)]
+    of_rank = job(tmp_path, "".join(f"[1,0]<stderr>:{number}\n" for number in numbers))
+    assert of_rank.tail(0) == numbers[1:]
+    of_mpirun = job(tmp_path, "".join(f"{number}\n" for number in numbers))
+    assert of_mpirun.tail(0) == numbers[1:]
+
+
+class Ended:
+    """A process that has ended."""
+
+    def wait(self, seconds: float) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("signum", "name"), [(9, "SIGKILL"), (36, "which has no name"), (99, "which has no name")]
+)
+def test_the_signal_that_mpirun_reports_is_told(tmp_path, signum, name):
+    process: Any = Ended()
+    told = f"mpirun noticed that process rank 1 with PID 4711 on node x exited on signal {signum}"
+    (tmp_path / "stderr").write_text(told)
+    found = MpirunJob(process, tmp_path)
+    assert found.fate(1) == f"(killed by signal {signum}, {name})"
+    assert found.fate(0) == ""
+
+
+class Recording:
+    """A launcher that starts nothing."""
+
+    name = "recording"
+
+    orders: list[Order]
+
+    def __init__(self) -> None:
+        self.orders = []
+
+    def rendezvous(self, slots: Any) -> None:
+        return None
+
+    def start(self, order: Order) -> Any:
+        self.orders.append(order)
+        raise LaunchError("it only records")
+
+
+def test_the_users_settings_reach_the_ranks_of_other_hosts(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HOROVOD_CYCLE_TIME", "3.5")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
+    launcher, hub = Recording(), Hub()
+    arm_launcher = ArmLauncher(
+        stacks={"": Installed("python", launcher)},
+        hub=hub,
+        slots=place([Offer(0, "here", (0,)), Offer(1, "there", (0,))]),
+        data={WORKLOAD.dataset: DataSource(WORKLOAD.dataset, "", 10)},
+        scratch=tmp_path,
+        startup_deadline_s=1.0,
+        order_deadline_s=1.0,
+    )
+    with pytest.raises(LaunchError):
+        arm_launcher.start(
+            Arm(WORKLOAD, Strategy.HOROVOD, 2), {BlockKind.FULL}, data_seed=1, share_startup=False
+        )
+    hub.close()
+    (order,) = launcher.orders
+    assert order.environment["HOROVOD_CYCLE_TIME"] == "3.5"
+    exported = command(order, "mpirun", "10.77.0.0/24", None)
+    for name in ("HOROVOD_CYCLE_TIME", "NCCL_SOCKET_IFNAME", "HOROVOD_STALL_CHECK_TIME_SECONDS"):
+        assert exported[exported.index(name) - 1] == "-x"
+
+
+SLOTS = place([Offer(0, "first", (0, 1))])
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_how_ranks_are_launched_is_told_as_they_are_launched(tmp_path, launcher):
+    slots = place([Offer(0, "first", (0, 1)), Offer(1, "second", (0, 1))])
+    told = how_launched(launcher, slots)
+    pools = threads(Strategy.HOROVOD, slots[:1])
+    assert f"{pools.intra_op} intra-op and {pools.inter_op} inter-op" in told
+    assert f"the {len(slots[0].cores)} cores" in told
+    tokens = command(Order(1, slots, "python", {}, tmp_path, 1.0), "mpirun", "", None)
+    used = ["--bind-to " + tokens[tokens.index("--bind-to") + 1]]
+    used += [f"--mca {name} {value}" for name, value in SETTINGS.items()]
+    assert all((each in told) is (launcher == "mpirun") for each in used)
+    # What is told is on every command line.
+    assert all(each in " ".join(tokens) for each in used)
+
+
+def test_each_number_of_cores_is_told():
+    gpus = place([Offer(0, "first", (0, 1, 2), ("GPU-0", "GPU-1"))])
+    assert "TensorFlow chooses" in how_launched("agents", gpus)
+    unlike = [Slot(0, "first", (0,)), Slot(1, "first", (1, 2))]
+    assert "1 or 2 cores" in how_launched("agents", unlike)
+
+
+def test_this_host_reaches_itself_by_loopback():
+    assert address_towards("127.0.0.1", 9) == "127.0.0.1"
+
+
+def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    opened: list[Hub] = []
+
+    class Opened(Hub):
+        def __init__(self, *arguments: str, **named: str) -> None:
+            super().__init__(*arguments, **named)
+            opened.append(self)
+
+    def fail(*arguments: Any) -> None:
+        raise ConnectionError("a slot is gone")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(arm_launcher, "Hub", Opened)
+    monkeypatch.setattr(arm_launcher, "make_launcher", fail)
+    session_plan: Any = SimpleNamespace(
+        slots=SLOTS, profile=SimpleNamespace(sampling=Sampling()), options=Options()
+    )
+    stack: Any = SimpleNamespace(interpreter="python", mpirun="mpirun")
+    with pytest.raises(ConnectionError):
+        make_arm_launcher(session_plan, {"": stack}, None)
+    assert list(tmp_path.iterdir()) == []
+    assert [hub._server.fileno() for hub in opened] == [-1]
+
+
+def test_no_socket_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
+    def fail(*arguments: Any, **named: Any) -> None:
+        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(socket, "create_server", fail)
+    session_plan: Any = SimpleNamespace(slots=SLOTS, profile=SimpleNamespace(sampling=Sampling()))
+    with pytest.raises(UserError, match=r"no socket can be opened .*: Cannot assign requested"):
+        make_arm_launcher(session_plan, {}, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_launcher_that_can_be_asked_for_can_be_made(tmp_path):
+    made = {name: type(make_launcher(name, "mpirun", 2, tmp_path, None)) for name in LAUNCHERS}
+    assert made == {"mpirun": MpirunLauncher, "agents": AgentsLauncher}
