@@ -17,6 +17,7 @@ from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.options import Sampling
 from hvdperf.plan.questions import against, parity, sweep, weak_scaling
 from hvdperf.verdict import Band, Noise, Verdict
+from hvdperf.work.blocks import turns_of
 from hvdperf.work.collectives import SWEEP_TURNS, Collectives
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, disturbance, usage
@@ -153,7 +154,7 @@ def test_sweeps_go_on_side_by_side_although_each_document_has_its_own_operations
         for each in asked:
             exchanged(each, 1.2)(launched)
             halves.append(launched.series)
-        launched.series = [series for half in halves for series in half]
+        turns_of(launched).series = [series for half in halves for series in half]
 
     stage.script.spoil, stage.budget_s = spoil, 5 * 13.5
     first = stage.measure(*asked)
@@ -397,7 +398,7 @@ def disturbing(taken: Usage, only: int | None = None):
 
     def disturb(launched):
         if only in (None, launched.round):
-            launched.blocks = [replace(block, usage=taken) for block in launched.blocks]
+            turns_of(launched).blocks = [replace(block, usage=taken) for block in launched.blocks]
 
     return disturb
 
