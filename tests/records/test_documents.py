@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hvdperf.json_records import Unreadable, decode, encode, plain, schema
 from hvdperf.machine.disturbance import Culprit
 from hvdperf.nightly.schemas import DOCUMENTS
-from hvdperf.plan.arms import Collective
 from hvdperf.plan.questions import communication, parity, sweep, wall_time, weak_scaling
 from hvdperf.records.detections import Entry
 from hvdperf.records.documents import (
@@ -28,8 +27,7 @@ from hvdperf.records.documents import (
     with_culprits_kept,
 )
 from hvdperf.records.outcome import Failure, Outcome
-from hvdperf.records.rounds import Launch
-from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
+from hvdperf.verdict import Band, Floor, Verdict, judge
 from tests.support.any_record import any_record
 from tests.support.damage import FUZZ, assert_read_or_refused, damaged_json
 from tests.support.rounds import (
@@ -221,22 +219,6 @@ def test_launches_of_other_cases_are_left_out():
         own = own_round(comparison, measured).launches
         assert [launched.arm for launched in own] == list(comparison.arms)
         assert all(launched is measured.of(launched.arm) for launched in own), "shared, not copied"
-
-
-def operations(launched: Launch) -> set[Collective]:
-    return {series.transfer.collective for series in launched.series}
-
-
-def test_series_of_other_operations_are_left_out():
-    allreduce, allgather = sweep(WORKLOAD, 2)[:2]
-    measured = outcome(allgather, [4.0], Ceiling(20.0, unit=""))
-    for launched in measured.rounds[0].launches:
-        launched.series += one_round(allreduce, 4.0).of(launched.arm).series
-    for launched in own_round(allgather, measured.rounds[0]).launches:
-        assert operations(launched) == {Collective.ALLGATHER}
-        assert len(launched.series) == 3 * 7
-    # The rounds that are still judged keep what they have.
-    assert len(operations(measured.rounds[0].launches[0])) == 2
 
 
 def test_a_session_keeps_the_programs_that_disturbed_it_most():
