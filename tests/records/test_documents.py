@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from hvdperf.json_records import Unreadable, decode, encode, plain, schema
 from hvdperf.machine.disturbance import Culprit
-from hvdperf.plan.arms import Collective
 from hvdperf.plan.questions import communication, memory, parity, sweep, wall_time, weak_scaling
 from hvdperf.records.detections import Entry
 from hvdperf.records.documents import (
@@ -29,7 +28,7 @@ from hvdperf.records.documents import (
     with_culprits_kept,
 )
 from hvdperf.records.outcome import Failure, Outcome
-from hvdperf.records.rounds import Launch, StampedRun
+from hvdperf.records.rounds import StampedRun
 from hvdperf.timeline.schemas import DOCUMENTS
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict, judge
 from hvdperf.work.blocks import turns_of
@@ -225,10 +224,6 @@ def test_launches_of_other_cases_are_left_out():
         own = own_round(comparison, measured).launches
         assert [launched.arm for launched in own] == list(comparison.arms)
         assert all(launched is measured.of(launched.arm) for launched in own), "shared, not copied"
-
-
-def operations(launched: Launch) -> set[Collective]:
-    return {series.transfer.collective for series in launched.series}
 
 
 def test_a_session_keeps_the_programs_that_disturbed_it_most():

@@ -344,4 +344,4 @@ def test_a_disk_that_fills_up_is_told_and_no_success(run: Run, tmp_path: Path) -
     assert done.returncode == 6
     assert any(text.startswith("  broadcast sweep") for text in done.stdout.splitlines())
     assert "Traceback" not in done.stderr + done.stdout
-    assert left == ["session.json", "summary.json"]
+    assert left == ["rounds", "session.json", "summary.json"]
