@@ -71,7 +71,8 @@ def start_up(driver: Driver, fault: Fault, config: RankConfig) -> Any:
 
 
 def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str, Any]:
-    """Carry out one order and return its result."""
+    """Carry out one order and return its result. An order that is none of those below is a method
+    of the trainer."""
     from hvdperf.worker.collectives import measure
 
     arguments = {key: value for key, value in order.items() if key != "op"}
@@ -84,11 +85,11 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
         return run_block(trainer, driver, fault, **arguments)
     if order["op"] == "run":
         return run(trainer, driver, fault, **arguments)
-    phase = Phase(order["op"])
+    phase = order["op"]
     driver.enter(phase)
     fault.strike(phase)
-    found: dict[str, Any] = getattr(trainer, phase.value)(**arguments)
-    if phase is Phase.EVIDENCE:
+    found: dict[str, Any] = getattr(trainer, phase)(**arguments)
+    if phase == Phase.EVIDENCE:
         found |= {**data_read(trainer.config), "settings": settings()}
         found["samples_of_a_pass"] = trainer.samples_of_a_pass
     return found

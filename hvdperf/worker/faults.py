@@ -53,9 +53,9 @@ class Fault:
         self._factor, self._ms = fault.factor, fault.ms
         self._leaked: list[bytes] = []
 
-    def strike(self, phase: Phase) -> None:
+    def strike(self, phase: str) -> None:
         """Raise, exit, be killed or hang, if this phase has such a fault."""
-        if self._kind in _ACTS and self._phase == phase.value:
+        if self._kind in _ACTS and self._phase == phase:
             _ACTS[self._kind]()
 
     def prolong(self, phase: Phase, seconds: float) -> None:

@@ -48,7 +48,7 @@ class Driver:
         self._orders: queue.Queue[Message] = queue.Queue()
         self._main_thread = threading.get_ident()
         self.rank = rank
-        self.phase = Phase.LAUNCH
+        self.phase: str = Phase.LAUNCH
         self.steps_begun = 0
         self._send(protocol.hello_of(rank, token))
         threading.Thread(target=self._listen, name="driver", daemon=True).start()
@@ -80,12 +80,12 @@ class Driver:
         """Wait for the next order; the first one is this rank's config."""
         return self._orders.get()
 
-    def enter(self, phase: Phase, **metadata: Any) -> None:
+    def enter(self, phase: str, **metadata: Any) -> None:
         """Tell the driver which phase begins now, with the time of day and with this host's
         monotonic clock, which is never set."""
         self.phase = phase
         now = {"at": time.time(), "clock": time.monotonic()}
-        self._send({"phase": phase.value, **now, **metadata})
+        self._send({"phase": phase, **now, **metadata})
 
     def share(self, value: str) -> None:
         """Send a value to every other rank of the launch, each of which gets it by `shared`."""
@@ -105,7 +105,7 @@ class Driver:
         The rank must not end by itself: mpirun would then end the other ranks before they have
         reported whether they caused the error.
         """
-        where = {"phase": self.phase.value, "step": self.steps_begun}
+        where = {"phase": self.phase, "step": self.steps_begun}
         what = {"kind": type(error).__name__, "message": message, "of_user": of_user}
         self._send({"error": {**where, **what}})
         # Skip values that other ranks share.
@@ -126,7 +126,7 @@ class Driver:
             named = (inner.filename + inner.name).lower()
             waits = not own and ("tensorflow" in named or "horovod" in named)
         return {
-            "phase": self.phase.value,
+            "phase": self.phase,
             "steps_begun": self.steps_begun,
             "where": where,
             "waits": waits,

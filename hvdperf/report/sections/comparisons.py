@@ -23,12 +23,15 @@ from hvdperf.report.sections import scaling
 from hvdperf.report.sections.board import row_of
 from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
-from hvdperf.work.blocks import Blocks
+from hvdperf.work.collectives import Collectives
+from hvdperf.work.endurance import Endurance
+from hvdperf.work.startup import Startup
 from hvdperf.work.table import work_of
-from hvdperf.work.training import Epochs, Seconds
+from hvdperf.work.training import Epochs
+from hvdperf.work.wall_time import WallTime
 
-# Work whose figures no other section has, except those of scaling.
-_WORK = (Blocks, Epochs, Seconds)
+# Work whose figures have a section of their own.
+_ELSEWHERE = (Startup, Endurance, WallTime, Collectives)
 
 COLUMNS = (
     Column("case", "case"),
@@ -59,13 +62,13 @@ def parity(cases: Sequence[Case]) -> Section:
 
 
 def others(cases: Sequence[Case]) -> Section:
-    """Return the section on the other ratios: the cost of communication, gradient reduction
-    options, and convergence."""
+    """Return the section on the figures that no other section has, such as the cost of
+    communication, other exchanges, and convergence."""
     figures = _figures(
         [
             case
             for case in cases
-            if work_of(case.question) in _WORK
+            if work_of(case.question) not in _ELSEWHERE
             and case.question not in scaling.ASKED
             and not case.comparison.compares_strategies
         ]
@@ -73,7 +76,7 @@ def others(cases: Sequence[Case]) -> Section:
     return Section(
         "comparisons",
         "Comparisons",
-        "Each figure is a ratio with its interval, beside the band or floor of its case.",
+        "Each figure stands with its interval beside the limits of its case.",
         figures,
         "Not measured; to measure: make perf PROFILE=nightly.",
     )
