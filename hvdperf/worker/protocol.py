@@ -10,6 +10,7 @@ order.
 
 import json
 import os
+import re
 import socket
 from enum import Enum
 from typing import Any, Callable, Optional
@@ -49,7 +50,8 @@ class Phase(str, Enum):
 
 
 STARTUP = tuple(Phase)[: list(Phase).index(Phase.READY)]
-_PHASES = [phase.value for phase in Phase]
+# A phase of Phase, or an order that is a method of the trainer.
+_PHASE = re.compile(r"[a-z][a-z_ ]{0,30}")
 
 
 def _is(value: Any, **types: type) -> bool:
@@ -59,15 +61,15 @@ def _is(value: Any, **types: type) -> bool:
 # The messages of a rank after its greeting: the key that identifies one -> a check of its content.
 _CHECKS: dict[str, Callable[[Message], bool]] = {
     "phase": lambda message: (
-        message["phase"] in _PHASES
-        and _is(message, at=float, clock=float)
+        _is(message, phase=str, at=float, clock=float)
+        and bool(_PHASE.fullmatch(message["phase"]))
         and isinstance(message.get("metadata", {}), dict)
     ),
     "reply": lambda message: isinstance(message["reply"], dict),
     "error": lambda message: _is(message["error"], phase=str, kind=str, message=str),
     "status": lambda message: (
         _is(message["status"], phase=str, steps_begun=int, where=str, waits=bool)
-        and message["status"]["phase"] in _PHASES
+        and bool(_PHASE.fullmatch(message["status"]["phase"]))
     ),
     "time": lambda message: _is(message, time=float),
     "share": lambda message: isinstance(message["share"], str),
