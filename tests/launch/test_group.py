@@ -254,7 +254,7 @@ def test_the_clock_of_another_host_is_corrected(start, monkeypatch):
 
 MALFORMED: list[Any] = [
     {"time": "noon"},
-    {"phase": "nowhere", "at": 0.0, "clock": 0.0},
+    {"phase": "no way!", "at": 0.0, "clock": 0.0},
     {"phase": ["block"], "at": 0.0, "clock": 0.0},
     {"phase": "block"},
     {"phase": "block", "at": "now", "clock": 0.0},
@@ -262,7 +262,7 @@ MALFORMED: list[Any] = [
     {"reply": 3},
     {"error": "bad"},
     {"error": {"phase": "block", "kind": "E"}},
-    {"status": {"phase": "nowhere", "steps_begun": 0, "where": "", "waits": False}},
+    {"status": {"phase": "no way!", "steps_begun": 0, "where": "", "waits": False}},
     {"share": 3},
     {"something": "else"},
     [],
