@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,8 @@ from hvdperf.records.outcome import Outcome
 from hvdperf.report.content import Figure, Section
 from hvdperf.report.session import named_apart
 from hvdperf.verdict import Verdict
-from tests.support.stores import case_of
+from tests.support.reports import session_of
+from tests.support.stores import SESSION, case_of
 
 RECORDED = Path(__file__).with_name("recorded")
 # What a network might be called by whoever registers one.
@@ -35,8 +37,38 @@ HOSTILE = (
 
 def recorded(*names: str) -> list[Case]:
     """Return the recorded cases of these names, in their order; all of them for none."""
-    paths = [RECORDED / f"{name}.json" for name in names] or sorted(RECORDED.glob("*.json"))
-    return [read_document(path, Case) for path in paths]
+    return [read_document(path, Case) for path in _paths(names)]
+
+
+def _paths(names: Sequence[str]) -> list[Path]:
+    return [RECORDED / f"{name}.json" for name in names] or sorted(RECORDED.glob("*.json"))
+
+
+def rounds_of(name: str) -> list[dict[str, Any]]:
+    """Return the rounds of a recorded case straight from its file."""
+    document = json.loads((RECORDED / f"{name}.json").read_text())
+    rounds: list[dict[str, Any]] = document["outcome"]["rounds"]
+    return rounds
+
+
+def recorded_session(results: Path, *names: str) -> Path:
+    """Write a session of the recorded cases of these names, or of all; return its directory."""
+    directory = session_of(results)
+    for path in _paths(names):
+        document = {**json.loads(path.read_text()), "session": SESSION}
+        (directory / path.name).write_text(json.dumps(document))
+    return directory
+
+
+def edit(directory: Path, changes: Mapping[str, Any], *keys: str, only: str = "*.json") -> None:
+    """Write the session's documents again with other values below these keys."""
+    for path in directory.glob(only):
+        document = json.loads(path.read_text())
+        place = document
+        for key in keys:
+            place = place[key]
+        place.update(changes)
+        path.write_text(json.dumps(document))
 
 
 def case_with(outcome: Outcome) -> Case:

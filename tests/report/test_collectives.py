@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,10 @@ from hvdperf.report.cases import number
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.collectives import section
 from tests.report.cases import (
-    RECORDED,
     case_with,
     changed,
     recorded,
+    rounds_of,
     told,
 )
 from tests.support.rounds import GRADIENT_BYTES, WORKLOAD, outcome
@@ -32,10 +31,9 @@ def figures(*cases: Case) -> dict[str, Figure]:
 
 def series(name: str, side: int, size: int) -> list[float]:
     """Return the seconds of one size and side, straight from the file, by round and turn."""
-    document = json.loads((RECORDED / f"{name}.json").read_text())
     return [
         float(np.median(np.max([rank["seconds"] for rank in each["ranks"]], axis=0)))
-        for measured in document["outcome"]["rounds"]
+        for measured in rounds_of(name)
         for each in sorted(measured["launches"][side]["series"], key=lambda each: each["turn"])
         if each["ranks"][0]["bytes"] == size
     ]

@@ -4,7 +4,6 @@ compared.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -30,7 +29,7 @@ from hvdperf.report.formats.terminal import lines_of
 from hvdperf.report.pairs import Kind, of_logarithms
 from hvdperf.report.session import brief_report
 from hvdperf.verdict import ALPHA, Band, Noise, Verdict
-from tests.report.cases import assert_sound
+from tests.report.cases import assert_sound, edit
 from tests.support.any_report import HOSTILE
 from tests.support.reports import session_of
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
@@ -55,17 +54,6 @@ def read(a: Path, b: Path) -> Report:
     for section in (Section("board", "", "", (made.board,)), *made.sections):
         assert_sound(section)
     return made
-
-
-def edit(directory: Path, changes: Mapping[str, Any], *keys: str, only: str = "*.json") -> None:
-    """Write the session's documents again with other values below these keys."""
-    for path in directory.glob(only):
-        document = json.loads(path.read_text())
-        place = document
-        for key in keys:
-            place = place[key]
-        place.update(changes)
-        path.write_text(json.dumps(document))
 
 
 def row(made: Report) -> dict[str, Any]:

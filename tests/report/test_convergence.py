@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from statistics import median
@@ -18,11 +17,11 @@ from hvdperf.report.content import Figure
 from hvdperf.report.sections.convergence import section
 from hvdperf.work.blocks import turns_of
 from tests.report.cases import (
-    RECORDED,
     assert_told,
     case_with,
     changed,
     recorded,
+    rounds_of,
     told,
 )
 from tests.support.rounds import HOROVOD_2, WORKLOAD, block, outcome, run_report
@@ -40,7 +39,7 @@ def ends(metric: str) -> dict[str, list[float]]:
     """By strategy, straight from the files."""
     found: dict[str, list[float]] = {}
     for name in REAL:
-        for measured in json.loads((RECORDED / f"{name}.json").read_text())["outcome"]["rounds"]:
+        for measured in rounds_of(name):
             for launch in measured["launches"]:
                 values = found.setdefault(launch["arm"]["strategy"], [])
                 values.append(launch["run"][0]["validation"][metric])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import xml.etree.ElementTree as ET
 from itertools import combinations, pairwise
@@ -18,23 +17,18 @@ from hvdperf.report.formats import figures
 from hvdperf.report.formats.text import printable
 from hvdperf.report.sections.scaling import efficiency
 from hvdperf.report.session import read_sources, session_report
-from tests.report.cases import RECORDED
+from tests.report.cases import recorded_session
 from tests.report.sample import a_report, hostile
-from tests.support.reports import session_of
-from tests.support.stores import SESSION
 
 MM = 72 / 25.4
 
 
 def session(results: Path) -> Path:
-    """A session with two recorded cases."""
-    directory = session_of(results)
-    for name in ("weak_scaling-resnet_50_s-np2", "parity-resnet_50_s-np2"):
-        text = (RECORDED / f"{name}.json").read_text()
-        (directory / f"{name}.json").write_text(
-            re.sub(r'("session":\s*)"[^"]*"', rf'\1"{SESSION}"', text, count=1)
-        )
-    return directory
+    return recorded_session(results, "weak_scaling-resnet_50_s-np2", "parity-resnet_50_s-np2")
+
+
+def report_of_all(results: Path) -> Report:
+    return session_report(read_sources(recorded_session(results), results))
 
 
 def command(*words: object) -> int:
@@ -104,7 +98,7 @@ def test_every_network_of_a_plot_is_in_its_legend() -> None:
 
 
 def test_verdicts_have_shapes_and_colours_of_their_own(tmp_path: Path) -> None:
-    board = of_every_case(tmp_path).board
+    board = report_of_all(tmp_path).board
     assert board.plot is not None
     spec = figures.specification(board.plot, board.table.rows, 400)
     present = {str(row["verdict"]) for row in board.table.rows}
@@ -123,18 +117,9 @@ def test_a_plot_that_cannot_be_drawn_is_named(capfd: pytest.CaptureFixture[str])
         figures.drawing(broken, "svg", 250)
 
 
-def of_every_case(results: Path) -> Report:
-    """The report of a session of all recorded cases."""
-    directory = session_of(results)
-    for path in RECORDED.glob("*.json"):
-        document = {**json.loads(path.read_text()), "session": SESSION}
-        (directory / path.name).write_text(json.dumps(document))
-    return session_report(read_sources(directory, results))
-
-
 @pytest.mark.parametrize("which", ["usual", "hostile", "recorded"])
 def test_whatever_a_page_draws_can_be_drawn_for_paper(which: str, tmp_path: Path) -> None:
-    report = {"usual": a_report, "hostile": hostile, "recorded": lambda: of_every_case(tmp_path)}
+    report = {"usual": a_report, "hostile": hostile, "recorded": lambda: report_of_all(tmp_path)}
     drawn = [figure for figure in printable(report[which]()).figures if figure.plot is not None]
     assert drawn
     for figure in drawn:

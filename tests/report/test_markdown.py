@@ -147,9 +147,6 @@ def test_tables_have_digits_units_and_intervals():
     interval = "0.873 [0.861, 0.884]"
     assert rows[place + 1] == ["FAIL", "x", "x", "2", "x0", interval, "134217728"]
     assert rows[place + 2][5] == f"1.873 [1.861, {NONE}]"
-
-
-def test_numbers_are_flush_right():
     made = markdown(report("x"))
     assert "| --- | --- | --- | ---: | --- | ---: | ---: |" in made
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +10,9 @@ from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.outcome import Outcome
 from hvdperf.report.methods import methods
 from hvdperf.verdict import Noise
-from tests.report.cases import RECORDED
+from tests.report.cases import edit, recorded_session
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import SESSION
 
 WEAK = outcome(weak_scaling(WORKLOAD, 2), [0.9] * 6)
 
@@ -22,10 +20,8 @@ WEAK = outcome(weak_scaling(WORKLOAD, 2), [0.9] * 6)
 def archive_with(results, case: Outcome = WEAK, **fields: Any) -> Archive:
     """A session with one case, and with these fields in its document."""
     directory = session_of(results, case)
-    path = directory / "session.json"
-    document = json.loads(path.read_text())
-    document["asked"] |= fields.pop("asked", {})
-    path.write_text(json.dumps(document | fields))
+    edit(directory, fields.pop("asked", {}), "asked", only="session.json")
+    edit(directory, fields, only="session.json")
     return read_session(directory)
 
 
@@ -149,11 +145,7 @@ def test_without_session_json_the_cases_tell(tmp_path):
 
 
 def test_every_kind_of_case_is_told(tmp_path):
-    directory = session_of(tmp_path)
-    for path in RECORDED.glob("*.json"):
-        document = {**json.loads(path.read_text()), "session": SESSION}
-        (directory / path.name).write_text(json.dumps(document))
-    archive = read_session(directory)
+    archive = read_session(recorded_session(tmp_path))
     assert archive.left_out == ()
     text = said(archive)
     assert "tf.distribute.MirroredStrategy on" in text

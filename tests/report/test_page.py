@@ -375,17 +375,6 @@ def test_only_what_is_chosen_is_saved(page: Page) -> None:
     assert [record[0] for record in records(content.decode())] == ["Verdict", "FAIL"]
 
 
-def test_a_table_is_copied_and_that_is_said(blank: Page) -> None:
-    blank.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    open_page(blank)
-    blank.locator("#shares button[data-do=copy]").click()
-    blank.locator("#pageSaid", has_text="copied").wait_for()
-    assert blank.locator("#pageSaid").get_attribute("aria-live") == "polite"
-    copied = blank.evaluate("navigator.clipboard.readText()")
-    figure = next(figure for figure in USUAL.figures if figure.name == "shares")
-    assert records(copied) == expected_records(figure)
-
-
 def test_a_table_is_copied_where_there_is_no_clipboard_for_pages(blank: Page) -> None:
     blank.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     open_page(blank)

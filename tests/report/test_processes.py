@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -20,10 +19,10 @@ from hvdperf.report.sections import processes
 from hvdperf.report.sections.processes import MIB, PHASES, SHOWN
 from hvdperf.verdict import Ceiling
 from tests.report.cases import (
-    RECORDED,
     case_with,
     changed,
     recorded,
+    rounds_of,
     told,
 )
 from tests.support.rounds import WORKLOAD, outcome, run_report
@@ -37,7 +36,7 @@ def figures(*cases: Case) -> dict[str, Figure]:
 
 def test_phases_are_medians_of_the_slowest_ranks():
     (row,) = figures(*recorded(STARTED))["startup-resnet_50_s"].table.rows
-    rounds = json.loads((RECORDED / f"{STARTED}.json").read_text())["outcome"]["rounds"]
+    rounds = rounds_of(STARTED)
     starts = [measured["launches"][0]["startup_seconds"] for measured in rounds]
     assert row["launches"] == len(starts) == 6
     expected = {
@@ -111,7 +110,7 @@ def only(*cases: Case) -> Figure:
 
 def readings(rank: int) -> tuple[list[int], np.ndarray]:
     """Steps, and bytes as medians over the rounds, straight from the file."""
-    rounds = json.loads((RECORDED / f"{GREW}.json").read_text())["outcome"]["rounds"]
+    rounds = rounds_of(GREW)
     runs = [measured["launches"][0]["run"][rank]["memory"] for measured in rounds]
     steps = [step for step, _ in runs[0]]
     return steps, np.median([[size for _, size in run] for run in runs], axis=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from hvdperf.report import plugin
 from hvdperf.report.formats.markdown import markdown
 from hvdperf.report.session import newest_session, read_sources, session_report
 from hvdperf.verdict import Band, Verdict
-from tests.report.cases import assert_sound, of_workload, recorded
+from tests.report.cases import assert_sound, edit, of_workload, recorded
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, disturbance, outcome
 from tests.support.stores import case_of, write_session
@@ -50,27 +49,22 @@ def test_a_session_has_its_sections(tmp_path):
 
 def test_facts_tell_when_where_and_how_a_session_was_measured(tmp_path):
     directory = session_of(tmp_path, GOOD)
-    path = directory / "session.json"
-    document = json.loads(path.read_text())
-    document |= {"hosts": ["node7"], "command": "pytest perf/ -k 'weak or strong'"}
-    document["asked"]["thresholds"] = {"name": "cpu-unknown.toml", "sha256": "863b84ae"}
-    path.write_text(json.dumps(document))
+    command = "pytest perf/ -k 'weak or strong'"
+    edit(directory, {"hosts": ["node7"], "command": command}, only="session.json")
+    thresholds = {"name": "cpu-unknown.toml", "sha256": "863b84ae"}
+    edit(directory, {"thresholds": thresholds}, "asked", only="session.json")
     facts = report_of(directory, tmp_path).facts
     assert facts["began"] == "Saturday, 31 January 2026, 23:59 UTC"
     assert facts["host"] == "node7"
     assert facts["thresholds"] == "cpu-unknown.toml, hash 863b84ae"
-    assert facts["command"] == "pytest perf/ -k 'weak or strong'"
+    assert facts["command"] == command
 
 
 def test_the_head_tells_settings_and_how_ranks_were_launched(tmp_path):
     directory = session_of(tmp_path, GOOD)
-    for path in directory.glob("*.json"):
-        document = json.loads(path.read_text())
-        document["fingerprint"]["horovod_cycle_time_ms"] = 100
-        document["fingerprint"]["thread_settings"] = ["OMP_NUM_THREADS=1"]
-        if path.name == "session.json":
-            document["launched"] = "mpirun --bind-to none"
-        path.write_text(json.dumps(document))
+    settings = {"horovod_cycle_time_ms": 100, "thread_settings": ["OMP_NUM_THREADS=1"]}
+    edit(directory, settings, "fingerprint")
+    edit(directory, {"launched": "mpirun --bind-to none"}, only="session.json")
     report = report_of(directory, tmp_path)
     assert report.facts["ranks"] == "mpirun --bind-to none"
     for name in ("HOROVOD_CYCLE_TIME=100", "OMP_NUM_THREADS=1"):
@@ -128,8 +122,7 @@ def test_a_session_without_cases_is_an_empty_report(tmp_path):
 
 def test_a_session_that_still_runs_says_so(tmp_path):
     directory = session_of(tmp_path, GOOD)
-    path = directory / "session.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "exit_status": None}))
+    edit(directory, {"exit_status": None}, only="session.json")
     assert any("still runs" in text for text in report_of(directory, tmp_path).warnings)
 
 
@@ -168,24 +161,15 @@ def test_one_before_that_cannot_be_read_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("other", [{"inject": "cycle"}, {"against": []}, {"world_sizes": [2]}])
 def test_the_one_before_was_asked_the_same(tmp_path, other):
-    earlier = [
-        session_of(tmp_path, BAD, name=f"2026010{day}T000000Z-1") / "session.json" for day in (1, 2)
-    ]
-    document = json.loads(earlier[1].read_text())
-    earlier[1].write_text(json.dumps({**document, "asked": {**document["asked"], **other}}))
+    earlier = [session_of(tmp_path, BAD, name=f"2026010{day}T000000Z-1") for day in (1, 2)]
+    edit(earlier[1], other, "asked", only="session.json")
     directory = session_of(tmp_path, GOOD, name="20260103T000000Z-1")
     sources = read_sources(directory, tmp_path)
     assert sources.earlier is not None
     assert sources.earlier.session == "20260101T000000Z-1"
     assert sources.left_out == ()
-    earlier[0].unlink()
+    (earlier[0] / "session.json").unlink()
     assert read_sources(directory, tmp_path).earlier is None
-
-
-def test_the_newest_session_is_the_last_one(tmp_path):
-    for day in (1, 3, 2):
-        session_of(tmp_path, GOOD, name=f"2026010{day}T000000Z-1")
-    assert newest_session(tmp_path).name == "20260103T000000Z-1"
 
 
 def test_where_there_is_no_session_the_error_says_how_to_have_one(tmp_path):
@@ -249,36 +233,29 @@ def test_the_page_is_below_the_results_and_its_path_is_printed(tmp_path):
 
 
 def test_without_a_session_it_is_the_newest_one(tmp_path):
-    session_of(tmp_path / "there", GOOD, name="20260101T000000Z-1")
-    session_of(tmp_path / "there", GOOD, name="20260102T000000Z-1")
+    for day in (1, 3, 2):
+        session_of(tmp_path / "there", GOOD, name=f"2026010{day}T000000Z-1")
     done = hvdperf("report", "--results", "there", cwd=tmp_path)
-    assert done.stdout == "there/report/20260102T000000Z-1.html\n"
+    assert done.stdout == "there/report/20260103T000000Z-1.html\n"
 
 
 @pytest.mark.parametrize(
-    ("form", "holds"),
-    [("markdown", "| `FAIL` |"), ("latex", r"\toprule"), ("terminal", "parity, np 2\n")],
+    ("words", "holds"),
+    [
+        (["report", ".", "--format=markdown"], "| `FAIL` |"),
+        (["report", ".", "--format=latex"], r"\toprule"),
+        (["report", ".", "--format=terminal"], "parity, np 2\n"),
+        (["compare", ".", ".", "--format=markdown"], "weak_scaling"),
+    ],
 )
-def test_text_goes_to_stdout(tmp_path, form, holds):
-    done = hvdperf("report", session_of(tmp_path, GOOD, BAD), "--format", form, cwd=tmp_path)
-    assert done.returncode == 0
-    assert holds in done.stdout
-
-
-def test_tables_are_files_of_a_directory(tmp_path):
-    done = hvdperf(
-        "report", session_of(tmp_path, GOOD), "--format=csv", "--out", "tables", cwd=tmp_path
-    )
-    assert done.stdout == "tables\n"
-    assert (tmp_path / "tables" / "board.csv").read_text().startswith("verdict,")
-
-
-def test_two_sessions_side_by_side(tmp_path):
-    first = session_of(tmp_path, GOOD, name="20260101T000000Z-1")
-    second = session_of(tmp_path, GOOD, name="20260102T000000Z-1")
-    done = hvdperf("compare", first, second, "--format=markdown", cwd=tmp_path)
+def test_text_goes_to_stdout_and_tables_to_a_directory(tmp_path, words, holds):
+    directory = session_of(tmp_path, GOOD, BAD)
+    done = hvdperf(*words, cwd=directory)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "weak_scaling" in done.stdout
+    assert holds in done.stdout
+    done = hvdperf(words[0], *words[1:-1], "--format=csv", "--out", "tables", cwd=directory)
+    assert done.stdout == "tables\n"
+    assert "verdict" in (directory / "tables" / "board.csv").read_text().splitlines()[0]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,22 +13,18 @@ from playwright.sync_api import Page
 from hvdperf.report.content import Report
 from hvdperf.report.formats.html import page as document
 from hvdperf.report.session import read_sources, session_report
-from tests.report.cases import RECORDED
+from tests.report.cases import recorded_session
 from tests.support.browser import chromium, visit
-from tests.support.reports import session_of
-from tests.support.stores import SESSION
 
 Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Opened:
-    """figures: of what is drawn, the rows by name. documents: of the session, by file. report:
-    that is drawn."""
+    """figures: of what is drawn, the rows by name."""
 
     page: Page
     figures: Mapping[str, Rows]
-    documents: Mapping[str, dict[str, Any]]
     report: Report
 
 
@@ -37,12 +32,7 @@ class Opened:
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """A session of every recorded case."""
     results = tmp_path_factory.mktemp("results")
-    directory = session_of(results)
-    documents = {}
-    for path in RECORDED.glob("*.json"):
-        documents[path.stem] = {**json.loads(path.read_text()), "session": SESSION}
-        (directory / path.name).write_text(json.dumps(documents[path.stem]))
-    report = session_report(read_sources(directory, results))
+    report = session_report(read_sources(recorded_session(results), results))
     assert report.left_out == ()
     Path(results, "page.html").write_text(document(report), encoding="utf-8")
     with chromium() as browser, visit(browser, results) as page:
@@ -56,7 +46,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
             name: page.locator(f"#{name} .plot").evaluate("at => at.view.data('table')")
             for name in plots
         }
-        yield Opened(page, figures, documents, report)
+        yield Opened(page, figures, report)
 
 
 def test_every_section_that_was_measured_is_drawn(opened: Opened) -> None:
@@ -73,16 +63,6 @@ def test_every_section_that_was_measured_is_drawn(opened: Opened) -> None:
         "convergence",
         "memory",
     }
-
-
-def test_the_board_has_every_verdict(opened: Opened) -> None:
-    rows = {row["case"]: row for row in opened.figures["board"]}
-    assert len(rows) == len(opened.documents)
-    for told in opened.documents.values():
-        row, verdict = rows[told["name"]], told["outcome"]["judgement"]
-        assert row["verdict"] == verdict["verdict"]
-        assert row["figure"] == verdict["figure"]["estimate"]
-        assert row["rounds"] == verdict["rounds"]
 
 
 @pytest.mark.parametrize("width", [1280, 1440])

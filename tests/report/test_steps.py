@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,11 +21,11 @@ from hvdperf.report.sections.steps import section
 from hvdperf.verdict import Verdict
 from hvdperf.work.blocks import turns_of
 from tests.report.cases import (
-    RECORDED,
     case_with,
     changed,
     parts,
     recorded,
+    rounds_of,
     told,
 )
 from tests.support.rounds import WORKLOAD, outcome
@@ -40,10 +39,9 @@ def figures(*cases: Case) -> dict[str, Figure]:
 
 def step_seconds(name: str, side: int, rank: int | None = None) -> list[float]:
     """Of whole steps, straight from the file; of one rank, or of all."""
-    document = json.loads((RECORDED / f"{name}.json").read_text())
     return [
         seconds
-        for measured in document["outcome"]["rounds"]
+        for measured in rounds_of(name)
         for block in measured["launches"][side]["blocks"]
         if block["kind"] == "full"
         for number, report in enumerate(block["ranks"])

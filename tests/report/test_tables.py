@@ -70,18 +70,9 @@ def test_negative_numbers_stay_numbers_and_texts_that_look_like_them_do_not():
     assert made == "name,seconds [s],count\r\n'-5,-5.25,-5\r\n'=1+1,1e-07,\r\n"
 
 
-def test_quotes_are_doubled():
-    made = text(table(('a "b", c', None, 1)))
-    assert made.splitlines()[1] == '"a ""b"", c",,1'
-
-
 def test_every_figure_has_a_file():
     made = tables(report("x", figures=3))
     assert list(made) == ["board", "figure-0", "figure-1", "figure-2"]
-
-
-def test_a_table_without_rows_is_its_heading():
-    assert text(table()) == "name,seconds [s],count\r\n"
 
 
 # An escaped special character, the command of a character, braces against a ligature, and text.
