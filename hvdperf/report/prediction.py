@@ -22,9 +22,10 @@ from hvdperf.columns import Columns, interval, number, wrapped
 from hvdperf.errors import UserError
 from hvdperf.paths import shown
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.comparisons import JudgedAs, Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
+from hvdperf.report.cases import asked
 from hvdperf.report.words import plural
 from hvdperf.stats import Interval
 
@@ -110,18 +111,13 @@ def predict(points: Sequence[Point]) -> Prediction:
     no two points show a trend, ValueError if two points have the same size."""
     half, last = trend(points)
     decline = max(math.log(half.efficiency / last.efficiency), 0.0)
-    return Prediction(half, last, tuple(_estimate(last, decline, reach) for reach in REACHES))
-
-
-def _estimate(last: Point, decline: float, reach: Reach) -> Estimate:
-    efficiency = last.efficiency * math.exp(-reach.share * min(decline, reach.most))
-    return Estimate(
-        last.nodes * reach.times,
-        last.replicas * reach.times,
-        efficiency,
-        efficiency * math.exp(-reach.below),
-        efficiency * math.exp(reach.above),
-    )
+    estimates = []
+    for reach in REACHES:
+        efficiency = last.efficiency * math.exp(-reach.share * min(decline, reach.most))
+        bounds = efficiency * math.exp(-reach.below), efficiency * math.exp(reach.above)
+        size = last.nodes * reach.times, last.replicas * reach.times
+        estimates.append(Estimate(*size, efficiency, *bounds))
+    return Prediction(half, last, tuple(estimates))
 
 
 def trend(points: Sequence[Point]) -> tuple[Point, Point]:
@@ -147,19 +143,15 @@ def trend(points: Sequence[Point]) -> tuple[Point, Point]:
         if nodes % 2 == 0 and (per_node, nodes // 2) in by_size and 2 * nodes > furthest[per_node]
     ]
     if not pairs:
-        raise NotPredictable(_lacking(points))
+        measured = ", ".join(
+            f"np {point.replicas} on {point.nodes}"
+            for point in sorted(points, key=lambda point: (point.replicas, point.nodes))
+        )
+        raise NotPredictable(
+            "the model needs equally full groups of N and N / 2 nodes, with N above half of the "
+            f"largest number of nodes; measured: {measured}; choose sizes with --world-sizes"
+        )
     return pairs[-1]
-
-
-def _lacking(points: Sequence[Point]) -> str:
-    measured = ", ".join(
-        f"np {point.replicas} on {point.nodes}"
-        for point in sorted(points, key=lambda point: (point.replicas, point.nodes))
-    )
-    return (
-        "the model needs equally full groups of N and N / 2 nodes, with N above half of the "
-        f"largest number of nodes; measured: {measured}; choose sizes with --world-sizes"
-    )
 
 
 MODEL = "model, not measured"
@@ -188,9 +180,8 @@ class Forecast:
 def forecast(archive: Archive) -> Forecast:
     """Return the prediction for every network whose weak scaling the session has measured."""
     by_workload: dict[Workload, list[Case]] = {}
-    for case in archive.cases:
-        if case.question is Question.WEAK_SCALING and case.judged_as is JudgedAs.THRESHOLD:
-            by_workload.setdefault(case.workload, []).append(case)
+    for case in asked(archive.cases, Question.WEAK_SCALING):
+        by_workload.setdefault(case.workload, []).append(case)
     lines, refusals = [], []
     for workload, cases in by_workload.items():
         points, unused = _points(cases)
@@ -214,19 +205,18 @@ def _points(cases: Sequence[Case]) -> tuple[dict[Point, Interval | None], list[s
     points: dict[Point, Interval | None] = {Point(1, 1, 1.0): None}
     unused = []
     for case in sorted(cases, key=lambda case: case.world_size):
+        nodes, why = len(case.replicas_per_node), ""
         if case.figure is None or not case.is_sound:
-            unused.append(f"np {case.world_size} was not used: {case.verdict.value}")
+            why = case.verdict.value
         elif len(set(case.replicas_per_node)) > 1:
-            placed = ", ".join(map(str, case.replicas_per_node))
-            unused.append(f"np {case.world_size} was not used: unevenly on nodes, {placed}")
+            why = f"unevenly on nodes, {', '.join(map(str, case.replicas_per_node))}"
         else:
-            nodes = len(case.replicas_per_node)
             try:
-                point = Point(nodes, case.world_size, case.figure.estimate)
+                points[Point(nodes, case.world_size, case.figure.estimate)] = case.figure
             except ValueError as error:
-                unused.append(f"np {case.world_size} was not used: {error}")
-            else:
-                points[point] = case.figure
+                why = str(error)
+        if why:
+            unused.append(f"np {case.world_size} was not used: {why}")
     return points, unused
 
 

@@ -22,11 +22,10 @@ from hvdperf.interim import early_shift
 from hvdperf.plan.questions import aa, against, fixed_time, parity, weak_scaling
 from hvdperf.records.archive import read_session
 from hvdperf.records.outcome import Failure, Outcome
-from hvdperf.report.compare import comparison
+from hvdperf.report.compare import Kind, comparison, of_logarithms
 from hvdperf.report.content import Figure, Report, Section
 from hvdperf.report.formats import markdown, tables
 from hvdperf.report.formats.terminal import lines_of
-from hvdperf.report.pairs import Kind, of_logarithms
 from hvdperf.report.session import brief_report
 from hvdperf.verdict import ALPHA, Band, Noise, Verdict
 from tests.report.cases import assert_sound, edit

@@ -12,7 +12,7 @@ from hvdperf.records.documents import Case
 from hvdperf.records.fingerprinting import settings_beside
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
-from hvdperf.report.cases import cells_of, confidence_of, number, scaled
+from hvdperf.report.cases import asked, cells_of, confidence_of, number, scaled
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table, Value
 from hvdperf.report.words import (
     NAMES,
@@ -242,10 +242,9 @@ def overview(cases: Sequence[Case]) -> Figure | None:
     speeds = throughputs(cases)
     if not speeds:
         return None
-    held = [case for case in cases if case.judged_as is JudgedAs.THRESHOLD]
-    asked = [(c.workload, c.world_size) for c in held if c.question in _RATIOS.values()]
-    labels = workload_labels(workload for workload, _ in (*speeds, *asked))
-    keys = sorted({*speeds, *asked}, key=lambda key: (labels[key[0]], key[1]))
+    held = [(case.workload, case.world_size) for case in asked(cases, *_RATIOS.values())]
+    labels = workload_labels(workload for workload, _ in (*speeds, *held))
+    keys = sorted({*speeds, *held}, key=lambda key: (labels[key[0]], key[1]))
     rows = tuple(_of_network(key, labels[key[0]], speeds.get(key, ()), cases) for key in keys)
     last = {str(row["model"]): row for row in rows if row["rounds"]}
     said = several(
@@ -286,8 +285,8 @@ def _of_network(
     own = [c for c in cases if (c.workload.model, c.world_size) == (workload.model, world_size)]
     held = {
         case.question: case.figure
-        for case in own
-        if case.workload == workload and case.judged_as is JudgedAs.THRESHOLD
+        for case in asked(own, *_RATIOS.values())
+        if case.workload == workload
     }
     ratios: dict[str, Value] = {}
     for name, question in _RATIOS.items():

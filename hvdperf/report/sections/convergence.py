@@ -39,12 +39,8 @@ class _Group:
     @property
     def how_long(self) -> str:
         """Return the length of the training in words."""
-        runs = [
-            run
-            for launched in self.arms.values()
-            for started in launched
-            for run in started.launch.run
-        ]
+        launches = (each.launch for started in self.arms.values() for each in started)
+        runs = [run for launch in launches for run in launch.run]
         if self.work is Seconds:
             seconds = finite(run.seconds for run in runs)
             return f"{median(seconds):.0f} s of wall time" if seconds else "a fixed wall time"
@@ -92,9 +88,8 @@ def _groups(cases: Sequence[Case]) -> list[_Group]:
     asked: dict[tuple[Workload, type[Work], int], list[Case]] = {}
     for case in cases:
         if case.judged_as is JudgedAs.THRESHOLD:
-            asked.setdefault((case.workload, work_of(case.question), case.world_size), []).append(
-                case
-            )
+            key = case.workload, work_of(case.question), case.world_size
+            asked.setdefault(key, []).append(case)
     labels = workload_labels(workload for workload, _, _ in asked)
     groups = []
     for (workload, work, world_size), of_group in asked.items():
@@ -261,14 +256,15 @@ def _validations(group: _Group) -> list[Figure]:
         for run in (started.launch.run for started in launched if started.launch.run):
             if run[0].validation is not None:
                 found.setdefault(arm, []).append(run[0].validation)
-    figures = (_validation(group, metric, found) for metric in ("loss", "accuracy"))
-    return [figure for figure in figures if figure is not None]
+    return [
+        figure for metric in ("loss", "accuracy") for figure in _validation(group, metric, found)
+    ]
 
 
 def _validation(
     group: _Group, metric: str, found: Mapping[str, Sequence[Validation]]
-) -> Figure | None:
-    """Return the values at the end of the trainings, with those of random guesses; None if there
+) -> list[Figure]:
+    """Return the values at the end of the trainings, with those of random guesses; [] if there
     are none."""
     rows: list[Row] = []
     for arm, ends in found.items():
@@ -289,7 +285,7 @@ def _validation(
                 }
             )
     if not rows:
-        return None
+        return []
     digits = 4 if metric == "loss" else 3
     columns = (
         Column("arm", "strategy"),
@@ -308,7 +304,7 @@ def _validation(
     middle = plots.field("middle", "quantitative", f"validation {metric}", scale={"zero": False})
     chance = plots.field("chance", "quantitative")
     guess = plots.layer({"type": "tick", "style": "quiet"}, x=chance)
-    return Figure(
+    figure = Figure(
         name=group.named(metric),
         title=f"{group.title}: validation {metric}",
         says=f"At the end: {said}; the chance level is {number(rows[0]['chance']):.3f}.",
@@ -316,6 +312,7 @@ def _validation(
         plot=_by_arm(columns, middle, len(rows), guess),
         tags=group.tags,
     )
+    return [figure]
 
 
 def _by_arm(columns: Sequence[Column], x: plots.Channel, rows: int, *behind: plots.Layer) -> Plot:

@@ -10,10 +10,10 @@ from statistics import median
 
 from hvdperf.explain.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.comparisons import JudgedAs, Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
-from hvdperf.report.cases import Started, finite, launches, number, trusted
+from hvdperf.report.cases import Started, asked, finite, launches, number, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
 from hvdperf.report.words import plural, several, slug, tags_of, workload_labels
 from hvdperf.verdict import Ceiling
@@ -139,13 +139,9 @@ Readings = Sequence[tuple[int, float]]
 
 def memory(cases: Sequence[Case]) -> Section:
     """Return the section on endurance runs."""
-    asked = [
-        case
-        for case in trusted(cases)
-        if case.question is Question.MEMORY and case.judged_as is JudgedAs.THRESHOLD
-    ]
-    labels = workload_labels(case.workload for case in asked)
-    figures = tuple(figure for case in asked for figure in _of_case(case, labels[case.workload]))
+    found = asked(trusted(cases), Question.MEMORY)
+    labels = workload_labels(case.workload for case in found)
+    figures = tuple(figure for case in found for figure in _of_case(case, labels[case.workload]))
     return Section(
         "memory",
         "Memory",
@@ -240,11 +236,7 @@ def _said(case: Case, rows: Sequence[Row], worst: int, ranks: Mapping[int, Readi
     end = ended_at(ranks[worst])
     since = "once settled" if end is None else f"since its growth ended at step {end}"
     often = "" if grown is None else f", by {number(grown):.2f} % in 1,000 steps {since}"
-    rule = (
-        f"; the line is the limit of the case, a factor {case.rule}"
-        if isinstance(case.rule, Ceiling)
-        else ""
-    )
+    rule = f"; the line is the limit of the case, a factor {case.rule}" if case.rule else ""
     many = len(ranks)
     some = f" The {SHOWN} of {many} ranks that grow most are shown." if many > SHOWN else ""
     return (
