@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from hvdperf.launch.arm_launcher import ArmLauncher, dispose, make_arm_launcher
-from hvdperf.launch.group import Group
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import find_mpirun, probe
@@ -93,7 +93,7 @@ def timestamps(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
     """Measure ln(speed of a run with timestamps / of one without), which is the cost of a time
     breakdown. The two take turns in the same processes."""
 
-    def seconds(group: Group, with_timestamps: bool) -> float:
+    def seconds(group: LiveLaunch, with_timestamps: bool) -> float:
         deadline_s = arm_launcher.order_deadline_s
         words = {"steps": 40, "validate": False, "with_timestamps": with_timestamps}
         return slowest(group.ask("run", deadline_s, **words))
@@ -116,7 +116,7 @@ def overhead(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
     arguments = [workload.model, str(workload.input_size), str(workload.batch), data]
     cores = [slot.cores[0] for slot in arm_launcher.slots[: arm.world_size]]
 
-    def block(group: Group) -> float:
+    def block(group: LiveLaunch) -> float:
         group.resume()
         replies = group.ask("block", arm_launcher.order_deadline_s, kind="full", steps=20)
         group.pause()
@@ -143,7 +143,7 @@ PARTS: Mapping[str, Callable[[ArmLauncher, Arm], list[str]]] = {
 
 
 @contextmanager
-def started(arm_launcher: ArmLauncher, arm: Arm) -> Iterator[Group]:
+def started(arm_launcher: ArmLauncher, arm: Arm) -> Iterator[LiveLaunch]:
     """Start a group of the arm, and yield it when it is ready for blocks; end it at the end."""
     group = arm_launcher.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
     try:

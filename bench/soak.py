@@ -23,9 +23,9 @@ from pathlib import Path
 from hvdperf.columns import Columns
 from hvdperf.errors import UserError
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed, make_launcher
-from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.launchers import LaunchError
+from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
 from hvdperf.launch.scratch import scratch_directory
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
@@ -127,29 +127,29 @@ DEADLINE_S = 60.0
 SETTLE_S = 10.0
 BARE, HOROVOD = (Arm(SWEEP, strategy, RANKS) for strategy in (Strategy.BARE, Strategy.HOROVOD))
 
-End = Callable[[Group], None]
+End = Callable[[LiveLaunch], None]
 
 
-def leave(group: Group) -> None:
+def leave(group: LiveLaunch) -> None:
     """End the group as a user's script ends."""
     group.close(leave_group=True)
 
 
-def killed_while_stopped(group: Group) -> None:
+def killed_while_stopped(group: LiveLaunch) -> None:
     group.pause()
     os.kill(group.ranks[1].pid, signal.SIGKILL)
     group.resume()
     group.ask("evidence", DEADLINE_S)
 
 
-def server_killed(group: Group) -> None:
+def server_killed(group: LiveLaunch) -> None:
     assert group.server is not None
     os.kill(group.server.pid, signal.SIGKILL)
     while True:  # until the ranks have died, too
         group.ask("evidence", DEADLINE_S)
 
 
-def dropped(group: Group) -> None:
+def dropped(group: LiveLaunch) -> None:
     """Kill and end the group without an order to close, as after Ctrl-C."""
     group.kill()
     group.end()
@@ -163,7 +163,7 @@ class Kind:
 
     launcher: str
     arm: Arm
-    end: End = Group.close
+    end: End = LiveLaunch.close
     fault: Fault | None = None
     fails: tuple[int, ...] = ()
     forked: bool = False
@@ -241,7 +241,7 @@ def _launch(arm_launcher: ArmLauncher, kind: Kind) -> str:
     try:
         group.wait_ready(DEADLINE_S)
         kind.end(group)
-    except GroupFailed as failed:
+    except LaunchFailed as failed:
         return "" if failed.failure.rank in kind.fails else f"{kind.name}: {failed}"
     finally:
         group.end()

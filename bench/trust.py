@@ -19,7 +19,7 @@ from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import AA
-from hvdperf.plan.questions import TRIALS
+from hvdperf.plan.questions import FAULT_CASES
 from hvdperf.records import detections
 from hvdperf.records.archive import read_session
 from hvdperf.records.detections import (
@@ -178,7 +178,7 @@ def page(entries: Sequence[Entry], before: Sequence[Sequence[Entry]] = ()) -> li
 def _table(entries: Sequence[Entry]) -> list[str]:
     lines = TABLE.splitlines()
     for count in counts_of(entries):
-        trial = TRIALS[count.trial]
+        trial = FAULT_CASES[count.trial]
         lines.append(
             f"| {count.trial}: `{trial.fault or 'nothing'}` "
             f"| {count.model}, {count.world_size} | {expected_report(trial)} "

@@ -28,7 +28,7 @@ from hvdperf.plan import thresholds as limits
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.options import PROFILES, Profile, Runs, Sampling, load_profile
-from hvdperf.plan.questions import TRIALS, Fault
+from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.settings import PRECISION, ROWS, Row
 from hvdperf.session import plugin
 from hvdperf.timeline import places, schemas
@@ -126,7 +126,7 @@ def cases() -> str:
         by = [
             name
             for name, profile in profiles.items()
-            if not profile.trials and question in (profile.questions or tuple(Question))
+            if not profile.fault_cases and question in (profile.questions or tuple(Question))
         ]
         needs = "; ".join(filter(None, (replicas, NEEDS.get(question, ""))))
         better = BETTER[spec.rule]
@@ -421,7 +421,7 @@ def faults() -> str:
             trial.term or trial.says,
             ("all" if trial.rank is None else f"{trial.rank}") if trial.term else "",
         )
-        for name, trial in TRIALS.items()
+        for name, trial in FAULT_CASES.items()
     ]
     return page(
         "Faults",

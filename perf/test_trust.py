@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvdperf.plan.questions import aa, trials
+from hvdperf.plan.questions import aa, fault_cases
 
 
 @pytest.mark.question(ask=aa)
@@ -11,7 +11,7 @@ def test_aa(comparison, measure):
     assert measure(comparison).passed
 
 
-@pytest.mark.question(ask=trials, smallest=1)
+@pytest.mark.question(ask=fault_cases, smallest=1)
 def test_faults(comparison, measure):
     """An injected fault is detected with the expected verdict, and attributed to the right term
     and rank."""

@@ -26,7 +26,7 @@ def detect(
     return Detection(reported.verdict, found)
 
 
-def on_trial(trial: FaultCase, reported: Judgement, found: Detection) -> Judgement:
+def of_fault_case(trial: FaultCase, reported: Judgement, found: Detection) -> Judgement:
     """Return the judgement of a fault case: PASS if verdict and attribution are the expected ones,
     FAIL if not, INCONCLUSIVE or NOT JUDGED if the reported verdict is.
 

@@ -23,7 +23,7 @@ def notes_on_fails(outcomes: Iterable[Outcome]) -> list[str]:
     failed = [
         outcome
         for outcome in outcomes
-        if outcome.judgement.verdict is Verdict.FAIL and not outcome.comparison.is_trial
+        if outcome.judgement.verdict is Verdict.FAIL and not outcome.comparison.is_fault_case
     ]
     notes = []
     for group in sharing_launches(outcome.comparison for outcome in failed):

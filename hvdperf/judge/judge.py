@@ -11,12 +11,12 @@ from typing import Any
 from hvdperf.explain.attribution import told
 from hvdperf.explain.long_steps import long_steps
 from hvdperf.interim import judge_pair, judge_rounds
-from hvdperf.judge.detection import detect, on_trial
+from hvdperf.judge.detection import detect, of_fault_case
 from hvdperf.judge.rules import Rules
 from hvdperf.judge.weights import parted, weights_differ
 from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
-from hvdperf.plan.questions import trial_of
+from hvdperf.plan.questions import fault_case_of
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.scatter import Row
@@ -95,13 +95,13 @@ class Judge:
         first, and then by whether that verdict is the expected one."""
         outcome = self._reported(outcome, final)
         comparison = outcome.comparison
-        trial = trial_of(comparison)
+        trial = fault_case_of(comparison)
         judgement = outcome.judgement
         if trial is not None:
             rounds = _undisturbed(outcome, judgement)
             found = detect(comparison, judgement, rounds, self._rules.hosts(comparison))
             outcome = replace(outcome, detection=found)
-            judgement = on_trial(trial, judgement, found)
+            judgement = of_fault_case(trial, judgement, found)
         elif comparison.judged_as is JudgedAs.AA_PAIR:
             judgement = self._of_identical_groups(judgement)
         elif judgement.verdict is Verdict.FAIL:
@@ -165,7 +165,7 @@ class Judge:
             return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
         if not rows:
             return self._disturbed(outcome, rule)
-        if rule is None and comparison.is_trial:
+        if rule is None and comparison.is_fault_case:
             return self._with(
                 outcome, Verdict.NOT_JUDGED, None, "there is no threshold to detect the fault by"
             )

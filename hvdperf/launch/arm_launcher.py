@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
-from hvdperf.launch.group import Group
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.launchers import HOW_LAUNCHED, AgentsLauncher, Launcher, MpirunLauncher, Order
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.launch.processes import Agent, ForkServer, LocalAgent, SlotGone
 from hvdperf.launch.scratch import scratch_directory
 from hvdperf.launch.slots import RemoteAgent, Slots, interface_settings
@@ -27,7 +27,7 @@ from hvdperf.models import inputs
 from hvdperf.models.registry import network
 from hvdperf.plan.arms import AA, EXCHANGES, SWEEP, Arm, BlockKind, Exchange
 from hvdperf.plan.data import DataSource, other_data
-from hvdperf.plan.questions import TRIALS, Fault
+from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.worker import rank_config
 from hvdperf.worker.protocol import Phase
@@ -136,7 +136,7 @@ class ArmLauncher:
         common_order: bool = False,
         timeline: bool = False,
         without: Collection[str] = (),
-    ) -> Group:
+    ) -> LiveLaunch:
         """Start a group for the arm, without waiting for it.
 
         kinds: kinds of blocks that the launch can time. data_seed: seed of everything random in the
@@ -178,7 +178,7 @@ class ArmLauncher:
         timeline_settings = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
         order = self._order(arm, placed, {**_settings(exchange), **timeline_settings}, without)
         server = None if without else self._server(arm, placed)
-        return Group(arm.name, launcher, self.hub, order, configs, server)
+        return LiveLaunch(arm.name, launcher, self.hub, order, configs, server)
 
     def config_of_trial(self, arm: Arm) -> dict[str, Any]:
         """Return the config by which one process, without others, does what a rank of the arm does
@@ -284,7 +284,7 @@ class ArmLauncher:
     def _fault_of(self, arm: Arm) -> Fault | None:
         """Return the fault that the arm's fault case or the session injects into it, or None."""
         if arm.injected not in ("", AA):
-            return TRIALS[arm.injected].injected
+            return FAULT_CASES[arm.injected].injected
         return self.fault if self.fault is not None and self.fault.strikes(arm) else None
 
     def _other_data(self, arm: Arm) -> Path:

@@ -159,7 +159,7 @@ class Arm:
     exchange: a key of EXCHANGES. passes: number of batches, one a step, whose gradients are added
     up before they are exchanged and applied (Horovod's `backward_passes_per_step`). stack: the
     installed stack that runs the arm: "" for the session's own, or AGAINST. injected: the injected
-    fault: "", or a key of hvdperf.plan.questions.TRIALS, of which AA is one.
+    fault: "", or a key of hvdperf.plan.questions.FAULT_CASES, of which AA is one.
     """
 
     workload: Workload

@@ -287,11 +287,11 @@ class Comparison:
     @property
     def round_group(self) -> RoundGroup:
         """The rounds that the comparison is judged from."""
-        apart = self.is_trial or self.question.spec.own_rounds
+        apart = self.is_fault_case or self.question.spec.own_rounds
         return RoundGroup(self.workload, self.question.spec.work, self.topic if apart else "")
 
     @property
-    def is_trial(self) -> bool:
+    def is_fault_case(self) -> bool:
         """True if the candidate has an injected fault, to see whether the suite reports it
         (hvdperf.plan.questions)."""
         return self.judged_as is JudgedAs.DETECTION
@@ -299,7 +299,7 @@ class Comparison:
     @property
     def variant(self) -> str:
         """A short name that distinguishes the comparison from others of its question, or ""."""
-        if self.is_trial:
+        if self.is_fault_case:
             return self.candidate.arm.injected
         spec = self.question.spec
         if spec.variant:
@@ -327,7 +327,7 @@ class Comparison:
 
     @property
     def topic(self) -> str:
-        if self.is_trial:
+        if self.is_fault_case:
             return "trust"
         return self.question.spec.topic or self.question.value
 

@@ -19,7 +19,7 @@ from hvdperf.models.registry import UnknownNetwork, network
 from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.questions import TRIALS, Fault
+from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from hvdperf.worker.protocol import STARTUP, Phase
 
@@ -105,8 +105,9 @@ class Profile:
     slots, plus that number. parity_from: the smallest world size at which parity is asked.
     oversubscribed: the networks whose comparisons within a launch, such as communication, are
     judged if replicas share cores; empty for all. questions: empty for all. representatives: for
-    each question that is not asked of every network, the networks that it is asked of. trials: for
-    each fault case (hvdperf.plan.questions.TRIALS), the networks that get it. sentinels:
+    each question that is not asked of every network, the networks that it is asked of. fault_cases:
+    for
+    each fault case (hvdperf.plan.questions.FAULT_CASES), the networks that get it. sentinels:
     networks of which only the trace is measured. workloads: files of networks, relative to the
     profile's own file. budget_s: the session begins no round that would end after this many
     seconds, except the first round of each workload and kind of work.
@@ -125,16 +126,16 @@ class Profile:
     oversubscribed: Names = ()
     questions: Annotated[tuple[Question, ...], Meta(min_length=1)] = ()
     representatives: Mapping[Question, Names] = field(default_factory=dict)
-    trials: Mapping[str, Names] = field(default_factory=dict)
+    fault_cases: Mapping[str, Names] = field(default_factory=dict)
     workloads: tuple[str, ...] = ()
     sentinels: Names = ()
 
     def __post_init__(self) -> None:
         _check_ascending("world_sizes", self.world_sizes)
-        for name in self.trials:
-            if name not in TRIALS:
-                known = ", ".join(TRIALS)
-                raise ValueError(f"trials.{name}: unknown fault case; known are {known}")
+        for name in self.fault_cases:
+            if name not in FAULT_CASES:
+                known = ", ".join(FAULT_CASES)
+                raise ValueError(f"fault_cases.{name}: unknown fault case; known are {known}")
 
     @property
     def duration(self) -> str:
@@ -192,7 +193,7 @@ def _file_of(name_or_path: str | Path, directory: Path) -> Path:
 def _check_networks(path: Path, profile: Profile) -> None:
     lists = {key: getattr(profile, key) for key in ("models", "oversubscribed", "sentinels")}
     lists |= {f"representatives.{q.value}": names for q, names in profile.representatives.items()}
-    lists |= {f"trials.{trial}": names for trial, names in profile.trials.items()}
+    lists |= {f"fault_cases.{name}": names for name, names in profile.fault_cases.items()}
     for key, names in lists.items():
         for name in names:
             try:
@@ -297,7 +298,7 @@ def resolve_profile(options: Options) -> Profile:
             models=names,
             oversubscribed=(),
             representatives={},
-            trials=dict.fromkeys(profile.trials, names),
+            fault_cases=dict.fromkeys(profile.fault_cases, names),
             sentinels=(),
         )
     if options.world_sizes:

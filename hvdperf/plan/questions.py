@@ -177,7 +177,7 @@ class FaultCase:
 
 # Fault cases by name. A name never gets another fault, because sessions are counted by name
 # (records/detections.py).
-TRIALS = {
+FAULT_CASES = {
     AA: FaultCase("", verdict=Verdict.PASS, rank=None),
     "slow5": FaultCase("slow:rank=1,factor=1.05", term="between steps"),
     "slow10": FaultCase("slow:rank=1,factor=1.10", term="between steps"),
@@ -203,9 +203,9 @@ TRIALS = {
 }
 
 
-def trial_of(comparison: Comparison) -> FaultCase | None:
+def fault_case_of(comparison: Comparison) -> FaultCase | None:
     """Return the fault case of a comparison, or None if it is no fault case."""
-    return TRIALS[comparison.candidate.arm.injected] if comparison.is_trial else None
+    return FAULT_CASES[comparison.candidate.arm.injected] if comparison.is_fault_case else None
 
 
 def _horovod(workload: Workload, world_size: int, kind: BlockKind = BlockKind.FULL) -> Side:
@@ -371,18 +371,18 @@ def aa(workload: Workload, world_size: int) -> Comparison:
     return Comparison(Question.AA, Side(replace(plain, injected=AA)), Side(plain))
 
 
-def trials(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
+def fault_cases(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Compare an arm with every injected fault with the same arm without it; at a single replica,
     the A/A pair alone."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
     return tuple(
-        _trial(trial, replace(plain, injected=name), plain)
-        for name, trial in TRIALS.items()
+        _fault_case(trial, replace(plain, injected=name), plain)
+        for name, trial in FAULT_CASES.items()
         if world_size > 1 or name == AA
     )
 
 
-def _trial(trial: FaultCase, faulty: Arm, plain: Arm) -> Comparison:
+def _fault_case(trial: FaultCase, faulty: Arm, plain: Arm) -> Comparison:
     """Compare the faulty arm with the plain arm; for memory, judged by a threshold, with itself."""
     other = faulty if trial.question is Question.MEMORY else plain
     return Comparison(trial.question, Side(faulty), Side(other))

@@ -102,8 +102,8 @@ class SessionPlan:
     def _wanted(self, comparison: Comparison) -> bool:
         """Return whether the profile asks the question, and asks it of that network."""
         question, model = comparison.question, comparison.workload.model
-        if comparison.is_trial:
-            return model in self.profile.trials.get(comparison.variant, ())
+        if comparison.is_fault_case:
+            return model in self.profile.fault_cases.get(comparison.variant, ())
         if self.profile.questions and question not in self.profile.questions:
             return False
         if comparison.workload == SWEEP:
@@ -117,7 +117,7 @@ class SessionPlan:
         network stands for all. If the profile names networks for fault cases, no other fault case
         is shown.
         """
-        if comparison.is_trial and self.profile.trials:
+        if comparison.is_fault_case and self.profile.fault_cases:
             return False
         alike = comparison.judged_as in (JudgedAs.DETECTION, JudgedAs.AA_PAIR)
         return not alike or comparison.workload == self.workloads[0]

@@ -15,7 +15,7 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode, plain
 from hvdperf.paths import shown
-from hvdperf.plan.questions import TRIALS, FaultCase
+from hvdperf.plan.questions import FAULT_CASES, FaultCase
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
 from hvdperf.records.fingerprint import differences
@@ -37,9 +37,10 @@ _OF_THE_CASES = ("packages_sha256", "data_sets", "rank_cores")
 class Tried:
     """One fault case in one session.
 
-    trial: its name in TRIALS. verdict: PASS if the expected verdict was reported for the expected
-    reason. reported: the verdict on the faulty arm itself, None if its launch failed. threshold:
-    the rule of the figure, as text; "" without one. figure: the case's estimate, a ratio.
+    trial: its name in FAULT_CASES. verdict: PASS if the expected verdict was reported for the
+    expected reason. reported: the verdict on the faulty arm itself, None if its launch failed.
+    threshold: the rule of the figure, as text; "" without one. figure: the case's estimate, a
+    ratio.
     """
 
     trial: str
@@ -65,7 +66,7 @@ class Entry:
 
 def entry_of(archive: Archive) -> Entry | None:
     """Return a session's entry; None if it has no fault case, or no readable session.json."""
-    tried = [case for case in archive.cases if case.comparison.is_trial]
+    tried = [case for case in archive.cases if case.comparison.is_fault_case]
     if not tried or archive.session is None:
         return None
     asked = archive.session.asked.texts.items()
@@ -124,7 +125,7 @@ def _problem(entry: Entry) -> str:
     if missing:
         return f"its fingerprint lacks {missing[0]}"
     for tried in entry.tried:
-        if tried.trial not in TRIALS:
+        if tried.trial not in FAULT_CASES:
             return f"unknown fault case {tried.trial!r}"
         # The figure is a ratio, of which readers take the logarithm.
         if tried.figure is not None and not 0.0 < tried.figure < math.inf:
@@ -195,13 +196,13 @@ def _circumstances(entry: Entry) -> Mapping[str, object]:
 
 
 def counts_of(entries: Sequence[Entry]) -> list[Count]:
-    """Count the fault cases of sessions by name (in the order of TRIALS), network and world size.
+    """Count the fault cases of sessions by name, in their order, by network and world size.
 
     Each count holds only cases with the same threshold as the last case."""
     alike: dict[tuple[str, str, int], list[Tried]] = {}
     for each in (tried for entry in entries for tried in entry.tried):
         alike.setdefault((each.trial, each.model, each.world_size), []).append(each)
-    order = list(TRIALS)
+    order = list(FAULT_CASES)
     keys = sorted(alike, key=lambda key: (order.index(key[0]), *key[1:]))
     return [_count(key, alike[key]) for key in keys]
 
@@ -214,7 +215,7 @@ def _count(of: tuple[str, str, int], every: Sequence[Tried]) -> Count:
     ]
     open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
     decided = [each for each in tried if each.verdict not in open_]
-    must_be = TRIALS[of[0]].verdict
+    must_be = FAULT_CASES[of[0]].verdict
     reported = [each for each in decided if each.reported is must_be]
     slower = [each for each in decided if each.reported is Verdict.FAIL]
     return Count(

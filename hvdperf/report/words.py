@@ -15,7 +15,7 @@ from hvdperf.verdict import is_bounded
 
 def question_of(case: Case) -> str:
     """Return the question and kind of a case: "fault: slow10" or "parity, other stack"."""
-    if case.comparison.is_trial:
+    if case.comparison.is_fault_case:
         return f"fault: {case.comparison.candidate.arm.injected}"
     words = case.question.label
     return f"{words}, other stack" if case.comparison.reference.arm.stack else words

@@ -30,7 +30,7 @@ from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import CACHE, RESULTS, ROOT, cases, shown
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.options import PROFILES, SHORT, installed_networks, load_profile
-from hvdperf.plan.questions import TRIALS, Fault
+from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, Case, case_of, load_thresholds, propose
 from hvdperf.programs import TooLong, run
 from hvdperf.records.archive import Archive, read_session
@@ -208,7 +208,7 @@ def list_faults(_: argparse.Namespace) -> int:
     for kind, keys in Fault.KINDS.items():
         print(f"  {kind:<8} {', '.join(f'{key}=' for key in keys)}".rstrip())
     print("cases of perf/test_trust.py")
-    for name, trial in TRIALS.items():
+    for name, trial in FAULT_CASES.items():
         print(f"  {name:<8} {trial.fault or 'no fault'}: {trial.verdict.value}")
     return 0
 

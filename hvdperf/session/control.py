@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.launch.group import GroupFailed
 from hvdperf.launch.launchers import LaunchError
+from hvdperf.launch.live_launch import LaunchFailed
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.fitness import Check, gpu_checks, host_checks, load_check
 from hvdperf.machine.host import Machine, local_machine
@@ -130,7 +130,7 @@ class Control:
             )
             group.wait_ready(DEADLINE_S)
             group.close()
-        except GroupFailed as failed:
+        except LaunchFailed as failed:
             return failed.failure.cause
         except (LaunchError, DataError, OSError) as error:
             return str(error)

@@ -28,7 +28,7 @@ from hvdperf.session.commands import DRY_RUN_FILE
 from hvdperf.session.ending import UNFIT, ending, exit_status, explanation
 from hvdperf.session.progress import ends_at_a_terminal
 from hvdperf.session.pytest_options import DATA_DIR, add_options
-from hvdperf.session.suite import Suite, Unfit
+from hvdperf.session.pytest_session import PytestSession, Unfit
 from hvdperf.verdict import Verdict, counted, worst
 from hvdperf.work.table import work_of
 
@@ -78,7 +78,7 @@ def _common_info(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-_suite = pytest.StashKey[Suite]()
+_suite = pytest.StashKey[PytestSession]()
 _slots = pytest.StashKey[Slots]()
 _outcome = pytest.StashKey[Outcome]()
 _status = pytest.StashKey[int]()
@@ -221,11 +221,11 @@ def without_colours(config: pytest.Config) -> None:
         config.option.color = "no"
 
 
-def suite_of(config: pytest.Config) -> Suite:
+def suite_of(config: pytest.Config) -> PytestSession:
     """Return the session's suite, planned on first use. Bad input ends pytest with one line."""
     if _suite not in config.stash:
         try:
-            config.stash[_suite] = Suite(config, config.stash.get(_slots, None))
+            config.stash[_suite] = PytestSession(config, config.stash.get(_slots, None))
             if config.option.dry_run:
                 config.stash[_suite].check_before_a_dry_run()
         except UserError as error:
@@ -433,7 +433,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     return (yield)
 
 
-def _exit_status(session: pytest.Session, suite: Suite) -> int:
+def _exit_status(session: pytest.Session, suite: PytestSession) -> int:
     if session.config.option.collectonly:
         return int(session.exitstatus)
     words = _stopping(session.config)

@@ -45,7 +45,7 @@ from hvdperf.records.fingerprint import Fingerprint, differences
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.rounds import Round
 from hvdperf.session.ending import NOT_WRITTEN
-from hvdperf.session.scheduler import Session
+from hvdperf.session.scheduler import Scheduler
 from hvdperf.version import version
 
 # The most differences that an error message names.
@@ -264,7 +264,7 @@ class ResultsWriter:
         self,
         directory: Path,
         document: SessionDocument,
-        session: Session,
+        session: Scheduler,
         earlier: Earlier,
         began: float,
     ) -> None:

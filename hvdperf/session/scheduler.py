@@ -37,7 +37,7 @@ from hvdperf.scatter import (
 from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, Verdict
 from hvdperf.work.base import RoundRequest, RoundSettings
 from hvdperf.work.blocks import Blocks
-from hvdperf.work.live_groups import Progress
+from hvdperf.work.live_launches import Progress
 from hvdperf.work.round_runner import RoundRunner, read_weights
 from hvdperf.work.table import WORKS, kinds_of, measures, observed, transfers_of, work_of
 
@@ -95,7 +95,7 @@ class WorkloadRun:
     rows: for each comparison with turns, one row a round that counts: the ln ratios of its turns.
     """
 
-    def __init__(self, session: Session, comparisons: Sequence[Comparison]) -> None:
+    def __init__(self, session: Scheduler, comparisons: Sequence[Comparison]) -> None:
         self.comparisons = tuple(comparisons)
         self.left = list(comparisons)
         self.rows: dict[Comparison, list[Row]] = {}
@@ -437,7 +437,7 @@ BREADTH = EARLY_LOOKS[0]
 
 
 @dataclass
-class Session:
+class Scheduler:
     """Measures workloads side by side: first three rounds of each, then a round of the workload
     whose next look at an undecided case takes the fewest seconds. Cases that are only shown come
     last.
@@ -490,7 +490,7 @@ class Session:
             workload.finish()
 
     def _plan(self, selected: Iterable[Comparison]) -> None:
-        """Group new comparisons by the rounds that they share."""
+        """LiveLaunch new comparisons by the rounds that they share."""
         known = {c for workload in self._workloads for c in workload.comparisons}
         groups: dict[object, list[Comparison]] = {}
         for comparison in selected:

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
 from hvdperf.launch.arm_launcher import PATIENCE, ArmLauncher
-from hvdperf.launch.group import Group
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side, Transfer
 from hvdperf.plan.comparisons import Comparison
@@ -24,7 +24,7 @@ from hvdperf.plan.options import Profile, Runs, Sampling
 from hvdperf.records.outcome import Attribution, ScalingBreakdown
 from hvdperf.records.rounds import Block, BlockReport, Launch, Round
 from hvdperf.verdict import Judgement, Rule
-from hvdperf.work.live_groups import LiveGroups, Progress
+from hvdperf.work.live_launches import LiveLaunches, Progress
 from hvdperf.worker.protocol import Phase
 
 
@@ -211,10 +211,10 @@ class Work(ABC):
     # Running -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def measure(self, live: LiveGroups, request: RoundRequest) -> None:
+    def measure(self, live: LiveLaunches, request: RoundRequest) -> None:
         """Have the groups do their work, and add their reports to their launches."""
 
-    def record(self, group: Group, launch: Launch) -> None:  # noqa: B027 (few have to)
+    def record(self, group: LiveLaunch, launch: Launch) -> None:  # noqa: B027 (few have to)
         """Add records whose making slows a launch. group: another launch of the arm, which is not
         timed."""
 
@@ -290,7 +290,7 @@ class Work(ABC):
 
     def take_block(
         self,
-        group: Group,
+        group: LiveLaunch,
         launch: Launch,
         kind: BlockKind,
         turn: int,

@@ -12,13 +12,13 @@ from statistics import median
 from typing import ClassVar
 
 from hvdperf.explain.attribution import attribute_sides
-from hvdperf.launch.group import Group
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.machine.cpu_usage import Reading, used
 from hvdperf.machine.disturbance import together
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.options import Profile
-from hvdperf.plan.questions import trial_of
+from hvdperf.plan.questions import fault_case_of
 from hvdperf.plan.terms import NEED_LOCAL_BLOCKS
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import (
@@ -32,7 +32,7 @@ from hvdperf.records.rounds import (
 )
 from hvdperf.work.base import Durations, Pair, RoundRequest, Work, affordable
 from hvdperf.work.interleaving import Visit, walk
-from hvdperf.work.live_groups import LiveGroups
+from hvdperf.work.live_launches import LiveLaunches
 
 # Steps of a warm-up block, if a launch has one kind of blocks. Several kinds share these steps,
 # because a process takes new memory in its first 15 steps or so, whatever their kind. Only the
@@ -61,7 +61,7 @@ class Blocks(Work):
         """Return full blocks for both sides; those without exchange if the comparison or the cause
         of a FAIL needs them; split ones only if they are judged."""
         kinds: dict[Arm, set[BlockKind]] = {arm: {BlockKind.FULL} for arm in comparison.arms}
-        trial = trial_of(comparison)
+        trial = fault_case_of(comparison)
         for side in comparison.sides:
             if trial is not None and trial.term in NEED_LOCAL_BLOCKS:
                 kinds[side.arm].add(BlockKind.LOCAL)
@@ -73,7 +73,7 @@ class Blocks(Work):
 
     # Running -----------------------------------------------------------------------------------
 
-    def measure(self, live: LiveGroups, request: RoundRequest) -> None:
+    def measure(self, live: LiveLaunches, request: RoundRequest) -> None:
         kinds = {arm: request.kinds[arm] for arm in live.groups}
         live.run_each(lambda group, launch: self.warm_up(group, launch, live.result, kinds))
         self._settle_steps(live.result)
@@ -95,7 +95,7 @@ class Blocks(Work):
 
     def warm_up(
         self,
-        group: Group,
+        group: LiveLaunch,
         launch: Launch,
         result: Round,
         kinds_of: Mapping[Arm, Collection[BlockKind]],
@@ -126,12 +126,14 @@ class Blocks(Work):
                 steps = self.steps_of_a_block(min(step_seconds.values()))
                 self.steps.setdefault((arm, kind), steps)
 
-    def take_turn(self, live: LiveGroups, visits: Sequence[Visit], turn: int) -> None:
+    def take_turn(self, live: LiveLaunches, visits: Sequence[Visit], turn: int) -> None:
         """Have every arm take its blocks of a turn."""
         for number, visit in enumerate(visits, turn * len(visits)):
             live.run(visit.arm, partial(self._visit, visit=visit, turn=turn, number=number))
 
-    def _visit(self, group: Group, launch: Launch, visit: Visit, turn: int, number: int) -> None:
+    def _visit(
+        self, group: LiveLaunch, launch: Launch, visit: Visit, turn: int, number: int
+    ) -> None:
         for kind in self._in_random_order(visit.kinds):
             before = self._reading(group)
             block = self.take_block(group, launch, kind, turn, self.steps[visit.arm, kind])
@@ -139,7 +141,7 @@ class Blocks(Work):
             usage = used(before, after, self._cores_here(visit.arm)) if before and after else None
             turns_of(launch).blocks.append(replace(block, visit=number, usage=usage))
 
-    def _reading(self, group: Group) -> Reading | None:
+    def _reading(self, group: LiveLaunch) -> Reading | None:
         if self.settings.meter is None:
             return None
         here = socket.gethostname()
@@ -299,7 +301,7 @@ def expected_samples(launch: Launch, block: Block) -> int:
     return block.steps * launch.arm.workload.batch * replicas
 
 
-def _was_disturbed(live: LiveGroups, request: RoundRequest, turn: int) -> bool:
+def _was_disturbed(live: LiveLaunches, request: RoundRequest, turn: int) -> bool:
     """Return whether other programs disturbed a pair of compared blocks of this turn."""
     pairs = (
         pair

@@ -12,7 +12,7 @@ from statistics import median
 from hvdperf.explain import collectives
 from hvdperf.explain.attribution import attribute_sides
 from hvdperf.explain.collectives import step_times, too_fast
-from hvdperf.launch.group import Group
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import SWEEP, SWEEP_BYTES, Arm, BlockKind, Collective, Schedule, Transfer
 from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.options import Profile, Sampling
@@ -21,7 +21,7 @@ from hvdperf.records.rounds import CollectiveReport, Launch, Round, Series
 from hvdperf.work.base import Durations, Pair
 from hvdperf.work.blocks import LENGTH_OF_BLOCKS, Blocks, turns_of
 from hvdperf.work.interleaving import Visit
-from hvdperf.work.live_groups import LiveGroups
+from hvdperf.work.live_launches import LiveLaunches
 from hvdperf.worker.protocol import Phase
 
 # A turn of a sweep takes seconds and has several repeats, so it has this many turns at most.
@@ -82,7 +82,7 @@ class Collectives(Blocks):
 
     def warm_up(
         self,
-        group: Group,
+        group: LiveLaunch,
         launch: Launch,
         result: Round,
         kinds_of: Mapping[Arm, Collection[BlockKind]],
@@ -92,7 +92,7 @@ class Collectives(Blocks):
             self.repeats.setdefault((launch.arm, transfer), affordable_repeats(first))
         super().warm_up(group, launch, result, kinds_of)
 
-    def take_turn(self, live: LiveGroups, visits: Sequence[Visit], turn: int) -> None:
+    def take_turn(self, live: LiveLaunches, visits: Sequence[Visit], turn: int) -> None:
         """Have every arm take its blocks of a turn, and then all arms exchange the same transfer
         back to back."""
         super().take_turn(live, visits, turn)
@@ -109,7 +109,7 @@ class Collectives(Blocks):
                     live.run(arm, exchange)
 
     def _exchange(
-        self, group: Group, launch: Launch, result: Round, transfer: Transfer, turn: int
+        self, group: LiveLaunch, launch: Launch, result: Round, transfer: Transfer, turn: int
     ) -> None:
         repeats = self.repeats[launch.arm, transfer]
         # The result is checked once per launch, because that takes longer than the exchange.
@@ -118,7 +118,7 @@ class Collectives(Blocks):
 
     def _series(
         self,
-        group: Group,
+        group: LiveLaunch,
         result: Round,
         launch: Launch,
         transfer: Transfer,

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from hvdperf.launch.arm_launcher import SEED
-from hvdperf.launch.group import Group
 from hvdperf.launch.launchers import LaunchError
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.launch.processes import is_slot_gone
 from hvdperf.models.inputs import DataError
 from hvdperf.plan.arms import Arm, Schedule
 from hvdperf.records.outcome import Failure
 from hvdperf.records.rounds import Correctness, Evidence, Launch, Metadata, Round, StampedRun
 from hvdperf.work.base import RoundRequest, RoundSettings, Work
-from hvdperf.work.live_groups import LiveGroups
+from hvdperf.work.live_launches import LiveLaunches
 from hvdperf.worker.protocol import Phase
 
 # Steps of the reproducible training by which two strategies are compared. From the second step on,
@@ -61,17 +61,17 @@ class RoundRunner:
         with launcher.forking(progress) if self.work.forks else nullcontext():
             together = [living] if self.schedule is Schedule.ALTERNATE else [[a] for a in living]
             for arms in together:
-                self._measure(LiveGroups(result, self.failures, progress), request, arms)
+                self._measure(LiveLaunches(result, self.failures, progress), request, arms)
             for arm in living:
                 if self.work.records and arm.world_size > 1 and arm not in self.failures:
-                    self._record(LiveGroups(result, self.failures, progress), request, arm)
+                    self._record(LiveLaunches(result, self.failures, progress), request, arm)
         return result
 
     def weights(self, arm: Arm) -> Path:
         """Return the path of the arm's reproducibly trained weights."""
         return self.settings.arm_launcher.scratch / f"{arm.workload.model}-{arm.label}.npz"
 
-    def _measure(self, live: LiveGroups, request: RoundRequest, arms: Sequence[Arm]) -> None:
+    def _measure(self, live: LiveLaunches, request: RoundRequest, arms: Sequence[Arm]) -> None:
         """Launch arms that live side by side; in Schedule.FRESH, one arm."""
         try:
             self._start(live, request, arms)
@@ -81,8 +81,8 @@ class RoundRunner:
         finally:
             live.end()
 
-    def _record(self, live: LiveGroups, request: RoundRequest, arm: Arm) -> None:
-        def recorded(group: Group) -> None:
+    def _record(self, live: LiveLaunches, request: RoundRequest, arm: Arm) -> None:
+        def recorded(group: LiveLaunch) -> None:
             group.wait_ready(self.settings.arm_launcher.startup_deadline(arm))
             self.work.record(group, live.result.of(arm))
             group.close()
@@ -94,7 +94,7 @@ class RoundRunner:
         finally:
             live.end()
 
-    def _start(self, live: LiveGroups, request: RoundRequest, arms: Sequence[Arm]) -> None:
+    def _start(self, live: LiveLaunches, request: RoundRequest, arms: Sequence[Arm]) -> None:
         """Start the arms, as many processes at a time as there are cores, because further ones
         would only wait for each other and poll. Stop each group once it is ready."""
         deadline = self.settings.arm_launcher.startup_deadline
@@ -120,7 +120,9 @@ class RoundRunner:
         processes = arm.processes + sum(each.processes for each in starting)
         return not starting or processes <= self.settings.arm_launcher.cores
 
-    def _start_one(self, live: LiveGroups, request: RoundRequest, arm: Arm, **options: Any) -> None:
+    def _start_one(
+        self, live: LiveLaunches, request: RoundRequest, arm: Arm, **options: Any
+    ) -> None:
         """Start an arm without waiting for it. options: further arguments of ArmLauncher.start."""
         drawn = request.number + (self.seed if self.work.draws_seeds else 0)
         try:
@@ -137,7 +139,7 @@ class RoundRunner:
             started = not is_slot_gone(error)
             live.fail(arm, Failure(arm.name, None, Phase.LAUNCH.value, str(error), started=started))
 
-    def _on_ready(self, result: Round, arm: Arm, group: Group) -> None:
+    def _on_ready(self, result: Round, arm: Arm, group: LiveLaunch) -> None:
         group.wait_ready(self.settings.arm_launcher.startup_deadline(arm))
         # The group would burn CPU time that the others need to start.
         group.pause()
@@ -149,7 +151,7 @@ class RoundRunner:
         )
         result.launches.append(launch)
 
-    def _finish(self, launch: Launch, group: Group) -> None:
+    def _finish(self, launch: Launch, group: LiveLaunch) -> None:
         arm = launch.arm
         deadline_s = self.settings.arm_launcher.startup_deadline(arm)
         self.settings.doing(f"check {arm.label}")

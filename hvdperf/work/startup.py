@@ -12,7 +12,7 @@ from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.work.base import Durations, Pair, RoundRequest, Work
-from hvdperf.work.live_groups import LiveGroups
+from hvdperf.work.live_launches import LiveLaunches
 from hvdperf.worker.protocol import Phase
 
 # The phase that each question is about.
@@ -38,7 +38,7 @@ class Startup(Work):
         only_trace = all(each.question is Question.STARTUP_TRACE for each in comparisons)
         return Phase.TRACE if only_trace else Phase.BROADCAST
 
-    def measure(self, live: LiveGroups, request: RoundRequest) -> None:
+    def measure(self, live: LiveLaunches, request: RoundRequest) -> None:
         """Do nothing: the start was all."""
 
     @classmethod

@@ -10,12 +10,12 @@ from dataclasses import astuple, dataclass
 from hvdperf.explain.training_runs import samples, samples_per_second
 from hvdperf.json_records import plain
 from hvdperf.launch.arm_launcher import PATIENCE
-from hvdperf.launch.group import Group
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.records.rounds import Launch, Round, Run, RunReport
 from hvdperf.work.base import Durations, RoundRequest, Work
-from hvdperf.work.live_groups import LiveGroups
+from hvdperf.work.live_launches import LiveLaunches
 
 # This share of the loss of a uniform guess is added to both compared losses.
 NOTHING_TO_LEARN = 0.01
@@ -28,10 +28,10 @@ class Training(Work, ABC):
     starts = 3
     draws_seeds = True
 
-    def measure(self, live: LiveGroups, request: RoundRequest) -> None:
+    def measure(self, live: LiveLaunches, request: RoundRequest) -> None:
         live.run_each(self.train)
 
-    def train(self, group: Group, launch: Launch) -> None:
+    def train(self, group: LiveLaunch, launch: Launch) -> None:
         self.settings.progress(f"train {launch.arm.label}")
         reports = self.run(group, launch.arm, validate=self.validates, **self.length(launch.arm))
         launch.work = Run(reports)
@@ -40,7 +40,7 @@ class Training(Work, ABC):
     def length(self, arm: Arm) -> dict[str, float]:
         """Return the steps or the seconds of a run, as an argument of the order."""
 
-    def run(self, group: Group, arm: Arm, **wanted: object) -> list[RunReport]:
+    def run(self, group: LiveLaunch, arm: Arm, **wanted: object) -> list[RunReport]:
         """Return the reports of a run. wanted: arguments of the order."""
         steps = wanted.get("steps")
         known_s = PATIENCE * steps * self.known_pace(arm) if isinstance(steps, int) else 0.0

@@ -11,7 +11,7 @@ from hvdperf.explain.attribution import attribute_training
 from hvdperf.explain.collectives import ALPHA_FASTER, FASTER_BY_NOISE
 from hvdperf.explain.speedup import BY_ABLATION, divides_steps, scaling_breakdown, training
 from hvdperf.explain.time_breakdown import CLOSES_WITHIN, time_breakdown
-from hvdperf.launch.group import Group
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import Term
@@ -41,7 +41,7 @@ class WallTime(Training):
     def length(self, arm: Arm) -> dict[str, float]:
         return {"steps": self.settings.runs.wall_time_steps}
 
-    def train(self, group: Group, launch: Launch) -> None:
+    def train(self, group: LiveLaunch, launch: Launch) -> None:
         settings, length = self.settings, self.length(launch.arm)
         settings.progress(f"train {launch.arm.label} with timestamps")
         reports = self.run(group, launch.arm, validate=False, with_timestamps=True, **length)
@@ -61,14 +61,14 @@ class WallTime(Training):
             work.blocks += self._ablation(group, launch, kinds, turn, steps)
 
     def _ablation(
-        self, group: Group, launch: Launch, kinds: list[BlockKind], turn: int, steps: int
+        self, group: LiveLaunch, launch: Launch, kinds: list[BlockKind], turn: int, steps: int
     ) -> list[Block]:
         """Time one block of each kind, in random order. Each step ends before the next begins,
         because steps are divided into their parts."""
         self.settings.order.shuffle(kinds)
         return [self.take_block(group, launch, kind, turn, steps, wait=True) for kind in kinds]
 
-    def record(self, group: Group, launch: Launch) -> None:
+    def record(self, group: LiveLaunch, launch: Launch) -> None:
         """Have Horovod record some steps, in a launch in which nothing is timed."""
         arm = launch.arm
         path = (

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.detection import detect, on_trial
+from hvdperf.judge.detection import detect, of_fault_case
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AA, Arm
 from hvdperf.plan.comparisons import JudgedAs, Question
-from hvdperf.plan.questions import TRIALS, trial_of
+from hvdperf.plan.questions import FAULT_CASES, fault_case_of
 from hvdperf.plan.terms import TERMS
 from hvdperf.records.outcome import Attribution, Detection
 from hvdperf.records.rounds import Run
@@ -21,7 +21,7 @@ from hvdperf.work.table import attributed
 from hvdperf.worker.protocol import STARTUP
 from tests.support.rounds import HOROVOD_2, WORKLOAD, one_round, run_report
 
-TRIED = {c.candidate.arm.injected: c for c in questions.trials(WORKLOAD, 2)}
+TRIED = {c.candidate.arm.injected: c for c in questions.fault_cases(WORKLOAD, 2)}
 RULE = Floor(0.98, 0.95)
 FIGURE = Interval(0.9, 0.89, 0.91, 0.025, 6)
 
@@ -31,26 +31,26 @@ def called(verdict: Verdict, reason: str = "") -> Judgement:
 
 
 def test_every_name_of_a_trial_fits_the_summary():
-    assert max(map(len, TRIALS)) <= 6
+    assert max(map(len, FAULT_CASES)) <= 6
 
 
 def test_every_trial_is_asked_of_an_arm_against_itself():
-    assert list(TRIED) == list(TRIALS)
+    assert list(TRIED) == list(FAULT_CASES)
     for name, comparison in TRIED.items():
         assert comparison.candidate.arm == replace(HOROVOD_2, injected=name)
         assert comparison.name == f"trust[{name}-resnet_50_s-np2]"
-        assert comparison.is_trial
-        assert trial_of(comparison) is TRIALS[name]
+        assert comparison.is_fault_case
+        assert fault_case_of(comparison) is FAULT_CASES[name]
         assert comparison.tolerance is None
         assert comparison.judged_as is JudgedAs.DETECTION
         if comparison.question is not Question.MEMORY:
             assert comparison.reference.arm == HOROVOD_2
-    (alone,) = questions.trials(WORKLOAD, 1)
+    (alone,) = questions.fault_cases(WORKLOAD, 1)
     assert alone.candidate.arm.injected == AA
 
 
 def test_every_fault_case_strikes_a_rank_and_a_term_that_exist():
-    for trial in TRIALS.values():
+    for trial in FAULT_CASES.values():
         assert (trial.injected is None) == (trial.verdict is Verdict.PASS)
         assert trial.term in ("", "memory", *TERMS, *STARTUP)
         assert bool(trial.term) == (trial.verdict is Verdict.FAIL)
@@ -61,7 +61,7 @@ def test_every_fault_case_strikes_a_rank_and_a_term_that_exist():
 
 def test_two_groups_of_one_arm_are_no_trial():
     same = questions.aa(WORKLOAD, 2)
-    assert trial_of(same) is None
+    assert fault_case_of(same) is None
     assert same.name == "aa[resnet_50_s-np2]"
     assert same.candidate.arm.label == "horovod@2+aa"
     assert same.reference.arm == HOROVOD_2
@@ -73,7 +73,7 @@ SLOW = Detection(Verdict.FAIL, Attribution("between steps", 1, 0.1))
 
 
 def test_a_fault_is_to_be_called_and_blamed():
-    judged = on_trial(TRIALS["slow10"], called(Verdict.FAIL), SLOW)
+    judged = of_fault_case(FAULT_CASES["slow10"], called(Verdict.FAIL), SLOW)
     assert judged.verdict is Verdict.PASS
     assert judged.reason == (
         "injected slow:rank=1,factor=1.10: FAIL, attributed to between steps of rank 1 (+10 %)"
@@ -84,14 +84,18 @@ def test_a_fault_is_to_be_called_and_blamed():
     "blame", [Attribution(), Attribution("between steps", 0, 0.1), Attribution("compute", 1, 0.1)]
 )
 def test_blamed_on_someone_or_something_else_is_not_enough(blame):
-    judged = on_trial(TRIALS["slow10"], called(Verdict.FAIL), Detection(Verdict.FAIL, blame))
+    judged = of_fault_case(
+        FAULT_CASES["slow10"], called(Verdict.FAIL), Detection(Verdict.FAIL, blame)
+    )
     assert judged.verdict is Verdict.FAIL
     assert str(blame) in judged.reason
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.INVALID])
 def test_called_otherwise_is_not_enough(verdict):
-    judged = on_trial(TRIALS["slow10"], called(verdict, "so"), Detection(verdict, Attribution()))
+    judged = of_fault_case(
+        FAULT_CASES["slow10"], called(verdict, "so"), Detection(verdict, Attribution())
+    )
     assert judged.verdict is Verdict.FAIL
     assert (
         judged.reason == f"injected slow:rank=1,factor=1.10: {verdict.value} instead of FAIL (so)"
@@ -102,7 +106,7 @@ def test_called_otherwise_is_not_enough(verdict):
 @pytest.mark.parametrize("trial", ["slow5", "aa"])
 def test_what_is_open_stays_open(trial, verdict):
     open_ = called(verdict, "so")
-    assert on_trial(TRIALS[trial], open_, Detection(verdict, Attribution())) == open_
+    assert of_fault_case(FAULT_CASES[trial], open_, Detection(verdict, Attribution())) == open_
 
 
 @pytest.mark.parametrize(
@@ -118,23 +122,25 @@ def test_what_is_open_stays_open(trial, verdict):
 )
 def test_an_invalid_launch_is_to_name_the_injected_fault(trial, reason, verdict):
     found = Detection(Verdict.INVALID, Attribution())
-    assert on_trial(TRIALS[trial], called(Verdict.INVALID, reason), found).verdict is verdict
+    assert (
+        of_fault_case(FAULT_CASES[trial], called(Verdict.INVALID, reason), found).verdict is verdict
+    )
 
 
 def test_a_round_that_is_not_invalid_was_not_noticed():
     found = Detection(Verdict.INCONCLUSIVE, Attribution())
     sound = called(Verdict.INCONCLUSIVE, "too noisy")
-    assert on_trial(TRIALS["skip"], sound, found).verdict is Verdict.FAIL
+    assert of_fault_case(FAULT_CASES["skip"], sound, found).verdict is Verdict.FAIL
     none_yet = replace(sound, rounds=0)
-    assert on_trial(TRIALS["skip"], none_yet, found) == none_yet
+    assert of_fault_case(FAULT_CASES["skip"], none_yet, found) == none_yet
 
 
 def test_nothing_is_to_be_called_nothing():
-    nothing = TRIALS[AA]
-    assert on_trial(
+    nothing = FAULT_CASES[AA]
+    assert of_fault_case(
         nothing, called(Verdict.PASS), Detection(Verdict.PASS, Attribution())
     ).verdict is (Verdict.PASS)
-    alarm = on_trial(nothing, called(Verdict.FAIL), SLOW)
+    alarm = of_fault_case(nothing, called(Verdict.FAIL), SLOW)
     assert alarm.verdict is Verdict.FAIL
     assert alarm.reason == "injected no fault: FAIL instead of PASS"
 
@@ -169,5 +175,7 @@ def test_who_grows_most_is_blamed_for_memory():
 
 
 def test_arms_with_injected_faults_have_names_of_their_own():
-    labels = {Arm(WORKLOAD, HOROVOD_2.strategy, 2, injected=name).label for name in ("", *TRIALS)}
-    assert len(labels) == 1 + len(TRIALS)
+    labels = {
+        Arm(WORKLOAD, HOROVOD_2.strategy, 2, injected=name).label for name in ("", *FAULT_CASES)
+    }
+    assert len(labels) == 1 + len(FAULT_CASES)

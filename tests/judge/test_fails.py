@@ -7,10 +7,10 @@ from dataclasses import replace
 from hvdperf.judge.fails import EXAGGERATED, notes_on_fails, sharing_launches
 from hvdperf.plan.questions import (
     communication,
+    fault_cases,
     gradient_reductions,
     parity,
     strong_scaling,
-    trials,
     weak_scaling,
 )
 from hvdperf.verdict import Verdict
@@ -51,5 +51,5 @@ def test_notes_are_on_fails_only():
 
 
 def test_a_fault_that_was_not_detected_is_no_change_of_a_figure():
-    fault = next(each for each in trials(WORKLOAD, 2) if each.variant == "slow10")
+    fault = next(each for each in fault_cases(WORKLOAD, 2) if each.variant == "slow10")
     assert notes_on_fails([outcome(fault, [1.0] * 8, verdict=Verdict.FAIL)]) == []

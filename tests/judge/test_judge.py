@@ -51,6 +51,7 @@ from tests.support.sessions import (
     BOUND,
     CEILINGS,
     COMMUNICATION,
+    FAULT_CASES,
     FIRST_LOOK,
     GRADIENTS_OF,
     LAST_LOOK,
@@ -58,7 +59,6 @@ from tests.support.sessions import (
     OTHER,
     PARITY,
     STRONG,
-    TRIALS,
     WEAK,
     exchanged,
     noisy,
@@ -435,7 +435,7 @@ SAME = aa(WORKLOAD, 2)
 
 
 def test_a_detected_fault_attributed_to_another_rank_fails(stage):
-    slow = TRIALS["slow10"]
+    slow = FAULT_CASES["slow10"]
     stage.script.speed = struck(slow.candidate.arm, 0.9)
     outcome = stage.measure(slow)[slow]
     # All ranks are slower here, and not rank 1.
@@ -449,7 +449,7 @@ def test_a_detected_fault_attributed_to_another_rank_fails(stage):
 
 
 def test_a_detected_fault_attributed_to_its_rank_passes(stage):
-    slow = TRIALS["slow10"]
+    slow = FAULT_CASES["slow10"]
     stage.script.speed = struck(slow.candidate.arm, 0.9)
 
     def waits(launched):
@@ -467,7 +467,7 @@ def test_a_detected_fault_attributed_to_its_rank_passes(stage):
 
 
 def test_what_makes_a_launch_invalid_is_caught_in_the_first_round(stage):
-    other = TRIALS["data"]
+    other = FAULT_CASES["data"]
 
     def misread(launched):
         if launched.arm == other.candidate.arm:
@@ -481,7 +481,7 @@ def test_what_makes_a_launch_invalid_is_caught_in_the_first_round(stage):
 
 
 def test_no_fault_is_injected_and_nothing_is_found(stage):
-    nothing = TRIALS["aa"]
+    nothing = FAULT_CASES["aa"]
     outcomes = stage.measure(nothing)
     assert verdicts(outcomes) == {nothing: Verdict.PASS}
     stage.script.speed = struck(nothing.candidate.arm, 0.9)
@@ -585,7 +585,7 @@ def test_what_a_launch_shows_by_itself_is_invalid_at_once(stage):
         launched.evidence = [*others, replace(last, digests=["c0de", "0dd"])]
 
     stage.script.spoil = apart
-    for asked in (WEAK, TRIALS["slow10"]):
+    for asked in (WEAK, FAULT_CASES["slow10"]):
         outcome = stage.measure(asked)[asked]
         assert (outcome.reported, outcome.judgement.rounds) == (Verdict.INVALID, 1)
         assert len(stage.script.launched) == 1
@@ -594,13 +594,13 @@ def test_what_a_launch_shows_by_itself_is_invalid_at_once(stage):
 
 def test_injected_faults_are_judged_on_gpus_too(stage):
     stage.gpus = ("0", "1")
-    slow = TRIALS["slow10"]
+    slow = FAULT_CASES["slow10"]
     outcome = stage.measure(slow)[slow]
     assert outcome.judgement.verdict is not Verdict.NOT_JUDGED
 
 
 def test_a_trial_without_a_threshold_to_notice_it_by_is_not_judged(stage):
-    leak = TRIALS["leak"]
+    leak = FAULT_CASES["leak"]
 
     def grown(launched):
         launched.work = Run([run_report(), run_report()])

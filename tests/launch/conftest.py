@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed, make_launcher
-from hvdperf.launch.group import Group
 from hvdperf.launch.hub import Hub
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.launch.processes import ForkServer
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
@@ -133,7 +133,7 @@ def starting(make_arm_launcher: MakeStarter) -> Iterator[Start]:
         common_order: bool = False,
         timeline: bool = False,
         **more: object,
-    ) -> Group:
+    ) -> LiveLaunch:
         group = make_arm_launcher(launcher, **more).start(
             arm,
             kinds,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hvdperf.explain.collectives import library_mismatch
-from hvdperf.launch.group import Group, GroupFailed
+from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
 from hvdperf.plan.arms import SWEEP, Arm, Collective, Transfer
 from hvdperf.plan.questions import Fault
 from hvdperf.records.rounds import CollectiveReport, Evidence, Launch, Series, Turns
@@ -25,7 +25,7 @@ HOROVOD, BARE = (Arm(SWEEP, strategy, 2) for strategy in (Strategy.HOROVOD, Stra
 SIZE = 4 * 10_001
 
 
-def exchange(group: Group, transfer: Transfer, repeats: int = 3, **other: Any) -> Series:
+def exchange(group: LiveLaunch, transfer: Transfer, repeats: int = 3, **other: Any) -> Series:
     reports = group.reports(
         CollectiveReport,
         "collective",
@@ -37,7 +37,7 @@ def exchange(group: Group, transfer: Transfer, repeats: int = 3, **other: Any) -
     return Series(transfer, 0, reports)
 
 
-def launched(arm: Arm, group: Group, *series: Series) -> Launch:
+def launched(arm: Arm, group: LiveLaunch, *series: Series) -> Launch:
     """As a round makes it, save for start-up and blocks."""
     return Launch(
         arm,
@@ -130,7 +130,7 @@ def test_numbers_that_are_wrong_are_evidence_against_a_launch_if_they_are_looked
 def test_a_rank_that_hangs_in_an_operation_is_named(start: Start) -> None:
     fault = Fault("hang", rank=1, phase="collective")
     group = start("mpirun", HOROVOD, kinds=(), last_phase=Phase.INIT, fault=fault)
-    with pytest.raises(GroupFailed) as failed:
+    with pytest.raises(LaunchFailed) as failed:
         group.ask(
             "collective", 3.0, collective="allreduce", tensor_bytes=[64], repeats=1, check=False
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.launch.group import GroupFailed
+from hvdperf.launch.live_launch import LaunchFailed
 from hvdperf.launch.processes import is_running
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.data import DataSource
@@ -57,7 +57,7 @@ def test_the_failing_rank_is_named_and_nothing_stays(
     # Open MPI's are in directories of the launch's own; Gloo has none.
     assert all("hvdperf-" in str(path.parent) for path in shared_files)
     assert bool(shared_files) == LAUNCHERS[launcher].over_mpi
-    with pytest.raises(GroupFailed) as caught:
+    with pytest.raises(LaunchFailed) as caught:
         group.ask("block", HANG_DEADLINE_S, kind="full", steps=5)
     failure = caught.value.failure
     assert (failure.rank, failure.phase) == (1, "block")
@@ -77,7 +77,7 @@ def test_a_failure_shows_the_end_of_that_ranks_stderr(
 ) -> None:
     arm_launcher = make_arm_launcher(launcher, Fault("raise", rank=1, phase="trace"))
     group = arm_launcher.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
-    with pytest.raises(GroupFailed) as caught:
+    with pytest.raises(LaunchFailed) as caught:
         group.wait_ready(DEADLINE_S)
     assert caught.value.failure.phase == "trace"
     assert any("InjectedFault" in line for line in caught.value.failure.tail)
@@ -87,7 +87,7 @@ def test_a_failure_shows_the_end_of_that_ranks_stderr(
 def test_a_hang_during_start_up_is_named(make_arm_launcher: MakeStarter) -> None:
     arm_launcher = make_arm_launcher("mpirun", Fault("hang", rank=1, phase="build"))
     group = arm_launcher.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
-    with pytest.raises(GroupFailed) as caught:
+    with pytest.raises(LaunchFailed) as caught:
         # By then the other rank is past its build on a busy machine, too.
         group.wait_ready(8.0)
     assert (caught.value.failure.rank, caught.value.failure.phase) == (1, "build")
@@ -111,9 +111,9 @@ def test_a_rank_that_stays_stopped_is_named_and_one_that_goes_on_has_its_time(
     for timer in timers:
         timer.join()
     assert [each.resumed for each in block] == [1, 0]
-    monkeypatch.setattr("hvdperf.launch.group.STOPPED_S", 1.0)
+    monkeypatch.setattr("hvdperf.launch.live_launch.STOPPED_S", 1.0)
     os.kill(stopped, signal.SIGSTOP)
-    with pytest.raises(GroupFailed) as caught:
+    with pytest.raises(LaunchFailed) as caught:
         group.ask("block", HANG_DEADLINE_S, kind="full", steps=5)
     assert (caught.value.failure.rank, caught.value.failure.of_node) == (0, True)
 
@@ -155,7 +155,7 @@ def test_a_damaged_record_is_named_with_its_file(
     group = arm_launcher.start(horovod(2, workload), [BlockKind.FULL], 1, share_startup=False)
     try:
         # Two batches are made ahead of the first step: a shard has no more.
-        with pytest.raises(GroupFailed) as failed:
+        with pytest.raises(LaunchFailed) as failed:
             group.wait_ready(DEADLINE_S)
     finally:
         group.end()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hvdperf.launch.group import Group
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.launch.processes import is_running
 from hvdperf.plan.questions import Fault
 from hvdperf.records.rounds import Evidence, Launch
@@ -24,15 +24,15 @@ ARM = horovod(2)
 STEPS = 5
 
 
-def injected(start: Start, text: str, **more: Any) -> Group:
+def injected(start: Start, text: str, **more: Any) -> LiveLaunch:
     return start("mpirun", ARM, fault=Fault.parse(text), **more)
 
 
-def block(group: Group) -> list[dict[str, list[float]]]:
+def block(group: LiveLaunch) -> list[dict[str, list[float]]]:
     return group.ask("block", DEADLINE_S, kind="full", steps=STEPS)
 
 
-def problems(group: Group) -> list[str]:
+def problems(group: LiveLaunch) -> list[str]:
     evidence = group.reports(Evidence, "evidence", DEADLINE_S)
     return Blocks.problems(Launch(ARM, 0, evidence=evidence))
 

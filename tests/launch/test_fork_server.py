@@ -16,7 +16,7 @@ import pytest
 
 from bench.soak import launched
 from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.launch.group import Group, GroupFailed
+from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
 from hvdperf.records.outcome import Failure
 from hvdperf.worker.cpu_hog import stat_fields
 from tests.support.groups import MakeStarter, horovod
@@ -71,11 +71,11 @@ def make_arm_launcher(arm_launchers: MakeStarter) -> Iterator[MakeStarter]:
         yield make
 
 
-def start(arm_launcher: ArmLauncher) -> Group:
+def start(arm_launcher: ArmLauncher) -> LiveLaunch:
     return arm_launcher.start(horovod(2), (), data_seed=1, share_startup=False)
 
 
-def start_importing(arm_launcher: ArmLauncher) -> Group:
+def start_importing(arm_launcher: ArmLauncher) -> LiveLaunch:
     """Wait until both ranks are in their import phase."""
     group = start(arm_launcher)
     assert arm_launcher.hub.pump_until(
@@ -84,8 +84,8 @@ def start_importing(arm_launcher: ArmLauncher) -> Group:
     return group
 
 
-def failure_of(group: Group, deadline_s: float = SOON) -> Failure:
-    with pytest.raises(GroupFailed) as failed:
+def failure_of(group: LiveLaunch, deadline_s: float = SOON) -> Failure:
+    with pytest.raises(LaunchFailed) as failed:
         group.wait_ready(deadline_s)
     return failed.value.failure
 

@@ -13,7 +13,7 @@ import pytest
 
 from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.explain.time_breakdown import time_breakdown
-from hvdperf.launch.group import Group, GroupFailed
+from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
 from hvdperf.plan.arms import Arm, BlockKind, Schedule
 from hvdperf.plan.options import LAUNCHERS, Runs, Sampling
 from hvdperf.plan.questions import Fault, wall_time
@@ -33,7 +33,7 @@ RECORDED = 5
 TENSORS = 16  # gradients of alexnet_s
 
 
-def record(group: Group, directory: Path, name: str) -> list[dict[str, Any]]:
+def record(group: LiveLaunch, directory: Path, name: str) -> list[dict[str, Any]]:
     """The ranks' answers, each of which was given a path of its own."""
     for i, rank in enumerate(group.ranks):
         rank.replies.clear()
@@ -87,7 +87,7 @@ def test_a_launch_that_cannot_refuses_in_a_line(
     start: Start, arm: Arm, says: str, tmp_path: Path
 ) -> None:
     group = start("mpirun", arm, kinds=(), last_phase=Phase.INIT)
-    with pytest.raises(GroupFailed) as raised:
+    with pytest.raises(LaunchFailed) as raised:
         group.ask("timeline", DEADLINE_S, steps=1, path=str(tmp_path / "none.json"))
     assert raised.value.failure.phase == "timeline"
     assert raised.value.failure.cause == f"ValueError: {says}"
@@ -97,7 +97,7 @@ def test_a_launch_that_cannot_refuses_in_a_line(
 def test_a_file_that_cannot_be_written_is_named(start: Start, tmp_path: Path) -> None:
     group = start("mpirun", horovod(2), timeline=True)
     path = tmp_path / "missing" / "timeline.json"
-    with pytest.raises(GroupFailed) as raised:
+    with pytest.raises(LaunchFailed) as raised:
         group.ask("timeline", DEADLINE_S, steps=1, path=str(path))
     assert raised.value.failure.rank == 0
     assert f"{path} cannot be read" in raised.value.failure.cause

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hvdperf.judge.weights import weights_differ
-from hvdperf.launch.group import Group
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import EXCHANGES, Arm, BlockKind, Workload
 from hvdperf.records.rounds import Block, BlockReport, Evidence, Launch, Turns
 from hvdperf.work.blocks import Blocks
@@ -42,7 +42,7 @@ STOPPED_S = 25.0
 
 
 @pytest.fixture(scope="module")
-def stopped_workers(start_for_all: Start) -> tuple[Group, float]:
+def stopped_workers(start_for_all: Start) -> tuple[LiveLaunch, float]:
     """Return a group of MultiWorkerMirroredStrategy that has been stopped, and since when."""
     group = start_for_all("mpirun", multiworker(2, DCGAN))
     group.pause()
@@ -50,12 +50,12 @@ def stopped_workers(start_for_all: Start) -> tuple[Group, float]:
 
 
 @pytest.fixture(scope="module")
-def group_for_all(start_for_all: Start, launcher: str) -> Group:
+def group_for_all(start_for_all: Start, launcher: str) -> LiveLaunch:
     return start_for_all(launcher, horovod(2), tuple(BlockKind))
 
 
 @pytest.fixture
-def group(group_for_all: Group) -> Iterator[Group]:
+def group(group_for_all: LiveLaunch) -> Iterator[LiveLaunch]:
     """Yield a group that can time every kind of block: the same for all tests, over each
     launcher. It is stopped between them."""
     group_for_all.resume()
@@ -122,11 +122,11 @@ def test_replicas_that_begin_otherwise_are_given_the_state_of_rank_0(
 ) -> None:
     def of_other_seeds(
         arm: str, launcher: Any, hub: Any, order: Any, configs: Any, *others: Any
-    ) -> Group:
+    ) -> LiveLaunch:
         seeded = [{**each, "seed": rank} for rank, each in enumerate(configs)]
-        return Group(arm, launcher, hub, order, seeded, *others)
+        return LiveLaunch(arm, launcher, hub, order, seeded, *others)
 
-    monkeypatch.setattr("hvdperf.launch.arm_launcher.Group", of_other_seeds)
+    monkeypatch.setattr("hvdperf.launch.arm_launcher.LiveLaunch", of_other_seeds)
     arm_launcher = make_arm_launcher("mpirun")
     group = arm_launcher.start(
         horovod(2, workload), {BlockKind.FULL}, 1, share_startup=share_startup
@@ -141,7 +141,7 @@ def test_replicas_that_begin_otherwise_are_given_the_state_of_rank_0(
 
 @pytest.mark.parametrize("kind", list(BlockKind))
 def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
-    group: Group, kind: BlockKind
+    group: LiveLaunch, kind: BlockKind
 ) -> None:
     blocks = [
         Block(
@@ -156,7 +156,7 @@ def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
     assert [block.samples for block in blocks] == [expected, expected]
 
 
-def test_a_block_begins_when_the_last_rank_is_there(group: Group) -> None:
+def test_a_block_begins_when_the_last_rank_is_there(group: LiveLaunch) -> None:
     begins_when_the_last_rank_is_there(group)
 
 
@@ -164,7 +164,7 @@ def test_a_block_of_workers_begins_when_the_last_one_is_there(start: Start) -> N
     begins_when_the_last_rank_is_there(start("mpirun", multiworker(2)))
 
 
-def begins_when_the_last_rank_is_there(group: Group) -> None:
+def begins_when_the_last_rank_is_there(group: LiveLaunch) -> None:
     late_s = 2.0
     group.ask("block", DEADLINE_S, kind="full", steps=3)
     for rank in group.ranks:
@@ -177,7 +177,7 @@ def begins_when_the_last_rank_is_there(group: Group) -> None:
     assert all(rank.replies[0]["seconds"] < late_s / 2 for rank in group.ranks)
 
 
-def test_a_stopped_group_goes_on_where_it_was(group: Group) -> None:
+def test_a_stopped_group_goes_on_where_it_was(group: LiveLaunch) -> None:
     before = group.ask("block", DEADLINE_S, kind="full", steps=3)
     group.pause()
     deadline = time.monotonic() + 10
@@ -189,7 +189,7 @@ def test_a_stopped_group_goes_on_where_it_was(group: Group) -> None:
     assert [reply["samples"] for reply in before] == [reply["samples"] for reply in after]
 
 
-def test_ranks_are_pinned_to_their_own_cores(group: Group) -> None:
+def test_ranks_are_pinned_to_their_own_cores(group: LiveLaunch) -> None:
     for config, rank in zip(group._configs, group.ranks, strict=True):
         threads = os.listdir(f"/proc/{rank.pid}/task")
         masks = {tuple(sorted(os.sched_getaffinity(int(thread)))) for thread in threads}
@@ -197,7 +197,7 @@ def test_ranks_are_pinned_to_their_own_cores(group: Group) -> None:
 
 
 def test_workers_that_were_stopped_for_long_are_not_taken_for_dead(
-    stopped_workers: tuple[Group, float],
+    stopped_workers: tuple[LiveLaunch, float],
 ) -> None:
     group, since = stopped_workers
     assert {rank.metadata["transport"] for rank in group.ranks} == {"ring"}

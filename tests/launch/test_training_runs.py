@@ -11,7 +11,7 @@ import pytest
 
 from hvdperf.explain import training_runs
 from hvdperf.judge.weights import weights_differ
-from hvdperf.launch.group import Group
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.questions import Fault
 from hvdperf.records.rounds import Evidence, Launch, Run, RunReport, Validation
@@ -40,7 +40,7 @@ def adaptive(workload: Workload = WORKLOAD) -> Workload:
     return replace(workload, learning_rate="adaptive")
 
 
-def launched(arm: Arm, group: Group) -> Launch:
+def launched(arm: Arm, group: LiveLaunch) -> Launch:
     """As a round makes it, save for start-up and blocks."""
     return Launch(arm, 0, evidence=group.reports(Evidence, "evidence", DEADLINE_S))
 

@@ -20,7 +20,7 @@ from hvdperf.plan.options import (
     load_profile,
     resolve_profile,
 )
-from hvdperf.plan.questions import TRIALS
+from hvdperf.plan.questions import FAULT_CASES
 
 COMPLETE = """\
 models = ["vgg_16_s", "resnet_50_s"]
@@ -207,10 +207,10 @@ def test_the_nightly_profile_has_every_small_network():
 
 
 def test_the_profile_of_trust_injects_every_fault(write):
-    assert set(load_profile("trust").trials) == set(TRIALS)
-    assert not load_profile("default").trials
-    path = write(REQUIRED + '[trials]\nslow11 = ["vgg_16_s"]\n')
-    assert "trials.slow11: unknown fault case; known are aa, slow5, " in complaint(path)
+    assert set(load_profile("trust").fault_cases) == set(FAULT_CASES)
+    assert not load_profile("default").fault_cases
+    path = write(REQUIRED + '[fault_cases]\nslow11 = ["vgg_16_s"]\n')
+    assert "fault_cases.slow11: unknown fault case; known are aa, slow5, " in complaint(path)
 
 
 def test_the_command_line_comes_before_the_profile():

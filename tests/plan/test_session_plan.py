@@ -19,11 +19,12 @@ from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.options import Options
 from hvdperf.plan.questions import (
-    TRIALS,
+    FAULT_CASES,
     Fault,
     aa,
     at_gradient_sizes,
     communication,
+    fault_cases,
     fixed_epochs,
     fixed_time,
     gradient_reductions,
@@ -35,7 +36,6 @@ from hvdperf.plan.questions import (
     startup,
     strong_scaling,
     sweep,
-    trials,
     weak_scaling,
 )
 from hvdperf.plan.session_plan import SessionPlan, plan_session
@@ -247,12 +247,14 @@ def test_convergence_is_asked_where_every_rank_has_something_to_validate(tmp_pat
 
 def test_injected_faults_are_asked_where_the_profile_names_it():
     def injected(planned, **options):
-        asked = planned.comparisons(trials, 1, **options)
+        asked = planned.comparisons(fault_cases, 1, **options)
         return [(c.variant, c.workload.model, c.world_size) for c in asked]
 
     assert injected(session_plan()) == []
     shown = injected(session_plan(), anyway=True)
-    assert {name for name, _, _ in shown} == set(TRIALS) - {"data"}, "made-up data has no other"
+    assert {name for name, _, _ in shown} == set(FAULT_CASES) - {"data"}, (
+        "made-up data has no other"
+    )
     assert {model for _, model, _ in shown} == {session_plan().workloads[0].model}, (
         "one says it all"
     )

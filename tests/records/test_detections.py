@@ -31,7 +31,7 @@ from tests.support.damage import FUZZ, damaged_json
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
 
-TRIED = {each.variant: each for each in questions.trials(WORKLOAD, 2)}
+TRIED = {each.variant: each for each in questions.fault_cases(WORKLOAD, 2)}
 RIGHT = Attribution("between steps", 1, 0.1)
 # World size and figure are left to be said.
 TRIED_LINE = json.dumps(
@@ -121,7 +121,7 @@ def test_a_session_without_trials_has_no_entry(tmp_path):
 
 
 def test_networks_and_world_sizes_are_counted_apart(tmp_path):
-    (alone,) = questions.trials(WORKLOAD, 1)
+    (alone,) = questions.fault_cases(WORKLOAD, 1)
     found = Detection(Verdict.PASS, Attribution())
     both = [
         outcome(comparison, [1.0] * 6, RULE, Verdict.PASS, detection=found)
@@ -177,7 +177,7 @@ def test_settings_that_decide_how_faults_are_measured_are_kept_and_no_others(tmp
             "schedule": "alternate",
             "sampling.turns_min": 4,
             "runs.endurance_steps": 1500,
-            **dict.fromkeys(("models", "world_sizes", "trials.slow10", "runs.epochs"), "1"),
+            **dict.fromkeys(("models", "world_sizes", "fault_cases.slow10", "runs.epochs"), "1"),
         },
         replicas_per_node=(2,),
     )

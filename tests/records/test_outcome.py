@@ -9,9 +9,9 @@ import pytest
 from hvdperf.plan.questions import (
     aa,
     communication,
+    fault_cases,
     gradient_reductions,
     recipes,
-    trials,
     weak_scaling,
 )
 from hvdperf.records.outcome import throughputs
@@ -39,7 +39,7 @@ def test_launches_of_other_rounds_with_the_same_numbers_do_not_take_their_place(
 
 
 def test_an_injected_fault_or_an_unsound_case_does_not_count(tmp_path):
-    injected = [each for each in trials(WORKLOAD, 2) if each.variant == "slow10"]
+    injected = [each for each in fault_cases(WORKLOAD, 2) if each.variant == "slow10"]
     unsound = outcome(aa(WORKLOAD, 2), RATIOS, verdict=Verdict.INVALID)
     found = throughputs(cases_of(tmp_path, outcome(injected[0], RATIOS), unsound))
     assert {size: len(speeds) for (_, size), speeds in found.items()} == {2: 3}

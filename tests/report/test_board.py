@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hvdperf.plan.questions import (
     aa,
     against,
+    fault_cases,
     fixed_time,
     parity,
     startup,
     strong_scaling,
-    trials,
     weak_scaling,
 )
 from hvdperf.records.outcome import Failure
@@ -124,7 +124,7 @@ def test_without_an_interval_there_is_no_margin(tmp_path):
 
 
 def test_an_injected_fault_has_no_margin_and_is_named(tmp_path):
-    slow = next(each for each in trials(WORKLOAD, 2) if each.variant == "slow10")
+    slow = next(each for each in fault_cases(WORKLOAD, 2) if each.variant == "slow10")
     injected, twin = board.board(
         cases_of(tmp_path, outcome(slow, [0.9] * 6), outcome(aa(WORKLOAD, 2), [1.0] * 6))
     ).table.rows
@@ -256,7 +256,7 @@ def test_the_worst_verdict_of_all_cases_of_a_network_counts(tmp_path, verdict):
 
 
 def test_a_regression_and_an_injected_fault_are_no_efficiency(tmp_path):
-    injected = next(c for c in trials(WORKLOAD, 2) if c.variant == "slow10")
+    injected = next(c for c in fault_cases(WORKLOAD, 2) if c.variant == "slow10")
     held = against(WEAK)
     assert held is not None
     for name, comparison in (("held", held), ("injected", injected)):

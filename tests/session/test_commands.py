@@ -14,7 +14,13 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
-from hvdperf.plan.questions import gradient_reductions, parity, strong_scaling, trials, weak_scaling
+from hvdperf.plan.questions import (
+    fault_cases,
+    gradient_reductions,
+    parity,
+    strong_scaling,
+    weak_scaling,
+)
 from hvdperf.plan.thresholds import case_of as threshold_case
 from hvdperf.plan.thresholds import load_thresholds, proposed_rule
 from hvdperf.records.archive import read_session
@@ -226,7 +232,7 @@ def test_only_what_can_be_trusted_is_proposed(tmp_path):
         NAMES[0],
         outcome(WEAK, SIXTEEN * 2, verdict=Verdict.INVALID),
         outcome(STRONG, RATIOS),
-        outcome(trials(WORKLOAD, 2)[0], SIXTEEN * 2),
+        outcome(fault_cases(WORKLOAD, 2)[0], SIXTEEN * 2),
         outcome(PARITY, SIXTEEN * 2, verdict=Verdict.INVALID, threshold_line=line),
     )
     found = proposal([read_session(directory)])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hvdperf.launch.group import GroupFailed
+from hvdperf.launch.live_launch import LaunchFailed
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import AGAINST, Arm
 from hvdperf.records.outcome import Failure
@@ -38,7 +38,7 @@ class Launcher:
 
         def wait(deadline_s: float) -> None:
             if not self.starts(arm, without):
-                raise GroupFailed(Failure(arm.name, 0, "init", "no way"))
+                raise LaunchFailed(Failure(arm.name, 0, "init", "no way"))
 
         return SimpleNamespace(wait_ready=wait, close=lambda: None)
 

@@ -22,7 +22,7 @@ from hvdperf.verdict import Band, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
 
-(AA,) = questions.trials(WORKLOAD, 1)
+(AA,) = questions.fault_cases(WORKLOAD, 1)
 QUIET = outcome(
     AA, [1.0] * 6, Floor(0.98, 0.95), Verdict.PASS, detection=Detection(Verdict.PASS, Attribution())
 )

@@ -99,7 +99,7 @@ def test_faults_of_cases_and_one_of_the_session_are_caught(run: Run, tmp_path: P
     """The one of the session corrupts what a sweep sends, and nothing that the cases send."""
     profile = tmp_path / "injected.toml"
     # The first round decides all of them.
-    trials = '[trials]\nskip = ["alexnet_s"]\ndata = ["alexnet_s"]\n'
+    trials = '[fault_cases]\nskip = ["alexnet_s"]\ndata = ["alexnet_s"]\n'
     profile.write_text(PROFILE.replace("budget_s = 1\n", "budget_s = 100\n") + trials)
     asked = "test_faults or (test_sweep and broadcast)"
     done = run(f"--profile={profile}", "-k", asked, "--inject=corrupt:rank=0")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.launch.group import Group
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.work.round_runner import CORRECTNESS_STEPS
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Phase
@@ -23,7 +23,7 @@ DCGAN = Workload(model="dcgan_s", dataset="cifar10", input_size=64, batch=8)
 DEADLINE_S = 60.0
 
 MakeStarter = Callable[..., ArmLauncher]
-Start = Callable[..., Group]
+Start = Callable[..., LiveLaunch]
 
 
 def horovod(world_size: int, workload: Workload = WORKLOAD) -> Arm:
@@ -77,7 +77,7 @@ def update_difference(
     return float(np.linalg.norm(flat(weights, "trained") - end) / np.linalg.norm(end - begun))
 
 
-def environments(group: Group) -> list[list[str]]:
+def environments(group: LiveLaunch) -> list[list[str]]:
     """Return the environment that a launcher gave each of the group's processes, as NAME=value.
 
     The environment of a forked rank is that of its stub: for the rank itself, /proc shows that of

@@ -19,16 +19,16 @@ from hvdperf.plan.options import Profile, Sampling
 from hvdperf.plan.questions import (
     at_gradient_sizes,
     communication,
+    fault_cases,
     overlap,
     parity,
     strong_scaling,
-    trials,
     weak_scaling,
 )
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Correctness, Launch, Round
-from hvdperf.session.scheduler import Budget, Doing, Session
+from hvdperf.session.scheduler import Budget, Doing, Scheduler
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
 from hvdperf.work.base import RoundRequest, Work
 from hvdperf.work.blocks import turns_of
@@ -180,7 +180,7 @@ CEILINGS = (
     Line(("overlap", "*", "*", "*"), Ceiling(1.5, unit="")),
 )
 GRADIENTS_OF, BOUND = at_gradient_sizes(WORKLOAD, 2), overlap(WORKLOAD, 2)
-TRIALS = {each.variant: each for each in trials(WORKLOAD, 2)}
+FAULT_CASES = {each.variant: each for each in fault_cases(WORKLOAD, 2)}
 
 
 @dataclass
@@ -204,7 +204,7 @@ class Stage:
     opened: list[Outcome] = field(default_factory=list)
     earlier: tuple[Outcome, ...] = ()
     decided_earlier: tuple[Outcome, ...] = ()
-    session: Session = field(init=False)
+    session: Scheduler = field(init=False)
 
     def measure(self, *comparisons: Comparison) -> dict[Comparison, Outcome]:
         cores = tuple(range(self.cores))
@@ -218,7 +218,7 @@ class Stage:
         for outcome in (*self.earlier, *self.decided_earlier):
             known = rounds.setdefault(outcome.comparison.round_group, {})
             known |= {each.number: each for each in outcome.rounds}
-        self.session = Session(
+        self.session = Scheduler(
             arm_launcher=arm_launcher,
             profile=Profile(
                 "made-up",

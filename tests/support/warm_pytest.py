@@ -66,7 +66,7 @@ def _main() -> None:
     sys.path.insert(1, str(ROOT))
     # No plugin: pytest rewrites the assertions of plugins when it imports them.
     import hvdperf.session.ending
-    import hvdperf.session.suite  # noqa: F401
+    import hvdperf.session.pytest_session  # noqa: F401
 
     sys.path.remove(str(ROOT))
     for line in sys.stdin:

@@ -22,9 +22,9 @@ from tests.support.rounds import (
 from tests.support.sessions import (
     ALL,
     BOUND,
+    FAULT_CASES,
     GRADIENTS_OF,
     STRONG,
-    TRIALS,
     WEAK,
 )
 
@@ -106,6 +106,6 @@ def test_both_arms_exchange_every_size_that_is_asked_about():
 
 
 def test_computing_and_exchange_are_told_apart_only_where_that_is_asked():
-    kinds = kinds_of(list(TRIALS.values()), lambda comparison: True)
+    kinds = kinds_of(list(FAULT_CASES.values()), lambda comparison: True)
     local = {arm.injected for arm, wanted in kinds.items() if BlockKind.LOCAL in wanted}
     assert local == {"", "busy", "cycle", "nofuse"}

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import pytest
 
 from hvdperf.launch.arm_launcher import SEED, Pace
-from hvdperf.launch.group import GroupFailed
 from hvdperf.launch.launchers import LaunchError
+from hvdperf.launch.live_launch import LaunchFailed
 from hvdperf.launch.processes import SlotGone
 from hvdperf.machine.cpu_usage import Reading
 from hvdperf.machine.disturbance import Disturbance, Usage, total
@@ -115,7 +115,7 @@ class Stage:
 
 
 class FakeGroup:
-    """The methods of hvdperf.launch.group.Group that a round uses."""
+    """The methods of hvdperf.launch.live_launch.LiveLaunch that a round uses."""
 
     def __init__(self, arm: Arm, stage: Stage) -> None:
         self.arm = arm
@@ -298,8 +298,8 @@ def test_what_fails_while_the_session_was_stopped_is_missing_in_this_round_only(
     assert runner.failures == {}
 
 
-def failure(arm: Arm) -> GroupFailed:
-    return GroupFailed(Failure(arm.name, 0, "block", "it broke"))
+def failure(arm: Arm) -> LaunchFailed:
+    return LaunchFailed(Failure(arm.name, 0, "block", "it broke"))
 
 
 def blocks_of(measured: Round) -> list[list[Block]]:
@@ -777,7 +777,7 @@ def test_nothing_is_left_running_after_a_timeline(stage, error):
     assert stage.alive() == 0
     endings = [what for what in sequence(stage, HOROVOD_2) if what != "kill"]
     assert endings[-2:] == ["timeline", "end"]
-    assert (HOROVOD_2 in runner.failures) is isinstance(error, GroupFailed)
+    assert (HOROVOD_2 in runner.failures) is isinstance(error, LaunchFailed)
 
 
 def test_every_round_of_runs_begins_with_other_weights(stage):

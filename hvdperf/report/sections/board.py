@@ -143,7 +143,7 @@ def row_of(case: Case) -> Row:
     bounded = figure is not None and is_bounded(figure)
     margins: tuple[float | None, ...] = (None, None, None)
     # A case with an injected fault should miss its threshold.
-    if figure is not None and rule is not None and bounded and not case.comparison.is_trial:
+    if figure is not None and rule is not None and bounded and not case.comparison.is_fault_case:
         margins = tuple(100 * share for share in margin(figure, rule))
     judgement = case.outcome.judgement
     # Said of a change between sides that can be alike, not of the distance from a threshold.

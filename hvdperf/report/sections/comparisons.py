@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hvdperf.plan.comparisons import JudgedAs, Question
-from hvdperf.plan.questions import TRIALS
+from hvdperf.plan.questions import FAULT_CASES
 from hvdperf.records.detections import (
     Count,
     Entry,
@@ -280,7 +280,7 @@ def _caught(log: Sequence[Entry]) -> list[Figure]:
 
 
 def _detected(count: Count) -> Row:
-    trial = TRIALS[count.trial]
+    trial = FAULT_CASES[count.trial]
     of = count.sessions
     low, high = share_interval(count.reported, of) if of else (None, None)
     return {

@@ -49,7 +49,7 @@ DEADLINES = {
 }
 
 
-class GroupFailed(Exception):
+class LaunchFailed(Exception):
     """A launch failed."""
 
     def __init__(self, failure: Failure):
@@ -87,12 +87,12 @@ class Rank:
         self.lost_at = min(self.lost_at, time.monotonic())
 
 
-class Group:
+class LiveLaunch:
     """A launch that starts at once; the caller waits until it is ready, gives orders, and closes
     it.
 
     configs: one per rank, as hvdperf.worker reads it. server: process that forks the ranks; None
-    for fresh processes. Every method that waits, except `close`, raises GroupFailed as soon as a
+    for fresh processes. Every method that waits, except `close`, raises LaunchFailed as soon as a
     rank fails or the deadline (seconds) passes; the group has then been ended.
     """
 
@@ -209,7 +209,7 @@ class Group:
 
     @property
     def failing(self) -> bool:
-        """Return whether the next wait will raise GroupFailed."""
+        """Return whether the next wait will raise LaunchFailed."""
         return bool(self._lost()) or (self._job is not None and self._job.ended() is not None)
 
     def settled(self, deadline_s: float) -> bool:
@@ -336,7 +336,7 @@ class Group:
 
     def kill(self) -> None:
         """Kill every rank without waiting. Call this first to end several groups at once."""
-        with suppress(GroupFailed):
+        with suppress(LaunchFailed):
             self._signal(signal.SIGKILL)
 
     def end(self) -> None:
@@ -356,7 +356,7 @@ class Group:
 
     def _wait(self, done: Any, deadline_s: float) -> None:
         """Wait until done() is true, for at most deadline_s seconds from the time of the order.
-        Raises GroupFailed if a rank fails or the deadline passes; the group has then been ended."""
+        Raises LaunchFailed if a rank fails or the deadline passes; the launch has then ended."""
 
         def over() -> bool:
             return self.failing or done()
@@ -376,13 +376,13 @@ class Group:
         self.end()
         raise failure
 
-    def _stop_of_a_rank(self) -> GroupFailed:
+    def _stop_of_a_rank(self) -> LaunchFailed:
         """Return the failure of a rank that somebody has stopped, whatever it looks like to the
         other ranks."""
         waited = self._since_launch() - self._asked_at
         cause = f"no answer after {waited:.0f} s: a signal has stopped it; see who sent it"
         failed = self._failure(self._stopped()[0], cause)
-        return GroupFailed(replace(failed.failure, of_node=True))
+        return LaunchFailed(replace(failed.failure, of_node=True))
 
     @property
     def was_stopped(self) -> bool:
@@ -408,7 +408,7 @@ class Group:
     def _is_here(rank: Rank) -> bool:
         return rank.host == socket.gethostname()
 
-    def _first_cause(self) -> GroupFailed:
+    def _first_cause(self) -> LaunchFailed:
         """Return the failure of the rank that caused the end of the launch."""
         self._hub.pump_until(
             lambda: len(self._lost()) == len(self.ranks), self._hub.now() + GRACE_S
@@ -422,7 +422,7 @@ class Group:
         # If the first error is an echo, Horovod gave up waiting for a rank that has not failed.
         return self._first_failure() or self._hang()
 
-    def _first_failure(self) -> GroupFailed | None:
+    def _first_failure(self) -> LaunchFailed | None:
         """Return the failure of the rank that failed first. Return None if none has failed, or if
         the first error is an echo and some rank has not failed yet."""
         lost = self._lost()
@@ -441,7 +441,7 @@ class Group:
             if error.get("of_user") is True:
                 at = f"step {step}: " if (step := error.get("step")) else ""
                 failed = self._failure(first, f"{at}{message}", error["phase"])
-                return GroupFailed(replace(failed.failure, of_user=True))
+                return LaunchFailed(replace(failed.failure, of_user=True))
             return self._failure(first, f"{error['kind']}: {message}", error["phase"])
         lost_slot = self._job.lost_slot() if self._job is not None else None
         if lost_slot is not None and lost_slot.host != self.ranks[first].host:
@@ -481,7 +481,7 @@ class Group:
         error = self.ranks[rank].error
         return error is not None and bool(ECHO.search(f"{error['kind']} {error['message']}"))
 
-    def _hang(self) -> GroupFailed:
+    def _hang(self) -> LaunchFailed:
         """Ask every rank where it stands; return a failure naming the rank that the others wait
         for."""
         waited = f"no answer after {self._since_launch() - self._asked_at:.0f} s"
@@ -553,7 +553,7 @@ class Group:
         order = [phase.value for phase in Phase]
         return (order.index(standing["phase"]), standing["steps_begun"])
 
-    def _failure(self, rank: int | None, cause: str, phase: str | None = None) -> GroupFailed:
+    def _failure(self, rank: int | None, cause: str, phase: str | None = None) -> LaunchFailed:
         where = phase or (self.ranks[rank].phase if rank is not None else self.ranks[0].phase)
         tail: list[str] = []
         if self._job is not None:
@@ -564,4 +564,4 @@ class Group:
                     tail += [f"[hvd-server] {line}" for line in self.server.tail()]
         host = self.ranks[rank].host if rank is not None else ""
         elsewhere = host if host != socket.gethostname() else ""
-        return GroupFailed(Failure(self.arm, rank, where, cause, tail, host=elsewhere))
+        return LaunchFailed(Failure(self.arm, rank, where, cause, tail, host=elsewhere))

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hvdperf.launch.group import Group, GroupFailed
+from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
 from hvdperf.plan.arms import Arm
 from hvdperf.records.outcome import Failure
 from hvdperf.records.rounds import Launch, Round
 
 Progress = Callable[[str], None]
-Act = Callable[[Group, Launch], None]
+Act = Callable[[LiveLaunch, Launch], None]
 
 
 @dataclass
-class LiveGroups:
+class LiveLaunches:
     """The groups that live side by side. If one fails, the others go on without it.
 
     result: the round whose launches they are. failures: takes the arms that fail. progress: is
@@ -25,13 +25,13 @@ class LiveGroups:
     result: Round
     failures: dict[Arm, Failure]
     progress: Progress
-    groups: dict[Arm, Group] = field(default_factory=dict)
+    groups: dict[Arm, LiveLaunch] = field(default_factory=dict)
 
     def run(self, arm: Arm, act: Act) -> None:
         """Resume the arm's group for act(), then stop it again, because an idle group burns CPU
         time that the others need. Do nothing if the arm has failed."""
 
-        def awake(group: Group) -> None:
+        def awake(group: LiveLaunch) -> None:
             group.resume()
             act(group, self.result.of(arm))
             group.pause()
@@ -43,14 +43,14 @@ class LiveGroups:
         for arm in list(self.groups):
             self.run(arm, act)
 
-    def guard(self, arm: Arm, act: Callable[[Group], None]) -> None:
+    def guard(self, arm: Arm, act: Callable[[LiveLaunch], None]) -> None:
         """Call act() with the arm's group. If the group fails, end it. Do nothing if the arm has
         failed."""
         if arm not in self.groups:
             return
         try:
             act(self.groups[arm])
-        except GroupFailed as failed:
+        except LaunchFailed as failed:
             group = self.groups.pop(arm)
             if group.was_stopped:
                 # Its next launch may do better: it is missing in this round only.

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.launchers import LaunchError, Order
+from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
 from hvdperf.launch.processes import SlotGone
 from hvdperf.records.outcome import Failure
 from hvdperf.records.rounds import Correctness, Metadata
@@ -196,16 +196,16 @@ def start(
 ) -> Iterator[Any]:
     """Start a group with a thread for each rank that has an answer, and end it after the test.
     ready: wait for its start-up."""
-    monkeypatch.setattr("hvdperf.launch.group.GRACE_S", 0.5)
+    monkeypatch.setattr("hvdperf.launch.live_launch.GRACE_S", 0.5)
     ranks: list[FakeRank] = []
-    groups: list[Group] = []
+    groups: list[LiveLaunch] = []
 
     def started(
         *answers: Answer | None, start_up: bool = True, ready: bool = False
-    ) -> tuple[Group, list[FakeRank]]:
+    ) -> tuple[LiveLaunch, list[FakeRank]]:
         order = Order(len(answers), (), "python", {"MINE": "1"}, tmp_path / "launch-0", SOON)
         configs = [{"rank": rank} for rank in range(len(answers))]
-        group = Group("resnet_50_s horovod@2", launcher, hub, order, configs)
+        group = LiveLaunch("resnet_50_s horovod@2", launcher, hub, order, configs)
         groups.append(group)
         assert launcher.order is not None
         address = str(launcher.order.environment[DRIVER_VARIABLE])
@@ -224,9 +224,9 @@ def start(
         rank.join()
 
 
-def failure_of(group: Group, deadline_s: float = SOON) -> Failure:
+def failure_of(group: LiveLaunch, deadline_s: float = SOON) -> Failure:
     group.wait_ready(SOON)
-    with pytest.raises(GroupFailed) as failed:
+    with pytest.raises(LaunchFailed) as failed:
         group.ask("block", deadline_s, kind="full", steps=10)
     return failed.value.failure
 
@@ -286,7 +286,7 @@ def test_a_rank_that_does_not_take_its_orders_is_named(start, monkeypatch):
     group, _ = start(obedient, lambda rank, order: deaf.wait(SOON), ready=True)
     group._tell(1, {"op": "block"})
     group._tell(1, {"op": "block", "text": "x" * 30_000_000})
-    with pytest.raises(GroupFailed) as failed:
+    with pytest.raises(LaunchFailed) as failed:
         group.ask("block", SOON)
     deaf.set()
     assert failed.value.failure.rank == 1
@@ -460,7 +460,7 @@ def test_a_report_that_cannot_be_read_fails_its_rank_and_is_explained(
     start, launcher, answer, said
 ):
     group, _ = start(reports(digests=["a"]), answer, ready=True)
-    with pytest.raises(GroupFailed) as failed:
+    with pytest.raises(LaunchFailed) as failed:
         group.reports(Correctness, "correctness", SOON)
     assert failed.value.failure.rank == 1
     assert failed.value.failure.cause == f"its report cannot be read: {said}"
@@ -469,7 +469,7 @@ def test_a_report_that_cannot_be_read_fails_its_rank_and_is_explained(
 
 def test_facts_that_lack_one_fail_their_rank(start):
     group, _ = start(obedient, ready=True)
-    with pytest.raises(GroupFailed) as failed:
+    with pytest.raises(LaunchFailed) as failed:
         group.metadata(Metadata)
     assert failed.value.failure.rank == 0
     assert "missing required field `world_size`" in failed.value.failure.cause
@@ -617,7 +617,7 @@ def test_of_ranks_that_hang_the_one_behind_is_named(start, launcher, behind):
 def test_an_order_that_took_too_long_is_told_with_its_own_time_and_what_to_do(start, op, remedy):
     group, _ = start(stands(standing("block", 7)), ready=True)
     group._began -= 1000.0  # of a launch that has done much before
-    with pytest.raises(GroupFailed) as failed:
+    with pytest.raises(LaunchFailed) as failed:
         group.ask(op, 0.2)
     assert re.match(r"no answer after \d s \(rank 0: block, step 7", failed.value.failure.cause)
     assert failed.value.failure.cause.endswith(f"; if it is only slow, {remedy}")
@@ -625,7 +625,7 @@ def test_an_order_that_took_too_long_is_told_with_its_own_time_and_what_to_do(st
 
 def test_a_rank_that_never_connects_is_named(start):
     group, _ = start(obedient, None)
-    with pytest.raises(GroupFailed) as failed:
+    with pytest.raises(LaunchFailed) as failed:
         group.wait_ready(0.3)
     assert failed.value.failure.rank == 1
     assert failed.value.failure.cause.endswith(
@@ -639,7 +639,7 @@ def test_processes_that_end_before_they_connect_fail_at_once(start, launcher):
     group, _ = start(None, None)
     assert group.failing
     assert group.settled(SOON)
-    with pytest.raises(GroupFailed, match="it ended with status 1 before the ranks connected"):
+    with pytest.raises(LaunchFailed, match="it ended with status 1 before the ranks connected"):
         group.wait_ready(SOON)
 
 
@@ -673,7 +673,7 @@ def test_a_slot_that_is_gone_fails_the_launch_and_is_named(start, launcher, what
         raise SlotGone(1, "node2", "it is stopped")
 
     launcher.job.signal = gone
-    with pytest.raises(GroupFailed) as failed:
+    with pytest.raises(LaunchFailed) as failed:
         getattr(group, what)()
     assert failed.value.failure.rank == 1
     assert "the slot of rank 1 on node2 is gone: it is stopped" in failed.value.failure.cause

@@ -51,7 +51,7 @@ from hvdperf.session.results_writer import (
     session_document,
     with_cases,
 )
-from hvdperf.session.scheduler import Budget, Session
+from hvdperf.session.scheduler import Budget, Scheduler
 from hvdperf.verdict import Verdict
 
 
@@ -59,7 +59,7 @@ class Unfit(Exception):
     """This host is not fit to measure, and --require-fit was given."""
 
 
-class Suite:
+class PytestSession:
     """The measuring of one pytest session: planned while collecting, started by the first case."""
 
     def __init__(self, config: pytest.Config, slots: Slots | None) -> None:
@@ -91,7 +91,7 @@ class Suite:
         self.is_refused = False
         # Under --against: what differs in the session's own stack, one line each.
         self.changed: list[str] = []
-        self._session: Session | None = None
+        self._scheduler: Scheduler | None = None
         self._record = MachineRecord(Path(), {})
         self._results_writer: ResultsWriter | None = None
 
@@ -148,10 +148,10 @@ class Suite:
         """Measure until the comparison has an outcome."""
         if comparison in self.outcomes:
             return
-        session = self.prepare()
+        scheduler = self.prepare()
         missing = [c for c in self.selected if c not in self.outcomes]
         with self._progress.long_work():
-            session.measure(comparison, dict.fromkeys([*missing, comparison]))
+            scheduler.measure(comparison, dict.fromkeys([*missing, comparison]))
 
     @property
     def reported(self) -> list[Outcome]:
@@ -178,14 +178,14 @@ class Suite:
         if self._results_writer is not None and (problem := self._results_writer.keep(outcome)):
             self._progress.say(problem)
 
-    def prepare(self) -> Session:
+    def prepare(self) -> Scheduler:
         """Check the stack and open what measuring needs, once. Raises UserError."""
-        if self._session is not None:
-            return self._session
+        if self._scheduler is not None:
+            return self._scheduler
         with self._progress.long_work():
             return self._prepared()
 
-    def _prepared(self) -> Session:
+    def _prepared(self) -> Scheduler:
         self._preflight()
         self._progress.say("probe the installed stack")
         stacks = self._stacks()
@@ -197,11 +197,11 @@ class Suite:
         try:
             return self._opened(stacks, arm_launcher)
         except BaseException:  # Ctrl-C, too, must leave no files
-            if self._session is None:  # else `close` disposes of it
+            if self._scheduler is None:  # else `close` disposes of it
                 dispose(arm_launcher)
             raise
 
-    def _opened(self, stacks: Mapping[str, Stack], arm_launcher: ArmLauncher) -> Session:
+    def _opened(self, stacks: Mapping[str, Stack], arm_launcher: ArmLauncher) -> Scheduler:
         """Try the user's own networks, and open the session's directory. Raises UserError."""
         profile = self.session_plan.profile
         trials = try_all(self.selected, arm_launcher, stacks, self._progress.say)
@@ -242,7 +242,7 @@ class Suite:
         # A budget that is given by --budget counts from now.
         own_budget = self.options.budget_minutes is not None
         began = time.monotonic() - (0.0 if own_budget else document.budget_spent_seconds)
-        self._session = session = Session(
+        self._scheduler = scheduler = Scheduler(
             arm_launcher=arm_launcher,
             profile=profile,
             thresholds=self.session_plan.thresholds,
@@ -261,7 +261,7 @@ class Suite:
             disturbances=list(document.disturbances),
         )
         directory = open_directory(self.session_plan, document.session, earlier)
-        self._results_writer = ResultsWriter(directory, document, session, earlier, self.began)
+        self._results_writer = ResultsWriter(directory, document, scheduler, earlier, self.began)
         if earlier.document is None and (problem := clock_problem(directory)):
             self._progress.say(problem)
         for comparison in self.selected:
@@ -269,7 +269,7 @@ class Suite:
             judgement = trial.judgement(comparison) if trial is not None else None
             if judgement is not None and comparison not in self.outcomes:
                 self._decided(Outcome(comparison, judgement))
-        return session
+        return scheduler
 
     def _stacks(self) -> dict[str, Stack]:
         """Return the session's own stack, and that of --against. Raises UserError."""
@@ -364,14 +364,14 @@ class Suite:
     def _add_to_record(self) -> None:
         """Record by how much launches differed, unless a fault was injected or the session was
         resumed: the cases that a resumed session still measures are those that vary most."""
-        injected = self.options.inject or any(c.is_trial for c in self.selected)
-        if self._session is None or self._results_writer is None or injected or self.resumed:
+        injected = self.options.inject or any(c.is_fault_case for c in self.selected)
+        if self._scheduler is None or self._results_writer is None or injected or self.resumed:
             return
         try:
             self._record.add(
                 self._results_writer.directory.name,
-                self._session.launch_variances(),
-                self._session.round_moments(),
+                self._scheduler.launch_variances(),
+                self._scheduler.round_moments(),
             )
         except OSError as error:
             self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
@@ -403,7 +403,7 @@ class Suite:
 
     def next_steps(self, node: Callable[[Comparison], str]) -> list[str]:
         """Return lines with the next commands. node: returns pytest's name of a case."""
-        if self._results_writer is None or self._session is None:
+        if self._results_writer is None or self._scheduler is None:
             return []
         directory = shown(self._results_writer.directory)
         own = math.ceil(self.session_plan.profile.budget_s / 60)
@@ -420,6 +420,6 @@ class Suite:
         if self._results_writer is not None:
             self._results_writer.close()
             self._results_writer = None
-        if self._session is not None:
-            dispose(self._session.arm_launcher)
-            self._session = None
+        if self._scheduler is not None:
+            dispose(self._scheduler.arm_launcher)
+            self._scheduler = None
