@@ -106,19 +106,6 @@ MEETINGS = (Term.INIT.value, Term.BROADCAST.value)
 NAMED_BY_CHANCE = 0.025
 
 
-def attribute_steps(
-    pairs: Sequence[tuple[Launch, Launch]],
-    kind: BlockKind = BlockKind.FULL,
-    hosts: Sequence[str] = (),
-) -> Attribution:
-    """Return the attribution of steps in blocks of that kind. pairs: the slow launch and a usual
-    one of the same arm, one pair per round."""
-    if not pairs:
-        return Attribution()
-    ours, theirs = (Side(launch.arm, kind) for launch in pairs[0])
-    return attribute_sides(ours, theirs, pairs, hosts)
-
-
 def attribute_sides(
     ours: Side,
     theirs: Side,

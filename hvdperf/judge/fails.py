@@ -9,7 +9,7 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.outcome import Outcome
 from hvdperf.verdict import Verdict
 
-# In simulated sessions at a noise of 9 to 18 % between repetitions, cases with a true change of
+# In simulated sessions at a noise of 9 to 18 % between turns, cases with a true change of
 # -5 % that FAILed showed -8.7 % (docs/error_rates.md).
 EXAGGERATED = (
     "The figure of a FAIL exaggerates a change that is small beside its interval, since such a "

@@ -233,7 +233,7 @@ class SessionPlan:
             f"{self.options.launcher}, schedule {schedule.value}",
             f"PASS after {first} or more rounds, FAIL after "
             f"{' or '.join(map(str, sampling.looks))}; {sampling.turns_min} to "
-            f"{sampling.turns_max} repetitions a round; {self.profile.duration} for rounds",
+            f"{sampling.turns_max} turns a round; {self.profile.duration} for rounds",
             f"thresholds: {self.thresholds.path.name}: {self.thresholds.label}",
         ]
 

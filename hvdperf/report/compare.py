@@ -7,7 +7,7 @@ differences as warnings.
 
 Two cases are compared, B's figure over A's, if both were measured soundly, with the same plan and
 with blocks and runs of the same length and schedule. The bounds are exact from four rounds of each
-session on. With fewer, they rest on the noise of repetitions and on the known noise of launches, as
+session on. With fewer, they rest on the noise of turns and on the known noise of launches, as
 at an early look (hvdperf.interim.early_shift). The ratio is no verdict, because it also contains
 all other changes between the two sessions. A change of the stack is judged by --against, in one
 session.

@@ -187,13 +187,13 @@ def _design(archive: Archive) -> Iterator[str]:
         steps = [block.steps for block in blocks]
         yield (
             f"{plural(len(blocks), 'block')} of {span(steps)} steps were timed, in "
-            f"{span([turn for turn in turns if turn])} repetitions per launch, and the time of a "
+            f"{span([turn for turn in turns if turn])} turns per launch, and the time of a "
             "block is that of its slowest rank."
         )
     if session is not None and session.schedule is Schedule.ALTERNATE:
         yield (
-            "The repetitions of the arms of a network were interleaved within a round, which gives "
-            "one observation of a ratio of speeds: the median over the repetitions of its "
+            "The turns of the arms of a network were interleaved within a round, which gives "
+            "one observation of a ratio of speeds: the median over the turns of its "
             "logarithm."
         )
 
@@ -216,7 +216,7 @@ def _intervals(cases: Sequence[Case]) -> Iterator[str]:
         )
         yield (
             f"The intervals of {_with_rounds(early)} are those of Student's t, with a variance "
-            "from these rounds, from the repetitions within launches, and from a standard "
+            "from these rounds, from the turns within launches, and from a standard "
             f"deviation between launches of {between}; they have a confidence of "
             f"{_levels(early)} %."
         )

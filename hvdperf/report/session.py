@@ -32,7 +32,6 @@ from hvdperf.report.sections import (
     wall_time,
 )
 from hvdperf.report.words import plural, several
-from hvdperf.timeline.releases.raw import RawResult, read_history
 from hvdperf.verdict import Verdict, worst
 
 
@@ -41,15 +40,13 @@ class Sources:
     """The data of a report.
 
     archive: the session. earlier: session.json of the last session before it with the same profile
-    and settings; None if there is none. trust: entries of all sessions of `make trust`. history:
-    all raw results. left_out: a line for each file, of the session or elsewhere, that could not be
-    read.
+    and settings; None if there is none. trust: entries of all sessions of `make trust`.
+    left_out: a line for each file, of the session or elsewhere, that could not be read.
     """
 
     archive: Archive
     earlier: SessionDocument | None
     trust: tuple[Entry, ...]
-    history: tuple[RawResult, ...]
     left_out: tuple[str, ...]
 
 
@@ -74,18 +71,15 @@ def newest_session(results: Path) -> Path:
 
 def read_sources(directory: Path, results: Path) -> Sources:
     """Read the data of a report. directory: of the session. results: the directory that also holds
-    the history and the log of `make trust`. Raises UserError if there is no such session."""
+    the log of `make trust`. Raises UserError if there is no such session."""
     archive = read_session(directory)
     earlier, unreadable = _earlier(archive)
-    history, refused = read_history(results / "history")
     trust: list[Entry] = []
     try:
         trust = read_log(results / LOG)
     except UserError as error:
-        refused.append(str(error))
-    return Sources(
-        archive, earlier, tuple(trust), tuple(history), (*archive.left_out, *unreadable, *refused)
-    )
+        unreadable.append(str(error))
+    return Sources(archive, earlier, tuple(trust), (*archive.left_out, *unreadable))
 
 
 def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
@@ -132,7 +126,6 @@ def session_report(sources: Sources) -> Report:
         processes.memory(cases),
         comparisons.others(cases),
         comparisons.trust(cases, sources.trust, fingerprint),
-        machine.releases(fingerprint, sources.history),
         machine.disturbance(session),
         machine.section(fingerprint, session, sources.earlier),
     ]
@@ -252,7 +245,7 @@ def _warnings(archive: Archive) -> list[str]:
         # The reason of an undecided case tells the disturbance.
         told = any(case.verdict is Verdict.INCONCLUSIVE for case in archive.cases)
         if whole is not None and whole.is_disturbed and not told:
-            warnings.append(f"Disturbed repetitions were measured again: {whole.reason()}.")
+            warnings.append(f"Disturbed turns were measured again: {whole.reason()}.")
     settings = told_settings(archive.fingerprint, (case.comparison for case in archive.cases))
     warnings += [f"Setting: {line}." for line in settings]
     if session is not None and session.resumed_at:

@@ -195,7 +195,7 @@ def until(doing: Doing, now: float) -> str:
         left = doing.ends - now
         return f", {left:.0f} s left" if left > 0 else ""
     left = doing.next_look - now
-    return f", next interim analysis in {left:.0f} s" if left > 0 else ", next interim analysis due"
+    return f", next look in {left:.0f} s" if left > 0 else ", next look due"
 
 
 class ProgressReporter:

@@ -409,7 +409,7 @@ class WorkloadRun:
 
     def _say(self, text: str) -> None:
         left = self._seconds_left()
-        until = f", about {left:.0f} s to the next interim analysis" if left is not None else ""
+        until = f", about {left:.0f} s to the next look" if left is not None else ""
         self._session.progress(f"{self._where()}{until}: {text}")
         self._note(text)
 

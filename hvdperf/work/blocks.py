@@ -84,7 +84,7 @@ class Blocks(Work):
             meter.begin_watch()
         # A turn that other programs disturbed is repeated; at most as many turns are added.
         while wanted > 0 and turn < 2 * request.turns:
-            self.settings.doing(f"repetition {turn + 1} of {turn + wanted}")
+            self.settings.doing(f"turn {turn + 1} of {turn + wanted}")
             self.take_turn(live, visits if turn % 2 == 0 else visits[::-1], turn)
             wanted -= not _was_disturbed(live, request, turn)
             turn += 1

@@ -12,17 +12,28 @@ import pytest
 from hvdperf.explain import attribution
 from hvdperf.explain.attribution import (
     attribute_memory,
+    attribute_sides,
     attribute_slow_start,
     attribute_start,
-    attribute_steps,
 )
 from hvdperf.explain.step_terms import group_apart, of_steps
-from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.terms import Term
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Block, BlockReport, Launch, Run
 from hvdperf.work.blocks import turns_of
 from tests.support.rounds import HOROVOD_2, launch, rank_report, run_report
+
+
+def attribute_steps(
+    pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockKind.FULL
+) -> Attribution:
+    """Attribute steps in blocks of that kind, of the slow launch and a usual one of each round."""
+    if not pairs:
+        return Attribution()
+    ours, theirs = (Side(launch.arm, kind) for launch in pairs[0])
+    return attribute_sides(ours, theirs, pairs)
+
 
 STEPS = 10
 # Fewer bound nothing.

@@ -82,7 +82,7 @@ def test_the_head_tells_the_other_stack_and_a_disturbance_that_no_case_tells(tmp
         directory = write_session(tmp_path / name / "runs", case, **other)
         warnings = report_of(directory, tmp_path / name).warnings
         assert warnings[warnings.index("keras: 2 -> 3") - 1].count("old/python") == 1
-        assert sum(text.startswith("Disturbed repetitions") for text in warnings) == told
+        assert sum(text.startswith("Disturbed turns") for text in warnings) == told
 
 
 def test_facts_tell_machine_and_stack(tmp_path):
@@ -98,11 +98,9 @@ def test_what_is_broken_is_named_and_breaks_nothing(tmp_path):
     (directory / "torn.json").write_text('{"format": 1')
     (tmp_path / "trust").mkdir()
     (tmp_path / "trust" / "sessions.jsonl").write_text("not a line\n")
-    (tmp_path / "history" / "machine").mkdir(parents=True)
-    (tmp_path / "history" / "machine" / "x.json").write_text("[]")
     report = report_of(directory, tmp_path)
     assert sum(report.counts.values()) == 2
-    for name in ("half.partial", "torn.json", "sessions.jsonl", "x.json"):
+    for name in ("half.partial", "torn.json", "sessions.jsonl"):
         assert sum(name in line for line in report.left_out) == 1
 
 

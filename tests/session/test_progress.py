@@ -150,8 +150,8 @@ def test_what_is_no_terminal_is_not_watched():
 @pytest.mark.parametrize(
     ("next_look", "ends", "text"),
     [
-        (130.4, 900.0, ", next interim analysis in 30 s"),
-        (99.0, 900.0, ", next interim analysis due"),
+        (130.4, 900.0, ", next look in 30 s"),
+        (99.0, 900.0, ", next look due"),
         (None, 400.0, ", 300 s left"),
         (None, 100.0, ""),
     ],

@@ -578,7 +578,7 @@ def test_every_stage_of_a_round_is_told(stage):
     assert [text.count("@") for text in starting] == [2, 1], "whoever is still waited for"
     others = [text for text in told if not text.startswith("start ")]
     stages = [" ".join(text.split()[:-1]) for text in others]
-    assert stages == ["warm up"] * 3 + [f"repetition {i} of" for i in (1, 2, 3)] + ["check"] * 3
+    assert stages == ["warm up"] * 3 + [f"turn {i} of" for i in (1, 2, 3)] + ["check"] * 3
 
 
 # Failures --------------------------------------------------------------------------------------

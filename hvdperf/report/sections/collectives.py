@@ -334,7 +334,7 @@ def section(cases: Sequence[Case]) -> Section:
         "bandwidth",
         "Collectives",
         "Bus bandwidth as nccl-tests defines it: for any number of ranks, it can be compared "
-        "with the bandwidth of the links. Values are medians over the repetitions of all "
+        "with the bandwidth of the links. Values are medians over the turns of all "
         "rounds, with their quartiles. Bare is MPI on one buffer without a framework, an upper "
         "limit for Horovod.",
         tuple(figures),

@@ -99,7 +99,7 @@ def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Se
     return Section(
         "against",
         "Two stacks",
-        "The repetitions of both stacks were interleaved in this session. A figure is the "
+        "The turns of both stacks were interleaved in this session. A figure is the "
         "speed under this stack / the speed under the other one; for a validation it is the "
         "ratio of losses or accuracies. A ratio of speeds FAILs if it is below "
         f"{REGRESSION.fail_below}, and PASSes if it is not below {REGRESSION.pass_from}"
