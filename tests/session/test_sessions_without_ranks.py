@@ -188,7 +188,9 @@ def test_an_interrupted_session_still_reports_and_leaves_nothing(
 
 
 def without_figures(lines: Sequence[str]) -> list[str]:
-    """As two sessions have them in common: not what other programs did meanwhile."""
+    """As two sessions have them in common: neither how far they came in their time, nor what other
+    programs did meanwhile."""
+    lines = [line for line in lines if not re.match(r"\[ *[\d.]+ s\]", line)]
     ends = [i for i, line in enumerate(lines) if " min, " in line]
     begins = [i for i, line in enumerate(lines) if line.startswith("INCONCLUSIVE ")]
     if begins:

@@ -144,7 +144,7 @@ def test_two_stacks_are_measured_each_by_its_interpreter(run: Run, tmp_path: Pat
     assert [arm["stack"] for arm in arms] == ["", "against"]
     assert arms[0]["strategy"] == "mirrored"
     (measured,) = case["rounds"]
-    ours, theirs = (launch["blocks"] for launch in measured["launches"])
+    ours, theirs = (launch["work"]["blocks"] for launch in measured["launches"])
     # One turn, and once more where other programs disturbed it.
     assert 1 <= len(ours) == len(theirs) <= 2
     assert case["judgement"]["rule"]["fail_below"] == 0.98

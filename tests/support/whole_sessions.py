@@ -176,10 +176,10 @@ def assert_every_figure_is_written(case: dict) -> None:
     launches = {launch["arm"]["strategy"]: launch for launch in launched}
     assert set(launches) == {"horovod", "bare"}
     for launch in launches.values():
-        assert {each["ranks"][0]["bytes"] for each in launch["series"]} == {
+        assert {each["ranks"][0]["bytes"] for each in launch["work"]["series"]} == {
             2**power for power in (16, 18, 20, 22, 24, 26, 27)
         }
-        assert all(min(each["ranks"][0]["seconds"]) > 0 for each in launch["series"])
+        assert all(min(each["ranks"][0]["seconds"]) > 0 for each in launch["work"]["series"])
 
 
 def assert_refused_in_a_line(
