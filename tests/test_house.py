@@ -158,6 +158,18 @@ def test_the_architecture_names_every_module():
     assert {room or "leaves" for room in named} == set(ORDER)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [*sources("hvdperf"), Path("docs/architecture.md"), Path("docs/report.md")],
+    ids=str,
+)
+def test_a_module_that_is_named_exists(path):
+    rooms = "|".join(room for room in ORDER if room != "leaves")
+    text = (ROOT / path).read_text()
+    named = set(re.findall(rf"(?<![\w/.-])(?:hvdperf/)?((?:{rooms})/[a-z_0-9/]+\.py)", text))
+    assert [each for each in sorted(named) if not (ROOT / "hvdperf" / each).is_file()] == []
+
+
 def test_reading_a_session_imports_few_modules():
     code = """
 import sys

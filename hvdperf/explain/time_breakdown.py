@@ -26,7 +26,7 @@ and is neither in wall nor in a term.
 Finds the straggler, and how long the other ranks wait for it, from the times at which the ranks
 were ready.
 
-Arithmetic on the timestamps of a run (worker/training_run.py): a rank is ready for its step when
+Arithmetic on the timestamps of a run (worker/steps.py): a rank is ready for its step when
 it has its batch. Each rank's times count from a common barrier, so the clocks of several hosts need
 not agree. A drift of 10 microseconds a second is far below the smallest lag that is named.
 """

@@ -551,7 +551,9 @@ class LiveLaunch:
     def _progress(rank: Rank) -> tuple[int, int]:
         standing = rank.standing or {}
         order = [phase.value for phase in Phase]
-        return (order.index(standing["phase"]), standing["steps_begun"])
+        # An order that is a method of the trainer is none of them; it comes after a start.
+        phase = standing["phase"] if standing["phase"] in order else Phase.READY.value
+        return (order.index(phase), standing["steps_begun"])
 
     def _failure(self, rank: int | None, cause: str, phase: str | None = None) -> LaunchFailed:
         where = phase or (self.ranks[rank].phase if rank is not None else self.ranks[0].phase)

@@ -49,7 +49,7 @@ EXCHANGES = {
 RECIPES: dict[str, dict[str, str]] = {
     "bf16": {"precision": "mixed_bfloat16"},
     "f16": {"precision": "mixed_float16"},
-    # Warmed up, then reduced when training stalls (hvdperf/worker/learning/learning_rate.py).
+    # Warmed up, then reduced when training stalls (hvdperf/worker/learning.py).
     "rate": {"learning_rate": "adaptive"},
 }
 PRECISIONS = (

@@ -106,8 +106,7 @@ class Profile:
     oversubscribed: the networks whose comparisons within a launch, such as communication, are
     judged if replicas share cores; empty for all. questions: empty for all. representatives: for
     each question that is not asked of every network, the networks that it is asked of. fault_cases:
-    for
-    each fault case (hvdperf.plan.questions.FAULT_CASES), the networks that get it. sentinels:
+    for each fault case (hvdperf.plan.questions.FAULT_CASES), the networks that get it. sentinels:
     networks of which only the trace is measured. workloads: files of networks, relative to the
     profile's own file. budget_s: the session begins no round that would end after this many
     seconds, except the first round of each workload and kind of work.

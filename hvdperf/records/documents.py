@@ -26,7 +26,7 @@ from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Rule, Verdict, is_bounded, must_be
 
 # A change that earlier documents do not fit needs the next number, and a step from the last one
-# (upgrades.py).
+# (archive.py).
 FORMAT = 6
 # Number of other programs that a round and a session list: those that used the CPU most.
 CULPRITS_KEPT = 5

@@ -44,7 +44,7 @@ class Metadata:
 
 @dataclass(frozen=True)
 class BlockReport(Figures):
-    """One timed block by the clock of one process (hvdperf/worker/timed_block.py).
+    """One timed block by the clock of one process (hvdperf/worker/steps.py).
 
     seconds: from the barrier before the first step to the loss of the last step. step_seconds,
     input_seconds: one per step; input_seconds is the wait for its batch. inside_seconds: of all
@@ -95,7 +95,7 @@ class Validation(Figures):
 
 @dataclass(frozen=True)
 class RunReport(Figures):
-    """A training run of one process (hvdperf/worker/training_run.py).
+    """A training run of one process (hvdperf/worker/steps.py).
 
     seconds: of the training, without its validation. steps: done; all ranks stop at the same one.
     epochs: steps over the steps of one pass over the data. samples: of this process. loss: of the
@@ -126,9 +126,9 @@ class Evidence(Figures):
 
     world_size: number of replicas that the framework reports. learning_rate: at the end. digests:
     SHA-256 of the weights, one a replica of this process. data, data_wanted: id of the training
-    data that the process has read, and of the session's (hvdperf/worker/dataset_id.py); "" if it
+    data that the process has read, and of the session's (hvdperf/worker/evidence.py); "" if it
     reads none. settings: of Horovod, NCCL, TensorFlow, OpenMP and XLA in the environment
-    (hvdperf/worker/settings.py). samples_of_a_pass: number of samples that this process has in one
+    (hvdperf/worker/evidence.py). samples_of_a_pass: number of samples that this process has in one
     pass over the user's own data; None if the first pass is not over, or for other data.
     """
 

@@ -1,5 +1,5 @@
 """Reports of results for people: one page with plots, or tables.
 
-This package reads the documents of sessions and of the history. It never measures anything and
+This package reads the documents of sessions. It never measures anything and
 never changes a verdict.
 """

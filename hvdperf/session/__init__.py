@@ -1,3 +1,3 @@
 """The pytest session. From options and cases it schedules rounds in the time given; it shows
 progress and tables, writes results, sets the exit status, and resumes interrupted sessions.
-It leaves timing to measure/ and verdicts to judge/. It never imports TensorFlow."""
+It leaves timing to work/ and verdicts to judge/. It never imports TensorFlow."""

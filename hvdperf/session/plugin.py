@@ -221,8 +221,8 @@ def without_colours(config: pytest.Config) -> None:
         config.option.color = "no"
 
 
-def suite_of(config: pytest.Config) -> PytestSession:
-    """Return the session's suite, planned on first use. Bad input ends pytest with one line."""
+def measured_by(config: pytest.Config) -> PytestSession:
+    """Return this pytest's session, planned on first use. Bad input ends pytest with one line."""
     if _suite not in config.stash:
         try:
             config.stash[_suite] = PytestSession(config, config.stash.get(_slots, None))
@@ -249,7 +249,7 @@ def _as_given(config: pytest.Config, message: str) -> str:
 def pytest_collection(session: pytest.Session) -> None:
     """Plan before collecting, so that bad input gives one line and not a collection error."""
     if holds_cases(session.config):
-        suite_of(session.config)
+        measured_by(session.config)
 
 
 def holds_cases(config: pytest.Config) -> bool:
@@ -269,7 +269,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     sizes = {"smallest": 2, **marker.kwargs}
     # A user who names a file wants its cases, even if the profile does not ask them.
     named = metafunc.definition.path.resolve() in map(path_of, metafunc.config.args)
-    comparisons = suite_of(metafunc.config).session_plan.comparisons(**sizes, anyway=named)
+    comparisons = measured_by(metafunc.config).session_plan.comparisons(**sizes, anyway=named)
     metafunc.parametrize(
         "comparison", comparisons, ids=[comparison.case for comparison in comparisons]
     )
@@ -323,7 +323,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     }
     session.config.stash[_nodes] = nodes
     if nodes:
-        suite_of(session.config).selected = list(nodes)
+        measured_by(session.config).selected = list(nodes)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
@@ -377,7 +377,7 @@ def measure(request: pytest.FixtureRequest, benchmark: Any) -> Callable[[Compari
     the verdict is NOT JUDGED, or INCONCLUSIVE under --inconclusive=ok."""
 
     def measured(comparison: Comparison) -> Outcome:
-        outcome = suite_of(request.config).outcome(comparison)
+        outcome = measured_by(request.config).outcome(comparison)
         request.node.stash[_outcome] = outcome
         record(request.node.stash[_clock], outcome, benchmark)
         request.node.user_properties += properties(outcome)

@@ -95,42 +95,42 @@ class WorkloadRun:
     rows: for each comparison with turns, one row a round that counts: the ln ratios of its turns.
     """
 
-    def __init__(self, session: Scheduler, comparisons: Sequence[Comparison]) -> None:
+    def __init__(self, scheduler: Scheduler, comparisons: Sequence[Comparison]) -> None:
         self.comparisons = tuple(comparisons)
         self.left = list(comparisons)
         self.rows: dict[Comparison, list[Row]] = {}
         # A/A pairs that may differ, which only more rounds can tell.
         self._apart: set[Comparison] = set()
-        self._session, self._rules = session, session.rules
+        self._scheduler, self._rules = scheduler, scheduler.rules
         workload, work = comparisons[0].workload, work_of(comparisons[0].question)
         self._work = work
         self._prefix = workload.model + ("" if work is Blocks else f" {work.name}")
-        self._sampling = work.sampling(comparisons, session.profile.sampling)
+        self._sampling = work.sampling(comparisons, scheduler.profile.sampling)
         self._rounds: list[Round] = []
         # For every round, whether other programs disturbed most of its comparisons.
         self._disturbed: list[bool] = []
         self._seconds, self._starts, self._turns_taken = 0.0, 1, 0
         self._round_began = time.monotonic()
         settings = RoundSettings(
-            arm_launcher=session.arm_launcher,
-            sampling=session.profile.sampling,
-            order=random.Random(f"{session.seed} {workload.name} {work.name}"),
+            arm_launcher=scheduler.arm_launcher,
+            sampling=scheduler.profile.sampling,
+            order=random.Random(f"{scheduler.seed} {workload.name} {work.name}"),
             progress=self._say,
             doing=self._note,
-            runs=session.profile.runs,
+            runs=scheduler.profile.runs,
             transfers=transfers_of(comparisons),
-            meter=session.meter,
+            meter=scheduler.meter,
         )
         self._runner = RoundRunner(
             work(settings),
-            work.schedule(session.profile),
+            work.schedule(scheduler.profile),
             check=[
                 arm
                 for comparison in comparisons
                 if comparison.tolerance is not None
                 for arm in comparison.arms
             ],
-            seed=session.seed,
+            seed=scheduler.seed,
             last_phase=work.last_phase(comparisons),
         )
         runner = self._runner
@@ -142,11 +142,11 @@ class WorkloadRun:
             runner.failures,
             runner.correctness,
             lambda arm: read_weights(runner.weights(arm)),
-            session.noise,
+            scheduler.noise,
         )
         # Outcomes of the earlier parts of a resumed session, and the rounds that they rest on.
-        self._earlier = {o.comparison: o for o in session.earlier if o.comparison in self.left}
-        known = session.rounds.get(comparisons[0].round_group, {})
+        self._earlier = {o.comparison: o for o in scheduler.earlier if o.comparison in self.left}
+        known = scheduler.rounds.get(comparisons[0].round_group, {})
         self._next_number = max(known, default=-1) + 1
         of_earlier = {each.number for o in self._earlier.values() for each in o.rounds}
         for number in sorted(of_earlier):
@@ -161,7 +161,7 @@ class WorkloadRun:
             for block in launch.blocks:
                 self._runner.work.steps.setdefault((launch.arm, block.kind), block.steps)
 
-    # Queries of the session --------------------------------------------------------------------
+    # Queries of the scheduler ------------------------------------------------------------------
 
     @property
     def done(self) -> int:
@@ -201,7 +201,7 @@ class WorkloadRun:
     def ends_in_time(self) -> bool:
         """Return whether another round would end in time. The duration of the first round
         is unknown, and taken as 0."""
-        return self._session.budget.allows(self._round_seconds())
+        return self._scheduler.budget.allows(self._round_seconds())
 
     @property
     def seconds_to_look(self) -> float:
@@ -210,7 +210,7 @@ class WorkloadRun:
 
     @property
     def reaches_look(self) -> bool:
-        return self._session.budget.allows(self.seconds_to_look)
+        return self._scheduler.budget.allows(self.seconds_to_look)
 
     def take_round(self) -> None:
         """Measure one more round of the undecided comparisons, or of those that are only shown, and
@@ -225,15 +225,15 @@ class WorkloadRun:
         )
         for arm in self._runner.failures.keys() - failed_before:
             failure = self._runner.failures[arm]
-            self._runner.failures[arm] = self._session.examined(arm, failure)
+            self._runner.failures[arm] = self._scheduler.examined(arm, failure)
         self._seconds = time.monotonic() - self._round_began
         self._turns_taken = turns
         self._starts = starts_of(wanted)
-        self._session.timed_seconds += sum(launch.timed_seconds for launch in measured.launches)
+        self._scheduler.timed_seconds += sum(launch.timed_seconds for launch in measured.launches)
         self._rounds.append(measured)
         self._next_number += 1
         if measured.disturbance is not None:
-            self._session.disturbances.append(measured.disturbance)
+            self._scheduler.disturbances.append(measured.disturbance)
         self._keep_rows(wanted, measured)
         self._look(wanted)
 
@@ -291,13 +291,13 @@ class WorkloadRun:
             return sampling.turns_min
         apart = max(self._seconds - self._turns_taken * turn_seconds, 0.0)
         turn_sd = sqrt(median(map(turn_variance, rows)))
-        noise = self._session.noise(undecided[0])
+        noise = self._scheduler.noise(undecided[0])
         launch_sd = noise.launch_sd if noise is not None else UNKNOWN_LAUNCH_SD
         worth = turns_worth(turn_sd, launch_sd, apart, turn_seconds, sampling.turns_max)
         return max(sampling.turns_min, worth)
 
     def _fails_early(self, comparison: Comparison) -> bool:
-        rule, noise = self._rules.rule(comparison), self._session.noise(comparison)
+        rule, noise = self._rules.rule(comparison), self._scheduler.noise(comparison)
         if rule is None or noise is None:
             return False
         return is_failing(self.rows[comparison], rule, noise)
@@ -330,7 +330,7 @@ class WorkloadRun:
 
     @property
     def _looks(self) -> tuple[int, ...]:
-        return self._session.profile.sampling.looks
+        return self._scheduler.profile.sampling.looks
 
     # Verdicts ----------------------------------------------------------------------------------
 
@@ -354,7 +354,7 @@ class WorkloadRun:
             if self._settles(outcome):
                 self._decide(outcome)
             else:
-                self._session.open_(outcome)
+                self._scheduler.open_(outcome)
         if not self.undecided:
             for comparison in [c for c in self.left if c.judged_as is JudgedAs.AA_PAIR]:
                 self._decide(self._outcome(comparison, final=True))
@@ -403,22 +403,22 @@ class WorkloadRun:
 
     def _decide(self, outcome: Outcome) -> None:
         self.left.remove(outcome.comparison)
-        self._session.decided(outcome)
+        self._scheduler.decided(outcome)
 
     # Progress ----------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
         left = self._seconds_left()
         until = f", about {left:.0f} s to the next look" if left is not None else ""
-        self._session.progress(f"{self._where()}{until}: {text}")
+        self._scheduler.progress(f"{self._where()}{until}: {text}")
         self._note(text)
 
     def _note(self, text: str) -> None:
         """Show an activity on the live line only."""
         left = self._seconds_left()
         next_look_at = None if left is None else self._round_began + left
-        ends = time.monotonic() + self._session.budget.left()
-        self._session.doing(Doing(self._where(), text, next_look_at, ends))
+        ends = time.monotonic() + self._scheduler.budget.left()
+        self._scheduler.doing(Doing(self._where(), text, next_look_at, ends))
 
     def _where(self) -> str:
         if not self.undecided:
@@ -490,7 +490,7 @@ class Scheduler:
             workload.finish()
 
     def _plan(self, selected: Iterable[Comparison]) -> None:
-        """LiveLaunch new comparisons by the rounds that they share."""
+        """Group new comparisons by the rounds that they share."""
         known = {c for workload in self._workloads for c in workload.comparisons}
         groups: dict[object, list[Comparison]] = {}
         for comparison in selected:

@@ -1,9 +1,9 @@
 """Lines and their lasting changes, along either axis. A line is a figure over the documents of a
 series: nights in the order of dates, or sessions in the order of releases.
 
-This is the only detector of changes; along releases, a launch takes the place of a night. A line is
-read as it grows: with every night, the nights since the last change are split where the rank sums
-before and after differ most (Pettitt, Applied Statistics 28, 1979). If the difference is
+This is the only detector of lasting changes; along releases, a launch takes the place of a night. A
+line is read as it grows: with every night, the nights since the last change are split where the
+rank sums before and after differ most (Pettitt, Applied Statistics 28, 1979). If the difference is
 significant and large enough, a change is kept there, and the next one is looked for behind it. So
 what was found is not lost when it is repaired later. Ranks make single bad nights harmless. The
 significance is that of the Wilcoxon-Mann-Whitney test, exact for few nights, and weaker the more
@@ -135,7 +135,7 @@ def steps(
         if at is not None:
             edges.append(at)
         newest = edges[-1]
-        if newest and newest not in kept and _p_at(values[:seen], edges) < CONFIRMED:
+        if newest and newest not in kept and _p_at(values[:seen], edges) < lasting:
             kept.add(newest)
     return _refined(values, [*edges, len(values)], kept, level, lasting)
 

@@ -158,7 +158,8 @@ class Durations(NamedTuple):
 class Work(ABC):
     """A kind of work.
 
-    name: in the rows of questions and in documents. depends_on: settings of a session (`asked` of
+    name: in the rows of questions and in documents. has_section: whether a section of the report is
+    about its figures alone. depends_on: settings of a session (`asked` of
     its document) that change the meaning of figures. starts: how long it takes, in starts of a
     process. forks: whether ranks may be forked, which is quick but unlike a user's start, so a
     measured start is not forked. draws_seeds: whether every session draws other initial weights,
@@ -169,6 +170,7 @@ class Work(ABC):
     """
 
     name: ClassVar[str]
+    has_section: ClassVar[bool] = False
     depends_on: ClassVar[tuple[str, ...]] = ()
     starts: ClassVar[int] = 0
     forks: ClassVar[bool] = True

@@ -21,6 +21,7 @@ class Endurance(Training):
     """Training for a number of steps, in which the resident set is read."""
 
     name = "endurance"
+    has_section = True
     depends_on = ("runs.endurance_steps",)
 
     def length(self, arm: Arm) -> dict[str, float]:

@@ -30,6 +30,7 @@ class Startup(Work):
     down."""
 
     name = "startup"
+    has_section = True
     forks = False
 
     @classmethod

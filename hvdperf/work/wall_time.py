@@ -34,6 +34,7 @@ class WallTime(Training):
     follow, and another launch in which Horovod records its timeline."""
 
     name = "wall time"
+    has_section = True
     depends_on = ("runs.wall_time_steps", "runs.ablation_turns", *LENGTH_OF_BLOCKS)
     forks = False
     records = True

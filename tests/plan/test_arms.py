@@ -84,26 +84,6 @@ def test_a_training_to_the_end_is_held_against_both_others():
     ]
 
 
-def test_every_question_has_its_work():
-    asked = {
-        question: question.spec.work for question in Question if question.spec.work != "blocks"
-    }
-    assert asked == {
-        Question.CONVERGENCE_LOSS: "epochs",
-        Question.CONVERGENCE_ACCURACY: "epochs",
-        Question.FIXED_TIME: "time",
-        Question.MEMORY: "endurance",
-        Question.WALL_TIME_WEAK: "wall time",
-        Question.WALL_TIME_STRONG: "wall time",
-        Question.COLLECTIVE_OVERHEAD: "collectives",
-        Question.OVERLAP: "collectives",
-        Question.STARTUP_INIT: "startup",
-        Question.STARTUP_TRACE: "startup",
-        Question.STARTUP_FIRST_STEP: "startup",
-        Question.STARTUP_BROADCAST: "startup",
-    }
-
-
 def test_a_sweep_is_the_same_whatever_is_trained():
     asked = sweep(WORKLOAD, 2)
     assert [comparison.name for comparison in asked] == [

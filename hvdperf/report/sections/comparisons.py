@@ -23,15 +23,8 @@ from hvdperf.report.sections import scaling
 from hvdperf.report.sections.board import row_of
 from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
-from hvdperf.work.collectives import Collectives
-from hvdperf.work.endurance import Endurance
-from hvdperf.work.startup import Startup
 from hvdperf.work.table import work_of
 from hvdperf.work.training import Epochs
-from hvdperf.work.wall_time import WallTime
-
-# Work whose figures have a section of their own.
-_ELSEWHERE = (Startup, Endurance, WallTime, Collectives)
 
 COLUMNS = (
     Column("case", "case"),
@@ -68,7 +61,7 @@ def others(cases: Sequence[Case]) -> Section:
         [
             case
             for case in cases
-            if work_of(case.question) not in _ELSEWHERE
+            if not work_of(case.question).has_section
             and case.question not in scaling.ASKED
             and not case.comparison.compares_strategies
         ]

@@ -61,13 +61,6 @@ class Series:
             made.append(Line(name, model, size, at, speeds, replica=replica))
         return made
 
-    def by_version(self, line: Line) -> dict[str, list[float]]:
-        """Return the figures of a line by release, oldest first."""
-        found: dict[str, list[float]] = {}
-        for place, figure in enumerate(line.figures):
-            found.setdefault(self.version(line, place), []).append(figure)
-        return found
-
     @cached_property
     def changes(self) -> list[Change]:
         return [change for line in self.lines for change in self._changes(line)]

@@ -136,11 +136,12 @@ def test_a_line_goes_along_the_releases_of_its_axis():
         raw_result("0.28.1", "2.18.1", {ONE: [5.0]}, number=3),
         raw_result("0.28.1", "2.18.1", {ONE: [6.0]}, number=4),
     ]
-    found = {
-        (series.axis, series.at): series.by_version(line)
-        for series in series_of(results)
-        for line in series.lines
-    }
+    found: dict[tuple[Axis, str], dict[str, list[float]]] = {}
+    for series in series_of(results):
+        by_version = found.setdefault((series.axis, series.at), {})
+        for line in series.lines:
+            for place, figure in enumerate(line.figures):
+                by_version.setdefault(series.version(line, place), []).append(figure)
     assert found == {
         (Axis.HOROVOD, "2.16.2"): {"0.28.0": [1.0, 2.0], "0.28.1": [3.0, 4.0]},
         (Axis.HOROVOD, "2.18.1"): {"0.28.1": [5.0, 6.0]},
