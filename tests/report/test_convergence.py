@@ -9,22 +9,19 @@ from typing import Any
 
 import pytest
 
-from hvdperf.plan.arms import BlockKind
-from hvdperf.plan.questions import fixed_time, parity
+from hvdperf.plan.questions import fixed_time
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Run
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.convergence import section
-from hvdperf.work.blocks import turns_of
 from tests.report.cases import (
-    assert_told,
     case_with,
     changed,
     recorded,
     rounds_of,
     told,
 )
-from tests.support.rounds import HOROVOD_2, WORKLOAD, block, outcome, run_report
+from tests.support.rounds import WORKLOAD, outcome, run_report
 
 REAL = ["convergence-loss-single-resnet_50_s-np2", "convergence-loss-mirrored-resnet_50_s-np2"]
 ARMS = {"horovod, np 2", "mirrored, np 2", "single, np 1, 2 passes"}
@@ -147,27 +144,3 @@ def test_ends_at_steps_of_their_own_are_held_together():
     rows = figures(trained_for_a_time(curve=[]))["convergence-curve-time"].table.rows
     assert [row["arm"] for row in rows] == ["horovod, np 2", "horovod, np 1"]
     assert {(row["steps"], row["loss"], row["rounds"]) for row in rows} == {(100, 0.4, 2)}
-
-
-def timed(*others: BlockKind) -> Case:
-    """Blocks of whole steps, and first of Horovod's warm-up those of other kinds."""
-    measured = outcome(parity(WORKLOAD, 2), [1.0] * 2)
-    for each in measured.rounds:
-        warm_up = turns_of(each.of(HOROVOD_2)).warm_up
-        warm_up[:0] = [block(HOROVOD_2, kind=kind) for kind in others]
-    return case_with(measured)
-
-
-def test_where_nothing_was_trained_to_an_end_timed_blocks_tell():
-    found = section([timed()])
-    assert_told(found)
-    assert "pytest perf/test_convergence.py" in found.intro
-    (figure,) = found.figures
-    rows = [row for row in figure.table.rows if row["arm"] == "horovod, np 2"]
-    # Three blocks of 5 steps to warm up, three of 10.
-    assert [row["steps"] for row in rows] == [5, 10, 15, 25, 35, 45]
-    assert rows[-1]["samples"] == 45 * 64
-
-
-def test_blocks_that_train_otherwise_in_between_tell_nothing():
-    assert section([timed(BlockKind.LOCAL)]).figures == ()

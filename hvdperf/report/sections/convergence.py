@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from hvdperf.plan.arms import BlockKind, Workload
+from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import RunReport, Validation
@@ -16,7 +16,6 @@ from hvdperf.report.cases import Started, finite, launches, number, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.work.base import Work
-from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of
 from hvdperf.work.training import Epochs, Seconds
 
@@ -45,7 +44,7 @@ class _Group:
             seconds = finite(run.seconds for run in runs)
             return f"{median(seconds):.0f} s of wall time" if seconds else "a fixed wall time"
         epochs = finite(run.epochs for run in runs)
-        return f"{max(epochs):.3g} epochs" if self.work is Epochs and epochs else "timed blocks"
+        return f"{max(epochs, default=0):.3g} epochs"
 
     @property
     def title(self) -> str:
@@ -60,25 +59,16 @@ class _Group:
 
 
 def section(cases: Sequence[Case]) -> Section:
-    """Return the section on training runs, or else on timed blocks without other work between
-    them."""
-    sound = trusted(cases)
-    trained = _groups([case for case in sound if work_of(case.question) in TRAINED])
-    figures = [figure for group in trained for figure in (*_curves(group), *_validations(group))]
-    missing = "No training ran to its end; to measure: pytest perf/test_convergence.py"
-    said = ""
-    if not figures:
-        timed = _groups([case for case in sound if case.comparison.compares_strategies])
-        figures = [figure for group in timed for figure in _curves(group)]
-        said = f"{missing}. This is the loss in timed blocks. " if figures else ""
+    """Return the section on training runs."""
+    trained = _groups([case for case in trusted(cases) if work_of(case.question) in TRAINED])
     return Section(
         "convergence",
         "Convergence",
-        f"{said}Training loss is the mean over the ranks. Rounds begin with different weights; of "
+        "Training loss is the mean over the ranks. Rounds begin with different weights; of "
         "several rounds, the median, the minimum and the maximum are shown. The cases of "
         "convergence judge whether strategies reach equal results.",
-        tuple(figures),
-        missing,
+        tuple(figure for group in trained for figure in (*_curves(group), *_validations(group))),
+        "No training ran to its end; to measure: pytest perf/test_convergence.py",
     )
 
 
@@ -95,7 +85,7 @@ def _groups(cases: Sequence[Case]) -> list[_Group]:
     for (workload, work, world_size), of_group in asked.items():
         arms: dict[str, list[Started]] = {}
         for started in launches(of_group):
-            if started.launch.run or started.launch.blocks:
+            if started.launch.run:
                 arms.setdefault(started.arm, []).append(started)
         groups.append(_Group(workload.model, labels[workload], work, world_size, arms))
     return groups
@@ -127,10 +117,9 @@ _OF_A_CURVE = (
 
 
 def _curves(group: _Group) -> list[Figure]:
-    """Return the curves of all arms in one figure; return [] if no loss is known, or if only one
-    arm has losses in its timed blocks."""
+    """Return the curves of all arms in one figure; return [] if no loss is known."""
     of_arms = {arm: rows for arm, own in group.arms.items() if (rows := _of_arm(arm, own))}
-    if len(of_arms) < (2 if group.work is Blocks else 1):
+    if not of_arms:
         return []
     # Compare the arms at the last number of samples that all of them have, if there is one.
     shared = set.intersection(*({row["samples"] for row in rows} for rows in of_arms.values()))
@@ -159,7 +148,8 @@ def _curves(group: _Group) -> list[Figure]:
 
 def _of_arm(arm: str, group: Sequence[Started]) -> list[Row]:
     """Return medians over the launches, by steps, for the steps that all launches have."""
-    curves = [{point.steps: point for point in curve} for curve in map(_curve, group) if curve]
+    found = (_curve(started.launch.run) for started in group)
+    curves = [{point.steps: point for point in curve} for curve in found if curve]
     if not curves:
         return []
     shared = sorted(set.intersection(*(set(curve) for curve in curves)))
@@ -187,26 +177,8 @@ def _of_arm(arm: str, group: Sequence[Started]) -> list[Row]:
     return rows
 
 
-def _curve(started: Started) -> list[_Point]:
-    """Return the loss curve of a launch. A run gives its recorded curve, or only its end. Each
-    timed block gives a point, if there was no other work between the blocks."""
-    launch = started.launch
-    if launch.run:
-        return _curve_of_run(launch.run)
-    blocks = [*launch.warm_up, *launch.blocks]
-    if any(block.kind is not BlockKind.FULL for block in blocks):
-        return []
-    points, steps, samples = [], 0, 0
-    for block in blocks:
-        steps += block.steps
-        samples += block.samples
-        losses = finite(rank.loss for rank in block.ranks)
-        if losses:
-            points.append(_Point(steps, samples, fmean(losses), None))
-    return points
-
-
-def _curve_of_run(ranks: Sequence[RunReport]) -> list[_Point]:
+def _curve(ranks: Sequence[RunReport]) -> list[_Point]:
+    """Return the loss curve of a run, or only its end if none was recorded."""
     steps = ranks[0].steps
     samples_of_a_step = sum(rank.samples for rank in ranks) / steps if steps else 0.0
     by_step: dict[int, list[float]] = {}
