@@ -32,7 +32,7 @@ from hvdperf.verdict import (
     is_bounded,
     smallest_detectable_effect,
 )
-from hvdperf.work.base import overlap_of_shards
+from hvdperf.work.evidence import overlap_of_shards
 from hvdperf.work.table import cause_of, measures, observed, work_of
 
 

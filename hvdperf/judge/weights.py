@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from hvdperf.records.rounds import Correctness
-from hvdperf.work.base import shown
+from hvdperf.work.evidence import shown
 
 Array = Any  # a numpy array, or an object that numpy makes one from
 

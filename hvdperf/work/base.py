@@ -1,8 +1,7 @@
 """Work: what the launches of a round do once they have started, and what its figures are.
 
-One class for each kind of work, named by the rows of its questions
-(hvdperf/plan/comparisons.py). Its instances have groups do the work; its class methods are plain
-arithmetic on what was reported.
+One class for each kind of work, which the rows of questions name (hvdperf/plan/comparisons.py).
+Instances have groups do the work; class methods are plain arithmetic on what was reported.
 """
 
 from __future__ import annotations
@@ -24,82 +23,9 @@ from hvdperf.plan.options import Profile, Runs, Sampling
 from hvdperf.records.outcome import Attribution, ScalingBreakdown
 from hvdperf.records.rounds import Block, BlockReport, Launch, Round
 from hvdperf.verdict import Judgement, Rule
+from hvdperf.work.evidence import problems_of_launch
 from hvdperf.work.live_launches import LiveLaunches, Progress
 from hvdperf.worker.protocol import Phase
-
-
-def unsound(launch: Launch) -> list[str]:
-    """Return the problems of a launch, one text each; return [] if it is valid.
-
-    Checked: the world size that the framework saw, one learning rate, bit-equal weights on all
-    replicas, and the session's own copy of the data and the same settings on all ranks.
-    """
-    arm, found = launch.arm, []
-    sizes = {rank.world_size for rank in launch.evidence}
-    if sizes != {arm.world_size}:
-        found.append(f"{arm.name}: the framework saw world size {sorted(sizes)}")
-    rates = {rank.learning_rate for rank in launch.evidence}
-    if len(rates) > 1:
-        found.append(f"{arm.name}: ranks train with different learning rates: {shown(rates)}")
-    digests = [digest for rank in launch.evidence for digest in rank.digests]
-    if len(digests) != arm.world_size:
-        found.append(
-            f"{arm.name}: {len(digests)} of {arm.world_size} replicas reported a digest of "
-            "their weights"
-        )
-    if len(set(digests)) > 1:
-        found.append(f"{arm.name}: replicas differ: {_odd_ones(digests)}")
-    return found + _data_problems(launch) + _setting_problems(launch)
-
-
-def _data_problems(launch: Launch) -> list[str]:
-    return [
-        f"{launch.arm.name}: rank {number} reads other data: {rank.data or 'none'} instead of "
-        f"{rank.data_wanted or 'none'}"
-        for number, rank in enumerate(launch.evidence)
-        if rank.data != rank.data_wanted
-    ]
-
-
-def overlap_of_shards(launch: Launch, alone: Launch) -> str:
-    """Return an error message if the replicas of a launch have more samples of the user's own data
-    in a pass than the one replica of `alone`, so that some samples are read by several of them; ""
-    if they have not, or if a pass was not over in either launch."""
-    ours, theirs = ([rank.samples_of_a_pass for rank in each.evidence] for each in (launch, alone))
-    known = [count for count in ours if count is not None]
-    if len(known) < len(ours) or len(theirs) != 1 or theirs[0] is None or sum(known) <= theirs[0]:
-        return ""
-    return (
-        f"{launch.arm.name}: its shards have {sum(known)} samples together, and the whole data "
-        f"have {theirs[0]}: they overlap; divide the samples by shard.index and shard.count"
-    )
-
-
-def _setting_problems(launch: Launch) -> list[str]:
-    """Return a line for every setting that does not have one value on all ranks."""
-    found = []
-    for name in sorted({name for rank in launch.evidence for name in rank.settings}):
-        values = [rank.settings.get(name, "(not set)") for rank in launch.evidence]
-        odd = next((rank for rank, value in enumerate(values) if value != values[0]), None)
-        if odd is not None:
-            found.append(
-                f"{launch.arm.name}: {name} is {values[odd]} on rank {odd} and {values[0]} on "
-                "rank 0"
-            )
-    return found
-
-
-def _odd_ones(digests: Sequence[str]) -> str:
-    common = max(set(digests), key=digests.count)
-    odd = [str(rank) for rank, digest in enumerate(digests) if digest != common]
-    return f"weights of replica {', '.join(odd)} are not those of the others"
-
-
-def shown(values: Collection[str] | Collection[float]) -> str:
-    """Return at most three of the values, in order, in words."""
-    ordered = [str(value) for value in sorted(values)]
-    return (", ".join(ordered[:3]) + (", ..." if ordered[3:] else "")) or "none"
-
 
 # The launches of candidate and reference in one round.
 Pair = tuple[Launch, Launch]
@@ -159,14 +85,14 @@ class Work(ABC):
     """A kind of work.
 
     name: in the rows of questions and in documents. has_section: whether a section of the report is
-    about its figures alone. depends_on: settings of a session (`asked` of
-    its document) that change the meaning of figures. starts: how long it takes, in starts of a
-    process. forks: whether ranks may be forked, which is quick but unlike a user's start, so a
-    measured start is not forked. draws_seeds: whether every session draws other initial weights,
-    because the figure depends on them; the speed of a block does not. validates: whether training
-    ends with a validation, for which every strategy trains on the same batches. records: whether
-    each arm with several replicas is launched once more to `record`. steps: steps of a block, by
-    arm and kind. turn_seconds: mean seconds of a turn of all arms in the last round.
+    about its figures alone. depends_on: settings of a session (`asked` of its document) that change
+    the meaning of figures. starts: how long it takes, in starts of a process. forks: whether ranks
+    may be forked, which is quick but unlike a user's start, so a measured start is not forked.
+    draws_seeds: whether every session draws other initial weights, because the figure depends on
+    them; the speed of a block does not. validates: whether training ends with a validation, for
+    which every strategy trains on the same batches. records: whether each arm with several replicas
+    is launched once more to `record`. steps: steps of a block, by arm and kind. turn_seconds: mean
+    seconds of a turn of all arms in the last round.
     """
 
     name: ClassVar[str]
@@ -246,7 +172,7 @@ class Work(ABC):
     @classmethod
     def problems(cls, launch: Launch) -> list[str]:
         """Return why a launch is no evidence, one text each; [] if it is sound."""
-        return unsound(launch)
+        return problems_of_launch(launch)
 
     @classmethod
     def problems_of_rounds(

@@ -61,9 +61,9 @@ class Blocks(Work):
         """Return full blocks for both sides; those without exchange if the comparison or the cause
         of a FAIL needs them; split ones only if they are judged."""
         kinds: dict[Arm, set[BlockKind]] = {arm: {BlockKind.FULL} for arm in comparison.arms}
-        trial = fault_case_of(comparison)
+        case = fault_case_of(comparison)
         for side in comparison.sides:
-            if trial is not None and trial.term in NEED_LOCAL_BLOCKS:
+            if case is not None and case.term in NEED_LOCAL_BLOCKS:
                 kinds[side.arm].add(BlockKind.LOCAL)
             if side.kind is not BlockKind.SPLIT or judged:
                 kinds[side.arm].add(side.kind)
@@ -206,13 +206,6 @@ class Blocks(Work):
         ]
 
     @classmethod
-    def problems(cls, launch: Launch) -> list[str]:
-        return [
-            *super().problems(launch),
-            *(problem for block in launch.blocks for problem in _block_problems(launch, block)),
-        ]
-
-    @classmethod
     def cause(
         cls, comparison: Comparison, pairs: Sequence[Pair], hosts: Sequence[str]
     ) -> Attribution | None:
@@ -272,33 +265,6 @@ def _of_side(side: Side, measured: Round) -> list[Block]:
     if not blocks:
         raise KeyError(f"{side.arm.name}: no block of kind {side.kind.value}")
     return blocks
-
-
-def _block_problems(launch: Launch, block: Block) -> list[str]:
-    arm, found = launch.arm, []
-    where = f"{arm.name}, {block.kind.value} block of turn {block.turn}"
-    if len(block.ranks) != arm.processes:
-        found.append(f"{where}: {len(block.ranks)} of {arm.processes} ranks reported")
-    for number, rank in enumerate(block.ranks):
-        if rank.not_finite_at is not None:
-            loss = "NaN" if math.isnan(rank.loss) else f"{rank.loss}"
-            found.append(
-                f"{arm.name}: rank {number}: the loss is {loss} at step {rank.not_finite_at}"
-            )
-            continue
-        figures = [rank.seconds, rank.loss, *rank.step_seconds]
-        if not all(math.isfinite(figure) for figure in figures) or rank.seconds <= 0:
-            found.append(f"{where}: rank {number} reported a figure that is not finite")
-    expected = expected_samples(launch, block)
-    if block.samples != expected:
-        found.append(f"{where}: {block.samples} samples were consumed instead of {expected}")
-    return found
-
-
-def expected_samples(launch: Launch, block: Block) -> int:
-    """Return the number of samples that all replicas together consume in a block."""
-    replicas = 1 if block.kind is BlockKind.SPLIT else launch.arm.world_size
-    return block.steps * launch.arm.workload.batch * replicas
 
 
 def _was_disturbed(live: LiveLaunches, request: RoundRequest, turn: int) -> bool:

@@ -1,6 +1,7 @@
 import math
 import random
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from hvdperf.explain.collectives import StepTimes, too_fast
 from hvdperf.judge.weights import Parted, parted, weights_differ
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.records.rounds import Correctness, Launch, Run, Series, StampedRun, Turns
-from hvdperf.work.base import Work, overlap_of_shards
-from hvdperf.work.blocks import expected_samples, turns_of
+from hvdperf.work.base import Work
+from hvdperf.work.blocks import turns_of
 from hvdperf.work.collectives import Collectives
+from hvdperf.work.evidence import expected_samples, overlap_of_shards
 from hvdperf.work.training import Epochs
 from hvdperf.work.wall_time import WallTime, impossible_shares, stamped
 from hvdperf.worker.strategies.table import Strategy
@@ -154,6 +156,14 @@ def test_a_rank_that_reports_nothing_is_a_problem(missing):
 def test_a_figure_that_cannot_be_is_a_problem_of_its_rank(values):
     (problem,) = invalid_reasons(changed(launch(HOROVOD_2, SPEEDS), 1, **values))
     assert "full block of turn 0: rank 1 reported a figure that is not finite" in problem
+
+
+@pytest.mark.parametrize("made", [partial(launch, speeds=SPEEDS), with_timestamps])
+def test_the_blocks_of_every_work_are_checked(made):
+    assert invalid_reasons(made(HOROVOD_2)) == []
+    short = made(HOROVOD_2)
+    (problem,) = invalid_reasons(changed(short, 1, samples=short.blocks[0].ranks[1].samples - 1))
+    assert "samples were consumed instead of" in problem
 
 
 @pytest.mark.parametrize(
