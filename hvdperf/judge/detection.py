@@ -26,26 +26,26 @@ def detect(
     return Detection(reported.verdict, found)
 
 
-def of_fault_case(trial: FaultCase, reported: Judgement, found: Detection) -> Judgement:
+def of_fault_case(case: FaultCase, reported: Judgement, found: Detection) -> Judgement:
     """Return the judgement of a fault case: PASS if verdict and attribution are the expected ones,
     FAIL if not, INCONCLUSIVE or NOT JUDGED if the reported verdict is.
 
     A fault that must make a launch INVALID has to do so in the first round.
     """
-    open_ = reported.verdict is Verdict.INCONCLUSIVE and not (trial.says and reported.rounds)
+    open_ = reported.verdict is Verdict.INCONCLUSIVE and not (case.says and reported.rounds)
     if open_ or reported.verdict is Verdict.NOT_JUDGED:
         return reported
-    said = f"injected {trial.fault or 'no fault'}: {reported.verdict.value}"
-    if reported.verdict is not trial.verdict:
+    said = f"injected {case.fault or 'no fault'}: {reported.verdict.value}"
+    if reported.verdict is not case.verdict:
         why = f" ({reported.reason})" if reported.reason else ""
-        reason = f"{said} instead of {trial.verdict.value}{why}"
+        reason = f"{said} instead of {case.verdict.value}{why}"
         return replace(reported, verdict=Verdict.FAIL, reason=reason)
     if reported.verdict is Verdict.FAIL:
         blamed = found.attribution
-        expected = () if trial.rank is None else (trial.rank,)
-        right = (blamed.term, blamed.at_fault) == (trial.term, expected)
+        expected = () if case.rank is None else (case.rank,)
+        right = (blamed.term, blamed.at_fault) == (case.term, expected)
         said = f"{said}, {found.attribution}"
     else:
-        right = trial.says in reported.reason
+        right = case.says in reported.reason
         said = f"{said}: {reported.reason}" if reported.reason else said
     return replace(reported, verdict=Verdict.PASS if right else Verdict.FAIL, reason=said)

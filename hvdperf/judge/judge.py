@@ -95,13 +95,13 @@ class Judge:
         first, and then by whether that verdict is the expected one."""
         outcome = self._reported(outcome, final)
         comparison = outcome.comparison
-        trial = fault_case_of(comparison)
+        case = fault_case_of(comparison)
         judgement = outcome.judgement
-        if trial is not None:
+        if case is not None:
             rounds = _undisturbed(outcome, judgement)
             found = detect(comparison, judgement, rounds, self._rules.hosts(comparison))
             outcome = replace(outcome, detection=found)
-            judgement = of_fault_case(trial, judgement, found)
+            judgement = of_fault_case(case, judgement, found)
         elif comparison.judged_as is JudgedAs.AA_PAIR:
             judgement = self._of_identical_groups(judgement)
         elif judgement.verdict is Verdict.FAIL:

@@ -376,13 +376,13 @@ def fault_cases(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     the A/A pair alone."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
     return tuple(
-        _fault_case(trial, replace(plain, injected=name), plain)
-        for name, trial in FAULT_CASES.items()
+        _fault_case(case, replace(plain, injected=name), plain)
+        for name, case in FAULT_CASES.items()
         if world_size > 1 or name == AA
     )
 
 
-def _fault_case(trial: FaultCase, faulty: Arm, plain: Arm) -> Comparison:
+def _fault_case(case: FaultCase, faulty: Arm, plain: Arm) -> Comparison:
     """Compare the faulty arm with the plain arm; for memory, judged by a threshold, with itself."""
-    other = faulty if trial.question is Question.MEMORY else plain
-    return Comparison(trial.question, Side(faulty), Side(other))
+    other = faulty if case.question is Question.MEMORY else plain
+    return Comparison(case.question, Side(faulty), Side(other))

@@ -238,9 +238,9 @@ def share_interval(times: int, of: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def expected_report(trial: FaultCase) -> str:
+def expected_report(case: FaultCase) -> str:
     """Return the expected verdict on a fault case, and the attribution of a FAIL, in words."""
-    if trial.verdict is not Verdict.FAIL:
-        return str(trial.verdict.value)
-    who = "all ranks" if trial.rank is None else f"rank {trial.rank}"
-    return f"FAIL, for {trial.term} of {who}"
+    if case.verdict is not Verdict.FAIL:
+        return str(case.verdict.value)
+    who = "all ranks" if case.rank is None else f"rank {case.rank}"
+    return f"FAIL, for {case.term} of {who}"

@@ -264,7 +264,7 @@ class ResultsWriter:
         self,
         directory: Path,
         document: SessionDocument,
-        session: Scheduler,
+        scheduler: Scheduler,
         earlier: Earlier,
         began: float,
     ) -> None:
@@ -273,7 +273,7 @@ class ResultsWriter:
         Raises UserError if nothing can be written, or if the session still runs."""
         self.directory = directory
         self.problems: dict[str, str] = {}
-        self._document, self._session = document, session
+        self._document, self._scheduler = document, scheduler
         self._began = began
         self._measuring_since = time.monotonic()
         self._budget_spent = document.budget_spent_seconds
@@ -369,7 +369,7 @@ class ResultsWriter:
         return True
 
     def _case(self, outcome: Outcome) -> Case:
-        comparison, slots = outcome.comparison, self._session.arm_launcher.slots
+        comparison, slots = outcome.comparison, self._scheduler.arm_launcher.slots
         return Case(
             format=FORMAT,
             session=self._document.session,
@@ -386,10 +386,10 @@ class ResultsWriter:
             written_at=now(),
             exit_status=exit_status,
             elapsed_seconds=self.elapsed_seconds,
-            timed_seconds=self._session.timed_seconds,
+            timed_seconds=self._scheduler.timed_seconds,
             budget_spent_seconds=self._budget_spent,
             verdicts=self.verdicts,
-            disturbances=with_culprits_kept(self._session.disturbances),
+            disturbances=with_culprits_kept(self._scheduler.disturbances),
         )
 
     def _write_session(self, exit_status: int | None) -> None:
@@ -401,7 +401,7 @@ class ResultsWriter:
             session=self._document.session,
             written_at=now(),
             exit_status=exit_status,
-            disturbance=disturbance_summary(self._session.disturbances),
+            disturbance=disturbance_summary(self._scheduler.disturbances),
             cases=tuple(self._rows[name] for name in sorted(self._rows)),
         )
         write_record(self.directory / SUMMARY_FILE, summary)

@@ -91,7 +91,7 @@ def starts_of(comparisons: Iterable[Comparison]) -> int:
 class WorkloadRun:
     """The comparisons of one workload and one kind of work, judged from common rounds.
 
-    comparisons: all of them. left: those that have not been handed to the session's `decided`.
+    comparisons: all of them. left: those that have not been handed to the scheduler's `decided`.
     rows: for each comparison with turns, one row a round that counts: the ln ratios of its turns.
     """
 
