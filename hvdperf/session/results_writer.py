@@ -1,6 +1,6 @@
 """Writes a session to disk while it runs, so that it can be read and resumed whenever it ends.
 
-Every case is written as soon as it is decided, after its rounds and before session.json and
+Every case is written after each look at it, behind its rounds and before session.json and
 summary.json. A failed write is reported, and repeated at the end. The terminal shows the figures in
 any case.
 """
@@ -23,7 +23,7 @@ from hvdperf.files import write_record
 from hvdperf.json_records import convert, plain
 from hvdperf.machine.placement import replicas_per_node
 from hvdperf.paths import shown
-from hvdperf.plan.comparisons import Comparison, RoundGroup
+from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
 from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.records.archive import Archive, Store, has_this_format, read_session
 from hvdperf.records.documents import (
@@ -46,6 +46,7 @@ from hvdperf.records.outcome import Outcome
 from hvdperf.records.rounds import Round
 from hvdperf.session.ending import NOT_WRITTEN
 from hvdperf.session.scheduler import Scheduler
+from hvdperf.verdict import Verdict
 from hvdperf.version import version
 
 # The most differences that an error message names.
@@ -155,7 +156,7 @@ def earlier_parts(
             f"stack, or {_BEGIN_ANEW}"
         )
     recalled = {c: replace(cases[c.name].outcome, taken_over=True) for c in again}
-    decided = {c: o for c, o in recalled.items() if not o.is_undecided}
+    decided = _decided(recalled, selected)
     return Earlier(
         directory=archive.directory,
         document=document,
@@ -168,6 +169,22 @@ def earlier_parts(
             f"{len(decided)} of {len(selected)} cases are already decided",
         ),
     )
+
+
+def _decided(
+    recalled: Mapping[Comparison, Outcome], selected: Sequence[Comparison]
+) -> dict[Comparison, Outcome]:
+    """Return the outcomes of an earlier part that need no more rounds. A valid A/A pair does as
+    long as a comparison with the same rounds does."""
+    decided = {c: o for c, o in recalled.items() if not o.is_undecided}
+    going_on = {c.round_group for c in selected if c not in decided}
+    return {
+        comparison: outcome
+        for comparison, outcome in decided.items()
+        if comparison.judged_as is not JudgedAs.AA_PAIR
+        or outcome.judgement.verdict is not Verdict.NOT_JUDGED
+        or comparison.round_group not in going_on
+    }
 
 
 def open_directory(session_plan: SessionPlan, session: str, earlier: Earlier) -> Path:

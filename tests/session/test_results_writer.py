@@ -18,7 +18,7 @@ from hvdperf.errors import UserError
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
 from hvdperf.machine.placement import Offer
 from hvdperf.plan.options import Options
-from hvdperf.plan.questions import parity, weak_scaling
+from hvdperf.plan.questions import aa, parity, startup, weak_scaling
 from hvdperf.plan.session_plan import SessionPlan, plan_session
 from hvdperf.records.archive import Archive, read_document, read_session
 from hvdperf.records.documents import Case, SessionDocument, Summary
@@ -41,6 +41,8 @@ from tests.support.stores import MACHINE, SESSION, STACK, case_of, placed, sessi
 
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
 WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
+# A case with rounds of its own.
+ELSEWHERE = startup(WORKLOAD, 2)[0]
 ONE, OTHER = outcome(WEAK, RATIOS), outcome(PARITY, RATIOS, Band(0.75, 1.33))
 
 
@@ -266,6 +268,20 @@ def test_what_was_decided_is_taken_over(interrupted, plan):
     assert document.budget_spent_seconds > 0
     assert len(document.resumed_at) == 1
     assert earlier.messages == ("1 of 2 cases are already decided",)
+
+
+@pytest.mark.parametrize(
+    ("others", "pair_goes_on"),
+    [([WEAK], False), ([WEAK, PARITY], True), ([WEAK, ELSEWHERE], False)],
+)
+def test_an_a_a_pair_goes_on_with_the_cases_of_its_rounds(interrupted, plan, others, pair_goes_on):
+    pair = aa(WORKLOAD, 2)
+    results_writer = writer(plan(), earlier_parts(interrupted, facts(), plan(), (), [WEAK]))
+    results_writer.keep(outcome(pair, RATIOS, Band(0.9, 1.11), Verdict.NOT_JUDGED))
+    results_writer.close()
+    killed = resumable(results_writer.directory)
+    earlier = earlier_parts(killed, facts(), plan(), (), [*others, pair])
+    assert (pair in earlier.undecided, pair in earlier.outcomes) == (pair_goes_on, not pair_goes_on)
 
 
 def test_a_case_that_is_not_selected_keeps_its_verdict(interrupted, plan):
