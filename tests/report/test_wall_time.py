@@ -12,7 +12,7 @@ import pytest
 from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.explain.time_breakdown import CLOSES_WITHIN
 from hvdperf.plan.questions import wall_time
-from hvdperf.plan.terms import TERMS
+from hvdperf.plan.terms import TERMS, Term
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.wall_time import (
@@ -164,6 +164,17 @@ def test_ratios_are_those_of_the_breakdown():
         assert row[name] == getattr(breakdown, name).estimate
         assert row[f"{name}_share"] == pytest.approx(float(row[name] or 0) / 2)
     assert "rank 1 is late" in found["wall_time-factors"].says
+
+
+@pytest.mark.parametrize(("below", "told"), [(None, (100 * 3 / 22, None)), (0.2, (None, 20.0))])
+def test_of_exposed_communication_that_cannot_be_told_from_none_there_is_a_bound(below, told):
+    case = audited(WEAK, exchange=0.003)
+    breakdown = breakdown_of(case)
+    bounds = {} if below is None else {Term.EXCHANGE.value: below}
+    spent = replace(breakdown.candidate, below=bounds)
+    whole = replace(case.outcome, breakdown=replace(breakdown, candidate=spent))
+    (row,) = figures(case_with(whole))["wall_time-factors"].table.rows
+    assert (row["exposed_share"], row["exposed_below"]) == pytest.approx(told)
 
 
 def test_rounds_too_few_to_bound_anything_have_no_bounds():

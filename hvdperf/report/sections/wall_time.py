@@ -331,6 +331,7 @@ _ALSO = (
     Column("wire_ms", "data moves, a step", "ms", 2),
     Column("hidden_ms", "of it hidden, at least", "ms", 2),
     Column("exposed_share", "exposed communication", "% of the steps", 1, brief="exposed"),
+    Column("exposed_below", "exposed, not told from 0: less than", "% of the steps", 1),
     Column("fixed_s", "fixed cost a", "s", 1, brief="fixed s"),
     Column("step_ms", "a step, b", "ms", 2),
     Column("residual_share", "unexplained by the time breakdown, at most", "%", 3),
@@ -366,7 +367,8 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
 def _also(case: Case) -> dict[str, Value]:
     breakdown = breakdown_of(case)
     late, ours = breakdown.late, breakdown.candidate
-    of_steps = {term: ours.terms[term] for term in OF_STEPS}
+    exposed = ours.terms[Term.EXCHANGE] / sum(ours.terms[term] for term in OF_STEPS)
+    below = ours.below.get(Term.EXCHANGE)
     return {
         "explained": "yes" if breakdown.explained else "no",
         "late_rank": None if late is None else late.rank,
@@ -375,7 +377,8 @@ def _also(case: Case) -> dict[str, Value]:
         "slowest_rank": breakdown.slowest if breakdown.balance.upper <= BALANCED else None,
         "wire_ms": scaled(breakdown.wire_seconds, 1000),
         "hidden_ms": scaled(hidden_seconds(breakdown), 1000),
-        "exposed_share": 100 * of_steps[Term.EXCHANGE] / sum(of_steps.values()),
+        "exposed_share": 100 * exposed if below is None else None,
+        "exposed_below": scaled(below),
         "fixed_s": ours.fixed.a_seconds,
         "step_ms": 1000 * ours.fixed.b_seconds,
         "residual_share": 100 * ours.residual,
