@@ -117,6 +117,20 @@ def test_the_ideal_of_divided_steps_is_a_part_of_everything():
     assert wall["to_s"] - ideal["to_s"] == pytest.approx(sum(b["excess_s"] for b in bars))
 
 
+def test_rare_long_steps_of_a_training_are_told():
+    case = audited(WEAK)
+    (usual,) = (each for name, each in figures(case).items() if "waterfall" in name)
+    for measured in case.rounds:
+        for rank in measured.of(WEAK.candidate.arm).run:
+            for number in (10, 20, 30):
+                for after in rank.timestamps[number + 1 :]:
+                    after[:] = [at + 1.0 for at in after]
+                rank.timestamps[number][3] += 1.0
+    (rare,) = (each for name, each in figures(case).items() if "waterfall" in name)
+    assert "long steps" not in usual.says
+    assert "Rare long steps: a step in 11 takes 1 s longer (82 % of the time)" in rare.says
+
+
 def test_seconds_without_a_term_are_shown():
     *_, unexplained, _ = waterfall_of(audited(WEAK, unexplained=0.7))
     assert unexplained["excess_s"] == pytest.approx(0.7)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hvdperf.explain.long_steps import long_steps
 from hvdperf.explain.speedup import divides_steps, hidden_seconds
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import Comparison, Question
@@ -66,12 +67,20 @@ def waterfall(case: Case, label: str) -> Figure:
         says=(
             f"The ideal time is {ideal:.2f} s and the wall time {wall:.2f} s. Largest "
             f"differences: {said}; not explained {number(rows[-2]['excess_s']):+.3f} s."
+            f"{_rare(case)}"
         ),
         table=Table(_OF_A_TERM, tuple(rows)),
         plot=_waterfall_plot(rows),
         tags=tags_of(case),
         brief=True,
     )
+
+
+def _rare(case: Case) -> str:
+    """Return a sentence on rare long steps of the training; "" if there are none."""
+    arm = case.comparison.candidate.arm
+    rare = long_steps([measured.of(arm) for measured in case.rounds])
+    return "" if rare is None else f" Rare long steps: {rare}."
 
 
 def _steps_down(comparison: Comparison, breakdown: ScalingBreakdown) -> list[Row]:
