@@ -109,6 +109,9 @@ def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
     return None, unreadable
 
 
+# The report ------------------------------------------------------------------------------------
+
+
 def session_report(sources: Sources) -> Report:
     """Return the report of a session. sources: have at least one document of the session."""
     archive = sources.archive

@@ -220,6 +220,8 @@ def _plot(rows: int) -> Plot:
     )
 
 
+# Throughputs with their ratios -----------------------------------------------------------------
+
 # The ratios beside the throughput, by the key of their columns.
 _RATIOS = {
     "weak": Question.WEAK_SCALING,

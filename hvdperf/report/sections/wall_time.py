@@ -33,6 +33,8 @@ def named(case: Case, *parts: str) -> str:
     return ", ".join((*parts, *(["not judged"] if case.verdict is Verdict.NOT_JUDGED else [])))
 
 
+# From the ideal to the wall time ---------------------------------------------------------------
+
 # A term whose excess is below this share of the wall time has no bar of its own.
 SMALL = 0.005
 OTHER = "other"
@@ -176,6 +178,8 @@ def _waterfall_plot(rows: Sequence[Row]) -> Plot:
     )
 
 
+# By world size ---------------------------------------------------------------------------------
+
 # There are as many groups as the palette has colours. A plot shows the digit beside the colour.
 _STARTS = (Term.LAUNCH, Term.IMPORT, Term.INIT, Term.BUILD, Term.INPUT_OPENED)
 _GROUPS = {
@@ -263,6 +267,8 @@ def _bars(bars: int) -> Plot:
         tip=tip,
     )
 
+
+# Speedups, and the factors of the efficiency ---------------------------------------------------
 
 _WHOSE = (
     Column("what", "training", brief="training"),
@@ -421,6 +427,9 @@ def _side_by_side(
         },
         transform=plots.side_by_side(called),
     )
+
+
+# The section -----------------------------------------------------------------------------------
 
 
 def section(cases: Sequence[Case]) -> Section:
