@@ -199,13 +199,11 @@ def shares(says: str) -> list[tuple[str, str]]:
 
 def seen(comparison, figure, rule, verdict=Verdict.PASS):
     measured = outcome(comparison, [0.9] * 6, rule, verdict)
-    return replace(
-        measured, judgement=replace(measured.judgement, figure=Interval(*figure, 0.025, 6))
-    )
+    return replace(measured, judgement=replace(measured.judgement, figure=figure))
 
 
 def test_how_far_passes_lie_inside_their_limits_is_told_from_the_least_to_the_most(tmp_path):
-    figure = (0.9, 0.85, 0.95)
+    figure = Interval(0.9, 0.85, 0.95, alpha=0.025, observations=6)
     passes = [
         seen(WEAK, figure, Floor.at(0.5)),
         seen(parity(WORKLOAD, 2), figure, Band(0.75, 1.33)),
@@ -225,7 +223,8 @@ def test_how_far_passes_lie_inside_their_limits_is_told_from_the_least_to_the_mo
 def test_what_a_pass_against_another_stack_could_have_missed_is_told(tmp_path):
     pair = against(WEAK)
     assert pair is not None
-    says = board.board(cases_of(tmp_path, seen(pair, (1.0, 1 / 1.04, 1.01), REGRESSION))).says
+    figure = Interval(1.0, 1 / 1.04, 1.01, alpha=0.025, observations=6)
+    says = board.board(cases_of(tmp_path, seen(pair, figure, REGRESSION))).says
     assert "Minimum detectable effect" in says
     assert "A PASS means" not in says
     assert shares(says) == [("6.0 %", "weak_scaling")]

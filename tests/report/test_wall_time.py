@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -25,6 +26,7 @@ from hvdperf.report.sections.wall_time import (
     section,
 )
 from hvdperf.verdict import Verdict
+from hvdperf.work.wall_time import stamped
 from tests.report.cases import (
     called,
     case_with,
@@ -117,15 +119,22 @@ def test_the_ideal_of_divided_steps_is_a_part_of_everything():
     assert wall["to_s"] - ideal["to_s"] == pytest.approx(sum(b["excess_s"] for b in bars))
 
 
+def slowed(timestamps: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return the timestamps with a second more in three of the steps."""
+    long = (10, 20, 30)
+    return [
+        [at + sum(step < number for step in long) for at in row[:3]]
+        + [row[3] + sum(step <= number for step in long)]
+        for number, row in enumerate(timestamps)
+    ]
+
+
 def test_rare_long_steps_of_a_training_are_told():
     case = audited(WEAK)
     (usual,) = (each for name, each in figures(case).items() if "waterfall" in name)
     for measured in case.rounds:
-        for rank in measured.of(WEAK.candidate.arm).run:
-            for number in (10, 20, 30):
-                for after in rank.timestamps[number + 1 :]:
-                    after[:] = [at + 1.0 for at in after]
-                rank.timestamps[number][3] += 1.0
+        work = stamped(measured.of(WEAK.candidate.arm))
+        work.run = [replace(rank, timestamps=slowed(rank.timestamps)) for rank in work.run]
     (rare,) = (each for name, each in figures(case).items() if "waterfall" in name)
     assert "long steps" not in usual.says
     assert "Rare long steps: a step in 11 takes 1 s longer (82 % of the time)" in rare.says
