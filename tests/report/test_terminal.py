@@ -87,6 +87,12 @@ def test_figures_are_those_of_the_page(tmp_path):
         assert any(told in line and line.endswith(str(row["verdict"])) for line in lines)
 
 
+@pytest.mark.parametrize(("ratio", "told"), [(0.01, "20.0"), (0.06, "120"), (0.5, "1000")])
+def test_small_throughputs_have_a_digit_more(ratio, told):
+    of_networks = [line.split() for line in shown(outcome(WEAK, [ratio])) if "[" not in line]
+    assert ["resnet_50_s", "2", told] in [words[:3] for words in of_networks]
+
+
 # The table of cases ----------------------------------------------------------------------------
 
 
