@@ -341,6 +341,7 @@ _ALSO = (
     Column("explained", "product explains it"),
     Column("late_rank", "rank that kept the others waiting", brief="late"),
     Column("lag_ms", "its lag", "ms", 2),
+    Column("met_lag_ms", "its lag if ranks synchronise before a step", "ms", 2),
     Column("late_share", "last in", "% of steps", 1),
     Column("slowest_rank", "slowest rank", brief="slow"),
     Column("wire_ms", "data moves, a step", "ms", 2),
@@ -381,13 +382,15 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
 
 def _also(case: Case) -> dict[str, Value]:
     breakdown = breakdown_of(case)
-    late, ours = breakdown.late, breakdown.candidate
+    late, met, ours = breakdown.late, breakdown.late_where_met, breakdown.candidate
+    same = late is not None and met is not None and met.rank == late.rank
     exposed = ours.terms[Term.EXCHANGE] / sum(ours.terms[term] for term in OF_STEPS)
     below = ours.below.get(Term.EXCHANGE)
     return {
         "explained": "yes" if breakdown.explained else "no",
         "late_rank": None if late is None else late.rank,
         "lag_ms": scaled(late.lag_seconds if late else None, 1000),
+        "met_lag_ms": scaled(met.lag_seconds if met and same else None, 1000),
         "late_share": scaled(late.share if late else None),
         "slowest_rank": breakdown.slowest if breakdown.balance.upper <= BALANCED else None,
         "wire_ms": scaled(breakdown.wire_seconds, 1000),
