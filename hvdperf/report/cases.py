@@ -79,6 +79,8 @@ def with_confidence(session: SessionDocument | None, cases: Iterable[Case]) -> s
     return f", each with {100 * held:.3g} % confidence"
 
 
+# Launches --------------------------------------------------------------------------------------
+
 # Verdicts of cases whose evidence is unsound, or that could not be run.
 _UNTRUSTED = (Verdict.INVALID, Verdict.NOT_RUN)
 

@@ -203,6 +203,8 @@ def explain_table(arguments: argparse.Namespace) -> int:
     return 0
 
 
+# Files -----------------------------------------------------------------------------------------
+
 FORMATS = ("html", "markdown", "csv", "latex", "terminal")
 
 

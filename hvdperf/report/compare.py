@@ -235,6 +235,8 @@ def _asked(comparison: Comparison) -> dict[str, object]:
     }
 
 
+# The report ------------------------------------------------------------------------------------
+
 _RATIO = (
     Column("ratio", "B / A", digits=3, brief="B / A"),
     Column("lower", "lower", digits=3, brief="lower"),

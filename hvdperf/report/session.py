@@ -31,7 +31,7 @@ from hvdperf.report.sections import (
     steps,
     wall_time,
 )
-from hvdperf.report.words import plural, several
+from hvdperf.report.words import plural
 from hvdperf.verdict import Verdict, worst
 
 
@@ -107,6 +107,9 @@ def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
         if asks_the_same and document.verdicts:
             return document, unreadable
     return None, unreadable
+
+
+# The report ------------------------------------------------------------------------------------
 
 
 def session_report(sources: Sources) -> Report:
@@ -250,7 +253,7 @@ def _warnings(archive: Archive) -> list[str]:
     warnings += [f"Setting: {line}." for line in settings]
     if session is not None and session.resumed_at:
         before = [case.name for case in archive.cases if case.outcome.taken_over]
-        more = f" Measured before: {several(before)}." if before else ""
+        more = f" Measured before: {', '.join(before)}." if before else ""
         warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.{more}")
     return warnings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hvdperf.plan.questions import (
     aa,
     against,
+    communication,
     fault_cases,
     fixed_time,
     parity,
@@ -187,6 +189,48 @@ def test_an_empty_session_has_an_empty_board():
     assert figure.table.rows == ()
     assert figure.plot is None
 
+
+# What a PASS leaves open ------------------------------------------------------------------------
+
+
+def shares(says: str) -> list[tuple[str, str]]:
+    return re.findall(r"(\S+ %) \((\w+)\[", says)
+
+
+def seen(comparison, figure, rule, verdict=Verdict.PASS):
+    measured = outcome(comparison, [0.9] * 6, rule, verdict)
+    return replace(measured, judgement=replace(measured.judgement, figure=figure))
+
+
+def test_how_far_passes_lie_inside_their_limits_is_told_from_the_least_to_the_most(tmp_path):
+    figure = Interval(0.9, 0.85, 0.95, alpha=0.025, observations=6)
+    passes = [
+        seen(WEAK, figure, Floor.at(0.5)),
+        seen(parity(WORKLOAD, 2), figure, Band(0.75, 1.33)),
+        seen(communication(WORKLOAD, 2), figure, Floor.at(0.84)),
+        seen(startup(WORKLOAD, 2)[0], figure, Ceiling(2.0)),
+    ]
+    failed = seen(strong_scaling(WORKLOAD, 2), figure, Floor.at(1.0), Verdict.FAIL)
+    told = board.board(cases_of(tmp_path / "all", *passes, failed)).says
+    assert "A PASS means that a figure meets its limit, not that nothing has become slower" in told
+    assert shares(told) == [("7.1 %", "communication"), ("80 %", "weak_scaling")]
+    assert shares(board.board(cases_of(tmp_path / "one", passes[0])).says) == [
+        ("80 %", "weak_scaling")
+    ]
+    assert "A PASS means" not in board.board(cases_of(tmp_path / "none", failed)).says
+
+
+def test_what_a_pass_against_another_stack_could_have_missed_is_told(tmp_path):
+    pair = against(WEAK)
+    assert pair is not None
+    figure = Interval(1.0, 1 / 1.04, 1.01, alpha=0.025, observations=6)
+    says = board.board(cases_of(tmp_path, seen(pair, figure, REGRESSION))).says
+    assert "Minimum detectable effect" in says
+    assert "A PASS means" not in says
+    assert shares(says) == [("6.0 %", "weak_scaling")]
+
+
+# The overview -----------------------------------------------------------------------------------
 
 OTHER = replace(WORKLOAD, model="vgg_16_s")
 

@@ -393,6 +393,14 @@ def test_another_series_is_not_compared_and_says_why(told, where, changed, diffe
     assert difference in lines
 
 
+def test_a_session_that_does_not_say_what_it_was_asked_is_of_no_series(tmp_path):
+    earlier, later = (session_of(tmp_path, scaled(1), name=name) for name in (A, B))
+    edit(later, LENGTHS, "asked", "profile", only="session.json")
+    (earlier / "session.json").unlink()
+    lines = lines_of(brief_report(read_session(later), read_session(earlier)))
+    assert "schedule: (not recorded) -> alternate" in lines
+
+
 def test_other_numbers_of_rounds_are_the_same_series(told):
     lines = told([scaled(1)], [scaled(1)], asked_profile={"sampling.looks": [8, 12]})
     assert "series" not in " ".join(lines)

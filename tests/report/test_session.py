@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,17 @@ def test_the_head_tells_settings_and_how_ranks_were_launched(tmp_path):
     text = markdown(report)
     assert "HOROVOD_CYCLE_TIME=100" in text.partition("##")[0]
     assert "mpirun --bind-to none" in text.partition("##")[0]
+
+
+def test_the_head_names_every_case_that_was_measured_before_a_session_was_resumed(tmp_path):
+    kept = [weak_scaling(replace(WORKLOAD, model=f"m{i}"), 2) for i in range(8)]
+    cases = [case_of(replace(outcome(each, [0.9] * 6), taken_over=True)) for each in kept]
+    resumed = (datetime(2026, 2, 1, tzinfo=UTC),)
+    directory = write_session(tmp_path / "runs", *cases, case_of(GOOD), resumed_at=resumed)
+    (told,) = (each for each in report_of(directory, tmp_path).warnings if "Resumed" in each)
+    assert told.count("2026-02-01") == 1
+    assert all(each.name in told for each in kept)
+    assert GOOD.comparison.name not in told
 
 
 def test_the_head_tells_the_other_stack_and_a_disturbance_that_no_case_tells(tmp_path):

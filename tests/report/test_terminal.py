@@ -26,7 +26,7 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.outcome import Failure, Outcome
-from hvdperf.report.content import Report
+from hvdperf.report.content import Column, Figure, Report, Section, Table
 from hvdperf.report.formats.terminal import MOST_LINES, lines_of, terminal
 from hvdperf.report.session import brief_report, read_sources, session_report
 from hvdperf.stats import Interval
@@ -85,6 +85,12 @@ def test_figures_are_those_of_the_page(tmp_path):
     for row in report.board.table.rows:
         told = f"{row['figure']:.3f} [{row['lower']:.3f}, {row['upper']:.3f}]"
         assert any(told in line and line.endswith(str(row["verdict"])) for line in lines)
+
+
+@pytest.mark.parametrize(("ratio", "told"), [(0.01, "20.0"), (0.06, "120"), (0.5, "1000")])
+def test_small_throughputs_have_a_digit_more(ratio, told):
+    of_networks = [line.split() for line in shown(outcome(WEAK, [ratio])) if "[" not in line]
+    assert ["resnet_50_s", "2", told] in [words[:3] for words in of_networks]
 
 
 # The table of cases ----------------------------------------------------------------------------
@@ -198,6 +204,14 @@ def test_a_sweep_has_a_row_a_size_of_every_operation_and_tables_stand_side_by_si
     assert rows[0] == ["16", "MB", "0.419", "0.839", "2.000", "16", "MB", "0.839", "1.678", "2.000"]
     assert "allreduce on 2 ranks" in lines[begin]
     assert len(lines) - begin < 4 * 9
+
+
+def test_a_name_in_a_title_is_not_broken():
+    table = Table((Column("n", "n", brief="a column"),), ({"n": 1},))
+    section = Section("one", "One", "", (Figure("one", "Of 10 A-1 and B-2", "", table),))
+    lines = lines_of(replace(a_report(), sections=(section,)))
+    begin = lines.index("Of 10")
+    assert lines[begin : begin + 3] == ["Of 10", "A-1 and", "B-2"]
 
 
 def test_a_session_without_anything_is_shown():

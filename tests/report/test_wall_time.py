@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.explain.time_breakdown import CLOSES_WITHIN
 from hvdperf.plan.questions import wall_time
-from hvdperf.plan.terms import TERMS
+from hvdperf.plan.terms import TERMS, Term
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.wall_time import (
@@ -25,6 +26,7 @@ from hvdperf.report.sections.wall_time import (
     section,
 )
 from hvdperf.verdict import Verdict
+from hvdperf.work.wall_time import stamped
 from tests.report.cases import (
     called,
     case_with,
@@ -117,6 +119,27 @@ def test_the_ideal_of_divided_steps_is_a_part_of_everything():
     assert wall["to_s"] - ideal["to_s"] == pytest.approx(sum(b["excess_s"] for b in bars))
 
 
+def slowed(timestamps: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return the timestamps with a second more in three of the steps."""
+    long = (10, 20, 30)
+    return [
+        [at + sum(step < number for step in long) for at in row[:3]]
+        + [row[3] + sum(step <= number for step in long)]
+        for number, row in enumerate(timestamps)
+    ]
+
+
+def test_rare_long_steps_of_a_training_are_told():
+    case = audited(WEAK)
+    (usual,) = (each for name, each in figures(case).items() if "waterfall" in name)
+    for measured in case.rounds:
+        work = stamped(measured.of(WEAK.candidate.arm))
+        work.run = [replace(rank, timestamps=slowed(rank.timestamps)) for rank in work.run]
+    (rare,) = (each for name, each in figures(case).items() if "waterfall" in name)
+    assert "long steps" not in usual.says
+    assert "Rare long steps: a step in 11 takes 1 s longer (82 % of the time)" in rare.says
+
+
 def test_seconds_without_a_term_are_shown():
     *_, unexplained, _ = waterfall_of(audited(WEAK, unexplained=0.7))
     assert unexplained["excess_s"] == pytest.approx(0.7)
@@ -157,13 +180,24 @@ def test_ratios_are_those_of_the_breakdown():
     slow = breakdown.slowest if breakdown.balance.upper <= BALANCED else None
     assert (row["late_rank"], row["slowest_rank"]) == (1, slow)
     assert (row["explained"] == "yes") is breakdown.explained
-    assert row["lag_ms"] == pytest.approx(4.0)
+    assert row["lag_ms"] == row["met_lag_ms"] == pytest.approx(4.0)
     assert row["wire_ms"] == pytest.approx(1000 * (breakdown.wire_seconds or 0))
     (row,) = found["wall_time-speedups"].table.rows
     for name in ("by_speed", "by_time", "by_job"):
         assert row[name] == getattr(breakdown, name).estimate
         assert row[f"{name}_share"] == pytest.approx(float(row[name] or 0) / 2)
     assert "rank 1 is late" in found["wall_time-factors"].says
+
+
+@pytest.mark.parametrize(("below", "told"), [(None, (100 * 3 / 22, None)), (0.2, (None, 20.0))])
+def test_of_exposed_communication_that_cannot_be_told_from_none_there_is_a_bound(below, told):
+    case = audited(WEAK, exchange=0.003)
+    breakdown = breakdown_of(case)
+    bounds = {} if below is None else {Term.EXCHANGE.value: below}
+    spent = replace(breakdown.candidate, below=bounds)
+    whole = replace(case.outcome, breakdown=replace(breakdown, candidate=spent))
+    (row,) = figures(case_with(whole))["wall_time-factors"].table.rows
+    assert (row["exposed_share"], row["exposed_below"]) == pytest.approx(told)
 
 
 def test_rounds_too_few_to_bound_anything_have_no_bounds():

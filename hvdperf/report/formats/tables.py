@@ -1,4 +1,12 @@
-"""The tables of a report as files for programs (CSV) and for papers (LaTeX)."""
+"""The tables of a report as files for programs (CSV) and for papers (LaTeX).
+
+CSV (RFC 4180) has every column, in full precision. A text that a spreadsheet would take for a
+formula gets a leading apostrophe, with which spreadsheets themselves mark text. A record is one
+line, because every text is put in one line.
+
+LaTeX is a file to be \\input, in UTF-8, LaTeX's default since 2018, with a booktabs table per
+figure. Its head lists the packages that it needs.
+"""
 
 from __future__ import annotations
 

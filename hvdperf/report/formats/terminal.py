@@ -82,7 +82,9 @@ def _place(row: Row) -> tuple[str, int, str]:
 
 def _titled(figure: Figure) -> list[str]:
     table = _table(figure.table)
-    return [*textwrap.wrap(figure.title, max(map(len, table))), *table]
+    # The name of a session has a hyphen, and is copied.
+    title = textwrap.wrap(figure.title, max(map(len, table)), break_on_hyphens=False)
+    return [*title, *table]
 
 
 def _side_by_side(blocks: Iterable[list[str]]) -> list[str]:

@@ -1,4 +1,7 @@
-"""Text that all formats share: cells of tables (digits, units, intervals), headline, and notes."""
+"""Text that all formats share: cells of tables (digits, units, intervals), headline, and notes.
+
+The text has no markup; each format escapes it in its own way.
+"""
 
 from __future__ import annotations
 
@@ -120,6 +123,8 @@ def _joined(row: Row, columns: tuple[Column, ...]) -> str:
     between = ", ".join(value_text(row[bound.key], bound.digits, NONE) for bound in bounds)
     return one_line(f"{text} [{between}]")
 
+
+# Headline and notes ------------------------------------------------------------------------------
 
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.FAIL: "outside the limit, or crashed",

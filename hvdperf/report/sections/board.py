@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 
 from hvdperf.judge.fails import notes_on_fails
@@ -220,6 +221,8 @@ def _plot(rows: int) -> Plot:
     )
 
 
+# Throughputs with their ratios -----------------------------------------------------------------
+
 # The ratios beside the throughput, by the key of their columns.
 _RATIOS = {
     "weak": Question.WEAK_SCALING,
@@ -263,7 +266,10 @@ def overview(cases: Sequence[Case]) -> Figure | None:
 
 
 def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
-    """Return the columns, without those of ratios that were not measured."""
+    """Return the columns, without those of ratios that were not measured. Throughputs have a digit
+    after the point if one of them is below 100."""
+    known = (number(row["samples_per_second"]) for row in rows if row["rounds"])
+    speed = replace(_SPEEDS[2], digits=int(min(known) < 99.95))
     ratios = (
         column
         for key, question in _RATIOS.items()
@@ -274,7 +280,8 @@ def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
             Column(f"{key}_high", "upper", digits=2, hidden=True),
         )
     )
-    return (*_SPEEDS, *ratios, Column("verdict", "worst verdict", brief="verdict"))
+    verdict = Column("verdict", "worst verdict", brief="verdict")
+    return (*_SPEEDS[:2], speed, *_SPEEDS[3:], *ratios, verdict)
 
 
 def _of_network(

@@ -109,6 +109,8 @@ def whose(case: Case, labels: Labels) -> dict[str, Value]:
     }
 
 
+# Sweeps ----------------------------------------------------------------------------------------
+
 _SIZE = (Column("bytes", "size", "B", hidden=True), Column("size", "size"))
 _BRIEF = {"size": "size", "horovod": "Horovod", "bare": "bare", "overhead": "ratio"}
 _COLUMNS = tuple(
@@ -175,6 +177,8 @@ def _curves(sizes: Sequence[int]) -> Plot:
     )
 
 
+# The exchange of a step's gradients ------------------------------------------------------------
+
 _TIMES = (
     Column("horovod_ms", "through Horovod", "ms", 3),
     Column("bare_ms", "bare", "ms", 3),
@@ -233,6 +237,8 @@ def _widths_plot(rows: int) -> Plot:
         transform=plots.side_by_side(SIDES),
     )
 
+
+# Bounds of a step ------------------------------------------------------------------------------
 
 _OF_A_STEP = (
     *WHOSE[:3],
@@ -316,6 +322,9 @@ def _bound_plot(rows: int) -> Plot:
         height=plots.rows_high(rows, each=30),
         encoding={"y": plots.row_names("network", 260), "tooltip": plots.tooltip(_OF_A_STEP)},
     )
+
+
+# The section -----------------------------------------------------------------------------------
 
 
 def section(cases: Sequence[Case]) -> Section:

@@ -184,6 +184,8 @@ def _forest(rows: int, meant: str) -> Plot:
     )
 
 
+# Trust -----------------------------------------------------------------------------------------
+
 DETECTIONS = (
     Column("trial", "fault case"),
     Column("fault", "--inject"),

@@ -84,6 +84,8 @@ def _verdicts(session: SessionDocument, earlier: SessionDocument) -> list[Figure
     return [Figure("changed-verdicts", title, f"{title}: {said}.", Table(columns, rows))]
 
 
+# Disturbance -----------------------------------------------------------------------------------
+
 # The shares of the cores that are drawn over time, with names for people, by column.
 SHARES = {
     "foreign": "used by other programs",

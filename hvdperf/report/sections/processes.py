@@ -19,6 +19,8 @@ from hvdperf.report.words import plural, several, slug, tags_of, workload_labels
 from hvdperf.verdict import Ceiling
 from hvdperf.worker.protocol import STARTUP
 
+# Starts ----------------------------------------------------------------------------------------
+
 # The phases of a start, with the keys of their columns.
 PHASES = {phase.value: phase.value.replace(" ", "_") for phase in STARTUP}
 _OF_A_START = (
@@ -122,6 +124,8 @@ def _phases(arms: Sequence[str]) -> Plot:
         tip=tip,
     )
 
+
+# Memory ----------------------------------------------------------------------------------------
 
 MIB = 1024 * 1024
 # If there are more ranks than this, only those that grow most are shown.

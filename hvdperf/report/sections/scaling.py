@@ -31,6 +31,12 @@ ASKED = (
     Question.WALL_TIME_WEAK,
     Question.WALL_TIME_STRONG,
 )
+# Columns of each way to count: by samples per second, by the wall time of the training, and by
+# that of the whole job, with the start of its processes.
+WEAK = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the job"}
+# There is no wall time with a divided batch. The other ways are of divided steps, in which every
+# replica has a whole batch.
+STRONG = {"split": "by speed of a divided batch", **WEAK, "speed": "by speed of divided steps"}
 # The efficiency of one replica, by definition.
 _ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
 MISSING = (
@@ -227,12 +233,7 @@ def _replicas(point: _Point) -> str:
     return plural(point.world_size, "replica")
 
 
-# Columns of each way to count: by samples per second, by the wall time of the training, and by
-# that of the whole job, with the start of its processes.
-WEAK = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the job"}
-# There is no wall time with a divided batch. The other ways are of divided steps, in which every
-# replica has a whole batch.
-STRONG = {"split": "by speed of a divided batch", **WEAK, "speed": "by speed of divided steps"}
+# Plots -----------------------------------------------------------------------------------------
 
 # With more networks, their lines cannot be told apart: there are as many colours in the palette.
 MOST_LINES = 8
@@ -286,7 +287,7 @@ def _rows(networks: int, sizes: int) -> Plot:
 
 
 def by_nodes(cases: Sequence[Case]) -> Section | None:
-    """Return the by_nodes; return None if all replicas were on one node."""
+    """Return the section; return None if all replicas were on one node."""
     scaled = [case for case in asked(cases, Question.WEAK_SCALING) if case.is_sound]
     if not any(len(case.replicas_per_node) > 1 for case in scaled):
         return None
@@ -357,8 +358,7 @@ def _by_shape(
         slug("nodes", what.key, label),
         f"{label}: {what.key}",
         f"{label}: on {plural(most[0], 'node')} with {each} the {what.key} is "
-        f"{found[most]:.{what.digits}f} {what.unit}".rstrip()
-        + ".",
+        f"{found[most]:.{what.digits}f}{f' {what.unit}' if what.unit else ''}.",
         Table((Column("nodes", "nodes"), *columns), tuple(rows)),
         tags={"model": model},
     )

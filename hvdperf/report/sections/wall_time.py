@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hvdperf.explain.long_steps import long_steps
 from hvdperf.explain.speedup import divides_steps, hidden_seconds
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import Comparison, Question
@@ -31,6 +32,8 @@ def named(case: Case, *parts: str) -> str:
     """Return the name of a training from its parts, with a note if its replicas shared cores."""
     return ", ".join((*parts, *(["not judged"] if case.verdict is Verdict.NOT_JUDGED else [])))
 
+
+# From the ideal to the wall time ---------------------------------------------------------------
 
 # A term whose excess is below this share of the wall time has no bar of its own.
 SMALL = 0.005
@@ -66,12 +69,20 @@ def waterfall(case: Case, label: str) -> Figure:
         says=(
             f"The ideal time is {ideal:.2f} s and the wall time {wall:.2f} s. Largest "
             f"differences: {said}; not explained {number(rows[-2]['excess_s']):+.3f} s."
+            f"{_rare(case)}"
         ),
         table=Table(_OF_A_TERM, tuple(rows)),
         plot=_waterfall_plot(rows),
         tags=tags_of(case),
         brief=True,
     )
+
+
+def _rare(case: Case) -> str:
+    """Return a sentence on rare long steps of the training; "" if there are none."""
+    arm = case.comparison.candidate.arm
+    rare = long_steps([measured.of(arm) for measured in case.rounds])
+    return "" if rare is None else f" Rare long steps: {rare}."
 
 
 def _steps_down(comparison: Comparison, breakdown: ScalingBreakdown) -> list[Row]:
@@ -167,6 +178,8 @@ def _waterfall_plot(rows: Sequence[Row]) -> Plot:
     )
 
 
+# By world size ---------------------------------------------------------------------------------
+
 # There are as many groups as the palette has colours. A plot shows the digit beside the colour.
 _STARTS = (Term.LAUNCH, Term.IMPORT, Term.INIT, Term.BUILD, Term.INPUT_OPENED)
 _GROUPS = {
@@ -255,6 +268,8 @@ def _bars(bars: int) -> Plot:
     )
 
 
+# Speedups, and the factors of the efficiency ---------------------------------------------------
+
 _WHOSE = (
     Column("what", "training", brief="training"),
     Column("model", "network", hidden=True),
@@ -326,11 +341,13 @@ _ALSO = (
     Column("explained", "product explains it"),
     Column("late_rank", "rank that kept the others waiting", brief="late"),
     Column("lag_ms", "its lag", "ms", 2),
+    Column("met_lag_ms", "its lag if ranks synchronise before a step", "ms", 2),
     Column("late_share", "last in", "% of steps", 1),
     Column("slowest_rank", "slowest rank", brief="slow"),
     Column("wire_ms", "data moves, a step", "ms", 2),
     Column("hidden_ms", "of it hidden, at least", "ms", 2),
     Column("exposed_share", "exposed communication", "% of the steps", 1, brief="exposed"),
+    Column("exposed_below", "exposed, not told from 0: less than", "% of the steps", 1),
     Column("fixed_s", "fixed cost a", "s", 1, brief="fixed s"),
     Column("step_ms", "a step, b", "ms", 2),
     Column("residual_share", "unexplained by the time breakdown, at most", "%", 3),
@@ -365,17 +382,21 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
 
 def _also(case: Case) -> dict[str, Value]:
     breakdown = breakdown_of(case)
-    late, ours = breakdown.late, breakdown.candidate
-    of_steps = {term: ours.terms[term] for term in OF_STEPS}
+    late, met, ours = breakdown.late, breakdown.late_where_met, breakdown.candidate
+    same = late is not None and met is not None and met.rank == late.rank
+    exposed = ours.terms[Term.EXCHANGE] / sum(ours.terms[term] for term in OF_STEPS)
+    below = ours.below.get(Term.EXCHANGE)
     return {
         "explained": "yes" if breakdown.explained else "no",
         "late_rank": None if late is None else late.rank,
         "lag_ms": scaled(late.lag_seconds if late else None, 1000),
+        "met_lag_ms": scaled(met.lag_seconds if met and same else None, 1000),
         "late_share": scaled(late.share if late else None),
         "slowest_rank": breakdown.slowest if breakdown.balance.upper <= BALANCED else None,
         "wire_ms": scaled(breakdown.wire_seconds, 1000),
         "hidden_ms": scaled(hidden_seconds(breakdown), 1000),
-        "exposed_share": 100 * of_steps[Term.EXCHANGE] / sum(of_steps.values()),
+        "exposed_share": 100 * exposed if below is None else None,
+        "exposed_below": scaled(below),
         "fixed_s": ours.fixed.a_seconds,
         "step_ms": 1000 * ours.fixed.b_seconds,
         "residual_share": 100 * ours.residual,
@@ -409,6 +430,9 @@ def _side_by_side(
         },
         transform=plots.side_by_side(called),
     )
+
+
+# The section -----------------------------------------------------------------------------------
 
 
 def section(cases: Sequence[Case]) -> Section:
