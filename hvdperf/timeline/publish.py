@@ -93,7 +93,8 @@ def fetched(place: Place) -> Path:
 def _fetch(place: Place) -> None:
     """Make the clone equal to the branch of the repository; empty if there is no such branch."""
     git, head = place.git, f"refs/heads/{place.branch}"
-    place.clone.mkdir(exist_ok=True)
+    with refusing(f"{shown(place.clone)} cannot be made: ", OSError):
+        place.clone.mkdir(exist_ok=True)
     # It completes what an interrupted one has left, and changes nothing that is whole.
     git.run("init", "-q", "-b", place.branch)
     # A git that was killed has left its locks, and no other process works here.

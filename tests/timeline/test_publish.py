@@ -130,6 +130,20 @@ def test_the_history_by_release_is_published_too(tmp_path: Path, repository: str
     assert published(results, repository) == []
 
 
+@pytest.mark.parametrize("name", [".published", ".published.lock"])
+def test_a_clone_or_lock_that_cannot_be_made_is_one_line(
+    tmp_path: Path, repository: str, name: str
+) -> None:
+    place = tmp_path / NIGHTS / name
+    place.parent.mkdir()
+    if name.endswith("lock"):
+        place.mkdir()
+    else:
+        place.write_text("")
+    with pytest.raises(UserError, match=rf"/{name} cannot be made: "):
+        fetched(place_of(repository, tmp_path))
+
+
 def test_a_repository_that_fails_or_refuses_is_one_line(tmp_path: Path, repository: str) -> None:
     results = runner(tmp_path / "results", "a100", SOME[:1])
     with pytest.raises(UserError, match=r"nowhere\.git: git ls-remote: fatal: "):
