@@ -203,7 +203,8 @@ def _compared(night: Night, results: Path) -> tuple[Verdict, Sequence[str]]:
 def _append_summary(
     path: Path, night: Night, verdict: Verdict, slower: Sequence[str], results: Path
 ) -> None:
-    """Append the night and its sessions to a file, in Markdown."""
+    """Append the night and its sessions to a file, in Markdown. Raises UserError, also if a session
+    has no report."""
     texts = [f"# {night.series}, night of {night.night}: {verdict.value}", f"{night.told}."]
     texts += [f"{line[:1].upper()}{line[1:]}." for line in slower]
     texts += [f"Unfit: {line}" for line in night.unfit]
@@ -211,6 +212,8 @@ def _append_summary(
     for part in night.parts:
         words = [*report, str(results / "runs" / part.session)]
         done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode != 0:
+            raise UserError(f"--summary {path}: {part.session} has no report; see above")
         texts.append(done.stdout.strip())
     with refusing(f"--summary {path}: ", OSError), open(path, "a", encoding="utf-8") as stream:
         stream.write("\n\n".join(texts) + "\n")
