@@ -82,7 +82,8 @@ def add_to(commands: Commands) -> None:
     option(group, "--better", "List improvements, too.", told="only regressions")
     _add_places(add)
 
-    if CHECKOUT:  # which has the history's results
+    # The history builds environments, for which it needs the files of a checkout.
+    if CHECKOUT:
         _add_history(commands)
 
 

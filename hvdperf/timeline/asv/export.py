@@ -142,8 +142,8 @@ def write_tree(
 
 
 def describe_benchmarks(results: Sequence[RawResult]) -> dict[str, dict[str, Any]]:
-    """Return the benchmarks as asv's discovery describes them, with the parameters of
-    all series."""
+    """Return the benchmarks as asv's discovery describes them, with the parameters of all
+    series."""
     keys = {series.key for result in results for series in result.series}
     code = (Path(__file__).parent / "benchmarks" / "throughput.py").read_text()
     return {

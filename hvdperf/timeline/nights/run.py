@@ -32,9 +32,9 @@ from hvdperf.timeline.store import NIGHTS, alone, read_all
 class NightPlan:
     """What a night is to measure.
 
-    results: as --results of a session. against: the reference
-    stack's interpreter, or "". pair: whether an A/A pair comes first. launch: words before pytest,
-    such as those of mpirun. arguments: more options of pytest.
+    results: as --results of a session. night: its date, in UTC. against: the reference stack's
+    interpreter, or "". pair: whether an A/A pair comes first. launch: words before pytest, such as
+    those of mpirun. arguments: more options of pytest.
     """
 
     results: Path

@@ -18,8 +18,7 @@ from hvdperf.timeline.releases.raw import Axis, RawResult, order
 
 # The p that a change needs. A line is asked once, and not every night.
 SIGNIFICANT = 0.001
-# A change point this close to the beginning of a session belongs to it. docs/changes.md says how
-# many do.
+# A change this close to the beginning of a session belongs to it.
 NEAR_LAUNCHES = 3
 NAMES = {Axis.HOROVOD: "Horovod", Axis.TENSORFLOW: "TensorFlow"}
 _TABLE = Columns(
