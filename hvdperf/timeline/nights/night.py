@@ -39,6 +39,8 @@ UNENDED = (None, 2, 3)
 OVERDUE_H = 28.0
 # Where nights are published.
 BRANCH = "hvdperf-nights"
+# A hundred years.
+MOST_DAYS = 36500
 # In the directory of a series: the date up to which what became slower is accepted.
 ACCEPTED = "accepted.txt"
 # The number of files left out that are named.
@@ -236,10 +238,6 @@ def write_accepted(series: Path, night: date) -> None:
     """Write the date up to which what became slower is accepted. Raises UserError."""
     with refusing(f"{shown(series)}: ", OSError):
         write_whole(series / ACCEPTED, f"{night}\n")
-
-
-# A hundred years.
-MOST_DAYS = 36500
 
 
 def remove_older(results: Path, days: int) -> Iterator[str]:
