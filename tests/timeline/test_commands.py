@@ -64,6 +64,7 @@ def test_a_calm_series_has_no_regression(tmp_path: Path) -> None:
         (["regressions"], "{results}/nights: there are no nights; measure one: nightly run"),
         (["nightly", "run", "a100"], "a100: is no option of nightly run; options of pytest come"),
         (["nightly", "run", "--night=2062-01-01"], "--night 2062-01-01: has not come yet"),
+        (["nightly", "run", "--results=/etc/passwd"], "--results /etc/passwd: Not a directory"),
         (["nightly", "run", "--series=a/b"], "--series a/b: is not a name"),
         (["nightly", "run", "--night=today"], "--night today: is no date such as 2026-01-31"),
         (["regressions", "--series=v100"], "--series v100: has no night in "),

@@ -68,6 +68,8 @@ def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
 
     Raises UserError if another process runs a night here, or if a document cannot be written.
     """
+    with refusing(f"--results {shown(plan.results)}: ", OSError):
+        plan.directory.mkdir(parents=True, exist_ok=True)
     with alone(plan.directory / ".lock", "another night is being measured here; wait for its end"):
         _end_earlier(plan)
         night = _begun(plan, say)
