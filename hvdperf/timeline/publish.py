@@ -123,9 +123,10 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
         place = Path(folder, series, f"{name}.json")
         if (clone / place).exists():
             if (clone / place).read_bytes() != (results / place).read_bytes():
+                advice = "; give each machine a --series of its own" if folder == NIGHTS else ""
                 say(
-                    f"{shown(results / place)}: another one of {series} is published as {name}; "
-                    "give each machine a --series of its own"
+                    f"{shown(results / place)}: another one of {series} is published as "
+                    f"{name}{advice}"
                 )
             continue
         _copy(results / place, clone / place)

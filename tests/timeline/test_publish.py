@@ -128,6 +128,11 @@ def test_the_history_by_release_is_published_too(tmp_path: Path, repository: str
     index = git(repository, "show", f"{BRANCH}:index.html")
     assert "releases of TensorFlow, with Horovod 0.28.1" in index
     assert published(results, repository) == []
+    other = replace(raw_result(tensorflow="2.16.2", number=1), compiler="another")
+    written(results / HISTORY, other)
+    said: list[str] = []
+    assert publish(place_of(repository, results), results, said.append) == []
+    assert said[0].endswith(f"another one of {other.machine} is published as {other.session}")
 
 
 @pytest.mark.parametrize("name", [".published", ".published.lock"])
