@@ -64,7 +64,6 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(
         prog=top.prog, required=True, metavar="COMMAND", help=argparse.SUPPRESS
     )
-    # The history builds environments, for which it needs the files of a checkout.
     for package in (report, session, timeline):
         package.add_to(commands)
     top.epilog = _by_purpose(

@@ -82,7 +82,8 @@ def add_to(commands: Commands) -> None:
     option(group, "--better", "List improvements, too.", told="only regressions")
     _add_places(add)
 
-    if CHECKOUT:  # which has the history's results
+    # The history builds environments, for which it needs the files of a checkout.
+    if CHECKOUT:
         _add_history(commands)
 
 
@@ -130,6 +131,62 @@ def _add_places(add: argparse.ArgumentParser, repository: bool = True) -> argpar
     return group
 
 
+def _add_history(commands: Commands) -> None:
+    top = add_command(
+        commands, "history", "Keep and show the throughput across Horovod and TensorFlow releases."
+    )
+    tasks = top.add_subparsers(required=True, metavar="COMMAND")
+
+    text = "Write the git repositories that asv reads."
+    add_command(tasks, "releases", text, write_releases)
+    text = "Convert sessions into raw results, and those into the form of asv."
+    add = add_command(tasks, "import", text, import_sessions)
+    text = "Convert the sessions of this directory."
+    option(add, "--sessions DIR", text, places.SESSIONS, "results/runs", type=Path)
+    text = "Write the sites by Horovod and by TensorFlow release."
+    add_command(tasks, "publish", text, publish)
+    add = add_command(tasks, "preview", "Serve the sites on this machine.", preview)
+    option(add, "--port N", "Serve on this port.", 8080, type=int)
+    text = "Build and measure the missing combinations of releases."
+    add = add_command(tasks, "backfill", text, fill_matrix)
+    for name, versions in (("horovod", backfill.HOROVOD), ("tensorflow", backfill.TENSORFLOW)):
+        option(add, f"--{name} V,V", "Combine these releases.", ",".join(versions))
+    option(add, "--again", "Also retry what could not be built before.", told="leave it out")
+    text = "Show the state of each combination."
+    option(add, "--list", text, told="build and measure, then show it")
+    text = "Find releases that changed the throughput, in stored results."
+    add_command(tasks, "changes", text, list_changes)
+    # For hvdperf/timeline/asv/benchmarks: JSON on stdout.
+    text = "Print the cases of the profile history, as JSON."
+    add_command(tasks, "params", text, print_parameters)
+    text = "Measure one installed stack, and print it as JSON."
+    add = add_command(tasks, "measure", text, measure_stack)
+    text = "Measure the stack of this interpreter."
+    option(add, "--stack PYTHON", text, required=True, type=Path)
+    add_command(tasks, "machine", "Print the label of this machine.", print_machine)
+    _add_bisect(commands)
+
+
+def _add_bisect(commands: Commands) -> None:
+    text = (
+        "Find the release that changed the throughput, by measuring. Releases are built, and each "
+        "is compared with the first one in a session of a few minutes."
+    )
+    add = add_command(commands, "bisect", text, bisect)
+    group = add.add_argument_group("which releases")
+    text = "Search the releases of this package. Default: tensorflow."
+    choices = [axis.value for axis in Axis]
+    group.add_argument("--along", choices=choices, default="tensorflow", help=text)
+    option(group, "--from V", "Begin with this older release.", dest="first", required=True)
+    option(group, "--to V", "End with this newer release.", dest="last", required=True)
+    option(group, "--at V", "Use this release of the other package.", required=True)
+    group = add.add_argument_group("what to measure")
+    option(group, "--model NAME", "Train this network, such as vgg_16_s.", required=True)
+    option(group, "--np N", "Train with N replicas.", type=int, required=True)
+    text = "Give each session MIN minutes."
+    option(group, "--budget MIN", text, told="those of the profile", type=float)
+
+
 def _date(name: str, text: str) -> date:
     """Return the date. Raises UserError for a text that is none."""
     try:
@@ -147,7 +204,8 @@ def _words(name: str, text: str) -> tuple[str, ...]:
         raise UserError(f"{name} {text}: {problem}; close every quotation mark") from None
 
 
-# Commands import what they need themselves: publishing and watching need neither pytest nor asv.
+# Commands import what they need themselves: publishing and watching need neither pytest nor asv, of
+# which asv takes a second to import, and planning a session some tenths of one.
 
 
 def run_night(arguments: argparse.Namespace) -> int:
@@ -203,7 +261,8 @@ def _compared(night: Night, results: Path) -> tuple[Verdict, Sequence[str]]:
 def _append_summary(
     path: Path, night: Night, verdict: Verdict, slower: Sequence[str], results: Path
 ) -> None:
-    """Append the night and its sessions to a file, in Markdown."""
+    """Append the night and its sessions to a file, in Markdown. Raises UserError, also if a session
+    has no report."""
     texts = [f"# {night.series}, night of {night.night}: {verdict.value}", f"{night.told}."]
     texts += [f"{line[:1].upper()}{line[1:]}." for line in slower]
     texts += [f"Unfit: {line}" for line in night.unfit]
@@ -211,6 +270,8 @@ def _append_summary(
     for part in night.parts:
         words = [*report, str(results / "runs" / part.session)]
         done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode != 0:
+            raise UserError(f"--summary {path}: {part.session} has no report; see above")
         texts.append(done.stdout.strip())
     with refusing(f"--summary {path}: ", OSError), open(path, "a", encoding="utf-8") as stream:
         stream.write("\n\n".join(texts) + "\n")
@@ -350,66 +411,6 @@ def prune(arguments: argparse.Namespace) -> int:
     for line in remove_older(arguments.results, arguments.keep):
         print(line)
     return 0
-
-
-def _add_history(commands: Commands) -> None:
-    top = add_command(
-        commands, "history", "Keep and show the throughput across Horovod and TensorFlow releases."
-    )
-    tasks = top.add_subparsers(required=True, metavar="COMMAND")
-
-    text = "Write the git repositories that asv reads."
-    add_command(tasks, "releases", text, write_releases)
-    text = "Convert sessions into raw results, and those into the form of asv."
-    add = add_command(tasks, "import", text, import_sessions)
-    text = "Convert the sessions of this directory."
-    option(add, "--sessions DIR", text, places.SESSIONS, "results/runs", type=Path)
-    text = "Write the sites by Horovod and by TensorFlow release."
-    add_command(tasks, "publish", text, publish)
-    add = add_command(tasks, "preview", "Serve the sites on this machine.", preview)
-    option(add, "--port N", "Serve on this port.", 8080, type=int)
-    text = "Build and measure the missing combinations of releases."
-    add = add_command(tasks, "backfill", text, fill_matrix)
-    for name, versions in (("horovod", backfill.HOROVOD), ("tensorflow", backfill.TENSORFLOW)):
-        option(add, f"--{name} V,V", "Combine these releases.", ",".join(versions))
-    option(add, "--again", "Also retry what could not be built before.", told="leave it out")
-    text = "Show the state of each combination."
-    option(add, "--list", text, told="build and measure, then show it")
-    text = "Find releases that changed the throughput, in stored results."
-    add_command(tasks, "changes", text, list_changes)
-    # For hvdperf/timeline/asv/benchmarks: JSON on stdout.
-    text = "Print the cases of the profile history, as JSON."
-    add_command(tasks, "params", text, print_parameters)
-    text = "Measure one installed stack, and print it as JSON."
-    add = add_command(tasks, "measure", text, measure_stack)
-    text = "Measure the stack of this interpreter."
-    option(add, "--stack PYTHON", text, required=True, type=Path)
-    add_command(tasks, "machine", "Print the label of this machine.", print_machine)
-    _add_bisect(commands)
-
-
-def _add_bisect(commands: Commands) -> None:
-    text = (
-        "Find the release that changed the throughput, by measuring. Releases are built, and each "
-        "is compared with the first one in a session of a few minutes."
-    )
-    add = add_command(commands, "bisect", text, bisect)
-    group = add.add_argument_group("which releases")
-    text = "Search the releases of this package. Default: tensorflow."
-    choices = [axis.value for axis in Axis]
-    group.add_argument("--along", choices=choices, default="tensorflow", help=text)
-    option(group, "--from V", "Begin with this older release.", dest="first", required=True)
-    option(group, "--to V", "End with this newer release.", dest="last", required=True)
-    option(group, "--at V", "Use this release of the other package.", required=True)
-    group = add.add_argument_group("what to measure")
-    option(group, "--model NAME", "Train this network, such as vgg_16_s.", required=True)
-    option(group, "--np N", "Train with N replicas.", type=int, required=True)
-    text = "Give each session MIN minutes."
-    option(group, "--budget MIN", text, told="those of the profile", type=float)
-
-
-# Commands import what they need themselves: asv takes a second to import, and planning a session
-# some tenths of one.
 
 
 def write_releases(_: argparse.Namespace) -> int:

@@ -23,6 +23,26 @@ from scipy.stats import norm, rankdata
 
 from hvdperf.verdict import Verdict
 
+# A split needs a two-sided p below this. Every night asks anew about every night of every line, so
+# the level is far below the usual ones; docs/error_rates.md has the false alarms that it leaves.
+SIGNIFICANT = 1e-5
+# A change whose p was below this on any night is confirmed, and stays. One with more than
+# _EXACT_UP_TO nights on each side has to be: a change that lasts gets ever more significant.
+CONFIRMED = 1e-7
+# The smallest change that is reported, as a share: less is within what a machine does by itself.
+LEAST_CHANGE = 0.02
+# The fewest nights on either side of a split.
+FEWEST = 4
+# One-sided level of the bounds of a change.
+_ALPHA = 0.025
+# Numbers of nights on one side up to which the exact distribution is computed. The normal
+# approximation overstates the p of few nights by orders of magnitude: it takes back a clear change
+# when a ninth night comes.
+_EXACT_UP_TO = 24
+# The number of splits among which the test chooses, and the distance in standard deviations below
+# which none is significant.
+_CANDIDATES, _LEAST_DISTANCE = 5, 3.2
+
 
 @dataclass(frozen=True)
 class Line:
@@ -44,6 +64,21 @@ class Line:
     verdicts: tuple[Verdict, ...] = ()
     is_gate: bool = False
     replica: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A lasting change. at: index of the first night after it. until: index of the next change, or
+    the number of nights. change: ratio of the medians after and before, with lower and upper bound
+    (95 %). p: of the test. is_confirmed: whether p was below CONFIRMED on some night."""
+
+    at: int
+    until: int
+    change: float
+    lower: float
+    upper: float
+    p: float
+    is_confirmed: bool
 
 
 @dataclass(frozen=True)
@@ -83,42 +118,6 @@ class Change:
 def throughput(model: str, world_size: int) -> str:
     """Return the name of the line of a throughput."""
     return f"throughput[{model}-np{world_size}]"
-
-
-# A split needs a two-sided p below this. Every night asks anew about every night of every line, so
-# the level is far below the usual ones; docs/error_rates.md has the false alarms that it leaves.
-SIGNIFICANT = 1e-5
-# A change whose p was below this on any night is confirmed, and stays. One with more than
-# _EXACT_UP_TO nights on each side has to be: a change that lasts gets ever more significant.
-CONFIRMED = 1e-7
-# The smallest change that is reported, as a share: less is within what a machine does by itself.
-LEAST_CHANGE = 0.02
-# The fewest nights on either side of a split.
-FEWEST = 4
-# One-sided level of the bounds of a change.
-_ALPHA = 0.025
-# Numbers of nights on one side up to which the exact distribution is computed. The normal
-# approximation overstates the p of few nights by orders of magnitude: it takes back a clear change
-# when a ninth night comes.
-_EXACT_UP_TO = 24
-# The number of splits among which the test chooses, and the distance in standard deviations below
-# which none is significant.
-_CANDIDATES, _LEAST_DISTANCE = 5, 3.2
-
-
-@dataclass(frozen=True)
-class Step:
-    """A lasting change. at: index of the first night after it. until: index of the next change, or
-    the number of nights. change: ratio of the medians after and before, with lower and upper bound
-    (95 %). p: of the test. is_confirmed: whether p was below CONFIRMED on some night."""
-
-    at: int
-    until: int
-    change: float
-    lower: float
-    upper: float
-    p: float
-    is_confirmed: bool
 
 
 def steps(

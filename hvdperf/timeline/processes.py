@@ -23,6 +23,12 @@ NO_SESSION = (2, 3, 4)
 WAIT_S = 1.0
 
 
+# Seconds that a command of git may take.
+_DEADLINE_S = 600.0
+# What a hook of git that runs this command would hand on.
+_OF_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
+
+
 def is_without_session(status: int) -> bool:
     """Return whether pytest with this exit status, negative for a signal, did not end a session."""
     return status < 0 or status in NO_SESSION
@@ -69,12 +75,6 @@ def run_session(arguments: Sequence[str], results: Path, lost: str, quiet: bool 
     if is_without_session(status) or not new:
         raise UserError(f"{lost}: pytest ended with status {status}; see its output above")
     return new[-1]
-
-
-# Seconds that a command of git may take.
-_DEADLINE_S = 600.0
-# What a hook of git that runs this command would hand on.
-_OF_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,8 @@ def fetched(place: Place) -> Path:
 def _fetch(place: Place) -> None:
     """Make the clone equal to the branch of the repository; empty if there is no such branch."""
     git, head = place.git, f"refs/heads/{place.branch}"
-    place.clone.mkdir(exist_ok=True)
+    with refusing(f"{shown(place.clone)} cannot be made: ", OSError):
+        place.clone.mkdir(exist_ok=True)
     # It completes what an interrupted one has left, and changes nothing that is whole.
     git.run("init", "-q", "-b", place.branch)
     # A git that was killed has left its locks, and no other process works here.
@@ -122,9 +123,10 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
         place = Path(folder, series, f"{name}.json")
         if (clone / place).exists():
             if (clone / place).read_bytes() != (results / place).read_bytes():
+                advice = "; give each machine a --series of its own" if folder == NIGHTS else ""
                 say(
-                    f"{shown(results / place)}: another one of {series} is published as {name}; "
-                    "give each machine a --series of its own"
+                    f"{shown(results / place)}: another one of {series} is published as "
+                    f"{name}{advice}"
                 )
             continue
         _copy(results / place, clone / place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,9 +50,10 @@ def read_all(paths: Iterable[Path], read: Callable[[Path], Kind]) -> tuple[list[
 def alone(lock: Path, busy: str = "") -> Iterator[None]:
     """Keep other processes out that ask for the same lock. busy: what is refused if another one
     holds it; "" to wait for its end. Raises UserError, also if the lock cannot be made."""
-    with refusing(f"{shown(lock.parent)} cannot be made: ", OSError):
-        lock.parent.mkdir(parents=True, exist_ok=True)
-    with open(lock, "w") as stream:
+    with ExitStack() as opened:
+        with refusing(f"{shown(lock)} cannot be made: ", OSError):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            stream = opened.enter_context(open(lock, "w"))
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError:

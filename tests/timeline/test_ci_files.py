@@ -83,7 +83,7 @@ def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: 
     done = []
     for job, script in scripts:
         if "rolling_issues" in script:
-            continue  # tests/timeline/nights/test_watch.py runs it, with a stand-in for gh
+            continue  # tests/timeline/nights/test_run.py runs it, with a stand-in for gh
         (clone / "issues").mkdir(exist_ok=True)
         ended = subprocess.run(
             [*SHELLS[kind], "-c", script],

@@ -14,6 +14,7 @@ import pytest
 from bench.nights import Year, nights
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
+from hvdperf.session.ending import NOT_WRITTEN
 from hvdperf.timeline.asv.site import serve
 from hvdperf.timeline.nights.night import read_nights, write_night
 from hvdperf.timeline.store import NIGHTS
@@ -63,6 +64,7 @@ def test_a_calm_series_has_no_regression(tmp_path: Path) -> None:
         (["regressions"], "{results}/nights: there are no nights; measure one: nightly run"),
         (["nightly", "run", "a100"], "a100: is no option of nightly run; options of pytest come"),
         (["nightly", "run", "--night=2062-01-01"], "--night 2062-01-01: has not come yet"),
+        (["nightly", "run", "--results=/etc/passwd"], "--results /etc/passwd: Not a directory"),
         (["nightly", "run", "--series=a/b"], "--series a/b: is not a name"),
         (["nightly", "run", "--night=today"], "--night today: is no date such as 2026-01-31"),
         (["regressions", "--series=v100"], "--series v100: has no night in "),
@@ -97,6 +99,19 @@ def test_what_is_accepted_fails_no_more(tmp_path: Path) -> None:
     assert (after.returncode, after.stdout.split(" ")[1]) == (0, "PASS:"), after.stderr
     listed = hvdperf("regressions", f"--results={tmp_path}").stdout
     assert listed.count("(worse, accepted)") == 4
+
+
+def test_a_summary_without_the_report_of_a_session_is_none(tmp_path: Path) -> None:
+    (night,) = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:1]
+    write_night(tmp_path / NIGHTS, night)
+    summary = tmp_path / "summary.md"
+    which = ("--series=a100", f"--night={night.night}", f"--summary={summary}")
+    done = hvdperf("nightly", "run", f"--results={tmp_path}", *which)
+    assert done.returncode == NOT_WRITTEN, done.stderr
+    (part,) = night.parts
+    last = done.stderr.splitlines()[-1]
+    assert last == f"--summary {summary}: {part.session} has no report; see above"
+    assert not summary.exists()
 
 
 def test_pruning_removes_old_sessions_and_keeps_the_documents(tmp_path: Path) -> None:

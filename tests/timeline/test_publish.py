@@ -128,6 +128,25 @@ def test_the_history_by_release_is_published_too(tmp_path: Path, repository: str
     index = git(repository, "show", f"{BRANCH}:index.html")
     assert "releases of TensorFlow, with Horovod 0.28.1" in index
     assert published(results, repository) == []
+    other = replace(raw_result(tensorflow="2.16.2", number=1), compiler="another")
+    written(results / HISTORY, other)
+    said: list[str] = []
+    assert publish(place_of(repository, results), results, said.append) == []
+    assert said[0].endswith(f"another one of {other.machine} is published as {other.session}")
+
+
+@pytest.mark.parametrize("name", [".published", ".published.lock"])
+def test_a_clone_or_lock_that_cannot_be_made_is_one_line(
+    tmp_path: Path, repository: str, name: str
+) -> None:
+    place = tmp_path / NIGHTS / name
+    place.parent.mkdir()
+    if name.endswith("lock"):
+        place.mkdir()
+    else:
+        place.write_text("")
+    with pytest.raises(UserError, match=rf"/{name} cannot be made: "):
+        fetched(place_of(repository, tmp_path))
 
 
 def test_a_repository_that_fails_or_refuses_is_one_line(tmp_path: Path, repository: str) -> None:

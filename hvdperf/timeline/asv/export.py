@@ -29,6 +29,21 @@ BRANCH = "main"
 _AUTHOR = "hvdperf <hvdperf@localhost>"
 
 
+# As in benchmarks/throughput.py: asv names benchmarks by file, class and function.
+BENCHMARK = "throughput.Training.track_{}"
+PARAMETERS = ("model", "replica", "world_size")
+UNITS = {"seconds_per_sample": "seconds", "samples_per_second": "samples/s"}
+VERSION = "1"
+TIMEOUT_S = 60.0
+# Formats of asv's files: the api_version of asv.benchmarks.Benchmarks and of asv.machine.Machine.
+_BENCHMARKS_FORMAT = 2
+_MACHINE_FORMAT = 1
+PYTHON = "3.11"
+# The package by whose version asv's environments differ (asv.conf.json,
+# by_tensorflow.conf.json), by the axis that it belongs to.
+REQUIREMENT = {Axis.TENSORFLOW: "tensorflow-cpu", Axis.HOROVOD: "horovod"}
+
+
 def make_repositories() -> dict[Axis, dict[str, str]]:
     """Make the repositories of both packages' releases; return the commit of each version."""
     return {axis: write_repository(places.repository(axis), releases(axis)) for axis in Axis}
@@ -84,21 +99,6 @@ def _stream(known: Sequence[Release]) -> str:
     return "".join(parts)
 
 
-# As in benchmarks/throughput.py: asv names benchmarks by file, class and function.
-BENCHMARK = "throughput.Training.track_{}"
-PARAMETERS = ("model", "replica", "world_size")
-UNITS = {"seconds_per_sample": "seconds", "samples_per_second": "samples/s"}
-VERSION = "1"
-TIMEOUT_S = 60.0
-# Formats of asv's files: the api_version of asv.benchmarks.Benchmarks and of asv.machine.Machine.
-_BENCHMARKS_FORMAT = 2
-_MACHINE_FORMAT = 1
-PYTHON = "3.11"
-# The package by whose version asv's environments differ (asv.conf.json,
-# by_tensorflow.conf.json), by the axis that it belongs to.
-REQUIREMENT = {Axis.TENSORFLOW: "tensorflow-cpu", Axis.HOROVOD: "horovod"}
-
-
 def make_trees(root: Path = places.RAW) -> tuple[list[RawResult], list[str]]:
     """Write the files that asv reads, of both axes, from all raw results. Return these raw results,
     and one line for each file that is left out."""
@@ -142,8 +142,8 @@ def write_tree(
 
 
 def describe_benchmarks(results: Sequence[RawResult]) -> dict[str, dict[str, Any]]:
-    """Return the benchmarks as asv's discovery describes them, with the parameters of
-    all series."""
+    """Return the benchmarks as asv's discovery describes them, with the parameters of all
+    series."""
     keys = {series.key for result in results for series in result.series}
     code = (Path(__file__).parent / "benchmarks" / "throughput.py").read_text()
     return {

@@ -39,6 +39,8 @@ UNENDED = (None, 2, 3)
 OVERDUE_H = 28.0
 # Where nights are published.
 BRANCH = "hvdperf-nights"
+# A hundred years.
+MOST_DAYS = 36500
 # In the directory of a series: the date up to which what became slower is accepted.
 ACCEPTED = "accepted.txt"
 # The number of files left out that are named.
@@ -238,13 +240,10 @@ def write_accepted(series: Path, night: date) -> None:
         write_whole(series / ACCEPTED, f"{night}\n")
 
 
-# A hundred years.
-MOST_DAYS = 36500
-
-
 def remove_older(results: Path, days: int) -> Iterator[str]:
     """Remove the sessions and pages of nights that ended more than this many days ago; yield a line
-    for each. Sessions that belong to no night stay. Raises UserError."""
+    for each. Sessions that belong to no night stay, and so do the documents of nights: a year of
+    them is small, and what regressions are found in. Raises UserError."""
     if not 1 <= days <= MOST_DAYS:
         raise UserError(f"--keep {days}: must be between 1 and {MOST_DAYS} days")
     limit = datetime.now(UTC) - timedelta(days=days)

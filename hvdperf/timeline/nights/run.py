@@ -32,9 +32,9 @@ from hvdperf.timeline.store import NIGHTS, alone, read_all
 class NightPlan:
     """What a night is to measure.
 
-    results: as --results of a session. against: the reference
-    stack's interpreter, or "". pair: whether an A/A pair comes first. launch: words before pytest,
-    such as those of mpirun. arguments: more options of pytest.
+    results: as --results of a session. night: its date, in UTC. against: the reference stack's
+    interpreter, or "". pair: whether an A/A pair comes first. launch: words before pytest, such as
+    those of mpirun. arguments: more options of pytest.
     """
 
     results: Path
@@ -68,6 +68,8 @@ def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
 
     Raises UserError if another process runs a night here, or if a document cannot be written.
     """
+    with refusing(f"--results {shown(plan.results)}: ", OSError):
+        plan.directory.mkdir(parents=True, exist_ok=True)
     with alone(plan.directory / ".lock", "another night is being measured here; wait for its end"):
         _end_earlier(plan)
         night = _begun(plan, say)

@@ -39,6 +39,23 @@ FEWEST_NIGHTS, SIGNIFICANT = 2, 1e-4
 UNSOUND = (Verdict.INVALID, Verdict.NOT_RUN)
 
 
+# How many sound nights a throughput is compared with, the fewest, and the share by which it has to
+# be below the lowest of them. No quiet night of a simulated year comes near: docs/nightly.md.
+EARLIER, FEWEST, FALL = 10, 5, 0.2
+# So many lines that change within UNCERTAIN nights confirm each other.
+TOGETHER = 3
+# So many nights show that a line is back where it was.
+BACK = 4
+# The number of lines that a text names.
+NAMED = 5
+_WAITS = (
+    "throughputs are not compared yet: that begins with the night after "
+    f"{FEWEST} sound ones of this machine, and there are {{}}"
+)
+# Throughputs by network and world size.
+Throughputs = Mapping[tuple[str, int], float]
+
+
 @dataclass(frozen=True)
 class BadNode:
     """Hosts on which a series is lower or higher than on others. hosts: of the sessions. nights:
@@ -218,23 +235,6 @@ def repeat(night: Night, line: Line) -> str:
     ]
     alike.sort(key=lambda pair: (pair[1].name != line.name, pair[1].world_size != line.world_size))
     return night.repeat(*alike[0]) if alike else ""
-
-
-# How many sound nights a throughput is compared with, the fewest, and the share by which it has to
-# be below the lowest of them. No quiet night of a simulated year comes near: docs/nightly.md.
-EARLIER, FEWEST, FALL = 10, 5, 0.2
-# So many lines that change within UNCERTAIN nights confirm each other.
-TOGETHER = 3
-# So many nights show that a line is back where it was.
-BACK = 4
-# The number of lines that a text names.
-NAMED = 5
-_WAITS = (
-    "throughputs are not compared yet: that begins with the night after "
-    f"{FEWEST} sound ones of this machine, and there are {{}}"
-)
-# Throughputs by network and world size.
-Throughputs = Mapping[tuple[str, int], float]
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,14 @@ from hvdperf.timeline.releases.raw import (
 PROFILE = "history"
 
 
+# The default versions. Older releases of Horovod do not compile with these TensorFlows, as
+# results/not-built records for each.
+HOROVOD = ("0.27.0", "0.28.0", "0.28.1")
+TENSORFLOW = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1")
+
+Say = Callable[[str], None]
+
+
 def parameters() -> tuple[list[str], list[str], list[int]]:
     """Return the values of asv's parameters: the networks, replicas and world sizes that the
     profile measures on this machine. Raises UserError if this machine cannot measure it."""
@@ -81,14 +89,6 @@ def measure(stack: Path, quiet: bool) -> RawResult:
     directory = run_session(arguments, results, lost, quiet)
     with refusing(f"{lost}: {shown(directory)}: ", Refused):
         return extract(directory)
-
-
-# The default versions. Older releases of Horovod do not compile with these TensorFlows, as
-# results/not-built records for each.
-HOROVOD = ("0.27.0", "0.28.0", "0.28.1")
-TENSORFLOW = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1")
-
-Say = Callable[[str], None]
 
 
 class State(Enum):

@@ -29,6 +29,16 @@ from hvdperf.timeline.releases.backfill import NotBuilt, build
 from hvdperf.timeline.releases.raw import Axis, check_known, order
 from hvdperf.verdict import Verdict
 
+# The profile that measures longest before it reports INCONCLUSIVE.
+PROFILE = "nightly"
+CASE = "perf/test_scaling.py::test_weak_scaling"
+# A session reports FAIL if a release is more than 2 % slower, and PASS if it is less than 5 %
+# slower, each with about 94 % confidence. These are the limits in the other direction: a release is
+# faster if the lower bound is above FASTER_FROM, and not faster if the upper bound does not exceed
+# SAME_UP_TO.
+FASTER_FROM = 1.02
+SAME_UP_TO = 1 / 0.95
+
 
 class Answer(Enum):
     """The result of comparing the newer of two releases with the older one."""
@@ -115,17 +125,6 @@ def conclusion(found: Found) -> str:
         f"{word} since {new} or a release between {old} and {new}; which one is unknown, "
         f"because {why}"
     )
-
-
-# The profile that measures longest before it reports INCONCLUSIVE.
-PROFILE = "nightly"
-CASE = "perf/test_scaling.py::test_weak_scaling"
-# A session reports FAIL if a release is more than 2 % slower, and PASS if it is less than 5 %
-# slower, each with about 94 % confidence. These are the limits in the other direction: a release is
-# faster if the lower bound is above FASTER_FROM, and not faster if the upper bound does not exceed
-# SAME_UP_TO.
-FASTER_FROM = 1.02
-SAME_UP_TO = 1 / 0.95
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from hvdperf.timeline.releases.raw import Axis, RawResult, order
 
 # The p that a change needs. A line is asked once, and not every night.
 SIGNIFICANT = 0.001
-# A change point this close to the beginning of a session belongs to it. docs/changes.md says how
-# many do.
+# A change this close to the beginning of a session belongs to it.
 NEAR_LAUNCHES = 3
 NAMES = {Axis.HOROVOD: "Horovod", Axis.TENSORFLOW: "TensorFlow"}
 _TABLE = Columns(
@@ -127,11 +126,12 @@ def report(found: Sequence[Series]) -> Iterator[str]:
     regression, and a speed-up that nobody can explain is suspicious."""
     changes = [(series, change) for series in found for change in series.changes]
     for series in found:
-        if series.changes:
-            yield from (*wrapped(series.heading), _TABLE.header)
-        for each in series.changes:
-            cells = (each.line.world_size, each.since, each.before, each.size, word(each))
-            yield _TABLE.row(f"  {each.line.model}", *cells)
+        for replica in sorted({each.line.replica for each in series.changes}):
+            yield from (*wrapped(f"{series.heading}; {replica}"), _TABLE.header)
+            for each in (each for each in series.changes if each.line.replica == replica):
+                cells = (each.line.world_size, each.since, each.before, each.size, word(each))
+                yield _TABLE.row(f"  {each.line.model}", *cells)
+            yield ""
     lines = sum(series.can_change(line) for series in found for line in series.lines)
     of_releases = [(series, each) for series, each in changes if each.before != each.since]
     slower = sum(change.is_worse for _, change in of_releases)

@@ -30,7 +30,18 @@ from hvdperf.records.outcome import throughputs
 from hvdperf.timeline import store
 from hvdperf.toml_file import as_record, read_toml
 
+FORMAT = 2
 _FILE = Path(__file__).with_name("releases.toml")
+Speed = Annotated[float, Meta(gt=0)]
+# Fields that a release of Horovod or TensorFlow changes. packages_sha256 and python belong to the
+# stack, too; both are in every raw result.
+STACK = (
+    *("python", "tensorflow", "tensorflow_git", "keras", "numpy", "cuda", "cudnn", "tf32"),
+    *("horovod", "horovod_built_with", "nccl", "packages_sha256"),
+)
+# Fields that each series records.
+_OF_SERIES = ("data_sets", "rank_cores")
+_DIGITS = 6
 
 
 class Axis(Enum):
@@ -79,17 +90,6 @@ def check_known(package: Axis, option: str, version: str) -> None:
         )
 
 
-# Fields that a release of Horovod or TensorFlow changes. packages_sha256 and python belong to the
-# stack, too; both are in every raw result.
-STACK = (
-    *("python", "tensorflow", "tensorflow_git", "keras", "numpy", "cuda", "cudnn", "tf32"),
-    *("horovod", "horovod_built_with", "nccl", "packages_sha256"),
-)
-# Fields that each series records.
-_OF_SERIES = ("data_sets", "rank_cores")
-_DIGITS = 6
-
-
 def machine_label(fingerprint: Mapping[str, Any]) -> str:
     """Return a short name for a machine with its settings, under which figures are comparable, such
     as `amd-epyc-2-cores-24-gib-3fa9c1`: words for people, and six hexadecimal digits of a hash of
@@ -134,10 +134,6 @@ def replica_of(fingerprint: Mapping[str, Any], workload: Workload) -> str:
         cores += int(last or first) - int(first) + 1
     identity = identities.get(workload.dataset, "")
     return replica_label(identity, cores, fingerprint["gpus"] > 0, workload)
-
-
-FORMAT = 2
-Speed = Annotated[float, Meta(gt=0)]
 
 
 @dataclass(frozen=True)

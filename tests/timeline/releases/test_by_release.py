@@ -215,6 +215,24 @@ def test_both_directions_are_told_with_version_size_and_what_to_do():
     assert f"--from {THIRD} --to {FOURTH} --model vgg_16_s --np 2" in text
 
 
+def test_changes_are_grouped_by_what_a_replica_trains_on():
+    speeds = [100 + place / 10 for place in (3, 0, 6, 1, 7, 2, 5, 4)]
+    results = [
+        raw_result("0.28.1", release, {TWO: [factor * each for each in speeds]}, number, replica)
+        for number, (replica, release, factor) in enumerate(
+            (replica, release, factor)
+            for replica in (REPLICA, "synthetic, size 32")
+            for release, factor in ((FIRST, 1.0), (SECOND, 0.8))
+        )
+    ]
+    *groups, said = "\n".join(report(series_of(results))).split("\n\n")
+    assert len(groups) == 2
+    for group, replica in zip(groups, (REPLICA, "synthetic, size 32"), strict=True):
+        assert group.count("slower: regression") == 1
+        assert f"with Horovod 0.28.1; {replica}" in " ".join(group.split())
+    assert said.startswith("2 lines of two releases or more: 2 changes to slower, 0 to faster")
+
+
 def test_nothing_found_is_said_and_nothing_is_advised():
     (line,) = report([made_series(0.01, {})])
     assert line == "1 lines of two releases or more: 0 changes to slower, 0 to faster"
