@@ -7,8 +7,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from hvdperf.json_records import encode
-
 
 def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> Path:
     """Write a file in one piece: readers see the whole content or the earlier file.
@@ -42,4 +40,7 @@ def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> Path:
 
 def write_record(path: Path, record: object) -> Path:
     """Write a record as JSON. If it cannot be written, raise OSError and leave what was there."""
+    # Imported only here, because a slot, which writes no record, starts faster without it.
+    from hvdperf.json_records import encode
+
     return write_whole(path, encode(record).decode())

@@ -247,10 +247,18 @@ def test_judging_does_no_input_or_output(path):
     assert packages(path).isdisjoint(NOT_PURE)
 
 
-def test_the_plugin_starts_without_the_frameworks():
-    code = "import sys, hvdperf.session.plugin; print(sorted(set(sys.argv[1:]) & set(sys.modules)))"
+@pytest.mark.parametrize(
+    ("module", "without"),
+    [
+        ("hvdperf.session.plugin", [*FRAMEWORKS, "mpi4py.MPI"]),
+        # Of hundreds of slots each imports it.
+        ("hvdperf.launch.pytest_command", [*FRAMEWORKS, "mpi4py.MPI", "pytest", "msgspec"]),
+    ],
+)
+def test_what_starts_first_starts_without(module, without):
+    code = f"import sys, {module}; print(sorted(set(sys.argv[1:]) & set(sys.modules)))"
     result = subprocess.run(
-        [sys.executable, "-c", code, *FRAMEWORKS, "mpi4py.MPI"],
+        [sys.executable, "-c", code, *without],
         cwd=ROOT,
         capture_output=True,
         text=True,

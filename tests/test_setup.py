@@ -430,7 +430,11 @@ LACKING: dict[str, tuple[dict[str, str | None], dict[str, str], str]] = {
         {},
         "apt-get install python3.11 python3.11-venv",
     ),
-    "a Python without venv": ({"python3.11": NO_VENV}, {}, "apt-get install python3.11-venv"),
+    "a Python without venv": (
+        {"python3.11": NO_VENV},
+        {},
+        "Python's venv module is missing: apt-get install python3.11-venv",
+    ),
     "no compiler": ({"g++": None}, {}, "is missing: apt-get install g++"),
     "no make": ({"make": None}, {}, "is missing: apt-get install make"),
     "no CUDA compiler": (

@@ -120,7 +120,8 @@ def command(order: Order, mpirun: str, network: str, shared: Path | None) -> lis
     per_host = Counter(slot.host for slot in order.slots[: order.processes])
     if len(per_host) > 1:
         tokens += ["--host", ",".join(f"{host}:{n}" for host, n in per_host.items())]
-        for name in sorted({*order.environment, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}):
+        own = {name for name, value in order.environment.items() if value is not None}
+        for name in sorted({*own, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}):
             tokens += ["-x", name]
         # A daemon is a child of its slot, so it must not leave it.
         tokens += ["--leave-session-attached"]
@@ -290,13 +291,13 @@ class MpirunLauncher:
         """Return None, because MPI has its own rendezvous."""
 
     def start(self, order: Order) -> MpirunJob:
-        daemons, environment, network = None, dict(order.environment), ""
+        daemons, environment, network = None, order.environment, ""
         hosts = {slot.host for slot in order.slots[: order.processes]}
         if len(hosts) > 1 and self._slots is not None:
             daemons = Daemons(self._slots, order)
             interface = self._slots.interface
-            environment = {**interface_settings(interface), **environment}
-            environment[daemon_start.VARIABLE] = daemons.address
+            environment = processes.with_defaults(environment, interface_settings(interface))
+            environment = {**environment, daemon_start.VARIABLE: daemons.address}
             network = interface.network if interface is not None else ""
         shared = None
         try:

@@ -1,5 +1,6 @@
 """The launcher that has started this process and the other ranks: one whose ranks become slots, by
-its row of LAUNCHERS, or another one, under which every rank would be a session of its own.
+its row of LAUNCHERS, or another one, under which every rank would be a session of its own; and the
+end of this process with that launcher, or with another program that it belongs to.
 
 Rank 0 publishes a text for the others. srun, for one, gives its tasks no PMIx unless it is asked
 to, so the text is a file in the checkout, which the hosts share; under mpirun it goes through PMIx.
@@ -284,7 +285,15 @@ class _Stat(NamedTuple):
 
 
 def owners() -> list[Ancestor]:
-    """Return the ancestors with which this process has to end, its parent first."""
+    """Return the ancestors with which this process has to end, its parent first: an mpirun, a make,
+    a step of CI. Such a program may be killed without a word to its children, which would then
+    measure on.
+
+    An ancestor counts if it is of the same session of processes: `setsid` begins a new one, so that
+    what it starts may outlive it. The shell of a terminal does not count, because the terminal
+    sends SIGHUP if it is closed. Under `nohup`, which ignores SIGHUP, only the launcher counts that
+    has started this process as a rank.
+    """
     starter, found = launcher(), list[Ancestor]()
     own = _Stat.of(os.getpid())
     outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

@@ -40,6 +40,12 @@ DIAGNOSIS_LINES = 10
 TERM_S = 5.0
 
 
+def with_defaults(variables: Variables, defaults: Mapping[str, str]) -> Variables:
+    """Return the variables, and those of the defaults that have no value in them."""
+    missing = {name: text for name, text in defaults.items() if variables.get(name) is None}
+    return {**variables, **missing}
+
+
 def start_process(
     command: Sequence[str],
     interpreter: str,
@@ -187,7 +193,7 @@ class LocalAgent:
             self._processes[launch] = start_process(
                 command,
                 command[0],
-                {**self._settings, **environment},
+                with_defaults(environment, self._settings),
                 self._scratch / launch,
                 pass_fds=(kept_open,),
             )

@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 
 # Seconds that a slot has to connect and to answer, and to leave.
 ANSWER_S = 30.0
+LEAVE_S = 10.0
 # Seconds that a slot has to import TensorFlow and Horovod once.
 PROBE_S = 150.0
-# The slots that are named.
+# Seconds after which a wait is told, and slots that are named.
+SOON_S = 5.0
 MOST_NAMED = 4
-LEAVE_S = 10.0
 # Seconds that an address of rank 0 has to answer before the slot tries the next one.
 TRY_S = 3.0
 
@@ -92,7 +93,7 @@ class Slots:
         if a rank cannot determine its offer; the message names the slot. tell: called with what is
         waited for, if that takes long."""
         deadline = self.hub.now() + ANSWER_S
-        if not self.hub.pump_until(self._all_joined, self.hub.now() + outer.SOON_S):
+        if not self.hub.pump_until(self._all_joined, self.hub.now() + SOON_S):
             tell(f"wait for {self._missing()} to connect, {ANSWER_S:.0f} s at most")
             self.hub.pump_until(self._all_joined, deadline)
         outer.started_by().withdraw()
@@ -245,7 +246,7 @@ def _silent(order: str, seconds: float) -> str:
 
 
 class RemoteAgent:
-    """An agent on another rank's host; see hvdperf.launch.launchers.Agent."""
+    """An agent on another rank's host; see hvdperf.launch.processes.Agent."""
 
     def __init__(self, slots: Slots, rank: int) -> None:
         self._slots = slots

@@ -69,7 +69,8 @@ def parse_busy(stat: str, cores: Collection[int]) -> tuple[float, float]:
 def parse_throttled(stat: str) -> float:
     """Return the seconds for which a CPU cgroup was throttled, from its cpu.stat of version 1 or
     2; 0 if the file does not report them."""
-    found = dict(line.split(" ", 1) for line in stat.splitlines())
+    lines = (line.partition(" ") for line in stat.splitlines())
+    found = {name: value for name, _, value in lines}
     return int(found.get("throttled_usec", 0)) / 1e6 or int(found.get("throttled_time", 0)) / 1e9
 
 

@@ -132,7 +132,7 @@ def number_in(path: Path, base: int = 10) -> int | None:
 def _read(path: Path) -> str | None:
     """Return the file's text without the line end; None if the kernel does not offer the file."""
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace").strip()
     except OSError:
         return None
 

@@ -182,8 +182,9 @@ def _ask(interpreter: Path, environment: Mapping[str, str], deadline_s: float) -
             raise UserError(
                 f"{interpreter} does not answer as Python does; {_install(interpreter)}"
             ) from None
+        last = done.why if done.errors.strip() else "it printed no error"
         raise UserError(
-            f"{interpreter} -m {_PROBE} failed with exit code {done.status}: {done.why}"
+            f"{interpreter} -m {_PROBE} failed with exit code {done.status}: {last}"
         ) from None
     return facts
 

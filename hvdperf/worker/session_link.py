@@ -1,6 +1,5 @@
 """A rank's end of the connection to the driver (the pytest process): orders in and reports out, how
-ranks without MPI find each other through it, and errors of a user's own network in words.
-"""
+ranks without MPI find each other through it, and errors of a user's own network in words."""
 
 from __future__ import annotations
 

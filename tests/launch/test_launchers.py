@@ -6,6 +6,7 @@ import errno
 import socket
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +35,7 @@ from hvdperf.launch.launchers import (
     horovod_environment,
     rendezvous_plan,
 )
-from hvdperf.launch.processes import TAIL_LINES, Variables
+from hvdperf.launch.processes import TAIL_LINES, Variables, with_defaults
 from hvdperf.machine.placement import Offer, Slot, place
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import DataSource
@@ -261,6 +262,15 @@ def test_the_users_settings_reach_the_ranks_of_other_hosts(tmp_path: Path, monke
     exported = command(order, "mpirun", "10.77.0.0/24", None)
     for name in ("HOROVOD_CYCLE_TIME", "NCCL_SOCKET_IFNAME", "HOROVOD_STALL_CHECK_TIME_SECONDS"):
         assert exported[exported.index(name) - 1] == "-x"
+    # mpirun complains of a variable that it is to pass on and does not have.
+    without = replace(order, environment={**order.environment, "NCCL_SOCKET_IFNAME": None})
+    assert "NCCL_SOCKET_IFNAME" not in command(without, "mpirun", "10.77.0.0/24", None)
+
+
+def test_a_launch_without_a_variable_of_the_users_has_the_sessions_own():
+    own = {"HOROVOD_GLOO_IFACE": "ib0", "NCCL_SOCKET_IFNAME": "ib0"}
+    given = {"HOROVOD_GLOO_IFACE": None, "NCCL_SOCKET_IFNAME": "eth0", "NCCL_DEBUG": None}
+    assert with_defaults(given, own) == {**given, "HOROVOD_GLOO_IFACE": "ib0"}
 
 
 SLOTS = place([Offer(0, "first", (0, 1))])

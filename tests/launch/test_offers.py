@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.launch import outer, pmix
+from hvdperf.launch import pmix
 from hvdperf.launch import slots as slots_module
 from hvdperf.launch.processes import LocalAgent, SlotGone
 from hvdperf.launch.slots import Interface, Slots, interface_settings, own_offer
@@ -31,7 +31,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What rank 0 of two ranks on this host publishes."""
     published: list[dict[str, Any]] = []
     monkeypatch.setattr(pmix, "publish", lambda text: published.append(json.loads(text)))
-    monkeypatch.setattr(outer, "SOON_S", 0.1)
+    monkeypatch.setattr(slots_module, "SOON_S", 0.1)
     for name in ("SIZE", "LOCAL_SIZE"):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", "2")
     monkeypatch.setattr(slots_module, "LEAVE_S", 5.0)

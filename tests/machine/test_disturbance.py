@@ -68,7 +68,8 @@ def test_a_process_is_read_whatever_its_name():
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [(CGROUP_1, 41.5), (CGROUP_2, 41.5), ("usage_usec 1\n", 0.0), ("", 0.0)]
+    ("text", "seconds"),
+    [(CGROUP_1, 41.5), (CGROUP_2, 41.5), ("usage_usec 1\n", 0.0), ("", 0.0), ("none\n", 0.0)],
 )
 def test_a_quota_tells_for_how_long_it_stopped_the_group(text, seconds):
     assert parse_throttled(text) == seconds

@@ -373,6 +373,11 @@ class TestMachine:
         assert machine.numa_nodes == 1
         assert machine.cores
 
+    def test_a_name_of_another_encoding_is_no_error(self, host):
+        root = host({"proc/cpuinfo": ""})
+        (root / "proc/cpuinfo").write_bytes(b"model name\t: Intel\xae Xeon\n")
+        assert local_machine({"PATH": ""}, root).cpu_model == "Intel\ufffd Xeon"
+
     @pytest.mark.parametrize(
         ("environment", "container"),
         [

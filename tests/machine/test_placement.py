@@ -8,6 +8,7 @@ from hvdperf.machine.placement import (
     SPREAD,
     Offer,
     Slot,
+    cores_of,
     is_oversubscribed,
     local_offers,
     nodes,
@@ -224,6 +225,7 @@ class TestThreads:
     )
     def test_both_strategies_compute_on_the_same_cores(self, strategy, cores, pools):
         assert threads(strategy, place(offers(("a", 2, cores, [])))) == pools
+        assert cores_of(place_group(place(offers(("a", 4, 8, []))), 2)) == (0, 1, 2, 3)
 
     @pytest.mark.parametrize("strategy", list(Strategy))
     def test_a_single_replica_is_the_same_either_way(self, strategy):

@@ -271,6 +271,7 @@ class TestWhatKeepsTrainingFromStarting:
                 "echo 'Fatal Python error: no encodings' >&2; exit 1",
                 "exit code 1: Fatal Python error: no encodings",
             ),
+            ("exit 3", "exit code 3: it printed no error$"),
             ("exec sleep 600", r"within 0\.5 s"),
             (b"\x00\x01", "does not start"),
         ],

@@ -1,4 +1,4 @@
-"""The interface between a rank's loop and a strategy. Each strategy is one file beside this one."""
+"""The interface between a rank's loop and a strategy, a class in a file beside this one."""
 
 from collections.abc import Sequence
 from typing import Any, Optional, Protocol

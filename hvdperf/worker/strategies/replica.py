@@ -1,6 +1,5 @@
-"""Training with one replica per process in plain TensorFlow: the strategy `single`, and what
-others add an exchange of gradients to.
-"""
+"""Training with one replica per process in plain TensorFlow: the strategy `single`, and what others
+add an exchange of gradients to."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,8 @@ from hvdperf.worker.training import Config, Part
 
 
 class Accumulator:
-    """Sums of the gradients of some weights, over passes that have not been exchanged yet."""
+    """Sums of the gradients of some weights, over passes that have not been exchanged yet
+    (`backward_passes_per_step`). Horovod 0.28's own optimizers have them for Keras 2 only."""
 
     def __init__(self, sources: Sequence[tf.Variable], passes: int) -> None:
         self._passes = passes
