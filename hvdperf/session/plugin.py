@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from hvdperf.files import write_record
 from hvdperf.json_records import plain
 from hvdperf.launch.outer import check_launcher, end_with, outer_size, owners, shown_by
 from hvdperf.launch.slots import Slots
-from hvdperf.paths import CHECKOUT, SHIPPED, path_of
+from hvdperf.paths import CHECKOUT, SHIPPED, path_of, shown
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.records.archive import Archive
@@ -470,11 +471,9 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
     title = f"hvdperf: {counted(count) or 'nothing measured'}"
     terminalreporter.section(title, **MARKUP[worst(list(count))])
     markup = config.get_terminal_writer().markup
-    archive, tables = suite.archive(status), None
-    if archive is not None:
-        tables = config.hook.pytest_hvdperf_tables(archive=archive, earlier=suite.baseline)
+    tables = tables_of(suite, config.hook, status)
     steps = suite.next_steps(config.stash[_nodes].__getitem__)
-    for text in [*(tables or []), *suite.lines(), *steps]:
+    for text in [*tables, *suite.lines(), *steps]:
         terminalreporter.write_line(painted(text, markup))
     if suite.directory is not None:
         # After Ctrl-C mpirun may leave no time for more.
@@ -484,6 +483,25 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
         if written is not None:
             terminalreporter.write_line(written)
     terminalreporter.write_line(painted(ending(status, suite.verdicts), markup))
+
+
+def tables_of(suite: PytestSession, hook: Any, status: int) -> list[str]:
+    """Return the lines of the session's tables, or else a line that says why there are none and how
+    to make them. An error there, or Ctrl-C, loses nothing else of the summary."""
+    try:
+        archive = suite.archive(status)
+        if archive is None:
+            return []
+        made: list[str] = hook.pytest_hvdperf_tables(archive=archive, earlier=suite.baseline) or []
+        return made
+    except KeyboardInterrupt:
+        why = "interrupted"
+    except Exception as error:  # noqa: BLE001 - the verdicts are there whatever it is
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+    if suite.directory is None:
+        return [f"no tables: {why}"]
+    command = f"hvdperf report {shlex.quote(shown(suite.directory))} --format terminal"
+    return [f"no tables: {why}; to make them: {command}"]
 
 
 def painted(text: str, markup: Callable[..., str]) -> str:

@@ -21,6 +21,7 @@ from hvdperf.session.plugin import (
     pytest_sessionstart,
     record,
     refuse_other_plugins,
+    tables_of,
 )
 from hvdperf.verdict import Judgement, Verdict
 from hvdperf.work.blocks import turns_of
@@ -88,6 +89,21 @@ def test_plugins_that_repeat_spread_or_isolate_cases_are_refused(option, value):
     harmless: dict[str, Any] = {"numprocesses": None, "tx": [], "reruns": None, "count": 1}
     config = SimpleNamespace(option=SimpleNamespace(**harmless))
     refuse_other_plugins(config)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "Input/output error")])
+@pytest.mark.parametrize("directory", [Path("runs/it"), None])
+def test_what_hinders_the_tables_is_a_line_and_no_more(error, directory):
+    def fail(*status: object, **given: object) -> None:
+        raise error
+
+    suite: Any = SimpleNamespace(archive=fail, baseline=None, directory=directory)
+    hook = SimpleNamespace(pytest_hvdperf_tables=fail)
+    for archive in (fail, lambda status: "archive"):
+        suite.archive = archive
+        (line,) = tables_of(suite, hook, 0)
+        assert line.startswith("no tables: ")
+        assert ("hvdperf report " in line) == (directory is not None)
 
 
 pytest_plugins = ["pytester"]

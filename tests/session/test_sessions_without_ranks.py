@@ -259,6 +259,25 @@ def test_ctrl_c_while_the_page_is_written_loses_only_the_page(
     assert list((tmp_path / "results" / "report").glob("*.html"))
 
 
+def test_tables_that_cannot_be_made_lose_nothing_else_of_the_summary(
+    run: Run, tmp_path: Path
+) -> None:
+    done = run("-k", "parity and np1", "-p", "tests.support.broken_tables", made_up=True)
+    assert done.returncode == 6, done.stdout + done.stderr
+    (told,) = (line for line in done.stdout.splitlines() if line.startswith("no tables: "))
+    assert "ZeroDivisionError: made up" in told
+    (directory,) = (tmp_path / "results" / "runs").iterdir()
+    assert f"results: {directory}" in done.stdout
+    assert "To decide 1 INCONCLUSIVE" in done.stdout, "the next step"
+    assert "report: " in done.stdout
+    assert last_words(done.stdout).startswith("exit status 6: INCONCLUSIVE, 1 of 1 cases")
+    words = told.partition("to make them: ")[2].split()
+    made = subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "INCONCLUSIVE" in made.stdout
+
+
 def is_written(results: Path) -> bool:
     """Return whether a process writes the page of a session below this directory."""
     for process in Path("/proc").glob("[0-9]*"):
