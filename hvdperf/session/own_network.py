@@ -246,6 +246,6 @@ def _carried_out(requests: Sequence[Mapping[str, Any]], stack: Stack) -> list[di
         )
         made = [json.loads(line) for line in done.output.splitlines()]
         if not made:
-            made = [{"error": f": its first step ended with {done.status}: {done.why}"}]
+            made = [{"error": f": its first step ended with {done.status}: {done.said[-1]}"}]
         answers += made
     return answers
