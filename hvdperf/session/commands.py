@@ -8,7 +8,6 @@ import math
 import os
 import subprocess
 import sys
-import tempfile
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -208,8 +207,8 @@ def list_faults(_: argparse.Namespace) -> int:
     for kind, keys in Fault.KINDS.items():
         print(f"  {kind:<8} {', '.join(f'{key}=' for key in keys)}".rstrip())
     print("cases of perf/test_trust.py")
-    for name, trial in FAULT_CASES.items():
-        print(f"  {name:<8} {trial.fault or 'no fault'}: {trial.verdict.value}")
+    for name, case in FAULT_CASES.items():
+        print(f"  {name:<8} {case.fault or 'no fault'}: {case.verdict.value}")
     return 0
 
 
@@ -240,16 +239,12 @@ def dry_run(options: Sequence[str]) -> DryRun:
     """Return the session that these options of pytest would run. Raises UserError if pytest refuses
     it."""
     command = [sys.executable, "-m", "pytest", *cases(), "--dry-run", "-q", *options]
-    with TemporaryDirectory() as scratch:
+    with refusing("no temporary file can be written: ", OSError), TemporaryDirectory() as scratch:
         path = Path(scratch) / "dry_run.json"
-        environment = {**os.environ, DRY_RUN_FILE: str(path)}
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode == 0 and path.exists():
+        done = run(command, ROOT, {**os.environ, DRY_RUN_FILE: str(path)})
+        if done.status == 0 and path.exists():
             return decode(path.read_bytes(), DryRun)
-    said = (done.stderr + done.stdout).strip().splitlines() or ["pytest printed nothing"]
-    first = next((line for line in said if line.startswith("ERROR: ")), said[0])
+    first = next((line for line in done.said if line.startswith("ERROR: ")), done.said[0])
     raise UserError(first.removeprefix("ERROR: "))
 
 
@@ -453,7 +448,7 @@ def pair_check() -> Check:
     see."""
     if len(local_offers(local_machine())) < 2:
         return Check("A/A pair", "not possible with one slot")
-    with tempfile.TemporaryDirectory() as results:
+    with TemporaryDirectory() as results:
         command = [sys.executable, "-m", "pytest", *cases("test_trust"), "-q", "-k", "aa"]
         options = ["--models=vgg_16_s", *SHORT.split()]
         try:

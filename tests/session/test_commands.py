@@ -26,7 +26,7 @@ from hvdperf.plan.thresholds import load_thresholds, proposed_rule
 from hvdperf.records.archive import read_session
 from hvdperf.records.documents import Asked
 from hvdperf.records.outcome import Outcome
-from hvdperf.session.commands import check_of_pair, proposal
+from hvdperf.session.commands import check_of_pair, dry_run, proposal
 from hvdperf.stats import Interval
 from hvdperf.verdict import FEWEST_ROUNDS, Band, Floor, Judgement, Verdict, judge
 from tests.support.rounds import WORKLOAD, outcome
@@ -109,6 +109,12 @@ def test_a_directory_is_not_taken_for_a_profile_of_its_name(tmp_path):
     (tmp_path / "smoke").mkdir()
     done = thresholds("check", "--profile=smoke", "--np=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_plan_without_room_for_temporary_files_is_refused(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/no/such/place")
+    with pytest.raises(UserError, match="no temporary file can be written"):
+        dry_run([])
 
 
 # Open files of a session on two slots, less than the 272 that it may need.
