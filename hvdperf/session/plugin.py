@@ -120,7 +120,7 @@ _PLUGINS_OF_OTHERS: tuple[tuple[str, tuple[object, ...], str, str], ...] = (
     ("count", (1,), "pytest-repeat (--count)", "count each case several times"),
     ("flake_finder_enable", (False,), "--flake-finder", "count each case several times"),
     ("forked", (False,), "pytest-forked (--forked)", "give each case a session of its own"),
-    ("timeout", (0, 0.0), "pytest-timeout (--timeout)", "cut a session, which ends by itself"),
+    ("timeout", (0, 0.0), "pytest-timeout (--timeout)", "cut a session, which has --budget"),
 )
 
 
@@ -529,8 +529,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def _end(signum: int, frame: FrameType | None) -> NoReturn:
     """End the session as Ctrl-C does. If a terminal is closed, the shell and the kernel each send
-    SIGHUP; if mpirun is killed, the kernel and owners.py each send SIGTERM. What comes later must
-    not interrupt the clean-up."""
+    SIGHUP; if mpirun is killed, the kernel and launch/outer.py each send SIGTERM. What comes later
+    must not interrupt the clean-up."""
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -80,12 +80,17 @@ def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("numprocesses", 2), ("tx", ["2*popen"]), ("reruns", 1), ("count", 3), ("forked", True)],
+    [
+        *(("numprocesses", 2), ("tx", ["2*popen"]), ("reruns", 1), ("count", 3)),
+        *(("forked", True), ("timeout", 60.0)),
+    ],
 )
-def test_plugins_that_repeat_spread_or_isolate_cases_are_refused(option, value):
+def test_plugins_that_cut_repeat_spread_or_isolate_cases_are_refused(option, value):
     config: Any = SimpleNamespace(option=SimpleNamespace(**{option: value}))
-    with pytest.raises(pytest.UsageError):
+    with pytest.raises(pytest.UsageError) as refused:
         refuse_other_plugins(config)
+    instead = "--budget" in str(refused.value)
+    assert instead == (option == "timeout"), "what cuts a session where that is meant"
     harmless: dict[str, Any] = {"numprocesses": None, "tx": [], "reruns": None, "count": 1}
     config = SimpleNamespace(option=SimpleNamespace(**harmless))
     refuse_other_plugins(config)
