@@ -133,7 +133,7 @@ class Workload:
 
     @property
     def recipes(self) -> tuple[str, ...]:
-        """The names of the recipes that the workload follows (hvdperf.plan.arms)."""
+        """The names of the recipes that the workload follows, as RECIPES has them."""
         return tuple(
             name
             for name, changes in RECIPES.items()

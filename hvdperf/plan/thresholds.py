@@ -309,7 +309,7 @@ def propose(
     observations: Mapping[Case, Sequence[Sequence[float]]], rounds: int, machine: Machine
 ) -> str:
     """Return a file of thresholds for machines like this one, which unchanged builds PASS
-    (hvdperf.plan.thresholds). Its first line says how often such builds FAIL.
+    (proposed_rule). Its first line says how often such builds FAIL.
 
     observations: ln ratios of each case, by session. rounds: number of rounds of a session. Raises
     UserError for a case with fewer than 4 observations, which show no spread, or with one that is

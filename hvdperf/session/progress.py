@@ -188,9 +188,8 @@ QUIET_S = 60.0
 
 
 def until(doing: Doing, now: float) -> str:
-    """Return the time left at `now` (monotonic clock, seconds) in words, such as `, next interim
-    analysis in 40 s`. If no look is predicted, return the rest of the time, such as `, 40 s
-    left`."""
+    """Return the time left at `now` (monotonic clock, seconds) in words, such as `, next look in
+    40 s`. If no look is predicted, return the rest of the time, such as `, 40 s left`."""
     if doing.next_look is None:
         left = doing.ends - now
         return f", {left:.0f} s left" if left > 0 else ""

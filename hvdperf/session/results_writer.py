@@ -1,8 +1,7 @@
 """Writes a session to disk while it runs, so that it can be read and resumed whenever it ends.
 
-Every case is written after each look at it, behind its rounds and before session.json and
-summary.json. A failed write is reported, and repeated at the end. The terminal shows the figures in
-any case.
+After each round of a case its rounds are written, then the case, session.json and summary.json. A
+failed write is reported, and repeated at the end. The terminal shows the figures in any case.
 """
 
 from __future__ import annotations

@@ -444,7 +444,7 @@ class Scheduler:
 
     progress: called with each line of progress. doing: called with each activity, also between two
     lines. decided: called with every final outcome. open_: called with the outcome so far of a case
-    that a look left undecided. record: the noise record of this machine. earlier: outcomes of a
+    that a round left undecided. record: the noise record of this machine. earlier: outcomes of a
     resumed session's undecided cases. rounds: of a resumed session, by their numbers. examined:
     returns a failure with whose fault it is.
     """

@@ -1,4 +1,4 @@
-"""None"""
+"""What each question compares, and which faults a session can inject."""
 
 from __future__ import annotations
 

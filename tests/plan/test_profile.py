@@ -1,4 +1,4 @@
-"""None"""
+"""Profiles as they are written, and the options that change them."""
 
 from __future__ import annotations
 

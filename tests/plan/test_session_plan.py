@@ -359,7 +359,7 @@ def test_sizes_above_the_cores_are_told():
     assert any("4 (oversubscribed)" in text for text in planned.describe())
 
 
-def test_a_campaign_describes_itself_in_a_few_lines():
+def test_a_session_describes_itself_in_a_few_lines():
     planned = session_plan(batch_size=16, budget_minutes=2.5, world_sizes="1,2", launcher="agents")
     text = "\n".join(planned.describe())
     for part in (

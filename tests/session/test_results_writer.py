@@ -210,7 +210,7 @@ budget_s = 60
 
 @pytest.fixture
 def plan(tmp_path: Path):
-    """A campaign on two cores; options: what of its command line is otherwise."""
+    """A session on two cores; options: what of its command line is otherwise."""
     profile = tmp_path / "tiny.toml"
     profile.write_text(PROFILE)
 
