@@ -163,6 +163,8 @@ def test_a_fault_is_read_from_one_word_and_its_settings():
     fault = Fault.parse("slow:rank=1,factor=2.5,model=vgg_16,world_size=4")
     assert fault == Fault("slow", 1, factor=2.5, model="vgg_16", world_size=4)
     assert fault.as_config() == ("slow", 1, "block", 2.5, 0.0)
+    assert Fault.parse("kill") == Fault("kill", rank=0, phase="block")
+    assert Fault.parse("hang:phase=first step").phase == "first step"
 
 
 def test_a_fault_that_needs_a_factor_has_one():
@@ -185,6 +187,7 @@ def test_a_fault_that_needs_a_factor_has_one():
         ("skip:rank=1", "unknown key 'rank' of skip; known: model, world_size"),
         ("stray:ms=5", "unknown key 'ms' of stray; known: rank, factor"),
         ("delay:ms=-1", "ms -1.0 is not a delay; give 0 or more"),
+        ("slow:factor=inf", "factor inf is below 1 or not a number"),
     ],
 )
 def test_a_fault_that_means_nothing_is_refused_in_one_line(text, why):

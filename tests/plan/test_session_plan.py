@@ -374,6 +374,14 @@ def test_a_session_describes_itself_in_a_few_lines():
     assert len(planned.describe()) <= 6
 
 
+@pytest.mark.parametrize(("early", "first"), [(True, 3), (False, 8)])
+def test_it_is_said_after_how_many_rounds_cases_may_pass_or_fail(early, first):
+    planned = session_plan()
+    sampling = replace(planned.profile.sampling, early=early)
+    told = replace(planned, profile=replace(planned.profile, sampling=sampling)).describe()
+    assert f"PASS after {first} or more rounds, FAIL after 8 or 12; 4 to 8 turns" in "\n".join(told)
+
+
 def test_thresholds_come_from_the_file_that_is_named(tmp_path: Path):
     file = tmp_path / "mine.toml"
     file.write_text(

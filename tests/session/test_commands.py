@@ -71,6 +71,20 @@ def test_a_profile_is_found_in_the_users_directory(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
 
 
+def test_a_list_of_cases_ends_as_pytest_does(tmp_path):
+    done = listed("--profile", "mine.toml", cwd=tmp_path)
+    assert done.returncode == 4
+    assert f"ERROR: {tmp_path / 'mine.toml'}: cannot be read: No such file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_thresholds_of_what_cannot_be_planned_are_refused_in_one_line(tmp_path):
+    done = thresholds("check", "--profile=hourly", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("unknown profile 'hourly'")
+    assert done.stderr.count("\n") == 1
+
+
 HEAD = 'label = "mine"\n[match]\ndevice = "cpu"\n[thresholds]\n'
 
 

@@ -132,6 +132,15 @@ def test_an_explanation_shows_the_figure_with_its_confidence(rule, confidence):
     assert f"{confidence} % interval, 6 rounds), limit {rule}" in text
 
 
+@pytest.mark.parametrize(
+    ("verdict", "limit"), [(Verdict.FAIL, "not < 0.98"), (Verdict.INCONCLUSIVE, ">= 0.95")]
+)
+def test_an_explanation_shows_the_limit_that_decided(verdict, limit):
+    ratios = (0.90, 0.91, 0.92, 0.93, 0.94, 0.97 if verdict is Verdict.FAIL else 0.99)
+    text = explanation(outcome(WEAK, ratios, REGRESSION, verdict))
+    assert text.splitlines()[1].endswith(f"limit {limit}")
+
+
 LOOKS = (8, 12)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -333,6 +334,12 @@ def test_another_stack_is_refused(interrupted, plan):
 )
 def test_another_question_is_refused(interrupted, plan, options, told):
     assert told in refused(interrupted, plan(**options))
+
+
+def test_of_many_differences_only_the_first_are_told(interrupted, plan):
+    said = refused(interrupted, plan(batch_size=16, world_sizes="1", models="vgg_16_s"))
+    assert said.count(" -> ") == 3
+    assert re.search(r"; and \d+ more\.", said)
 
 
 def test_more_time_is_no_other_question(plan):
