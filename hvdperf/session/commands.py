@@ -239,7 +239,8 @@ def dry_run(options: Sequence[str]) -> DryRun:
     """Return the session that these options of pytest would run. Raises UserError if pytest refuses
     it."""
     command = [sys.executable, "-m", "pytest", *cases(), "--dry-run", "-q", *options]
-    with refusing("no temporary file can be written: ", OSError), TemporaryDirectory() as scratch:
+    no_place = refusing("no temporary files can be made: ", OSError, "; set TMPDIR")
+    with no_place, TemporaryDirectory() as scratch:
         path = Path(scratch) / "dry_run.json"
         done = run(command, ROOT, {**os.environ, DRY_RUN_FILE: str(path)})
         if done.status == 0 and path.exists():

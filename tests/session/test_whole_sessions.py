@@ -99,8 +99,8 @@ def test_faults_of_cases_and_one_of_the_session_are_caught(run: Run, tmp_path: P
     """The one of the session corrupts what a sweep sends, and nothing that the cases send."""
     profile = tmp_path / "injected.toml"
     # The first round decides all of them.
-    trials = '[fault_cases]\nskip = ["alexnet_s"]\ndata = ["alexnet_s"]\n'
-    profile.write_text(PROFILE.replace("budget_s = 1\n", "budget_s = 100\n") + trials)
+    cases = '[fault_cases]\nskip = ["alexnet_s"]\ndata = ["alexnet_s"]\n'
+    profile.write_text(PROFILE.replace("budget_s = 1\n", "budget_s = 100\n") + cases)
     asked = "test_faults or (test_sweep and broadcast)"
     done = run(f"--profile={profile}", "-k", asked, "--inject=corrupt:rank=0")
     assert done.returncode == 7, done.stdout
