@@ -193,7 +193,7 @@ def list_networks(_: argparse.Namespace) -> int:
 
 
 def list_profiles(_: argparse.Namespace) -> int:
-    table = Columns(("profile", -10), ("time", 8), ("looks", -10), ("networks", 0))
+    table = Columns(("profile", -11), ("time", 8), ("looks", -10), ("networks", 0))
     print(table.header)
     for path in sorted(PROFILES.glob("*.toml")):
         profile = load_profile(path)
