@@ -127,7 +127,7 @@ def test_a_directory_is_not_taken_for_a_profile_of_its_name(tmp_path):
 
 def test_a_plan_without_room_for_temporary_files_is_refused(monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", "/no/such/place")
-    with pytest.raises(UserError, match="no temporary files can be made: .*; set TMPDIR"):
+    with pytest.raises(UserError, match=r"no temporary files can be made: .*; set TMPDIR"):
         dry_run([])
 
 
