@@ -54,7 +54,7 @@ def results_writer(
     session: Any = SimpleNamespace(
         timed_seconds=1.5,
         disturbances=disturbances,
-        arm_launcher=SimpleNamespace(slots=placed(), hub=SimpleNamespace(stopped_seconds=0.0)),
+        arm_launcher=SimpleNamespace(slots=placed()),
     )
     directory = runs / SESSION
     directory.mkdir(parents=True)
@@ -234,9 +234,7 @@ def writer(session_plan: SessionPlan, earlier: Earlier) -> ResultsWriter:
     session: Any = SimpleNamespace(
         timed_seconds=1.5,
         disturbances=DISTURBANCES,
-        arm_launcher=SimpleNamespace(
-            slots=session_plan.slots, hub=SimpleNamespace(stopped_seconds=0.0)
-        ),
+        arm_launcher=SimpleNamespace(slots=session_plan.slots),
     )
     document = session_document(session_plan, facts(), (), earlier, (), "pytest perf/ -k weak")
     directory = open_directory(session_plan, document.session, earlier)
