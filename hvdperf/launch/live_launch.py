@@ -33,7 +33,7 @@ ECHO = re.compile(
     r"Socket closed|Broken pipe|gloo",
     re.IGNORECASE,
 )
-# Seconds for which a rank that somebody has stopped is waited for, beyond its deadline.
+# Seconds for which ranks that somebody has stopped are waited for in all, beyond a deadline.
 STOPPED_S = 300.0
 # Times that a rank on another host is asked for its time of day. The shortest round trip counts,
 # because the rank is busy importing.
@@ -362,10 +362,12 @@ class LiveLaunch:
             return self.failing or done()
 
         ended = self._hub.pump_until(over, self._asked_by_hub + deadline_s)
-        gives_up = self._hub.now() + STOPPED_S
+        patience = STOPPED_S
         # Somebody has stopped a rank, and may let it go on; then it has its time again.
-        while not ended and self._stopped() and self._hub.now() < gives_up:
-            self._hub.pump_until(lambda: over() or not self._stopped(), gives_up)
+        while not ended and patience > 0 and self._stopped():
+            began = self._hub.now()
+            self._hub.pump_until(lambda: over() or not self._stopped(), began + patience)
+            patience -= self._hub.now() - began
             ended = over()
             if not ended and not self._stopped():
                 ended = self._hub.pump_until(over, self._hub.now() + deadline_s)
