@@ -173,16 +173,15 @@ def _says(judged: Sequence[Row]) -> Iterator[str]:
         yield "No case with a threshold has a figure with an interval"
         return
     kept = sum(number(row["margin_lower"]) >= 0 for row in judged)
-    of = plural(len(judged), "case")
-    yield f"Of {of} with a threshold, {kept} meet it with the whole interval"
+    yield f"Cases that meet their threshold with the whole interval: {kept} of {len(judged)}"
     passed = [row for row in judged if row["verdict"] == Verdict.PASS.value]
     key = "minimum_detectable_effect"
     changed = [row for row in passed if row[key] is not None]
     held = [row for row in passed if row[key] is None]
     if held:
         yield (
-            "A PASS means that a figure meets its limit, not that nothing has become slower: these "
-            f"lie {_ends(held, 'margin')} inside theirs"
+            "A PASS means that a figure meets its limit, not that nothing has become slower. "
+            f"Margins to the limits: {_ends(held, 'margin')}"
         )
     if changed:
         yield (
