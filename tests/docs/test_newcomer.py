@@ -144,11 +144,12 @@ def test_the_summary_is_as_the_tutorial_shows_it(clone: Path, tutorial: Mapping[
 def test_the_lines_of_the_readme_run(readme: Mapping[str, Line]) -> None:
     perf = readme["make perf"]
     assert perf.status in (0, 2), perf.output
-    assert shape(perf.output) >= sample("README.md") != set()
+    assert shape(perf.output) >= sample("README.md") - {"model np"} != set()
     sessions = [line for command, line in readme.items() if "pytest perf/" in command]
     assert len(sessions) == 3
     for line in sessions:
         assert line.status in (0, 6), line.output
-        assert shape(line.output) >= sample("README.md")
+        # A slow machine measures no throughput in so short a session.
+        assert shape(line.output) >= sample("README.md") - {"model np"}
     assert readme[". ./activate"].status == 0
     assert readme["hvdperf doctor"].status in (0, 9)
