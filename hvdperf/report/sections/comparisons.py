@@ -275,13 +275,13 @@ def _caught(log: Sequence[Entry]) -> list[Figure]:
 
 
 def _detected(count: Count) -> Row:
-    trial = FAULT_CASES[count.trial]
+    fault_case = FAULT_CASES[count.trial]
     of = count.sessions
     low, high = share_interval(count.reported, of) if of else (None, None)
     return {
         **{key: getattr(count, key) for key in _COUNTED},
-        "fault": trial.fault or "nothing",
-        "must": expected_report(trial),
+        "fault": fault_case.fault or "nothing",
+        "must": expected_report(fault_case),
         "share": 100 * count.reported / of if of else None,
         "lower": scaled(low),
         "upper": scaled(high),
