@@ -19,7 +19,7 @@ from functools import lru_cache
 from statistics import median
 
 import numpy as np
-from scipy.stats import norm, rankdata
+from scipy.special import ndtr, ndtri
 
 from hvdperf.verdict import Verdict
 
@@ -186,7 +186,7 @@ def _split(
     # All of them in the same way: an exact p is smaller, and would draw the split to its side.
     fewest = min(min(at, count - at) for at in likely)
     exact_up_to = count if fewest <= _EXACT_UP_TO else 0
-    p, at = min((_p(part[:at], part[at:], exact_up_to), int(at)) for at in likely)
+    p, at = min((rank_test(part[:at], part[at:], exact_up_to), int(at)) for at in likely)
     change = abs(float(np.median(part[at:]) - np.median(part[:at])))
     level = lasting if min(at, count - at) > _EXACT_UP_TO else level
     if p >= level or change < math.log1p(LEAST_CHANGE):
@@ -195,22 +195,29 @@ def _split(
     return first + at if _corrected(p, correlation) < level else None
 
 
-def _p(before: np.ndarray, after: np.ndarray, exact_up_to: int = _EXACT_UP_TO) -> float:
+def rank_test(before: np.ndarray, after: np.ndarray, exact_up_to: int = _EXACT_UP_TO) -> float:
+    """Return the two-sided p that both groups have the same values (Mann and Whitney's test)."""
     few, many = sorted((len(before), len(after)))
     pairs = few * many
-    ranks = rankdata(np.concatenate((before, after)))[: len(before)]
+    ranks = _ranks(np.concatenate((before, after)))[: len(before)]
     won = float(ranks.sum()) - len(before) * (len(before) + 1) / 2
     extreme = min(won, pairs - won)
     if few <= exact_up_to:
         return min(1.0, 2 * float(_tail(few, many)[min(math.ceil(extreme), pairs // 2)]))
     distance = (pairs / 2 - extreme - 0.5) / math.sqrt(pairs * (few + many + 1) / 12)
-    return min(1.0, 2 * float(norm.sf(distance)))
+    return min(1.0, 2 * float(ndtr(-distance)))
 
 
 def _p_at(values: np.ndarray, edges: Sequence[int]) -> float:
     """Return the p of the newest change, with the nights so far."""
-    p = _p(values[edges[-2] : edges[-1]], values[edges[-1] :])
+    p = rank_test(values[edges[-2] : edges[-1]], values[edges[-1] :])
     return _corrected(p, _correlation(values, edges))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Return the rank of each value from 1 on; equal values share the mean of their ranks."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]
 
 
 @lru_cache(maxsize=4096)
@@ -235,7 +242,7 @@ def _correlation(values: np.ndarray, edges: Iterable[int]) -> float:
     of the line, which must not count as such."""
     cuts = sorted({*edges, len(values)} - {0})
     rest = np.concatenate([part - np.median(part) for part in np.split(values, cuts)[:-1]])
-    ranks = rankdata(rest) - (len(rest) + 1) / 2
+    ranks = _ranks(rest) - (len(rest) + 1) / 2
     # Figures that are all equal between changes have no ranks.
     return max(0.0, float(ranks[:-1] @ ranks[1:]) / (float(ranks @ ranks) or 1.0))
 
@@ -243,8 +250,8 @@ def _correlation(values: np.ndarray, edges: Iterable[int]) -> float:
 def _corrected(p: float, correlation: float) -> float:
     """Return the p of nights with this correlation (Bayley and Hammersley, JRSS Suppl. 8, 1946):
     they say as much as (1 - correlation) / (1 + correlation) times as many independent ones."""
-    distance = norm.isf(p / 2) * math.sqrt((1 - correlation) / (1 + correlation))
-    return float(2 * norm.sf(distance))
+    distance = -ndtri(p / 2) * math.sqrt((1 - correlation) / (1 + correlation))
+    return float(2 * ndtr(-distance))
 
 
 def _step(values: np.ndarray, edges: Sequence[int], place: int, is_confirmed: bool) -> Step:
@@ -256,12 +263,12 @@ def _step(values: np.ndarray, edges: Sequence[int], place: int, is_confirmed: bo
     # Moses: the bounds are order statistics of the differences between two nights.
     spread = math.sqrt(len(before) * len(after) * (len(before) + len(after) + 1) / 12)
     spread *= math.sqrt((1 + correlation) / (1 - correlation))
-    below = math.floor(len(differences) / 2 + norm.ppf(_ALPHA) * spread)
+    below = math.floor(len(differences) / 2 + ndtri(_ALPHA) * spread)
     low, high = (
         (math.exp(differences[below]), math.exp(differences[-below - 1]))
         if below >= 0
         else (0.0, math.inf)
     )
-    p = _corrected(_p(before, after), correlation)
+    p = _corrected(rank_test(before, after), correlation)
     size = math.exp(median(differences))
     return Step(at, last, size, low, high, p, is_confirmed or p < CONFIRMED)

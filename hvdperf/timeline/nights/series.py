@@ -20,11 +20,10 @@ from math import log, log1p
 from statistics import median
 
 import numpy as np
-from scipy.stats import mannwhitneyu
 
 from hvdperf.records.documents import Row
 from hvdperf.records.fingerprint import differences
-from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, steps, throughput
+from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps, throughput
 from hvdperf.timeline.nights.night import Night, Part, Speeds
 from hvdperf.verdict import Ceiling, Verdict, worst
 
@@ -190,7 +189,7 @@ def _differing(nights: Sequence[Night], line: Line) -> dict[tuple[str, ...], flo
         if len(own) >= FEWEST_NIGHTS
         and abs(median(own)) >= math.log1p(LEAST_CHANGE)
         and len(usual) > NEIGHBOURS
-        and mannwhitneyu(own, usual).pvalue < SIGNIFICANT
+        and rank_test(np.array(own), np.array(usual)) < SIGNIFICANT
     }
 
 
