@@ -245,9 +245,11 @@ def read_session(directory: Path) -> Archive:
     Raises UserError if the directory cannot be listed, or if the session has a format that this
     version no longer reads.
     """
+    of_session, of_rounds = directory / SESSION_FILE, directory / ROUNDS
     try:
         # The summary repeats what the other documents say.
         files = sorted(path for path in directory.iterdir() if path.name != SUMMARY_FILE)
+        files_of_rounds = sorted(of_rounds.iterdir()) if of_rounds.is_dir() else []
     except OSError as error:
         raise UserError(
             f"{shown(directory)}: {error.strerror}; give the directory of a session, such as "
@@ -269,11 +271,10 @@ def read_session(directory: Path) -> Archive:
             left_out[path] = str(error)
             return None
 
-    of_session, of_rounds = directory / SESSION_FILE, directory / ROUNDS
     session = read(of_session, SessionDocument) if of_session in files else None
     name = session.session if session is not None else directory.resolve().name
     rounds: dict[RoundGroup, dict[int, Round]] = {}
-    for path in sorted(of_rounds.iterdir()) if of_rounds.is_dir() else []:
+    for path in files_of_rounds:
         document = read(path, RoundsDocument)
         if document is not None and (problem := _contradiction_of_rounds(path, document, name)):
             left_out[path] = problem

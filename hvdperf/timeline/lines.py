@@ -217,7 +217,8 @@ def _p_at(values: np.ndarray, edges: Sequence[int]) -> float:
 def _ranks(values: np.ndarray) -> np.ndarray:
     """Return the rank of each value from 1 on; equal values share the mean of their ranks."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[place]
+    shared: np.ndarray = np.cumsum(counts) - (counts - 1) / 2
+    return shared[place]
 
 
 @lru_cache(maxsize=4096)

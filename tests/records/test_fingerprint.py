@@ -1,4 +1,4 @@
-"""None"""
+"""What a session was measured with: machine, stack, thresholds and settings."""
 
 from __future__ import annotations
 
