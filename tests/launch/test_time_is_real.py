@@ -39,7 +39,7 @@ def record(group: LiveLaunch, directory: Path, name: str) -> list[dict[str, Any]
         rank.replies.clear()
         path = directory / f"{name}-{i}.json"
         group._tell(i, {"op": "timeline", "steps": RECORDED, "path": str(path)})
-    group._wait(lambda: all(rank.replies for rank in group.ranks), time.monotonic() + DEADLINE_S)
+    group._wait(lambda: all(rank.replies for rank in group.ranks), DEADLINE_S)
     return [rank.replies[0] for rank in group.ranks]
 
 
