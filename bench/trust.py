@@ -3,8 +3,8 @@ raised.
 
 It repeats whole sessions of perf/test_trust.py, as a user starts them. It counts their results, and
 those of all earlier sessions of this machine, stack, suite and profile
-(results/trust/sessions.jsonl), in docs/trust.md. It can be stopped and restarted
-at any time, because sessions add up.
+(results/trust/sessions.jsonl), in docs/trust.md. It can be stopped and restarted at any time,
+because sessions add up.
 """
 
 from __future__ import annotations
@@ -40,6 +40,33 @@ from hvdperf.verdict import as_ratio
 
 LOG = ROOT / "results" / detections.LOG
 RUNS = LOG.parent / "runs"
+PAGE = ROOT / "docs" / "trust.md"
+HEAD = """\
+# Which injected faults the suite detects
+
+`make trust` writes this page. In each of its sessions, every fault has an arm, which is compared
+with the same arm without the fault. It judges the two as `--against` judges two stacks: the verdict
+is FAIL if the faulty arm is more than 2 % slower, and PASS if it is less than 5 % slower, each with
+95 % confidence. A FAIL needs 8 or 12 rounds. Two kinds of cases differ: memory is compared with a
+ceiling, and an INVALID launch is found in the first round. Faults affect one rank among several, or
+the exchange between ranks. One replica therefore has only the A/A pair `aa`, which has no fault.
+
+- **Reported**: the share of sessions that reported the expected verdict, with its 95 % interval
+  (Clopper and Pearson 1934). Undecided sessions count as not reported. The verdicts
+  are those of the sessions themselves: none is judged again.
+- **Right attribution**: the share of the reported ones that also named the expected rank and term,
+  or the expected reason of INVALID.
+- **Undecided**: the number of sessions that came to no verdict.
+- **Figure**: the estimate of Hodges and Lehmann over the sessions, with its exact 95 % interval.
+- **Range**: the smallest and the largest figure over the sessions.
+
+A/A pairs at two replicas have low figures, because
+[their reference has trained longer](notebook.md#new-memory-in-the-first-hundred-steps).
+"""
+TABLE = """\
+| case: fault | network, np | expected | reported | right attribution | undecided | figure | range |
+|---|---|---|---|---|---|---|---|
+"""
 
 
 def main() -> None:
@@ -122,37 +149,7 @@ def _note(entry: Entry) -> None:
         ) from None
 
 
-if __name__ == "__main__":
-    main()
-
-
-PAGE = ROOT / "docs" / "trust.md"
-HEAD = """\
-# Which injected faults the suite detects
-
-`make trust` writes this page. In each of its sessions, every fault has an arm, which is compared
-with the same arm without the fault. It judges the two as `--against` judges two stacks: the verdict
-is FAIL if the faulty arm is more than 2 % slower, and PASS if it is less than 5 % slower, each with
-95 % confidence. A FAIL needs 8 or 12 rounds. Two kinds of cases differ: memory is compared with a
-ceiling, and an INVALID launch is found in the first round. Faults affect one rank among several, or
-the exchange between ranks. One replica therefore has only the A/A pair `aa`, which has no fault.
-
-- **Reported**: the share of sessions that reported the expected verdict, with its 95 % interval
-  (Clopper and Pearson 1934). Undecided sessions count as not reported. The verdicts
-  are those of the sessions themselves: none is judged again.
-- **Right attribution**: the share of the reported ones that also named the expected rank and term,
-  or the expected reason of INVALID.
-- **Undecided**: the number of sessions that came to no verdict.
-- **Figure**: the estimate of Hodges and Lehmann over the sessions, with its exact 95 % interval.
-- **Range**: the smallest and the largest figure over the sessions.
-
-A/A pairs at two replicas have low figures, because
-[their reference has trained longer](notebook.md#new-memory-in-the-first-hundred-steps).
-"""
-TABLE = """\
-| case: fault | network, np | expected | reported | right attribution | undecided | figure | range |
-|---|---|---|---|---|---|---|---|
-"""
+# The page ---------------------------------------------------------------------------------------
 
 
 def share(times: int, of: int) -> str:
@@ -222,3 +219,7 @@ def _estimate(figures: Sequence[float]) -> str:
 
 def _range(figures: Sequence[float]) -> str:
     return f"{min(figures):.3f} .. {max(figures):.3f}" if figures else "-"
+
+
+if __name__ == "__main__":
+    main()

@@ -267,6 +267,16 @@ def test_what_starts_first_starts_without(module, without):
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("path", sources(*ROOMS, "ci", "docs"), ids=str)
+def test_a_module_runs_only_when_all_of_it_is_there(path):
+    starts = [
+        number
+        for number, node in enumerate(tree(ROOT / path).body, 1)
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+    ]
+    assert starts in ([], [len(tree(ROOT / path).body)])
+
+
 # Older interpreters ----------------------------------------------------------------------------
 
 
