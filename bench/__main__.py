@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from hvdperf.errors import UserError
 from hvdperf.launch.arm_launcher import ArmLauncher, dispose, make_arm_launcher
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.machine.host import local_machine
@@ -43,25 +44,36 @@ def main() -> None:
         "parts", nargs="*", metavar="PART", help=f"parts to run, of {', '.join(PARTS)} (all)"
     )
     parser.add_argument("--models", default="resnet_50_s", metavar="A,B")
-    parser.add_argument("--np", metavar="A,B", help="world sizes (1, and as many as fit)")
+    parser.add_argument(
+        "--np", type=numbers, default=(), metavar="A,B", help="world sizes (1, and as many as fit)"
+    )
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; known are {', '.join(PARTS)}")
     # On SIGTERM, too, `finally` ends everything that was started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        measure(given.parts or list(PARTS), given.models, given.np)
+    except UserError as error:
+        sys.exit(f"bench: {error}")
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a list. Raises ValueError."""
+    return tuple(map(int, text.split(",")))
+
+
+def measure(parts: Sequence[str], models: str, sizes: Sequence[int]) -> None:
+    """Measure the parts at each world size, by default at one replica and at as many as fit, and
+    print what they say. models: names, separated by commas. Raises UserError."""
     machine = local_machine()
-    options = Options(profile="default", models=given.models)
+    options = Options(profile="default", models=models)
     session_plan = plan_session(options, machine, local_offers(machine))
     stack = probe(sys.executable, CACHE)
-    arm_launcher = make_arm_launcher(session_plan, {"": stack}, None)
-    sizes = (
-        [int(size) for size in given.np.split(",")]
-        if given.np
-        else sorted({1, session_plan.world_sizes[-1]})
-    )
+    sizes = sizes or sorted({1, session_plan.world_sizes[-1]})
     arms = [Arm(w, Strategy.HOROVOD, size) for w in session_plan.workloads for size in sizes]
-    parts = given.parts or list(PARTS)
-    print(f"{machine.description}; about {len(parts) * len(arms)} minutes", flush=True)
+    print(f"{machine.description}; about {len(parts) * len(arms)} min", flush=True)
+    arm_launcher = make_arm_launcher(session_plan, {"": stack}, None)
     try:
         for arm in arms:
             for part in parts:

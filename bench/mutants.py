@@ -190,6 +190,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    if given.count < 1:
+        parser.error(f"{given.count} mutants: must be above zero")
     found = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "hvdperf").rglob("*.py"))]
     asked = tuple(given.modules or TESTS)
     modules = [each for each in found if each.startswith(tuple(TESTS)) and each.startswith(asked)]

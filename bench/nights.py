@@ -136,18 +136,28 @@ class Found:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.nights",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--years", type=int, default=5)
-    parser.add_argument("--noises", default="0.01,0.02,0.03")
+    parser.add_argument("--noises", type=numbers, default=(0.01, 0.02, 0.03), metavar="A,B")
     parser.add_argument("--quiet", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.quiet:
-        for text in quiet(list(map(float, arguments.noises.split(","))), arguments.years):
+    given = parser.parse_args()
+    if given.years < 1:
+        parser.error(f"{given.years} years: must be above zero")
+    if given.quiet:
+        for text in quiet(given.noises, given.years):
             print(text, flush=True)
         return
-    for noise in map(float, arguments.noises.split(",")):
-        for text in table(Year(noise), arguments.years):
-            print(text, flush=True)
+    for noise in given.noises:
+        print("\n".join(table(Year(noise), given.years)), flush=True)
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Return the numbers of a list. Raises ValueError."""
+    return tuple(map(float, text.split(",")))
 
 
 def table(year: Year, years: int) -> list[str]:

@@ -7,8 +7,8 @@ figures do not depend on the machine.
 
 from __future__ import annotations
 
+import argparse
 import math
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -326,7 +326,18 @@ def pairs_table(sessions: int) -> list[str]:
 
 
 def main() -> None:
-    sessions = int(sys.argv[1]) if len(sys.argv) > 1 else SESSIONS
+    parser = argparse.ArgumentParser(prog="python -m bench.simulation", description=__doc__)
+    parser.add_argument(
+        "sessions",
+        type=int,
+        nargs="?",
+        default=SESSIONS,
+        metavar="SESSIONS",
+        help="of a cell (300)",
+    )
+    sessions = parser.parse_args().sessions
+    if sessions < 2:
+        parser.error(f"{sessions} sessions: must be two or more")
     print(f"per cent of the comparisons of {sessions} sessions a cell; of launches is known,")
     print(f"where there are three figures: {' / '.join(KNOWN)}")
     for title, table in (
