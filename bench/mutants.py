@@ -2,8 +2,9 @@
 that judge no test notices.
 
 Each mutant is a copy of the tree with one change, on which the module's tests run. Writes the drawn
-mutants to bench/mutants.txt. There a survivor that behaves as the original does may be marked
-`equivalent` by hand: it counts as that from then on.
+mutants to bench/mutants.txt, beside those of earlier draws that the modules still have. There a
+survivor that behaves as the original does may be marked `equivalent` by hand: it counts as that
+from then on.
 """
 
 from __future__ import annotations
@@ -178,10 +179,13 @@ class Copy:
             path.write_bytes(text)
 
 
-def known_equivalent() -> dict[tuple[str, ...], str]:
-    """Return the lines of the list that a person marked, by module, line and change."""
+def listed(modules: Sequence[str]) -> dict[tuple[str, ...], str]:
+    """Return the verdicts of the list, by module, line and change, on mutants that there still
+    are."""
+    mutants = [each for name in modules for each in mutants_of(name, (ROOT / name).read_text())]
+    still = {(each.module, each.line, each.change) for each in mutants}
     rows = [line.split("\t") for line in LIST.read_text().splitlines()] if LIST.exists() else []
-    return {tuple(row[:3]): "\t".join(row) for row in rows if row[3:] == [EQUIVALENT]}
+    return {key: row[3] for row in rows if (key := tuple(row[:3])) in still}
 
 
 def main() -> None:
@@ -193,11 +197,12 @@ def main() -> None:
     if given.count < 1:
         parser.error(f"{given.count} mutants: must be above zero")
     found = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "hvdperf").rglob("*.py"))]
+    judging = [each for each in found if each.startswith(tuple(TESTS))]
     asked = tuple(given.modules or TESTS)
-    modules = [each for each in found if each.startswith(tuple(TESTS)) and each.startswith(asked)]
+    modules = [each for each in judging if each.startswith(asked)]
     if not modules:
         parser.error(f"no module begins with {' or '.join(asked)}; known are {', '.join(TESTS)}")
-    lines, table = known_equivalent(), dict[str, Counter[str]]()
+    verdicts, table = listed(judging), dict[str, Counter[str]]()
     with tempfile.TemporaryDirectory(prefix="hvdperf-mutants-") as scratch:
         tree, longest = Copy(Path(scratch)), dict[str, float]()
         for mutant in drawn(modules, given.count, given.seed):
@@ -208,13 +213,13 @@ def main() -> None:
                 if tree.fails(mutant.module):
                     sys.exit(f"the tests of {package} fail without a mutant: {TESTS[package]}")
                 longest[package] = 60 + 3 * (time.monotonic() - began)
-            verdict = EQUIVALENT if key in lines else SURVIVED
-            if verdict != EQUIVALENT and tree.kills(mutant, longest[package]):
-                verdict = KILLED
-            lines[key] = "\t".join((*key, verdict))
-            print(lines[key], flush=True)
-            table.setdefault(mutant.module, Counter())[verdict] += 1
-    LIST.write_text("".join(f"{line}\n" for line in sorted(lines.values())))
+            if verdicts.get(key) != EQUIVALENT:
+                killed = tree.kills(mutant, longest[package])
+                verdicts[key] = KILLED if killed else SURVIVED
+            print(*key, verdicts[key], sep="\t", flush=True)
+            table.setdefault(mutant.module, Counter())[verdicts[key]] += 1
+    rows = sorted("\t".join((*key, verdict)) for key, verdict in verdicts.items())
+    LIST.write_text("".join(f"{row}\n" for row in rows))
     total = sum(table.values(), Counter[str]())
     columns = Columns(("module", -36), *((verdict, 10) for verdict in VERDICTS), ("share", 8))
     print(f"\n{columns.header}")
