@@ -80,9 +80,10 @@ def explanation(outcome: Outcome) -> str:
     if judgement.figure is not None:
         covered = 100 * confidence(judgement.figure, judgement.rule, judgement.fail_alpha)
         held_to = f", limit {must_be(judgement)}" if judgement.rule else ""
+        rounds = "1 round" if judgement.rounds == 1 else f"{judgement.rounds} rounds"
         parts.append(
             f"  figure {figure_text(judgement.figure)} ({covered:.0f} % interval, "
-            f"{judgement.rounds} rounds){held_to}"
+            f"{rounds}){held_to}"
         )
     if judgement.reason:
         parts.append(f"  {judgement.reason}")

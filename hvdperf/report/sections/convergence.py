@@ -44,7 +44,10 @@ class _Group:
             seconds = finite(run.seconds for run in runs)
             return f"{median(seconds):.0f} s of wall time" if seconds else "a fixed wall time"
         epochs = finite(run.epochs for run in runs)
-        return f"{max(epochs, default=0):.3g} epochs"
+        if not epochs:
+            return "a fixed number of epochs"
+        longest = f"{max(epochs):.3g}"
+        return "1 epoch" if longest == "1" else f"{longest} epochs"
 
     @property
     def title(self) -> str:
