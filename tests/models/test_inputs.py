@@ -174,6 +174,14 @@ def test_rank_without_a_record_is_refused(data: dict[str, Path], name: str) -> N
         train(data, name, 1, shard=(0, trained + 1))
 
 
+@pytest.mark.parametrize("wrong", [{"shard": (2, 2)}, {"shard": (-1, 2)}, {"batch": 0}])
+@pytest.mark.parametrize("form", Form)
+def test_synthetic_input_refuses_arguments_without_sense(form: Form, wrong: dict[str, Any]) -> None:
+    options = {"shard": (0, 1), "batch": 4, "size": 8, "classes": 40, "form": form, **wrong}
+    with pytest.raises(ValueError):
+        inputs.open_train("synthetic", None, seed=0, **options)
+
+
 def test_synthetic_input_has_nothing_to_validate_with() -> None:
     with pytest.raises(inputs.UnknownInput, match="synthetic has nothing to validate with: use"):
         inputs.open_validation("synthetic", None, shard=(0, 1), batch=4, size=8)

@@ -127,8 +127,19 @@ def test_the_command_writes_what_every_input_reads(
         inputs.locate(dataset, tmp_path / dataset)
     assert sample_sets.main([str(tmp_path), "ptb"]) == 0
     assert capsys.readouterr().out.count("\n") == len(sample_sets.WRITERS), "each is written once"
-    assert sample_sets.main(["somewhere", "mnist"]) == sample_sets.main([]) == 2
-    assert capsys.readouterr().out.count("usage:") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [([], 2), (["somewhere", "mnist"], 2), (["--help"], 0), (["--all"], 2)]
+)
+def test_the_command_writes_nothing_if_it_is_called_wrongly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], status: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        sample_sets.main(arguments)
+    assert ended.value.code == status
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_files_of_somebody_else_stay(tmp_path: Path) -> None:

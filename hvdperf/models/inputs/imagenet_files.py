@@ -10,11 +10,12 @@ fault is one line on stderr.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -190,12 +191,18 @@ def _fault(record: bytes, decode: bool) -> str:
     return ""
 
 
-def main(directory: str) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m hvdperf.models.inputs.imagenet_files",
+        description="Check ImageNet's shards, and print the numbers of their records as JSON.",
+    )
+    parser.add_argument("directory", metavar="DIR", type=Path, help="that holds the shards")
+    given = parser.parse_args(arguments)
     import tensorflow as tf
 
     tf.config.set_visible_devices([], "GPU")
     try:
-        files = check(locate(directory))
+        files = check(locate(given.directory))
     except (DataError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -205,4 +212,4 @@ def main(directory: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main())

@@ -7,6 +7,7 @@ A network can learn from each of them.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import pickle
@@ -340,15 +341,22 @@ def write(dataset: str, root: Path) -> bool:
     return True
 
 
-def main(arguments: Sequence[str]) -> int:
-    if not arguments or not set(arguments[1:]) <= set(WRITERS):
-        print(f"usage: python -m hvdperf.models.inputs.sample_sets DIR [{' '.join(WRITERS)}]")
-        return 2
-    root = Path(arguments[0])
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m hvdperf.models.inputs.sample_sets",
+        description="Write small but valid data sets, for users without the real ones.",
+    )
+    parser.add_argument("directory", metavar="DIR", type=Path, help="each is in DIR/NAME")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help=f"of {', '.join(WRITERS)} (all that are not there)"
+    )
+    given = parser.parse_args(arguments)
+    if unknown := set(given.names) - set(WRITERS):
+        parser.error(f"no sample of {', '.join(sorted(unknown))}; known are {', '.join(WRITERS)}")
     try:
-        for dataset in arguments[1:] or WRITERS:
-            if write(dataset, root):
-                print(f"data: a sample of {dataset} in {root / dataset}")
+        for dataset in given.names or WRITERS:
+            if write(dataset, given.directory):
+                print(f"data: a sample of {dataset} in {given.directory / dataset}")
     except (DataError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -356,4 +364,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
