@@ -1,6 +1,6 @@
 """A Keras network of one's own: pytest perf/ --workloads examples/keras_network.py"""
 
-from hvdperf.models.registry import Network
+from hvdperf.models import Network
 
 # Name, builder, and the height and width of its images in pixels.
 NETWORKS = (Network("small_cnn", "keras_network:build", 32),)

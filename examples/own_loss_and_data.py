@@ -1,6 +1,6 @@
 """Own loss, optimizer and data: pytest perf/ --workloads examples/own_loss_and_data.py"""
 
-from hvdperf.models.registry import Network
+from hvdperf.models import Network
 
 NETWORKS = (
     Network(

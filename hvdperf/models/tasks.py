@@ -51,8 +51,9 @@ class NotScored(ValueError):
 
 
 class Labelled:
-    """The common part of such a Step. A batch is inputs and their labels, int32 [n] or
-    [n, length]. The loss and the score of a sample are means over its labels."""
+    """The common part of a Step in which every output of one model has a label. A batch is inputs
+    and their labels, int32 [n] or [n, length]. The loss and the score of a sample are means over
+    its labels."""
 
     def __init__(self, size: int, classes: int) -> None:
         self._size = size
@@ -98,7 +99,7 @@ def _hits(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 
 
 class Classification(Labelled):
-    """The task (Step). A batch is images float32 [n, s, s, 3] and labels int32 [n]."""
+    """The choice of a class (Step). A batch is images float32 [n, s, s, 3] and labels int32 [n]."""
 
     def signature(self) -> Sequence[tf.TensorSpec]:
         images = tf.TensorSpec([None, self._size, self._size, 3], tf.float32)
@@ -106,8 +107,8 @@ class Classification(Labelled):
 
 
 class Language(Labelled):
-    """The language task (Step). A batch is tokens int32 [n, length] and, one word
-    later in the stream, targets int32 [n, length]."""
+    """The language task (Step). A batch is tokens int32 [n, length] and, one word later in the
+    stream, targets int32 [n, length]."""
 
     def signature(self) -> Sequence[tf.TensorSpec]:
         sequence = tf.TensorSpec([None, self._size], tf.int32)
@@ -115,8 +116,12 @@ class Language(Labelled):
 
 
 class Adversarial:
-    """The adversarial task (Step). A batch is images float32 [n, s, s, 3] in -1..1 and
-    latent vectors float32 [n, LATENT], drawn evenly from -1..1 as in the paper."""
+    """The adversarial task (Step), arXiv:1511.06434. A batch is images float32 [n, s, s, 3] in
+    -1..1 and latent vectors float32 [n, LATENT], drawn evenly from -1..1 as in the paper.
+
+    Both losses are taken from one forward pass, before either model is updated. The generator's is
+    the one of arXiv:1406.2661, section 3, that does not saturate: -log D(G(z)).
+    """
 
     def __init__(self, size: int, classes: int) -> None:
         self._size = size
@@ -161,8 +166,8 @@ class Adversarial:
 
 
 class Own:
-    """The task (Step). A batch is what the network's data function yields, batched, or
-    what the task that the network is registered for takes.
+    """The task (Step) of a network that has a loss or data of its own. A batch is what its data
+    function yields, batched, or what the task that it is registered for takes.
 
     base: that task. Everything that the network does not define is left to it.
     """

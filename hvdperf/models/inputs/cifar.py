@@ -45,10 +45,10 @@ def train_dataset(
 
     shard is (index, count). The shard has the records whose number in file order is index modulo
     count; they are taken before anything is shuffled. Each epoch is the whole shard in a new order;
-    a batch may span two epochs. The images are standardised by channel, or scaled to
-    -1..1 with symmetric, and resized bilinearly unless image_size is 32. The seed and the shard's
-    index decide every augmentation. With neither shuffle nor augment the stream is the records of
-    the shard in file order.
+    a batch may span two epochs. The images are standardised by channel, or scaled to -1..1 with
+    symmetric, and resized bilinearly unless image_size is 32. The seed and the shard's index decide
+    every augmentation. With neither shuffle nor augment the stream is the records of the shard in
+    file order.
 
     The batch dimension is static. `threads` threads that are the pipeline's own do the work.
 

@@ -62,10 +62,9 @@ def train_dataset(
     shard, the shard has the files whose number is index modulo count, so that no rank reads
     another's files, and shards may have different numbers of records. Otherwise the shard has the
     records whose number in file order is index modulo count. Each epoch is the whole shard in a new
-    order, as far as a buffer of SHUFFLED_RECORDS mixes it; a batch may span two
-    epochs. The seed, the shard's index and the number of a record in the stream decide its
-    augmentation. With neither shuffle nor augment the stream is the records of the shard in file
-    order.
+    order, as far as a buffer of SHUFFLED_RECORDS mixes it; a batch may span two epochs. The seed,
+    the shard's index and the number of a record in the stream decide its augmentation. With neither
+    shuffle nor augment the stream is the records of the shard in file order.
 
     The batch dimension is static. `threads` threads that are the pipeline's own do the work.
 

@@ -126,8 +126,8 @@ def concatenated(*branches: Any) -> Any:
     return keras.layers.Concatenate()(list(branches))
 
 
-# The blocks of the full network. A: channels after the pooling of each block. B: channels inside
-# the 7 x 7 factors of each block. C: number of blocks.
+# The blocks of the full Inception-v3. A: channels after the pooling of each block. B: channels
+# inside the 7 x 7 factors of each block. C: number of blocks.
 A = (32, 64, 64)
 B = (128, 160, 160, 192)
 C = 2
