@@ -37,6 +37,7 @@ from hvdperf.records.documents import now, session_name
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.rounds import Launch, Round
+from hvdperf.report.words import plural
 from hvdperf.version import version
 from hvdperf.work.base import RoundRequest, RoundSettings
 from hvdperf.work.blocks import Blocks
@@ -213,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"bench.fault_pairs: {error}")
     except KeyboardInterrupt:
         sys.exit("bench.fault_pairs: interrupted; the pairs that are written are kept")
-    print(f"{total} pairs in {shown(given.out)}")
+    print(f"{plural(total, 'pair')} in {shown(given.out)}")
 
 
 if __name__ == "__main__":

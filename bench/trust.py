@@ -95,7 +95,8 @@ def main() -> None:
         sys.exit(f"bench.trust: {error}")
     print(PAGE.read_text())
     if others:
-        print(f"{others} sessions of another machine, stack, suite or profile are not counted")
+        left_out = plural(others, "session")
+        print(f"not counted, of another machine, stack, suite or profile: {left_out}")
 
 
 def check_log() -> None:
