@@ -114,6 +114,7 @@ def test_what_takes_longer_on_all_ranks_is_nobodys_own():
     found = blame(Rank(exchanging=0.007), Rank(exchanging=0.0072, computing=0.0142))
     assert (found.term, found.rank) == ("exposed communication", None)
     assert str(found) == "attributed to exposed communication of all ranks (+16 %)"
+    assert (found.seconds, found.usual_seconds) == pytest.approx((0.007, 0.004))
     assert blame(Rank(computing=0.02), Rank(computing=0.0201)).term == "compute"
 
 
