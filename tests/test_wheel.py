@@ -135,6 +135,7 @@ def test_a_project_that_does_not_ask_for_the_plugin_has_none(call: Call) -> None
     assert "unrecognized arguments: --profile" in call("pytest", "--profile=smoke").stderr
 
 
+@pytest.mark.long
 @pytest.mark.mpirun
 def test_a_project_measures_a_network_of_an_installed_package(call: Call, project: Path) -> None:
     done = call("pytest", "-p", "hvdperf", "--profile=tiny.toml", "--models=theirs")

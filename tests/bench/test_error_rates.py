@@ -51,7 +51,15 @@ SESSIONS = 200
 NIGHTLY = LOOKS["nightly"]
 # Of which rounds do not depend on each other, and are symmetric.
 SOUND = ("normal", "Student t5", "5 % outliers x5", "turns AR(1) 0.5")
-EACH = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+# Its sessions have more rounds, so they take longest to simulate.
+CONTENDED_ONE = pytest.param(CONTENDED, marks=pytest.mark.long, id=CONTENDED.name)
+EACH = pytest.mark.parametrize(
+    "machine",
+    [
+        CONTENDED_ONE if machine is CONTENDED else pytest.param(machine, id=machine.name)
+        for machine in MACHINES
+    ],
+)
 
 
 def at_most(rate, count, total):

@@ -101,7 +101,7 @@ def test_a_run_of_so_many_steps_ends_with_a_validation_of_everything(
     ("model", "other"),
     [
         # Its batches are normalised replica by replica, and the statistics averaged at the end.
-        ("resnet_50_s", mirrored(2)),
+        pytest.param("resnet_50_s", mirrored(2), marks=pytest.mark.long),
         # They move twice an update there, half as far.
         ("resnet_50_s", single()),
         # It has neither batch normalisation nor dropout, so that the order of batches is all.

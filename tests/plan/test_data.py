@@ -86,11 +86,11 @@ def test_records_of_imagenet_are_read_once_for_each_copy(shards, monkeypatch):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("content", ["", "[1]", "1", '{"records": 1}'])
-def test_a_damaged_cache_of_imagenet_is_made_again(shards, tmp_path, content):
+def test_a_damaged_cache_of_imagenet_is_made_again(shards, tmp_path):
     found = open_data("imagenet", str(shards[0].parent))
     (cache,) = (tmp_path / "cache").iterdir()
     whole = cache.read_text()
-    cache.write_text(content)
-    assert open_data("imagenet", str(shards[0].parent)) == found
-    assert cache.read_text() == whole
+    for content in ("", "[1]", "1", '{"records": 1}'):
+        cache.write_text(content)
+        assert open_data("imagenet", str(shards[0].parent)) == found
+        assert cache.read_text() == whole

@@ -183,9 +183,8 @@ def test_a_night_that_cannot_be_measured_says_why(
     assert "unknown network 'vgg_17'" in output
 
 
-@pytest.mark.parametrize(
-    "signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_night_that_is_interrupted_is_not_over(
     command: Callable[..., list[str]], tmp_path: Path, signum: int
 ) -> None:

@@ -265,6 +265,7 @@ def test_what_cannot_be_built_is_told_with_its_reason(capsys):
     assert said[-1] == "2.15.1 cannot be compared with 2.12.0: one of them cannot be built"
 
 
+@pytest.mark.long
 @pytest.mark.mpirun
 def test_a_session_of_two_stacks_is_run_and_read(tmp_path):
     """A stack against itself, for no longer than it takes to begin: too few rounds to decide."""
