@@ -26,6 +26,9 @@ SHAPE = re.compile(
     r"^(model +np|case +figure|results: results/runs/|report: results/report/)", re.M
 )
 
+# The table of throughputs, which a session lacks if other programs disturbed all of its blocks.
+THROUGHPUT = {"model np"}
+
 
 @dataclass(frozen=True)
 class Line:
@@ -133,7 +136,7 @@ def test_every_line_of_the_tutorial_ran(tutorial: Mapping[str, Line]) -> None:
 @pytest.mark.long
 def test_the_summary_is_as_the_tutorial_shows_it(clone: Path, tutorial: Mapping[str, Line]) -> None:
     line = tutorial["pytest perf/ --profile smoke"]
-    assert shape(line.output) == sample("docs/first_session.md") != set()
+    assert shape(line.output) | THROUGHPUT == sample("docs/first_session.md") | THROUGHPUT
     assert f"\nexit status {line.status}: " in line.output
     page = re.search(r"^report: (\S+)$", line.output, re.MULTILINE)
     assert page is not None
@@ -144,12 +147,11 @@ def test_the_summary_is_as_the_tutorial_shows_it(clone: Path, tutorial: Mapping[
 def test_the_lines_of_the_readme_run(readme: Mapping[str, Line]) -> None:
     perf = readme["make perf"]
     assert perf.status in (0, 2), perf.output
-    assert shape(perf.output) >= sample("README.md") - {"model np"} != set()
+    assert shape(perf.output) >= sample("README.md") - THROUGHPUT != set()
     sessions = [line for command, line in readme.items() if "pytest perf/" in command]
     assert len(sessions) == 3
     for line in sessions:
         assert line.status in (0, 6), line.output
-        # A slow machine measures no throughput in so short a session.
-        assert shape(line.output) >= sample("README.md") - {"model np"}
+        assert shape(line.output) >= sample("README.md") - THROUGHPUT
     assert readme[". ./activate"].status == 0
     assert readme["hvdperf doctor"].status in (0, 9)

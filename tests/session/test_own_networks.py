@@ -24,14 +24,13 @@ def build(size, classes):
 """
 
 
+@pytest.mark.long
 @pytest.mark.mpirun
 def test_the_examples_are_measured_by_every_strategy(run: Run, tmp_path: Path) -> None:
     files = [f"--workloads={path}" for path in sorted(EXAMPLES.glob("*.py"))]
     assert len(files) == 2
     # So long that the second of them has its turn, too.
-    done: subprocess.CompletedProcess[str] = run(
-        *files, "-k", "test_parity and np2", "--budget=0.5"
-    )
+    done: subprocess.CompletedProcess[str] = run(*files, "-k", "test_parity and np2", "--budget=1")
     assert done.returncode in (0, 6), done.stdout + done.stderr
     found = documents(tmp_path)
     assert {"parity-small_cnn-np2.json", "parity-regression-np2.json"} <= found.keys()
