@@ -23,10 +23,12 @@ from hvdperf.timeline import places
 from hvdperf.timeline.nights.night import (
     BRANCH,
     OVERDUE_H,
+    Accepted,
     Night,
+    accepted_until,
+    add_accepted,
     check_series,
     read_nights,
-    write_accepted,
 )
 from hvdperf.timeline.releases import backfill
 from hvdperf.timeline.releases.raw import Axis, check_known, keep, keep_sessions, read_history
@@ -69,6 +71,8 @@ def add_to(commands: Commands) -> None:
     add = add_command(tasks, "accept", text, accept)
     option(add, "--series NAME", "Accept this series as it is. Required.", required=True)
     option(add, "--night DATE", "Up to the night of this date.", told="the last one")
+    text = "Say why, in a line that the page and `regressions` show. Required."
+    option(add, "--why REASON", text, required=True)
     _add_places(add, repository=False)
 
     add = add_command(tasks, "prune", "Remove sessions and pages of nights long ago.", prune)
@@ -249,13 +253,13 @@ def run_night(arguments: argparse.Namespace) -> int:
 
 def _compared(night: Night, results: Path) -> tuple[Verdict, Sequence[str]]:
     """Return the verdict of a night next to those before it, and what fell, in lines."""
-    from hvdperf.timeline.nights.series import falls, verdict_of
+    from hvdperf.timeline.nights.series import speeding, verdict_of
 
     read = read_nights(results / NIGHTS, [night.series])
     known = [each for each in read.of[night.series] if each.night <= night.night]
-    found, waits = falls(known, read.accepted[night.series])
-    fall = found.get(len(known) - 1)
-    return verdict_of(night, fall), [*(fall.lines() if fall else ()), *filter(None, [waits])]
+    found = speeding(known, accepted_until(read.accepted[night.series]))
+    fall = found.falls.get(len(known) - 1)
+    return verdict_of(night, fall), [*(fall.lines() if fall else ()), *found.lines()]
 
 
 def _append_summary(
@@ -340,7 +344,7 @@ def watch_nights(arguments: argparse.Namespace) -> int:
     if not names:
         raise UserError("there is no night of any series yet; name those that should be: --series")
     now = datetime.now(UTC)
-    series = [Series(n, found.of.get(n, ()), found.accepted.get(n, date.min)) for n in names]
+    series = [Series(n, found.of.get(n, ()), found.accepted.get(n, ())) for n in names]
     states = [Watched(each, now, hours) for each in series]
     for state in states:
         print(state.line())
@@ -374,7 +378,9 @@ def list_regressions(arguments: argparse.Namespace) -> int:
         if wanted:
             print(table.header)
         for change, standing in wanted:
-            word = "" if standing is Standing.OPEN else f" ({standing.value})"
+            why = series.why(change) if standing is Standing.ACCEPTED else ""
+            told = f"{standing.value}: {why}" if why else standing.value
+            word = "" if standing is Standing.OPEN else f" ({told})"
             row = (change.since, change.size, change.count)
             print(table.row(*row, f" {change.line.name}{word}"))
             for mark in change.marks:
@@ -397,9 +403,12 @@ def accept(arguments: argparse.Namespace) -> int:
     night = last if arguments.night is None else _date("--night", arguments.night)
     if night > last:
         raise UserError(f"--night {night}: is after the last night, {last}")
-    write_accepted(directory / name, night)
+    why = " ".join(arguments.why.split())
+    if not why:
+        raise UserError("--why: is empty; say why the series may stay as it is, for those who ask")
+    add_accepted(directory / name, Accepted(night, why))
     _write_page(arguments.results)
-    print(f"{name}: accepted as it was in the night of {night}")
+    print(f"{name}: accepted as it was in the night of {night}: {why}")
     return 0
 
 

@@ -21,9 +21,10 @@ from hvdperf.paths import shown
 from hvdperf.timeline.nights.night import (
     ACCEPTED,
     BRANCH,
+    accepted_until,
+    add_accepted,
     read_accepted,
     read_night,
-    write_accepted,
 )
 from hvdperf.timeline.page.index import INDEX, write_index
 from hvdperf.timeline.processes import Git, without_secret
@@ -137,10 +138,11 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
         yield f"{series} {name}"
     for path in sorted((results / NIGHTS).glob(f"*/{ACCEPTED}")):
         to = clone / NIGHTS / path.parent.name
-        # Only a later date is news: another machine may have accepted more.
-        if to.is_dir() and (date := read_accepted(path.parent)) > read_accepted(to):
-            write_accepted(to, date)
-            yield f"{path.parent.name} accepted up to {date}"
+        known = read_accepted(to)
+        news = [each for each in read_accepted(path.parent) if each not in known]
+        if to.is_dir() and news:
+            add_accepted(to, *news)
+            yield f"{path.parent.name} accepted up to {accepted_until(news)}"
 
 
 def _copy(path: Path, to: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_calm_series_has_no_regression(tmp_path: Path) -> None:
         (["nightly", "run", "--night=today"], "--night today: is no date such as 2026-01-31"),
         (["regressions", "--series=v100"], "--series v100: has no night in "),
         (["nightly", "watch"], "there is no night of any series yet; name those that should be"),
-        (["nightly", "accept", "--series=v100"], "--series v100: has no night in "),
+        (["nightly", "accept", "--series=v100", "--why=x"], "--series v100: has no night in "),
         (["nightly", "prune", "--keep=0"], "--keep 0: must be between 1 and 36500 days"),
         (["nightly", "publish", "/no/such.git"], "/no/such.git: git ls-remote: fatal: "),
     ],
@@ -92,13 +92,15 @@ def test_what_is_accepted_fails_no_more(tmp_path: Path) -> None:
     before = hvdperf(*watch)
     assert before.returncode == 1
     assert before.stdout.startswith("a100: FAIL: night of ")
-    assert "  4 lasting changes for the worse: throughput[network_0-np" in before.stdout
-    done = hvdperf("nightly", "accept", "--series=a100", f"--results={tmp_path}")
+    assert f"  since the night of {made[20].night}: -" in before.stdout
+    accept = ("nightly", "accept", "--series=a100", f"--results={tmp_path}")
+    assert hvdperf(*accept, "--why= ").returncode == 2
+    done = hvdperf(*accept, "--why=a new driver")
     assert f"a100: accepted as it was in the night of {made[-1].night}" in done.stdout
     after = hvdperf(*watch)
     assert (after.returncode, after.stdout.split(" ")[1]) == (0, "PASS:"), after.stderr
     listed = hvdperf("regressions", f"--results={tmp_path}").stdout
-    assert listed.count("(worse, accepted)") == 4
+    assert listed.count("(worse, accepted: a new driver)") == 4
 
 
 def test_a_summary_without_the_report_of_a_session_is_none(tmp_path: Path) -> None:

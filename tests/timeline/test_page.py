@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from bench.nights import Year, nights
 from hvdperf.timeline.nights.night import Night, read_nights, write_night
-from hvdperf.timeline.nights.series import findings
+from hvdperf.timeline.nights.series import findings, speeding
 from hvdperf.timeline.page.index import SPARK_EDGE, SPARK_W, write_index
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
@@ -60,18 +60,23 @@ def page(browser: Browser, published: Path) -> Iterator[Page]:
 
 
 def test_the_calendar_has_every_date_with_its_verdict(page: Page, published: Path) -> None:
+    # Until somebody accepts that a network is 3 % slower since night 90, every night FAILs.
+    failed = len(speeding(nights(YEAR, 1)).falls)
+    assert 200 < failed < 300
     squares = page.locator(".calendar rect")
     assert squares.count() == 365
-    assert page.locator(".calendar rect.pass").count() == 354
+    assert page.locator(".calendar rect.pass").count() == 355 - failed
     assert page.locator(".calendar rect.missing").count() == 10
-    assert page.locator(".calendar rect.fail title").text_content() == (
-        "2026-11-23: FAIL (1 FAIL, 31 PASS)"
-    )
+    last = page.locator(".calendar rect.fail title").last.text_content() or ""
+    assert last.startswith("2026-11-23: FAIL (1 FAIL, 31 PASS; -")
     legend = page.locator(".legend span")
-    assert [legend.nth(i).inner_text() for i in range(3)] == ["1 FAIL", "354 PASS", "10 MISSING"]
+    assert [legend.nth(i).inner_text() for i in range(3)] == [
+        f"{failed} FAIL",
+        f"{355 - failed} PASS",
+        "10 MISSING",
+    ]
     assert page.locator("h2 .verdict").inner_text() == "FAIL"
-    told = page.locator(".slower")
-    assert "lasting changes for the worse: throughput[network_0-np" in told.first.inner_text()
+    assert "samples/s of network_0" in page.locator(".slower").first.inner_text()
     assert "2026-01-05.json: left out" in page.locator("header").inner_text()
     assert (published / "index.html").stat().st_size < 1_000_000
 
@@ -92,10 +97,9 @@ def test_a_series_at_half_its_speed_is_red_although_every_case_passes(
     with visit(browser, tmp_path) as page:
         page.goto("/")
         assert page.locator("h2 .verdict").inner_text() == "FAIL"
-        assert "32 of 32 throughputs fell" in page.locator(".slower").first.inner_text()
-        assert page.locator(".calendar rect.fail title").text_content() == (
-            f"{made[-1].night}: FAIL (32 PASS; 32 throughputs fell)"
-        )
+        assert "samples/s of all 32 throughputs" in page.locator(".slower").first.inner_text()
+        title = page.locator(".calendar rect.fail title").text_content() or ""
+        assert title.startswith(f"{made[-1].night}: FAIL (32 PASS; -")
 
 
 def test_a_night_leads_to_its_session(page: Page) -> None:

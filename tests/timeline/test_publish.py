@@ -11,7 +11,14 @@ import pytest
 
 from bench.nights import Year, nights
 from hvdperf.errors import UserError
-from hvdperf.timeline.nights.night import BRANCH, Night, read_nights, write_accepted, write_night
+from hvdperf.timeline.nights.night import (
+    BRANCH,
+    Accepted,
+    Night,
+    add_accepted,
+    read_nights,
+    write_night,
+)
 from hvdperf.timeline.publish import fetched, place_of, publish
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from tests.support.histories import raw_result, written
@@ -67,18 +74,24 @@ def test_nights_arrive_with_their_pages_and_an_index(tmp_path: Path, repository:
     assert git(repository, "rev-list", "--count", BRANCH).strip() == "1"
 
 
-def test_what_is_accepted_is_published_and_a_later_date_replaces_it(
+def test_what_is_accepted_is_published_and_nothing_of_it_is_lost(
     tmp_path: Path, repository: str
 ) -> None:
     results = runner(tmp_path / "results", "a100", SOME)
     published(results, repository)
     for night in (SOME[0].night, SOME[2].night):
-        write_accepted(results / NIGHTS / "a100", night)
+        add_accepted(results / NIGHTS / "a100", Accepted(night, "a new driver"))
         assert published(results, repository) == [f"a100 accepted up to {night}"]
-    write_accepted(results / NIGHTS / "a100", SOME[1].night)
     assert published(results, repository) == []
+    other = runner(tmp_path / "other", "a100", SOME)
+    add_accepted(other / NIGHTS / "a100", Accepted(SOME[1].night, ""))
+    published(other, repository)
     elsewhere = fetched(place_of(repository, tmp_path / "elsewhere"))
-    assert read_nights(elsewhere).accepted == {"a100": SOME[2].night}
+    assert read_nights(elsewhere).accepted["a100"] == (
+        Accepted(SOME[0].night, "a new driver"),
+        Accepted(SOME[2].night, "a new driver"),
+        Accepted(SOME[1].night, ""),
+    )
 
 
 def test_runners_that_publish_at_once_all_arrive(tmp_path: Path, repository: str) -> None:

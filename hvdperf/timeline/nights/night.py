@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -41,7 +42,7 @@ OVERDUE_H = 28.0
 BRANCH = "hvdperf-nights"
 # A hundred years.
 MOST_DAYS = 36500
-# In the directory of a series: the date up to which what became slower is accepted.
+# In the directory of a series: what was accepted, a line each.
 ACCEPTED = "accepted.txt"
 # The number of files left out that are named.
 _NAMED = 5
@@ -67,6 +68,7 @@ class Part:
     is_gate: whether it compares the stack with the reference. session: its name. exit_status: None
     if it did not end. asked: its settings, as in session.json. cases: all that are decided.
     disturbed: what other programs took from the session, in words; "" if it was little or unknown.
+    again: whether it measures again, in the same night, what its own session found slower.
     """
 
     is_gate: bool
@@ -79,6 +81,7 @@ class Part:
     cases: tuple[Row, ...]
     speeds: tuple[Speeds, ...] = ()
     disturbed: str = ""
+    again: bool = False
 
     @property
     def has_ended(self) -> bool:
@@ -90,9 +93,10 @@ class Night:
     """One night of a series.
 
     night: its date, in UTC. command: how to repeat it. against: the reference stack's interpreter,
-    or "". unfit: what made the machine unfit, one line each. pair: what the A/A pair at its
-    beginning says; "" if there was none. reason: why a session is missing; "" if none is. ended_at:
-    None until everything was measured.
+    or "". probe: how much the machine did a second without Horovod, by name
+    (hvdperf.machine.probe). unfit: what made the machine unfit, one line each. pair: what the A/A
+    pair at its beginning says; "" if there was none. reason: why a session is missing; "" if none
+    is. ended_at: None until everything was measured.
     """
 
     format: Positive
@@ -101,15 +105,30 @@ class Night:
     began_at: Moment
     command: str
     against: str = ""
+    probe: Mapping[str, Speed] = field(default_factory=dict)
     unfit: tuple[str, ...] = ()
     pair: str = ""
     parts: tuple[Part, ...] = ()
     reason: str = ""
     ended_at: Moment | None = None
 
-    def part(self, is_gate: bool = False) -> Part | None:
-        """Return the night's own session, or that against the reference stack; None without it."""
-        return next((part for part in self.parts if part.is_gate == is_gate), None)
+    def part(self, is_gate: bool = False, again: bool = False) -> Part | None:
+        """Return the night's own session, that against the reference stack, or that which measured
+        something again; None without it."""
+        kind = is_gate, again
+        return next((part for part in self.parts if (part.is_gate, part.again) == kind), None)
+
+    @property
+    def speeds(self) -> dict[tuple[str, int], tuple[float, ...]]:
+        """Return the samples per second of all replicas, one figure a launch, by network and world
+        size. What was measured again counts like what was measured first, so that a second chance
+        does not replace a bad figure."""
+        found: dict[tuple[str, int], tuple[float, ...]] = {}
+        for part in self.parts:
+            for each in part.speeds:
+                key = each.model, each.world_size
+                found[key] = (*found.get(key, ()), *each.samples_per_second)
+        return found
 
     def repeat(self, part: Part, row: Row) -> str:
         """Return the command that measures a case again, with the others of its network and world
@@ -146,8 +165,9 @@ class Night:
         return "; ".join(filter(None, (counts, self.reason, ended)))
 
 
-def part_of(archive: Archive, is_gate: bool) -> Part:
-    """Return the part of a night that a session is. Raises UserError if it cannot be read."""
+def part_of(archive: Archive, is_gate: bool, again: bool = False) -> Part:
+    """Return the part of a night that a session is. What is measured again is its speeds: a case
+    has its verdict by its own rule. Raises UserError if it cannot be read."""
     session = archive.session
     if session is None:
         raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
@@ -161,11 +181,12 @@ def part_of(archive: Archive, is_gate: bool) -> Part:
         hosts=session.hosts,
         fingerprint=session.fingerprint,
         asked=session.asked.texts,
-        cases=tuple(row_of(case.outcome) for case in archive.cases),
+        cases=() if again else tuple(row_of(case.outcome) for case in archive.cases),
         speeds=tuple(
             Speeds(workload.model, size, launches) for (workload, size), launches in speeds
         ),
         disturbed=whole.reason if whole is not None else "",
+        again=again,
     )
 
 
@@ -197,14 +218,21 @@ def read_night(path: Path) -> Night:
 
 
 @dataclass(frozen=True)
+class Accepted:
+    """What somebody accepted: that what became slower up to this night stays. why: in a line."""
+
+    night: date
+    why: str
+
+
+@dataclass(frozen=True)
 class Nights:
     """The nights of all series, in the order of dates. left_out: a line for each file that cannot
-    be read. accepted: the date up to which what became slower is accepted, as read_accepted returns
-    it."""
+    be read. accepted: by series, as read_accepted returns it."""
 
     of: Mapping[str, Sequence[Night]]
     left_out: tuple[str, ...] = ()
-    accepted: Mapping[str, date] = field(default_factory=dict)
+    accepted: Mapping[str, tuple[Accepted, ...]] = field(default_factory=dict)
 
 
 def read_nights(directory: Path, series: Iterable[str] = ()) -> Nights:
@@ -225,19 +253,32 @@ def read_nights(directory: Path, series: Iterable[str] = ()) -> Nights:
     return Nights({name: found[name] for name in wanted or found}, tuple(left_out), accepted)
 
 
-def read_accepted(series: Path) -> date:
-    """Return the date up to which what became slower is accepted; date.min if there is none.
-    series: its directory."""
+def read_accepted(series: Path) -> tuple[Accepted, ...]:
+    """Return what was accepted, oldest first. series: its directory. A line without a date is left
+    out."""
     try:
-        return date.fromisoformat((series / ACCEPTED).read_text().strip())
+        lines = (series / ACCEPTED).read_text().splitlines()
     except (OSError, ValueError):
-        return date.min
+        return ()
+    found = []
+    for line in lines:
+        night, _, why = line.partition(" ")
+        with suppress(ValueError):
+            found.append(Accepted(date.fromisoformat(night), why.strip()))
+    return tuple(found)
 
 
-def write_accepted(series: Path, night: date) -> None:
-    """Write the date up to which what became slower is accepted. Raises UserError."""
+def add_accepted(series: Path, *accepted: Accepted) -> None:
+    """Add to what was accepted; what is there stays. Raises UserError."""
+    known = read_accepted(series)
+    lines = (f"{each.night} {each.why}".rstrip() for each in (*known, *accepted))
     with refusing(f"{shown(series)}: ", OSError):
-        write_whole(series / ACCEPTED, f"{night}\n")
+        write_whole(series / ACCEPTED, "".join(f"{line}\n" for line in lines))
+
+
+def accepted_until(accepted: Iterable[Accepted]) -> date:
+    """Return the date up to which what became slower is accepted; date.min if there is none."""
+    return max((each.night for each in accepted), default=date.min)
 
 
 def remove_older(results: Path, days: int) -> Iterator[str]:

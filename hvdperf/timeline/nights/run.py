@@ -18,14 +18,29 @@ from hvdperf.errors import refusing
 from hvdperf.json_records import Unreadable
 from hvdperf.launch.guard import guarded
 from hvdperf.machine.fitness import complaints
+from hvdperf.machine.probe import probe
 from hvdperf.paths import cases, shown
 from hvdperf.records.archive import Archive, has_this_format, read_document, read_session
 from hvdperf.records.documents import SESSION_FILE, SessionDocument, now
 from hvdperf.session.commands import pair_check
 from hvdperf.session.control import local_preflight
-from hvdperf.timeline.nights.night import FORMAT, Night, part_of, path_of, read_night, write_night
+from hvdperf.timeline.nights.night import (
+    FORMAT,
+    Night,
+    Part,
+    accepted_until,
+    part_of,
+    path_of,
+    read_accepted,
+    read_night,
+    write_night,
+)
+from hvdperf.timeline.nights.series import speeding
 from hvdperf.timeline.processes import ended, is_without_session
 from hvdperf.timeline.store import NIGHTS, alone, read_all
+
+# The share of the minutes of a night's own session that measuring again may take, and the least.
+SHARE_AGAIN, LEAST_AGAIN = 0.25, 1.0
 
 
 @dataclass(frozen=True)
@@ -51,15 +66,14 @@ class NightPlan:
     def directory(self) -> Path:
         return self.results / NIGHTS
 
-    def session(self, gate: bool) -> list[str]:
-        """Return the options of one of the night's sessions."""
-        against = [f"--against={self.against}"] if gate else []
-        return [*cases(), f"--profile={self.profile}", *self.arguments, *against]
+    def session(self, *more: str) -> list[str]:
+        """Return the options of the night's own session, or of another one with more options."""
+        return [*cases(), f"--profile={self.profile}", *self.arguments, *more]
 
     @property
     def command(self) -> str:
         """Return a command that repeats the night's own session."""
-        return shlex.join([*self.launch, "pytest", *self.session(gate=False)])
+        return shlex.join([*self.launch, "pytest", *self.session()])
 
 
 def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
@@ -79,11 +93,10 @@ def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
         for step in (_look, _pair):
             night = step(plan, night, say)
             write_night(plan.directory, night)
-        for gate in (False, True) if plan.against else (False,):
-            night = _measured(plan, night, gate, say)
+        for step in (_own, _again, *([_gate] if plan.against else [])):
+            night = step(plan, night, say)
             write_night(plan.directory, night)
-            part = night.part(gate)
-            if part is not None and not part.has_ended:
+            if not all(part.has_ended for part in night.parts):
                 say("interrupted; the same command on the same date goes on")
                 return night
         night = replace(night, ended_at=now())
@@ -114,10 +127,10 @@ def _end_earlier(plan: NightPlan) -> None:
     nights, _ = read_all((path for path in files if path.stem < f"{plan.night}"), read_night)
     for night in (night for night in nights if night.ended_at is None):
         parts = list(night.parts)
-        for gate in (False, True):
-            begun = _session_of(plan, _label(night, gate))
-            if begun is not None and night.part(gate) is None:
-                parts.append(part_of(begun, gate))
+        for kind in (OWN, AGAIN, GATE):
+            begun = _session_of(plan, kind.label(night))
+            if begun is not None and kind.part(night) is None:
+                parts.append(kind.made(begun))
         reason = night.reason or ("" if parts else "the night was interrupted before any session")
         write_night(
             plan.directory, replace(night, parts=tuple(parts), reason=reason, ended_at=now())
@@ -128,11 +141,14 @@ def _look(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     """Note what makes the machine unfit. An earlier attempt may have found something else."""
     say("look at this machine")
     found = complaints(local_preflight(plan.results))
+    # On another host than this, such as with srun, it would say nothing of the ranks' machine.
+    probed = night.probe or ({} if plan.launch else probe())
     for line in found:
         say(f"unfit: {line}")
     refused = f"the machine was not fit to measure: {'; '.join(found)}"
     return replace(
         night,
+        probe=probed,
         unfit=tuple(dict.fromkeys((*night.unfit, *found))),
         reason=refused if found and plan.require_fit else "",
     )
@@ -148,29 +164,95 @@ def _pair(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     return replace(night, pair=text)
 
 
-def _measured(plan: NightPlan, night: Night, gate: bool, say: Callable[[str], None]) -> Night:
+def _own(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
+    return _measured(plan, night, OWN, (), say)
+
+
+def _gate(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
+    return _measured(plan, night, GATE, (f"--against={plan.against}",), say)
+
+
+def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
+    """Measure again, at once, what is slower than on the nights before."""
+    own = night.part()
+    if own is None or night.reason:
+        return night
+    before = [each for each in _nights(plan) if each.night < night.night]
+    first = replace(night, parts=tuple(part for part in night.parts if not part.again))
+    found = speeding([*before, first], accepted_until(read_accepted(plan.directory / plan.series)))
+    models = sorted({model for model, _ in found.suspects})
+    if not models:
+        return night
+    say(f"measure again what is slower: {found.told}")
+    # All networks, if all of them are slower.
+    chosen = [f"--models={','.join(models)}"] if all(models) else []
+    budget = max(LEAST_AGAIN, SHARE_AGAIN * own.minutes)
+    return _measured(plan, night, AGAIN, (*chosen, f"--budget={budget:.2g}"), say)
+
+
+def _nights(plan: NightPlan) -> list[Night]:
+    """Return the nights of the series that can be read, in the order of dates."""
+    files = sorted((plan.directory / plan.series).glob("*.json"))
+    return read_all(files, read_night)[0]
+
+
+def _measured(
+    plan: NightPlan,
+    night: Night,
+    kind: _Kind,
+    options: Sequence[str],
+    say: Callable[[str], None],
+) -> Night:
     """Run one session to its end, or go on with it, and add it to the night."""
-    done = night.part(gate)
+    done = kind.part(night)
     if night.reason or (done is not None and done.has_ended):
         return night
-    label = _label(night, gate)
+    label = kind.label(night)
     begun = _session_of(plan, label)
-    if begun is None or not part_of(begun, gate).has_ended:
+    if begun is None or not kind.made(begun).has_ended:
         goes_on = begun if begun is not None and has_this_format(begun.directory) else None
         resume = [f"--resume={goes_on.directory}"] if goes_on is not None else []
-        say("the reference stack" if gate else "the session")
-        options = [*plan.session(gate), f"--results={plan.results}", *resume]
-        status = _pytest(plan.launch, options, label)
+        say(kind.name)
+        all_options = [*plan.session(*options), f"--results={plan.results}", *resume]
+        status = _pytest(plan.launch, all_options, label)
         begun = _session_of(plan, label)
         if begun is None or (is_without_session(status) and not begun.cases):
-            which = "the session against the reference stack" if gate else "the session"
-            return replace(night, reason=f"{which} ended with status {status}; see its output")
+            reason = f"{kind.reason} ended with status {status}; see its output"
+            if kind is not AGAIN:
+                return replace(night, reason=reason)
+            say(reason)  # what was measured first stands alone
+            return night
     others = tuple(part for part in night.parts if part is not done)
-    return replace(night, parts=(*others, part_of(begun, gate)))
+    return replace(night, parts=(*others, kind.made(begun)))
 
 
-def _label(night: Night, gate: bool) -> str:
-    return f"{night.series} {night.night}{' gate' * gate}"
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of session of a night. name: as progress tells it. reason: the session, as the reason
+    of a night tells it."""
+
+    name: str
+    reason: str
+    ending: str = ""
+    is_gate: bool = False
+    again: bool = False
+
+    def label(self, night: Night) -> str:
+        """Return the label of the session in its documents."""
+        return f"{night.series} {night.night}{self.ending}"
+
+    def part(self, night: Night) -> Part | None:
+        return night.part(self.is_gate, self.again)
+
+    def made(self, session: Archive) -> Part:
+        return part_of(session, self.is_gate, self.again)
+
+
+OWN = _Kind("the session", "the session")
+AGAIN = _Kind("the second session", "the second session", " again", again=True)
+GATE = _Kind(
+    "the reference stack", "the session against the reference stack", " gate", is_gate=True
+)
 
 
 def _pytest(launch: Sequence[str], arguments: Sequence[str], label: str) -> int:

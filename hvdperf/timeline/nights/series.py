@@ -1,17 +1,18 @@
 """A series of nights: lines of a figure of a case or of a throughput, by date, with their lasting
 changes, and what makes the series slower than it was.
 
-A night FAILs at once if most of its throughputs are far below those of the nights before it. A
-change for the worse that lasts makes the series FAIL until it is repaired or accepted. Ratios alone
-show neither: what slows every replica alike leaves them as they are.
+A night FAILs at once if its throughputs fall below those of the nights before it
+(hvdperf.timeline.nights.speed). A change for the worse that lasts makes the series FAIL until it is
+repaired or accepted. Ratios alone show neither: what slows every replica alike leaves them as they
+are.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import Enum
 from functools import cached_property
@@ -24,7 +25,8 @@ import numpy as np
 from hvdperf.records.documents import Row
 from hvdperf.records.fingerprint import differences
 from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps, throughput
-from hvdperf.timeline.nights.night import Night, Part, Speeds
+from hvdperf.timeline.nights.night import Accepted, Night, Part, Speeds, accepted_until
+from hvdperf.timeline.nights.speed import ALL, Key, Speed, UsualSpeeds
 from hvdperf.verdict import Ceiling, Verdict, worst
 
 # A change may be placed a few nights too early or too late, so it lists what else changed within so
@@ -38,21 +40,17 @@ FEWEST_NIGHTS, SIGNIFICANT = 2, 1e-4
 UNSOUND = (Verdict.INVALID, Verdict.NOT_RUN)
 
 
-# How many sound nights a throughput is compared with, the fewest, and the share by which it has to
-# be below the lowest of them. No quiet night of a simulated year comes near: docs/nightly.md.
-EARLIER, FEWEST, FALL = 10, 5, 0.2
 # So many lines that change within UNCERTAIN nights confirm each other.
 TOGETHER = 3
 # So many nights show that a line is back where it was.
 BACK = 4
+# As date.weekday() numbers it.
+SATURDAY = 5
 # The number of lines that a text names.
 NAMED = 5
-_WAITS = (
-    "throughputs are not compared yet: that begins with the night after "
-    f"{FEWEST} sound ones of this machine, and there are {{}}"
-)
-# Throughputs by network and world size.
-Throughputs = Mapping[tuple[str, int], float]
+# A line that is back is compared with so many figures before its change.
+EARLIER = 10
+_WAITS = "throughputs are not judged yet: that begins after {} more sound nights of this machine"
 
 
 @dataclass(frozen=True)
@@ -98,9 +96,11 @@ def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
         part = night.part(gates)
         if part is None:
             continue
-        for each in part.speeds:
-            key = (False, throughput(each.model, each.world_size))
-            found.setdefault(key, []).append((index, median(each.samples_per_second), each))
+        for (model, size), launches in () if gates else night.speeds.items():
+            each = Speeds(model, size, launches)
+            found.setdefault((False, throughput(model, size)), []).append(
+                (index, median(launches), each)
+            )
         for row in part.cases:
             if row.figure is not None and row.figure > 0 and row.verdict not in UNSOUND:
                 found.setdefault((True, row.name), []).append((index, row.figure, row))
@@ -238,31 +238,49 @@ def repeat(night: Night, line: Line) -> str:
 
 @dataclass(frozen=True)
 class Fall:
-    """A night of which most throughputs fell. since: the first such night. usual: the last sound
-    night before that. changes: of the lines that fell, the ratio to their median of the nights
-    before. compared: the number of lines. disturbed: by what, in words; the night FAILs if it is
-    ""."""
+    """A night whose throughputs fell. since: the first such night. usual: the last sound night
+    before that. speeds: of all throughputs and means. disturbed: by what, in words; the night FAILs
+    if it is "". machine: what the machine did without Horovod, by name, as `speeds`."""
 
     night: Night
     since: Night
     usual: Night
-    changes: Mapping[str, float]
-    compared: int
+    speeds: Mapping[Key, Speed]
     disturbed: str
+    machine: Mapping[Key, Speed] = field(default_factory=dict)
+
+    @property
+    def what(self) -> list[Key]:
+        """Return what fell, and nothing of which a mean stands for it: all before networks, and
+        networks before throughputs, the largest fall first."""
+        fell = [key for key, speed in self.speeds.items() if speed.fell]
+        networks = {model for model, size in fell if model and not size}
+        kept = [key for key in fell if not key[1] or key[0] not in networks]
+        return sorted(kept, key=lambda key: (key[1] > 0, key[0] != "", self.speeds[key].beyond))
+
+    @property
+    def told(self) -> str:
+        """Return what fell and by how much, in words."""
+        count = sum(size > 0 for _, size in self.speeds)
+        if self.what[0] != ALL:
+            return named([amount(key, self.speeds[key], count) for key in self.what])
+        more = [
+            f"{_words(key, count)} another {percent(self.speeds[key].beyond)}"
+            for key in self.what[1:]
+        ]
+        first = amount(ALL, self.speeds[ALL], count)
+        return f"{first}; {named(more)}" if more else first
 
     def lines(self) -> Iterator[str]:
         """Yield what fell, by how much and since when, and the command that looks closer."""
-        told = [
-            f"{name} {percent(change)}"
-            for name, change in sorted(self.changes.items(), key=lambda each: each[1])
-        ]
-        yield (
-            f"{len(told)} of {self.compared} throughputs fell since the night of "
-            f"{self.since.night} by more than {100 * FALL:.0f} % below the lowest of the "
-            f"sound nights up to {self.usual.night}: {named(told)}"
-        )
+        yield f"since the night of {self.since.night}: {self.told}"
         if self.disturbed:
             yield f"this is no FAIL, because the night was disturbed: {self.disturbed}"
+        if self.machine:
+            told = [f"{name} {_change(speed)}" for (name, _), speed in self.machine.items() if name]
+            fell = any(speed.fell for speed in self.machine.values())
+            first = "; so look at the machine first" if fell else ""
+            yield f"the machine without Horovod: {', '.join(told)}{first}"
         changed = marks([self.usual, self.since]).get(1)
         if changed:
             yield f"changed since {self.usual.night}: {'; '.join(changed)}"
@@ -272,6 +290,21 @@ class Fall:
                 "look closer, where it was measured: hvdperf compare "
                 f"results/runs/{usual.session} results/runs/{own.session}"
             )
+
+
+def amount(key: Key, speed: Speed, count: int) -> str:
+    """Return a change with its interval, in words. count: of all throughputs."""
+    return f"{_change(speed)} samples/s of {_words(key, count)}"
+
+
+def _change(speed: Speed) -> str:
+    ends = f"{100 * (speed.lower - 1):+.1f} to {100 * (speed.upper - 1):+.1f}"
+    return f"{percent(speed.change)} ({ends})"
+
+
+def _words(key: Key, count: int) -> str:
+    model, size = key
+    return f"{model}-np{size}" if size else model or f"all {count} throughputs"
 
 
 def verdict_of(night: Night, fall: Fall | None) -> Verdict:
@@ -291,36 +324,85 @@ class Standing(Enum):
     UNCONFIRMED = "worse, not confirmed yet"
 
 
-def falls(nights: Sequence[Night], accepted: date = date.min) -> tuple[dict[int, Fall], str]:
-    """Return the falls by index of their nights, and why the last was not compared, or "".
-    A night that fell is none that later ones are compared with, unless it was accepted."""
-    earlier: dict[object, deque[tuple[Night, Throughputs]]] = defaultdict(
-        lambda: deque(maxlen=EARLIER)
-    )
+@dataclass(frozen=True)
+class Speeding:
+    """What the throughputs of a series say. falls: by index of their nights. last: the speeds of
+    the last night with throughputs, {} if they are not judged yet. reach: as UsualSpeeds.reach, at
+    that night. waits: why they are not judged, or ""."""
+
+    falls: Mapping[int, Fall]
+    last: Mapping[Key, Speed]
+    reach: Mapping[Key, float]
+    waits: str
+
+    @property
+    def suspects(self) -> list[Key]:
+        """Return what is worth a second measurement on the last night, the slowest first."""
+        found = [key for key, speed in self.last.items() if speed.suspect]
+        return sorted(found, key=lambda key: self.last[key].beyond)
+
+    @property
+    def told(self) -> str:
+        """Return the suspects with their changes, in words."""
+        count = sum(size > 0 for _, size in self.last)
+        return named([amount(key, self.last[key], count) for key in self.suspects])
+
+    def lines(self) -> Iterator[str]:
+        """Yield how the last night compares, and how small a fall would be found at once."""
+        if self.waits:
+            yield self.waits
+        if not self.last:
+            return
+        # All, or the one or two throughputs that there are.
+        for key in [ALL] if ALL in self.last else list(self.last):
+            count = sum(size > 0 for _, size in self.last)
+            yield f"{amount(key, self.last[key], count)} against the sound nights before"
+        least = [f"of one throughput by {percent(min(self.reach.values()))}"]
+        if ALL in self.reach:
+            least.insert(0, f"of all by {percent(self.reach[ALL])}")
+        yield f"found on its first night in 95 %: a fall {', and one '.join(least)}"
+
+
+def speeding(nights: Sequence[Night], accepted: date = date.min) -> Speeding:
+    """Judge the throughputs of a series, night by night. A night that fell is none that later ones
+    are compared with, unless it was accepted: then its speeds are the usual ones from there on."""
+    known: dict[object, UsualSpeeds] = defaultdict(UsualSpeeds)
+    machines: dict[object, UsualSpeeds] = defaultdict(UsualSpeeds)
+    usual: dict[object, Night] = {}
     found: dict[int, Fall] = {}
     since: Night | None = None
+    speeds: Mapping[Key, Speed] = {}
+    reach: Mapping[Key, float] = {}
     waits = ""
     for index, night in enumerate(nights):
         part = night.part()
         if part is None or not part.speeds:
             continue
-        before = earlier[_kind(part)]
-        own = {
-            (each.model, each.world_size): median(each.samples_per_second) for each in part.speeds
-        }
-        changes, compared = _fallen(own, [speeds for _, speeds in before])
-        if 2 * len(changes) > compared:
+        kind = _kind(part)
+        before = known[kind]
+        speeds = before.compare(
+            {key: median(launches) for key, launches in night.speeds.items()},
+            is_weekend=night.night.weekday() >= SATURDAY,
+        )
+        probed = machines[kind].compare({(name, 1): speed for name, speed in night.probe.items()})
+        reach, waits = before.reach(), ""
+        if any(speed.fell for speed in speeds.values()):
             disturbed = part.disturbed
             since = since if since is not None or disturbed else night
-            found[index] = Fall(night, since or night, before[-1][0], changes, compared, disturbed)
+            found[index] = Fall(night, since or night, usual[kind], speeds, disturbed, probed)
             if night.night > accepted:
                 continue
-        elif compared:
+            before.restart()
+            machines[kind].restart()
+        elif speeds:
             since = None
         if night.verdict not in UNSOUND and not part.disturbed:
-            before.append((night, own))
-        waits = "" if compared else _WAITS.format(len(before))
-    return found, waits
+            before.keep()
+            machines[kind].keep()
+            usual[kind] = night
+        if not speeds:
+            waits = _WAITS.format(before.waits)
+    return Speeding(found, speeds, reach, waits)
 
 
 def _kind(part: Part) -> object:
@@ -329,19 +411,6 @@ def _kind(part: Part) -> object:
     known = part.fingerprint
     names = (known["method"], known["cpu_model"], known["cores"], known["gpus"])
     return (*names, tuple(known["gpu_model"]), len(part.hosts))
-
-
-def _fallen(own: Throughputs, before: Sequence[Throughputs]) -> tuple[dict[str, float], int]:
-    """Return the changes of the lines that fell, and the number of lines that were compared."""
-    found, compared = {}, 0
-    for (model, size), speed in own.items():
-        usual = [speeds[model, size] for speeds in before if (model, size) in speeds]
-        if len(usual) < FEWEST:
-            continue
-        compared += 1
-        if speed < (1 - FALL) * min(usual):
-            found[throughput(model, size)] = speed / median(usual)
-    return found, compared
 
 
 def standings(changes: Sequence[Change], accepted: date = date.min) -> list[Standing]:
@@ -398,16 +467,24 @@ def percent(ratio: float) -> str:
 
 @dataclass(frozen=True)
 class Series:
-    """A series. nights: in the order of dates. accepted: the date up to which what has become
-    slower is accepted."""
+    """A series. nights: in the order of dates. accepted: oldest first."""
 
     name: str
     nights: Sequence[Night]
-    accepted: date = date.min
+    accepted: Sequence[Accepted] = ()
 
     @property
     def last(self) -> Night | None:
         return self.nights[-1] if self.nights else None
+
+    @property
+    def until(self) -> date:
+        """Return the date up to which what became slower is accepted."""
+        return accepted_until(self.accepted)
+
+    def why(self, change: Change) -> str:
+        """Return why a lasting change is accepted."""
+        return next((each.why for each in self.accepted if f"{each.night}" >= change.since), "")
 
     @cached_property
     def found(self) -> Findings:
@@ -417,22 +494,23 @@ class Series:
     def changes(self) -> list[tuple[Change, Standing]]:
         """Return the lasting changes, by night, and whether each makes the series FAIL."""
         found = self.found.changes
-        return list(zip(found, standings(found, self.accepted), strict=True))
+        return list(zip(found, standings(found, self.until), strict=True))
 
     @cached_property
-    def _fallen(self) -> tuple[Mapping[int, Fall], str]:
-        return falls(self.nights, self.accepted)
+    def speeding(self) -> Speeding:
+        """Return what the throughputs say."""
+        return speeding(self.nights, self.until)
 
     @property
     def falls(self) -> Mapping[int, Fall]:
         """Return the falls by index of the night."""
-        return self._fallen[0]
+        return self.speeding.falls
 
     @property
     def fall(self) -> Fall | None:
         """Return the fall of the last night; None if there is none, or if it was accepted."""
         fall = self.falls.get(len(self.nights) - 1)
-        return fall if fall is not None and fall.night.night > self.accepted else None
+        return fall if fall is not None and fall.night.night > self.until else None
 
     @property
     def open(self) -> list[Change]:
@@ -451,17 +529,28 @@ class Series:
 
     def slower(self) -> Iterator[str]:
         """Yield what has become slower, by how much and since when, and what to do next."""
-        if self.fall is not None:
-            yield from self.fall.lines()
-        if self.open:
+        fall, more = self.fall, self.open
+        if fall is not None:
+            yield from fall.lines()
+            # What fell that night and stays is one event.
+            began = self.nights.index(fall.since)
+            more = [each for each in more if abs(each.at - began) > UNCERTAIN]
+        if more:
             told = [
                 f"{each.line.name} {percent(each.step.change)} since {each.since}"
-                for each in sorted(self.open, key=lambda each: -abs(log(each.step.change)))
+                for each in sorted(more, key=lambda each: -abs(log(each.step.change)))
             ]
             yield f"{len(told)} lasting changes for the worse: {named(told)}"
-            since = self.open[0].since
+            since = more[0].since
             yield f"look closer: hvdperf regressions --series {self.name} --since {since}"
         if self.is_red:
-            yield f"if it has to stay like this: hvdperf nightly accept --series {self.name}"
-        if waits := self._fallen[1]:
-            yield waits
+            yield (
+                f"if it has to stay like this: hvdperf nightly accept --series {self.name} "
+                "--why REASON"
+            )
+        if self.accepted:
+            newest = self.accepted[-1]
+            why = f": {newest.why}" if newest.why else ""
+            yield f"accepted up to the night of {newest.night}{why}"
+        if self.speeding.waits:
+            yield self.speeding.waits

@@ -17,7 +17,7 @@ from hvdperf.verdict import Verdict
 # The word of a series whose last night is too long ago, and its exit status.
 MISSING = "MISSING"
 MISSING_STATUS = 11
-# Nights without a FAIL after which an issue is closed.
+# Nights in a row that PASS after which an issue is closed.
 CLEAN_NIGHTS = 2
 
 
@@ -59,13 +59,17 @@ class Watched:
 
     @property
     def is_clean(self) -> bool:
-        """Return whether the last nights measured, none of them failed, and nothing is slower."""
-        count = len(self.series.nights)
-        last = range(count - CLEAN_NIGHTS, count)
-        sound = (Verdict.PASS, Verdict.INCONCLUSIVE)
+        """Return whether the last nights that decided PASS, and nothing is slower. A night that is
+        INCONCLUSIVE shows neither that a fault is gone nor that it is there."""
+        decided = [
+            index
+            for index, night in enumerate(self.series.nights)
+            if night.verdict is not Verdict.INCONCLUSIVE
+        ]
+        last = decided[-CLEAN_NIGHTS:]
         return (
-            count >= CLEAN_NIGHTS
-            and all(self.series.nights[index].verdict in sound for index in last)
+            len(last) == CLEAN_NIGHTS
+            and all(self.series.nights[index].verdict is Verdict.PASS for index in last)
             and not any(index in self.series.falls for index in last)
             and not self.series.is_red
         )

@@ -97,7 +97,7 @@ def _series(series: Series, until: date, href: Href) -> Shown:
         "machine": _machine(nights),
         "last": last,
         "pages": [
-            ("reference stack" if part.is_gate else "session", address)
+            ("reference stack" if part.is_gate else "again" if part.again else "session", address)
             for part in last.parts
             if (address := href(part.session))
         ],
@@ -143,7 +143,7 @@ def _squares(series: Series, until: date, href: Href) -> Iterator[Shown]:
             continue
         own = night.part()
         verdict = verdict_of(night, fall)
-        told = f"{night.told}{f'; {len(fall.changes)} throughputs fell' if fall else ''}"
+        told = f"{night.told}{f'; {fall.told}' if fall else ''}"
         text = f"{day}: {verdict.value} ({told})"
         link = href(own.session) if own else ""
         yield {"x": x, "y": y, "kind": _kind(verdict), "href": link, "says": text}

@@ -1,0 +1,338 @@
+"""Whether a night is slower than the nights before it: each throughput, the mean of each network
+and the mean of all, as a change with an interval that knows how much nights differ.
+
+A throughput of a night is compared with its mean over the REFERENCE sound nights before the last
+GAP. The scale of its changes is that of its own earlier ones, moderated by those of the other
+throughputs (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). How heavy
+the tails are, and how much one night is like the next, is estimated from all of them. So a series
+whose nights differ much, or differ wildly now and then, finds less. Three rules look for a fall:
+
+- one night is far below;
+- two nights of the last three are below;
+- the mean of the last three nights is below.
+
+They share FALSE_A_YEAR, the expected number of nights of a year on which a series falls although
+nothing has changed; docs/error_rates.md has what that finds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import fmean, median
+
+import numpy as np
+from scipy.special import gammaln, ndtr, ndtri, stdtrit
+
+from hvdperf.timeline.lines import LEAST_CHANGE
+
+# The number of nights that a night is compared with, the newest ones that are left out because
+# they are judged together with it, and the fewest sound nights before the first that is judged.
+REFERENCE, GAP, FEWEST = 28, 2, 7
+# The number of earlier changes that tell the scale, and how many changes the other throughputs'
+# scale counts for.
+_SCALES, _PRIOR = 90, 6
+# The smallest fall, in ln: less is within what a machine does by itself.
+LEAST_FALL = math.log1p(LEAST_CHANGE)
+# Falls a year, of all rules and lines, where nothing has changed.
+FALSE_A_YEAR = 0.4
+_NIGHTS_A_YEAR = 365
+# The shares of the throughputs, of the networks' means and of all, and those of the rules.
+_SHARES = (0.25, 0.25, 0.5)
+_OF_ONE, _OF_TWO, _OF_MEAN = 0.4, 0.2, 0.4
+# Degrees of freedom that the tails may have. The smallest one counts that is nearly as likely as
+# the likeliest: ln of the ratio of likelihoods.
+_TAILS, _NEARLY = (3, 4, 5, 7, 10, 15, 30, 100), 4.0
+# The correlation of one night and the next that is assumed at first, and for how many changes it
+# counts; the largest that is believed.
+_RHO, _RHO_COUNTS, _RHO_MOST = 0.2, 50, 0.6
+# A throughput that is above its level by so many scales on GAP + 1 nights has a new level.
+_ROSE = 1.5
+# The least standard deviation of a change: that of a night whose clock was read well.
+_LEAST_SCALE = 0.003
+# How many nights the assumption counts for that weekends are like other days.
+_FEW_DAYS = 4
+# The distance from which on a change is worth a second measurement, in standard deviations.
+_SUSPECT = 2.5
+# The distance at which a fall is found in 95 %, beyond its bound, in standard deviations.
+_FOUND = 1.645
+
+Key = tuple[str, int]  # a throughput: network and world size
+# What falls: a throughput, the mean of a network (world size 0), or that of all ("", 0).
+ALL: Key = ("", 0)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A night's change of a throughput or of a mean of several, as a ratio to what was usual.
+
+    lower, upper: bounds (95 %). beyond: the part that is not the change of all. fell: how many
+    nights have shown a fall, 1 to 3; 0 if it is none. suspect: whether it is worth a second
+    measurement.
+    """
+
+    change: float
+    lower: float
+    upper: float
+    beyond: float
+    fell: int
+    suspect: bool
+
+
+@dataclass
+class _Unit:
+    """What is known of a throughput or of a mean. recent: changes of the last GAP + 1 nights, in
+    ln. squares: of earlier changes, each for a night compared with a sure level."""
+
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=GAP + 1))
+    squares: deque[float] = field(default_factory=lambda: deque(maxlen=_SCALES))
+
+
+class UsualSpeeds:
+    """The speeds of a series on one kind of machine, night by night. sound: how many were kept."""
+
+    def __init__(self) -> None:
+        self._levels: dict[Key, deque[float]] = {}
+        self._units: dict[Key, _Unit] = {}
+        self._likelihood = np.zeros(len(_TAILS))
+        self._products, self._squares = _RHO * _RHO_COUNTS, float(_RHO_COUNTS)
+        self.sound = 0
+        self._is_weekend, self._of_all = False, 0.0
+        self._of_days = {is_weekend: deque[float](maxlen=REFERENCE) for is_weekend in (False, True)}
+        self._pending: dict[Key, float] = {}
+        self._changes: dict[Key, float] = {}
+        self._counts: dict[Key, int] = {}
+        self._scales: dict[Key, float] = {}
+        self._limits: list[tuple[float, float, float]] = []
+
+    def compare(self, night: Mapping[Key, float], is_weekend: bool = False) -> dict[Key, Speed]:
+        """Return the changes of a night; {} before there are FEWEST sound ones. night: samples/s of
+        all replicas, by throughput."""
+        self._is_weekend = is_weekend
+        self._pending = {key: math.log(speed) for key, speed in night.items()}
+        before = {key: list(self._levels.get(key, ()))[:-GAP] for key in self._pending}
+        changes = {
+            key: value - fmean(before[key]) for key, value in self._pending.items() if before[key]
+        }
+        self._counts = {key: len(before[key]) for key in changes}
+        self._changes = _parts(changes)
+        if ALL in self._changes:
+            self._of_all = self._changes[ALL]
+            known = self._of_days[is_weekend]
+            self._changes[ALL] -= sum(known) / (len(known) + _FEW_DAYS)
+        fewest = min(self._counts.values(), default=0)
+        self._counts |= {key: fewest for key in self._changes if _kind(key)}
+        self._scales = self._known_scales()
+        if self.sound < FEWEST:
+            return {}
+        self._limits = self._bounds_by_kind()
+        of_all = self._changes.get(ALL, 0.0), self._sd(ALL) if ALL in self._changes else 0.0
+        factor = float(stdtrit(self._tail(), 0.975)) * _unit(self._tail())
+        found = {}
+        for key, change in self._changes.items():
+            total, sd = change, self._sd(key)
+            if key != ALL:
+                total, sd = total + of_all[0], math.hypot(sd, of_all[1])
+            # What is slower only beside others that became faster is not slower.
+            fell = self._nights_of_fall(key, change) if total < -LEAST_FALL else 0
+            low, high = math.exp(total - factor * sd), math.exp(total + factor * sd)
+            suspect = total < -LEAST_FALL and change < -_SUSPECT * self._sd(key)
+            found[key] = Speed(math.exp(total), low, high, math.exp(change), fell, suspect)
+        return found
+
+    def keep(self) -> None:
+        """Let later nights be compared with the one that was compared last."""
+        for key, change in self._changes.items():
+            unit, scale = self._units.setdefault(key, _Unit()), self._scales[key]
+            shrunk = change / math.sqrt(self._unsure(key))
+            if _kind(key) == 0 and unit.squares:
+                self._learn(shrunk / scale, unit.recent[-1] / scale if unit.recent else 0.0)
+            unit.squares.append(shrunk**2)
+            if key == ALL:
+                self._of_days[self._is_weekend].append(self._of_all)
+            unit.recent.append(change)
+        for key, value in self._pending.items():
+            level = self._levels.setdefault(key, deque(maxlen=REFERENCE + GAP))
+            level.append(value)
+            if self._rose(key):
+                for _ in range(len(level) - GAP - 1):
+                    level.popleft()
+        self.sound += 1
+
+    def _rose(self, key: Key) -> bool:
+        """Return whether a throughput has been higher for so long that this is its level."""
+        own, of_all = self._units.get(key), self._units.get(ALL, _Unit())
+        if own is None or key not in self._scales or len(own.recent) <= GAP:
+            return False
+        total = [*own.recent]
+        if len(of_all.recent) > GAP:
+            total = [sum(both) for both in zip(own.recent, of_all.recent, strict=True)]
+        return min(total) > _ROSE * math.hypot(self._scales[key], self._scales.get(ALL, 0.0))
+
+    def restart(self) -> None:
+        """Forget the levels, not the scales: the nights from here on have another speed."""
+        self._levels.clear()
+        self._changes = {}
+        for known in self._of_days.values():
+            known.clear()
+        for unit in self._units.values():
+            unit.recent.clear()
+
+    @property
+    def waits(self) -> int:
+        """Return the number of sound nights after which the next night is judged."""
+        have = min((len(level) for level in self._levels.values()), default=0)
+        return max(0, FEWEST - self.sound, GAP + 1 - have)
+
+    @property
+    def correlation(self) -> float:
+        """Return the correlation of one night and the next, 0 or more."""
+        return min(_RHO_MOST, max(0.0, self._products / self._squares))
+
+    def _unsure(self, key: Key, nights: int = 1) -> float:
+        """Return the variance of the mean change of so many nights, in squares of the scale."""
+        rho, count = self.correlation, self._counts[key]
+        own = (1 + rho * 4 / 3 + rho**2 * 2 / 3) / 3 if nights == 3 else 1.0
+        return own + (1 + rho) / (1 - rho) / count
+
+    def _known_scales(self) -> dict[Key, float]:
+        """Return the standard deviation of each change."""
+        own = {key: self._units[key].squares for key in self._changes if key in self._units}
+        usual = [
+            median([fmean(each) for key, each in own.items() if _kind(key) == kind] or [0.0])
+            for kind in range(3)
+        ]
+        found = {}
+        for key in self._changes:
+            squares = own.get(key, ())
+            moderated = (sum(squares) + _PRIOR * usual[_kind(key)]) / (len(squares) + _PRIOR)
+            found[key] = max(_LEAST_SCALE, math.sqrt(moderated))
+        return found
+
+    def _tail(self) -> int:
+        """Return the degrees of freedom of the tails."""
+        likely = self._likelihood >= self._likelihood.max() - _NEARLY
+        return _TAILS[int(np.argmax(likely))]
+
+    def _learn(self, distance: float, before: float) -> None:
+        """Take up a change and the one of the night before, in scales; 0 if there is none."""
+        self._likelihood += _log_densities(distance)
+        near = max(-3.0, min(3.0, distance)), max(-3.0, min(3.0, before))
+        self._products += near[0] * near[1]
+        self._squares += near[0] ** 2
+
+    def _sd(self, key: Key) -> float:
+        return self._scales[key] * math.sqrt(self._unsure(key))
+
+    def _bounds_by_kind(self) -> list[tuple[float, float, float]]:
+        """Return the bounds of the three rules, in standard deviations, for each kind of change."""
+        count = Counter(map(_kind, self._changes))
+        levels = [
+            FALSE_A_YEAR / _NIGHTS_A_YEAR * share / 2 ** math.ceil(math.log2(count[kind] or 1))
+            for kind, share in enumerate(_SHARES)
+        ]
+        return [_bounds(self._tail(), round(self.correlation, 1), level) for level in levels]
+
+    def _nights_of_fall(self, key: Key, change: float) -> int:
+        """Return how many nights have shown a fall, 0 if it is none."""
+        one, two, mean = self._limits[_kind(key)]
+        sd = self._sd(key)
+        recent = list(self._units.get(key, _Unit()).recent)[-GAP:]
+        if change > -LEAST_FALL:
+            return 0
+        if change < -one * sd:
+            return 1
+        if change < -two * sd and recent and min(recent) < -two * sd:
+            return 2 if recent[-1] < -two * sd else 3
+        # One wild night is no fall of three, and a night that is back is none.
+        if len(recent) == GAP and change < -sd and min(recent) < -sd:
+            of_three = self._scales[key] * math.sqrt(self._unsure(key, 3))
+            return 3 if fmean([*recent, change]) < -mean * of_three else 0
+        return 0
+
+    def reach(self) -> dict[Key, float]:
+        """Return the fall of each throughput and mean that is found on its first night in 95 %, as
+        a ratio, by what was known at the last night; {} before anything is judged."""
+        if not self._limits:
+            return {}
+        return {
+            key: math.exp(-max(LEAST_FALL, (self._limits[_kind(key)][0] + _FOUND) * self._sd(key)))
+            for key in self._changes
+        }
+
+
+def _kind(key: Key) -> int:
+    """Return 0 for a throughput, 1 for the mean of a network, 2 for that of all."""
+    return 0 if key[1] else 1 if key[0] else 2
+
+
+def _parts(changes: Mapping[Key, float]) -> dict[Key, float]:
+    """Return the change of all, which is the median, and beyond it that of each network with
+    several throughputs, which is their mean, and that of each throughput. What a night does to all
+    of them, such as a weekend, hides nothing else then. Up to two throughputs stand alone."""
+    if len(changes) <= 2:
+        return dict(changes)
+    of_all = median(changes.values())
+    beyond = {key: change - of_all for key, change in changes.items()}
+    networks: dict[str, list[float]] = {}
+    for (model, _), change in beyond.items():
+        networks.setdefault(model, []).append(change)
+    found = {(model, 0): fmean(own) for model, own in networks.items() if len(own) > 1}
+    return {ALL: of_all, **found, **beyond} if len(networks) > 1 else {ALL: of_all, **beyond}
+
+
+def _log_densities(distance: float) -> np.ndarray:
+    """Return ln of the density of Student's t with each of _TAILS, of variance 1."""
+    nu = np.array(_TAILS, dtype=float)
+    of_t = distance * np.sqrt(nu / (nu - 2))
+    found: np.ndarray = (
+        gammaln((nu + 1) / 2)
+        - gammaln(nu / 2)
+        - np.log(np.pi * (nu - 2)) / 2
+        - (nu + 1) / 2 * np.log1p(of_t**2 / nu)
+    )
+    return found
+
+
+def _unit(tail: int) -> float:
+    """Return what Student's t is multiplied with for a variance of 1."""
+    return math.sqrt((tail - 2) / tail)
+
+
+@lru_cache(maxsize=1024)
+def _bounds(tail: int, rho: float, level: float) -> tuple[float, float, float]:
+    """Return how many standard deviations one night, two of three, and the mean of three have to be
+    below, each in units of its own standard deviation."""
+    unit = _unit(tail)
+    one = -float(stdtrit(tail, level * _OF_ONE)) * unit
+    two = -float(stdtrit(tail, _alone(level * _OF_TWO / 3, rho))) * unit
+    return one, two, _of_mean(tail, level * _OF_MEAN)
+
+
+def _alone(both: float, rho: float) -> float:
+    """Return the p of one night if that of two correlated ones (bivariate normal) is `both`."""
+    low, high = both, 0.5
+    x = np.linspace(0, 12, 2401)
+    for _ in range(50):
+        p = math.sqrt(low * high)
+        c = -float(ndtri(p))
+        at = c + x
+        inner = np.exp(-(at**2) / 2) / math.sqrt(2 * math.pi)
+        joint = float((inner * ndtr((rho * at - c) / math.sqrt(1 - rho**2))).sum() * (x[1] - x[0]))
+        low, high = (p, high) if joint < both else (low, p)
+    return low
+
+
+def _of_mean(tail: int, level: float) -> float:
+    """Return the upper quantile of the mean of three nights, in its standard deviations."""
+    step, size = 0.02, 2**17
+    x = (np.arange(size) - size // 2) * step
+    density = (1 + x**2 / tail) ** (-(tail + 1) / 2)
+    density /= density.sum()
+    summed = np.fft.irfft(np.fft.rfft(np.fft.ifftshift(density)) ** 3, size)
+    above = np.cumsum(np.fft.fftshift(summed)[::-1])[::-1]
+    at = float(x[np.searchsorted(-above, -level)])
+    return at * _unit(tail) / math.sqrt(3)

@@ -1,0 +1,15 @@
+"""What a machine does without TensorFlow and Horovod."""
+
+from __future__ import annotations
+
+import threading
+
+from hvdperf.machine.probe import probe
+
+
+def test_every_figure_is_positive_and_nothing_stays() -> None:
+    before = threading.active_count()
+    found = probe()
+    assert set(found) == {"matrix product", "copy", "loopback"}
+    assert all(value > 1e6 for value in found.values())
+    assert threading.active_count() == before
