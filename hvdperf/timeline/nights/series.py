@@ -50,7 +50,6 @@ SATURDAY = 5
 NAMED = 5
 # A line that is back is compared with so many figures before its change.
 EARLIER = 10
-_WAITS = "throughputs are not judged yet: that begins after {} more sound nights of this machine"
 
 
 @dataclass(frozen=True)
@@ -357,10 +356,10 @@ class Speeding:
         for key in [ALL] if ALL in self.last else list(self.last):
             count = sum(size > 0 for _, size in self.last)
             yield f"{amount(key, self.last[key], count)} against the sound nights before"
-        least = [f"of one throughput by {percent(min(self.reach.values()))}"]
-        if ALL in self.reach:
-            least.insert(0, f"of all by {percent(self.reach[ALL])}")
-        yield f"found on its first night in 95 %: a fall {', and one '.join(least)}"
+        falls = {key: f"{100 * (1 - ratio):.0f} %" for key, ratio in self.reach.items()}
+        smallest = f"one throughput by {falls[min(self.reach, key=lambda key: self.reach[key])]}"
+        least = [f"all by {falls[ALL]}", smallest] if ALL in falls else [smallest]
+        yield f"found on its first night in 95 %: a fall of {', or of '.join(least)}"
 
 
 def speeding(nights: Sequence[Night], accepted: date = date.min) -> Speeding:
@@ -401,7 +400,9 @@ def speeding(nights: Sequence[Night], accepted: date = date.min) -> Speeding:
             machines[kind].keep()
             usual[kind] = night
         if not speeds:
-            waits = _WAITS.format(before.waits)
+            waits = "throughputs are judged from the next night on"
+            if missing := before.waits:
+                waits = f"throughputs are judged after more sound nights of this machine: {missing}"
     return Speeding(found, speeds, reach, waits)
 
 
