@@ -61,7 +61,10 @@ def _seconds_sent() -> float:
             thread.start()
             left = _SENT
             while left:
-                left -= receiver.recv_into(into)
+                received = receiver.recv_into(into)
+                if not received:
+                    raise OSError("the loopback connection was closed")
+                left -= received
             thread.join()
 
         return _seconds(exchanged)

@@ -25,7 +25,6 @@ from hvdperf.timeline.nights.night import (
     OVERDUE_H,
     Accepted,
     Night,
-    accepted_until,
     add_accepted,
     check_series,
     read_nights,
@@ -252,14 +251,13 @@ def run_night(arguments: argparse.Namespace) -> int:
 
 
 def _compared(night: Night, results: Path) -> tuple[Verdict, Sequence[str]]:
-    """Return the verdict of a night next to those before it, and what fell, in lines."""
-    from hvdperf.timeline.nights.series import speeding, verdict_of
+    """Return the verdict of a night next to those before it, and what is slower, in lines."""
+    from hvdperf.timeline.nights.series import Series
 
     read = read_nights(results / NIGHTS, [night.series])
     known = [each for each in read.of[night.series] if each.night <= night.night]
-    found = speeding(known, accepted_until(read.accepted[night.series]))
-    fall = found.falls.get(len(known) - 1)
-    return verdict_of(night, fall), [*(fall.lines() if fall else ()), *found.lines()]
+    series = Series(night.series, known, read.accepted[night.series])
+    return series.verdict, [*series.slower(), *series.speeding.lines()]
 
 
 def _append_summary(

@@ -121,11 +121,11 @@ class Night:
     @property
     def speeds(self) -> dict[tuple[str, int], tuple[float, ...]]:
         """Return the samples per second of all replicas, one figure a launch, by network and world
-        size. What was measured again counts like what was measured first, so that a second chance
-        does not replace a bad figure."""
+        size. What was measured again counts like what was measured first, and does not replace it,
+        unless the second measurement was disturbed: then only the first counts."""
         found: dict[tuple[str, int], tuple[float, ...]] = {}
         for part in self.parts:
-            for each in part.speeds:
+            for each in () if part.again and part.disturbed else part.speeds:
                 key = each.model, each.world_size
                 found[key] = (*found.get(key, ()), *each.samples_per_second)
         return found

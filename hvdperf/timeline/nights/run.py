@@ -28,7 +28,6 @@ from hvdperf.timeline.nights.night import (
     FORMAT,
     Night,
     Part,
-    accepted_until,
     part_of,
     path_of,
     read_accepted,
@@ -142,7 +141,7 @@ def _look(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     say("look at this machine")
     found = complaints(local_preflight(plan.results))
     # On another host than this, such as with srun, it would say nothing of the ranks' machine.
-    probed = night.probe or ({} if plan.launch else probe())
+    probed = night.probe or ({} if plan.launch else _probed(say))
     for line in found:
         say(f"unfit: {line}")
     refused = f"the machine was not fit to measure: {'; '.join(found)}"
@@ -152,6 +151,15 @@ def _look(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
         unfit=tuple(dict.fromkeys((*night.unfit, *found))),
         reason=refused if found and plan.require_fit else "",
     )
+
+
+def _probed(say: Callable[[str], None]) -> dict[str, float]:
+    """Return what this machine does without Horovod; {} if that cannot be measured."""
+    try:
+        return probe()
+    except (OSError, MemoryError) as error:
+        say(f"this machine cannot be measured without Horovod: {error}")
+        return {}
 
 
 def _pair(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
@@ -175,14 +183,15 @@ def _gate(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
 def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     """Measure again, at once, what is slower than on the nights before."""
     own = night.part()
-    if own is None or night.reason:
+    if own is None or not own.speeds or night.reason:
         return night
     before = [each for each in _nights(plan) if each.night < night.night]
     first = replace(night, parts=tuple(part for part in night.parts if not part.again))
-    found = speeding([*before, first], accepted_until(read_accepted(plan.directory / plan.series)))
+    found = speeding([*before, first], read_accepted(plan.directory / plan.series))
     models = sorted({model for model, _ in found.suspects})
     if not models:
-        return night
+        # What was found slower when a second session began is not any more.
+        return first
     say(f"measure again what is slower: {found.told}")
     # All networks, if all of them are slower.
     chosen = [f"--models={','.join(models)}"] if all(models) else []
@@ -216,12 +225,12 @@ def _measured(
         all_options = [*plan.session(*options), f"--results={plan.results}", *resume]
         status = _pytest(plan.launch, all_options, label)
         begun = _session_of(plan, label)
-        if begun is None or (is_without_session(status) and not begun.cases):
+        if begun is None or (is_without_session(status) and (kind is AGAIN or not begun.cases)):
             reason = f"{kind.reason} ended with status {status}; see its output"
             if kind is not AGAIN:
                 return replace(night, reason=reason)
             say(reason)  # what was measured first stands alone
-            return night
+            return replace(night, parts=tuple(part for part in night.parts if part is not done))
     others = tuple(part for part in night.parts if part is not done)
     return replace(night, parts=(*others, kind.made(begun)))
 

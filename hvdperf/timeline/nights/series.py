@@ -44,6 +44,8 @@ UNSOUND = (Verdict.INVALID, Verdict.NOT_RUN)
 TOGETHER = 3
 # So many nights show that a line is back where it was.
 BACK = 4
+# All throughputs are slower if this share of them is.
+MOST = 0.75
 # As date.weekday() numbers it.
 SATURDAY = 5
 # The number of lines that a text names.
@@ -250,12 +252,8 @@ class Fall:
 
     @property
     def what(self) -> list[Key]:
-        """Return what fell, and nothing of which a mean stands for it: all before networks, and
-        networks before throughputs, the largest fall first."""
-        fell = [key for key, speed in self.speeds.items() if speed.fell]
-        networks = {model for model, size in fell if model and not size}
-        kept = [key for key in fell if not key[1] or key[0] not in networks]
-        return sorted(kept, key=lambda key: (key[1] > 0, key[0] != "", self.speeds[key].beyond))
+        """Return what fell, the largest fall of a mean first."""
+        return standing_for([key for key, speed in self.speeds.items() if speed.fell], self.speeds)
 
     @property
     def told(self) -> str:
@@ -268,7 +266,7 @@ class Fall:
             for key in self.what[1:]
         ]
         first = amount(ALL, self.speeds[ALL], count)
-        return f"{first}; {named(more)}" if more else first
+        return f"{first}; beyond that {named(more)}" if more else first
 
     def lines(self) -> Iterator[str]:
         """Yield what fell, by how much and since when, and the command that looks closer."""
@@ -289,6 +287,18 @@ class Fall:
                 "look closer, where it was measured: hvdperf compare "
                 f"results/runs/{usual.session} results/runs/{own.session}"
             )
+
+
+def standing_for(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> list[Key]:
+    """Return of what was found only that which stands for the rest: all, if most throughputs are
+    slower, then networks, then throughputs, the slowest first. found: throughputs and means."""
+    slower = [key for key, speed in speeds.items() if key[1] and speed.change < 1 - LEAST_CHANGE]
+    kept = set(found)
+    if ALL in kept and len(slower) < MOST * sum(size > 0 for _, size in speeds):
+        kept = {(model, 0) if (model, 0) in speeds else (model, size) for model, size in slower}
+    networks = {model for model, size in kept if model and not size}
+    kept = {key for key in kept if not key[1] or key[0] not in networks}
+    return sorted(kept, key=lambda key: (key[1] > 0, key[0] != "", speeds[key].beyond, key))
 
 
 def amount(key: Key, speed: Speed, count: int) -> str:
@@ -337,8 +347,7 @@ class Speeding:
     @property
     def suspects(self) -> list[Key]:
         """Return what is worth a second measurement on the last night, the slowest first."""
-        found = [key for key, speed in self.last.items() if speed.suspect]
-        return sorted(found, key=lambda key: self.last[key].beyond)
+        return standing_for([key for key, speed in self.last.items() if speed.suspect], self.last)
 
     @property
     def told(self) -> str:
@@ -348,62 +357,92 @@ class Speeding:
 
     def lines(self) -> Iterator[str]:
         """Yield how the last night compares, and how small a fall would be found at once."""
-        if self.waits:
-            yield self.waits
         if not self.last:
             return
         # All, or the one or two throughputs that there are.
+        count = sum(size > 0 for _, size in self.last)
         for key in [ALL] if ALL in self.last else list(self.last):
-            count = sum(size > 0 for _, size in self.last)
             yield f"{amount(key, self.last[key], count)} against the sound nights before"
-        falls = {key: f"{100 * (1 - ratio):.0f} %" for key, ratio in self.reach.items()}
-        smallest = f"one throughput by {falls[min(self.reach, key=lambda key: self.reach[key])]}"
-        least = [f"all by {falls[ALL]}", smallest] if ALL in falls else [smallest]
-        yield f"found on its first night in 95 %: a fall of {', or of '.join(least)}"
+        reach = {key: f"{100 * (1 - ratio):.0f} %" for key, ratio in self.reach.items()}
+        worst = min((key for key in reach if key[1]), key=lambda key: self.reach[key], default=None)
+        least = [f"all by {reach[ALL]}"] if ALL in reach else []
+        least += [f"any one throughput by {reach[worst]}"] if worst is not None else []
+        if least:
+            yield f"found on its first night in 95 %: a fall of {', or of '.join(least)}"
 
 
-def speeding(nights: Sequence[Night], accepted: date = date.min) -> Speeding:
+@dataclass
+class _Known:
+    """What is known of one kind of machine. speeds, probes: what it usually does. usual: the last
+    sound night. fallen: the undisturbed nights of the fall that is still on."""
+
+    speeds: UsualSpeeds = field(default_factory=UsualSpeeds)
+    probes: UsualSpeeds = field(default_factory=UsualSpeeds)
+    usual: Night | None = None
+    fallen: list[Night] = field(default_factory=list)
+
+    def accept(self) -> None:
+        """Take the fall that is still on as what is usual."""
+        if self.fallen:
+            self.speeds.restart((_medians(night), _is_weekend(night)) for night in self.fallen)
+            self.probes.restart((_probed(night), False) for night in self.fallen)
+            self.usual = self.fallen[-1]
+            self.fallen.clear()
+
+
+def speeding(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> Speeding:
     """Judge the throughputs of a series, night by night. A night that fell is none that later ones
-    are compared with, unless it was accepted: then its speeds are the usual ones from there on."""
-    known: dict[object, UsualSpeeds] = defaultdict(UsualSpeeds)
-    machines: dict[object, UsualSpeeds] = defaultdict(UsualSpeeds)
-    usual: dict[object, Night] = {}
+    are compared with, unless its fall was accepted while it was on: then these nights are the usual
+    ones from the next night on."""
+    known: dict[object, _Known] = defaultdict(_Known)
+    dates = sorted((each.night for each in accepted), reverse=True)
     found: dict[int, Fall] = {}
-    since: Night | None = None
     speeds: Mapping[Key, Speed] = {}
     reach: Mapping[Key, float] = {}
     waits = ""
     for index, night in enumerate(nights):
+        speeds, reach, waits = {}, {}, ""
         part = night.part()
-        if part is None or not part.speeds:
+        if part is None or not night.speeds:
             continue
-        kind = _kind(part)
-        before = known[kind]
-        speeds = before.compare(
-            {key: median(launches) for key, launches in night.speeds.items()},
-            is_weekend=night.night.weekday() >= SATURDAY,
-        )
-        probed = machines[kind].compare({(name, 1): speed for name, speed in night.probe.items()})
-        reach, waits = before.reach(), ""
+        while dates and night.night > dates[-1]:
+            dates.pop()
+            for each in known.values():
+                each.accept()
+        before = known[_kind(part)]
+        speeds = before.speeds.compare(_medians(night), _is_weekend(night))
+        probed = before.probes.compare(_probed(night))
+        reach = before.speeds.reach()
         if any(speed.fell for speed in speeds.values()):
-            disturbed = part.disturbed
-            since = since if since is not None or disturbed else night
-            found[index] = Fall(night, since or night, usual[kind], speeds, disturbed, probed)
-            if night.night > accepted:
-                continue
-            before.restart()
-            machines[kind].restart()
-        elif speeds:
-            since = None
-        if night.verdict not in UNSOUND and not part.disturbed:
-            before.keep()
-            machines[kind].keep()
-            usual[kind] = night
+            if not part.disturbed:
+                before.fallen.append(night)
+            since = before.fallen[0] if before.fallen else night
+            assert before.usual is not None
+            found[index] = Fall(night, since, before.usual, speeds, part.disturbed, probed)
+            continue
+        if speeds:
+            before.fallen.clear()
+        if not part.disturbed:
+            before.speeds.keep()
+            before.probes.keep()
+            before.usual = night
         if not speeds:
             waits = "throughputs are judged from the next night on"
-            if missing := before.waits:
+            if missing := before.speeds.waits:
                 waits = f"throughputs are judged after more sound nights of this machine: {missing}"
     return Speeding(found, speeds, reach, waits)
+
+
+def _medians(night: Night) -> dict[Key, float]:
+    return {key: median(launches) for key, launches in night.speeds.items()}
+
+
+def _probed(night: Night) -> dict[Key, float]:
+    return {(name, 1): speed for name, speed in night.probe.items()}
+
+
+def _is_weekend(night: Night) -> bool:
+    return night.night.weekday() >= SATURDAY
 
 
 def _kind(part: Part) -> object:
@@ -500,7 +539,7 @@ class Series:
     @cached_property
     def speeding(self) -> Speeding:
         """Return what the throughputs say."""
-        return speeding(self.nights, self.until)
+        return speeding(self.nights, self.accepted)
 
     @property
     def falls(self) -> Mapping[int, Fall]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import fmean, median
@@ -38,19 +38,21 @@ _SCALES, _PRIOR = 90, 6
 # The smallest fall, in ln: less is within what a machine does by itself.
 LEAST_FALL = math.log1p(LEAST_CHANGE)
 # Falls a year, of all rules and lines, where nothing has changed.
-FALSE_A_YEAR = 0.4
+FALSE_A_YEAR = 0.3
 _NIGHTS_A_YEAR = 365
 # The shares of the throughputs, of the networks' means and of all, and those of the rules.
 _SHARES = (0.25, 0.25, 0.5)
 _OF_ONE, _OF_TWO, _OF_MEAN = 0.4, 0.2, 0.4
 # Degrees of freedom that the tails may have. The smallest one counts that is nearly as likely as
 # the likeliest: ln of the ratio of likelihoods.
-_TAILS, _NEARLY = (3, 4, 5, 7, 10, 15, 30, 100), 4.0
+_TAILS, _NEARLY = (3, 4, 5, 7, 10, 15, 30, 100), 6.0
 # The correlation of one night and the next that is assumed at first, and for how many changes it
 # counts; the largest that is believed.
 _RHO, _RHO_COUNTS, _RHO_MOST = 0.2, 50, 0.6
 # A throughput that is above its level by so many scales on GAP + 1 nights has a new level.
-_ROSE = 1.5
+_ROSE = 2.0
+# The fewest earlier changes of a throughput, or of a mean, before any of its kind is judged.
+_KNOWN = 2
 # The least standard deviation of a change: that of a night whose clock was read well.
 _LEAST_SCALE = 0.003
 # How many nights the assumption counts for that weekends are like other days.
@@ -85,10 +87,17 @@ class Speed:
 @dataclass
 class _Unit:
     """What is known of a throughput or of a mean. recent: changes of the last GAP + 1 nights, in
-    ln. squares: of earlier changes, each for a night compared with a sure level."""
+    ln. waiting: the newest changes, each as for a sure level, with the one before it; they do not
+    count yet, because they may begin a new level. squares: of the earlier ones."""
 
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=GAP + 1))
+    waiting: deque[tuple[float, float]] = field(default_factory=deque)
     squares: deque[float] = field(default_factory=lambda: deque(maxlen=_SCALES))
+
+    def forget(self) -> None:
+        """Forget the last nights."""
+        self.recent.clear()
+        self.waiting.clear()
 
 
 class UsualSpeeds:
@@ -107,6 +116,7 @@ class UsualSpeeds:
         self._counts: dict[Key, int] = {}
         self._scales: dict[Key, float] = {}
         self._limits: list[tuple[float, float, float]] = []
+        self._is_known = [False, False, False]
 
     def compare(self, night: Mapping[Key, float], is_weekend: bool = False) -> dict[Key, Speed]:
         """Return the changes of a night; {} before there are FEWEST sound ones. night: samples/s of
@@ -119,13 +129,19 @@ class UsualSpeeds:
         }
         self._counts = {key: len(before[key]) for key in changes}
         self._changes = _parts(changes)
+        if ALL in self._units and ALL not in self._changes:
+            # Too few throughputs this night: what they do beyond all is not known.
+            self._changes = {}
+            return {}
         if ALL in self._changes:
             self._of_all = self._changes[ALL]
-            known = self._of_days[is_weekend]
-            self._changes[ALL] -= sum(known) / (len(known) + _FEW_DAYS)
+            alike = self._of_days[is_weekend]
+            self._changes[ALL] -= sum(alike) / (len(alike) + _FEW_DAYS)
         fewest = min(self._counts.values(), default=0)
         self._counts |= {key: fewest for key in self._changes if _kind(key)}
         self._scales = self._known_scales()
+        known = {_kind(key) for key, unit in self._units.items() if len(unit.squares) >= _KNOWN}
+        self._is_known = [kind in known for kind in range(3)]
         if self.sound < FEWEST:
             return {}
         self._limits = self._bounds_by_kind()
@@ -133,6 +149,8 @@ class UsualSpeeds:
         factor = float(stdtrit(self._tail(), 0.975)) * _unit(self._tail())
         found = {}
         for key, change in self._changes.items():
+            if not self._is_known[_kind(key)]:
+                continue
             total, sd = change, self._sd(key)
             if key != ALL:
                 total, sd = total + of_all[0], math.hypot(sd, of_all[1])
@@ -146,40 +164,58 @@ class UsualSpeeds:
     def keep(self) -> None:
         """Let later nights be compared with the one that was compared last."""
         for key, change in self._changes.items():
-            unit, scale = self._units.setdefault(key, _Unit()), self._scales[key]
-            shrunk = change / math.sqrt(self._unsure(key))
-            if _kind(key) == 0 and unit.squares:
-                self._learn(shrunk / scale, unit.recent[-1] / scale if unit.recent else 0.0)
-            unit.squares.append(shrunk**2)
+            unit = self._units.setdefault(key, _Unit())
+            before = unit.recent[-1] if unit.recent else 0.0
+            unit.waiting.append((change / math.sqrt(self._unsure(key)), before))
+            unit.recent.append(change)
             if key == ALL:
                 self._of_days[self._is_weekend].append(self._of_all)
-            unit.recent.append(change)
+        rose = [key for key in self._changes if self._rose(key)]
+        for key in rose:
+            self._units[key].forget()
+        if ALL in rose:
+            self._forget_days()
+        for key in self._changes:
+            unit = self._units[key]
+            if len(unit.waiting) > GAP:
+                shrunk, before = unit.waiting.popleft()
+                if _kind(key) == 0 and unit.squares:
+                    self._learn(shrunk / self._scales[key], before / self._scales[key])
+                unit.squares.append(shrunk**2)
         for key, value in self._pending.items():
             level = self._levels.setdefault(key, deque(maxlen=REFERENCE + GAP))
             level.append(value)
-            if self._rose(key):
+            if key in rose:
                 for _ in range(len(level) - GAP - 1):
                     level.popleft()
-        self.sound += 1
+        self.sound += bool(self._pending)
 
     def _rose(self, key: Key) -> bool:
-        """Return whether a throughput has been higher for so long that this is its level."""
-        own, of_all = self._units.get(key), self._units.get(ALL, _Unit())
-        if own is None or key not in self._scales or len(own.recent) <= GAP:
+        """Return whether a throughput, or a mean, has been higher for so long that this is its
+        level."""
+        own, of_all = self._units[key], self._units.get(ALL, _Unit())
+        if len(own.recent) <= GAP:
             return False
-        total = [*own.recent]
-        if len(of_all.recent) > GAP:
+        total, scale = [*own.recent], self._scales[key]
+        if key != ALL and len(of_all.recent) > GAP:
             total = [sum(both) for both in zip(own.recent, of_all.recent, strict=True)]
-        return min(total) > _ROSE * math.hypot(self._scales[key], self._scales.get(ALL, 0.0))
+            scale = math.hypot(scale, self._scales.get(ALL, 0.0))
+        return min(total) > _ROSE * scale
 
-    def restart(self) -> None:
-        """Forget the levels, not the scales: the nights from here on have another speed."""
+    def restart(self, nights: Iterable[tuple[Mapping[Key, float], bool]]) -> None:
+        """Take these nights as the usual ones from here on, each with whether it is a weekend's.
+        The scales stay as they are known."""
         self._levels.clear()
-        self._changes = {}
+        self._forget_days()
+        for unit in self._units.values():
+            unit.forget()
+        for speeds, is_weekend in nights:
+            self.compare(speeds, is_weekend)
+            self.keep()
+
+    def _forget_days(self) -> None:
         for known in self._of_days.values():
             known.clear()
-        for unit in self._units.values():
-            unit.recent.clear()
 
     @property
     def waits(self) -> int:
@@ -200,7 +236,7 @@ class UsualSpeeds:
 
     def _known_scales(self) -> dict[Key, float]:
         """Return the standard deviation of each change."""
-        own = {key: self._units[key].squares for key in self._changes if key in self._units}
+        own = {key: unit.squares for key, unit in self._units.items() if unit.squares}
         usual = [
             median([fmean(each) for key, each in own.items() if _kind(key) == kind] or [0.0])
             for kind in range(3)
@@ -261,6 +297,7 @@ class UsualSpeeds:
         return {
             key: math.exp(-max(LEAST_FALL, (self._limits[_kind(key)][0] + _FOUND) * self._sd(key)))
             for key in self._changes
+            if self._is_known[_kind(key)]
         }
 
 
@@ -284,16 +321,13 @@ def _parts(changes: Mapping[Key, float]) -> dict[Key, float]:
     return {ALL: of_all, **found, **beyond} if len(networks) > 1 else {ALL: of_all, **beyond}
 
 
+_NU = np.array(_TAILS, dtype=float)
+_AT_ZERO = gammaln((_NU + 1) / 2) - gammaln(_NU / 2) - np.log(np.pi * (_NU - 2)) / 2
+
+
 def _log_densities(distance: float) -> np.ndarray:
     """Return ln of the density of Student's t with each of _TAILS, of variance 1."""
-    nu = np.array(_TAILS, dtype=float)
-    of_t = distance * np.sqrt(nu / (nu - 2))
-    found: np.ndarray = (
-        gammaln((nu + 1) / 2)
-        - gammaln(nu / 2)
-        - np.log(np.pi * (nu - 2)) / 2
-        - (nu + 1) / 2 * np.log1p(of_t**2 / nu)
-    )
+    found: np.ndarray = _AT_ZERO - (_NU + 1) / 2 * np.log1p(distance**2 / (_NU - 2))
     return found
 
 

@@ -171,6 +171,36 @@ def test_a_few_per_cent_less_is_red_within_three_nights() -> None:
     assert min(speeding(since(20, 0.95)[:23]).falls) in (20, 21, 22)
 
 
+def test_a_fall_of_one_network_of_two_is_not_told_of_all() -> None:
+    year = replace(CALM, networks=2, world_sizes=(1, 2, 4, 8))
+    made = nights(year, 1)[:31]
+    made[30] = slowed(made[30], 0.8, only=lambda model, _: model == "network_0")
+    fall = speeding(made).falls[30]
+    assert fall.what == [("network_0", 0)]
+    assert speeding(made).suspects == [("network_0", 0)]
+
+
+def test_what_became_faster_is_as_well_watched_as_before() -> None:
+    calm = nights(replace(CALM, networks=15), 1)[:80]
+    before = speeding(calm).reach[ALL]
+    faster = [slowed(night, 1.5) if index >= 40 else night for index, night in enumerate(calm)]
+    assert speeding(faster).reach[ALL] == pytest.approx(before, abs=0.02)
+    faster[-1] = slowed(faster[-1], 0.85)
+    assert sorted(speeding(faster).falls) == [79]
+
+
+def test_an_acceptance_takes_the_fall_that_is_on_as_usual_and_no_bad_night_of_before() -> None:
+    made = nights(replace(CALM, networks=15), 1)[:80]
+    made[30] = slowed(made[30], 0.7)
+    for index in range(50, 80):
+        made[index] = slowed(made[index], 0.8 * (0.85 if index >= 70 else 1))
+    accepted = (Accepted(made[60].night, "a new driver"),)
+    fell = speeding(made, accepted).falls
+    assert sorted(fell) == [30, *range(50, 61), *range(70, 80)]
+    assert fell[75].since is made[70]
+    assert fell[75].usual is made[69]
+
+
 @pytest.mark.parametrize(("machine", "first"), [(1.0, False), (0.5, True)])
 def test_a_fall_is_told_beside_what_the_machine_does_without_horovod(
     machine: float, first: bool
@@ -196,7 +226,7 @@ def test_what_fell_beyond_all_is_told_beside_it() -> None:
     made[20] = slowed(made[20], 0.8, only=lambda model, _: model == "network_1")
     fall = speeding(made).falls[20]
     assert fall.what == [ALL, ("network_1", 0)]
-    assert re.search(r"all 6 throughputs; network_1 another -\d+\.\d %$", fall.told)
+    assert re.search(r"all 6 throughputs; beyond that network_1 another -\d+\.\d %$", fall.told)
 
 
 def test_a_repair_ends_both() -> None:
@@ -261,7 +291,7 @@ def test_a_young_series_says_when_its_throughputs_will_be_judged() -> None:
     young = speeding(MADE[:3])
     assert young.last == {}
     assert young.waits.endswith(": 4")
-    assert list(young.lines()) == [young.waits]
+    assert young.waits in list(state(MADE[:3]).slower())
     judged = speeding(MADE[: FEWEST + 1])
     assert judged.waits == ""
     assert 0 < judged.reach[ALL] < 1
