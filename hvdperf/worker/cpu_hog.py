@@ -16,15 +16,19 @@ LOOK_S = 0.01
 
 
 def stat_fields(pid: int) -> "list[str]":
-    """Return the fields of /proc/PID/stat from the state of the process on. Raises OSError if there
-    is no such process."""
-    with open(f"/proc/{pid}/stat") as stat:
-        # The name, in parentheses, may hold anything.
-        return stat.read().rpartition(")")[2].split()
+    """Return the fields of /proc/PID/stat from the state of the process on. Raises
+    FileNotFoundError if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            # The name, in parentheses, may hold anything.
+            return stat.read().rpartition(")")[2].split()
+    except ProcessLookupError as error:
+        # It has ended since the file was opened.
+        raise FileNotFoundError(*error.args) from None
 
 
 def is_stopped(pid: int) -> bool:
-    """Return whether a signal has stopped the process. Raises OSError as stat_fields does."""
+    """Return whether a signal has stopped the process. Raises as stat_fields does."""
     return stat_fields(pid)[0] == "T"
 
 
