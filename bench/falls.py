@@ -1,5 +1,5 @@
 """How often throughputs fall on nights on which nothing has changed, and which slow-downs are
-found: the tables of docs/nightly.md, from simulated nights that the suite itself judges.
+found: the table of docs/error_rates.md, from simulated nights that the suite itself judges.
 
     python -m bench.falls --years 20
 

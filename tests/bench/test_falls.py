@@ -1,4 +1,4 @@
-"""The figures of docs/nightly.md on throughputs that fall, from fewer years."""
+"""The figures of docs/error_rates.md on throughputs that fall, from fewer years."""
 
 from __future__ import annotations
 
