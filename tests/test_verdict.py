@@ -100,6 +100,13 @@ def test_rules_say_what_they_ask():
     assert str(Band(0.95, 1.0526)) == "in 0.95..1.05"
 
 
+def test_the_limit_of_a_figure_is_the_one_that_decides():
+    rule = Floor(0.98, 0.95, 0.025)
+    below, between = (Interval(x, x - 0.01, x + 0.01, 0.025, 8) for x in (0.9, 0.97))
+    assert rule.limit(below) == rule.fail_below
+    assert rule.limit(between) == rule.limit(None) == rule.pass_from
+
+
 def test_bounds_of_logarithms_become_bounds_of_ratios():
     ratio = as_ratio(Interval(0.0, math.log(0.5), math.log(4.0), 0.025, 7))
     assert (ratio.estimate, ratio.lower, ratio.upper) == pytest.approx((1.0, 0.5, 4.0))

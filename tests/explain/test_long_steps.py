@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.explain.long_steps import LongSteps, long_steps
+from hvdperf.explain.long_steps import LongSteps, _mostly, long_steps
 from hvdperf.explain.time_breakdown import time_breakdown
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import Term
@@ -145,3 +145,9 @@ def test_a_step_that_is_long_between_steps_names_its_rank():
     told = long_steps(launches)
     assert told is not None
     assert told.rank == 0
+
+
+def test_a_rank_is_named_only_if_most_of_the_long_steps_begin_on_it() -> None:
+    assert _mostly([1, 1, 1, 1, 0]) == 1
+    assert _mostly([1, 1, 1, 0]) is None
+    assert _mostly([]) is None
