@@ -30,8 +30,8 @@ from hvdperf.timeline.nights.night import (
     Part,
     part_of,
     path_of,
-    read_accepted,
     read_night,
+    read_nights,
     write_night,
 )
 from hvdperf.timeline.nights.series import speeding
@@ -182,12 +182,13 @@ def _gate(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
 
 def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     """Measure again, at once, what is slower than on the nights before."""
-    own = night.part()
-    if own is None or not own.speeds or night.reason:
+    own, done = night.part(), AGAIN.part(night)
+    if own is None or not own.speeds or night.reason or (done is not None and done.has_ended):
         return night
-    before = [each for each in _nights(plan) if each.night < night.night]
+    read = read_nights(plan.directory, [plan.series])
+    before = [each for each in read.of[plan.series] if each.night < night.night]
     first = replace(night, parts=tuple(part for part in night.parts if not part.again))
-    found = speeding([*before, first], read_accepted(plan.directory / plan.series))
+    found = speeding([*before, first], read.accepted[plan.series])
     models = sorted({model for model, _ in found.suspects})
     if not models:
         # What was found slower when a second session began is not any more.
@@ -196,13 +197,7 @@ def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     # All networks, if all of them are slower.
     chosen = [f"--models={','.join(models)}"] if all(models) else []
     budget = max(LEAST_AGAIN, SHARE_AGAIN * own.minutes)
-    return _measured(plan, night, AGAIN, (*chosen, f"--budget={budget:.2g}"), say)
-
-
-def _nights(plan: NightPlan) -> list[Night]:
-    """Return the nights of the series that can be read, in the order of dates."""
-    files = sorted((plan.directory / plan.series).glob("*.json"))
-    return read_all(files, read_night)[0]
+    return _measured(plan, night, AGAIN, (*chosen, f"--budget={budget:.1f}"), say)
 
 
 def _measured(

@@ -157,8 +157,8 @@ class UsualSpeeds:
             # What is slower only beside others that became faster is not slower.
             fell = self._nights_of_fall(key, change) if total < -LEAST_FALL else 0
             low, high = math.exp(total - factor * sd), math.exp(total + factor * sd)
-            suspect = total < -LEAST_FALL and change < -_SUSPECT * self._sd(key)
-            found[key] = Speed(math.exp(total), low, high, math.exp(change), fell, suspect)
+            far = total < -LEAST_FALL and change < -_SUSPECT * self._sd(key)
+            found[key] = Speed(math.exp(total), low, high, math.exp(change), fell, fell > 0 or far)
         return found
 
     def keep(self) -> None:

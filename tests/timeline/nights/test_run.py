@@ -18,6 +18,7 @@ import pytest
 from bench.nights import FIRST, Year, nights
 from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.timeline.nights.night import Night, read_night, write_night
+from hvdperf.timeline.nights.run import NightPlan, run
 from hvdperf.timeline.nights.series import Series
 from hvdperf.timeline.nights.watch import MISSING_STATUS, Watched, write_issues
 from hvdperf.timeline.store import NIGHTS
@@ -154,6 +155,18 @@ def test_what_is_slower_is_measured_again_at_once_and_counts_like_the_first_time
     assert list(both) == measured
     assert status == EXIT_STATUS[Verdict.FAIL]
     assert f"since the night of {TODAY}: " in output
+
+
+def test_a_second_session_that_ended_is_kept_although_nothing_is_slower_any_more(
+    tmp_path: Path,
+) -> None:
+    (night,) = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:1]
+    (own,) = night.parts
+    again = replace(own, session=own.session.replace("-1", "-2"), cases=(), again=True)
+    interrupted = replace(night, parts=(own, again), ended_at=None, probe={"copy": 1e9})
+    write_night(tmp_path / NIGHTS, interrupted)
+    plan = NightPlan(tmp_path, night.series, night.night, "nightly", pair=False)
+    assert run(plan, print).parts == (own, again)
 
 
 @pytest.mark.parametrize(
