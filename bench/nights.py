@@ -21,7 +21,7 @@ from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Limit, Row
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.timeline.nights.night import FORMAT, Night, Part, Speeds
-from hvdperf.timeline.nights.series import BadNode, Series, findings, speeding, standings
+from hvdperf.timeline.nights.series import BadNode, Series, findings, judge_speeds, standings
 from hvdperf.verdict import Verdict
 
 NIGHTS = 365
@@ -207,7 +207,7 @@ def quiet(noises: Sequence[float], years: int) -> Iterator[str]:
         noise = noises[seed % len(noises)]
         missing = (*calm.missing, 77, 101, 205, 206, 300)
         made = nights(replace(calm, noise=noise, missing=missing), seed)
-        fell = speeding(made).falls
+        fell = judge_speeds(made).falls
         red = sum(Series("a100", made[:seen]).is_red for seen in (120, 240, len(made)))
         changes = Counter(word.value for word in standings(findings(made).changes))
         yield f"noise {100 * noise:.0f} %: {len(fell)} nights fell, red {red} of 3, {dict(changes)}"

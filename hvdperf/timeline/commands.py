@@ -257,7 +257,7 @@ def _compared(night: Night, results: Path) -> tuple[Verdict, Sequence[str]]:
     read = read_nights(results / NIGHTS, [night.series])
     known = [each for each in read.of[night.series] if each.night <= night.night]
     series = Series(night.series, known, read.accepted[night.series])
-    return series.verdict, [*series.slower(), *series.speeding.lines()]
+    return series.verdict, [*series.slower(), *series.speeds.lines()]
 
 
 def _append_summary(

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from bench.nights import Year, nights
 from hvdperf.timeline.nights.night import Night, read_nights, write_night
-from hvdperf.timeline.nights.series import findings, speeding
+from hvdperf.timeline.nights.series import findings, judge_speeds
 from hvdperf.timeline.page.index import SPARK_EDGE, SPARK_W, write_index
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
@@ -61,7 +61,7 @@ def page(browser: Browser, published: Path) -> Iterator[Page]:
 
 def test_the_calendar_has_every_date_with_its_verdict(page: Page, published: Path) -> None:
     # Until somebody accepts that a network is 3 % slower since night 90, every night FAILs.
-    failed = len(speeding(nights(YEAR, 1)).falls)
+    failed = len(judge_speeds(nights(YEAR, 1)).falls)
     assert 200 < failed < 300
     squares = page.locator(".calendar rect")
     assert squares.count() == 365

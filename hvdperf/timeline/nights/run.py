@@ -34,7 +34,7 @@ from hvdperf.timeline.nights.night import (
     read_nights,
     write_night,
 )
-from hvdperf.timeline.nights.series import speeding
+from hvdperf.timeline.nights.series import judge_speeds
 from hvdperf.timeline.processes import ended, is_without_session
 from hvdperf.timeline.store import NIGHTS, alone, read_all
 
@@ -188,7 +188,7 @@ def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     read = read_nights(plan.directory, [plan.series])
     before = [each for each in read.of[plan.series] if each.night < night.night]
     first = replace(night, parts=tuple(part for part in night.parts if not part.again))
-    found = speeding([*before, first], read.accepted[plan.series])
+    found = judge_speeds([*before, first], read.accepted[plan.series])
     models = sorted({model for model, _ in found.suspects})
     if not models:
         # What was found slower when a second session began is not any more.

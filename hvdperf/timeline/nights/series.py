@@ -38,8 +38,6 @@ NEIGHBOURS = 7
 FEWEST_NIGHTS, SIGNIFICANT = 2, 1e-4
 # Verdicts whose figure is no measurement of an unbroken system.
 UNSOUND = (Verdict.INVALID, Verdict.NOT_RUN)
-
-
 # So many lines that change within UNCERTAIN nights confirm each other.
 TOGETHER = 3
 # So many nights show that a line is back where it was.
@@ -258,15 +256,7 @@ class Fall:
     @property
     def told(self) -> str:
         """Return what fell and by how much, in words."""
-        count = sum(size > 0 for _, size in self.speeds)
-        if self.what[0] != ALL:
-            return named([amount(key, self.speeds[key], count) for key in self.what])
-        more = [
-            f"{_words(key, count)} another {percent(self.speeds[key].beyond)}"
-            for key in self.what[1:]
-        ]
-        first = amount(ALL, self.speeds[ALL], count)
-        return f"{first}; beyond that {named(more)}" if more else first
+        return in_words(self.what, self.speeds)
 
     def lines(self) -> Iterator[str]:
         """Yield what fell, by how much and since when, and the command that looks closer."""
@@ -294,26 +284,36 @@ def standing_for(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> list[Key]
     slower, then networks, then throughputs, the slowest first. found: throughputs and means."""
     slower = [key for key, speed in speeds.items() if key[1] and speed.change < 1 - LEAST_CHANGE]
     kept = set(found)
-    if ALL in kept and len(slower) < MOST * sum(size > 0 for _, size in speeds):
+    if ALL in kept and len(slower) < MOST * _count(speeds):
         kept = {(model, 0) if (model, 0) in speeds else (model, size) for model, size in slower}
     networks = {model for model, size in kept if model and not size}
     kept = {key for key in kept if not key[1] or key[0] not in networks}
     return sorted(kept, key=lambda key: (key[1] > 0, key[0] != "", speeds[key].beyond, key))
 
 
-def amount(key: Key, speed: Speed, count: int) -> str:
-    """Return a change with its interval, in words. count: of all throughputs."""
-    return f"{_change(speed)} samples/s of {_words(key, count)}"
+def in_words(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> str:
+    """Return what was found with its changes. found: as standing_for returns it."""
+    told = [f"{_change(speeds[key])} samples/s of {_whose(key, speeds)}" for key in found]
+    if found[0] != ALL or len(found) == 1:
+        return named(told)
+    more = [f"{_whose(key, speeds)} another {percent(speeds[key].beyond)}" for key in found[1:]]
+    return f"{told[0]}; beyond that {named(more)}"
 
 
 def _change(speed: Speed) -> str:
+    """Return a change with its interval."""
     ends = f"{100 * (speed.lower - 1):+.1f} to {100 * (speed.upper - 1):+.1f}"
     return f"{percent(speed.change)} ({ends})"
 
 
-def _words(key: Key, count: int) -> str:
+def _whose(key: Key, speeds: Mapping[Key, Speed]) -> str:
     model, size = key
-    return f"{model}-np{size}" if size else model or f"all {count} throughputs"
+    return f"{model}-np{size}" if size else model or f"all {_count(speeds)} throughputs"
+
+
+def _count(speeds: Mapping[Key, Speed]) -> int:
+    """Return the number of throughputs, without their means."""
+    return sum(size > 0 for _, size in speeds)
 
 
 def verdict_of(night: Night, fall: Fall | None) -> Verdict:
@@ -334,10 +334,10 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True)
-class Speeding:
-    """What the throughputs of a series say. falls: by index of their nights. last: the speeds of
-    the last night with throughputs, {} if they are not judged yet. reach: as UsualSpeeds.reach, at
-    that night. waits: why they are not judged, or ""."""
+class JudgedSpeeds:
+    """The throughputs of a series, judged. falls: by index of their nights. last: the speeds of the
+    last night, {} if it has none or they are not judged yet. reach: as UsualSpeeds.reach, at that
+    night. waits: why they are not judged, or ""."""
 
     falls: Mapping[int, Fall]
     last: Mapping[Key, Speed]
@@ -352,17 +352,15 @@ class Speeding:
     @property
     def told(self) -> str:
         """Return the suspects with their changes, in words."""
-        count = sum(size > 0 for _, size in self.last)
-        return named([amount(key, self.last[key], count) for key in self.suspects])
+        return in_words(self.suspects, self.last)
 
     def lines(self) -> Iterator[str]:
         """Yield how the last night compares, and how small a fall would be found at once."""
         if not self.last:
             return
         # All, or the one or two throughputs that there are.
-        count = sum(size > 0 for _, size in self.last)
         for key in [ALL] if ALL in self.last else list(self.last):
-            yield f"{amount(key, self.last[key], count)} against the sound nights before"
+            yield f"{in_words([key], self.last)} against the sound nights before"
         reach = {key: f"{100 * (1 - ratio):.0f} %" for key, ratio in self.reach.items()}
         worst = min((key for key in reach if key[1]), key=lambda key: self.reach[key], default=None)
         least = [f"all by {reach[ALL]}"] if ALL in reach else []
@@ -390,7 +388,7 @@ class _Known:
             self.fallen.clear()
 
 
-def speeding(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> Speeding:
+def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> JudgedSpeeds:
     """Judge the throughputs of a series, night by night. A night that fell is none that later ones
     are compared with, unless its fall was accepted while it was on: then these nights are the usual
     ones from the next night on."""
@@ -398,10 +396,9 @@ def speeding(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> Spee
     dates = sorted((each.night for each in accepted), reverse=True)
     found: dict[int, Fall] = {}
     speeds: Mapping[Key, Speed] = {}
-    reach: Mapping[Key, float] = {}
-    waits = ""
+    last: UsualSpeeds | None = None
     for index, night in enumerate(nights):
-        speeds, reach, waits = {}, {}, ""
+        speeds, last = {}, None
         part = night.part()
         if part is None or not night.speeds:
             continue
@@ -410,9 +407,9 @@ def speeding(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> Spee
             for each in known.values():
                 each.accept()
         before = known[_kind(part)]
-        speeds = before.speeds.compare(_medians(night), _is_weekend(night))
+        last = before.speeds
+        speeds = last.compare(_medians(night), _is_weekend(night))
         probed = before.probes.compare(_probed(night))
-        reach = before.speeds.reach()
         if any(speed.fell for speed in speeds.values()):
             if not part.disturbed:
                 before.fallen.append(night)
@@ -423,14 +420,15 @@ def speeding(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> Spee
         if speeds:
             before.fallen.clear()
         if not part.disturbed:
-            before.speeds.keep()
+            last.keep()
             before.probes.keep()
             before.usual = night
-        if not speeds:
-            waits = "throughputs are judged from the next night on"
-            if missing := before.speeds.waits:
-                waits = f"throughputs are judged after more sound nights of this machine: {missing}"
-    return Speeding(found, speeds, reach, waits)
+    waits = ""
+    if last is not None and not speeds:
+        waits = "throughputs are judged from the next night on"
+        if missing := last.waits:
+            waits = f"throughputs are judged after more sound nights of this machine: {missing}"
+    return JudgedSpeeds(found, speeds, last.reach() if last is not None else {}, waits)
 
 
 def _medians(night: Night) -> dict[Key, float]:
@@ -537,14 +535,14 @@ class Series:
         return list(zip(found, standings(found, self.until), strict=True))
 
     @cached_property
-    def speeding(self) -> Speeding:
-        """Return what the throughputs say."""
-        return speeding(self.nights, self.accepted)
+    def speeds(self) -> JudgedSpeeds:
+        """Return the throughputs, judged."""
+        return judge_speeds(self.nights, self.accepted)
 
     @property
     def falls(self) -> Mapping[int, Fall]:
         """Return the falls by index of the night."""
-        return self.speeding.falls
+        return self.speeds.falls
 
     @property
     def fall(self) -> Fall | None:
@@ -592,5 +590,5 @@ class Series:
             newest = self.accepted[-1]
             why = f": {newest.why}" if newest.why else ""
             yield f"accepted up to the night of {newest.night}{why}"
-        if self.speeding.waits:
-            yield self.speeding.waits
+        if self.speeds.waits:
+            yield self.speeds.waits

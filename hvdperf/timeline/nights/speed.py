@@ -85,7 +85,7 @@ class Speed:
 
 
 @dataclass
-class _Unit:
+class _Past:
     """What is known of a throughput or of a mean. recent: changes of the last GAP + 1 nights, in
     ln. waiting: the newest changes, each as for a sure level, with the one before it; they do not
     count yet, because they may begin a new level. squares: of the earlier ones."""
@@ -105,7 +105,7 @@ class UsualSpeeds:
 
     def __init__(self) -> None:
         self._levels: dict[Key, deque[float]] = {}
-        self._units: dict[Key, _Unit] = {}
+        self._past: dict[Key, _Past] = {}
         self._likelihood = np.zeros(len(_TAILS))
         self._products, self._squares = _RHO * _RHO_COUNTS, float(_RHO_COUNTS)
         self.sound = 0
@@ -115,8 +115,7 @@ class UsualSpeeds:
         self._changes: dict[Key, float] = {}
         self._counts: dict[Key, int] = {}
         self._scales: dict[Key, float] = {}
-        self._limits: list[tuple[float, float, float]] = []
-        self._is_known = [False, False, False]
+        self._bounds: dict[int, tuple[float, float, float]] = {}
 
     def compare(self, night: Mapping[Key, float], is_weekend: bool = False) -> dict[Key, Speed]:
         """Return the changes of a night; {} before there are FEWEST sound ones. night: samples/s of
@@ -129,7 +128,7 @@ class UsualSpeeds:
         }
         self._counts = {key: len(before[key]) for key in changes}
         self._changes = _parts(changes)
-        if ALL in self._units and ALL not in self._changes:
+        if ALL in self._past and ALL not in self._changes:
             # Too few throughputs this night: what they do beyond all is not known.
             self._changes = {}
             return {}
@@ -140,16 +139,12 @@ class UsualSpeeds:
         fewest = min(self._counts.values(), default=0)
         self._counts |= {key: fewest for key in self._changes if _kind(key)}
         self._scales = self._known_scales()
-        known = {_kind(key) for key, unit in self._units.items() if len(unit.squares) >= _KNOWN}
-        self._is_known = [kind in known for kind in range(3)]
-        if self.sound < FEWEST:
-            return {}
-        self._limits = self._bounds_by_kind()
+        self._bounds = self._bounds_by_kind()
         of_all = self._changes.get(ALL, 0.0), self._sd(ALL) if ALL in self._changes else 0.0
-        factor = float(stdtrit(self._tail(), 0.975)) * _unit(self._tail())
+        factor = float(stdtrit(self._tail(), 0.975)) * _of_variance_1(self._tail())
         found = {}
         for key, change in self._changes.items():
-            if not self._is_known[_kind(key)]:
+            if _kind(key) not in self._bounds:
                 continue
             total, sd = change, self._sd(key)
             if key != ALL:
@@ -164,24 +159,24 @@ class UsualSpeeds:
     def keep(self) -> None:
         """Let later nights be compared with the one that was compared last."""
         for key, change in self._changes.items():
-            unit = self._units.setdefault(key, _Unit())
-            before = unit.recent[-1] if unit.recent else 0.0
-            unit.waiting.append((change / math.sqrt(self._unsure(key)), before))
-            unit.recent.append(change)
+            past = self._past.setdefault(key, _Past())
+            before = past.recent[-1] if past.recent else 0.0
+            past.waiting.append((change / math.sqrt(self._unsure(key)), before))
+            past.recent.append(change)
             if key == ALL:
                 self._of_days[self._is_weekend].append(self._of_all)
         rose = [key for key in self._changes if self._rose(key)]
         for key in rose:
-            self._units[key].forget()
+            self._past[key].forget()
         if ALL in rose:
             self._forget_days()
         for key in self._changes:
-            unit = self._units[key]
-            if len(unit.waiting) > GAP:
-                shrunk, before = unit.waiting.popleft()
-                if _kind(key) == 0 and unit.squares:
+            past = self._past[key]
+            if len(past.waiting) > GAP:
+                shrunk, before = past.waiting.popleft()
+                if _kind(key) == 0 and past.squares:
                     self._learn(shrunk / self._scales[key], before / self._scales[key])
-                unit.squares.append(shrunk**2)
+                past.squares.append(shrunk**2)
         for key, value in self._pending.items():
             level = self._levels.setdefault(key, deque(maxlen=REFERENCE + GAP))
             level.append(value)
@@ -193,7 +188,7 @@ class UsualSpeeds:
     def _rose(self, key: Key) -> bool:
         """Return whether a throughput, or a mean, has been higher for so long that this is its
         level."""
-        own, of_all = self._units[key], self._units.get(ALL, _Unit())
+        own, of_all = self._past[key], self._past.get(ALL, _Past())
         if len(own.recent) <= GAP:
             return False
         total, scale = [*own.recent], self._scales[key]
@@ -207,8 +202,8 @@ class UsualSpeeds:
         The scales stay as they are known."""
         self._levels.clear()
         self._forget_days()
-        for unit in self._units.values():
-            unit.forget()
+        for past in self._past.values():
+            past.forget()
         for speeds, is_weekend in nights:
             self.compare(speeds, is_weekend)
             self.keep()
@@ -236,7 +231,7 @@ class UsualSpeeds:
 
     def _known_scales(self) -> dict[Key, float]:
         """Return the standard deviation of each change."""
-        own = {key: unit.squares for key, unit in self._units.items() if unit.squares}
+        own = {key: past.squares for key, past in self._past.items() if past.squares}
         usual = [
             median([fmean(each) for key, each in own.items() if _kind(key) == kind] or [0.0])
             for kind in range(3)
@@ -263,20 +258,27 @@ class UsualSpeeds:
     def _sd(self, key: Key) -> float:
         return self._scales[key] * math.sqrt(self._unsure(key))
 
-    def _bounds_by_kind(self) -> list[tuple[float, float, float]]:
-        """Return the bounds of the three rules, in standard deviations, for each kind of change."""
-        count = Counter(map(_kind, self._changes))
-        levels = [
-            FALSE_A_YEAR / _NIGHTS_A_YEAR * share / 2 ** math.ceil(math.log2(count[kind] or 1))
-            for kind, share in enumerate(_SHARES)
-        ]
-        return [_bounds(self._tail(), round(self.correlation, 1), level) for level in levels]
+    def _bounds_by_kind(self) -> dict[int, tuple[float, float, float]]:
+        """Return the bounds of the three rules, in standard deviations, for each kind of change
+        that is judged."""
+        if self.sound < FEWEST:
+            return {}
+        known = {_kind(key) for key, past in self._past.items() if len(past.squares) >= _KNOWN}
+        tail, correlation, found = self._tail(), round(self.correlation, 1), {}
+        for kind, count in Counter(map(_kind, self._changes)).items():
+            if kind in known:
+                # So few levels that their bounds are computed once.
+                level = (
+                    FALSE_A_YEAR / _NIGHTS_A_YEAR * _SHARES[kind] / 2 ** math.ceil(math.log2(count))
+                )
+                found[kind] = _bounds(tail, correlation, level)
+        return found
 
     def _nights_of_fall(self, key: Key, change: float) -> int:
         """Return how many nights have shown a fall, 0 if it is none."""
-        one, two, mean = self._limits[_kind(key)]
+        one, two, mean = self._bounds[_kind(key)]
         sd = self._sd(key)
-        recent = list(self._units.get(key, _Unit()).recent)[-GAP:]
+        recent = list(self._past.get(key, _Past()).recent)[-GAP:]
         if change > -LEAST_FALL:
             return 0
         if change < -one * sd:
@@ -292,12 +294,10 @@ class UsualSpeeds:
     def reach(self) -> dict[Key, float]:
         """Return the fall of each throughput and mean that is found on its first night in 95 %, as
         a ratio, by what was known at the last night; {} before anything is judged."""
-        if not self._limits:
-            return {}
         return {
-            key: math.exp(-max(LEAST_FALL, (self._limits[_kind(key)][0] + _FOUND) * self._sd(key)))
+            key: math.exp(-max(LEAST_FALL, (self._bounds[_kind(key)][0] + _FOUND) * self._sd(key)))
             for key in self._changes
-            if self._is_known[_kind(key)]
+            if _kind(key) in self._bounds
         }
 
 
@@ -331,7 +331,7 @@ def _log_densities(distance: float) -> np.ndarray:
     return found
 
 
-def _unit(tail: int) -> float:
+def _of_variance_1(tail: int) -> float:
     """Return what Student's t is multiplied with for a variance of 1."""
     return math.sqrt((tail - 2) / tail)
 
@@ -340,7 +340,7 @@ def _unit(tail: int) -> float:
 def _bounds(tail: int, rho: float, level: float) -> tuple[float, float, float]:
     """Return how many standard deviations one night, two of three, and the mean of three have to be
     below, each in units of its own standard deviation."""
-    unit = _unit(tail)
+    unit = _of_variance_1(tail)
     one = -float(stdtrit(tail, level * _OF_ONE)) * unit
     two = -float(stdtrit(tail, _alone(level * _OF_TWO / 3, rho))) * unit
     return one, two, _of_mean(tail, level * _OF_MEAN)
@@ -369,4 +369,4 @@ def _of_mean(tail: int, level: float) -> float:
     summed = np.fft.irfft(np.fft.rfft(np.fft.ifftshift(density)) ** 3, size)
     above = np.cumsum(np.fft.fftshift(summed)[::-1])[::-1]
     at = float(x[np.searchsorted(-above, -level)])
-    return at * _unit(tail) / math.sqrt(3)
+    return at * _of_variance_1(tail) / math.sqrt(3)

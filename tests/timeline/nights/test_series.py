@@ -17,9 +17,9 @@ from hvdperf.timeline.nights.series import (
     Standing,
     bad_nodes,
     findings,
+    judge_speeds,
     lines,
     marks,
-    speeding,
     standings,
 )
 from hvdperf.timeline.nights.speed import ALL, FEWEST
@@ -137,7 +137,7 @@ def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -
     known = {**part.fingerprint, "gpu_driver": ["570.1"]}
     made[30] = replace(made[30], parts=(replace(part, fingerprint=known),))  # type: ignore[arg-type]
     assert all(night.verdict is Verdict.PASS for night in made), "the ratios are as they were"
-    assert sorted(speeding(made).falls) == list(range(30, 40))
+    assert sorted(judge_speeds(made).falls) == list(range(30, 40))
     first = state(made[:31])
     assert first.verdict is Verdict.FAIL
     text, changed, closer, accept = first.slower()
@@ -158,7 +158,7 @@ def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -
 
 def test_a_sixth_less_is_red_on_the_first_night_although_only_one_network_has_it() -> None:
     made = since(20, 0.85, only=lambda model, _: model == "network_0")
-    assert sorted(speeding(made).falls) == list(range(20, 40))
+    assert sorted(judge_speeds(made).falls) == list(range(20, 40))
     found = state(made[:21])
     assert found.is_red
     text, closer, _ = found.slower()
@@ -168,25 +168,25 @@ def test_a_sixth_less_is_red_on_the_first_night_although_only_one_network_has_it
 
 
 def test_a_few_per_cent_less_is_red_within_three_nights() -> None:
-    assert min(speeding(since(20, 0.95)[:23]).falls) in (20, 21, 22)
+    assert min(judge_speeds(since(20, 0.95)[:23]).falls) in (20, 21, 22)
 
 
 def test_a_fall_of_one_network_of_two_is_not_told_of_all() -> None:
     year = replace(CALM, networks=2, world_sizes=(1, 2, 4, 8))
     made = nights(year, 1)[:31]
     made[30] = slowed(made[30], 0.8, only=lambda model, _: model == "network_0")
-    fall = speeding(made).falls[30]
+    fall = judge_speeds(made).falls[30]
     assert fall.what == [("network_0", 0)]
-    assert speeding(made).suspects == [("network_0", 0)]
+    assert judge_speeds(made).suspects == [("network_0", 0)]
 
 
 def test_what_became_faster_is_as_well_watched_as_before() -> None:
     calm = nights(replace(CALM, networks=15), 1)[:80]
-    before = speeding(calm).reach[ALL]
+    before = judge_speeds(calm).reach[ALL]
     faster = [slowed(night, 1.5) if index >= 40 else night for index, night in enumerate(calm)]
-    assert speeding(faster).reach[ALL] == pytest.approx(before, abs=0.02)
+    assert judge_speeds(faster).reach[ALL] == pytest.approx(before, abs=0.02)
     faster[-1] = slowed(faster[-1], 0.85)
-    assert sorted(speeding(faster).falls) == [79]
+    assert sorted(judge_speeds(faster).falls) == [79]
 
 
 def test_an_acceptance_takes_the_fall_that_is_on_as_usual_and_no_bad_night_of_before() -> None:
@@ -195,7 +195,7 @@ def test_an_acceptance_takes_the_fall_that_is_on_as_usual_and_no_bad_night_of_be
     for index in range(50, 80):
         made[index] = slowed(made[index], 0.8 * (0.85 if index >= 70 else 1))
     accepted = (Accepted(made[60].night, "a new driver"),)
-    fell = speeding(made, accepted).falls
+    fell = judge_speeds(made, accepted).falls
     assert sorted(fell) == [30, *range(50, 61), *range(70, 80)]
     assert fell[75].since is made[70]
     assert fell[75].usual is made[69]
@@ -224,7 +224,7 @@ def test_a_fall_is_told_beside_what_the_machine_does_without_horovod(
 def test_what_fell_beyond_all_is_told_beside_it() -> None:
     made = since(20, 0.85)[:21]
     made[20] = slowed(made[20], 0.8, only=lambda model, _: model == "network_1")
-    fall = speeding(made).falls[20]
+    fall = judge_speeds(made).falls[20]
     assert fall.what == [ALL, ("network_1", 0)]
     assert re.search(r"all 6 throughputs; beyond that network_1 another -\d+\.\d %$", fall.told)
 
@@ -284,15 +284,15 @@ def test_another_kind_of_machine_is_compared_with_its_own_nights() -> None:
         known = {**part.fingerprint, "gpu_model": ["NVIDIA L4"] if index >= 20 else ["A100"]}
         part = replace(part, fingerprint=known)  # type: ignore[arg-type]
         moved.append(replace(night, parts=(part,)))
-    assert speeding(moved).falls == {}
+    assert judge_speeds(moved).falls == {}
 
 
 def test_a_young_series_says_when_its_throughputs_will_be_judged() -> None:
-    young = speeding(MADE[:3])
+    young = judge_speeds(MADE[:3])
     assert young.last == {}
     assert young.waits.endswith(": 4")
     assert young.waits in list(state(MADE[:3]).slower())
-    judged = speeding(MADE[: FEWEST + 1])
+    judged = judge_speeds(MADE[: FEWEST + 1])
     assert judged.waits == ""
     assert 0 < judged.reach[ALL] < 1
     assert state(since(FEWEST, 0.5)[: FEWEST + 1]).is_red, "the first that is judged"
@@ -304,7 +304,7 @@ def test_quiet_years_never_fail(seed: int) -> None:
     noise = (0.01, 0.02, 0.03)[seed % 3]
     quiet = replace(CALM, noise=noise, weekend=1.02, networks=2)
     made = nights(quiet, seed)
-    assert speeding(made).falls == {}
+    assert judge_speeds(made).falls == {}
     assert not state(made).is_red
 
 
