@@ -397,10 +397,15 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
     found: dict[int, Fall] = {}
     speeds: Mapping[Key, Speed] = {}
     last: UsualSpeeds | None = None
+    waits = ""
     for index, night in enumerate(nights):
-        speeds, last = {}, None
+        speeds, last, waits = {}, None, ""
         part = night.part()
         if part is None or not night.speeds:
+            if part is not None and part.disturbed:
+                waits = (
+                    f"no throughput is judged, because the night was disturbed: {part.disturbed}"
+                )
             continue
         while dates and night.night > dates[-1]:
             dates.pop()
@@ -423,7 +428,6 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
             last.keep()
             before.probes.keep()
             before.usual = night
-    waits = ""
     if last is not None and not speeds:
         waits = "throughputs are judged from the next night on"
         if missing := last.waits:

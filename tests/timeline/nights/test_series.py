@@ -277,6 +277,16 @@ def test_a_disturbed_night_fails_nothing_and_is_no_measure() -> None:
     )
 
 
+def test_a_night_without_an_undisturbed_throughput_says_so() -> None:
+    made = MADE[:31]
+    (part,) = made[30].parts
+    disturbed = replace(part, speeds=(), disturbed="other programs took 40 %")
+    made[30] = replace(made[30], parts=(disturbed,))
+    assert not state(made).is_red
+    (told,) = state(made).slower()
+    assert told.endswith(": other programs took 40 %")
+
+
 def test_another_kind_of_machine_is_compared_with_its_own_nights() -> None:
     moved = []
     for index, night in enumerate(since(20, 0.5)[:30]):
