@@ -222,9 +222,10 @@ configure_open_mpi() {
         install_daemon
         add_setting orte_launch_agent "$PWD/$VENV/bin/orted_here" "On other hosts the daemon starts in this environment."
     fi
+    # Without a way to other machines Open MPI refuses to start even on its own. An environment that is
+    # built where there is ssh may be copied to where there is none.
+    add_setting plm_rsh_agent "ssh : rsh : false" "Without ssh, ranks start on this machine only."
     if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
-        # Without a way to other machines Open MPI refuses to start even on its own.
-        add_setting plm_rsh_agent "ssh : rsh : false" "Without ssh, ranks start on this machine only."
         say "no ssh: mpirun starts ranks on this machine only; for others: apt-get install openssh-client"
     fi
 }

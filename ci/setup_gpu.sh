@@ -11,8 +11,9 @@
 #
 # Checked on a machine without a GPU (gcc 12.2, nvcc 13.0, capabilities 80 and 90, Open MPI 4.1.8,
 # nvidia-nccl-cu12 2.21.5): it compiles in two minutes on two cores, imports, nccl_built() is 22105,
-# and two ranks add up a tensor on the CPU. Not checked: any run on a GPU, MPI=system,
-# HOROVOD_NCCL_HOME, and a toolkit of CUDA 12, which is the one that TensorFlow 2.18 was built with.
+# and two ranks add up a tensor on the CPU. What was compiled so ran on an H100 (docs/notebook.md). Not
+# checked: several GPUs, MPI=system, HOROVOD_NCCL_HOME, and a toolkit of CUDA 12, which is the one that
+# TensorFlow 2.18 was built with.
 
 # The directory of the CUDA toolkit: the one named, or that of the nvcc on PATH. CMake has to be told,
 # since that nvcc may be a wrapper somewhere else; nvcc itself says where it is.

@@ -635,7 +635,11 @@ def test_set_up_allows_more_ranks_than_cores_once(stand_ins: Path, machine: Path
     script(machine / "ssh", "")
     for _ in range(2):
         assert build(stand_ins, machine).returncode == 0
-    assert settings_of(stand_ins) == ["rmaps_base_oversubscribe = 1"]
+    # With ssh, too, because the environment may be copied to where there is none.
+    assert settings_of(stand_ins) == [
+        "rmaps_base_oversubscribe = 1",
+        "plm_rsh_agent = ssh : rsh : false",
+    ]
     assert (stand_ins / "cached.conf").read_text() == "# defaults\n", "the package cache's own"
 
 

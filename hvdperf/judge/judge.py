@@ -232,6 +232,12 @@ class Judge:
     def _trained_differently(self, comparison: Comparison) -> list[str]:
         trained = []
         for arm in comparison.arms:
+            for rank in self._correctness[arm].correctness:
+                if rank.irreproducible:
+                    return [
+                        f"{arm.name}: this GPU cannot repeat a training exactly, so nothing shows "
+                        f"that all strategies train the same: {rank.irreproducible}"
+                    ]
             digests = [
                 digest for rank in self._correctness[arm].correctness for digest in rank.digests
             ]

@@ -36,6 +36,12 @@ _CONTROLS = re.compile(
 TAIL_LINES = 20
 # Lines of Horovod's diagnosis before them that it shows, too.
 DIAGNOSIS_LINES = 10
+# What TensorFlow logs of a GPU each time: that it found one, and that parts of it register twice.
+_USUAL = re.compile(
+    r"(\[\d+,\d+\]<stderr>:)?"
+    r"(\d{4}-\d\d-\d\d [\d:.]+: I |I\d{4} |WARNING: All log messages before absl::|"
+    r".*Attempting to register factory for plugin cu\w+ when one has already been registered)"
+)
 # Seconds that processes have to end after a signal.
 TERM_S = 5.0
 
@@ -92,8 +98,9 @@ def tail_of(output: Path) -> list[str]:
 
 
 def shown_of(lines: Sequence[str]) -> list[str]:
-    """Return the last lines, after those before them in which Horovod says which rank is
-    missing."""
+    """Return the last lines, after those before them in which Horovod says which rank is missing,
+    without what TensorFlow says each time."""
+    lines = [line for line in lines if not _USUAL.match(line)]
     end = max(0, len(lines) - TAIL_LINES)
     earlier = [i for i in diagnosis_lines(lines) if i < end][-DIAGNOSIS_LINES:]
     return [*(lines[i] for i in earlier), *lines[end:]]

@@ -3,7 +3,9 @@ became slower can tell the machine from the stack."""
 
 from __future__ import annotations
 
+import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,11 +13,18 @@ from statistics import median
 
 import numpy as np
 
+from hvdperf.errors import UserError
+from hvdperf.machine.starting import rank_environment
+from hvdperf.paths import ROOT
+from hvdperf.programs import run
+
 # Each measurement is the median of so many, each of which takes some hundredths of a second.
 _REPEATS = 9
 _SIDE = 1024
 _COPIED = 1 << 27
 _SENT = 1 << 26
+# Seconds that the GPUs may take; TensorFlow starts in five.
+_DEADLINE_S = 120.0
 
 
 def probe() -> dict[str, float]:
@@ -31,6 +40,21 @@ def probe() -> dict[str, float]:
         "copy": _COPIED / _seconds(lambda: np.copyto(copied, source)),
         "loopback": _SENT / _seconds_sent(),
     }
+
+
+def probe_gpus() -> dict[str, float]:
+    """Return by name how much each GPU of this host does a second, as hvdperf.worker.gpu_probe
+    measures it with the TensorFlow of this environment. Raises UserError."""
+    done = run(
+        [sys.executable, "-m", "hvdperf.worker.gpu_probe"],
+        ROOT,
+        rank_environment(sys.executable),
+        within_s=_DEADLINE_S,
+    )
+    if done.status != 0:
+        raise UserError(f"its GPUs: {done.why}")
+    rates: dict[str, float] = json.loads(done.output)
+    return rates
 
 
 def _seconds(work: Callable[[], object]) -> float:

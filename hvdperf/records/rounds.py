@@ -145,11 +145,14 @@ class Evidence(Figures):
 class Correctness(Figures):
     """The report of one process after a reproducible training of a second model. loss: of its first
     step, before the update. digests, samples: SHA-256 of the weights, and of the batches that they
-    were trained on, one a replica of this process; samples is empty in documents of format 4."""
+    were trained on, one a replica of this process; samples is empty in documents of format 4.
+    irreproducible: why TensorFlow cannot repeat this training exactly, or ""; then there is nothing
+    else."""
 
     loss: Number
     digests: Sequence[str]
     samples: Sequence[str] = ()
+    irreproducible: str = ""
 
 
 @dataclass(frozen=True)

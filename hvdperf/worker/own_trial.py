@@ -77,7 +77,7 @@ def train(request: dict[str, Any]) -> dict[str, Any]:
         _become(trainer, 0, replicas)
     trainer.build()
     trainer.open_input()
-    apart = _apart(config, replicas, np) if request["compare"] else None
+    apart = _repeated(config, replicas, np) if request["compare"] else None
     for part in trainer.parts:
         contract.check_methods(part.model, bool(network.loss), bool(network.optimizer))
     facts = {**(trainer.trace() or {}), **(trainer.first_step() or {})}
@@ -121,6 +121,17 @@ def _steps(trainer: Any, most: int) -> float:
 
 def _shown(loss: float) -> str:
     return "NaN" if math.isnan(loss) else str(loss)
+
+
+def _repeated(config: RankConfig, replicas: int, np: Any) -> float | None:
+    """Return what _apart returns, or None if this device cannot repeat a step exactly."""
+    from hvdperf.worker import training
+
+    try:
+        with training.reproducible():
+            return _apart(config, replicas, np)
+    except training.Irreproducible:
+        return None
 
 
 def _apart(config: RankConfig, replicas: int, np: Any) -> float:

@@ -429,6 +429,13 @@ def test_replicas_that_differ_after_reproducible_training_are_invalid(stage, arm
     assert f"{arm.name}: replicas differ after reproducible training" in outcome.judgement.reason
 
 
+def test_a_device_that_cannot_repeat_a_training_shows_nothing_of_two_strategies(stage):
+    stage.script.irreproducible = {MIRRORED_2: "no such operation"}
+    outcomes = stage.measure(WEAK, PARITY)
+    assert verdicts(outcomes) == {WEAK: Verdict.PASS, PARITY: Verdict.INVALID}
+    assert outcomes[PARITY].judgement.reason.endswith("no such operation")
+
+
 # Trials ---------------------------------------------------------------------------------------
 
 SAME = aa(WORKLOAD, 2)

@@ -120,3 +120,17 @@ def test_a_mismatch_names_its_tensor(message, named):
     assert named in told
     assert "[Op" not in told
     assert mismatch_in("bad shape") == ""
+
+
+def test_a_failure_does_not_show_what_tensorflow_says_of_every_gpu(tmp_path: Path):
+    path = tmp_path / "stderr"
+    path.write_text(
+        "2026-11-26 01:44:54.913836: E external/cuda_fft.cc:477] Unable to register cuFFT factory: "
+        "Attempting to register factory for plugin cuFFT when one has already been registered\n"
+        "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
+        "I0000 00:00:1795657496.965007    5340 gpu_device.cc:2022] Created device\n"
+        "W0000 00:00:1795657496.965007    5340 bfc_allocator.cc:501] ran out of memory\n"
+        "[1,1]<stderr>:I0000 00:00:1795657496.965007    5340 cuda_dnn.cc:529] Loaded cuDNN\n"
+        "an error\n"
+    )
+    assert [line.split()[-1] for line in tail_of(path)] == ["memory", "error"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from hvdperf.machine.probe import probe
+from hvdperf.machine.probe import probe, probe_gpus
 
 
 def test_every_figure_is_positive_and_nothing_stays() -> None:
@@ -13,3 +13,7 @@ def test_every_figure_is_positive_and_nothing_stays() -> None:
     assert set(found) == {"matrix product", "copy", "loopback"}
     assert all(value > 1e6 for value in found.values())
     assert threading.active_count() == before
+
+
+def test_a_machine_without_gpus_has_nothing_to_say_of_them() -> None:
+    assert probe_gpus() == {}

@@ -108,6 +108,7 @@ class Script:
     disturbances: dict[int, Disturbance] = field(default_factory=dict)
     trained: dict[Arm, list[float]] = field(default_factory=dict)
     digests: dict[Arm, list[str]] = field(default_factory=dict)
+    irreproducible: dict[Arm, str] = field(default_factory=dict)
     clock: float = 0.0
     launched: list[list[Arm]] = field(default_factory=list)
     schedules: set[Schedule] = field(default_factory=set)
@@ -157,7 +158,10 @@ class MadeUpRunner:
         launched: Launch = launch(arm, speeds, number, turns=self.turns)
         if arm in self.check and arm not in self.correctness:
             digests = script.digests.get(arm, ["c0de"] * arm.world_size)
-            launched.correctness = [Correctness(0.5, [digest]) for digest in digests]
+            why = script.irreproducible.get(arm, "")
+            launched.correctness = [
+                Correctness(0.5, [digest], irreproducible=why) for digest in digests
+            ]
             np.savez(self.weights(arm), a0=np.array(script.trained.get(arm, [1.0, 2.0])))
             self.correctness[arm] = launched
         script.spoil(launched)

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from hvdperf.errors import refusing
+from hvdperf.errors import UserError, refusing
 from hvdperf.json_records import Unreadable
 from hvdperf.launch.guard import guarded
 from hvdperf.machine.fitness import complaints
-from hvdperf.machine.probe import probe
+from hvdperf.machine.host import local_machine
+from hvdperf.machine.probe import probe, probe_gpus
 from hvdperf.paths import cases, shown
 from hvdperf.records.archive import Archive, has_this_format, read_document, read_session
 from hvdperf.records.documents import SESSION_FILE, SessionDocument, now
@@ -154,12 +155,14 @@ def _look(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
 
 
 def _probed(say: Callable[[str], None]) -> dict[str, float]:
-    """Return what this machine does without Horovod; {} if that cannot be measured."""
-    try:
-        return probe()
-    except (OSError, MemoryError) as error:
-        say(f"this machine cannot be measured without Horovod: {error}")
-        return {}
+    """Return what this machine does without Horovod, as far as that can be measured."""
+    found: dict[str, float] = {}
+    for measure in (probe, probe_gpus) if local_machine().gpus else (probe,):
+        try:
+            found |= measure()
+        except (OSError, MemoryError, UserError) as error:
+            say(f"this machine cannot be measured without Horovod: {error}")
+    return found
 
 
 def _pair(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:

@@ -83,7 +83,7 @@ class Trainer(Protocol):
 
         Returns loss (of the first step, before its update, a mean over this process's samples), and
         digests and samples (hashes of the weights, and of the batches, of each replica of this
-        process)."""
+        process); or, of a device that cannot repeat a training exactly, irreproducible (why)."""
 
     def timeline(self, steps: int, path: str) -> Facts:
         """Train `steps` steps while Horovod records its timeline to path, on rank 0's host.

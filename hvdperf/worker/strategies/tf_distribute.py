@@ -25,7 +25,6 @@ class DistributedTrainer(Trainer):
         self.config = config
         self.task = training.find_task(config)
         self.parts: list[Part] = []
-        self.global_batch: int = config.batch * config.world_size
         self.rank = 0
 
     @abstractmethod
@@ -43,6 +42,10 @@ class DistributedTrainer(Trainer):
     @abstractmethod
     def transport(self) -> str:
         """Return how the replicas exchange gradients, for the launch's facts."""
+
+    @property
+    def global_batch(self) -> int:
+        return self.config.batch * self.config.world_size
 
     def mean_loss(self, loss: float) -> float:
         """Return the loss of the global batch. loss: this process's share of that loss."""
@@ -137,6 +140,14 @@ class DistributedTrainer(Trainer):
         return [list(of_replica) for of_replica in zip(*copies)]
 
     def correctness(self, steps: int, path: str) -> Facts:
+        self.config = training.of_another_batch(self.config)
+        try:
+            with training.reproducible():
+                return self._trained(steps, path)
+        except training.Irreproducible as error:
+            return {"loss": 0.0, "digests": [], "irreproducible": str(error)}
+
+    def _trained(self, steps: int, path: str) -> Facts:
         with self.strategy.scope():
             parts = training.without_randomness(training.build_parts(self.config, self.task, "sgd"))
         begun = [variable.numpy() for variable in self._by_replica(parts)[0]]
