@@ -99,9 +99,8 @@ def judged(
             continue
         is_disturbed = bool(disturbed) and night not in sure
         slower = 0.2 * abs(generator.normal()) if is_disturbed else 0.0
-        speeds = usual.compare(
-            dict(zip(KEYS, np.exp(figures[night] - slower), strict=True)), night % 7 >= 5
-        )
+        measured = dict(zip(KEYS, np.exp(figures[night] - slower), strict=True))
+        speeds = usual.compare({"": measured}, night % 7 >= 5)
         fell = frozenset(key for key, speed in speeds.items() if speed.fell)
         if not fell and not is_disturbed:
             usual.keep()

@@ -6,12 +6,15 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hvdperf.cli import REFUSED, Commands, add_command, complain, option
 from hvdperf.columns import Columns, wrapped
@@ -33,6 +36,9 @@ from hvdperf.timeline.releases import backfill
 from hvdperf.timeline.releases.raw import Axis, check_known, keep, keep_sessions, read_history
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
+
+if TYPE_CHECKING:
+    from hvdperf.timeline.nights.run import NightPlan
 
 
 def add_to(commands: Commands) -> None:
@@ -109,6 +115,11 @@ def _add_run(tasks: Commands) -> None:
     text = "Put these words before pytest, such as 'mpirun -np 4'."
     option(group, "--launch WORDS", text, "", "none")
     option(group, "--series NAME", "Add the night to this series.", "nightly")
+    text = (
+        "Measure each node alone. The words of --launch start this command on each of them, one "
+        "process a node; without them it measures this node."
+    )
+    option(group, "--by-node", text, told="measure all nodes together")
     option(group, "--night DATE", "Measure the night of this date.", told="today, in UTC")
     group = _add_places(add)
     option(group, "--publish URL", "Publish to this git repository, too.", told="do not")
@@ -217,6 +228,8 @@ def run_night(arguments: argparse.Namespace) -> int:
     more = arguments.pytest
     if more and more[0] != "--":
         raise UserError(f"{more[0]}: is no option of nightly run; options of pytest come after --")
+    launch = _words("--launch", arguments.launch)
+    starts_nodes = arguments.by_node and bool(launch)
     # pytest runs in the checkout, wherever this runs.
     plan = NightPlan(
         results=arguments.results.absolute(),
@@ -226,10 +239,14 @@ def run_night(arguments: argparse.Namespace) -> int:
         against=from_here("against", arguments.against),
         require_fit=arguments.require_fit,
         pair=not arguments.no_pair,
-        launch=_words("--launch", arguments.launch),
+        launch=() if arguments.by_node else launch,
         arguments=tuple(more[1:]),
+        node=_on_its_own() if arguments.by_node and not launch else "",
     )
-    night = run(plan, lambda line: print(f"nightly: {line}", flush=True))
+    if starts_nodes:
+        night = _on_each_node(launch, plan)
+    else:
+        night = run(plan, lambda line: print(f"nightly: {line}", flush=True))
     verdict, slower = _compared(night, plan.results)
     status = exit_status([verdict])
     told = f"{night.series}, night of {night.night}: {verdict.value} ({night.told})"
@@ -241,7 +258,8 @@ def run_night(arguments: argparse.Namespace) -> int:
         if arguments.summary is not None:
             _append_summary(arguments.summary, night, verdict, slower, plan.results)
         if night.ended_at is not None:
-            _write_page(plan.results)
+            if not plan.node:
+                _write_page(plan.results)
             if arguments.publish:
                 _publish(arguments.publish, plan.results, arguments.branch)
     except UserError as error:
@@ -250,11 +268,46 @@ def run_night(arguments: argparse.Namespace) -> int:
     return status
 
 
+def _on_each_node(launch: Sequence[str], plan: NightPlan) -> Night:
+    """Have each node measure itself, and return the night of all of them. Raises UserError if no
+    node has begun one."""
+    from hvdperf.timeline.processes import ended
+
+    fit = ["--require-fit"] if plan.require_fit else []
+    options = [
+        *(f"--series={plan.series}", f"--night={plan.night}", f"--profile={plan.profile}"),
+        *(f"--against={plan.against}", f"--results={plan.results}", *fit),
+        *([] if plan.pair else ["--no-pair"]),
+    ]
+    # The launcher finds the command in the activated environment of each node.
+    command = ["hvdperf", "nightly", "run", "--by-node", *options, "--", *plan.arguments]
+    status = ended([*launch, *command])
+    nights = read_nights(plan.directory).of.get(plan.series, ())
+    found = next((night for night in nights if night.night == plan.night), None)
+    if found is None or not found.nodes:
+        raise UserError(
+            f"--launch {shlex.join(launch)}: no node has measured itself (status {status}); see "
+            "its output"
+        )
+    return found
+
+
+def _on_its_own() -> str:
+    """Forget the launcher that started this command on several nodes, so that what follows has this
+    node alone. Return the node's name. Raises UserError for one that is no name of a file."""
+    from hvdperf.machine.starting import rank_environment
+
+    kept = rank_environment(sys.executable)
+    for name in [name for name in os.environ if name not in kept]:
+        del os.environ[name]
+    return check_series(socket.gethostname(), "--by-node: the host's name")
+
+
 def _compared(night: Night, results: Path) -> tuple[Verdict, Sequence[str]]:
     """Return the verdict of a night next to those before it, and what is slower, in lines."""
     from hvdperf.timeline.nights.series import Series
 
-    read = read_nights(results / NIGHTS, [night.series])
+    read = read_nights(results / NIGHTS, [night.series], night.node)
     known = [each for each in read.of[night.series] if each.night <= night.night]
     series = Series(night.series, known, read.accepted[night.series])
     return series.verdict, [*series.slower(), *series.speeds.lines()]

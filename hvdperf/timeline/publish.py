@@ -25,6 +25,7 @@ from hvdperf.timeline.nights.night import (
     add_accepted,
     read_accepted,
     read_night,
+    stem,
 )
 from hvdperf.timeline.page.index import INDEX, write_index
 from hvdperf.timeline.processes import Git, without_secret
@@ -118,7 +119,9 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
     for line in (*left_out, *refused):
         say(line)
     ended = [night for night in nights if night.ended_at is not None]
-    found = [(NIGHTS, n.series, f"{n.night}", [part.session for part in n.parts]) for n in ended]
+    found = [
+        (NIGHTS, n.series, stem(n.night, n.node), [part.session for part in n.parts]) for n in ended
+    ]
     found += [(HISTORY, each.machine, each.session, []) for each in raw]
     for folder, series, name, sessions in found:
         place = Path(folder, series, f"{name}.json")

@@ -6,13 +6,14 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from hvdperf.timeline.nights.night import read_night, read_nights
 from tests.support.leftovers import ended
 from tests.support.slurm import Cluster, slurm_cluster
 from tests.support.whole_sessions import (
@@ -40,7 +41,7 @@ OPTIONS = {
     "--job-name=hvdperf",
     "--output=hvdperf-%j.log",
     "--open-mode=append",
-    "--time=04:30:00",
+    "--time=07:00:00",
     "--exclusive",
     "--mem=0",
     "--no-requeue",
@@ -110,15 +111,18 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def submit(cluster: Cluster, options: list[str], tmp_path: Path) -> Callable[..., Job]:
-    """Return a function that submits the batch script with a profile of two networks."""
+def submit(cluster: Cluster, tmp_path: Path) -> Callable[..., Job]:
+    """Return a function that submits the batch script with a profile of two networks. night:
+    options of the night; the others are of pytest."""
 
-    def submitted(*arguments: str) -> Job:
+    def submitted(*arguments: str, night: Sequence[str] = ()) -> Job:
         (tmp_path / "tiny.toml").write_text(TWO_NETWORKS)
         log = tmp_path / "job.log"
         asked = ["--parsable", "-N2", "--ntasks-per-node=1", f"--output={log}"]
-        number = cluster.run("sbatch", *asked, SCRIPT, *options, "-k", "weak_scaling", *arguments)
-        return Job(cluster, number, log)
+        places = [f"--results={tmp_path / 'results'}", f"--profile={tmp_path / 'tiny.toml'}"]
+        of_pytest = ["--", "--np=2", "--oversubscribe", "-k", "weak_scaling", *arguments]
+        words = [*asked, SCRIPT, "--series=two", "--no-pair", *places, *night, *of_pytest]
+        return Job(cluster, cluster.run("sbatch", *words), log)
 
     return submitted
 
@@ -177,10 +181,11 @@ def test_a_cancelled_job_leaves_no_process_and_the_next_one_resumes_it(
     assert "exit status 2: interrupted" in job.output
     assert verdicts(tmp_path) == {FIRST: "FAIL"}
     assert documents(tmp_path)["session.json"]["exit_status"] == 2
-    (session,) = (tmp_path / "results" / "runs").iterdir()
-    job = submit(FIRST_FAILS, "--resume", str(session), "--budget=0.1")
+    job = submit(FIRST_FAILS, "--budget=0.1")
     assert job.end() == "1:0", job.output
     assert verdicts(tmp_path) == {FIRST: "FAIL", SECOND: "INCONCLUSIVE"}
+    (night,) = (tmp_path / "results" / "nights" / "two").glob("*.json")
+    assert read_night(night).is_whole
 
 
 @mpirun
@@ -192,10 +197,12 @@ def test_a_warning_before_the_time_limit_ends_the_session_in_order(
     job.wait_for_ranks_of("vgg_16_s")
     # The signal that --signal=B:TERM@300 sends to the script's shell.
     job.cluster.run("scancel", "--batch", "--signal=TERM", job.number)
-    assert job.end() == "2:0", job.output
+    assert job.end() == "1:0", job.output
     assert ended(job.cluster.processes())
     assert "exit status 2: interrupted" in job.output
     assert "hvdperf: 1 FAIL" in job.output
+    (night,) = (tmp_path / "results" / "nights" / "two").glob("*.json")
+    assert read_night(night).ended_at is None, "the next job goes on with it"
     assert documents(tmp_path)["session.json"]["exit_status"] == 2
 
 
@@ -215,3 +222,17 @@ def test_a_lost_node_fails_the_case_that_runs_on_it(
     assert "the slot of rank 1 on node2 is gone" in not_run
     assert "exit status 1: FAIL" in job.output
     assert list((tmp_path / "results" / "report").glob("*.html"))
+
+
+@mpirun
+@long
+def test_each_node_measures_itself_in_one_job(submit: Callable[..., Job], tmp_path: Path) -> None:
+    job = submit("--budget=0.1", night=["--by-node"])
+    assert job.end() == "5:0", "a node has one core for two ranks"
+    assert ended(job.cluster.processes())
+    ((night,),) = read_nights(tmp_path / "results" / "nights", ["two"]).of.values()
+    assert night.nodes == ("node1", "node2")
+    assert night.ended_at is not None
+    assert {part.hosts for part in night.parts} == {("node1",), ("node2",)}
+    assert set(night.speeds_by_node) == {"node1", "node2"}
+    assert (tmp_path / "results" / "nights" / "index.html").exists()

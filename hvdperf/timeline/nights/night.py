@@ -2,7 +2,8 @@
 
 results/nights/<series>/<date>.json is written after every step, so a night that is killed can go
 on. A series is a name for nights that belong together; their machine, stack and settings may
-change, and each night has them.
+change, and each night has them. Where each node measures itself, a night has a document a node,
+<date>.<node>.json, and read_nights makes one night of them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -68,7 +69,8 @@ class Part:
     is_gate: whether it compares the stack with the reference. session: its name. exit_status: None
     if it did not end. asked: its settings, as in session.json. cases: all that are decided.
     disturbed: what other programs took from the session, in words; "" if it was little or unknown.
-    again: whether it measures again, in the same night, what its own session found slower.
+    again: whether it measures again, in the same night, what its own session found slower. node:
+    which one measured itself; "" if the session has all of its nodes.
     """
 
     is_gate: bool
@@ -82,6 +84,7 @@ class Part:
     speeds: tuple[Speeds, ...] = ()
     disturbed: str = ""
     again: bool = False
+    node: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -96,7 +99,7 @@ class Night:
     or "". probe: how much the machine did a second without Horovod, by name
     (hvdperf.machine.probe). unfit: what made the machine unfit, one line each. pair: what the A/A
     pair at its beginning says; "" if there was none. reason: why a session is missing; "" if none
-    is. ended_at: None until everything was measured.
+    is. ended_at: None until everything was measured. node: as of its parts; "" of several nodes.
     """
 
     format: Positive
@@ -111,23 +114,47 @@ class Night:
     parts: tuple[Part, ...] = ()
     reason: str = ""
     ended_at: Moment | None = None
+    node: str = ""
 
-    def part(self, is_gate: bool = False, again: bool = False) -> Part | None:
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that measured themselves, by name."""
+        return tuple(sorted({part.node for part in self.parts if part.node}))
+
+    @property
+    def disturbed(self) -> str:
+        """Return what disturbed the night's own session, or those of all nodes; "" if one was
+        not."""
+        own = [part.disturbed for part in self.parts if not (part.is_gate or part.again)]
+        return own[0] if own and all(own) else ""
+
+    def part(self, is_gate: bool = False, again: bool = False, node: str = "") -> Part | None:
         """Return the night's own session, that against the reference stack, or that which measured
-        something again; None without it."""
+        something again; None without it. node: whose, if each has its own; "" for the first."""
         kind = is_gate, again
-        return next((part for part in self.parts if (part.is_gate, part.again) == kind), None)
+        alike = (part for part in self.parts if (part.is_gate, part.again) == kind)
+        return next((part for part in alike if node in ("", part.node)), None)
 
     @property
     def speeds(self) -> dict[tuple[str, int], tuple[float, ...]]:
         """Return the samples per second of all replicas, one figure a launch, by network and world
-        size. What was measured again counts like what was measured first, and does not replace it,
-        unless the second measurement was disturbed: then only the first counts."""
+        size, of all nodes."""
         found: dict[tuple[str, int], tuple[float, ...]] = {}
+        for speeds in self.speeds_by_node.values():
+            for key, launches in speeds.items():
+                found[key] = (*found.get(key, ()), *launches)
+        return found
+
+    @property
+    def speeds_by_node(self) -> dict[str, dict[tuple[str, int], tuple[float, ...]]]:
+        """Return the speeds of each node. What was measured again counts like what was measured
+        first, and does not replace it, unless the second measurement was disturbed: then only the
+        first counts."""
+        found: dict[str, dict[tuple[str, int], tuple[float, ...]]] = {}
         for part in self.parts:
             for each in () if part.again and part.disturbed else part.speeds:
-                key = each.model, each.world_size
-                found[key] = (*found.get(key, ()), *each.samples_per_second)
+                own, key = found.setdefault(part.node, {}), (each.model, each.world_size)
+                own[key] = (*own.get(key, ()), *each.samples_per_second)
         return found
 
     def repeat(self, part: Part, row: Row) -> str:
@@ -165,7 +192,7 @@ class Night:
         return "; ".join(filter(None, (counts, self.reason, ended)))
 
 
-def part_of(archive: Archive, is_gate: bool, again: bool = False) -> Part:
+def part_of(archive: Archive, is_gate: bool, again: bool = False, node: str = "") -> Part:
     """Return the part of a night that a session is. What is measured again is its speeds: a case
     has its verdict by its own rule. Raises UserError if it cannot be read."""
     session = archive.session
@@ -187,34 +214,66 @@ def part_of(archive: Archive, is_gate: bool, again: bool = False) -> Part:
         ),
         disturbed=whole.reason if whole is not None else "",
         again=again,
+        node=node,
     )
 
 
-def check_series(name: str) -> str:
+def check_series(name: str, what: str = "--series") -> str:
     """Return the name. Raises UserError for one that is no file name."""
     if not _SERIES.fullmatch(name):
         raise UserError(
-            f"--series {name}: is not a name; use up to 64 letters, digits, '.', '_' and '-'"
+            f"{what} {name}: is not a name; use up to 64 letters, digits, '.', '_' and '-'"
         )
     return name
 
 
-def path_of(directory: Path, series: str, night: date) -> Path:
-    """Return the file of a night. directory: of all series, such as results/nights."""
-    return directory / series / f"{night}.json"
+def path_of(directory: Path, series: str, night: date, node: str = "") -> Path:
+    """Return the file of a night, or of a node's. directory: of all series, as results/nights."""
+    return directory / series / f"{stem(night, node)}.json"
+
+
+def stem(night: date, node: str) -> str:
+    """Return the name of a document."""
+    return f"{night}.{node}" if node else f"{night}"
 
 
 def write_night(directory: Path, night: Night) -> Path:
     """Write the document. Raises UserError if that is impossible."""
-    return store.write(path_of(directory, night.series, night.night), night)
+    return store.write(path_of(directory, night.series, night.night, night.node), night)
 
 
 def read_night(path: Path) -> Night:
     """Read a document. Raises Unreadable if it is broken or not that of its path."""
     night = read_document(path, Night, FORMAT, steps=())
-    if (night.series, f"{night.night}") != (path.parent.name, path.stem):
-        raise Unreadable(f"it is of {night.series}, {night.night}")
+    if (night.series, stem(night.night, night.node)) != (path.parent.name, path.stem):
+        raise Unreadable(f"it is of {night.series}, {stem(night.night, night.node)}")
     return night
+
+
+def of_all_nodes(nights: Sequence[Night]) -> Night:
+    """Return one night of the documents of a date, a node each. It has ended when the last of them
+    has."""
+    if len(nights) == 1:
+        return nights[0]
+    ended = [night.ended_at for night in nights]
+
+    def told(of: Callable[[Night], Iterable[str]]) -> tuple[str, ...]:
+        return tuple(f"{night.node}: {line}" for night in nights for line in of(night) if line)
+
+    return Night(
+        FORMAT,
+        nights[0].series,
+        nights[0].night,
+        min(night.began_at for night in nights),
+        nights[0].command,
+        nights[0].against,
+        {f"{night.node}: {name}": speed for night in nights for name, speed in night.probe.items()},
+        told(lambda night: night.unfit),
+        "; ".join(told(lambda night: [night.pair])),
+        tuple(part for night in nights for part in night.parts),
+        "; ".join(told(lambda night: [night.reason])),
+        None if None in ended else max(filter(None, ended)),
+    )
 
 
 @dataclass(frozen=True)
@@ -235,13 +294,17 @@ class Nights:
     accepted: Mapping[str, tuple[Accepted, ...]] = field(default_factory=dict)
 
 
-def read_nights(directory: Path, series: Iterable[str] = ()) -> Nights:
-    """Read all nights below a directory, or those of the named series. Raises UserError if a named
-    series has none."""
+def read_nights(directory: Path, series: Iterable[str] = (), node: str = "") -> Nights:
+    """Read all nights below a directory, or those of the named series. node: only what this node
+    measured of itself. Raises UserError if a named series has none."""
     nights, left_out = store.read_all(store.documents(directory), read_night)
-    found: dict[str, list[Night]] = {}
+    dates: dict[tuple[str, date], list[Night]] = {}
     for night in nights:
-        found.setdefault(night.series, []).append(night)
+        if not node or night.node == node:
+            dates.setdefault((night.series, night.night), []).append(night)
+    found: dict[str, list[Night]] = {}
+    for (name, _), of_date in dates.items():
+        found.setdefault(name, []).append(of_all_nodes(of_date))
     wanted = list(series)
     for name in wanted:
         if name not in found:

@@ -33,6 +33,7 @@ from hvdperf.timeline.nights.night import (
     path_of,
     read_night,
     read_nights,
+    stem,
     write_night,
 )
 from hvdperf.timeline.nights.series import judge_speeds
@@ -49,7 +50,8 @@ class NightPlan:
 
     results: as --results of a session. night: its date, in UTC. against: the reference stack's
     interpreter, or "". pair: whether an A/A pair comes first. launch: words before pytest, such as
-    those of mpirun. arguments: more options of pytest.
+    those of mpirun. arguments: more options of pytest. node: this node's name if the night is its
+    own, and other nodes have theirs.
     """
 
     results: Path
@@ -61,6 +63,7 @@ class NightPlan:
     pair: bool = True
     launch: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    node: str = ""
 
     @property
     def directory(self) -> Path:
@@ -84,7 +87,8 @@ def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
     """
     with refusing(f"--results {shown(plan.results)}: ", OSError):
         plan.directory.mkdir(parents=True, exist_ok=True)
-    with alone(plan.directory / ".lock", "another night is being measured here; wait for its end"):
+    lock = plan.directory / (f".lock-{plan.node}" if plan.node else ".lock")
+    with alone(lock, "another night is being measured here; wait for its end"):
         _end_earlier(plan)
         night = _begun(plan, say)
         if night.ended_at is not None:
@@ -106,7 +110,7 @@ def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
 
 def _begun(plan: NightPlan, say: Callable[[str], None]) -> Night:
     """Return the document of the night as it was left, or a new one."""
-    path = path_of(plan.directory, plan.series, plan.night)
+    path = path_of(plan.directory, plan.series, plan.night, plan.node)
     if path.exists():
         with refusing(f"{shown(path)}: ", Unreadable, then="; move it away"):
             night = read_night(path)
@@ -116,7 +120,9 @@ def _begun(plan: NightPlan, say: Callable[[str], None]) -> Night:
         if night.ended_at is None:
             say(f"going on with the night of {night.night}")
         return night
-    night = Night(FORMAT, plan.series, plan.night, now(), plan.command, plan.against)
+    night = Night(
+        FORMAT, plan.series, plan.night, now(), plan.command, plan.against, node=plan.node
+    )
     write_night(plan.directory, night)
     return night
 
@@ -125,12 +131,14 @@ def _end_earlier(plan: NightPlan) -> None:
     """End the earlier nights of the series that were killed, with what they had decided."""
     files = sorted((plan.directory / plan.series).glob("*.json"))
     nights, _ = read_all((path for path in files if path.stem < f"{plan.night}"), read_night)
-    for night in (night for night in nights if night.ended_at is None):
+    for night in nights:
+        if night.ended_at is not None or night.node != plan.node:
+            continue
         parts = list(night.parts)
         for kind in (OWN, AGAIN, GATE):
             begun = _session_of(plan, kind.label(night))
             if begun is not None and kind.part(night) is None:
-                parts.append(kind.made(begun))
+                parts.append(kind.made(begun, night))
         reason = night.reason or ("" if parts else "the night was interrupted before any session")
         write_night(
             plan.directory, replace(night, parts=tuple(parts), reason=reason, ended_at=now())
@@ -188,7 +196,7 @@ def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     own, done = night.part(), AGAIN.part(night)
     if own is None or not own.speeds or night.reason or (done is not None and done.has_ended):
         return night
-    read = read_nights(plan.directory, [plan.series])
+    read = read_nights(plan.directory, [plan.series], plan.node)
     before = [each for each in read.of[plan.series] if each.night < night.night]
     first = replace(night, parts=tuple(part for part in night.parts if not part.again))
     found = judge_speeds([*before, first], read.accepted[plan.series])
@@ -216,7 +224,7 @@ def _measured(
         return night
     label = kind.label(night)
     begun = _session_of(plan, label)
-    if begun is None or not kind.made(begun).has_ended:
+    if begun is None or not kind.made(begun, night).has_ended:
         goes_on = begun if begun is not None and has_this_format(begun.directory) else None
         resume = [f"--resume={goes_on.directory}"] if goes_on is not None else []
         say(kind.name)
@@ -230,7 +238,7 @@ def _measured(
             say(reason)  # what was measured first stands alone
             return replace(night, parts=tuple(part for part in night.parts if part is not done))
     others = tuple(part for part in night.parts if part is not done)
-    return replace(night, parts=(*others, kind.made(begun)))
+    return replace(night, parts=(*others, kind.made(begun, night)))
 
 
 @dataclass(frozen=True)
@@ -246,13 +254,13 @@ class _Kind:
 
     def label(self, night: Night) -> str:
         """Return the label of the session in its documents."""
-        return f"{night.series} {night.night}{self.ending}"
+        return f"{night.series} {stem(night.night, night.node)}{self.ending}"
 
     def part(self, night: Night) -> Part | None:
         return night.part(self.is_gate, self.again)
 
-    def made(self, session: Archive) -> Part:
-        return part_of(session, self.is_gate, self.again)
+    def made(self, session: Archive, night: Night) -> Part:
+        return part_of(session, self.is_gate, self.again, night.node)
 
 
 OWN = _Kind("the session", "the session")

@@ -26,7 +26,7 @@ from hvdperf.records.documents import Row
 from hvdperf.records.fingerprint import differences
 from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps, throughput
 from hvdperf.timeline.nights.night import Accepted, Night, Part, Speeds, accepted_until
-from hvdperf.timeline.nights.speed import ALL, Key, Speed, UsualSpeeds
+from hvdperf.timeline.nights.speed import ALL, NODE, Key, Measured, Speed, UsualSpeeds
 from hvdperf.verdict import Ceiling, Verdict, worst
 
 # A change may be placed a few nights too early or too late, so it lists what else changed within so
@@ -34,8 +34,9 @@ from hvdperf.verdict import Ceiling, Verdict, worst
 UNCERTAIN = 3
 # A node's nights are compared with those of other nodes among so many nights before and after.
 NEIGHBOURS = 7
-# The fewest nights of a node that is blamed, and the p below which it is.
-FEWEST_NIGHTS, SIGNIFICANT = 2, 1e-4
+# The fewest nights of a node that is blamed, and the p below which it is: of a line, of which there
+# are many, and of the throughputs together.
+FEWEST_NIGHTS, SIGNIFICANT, SIGNIFICANT_OF_ALL = 2, 1e-4, 1e-3
 # Verdicts whose figure is no measurement of an unbroken system.
 UNSOUND = (Verdict.INVALID, Verdict.NOT_RUN)
 # So many lines that change within UNCERTAIN nights confirm each other.
@@ -54,8 +55,8 @@ EARLIER = 10
 
 @dataclass(frozen=True)
 class BadNode:
-    """Hosts on which a series is lower or higher than on others. hosts: of the sessions. nights:
-    how many. change: median over lines of the ratio to other hosts' nights nearby. lines: of how
+    """A host with which a series is worse than without it, or hosts that always come together.
+    nights: how many. change: median over lines of the ratio to other nights nearby. lines: of how
     many lines."""
 
     hosts: tuple[str, ...]
@@ -100,10 +101,22 @@ def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
             found.setdefault((False, throughput(model, size)), []).append(
                 (index, median(launches), each)
             )
-        for row in part.cases:
-            if row.figure is not None and row.figure > 0 and row.verdict not in UNSOUND:
-                found.setdefault((True, row.name), []).append((index, row.figure, row))
+        for name, rows in _sound_rows(night, gates).items():
+            # Of several nodes the middle one; its verdict is the worst.
+            figure = median(row.figure for row in rows if row.figure is not None)
+            row = replace(rows[0], verdict=worst([row.verdict for row in rows]))
+            found.setdefault((True, name), []).append((index, figure, row))
     return [_line(name, points, gates) for (_, name), points in sorted(found.items())]
+
+
+def _sound_rows(night: Night, gates: bool) -> dict[str, list[Row]]:
+    """Return the cases that have a figure, by name, one a node."""
+    found: dict[str, list[Row]] = {}
+    for part in night.parts:
+        for row in part.cases if part.is_gate is gates else ():
+            if row.figure is not None and row.figure > 0 and row.verdict not in UNSOUND:
+                found.setdefault(row.name, []).append(row)
+    return found
 
 
 def _line(name: str, points: Sequence[tuple[int, float, Speeds | Row]], is_gate: bool) -> Line:
@@ -123,83 +136,154 @@ def _line(name: str, points: Sequence[tuple[int, float, Speeds | Row]], is_gate:
 
 def marks(nights: Sequence[Night]) -> dict[int, tuple[str, ...]]:
     """Return what changed from one measured night to the next: machine, stack, settings and hosts,
-    in words, by the index of the later night."""
+    in words, by the index of the later night. Hosts that change from night to night are no change,
+    nor is a node of several that measure themselves."""
+    measured = [(index, night, _hosts(night)) for index, night in enumerate(nights) if night.part()]
     found = {}
-    before: Part | None = None
-    for index, night in enumerate(nights):
-        part = night.part()
-        if part is None:
-            continue
-        if before is not None:
-            changed = differences(before.fingerprint, part.fingerprint)
-            changed += differences(before.asked, part.asked)
-            if before.hosts != part.hosts:
-                changed.append(f"hosts: {_names(before)} -> {_names(part)}")
-            if changed:
-                found[index] = tuple(changed)
-        before = part
+    for at in range(1, len(measured)):
+        (_, before, old), (index, night, new) = measured[at - 1 : at + 1]
+        changed = _differences(before, night)
+        if old != new:
+            near = measured[max(0, at - NEIGHBOURS) : at], measured[at : at + NEIGHBOURS]
+            if all(len({hosts for _, _, hosts in side}) == 1 for side in near):
+                changed.append(f"hosts: {_names(old)} -> {_names(new)}")
+        if changed:
+            found[index] = tuple(changed)
     return found
 
 
-def _names(part: Part) -> str:
-    return ", ".join(part.hosts) or "(unknown)"
-
-
-def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
-    """Return the hosts on which a line or more differ from the same lines on other hosts at about
-    the same time. A host that took over for good is none: its nights have no others nearby."""
-    blamed: dict[tuple[str, ...], list[float]] = {}
-    for line in found:
-        for hosts, change in _differing(nights, line).items():
-            blamed.setdefault(hosts, []).append(change)
-    count = Counter(part.hosts for night in nights if (part := night.part()) is not None)
+def _differences(before: Night, night: Night) -> list[str]:
+    """Return what differs between two nights in machine, stack and settings; of several nodes, on
+    how many of those of both nights."""
+    pairs = [
+        (old, new)
+        for new in night.parts
+        if not (new.is_gate or new.again)
+        and (old := before.part(node=new.node)) is not None
+        and old.node == new.node
+    ]
+    told = Counter(
+        line
+        for old, new in pairs
+        for line in (
+            *differences(old.fingerprint, new.fingerprint),
+            *differences(old.asked, new.asked),
+        )
+    )
     return [
-        BadNode(hosts, count[hosts], median(changes), len(changes))
-        for hosts, changes in blamed.items()
+        line if count == len(pairs) else f"{line} on {count} of {len(pairs)} nodes"
+        for line, count in told.items()
     ]
 
 
-def _differing(nights: Sequence[Night], line: Line) -> dict[tuple[str, ...], float]:
-    """Return the ratio of a line on some hosts to that on others, where it is significant."""
-    hosts = [_hosts(nights[index]) for index in line.at]
-    values = np.log(np.asarray(line.figures))
-    if len(set(hosts)) < 2:
-        return {}
+def _names(hosts: Sequence[str]) -> str:
+    return ", ".join(hosts) or "(unknown)"
 
-    def apart(i: int, same: bool, fewest: int) -> list[float]:
-        """Return the distance of night i from the nights nearby, on the same hosts or on others; []
-        if there are too few."""
-        near = range(max(0, i - NEIGHBOURS), min(len(hosts), i + NEIGHBOURS + 1))
-        found = [values[j] for j in near if j != i and (hosts[j] == hosts[i]) is same]
-        return [float(values[i] - median(found))] if len(found) >= fewest else []
 
-    # The nights of the commonest hosts among themselves, and those of each other host from others.
-    common, _ = Counter(hosts).most_common(1)[0]
-    usual: list[float] = []
-    others: dict[tuple[str, ...], list[float]] = {}
-    for i, name in enumerate(hosts):
-        if name == common:
-            usual += apart(i, same=True, fewest=1)
-        else:
-            others.setdefault(name, []).extend(apart(i, same=False, fewest=NEIGHBOURS))
-    return {
-        name: math.exp(median(own))
-        for name, own in others.items()
-        if len(own) >= FEWEST_NIGHTS
-        and abs(median(own)) >= math.log1p(LEAST_CHANGE)
-        and len(usual) > NEIGHBOURS
-        and rank_test(np.array(own), np.array(usual)) < SIGNIFICANT
-    }
+def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
+    """Return the hosts with which a line, or the throughputs together, are worse than they are
+    without them at about the same time, the worst first. A host that took over for good is none:
+    its nights have no others nearby. Hosts that always come together are one."""
+    groups = _groups(nights)
+    if len(groups) < 2:
+        return []
+    values = [_values(line) for line in found]
+    alike = [own for line, own in zip(found, values, strict=True) if not line.verdicts]
+    named = dict.fromkeys(_worse(_together(alike), groups, SIGNIFICANT_OF_ALL))
+    named |= dict.fromkeys(hosts for own in values for hosts in _worse(own, groups, SIGNIFICANT))
+    told = []
+    for hosts in named:
+        apart = [_apart(_levels(own), groups[hosts]) for own in values]
+        changes = [change for change in apart if change < -log1p(LEAST_CHANGE)]
+        if changes:
+            size = math.exp(median(changes))
+            told.append(BadNode(hosts, len(groups[hosts]), size, len(changes)))
+    return sorted(told, key=lambda node: node.change)
+
+
+def _values(line: Line) -> dict[int, float]:
+    """Return ln of the figures by index of the night, higher for better."""
+    sign = -1 if line.lower_is_better else 1
+    return {index: sign * log(value) for index, value in zip(line.at, line.figures, strict=True)}
+
+
+def _together(values: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Return the median over lines of each night's distance from the line's own median."""
+    nights: dict[int, list[float]] = {}
+    for own in values:
+        level = median(own.values())
+        for index, value in own.items():
+            nights.setdefault(index, []).append(value - level)
+    return {index: median(nights[index]) for index in sorted(nights)}
+
+
+def _groups(nights: Sequence[Night]) -> dict[tuple[str, ...], frozenset[int]]:
+    """Return the nights of each host, by index; hosts that always come together share theirs."""
+    of_host: dict[str, set[int]] = {}
+    for index, night in enumerate(nights):
+        for host in _hosts(night):
+            of_host.setdefault(host, set()).add(index)
+    together: dict[frozenset[int], list[str]] = {}
+    for host, own in sorted(of_host.items()):
+        together.setdefault(frozenset(own), []).append(host)
+    return {tuple(hosts): own for own, hosts in together.items()}
+
+
+def _worse(
+    values: Mapping[int, float], groups: Mapping[tuple[str, ...], frozenset[int]], most: float
+) -> Iterator[tuple[str, ...]]:
+    """Yield the hosts with which the values are significantly lower, the most significant ones
+    first. The nights of each are left out before the next ones are looked for: they would make the
+    other hosts of these nights look slow, too. most: the p of all hosts together."""
+    while True:
+        level = _levels(values)
+        best, hosts = most / len(groups), None
+        for name, own in groups.items():
+            ours = [value for index, value in level.items() if index in own]
+            theirs = [value for index, value in level.items() if index not in own]
+            if len(ours) < FEWEST_NIGHTS or len(theirs) <= NEIGHBOURS:
+                continue
+            if _apart(level, own) < -log1p(LEAST_CHANGE):
+                p = rank_test(np.array(ours), np.array(theirs))
+                if p < best:
+                    best, hosts = p, name
+        if hosts is None:
+            return
+        yield hosts
+        values = {index: value for index, value in values.items() if index not in groups[hosts]}
+
+
+def _apart(level: Mapping[int, float], own: frozenset[int]) -> float:
+    """Return the distance of the median of some nights from that of the others; 0 without one."""
+    ours = [value for index, value in level.items() if index in own]
+    theirs = [value for index, value in level.items() if index not in own]
+    return median(ours) - median(theirs) if ours and theirs else 0.0
+
+
+def _levels(values: Mapping[int, float]) -> dict[int, float]:
+    """Return the distance of each night from the median of the nights nearby, itself left out."""
+    at = list(values)
+    found = {}
+    for i, index in enumerate(at):
+        near = [*at[max(0, i - NEIGHBOURS) : i], *at[i + 1 : i + NEIGHBOURS + 1]]
+        if near:
+            found[index] = values[index] - median(values[each] for each in near)
+    return found
 
 
 def _hosts(night: Night) -> tuple[str, ...]:
+    """Return the hosts of the night's session; () if each node measured itself."""
     part = night.part()
-    return part.hosts if part is not None else ()
+    return part.hosts if part is not None and not part.node else ()
 
 
 def without(line: Line, nights: Sequence[Night], hosts: set[tuple[str, ...]]) -> Line:
     """Return the line without the nights on these hosts."""
-    kept = [i for i, index in enumerate(line.at) if _hosts(nights[index]) not in hosts]
+    kept = [
+        i
+        for i, index in enumerate(line.at)
+        if not any(set(each) <= set(_hosts(nights[index])) for each in hosts)
+    ]
     verdicts = tuple(line.verdicts[i] for i in kept) if line.verdicts else ()
     return replace(
         line,
@@ -239,7 +323,8 @@ def repeat(night: Night, line: Line) -> str:
 class Fall:
     """A night whose throughputs fell. since: the first such night. usual: the last sound night
     before that. speeds: of all throughputs and means. disturbed: by what, in words; the night FAILs
-    if it is "". machine: what the machine did without Horovod, by name, as `speeds`."""
+    if it is "". machine: what the machine did without Horovod, by name, as `speeds`. fell: the
+    first night on which each of them had fallen."""
 
     night: Night
     since: Night
@@ -247,6 +332,7 @@ class Fall:
     speeds: Mapping[Key, Speed]
     disturbed: str
     machine: Mapping[Key, Speed] = field(default_factory=dict)
+    fell: Mapping[Key, Night] = field(default_factory=dict)
 
     @property
     def what(self) -> list[Key]:
@@ -261,17 +347,28 @@ class Fall:
     def lines(self) -> Iterator[str]:
         """Yield what fell, by how much and since when, and the command that looks closer."""
         yield f"since the night of {self.since.night}: {self.told}"
+        for key in self.what:
+            # What fell later than the rest, such as all nodes beside one that was slow before.
+            if key in self.fell and self.fell[key].night > self.since.night:
+                yield f"{_whose(key, self.speeds)} only since the night of {self.fell[key].night}"
         if self.disturbed:
             yield f"this is no FAIL, because the night was disturbed: {self.disturbed}"
         if self.machine:
-            told = [f"{name} {_change(speed)}" for (name, _), speed in self.machine.items() if name]
+            told = [
+                f"{name} {_change(speed)}"
+                for (name, kind), speed in self.machine.items()
+                if kind > 0 or (kind == NODE and speed.fell)
+            ]
             fell = any(speed.fell for speed in self.machine.values())
             first = "; so look at the machine first" if fell else ""
             yield f"the machine without Horovod: {', '.join(told)}{first}"
         changed = marks([self.usual, self.since]).get(1)
         if changed:
             yield f"changed since {self.usual.night}: {'; '.join(changed)}"
-        usual, own = self.usual.part(), self.night.part()
+        name, kind = self.what[0]
+        usual, own = (
+            night.part(node=name if kind == NODE else "") for night in (self.usual, self.night)
+        )
         if usual is not None and own is not None:
             yield (
                 "look closer, where it was measured: hvdperf compare "
@@ -282,13 +379,25 @@ class Fall:
 def standing_for(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> list[Key]:
     """Return of what was found only that which stands for the rest: all, if most throughputs are
     slower, then networks, then throughputs, the slowest first. found: throughputs and means."""
-    slower = [key for key, speed in speeds.items() if key[1] and speed.change < 1 - LEAST_CHANGE]
+    slower = [key for key, speed in speeds.items() if key[1] > 0 and _is_slower(speed)]
     kept = set(found)
     if ALL in kept and len(slower) < MOST * _count(speeds):
         kept = {(model, 0) if (model, 0) in speeds else (model, size) for model, size in slower}
     networks = {model for model, size in kept if model and not size}
     kept = {key for key in kept if not key[1] or key[0] not in networks}
-    return sorted(kept, key=lambda key: (key[1] > 0, key[0] != "", speeds[key].beyond, key))
+    return sorted(kept, key=lambda key: (abs(key[1]), key[0] != "", speeds[key].beyond, key))
+
+
+def _is_node(key: Key) -> bool:
+    return key[1] == NODE
+
+
+def _is_throughput(key: Key) -> bool:
+    return key[1] > 0
+
+
+def _is_slower(speed: Speed) -> bool:
+    return speed.change < 1 - LEAST_CHANGE
 
 
 def in_words(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> str:
@@ -307,12 +416,17 @@ def _change(speed: Speed) -> str:
 
 
 def _whose(key: Key, speeds: Mapping[Key, Speed]) -> str:
-    model, size = key
-    return f"{model}-np{size}" if size else model or f"all {_count(speeds)} throughputs"
+    name, size = key
+    if size == NODE:
+        return name
+    nodes = [speed for (_, kind), speed in speeds.items() if kind == NODE]
+    slower = sum(map(_is_slower, nodes))
+    of_nodes = f" on {slower} of {len(nodes)} nodes" if slower else ""
+    return f"{name}-np{size}" if size else name or f"all {_count(speeds)} throughputs{of_nodes}"
 
 
 def _count(speeds: Mapping[Key, Speed]) -> int:
-    """Return the number of throughputs, without their means."""
+    """Return the number of throughputs, without means."""
     return sum(size > 0 for _, size in speeds)
 
 
@@ -362,9 +476,10 @@ class JudgedSpeeds:
         for key in [ALL] if ALL in self.last else list(self.last):
             yield f"{in_words([key], self.last)} against the sound nights before"
         reach = {key: f"{100 * (1 - ratio):.0f} %" for key, ratio in self.reach.items()}
-        worst = min((key for key in reach if key[1]), key=lambda key: self.reach[key], default=None)
         least = [f"all by {reach[ALL]}"] if ALL in reach else []
-        least += [f"any one throughput by {reach[worst]}"] if worst is not None else []
+        for what, is_one in (("node", _is_node), ("throughput", _is_throughput)):
+            if alike := [key for key in reach if is_one(key)]:
+                least.append(f"any one {what} by {reach[min(alike, key=self.reach.__getitem__)]}")
         if least:
             yield f"found on its first night in 95 %: a fall of {', or of '.join(least)}"
 
@@ -372,12 +487,14 @@ class JudgedSpeeds:
 @dataclass
 class _Known:
     """What is known of one kind of machine. speeds, probes: what it usually does. usual: the last
-    sound night. fallen: the undisturbed nights of the fall that is still on."""
+    sound night. fallen: the undisturbed nights of the fall that is still on. fell: the first night
+    of each throughput and mean that has fallen since."""
 
     speeds: UsualSpeeds = field(default_factory=UsualSpeeds)
     probes: UsualSpeeds = field(default_factory=UsualSpeeds)
     usual: Night | None = None
     fallen: list[Night] = field(default_factory=list)
+    fell: dict[Key, Night] = field(default_factory=dict)
 
     def accept(self) -> None:
         """Take the fall that is still on as what is usual."""
@@ -385,7 +502,12 @@ class _Known:
             self.speeds.restart((_medians(night), _is_weekend(night)) for night in self.fallen)
             self.probes.restart((_probed(night), False) for night in self.fallen)
             self.usual = self.fallen[-1]
-            self.fallen.clear()
+            self.recovered()
+
+    def recovered(self) -> None:
+        """Forget the fall."""
+        self.fallen.clear()
+        self.fell.clear()
 
 
 def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> JudgedSpeeds:
@@ -401,11 +523,10 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
     for index, night in enumerate(nights):
         speeds, last, waits = {}, None, ""
         part = night.part()
+        disturbed = night.disturbed
         if part is None or not night.speeds:
-            if part is not None and part.disturbed:
-                waits = (
-                    f"no throughput is judged, because the night was disturbed: {part.disturbed}"
-                )
+            if disturbed:
+                waits = f"no throughput is judged, because the night was disturbed: {disturbed}"
             continue
         while dates and night.night > dates[-1]:
             dates.pop()
@@ -415,16 +536,24 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
         last = before.speeds
         speeds = last.compare(_medians(night), _is_weekend(night))
         probed = before.probes.compare(_probed(night))
-        if any(speed.fell for speed in speeds.values()):
-            if not part.disturbed:
+        fell = [key for key, speed in speeds.items() if speed.fell]
+        if fell:
+            if not disturbed:
                 before.fallen.append(night)
+                before.fell = {key: before.fell.get(key, night) for key in fell}
             since = before.fallen[0] if before.fallen else night
             assert before.usual is not None
-            found[index] = Fall(night, since, before.usual, speeds, part.disturbed, probed)
+            found[index] = Fall(
+                night, since, before.usual, speeds, disturbed, probed, dict(before.fell)
+            )
+            slow = {name for name, size in fell if size == NODE}
+            if len(slow) == len(fell) and not disturbed:
+                # A bad node is no reason to learn nothing of the others.
+                last.keep(without=slow)
             continue
         if speeds:
-            before.fallen.clear()
-        if not part.disturbed:
+            before.recovered()
+        if not disturbed:
             last.keep()
             before.probes.keep()
             before.usual = night
@@ -435,12 +564,23 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
     return JudgedSpeeds(found, speeds, last.reach() if last is not None else {}, waits)
 
 
-def _medians(night: Night) -> dict[Key, float]:
-    return {key: median(launches) for key, launches in night.speeds.items()}
+def _medians(night: Night) -> Measured:
+    # A node that was disturbed says nothing beside others.
+    disturbed = {part.node for part in night.parts if part.disturbed} if night.nodes else set()
+    left = set(night.nodes) - disturbed or set(night.nodes)
+    return {
+        node: {key: median(launches) for key, launches in speeds.items()}
+        for node, speeds in night.speeds_by_node.items()
+        if not left or node in left
+    }
 
 
-def _probed(night: Night) -> dict[Key, float]:
-    return {(name, 1): speed for name, speed in night.probe.items()}
+def _probed(night: Night) -> Measured:
+    found: dict[str, dict[Key, float]] = {}
+    for name, speed in night.probe.items():
+        node, _, what = name.rpartition(": ")
+        found.setdefault(node, {})[what, 1] = speed
+    return found
 
 
 def _is_weekend(night: Night) -> bool:
@@ -452,7 +592,7 @@ def _kind(part: Part) -> object:
     are what makes a series slower."""
     known = part.fingerprint
     names = (known["method"], known["cpu_model"], known["cores"], known["gpus"])
-    return (*names, tuple(known["gpu_model"]), len(part.hosts))
+    return (*names, tuple(known["gpu_model"]), len(part.hosts), bool(part.node))
 
 
 def standings(changes: Sequence[Change], accepted: date = date.min) -> list[Standing]:
@@ -555,6 +695,12 @@ class Series:
         return fall if fall is not None and fall.night.night > self.until else None
 
     @property
+    def absent(self) -> list[str]:
+        """Return the nodes that have measured themselves lately, but not in the last night."""
+        lately = {node for night in self.nights[-NEIGHBOURS:] for node in night.nodes}
+        return sorted(lately - set(self.last.nodes)) if self.last else []
+
+    @property
     def open(self) -> list[Change]:
         """Return the lasting changes that make the series FAIL, by night."""
         return [change for change, standing in self.changes if standing is Standing.OPEN]
@@ -594,5 +740,14 @@ class Series:
             newest = self.accepted[-1]
             why = f": {newest.why}" if newest.why else ""
             yield f"accepted up to the night of {newest.night}{why}"
+        on = set(_hosts(self.last)) if self.last else set()
+        for node in self.found.nodes:
+            if on and on.issuperset(node.hosts):
+                yield (
+                    f"{named(node.hosts)} is slower than other hosts: {percent(node.change)} on "
+                    f"{node.nights} nights"
+                )
+        if self.absent:
+            yield f"no night of {named(self.absent)}, which measured lately"
         if self.speeds.waits:
             yield self.speeds.waits

@@ -1,5 +1,5 @@
-"""Whether a night is slower than the nights before it: each throughput, the mean of each network
-and the mean of all, as a change with an interval that knows how much nights differ.
+"""Whether a night is slower than the nights before it: each throughput, the mean of each network,
+that of each node, and all, as a change with an interval that knows how much nights differ.
 
 A throughput of a night is compared with its mean over the REFERENCE sound nights before the last
 GAP. The scale of its changes is that of its own earlier ones, moderated by those of the other
@@ -18,8 +18,8 @@ nothing has changed; docs/error_rates.md has what that finds.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import fmean, median
@@ -40,8 +40,9 @@ LEAST_FALL = math.log1p(LEAST_CHANGE)
 # Falls a year, of all rules and lines, where nothing has changed.
 FALSE_A_YEAR = 0.3
 _NIGHTS_A_YEAR = 365
-# The shares of the throughputs, of the networks' means and of all, and those of the rules.
-_SHARES = (0.25, 0.25, 0.5)
+# The shares of the throughputs, of the networks' means, of all, and of the nodes' means; and those
+# of the rules.
+_SHARES, _SHARES_WITH_NODES = (0.25, 0.25, 0.5), (0.2, 0.15, 0.4, 0.25)
 _OF_ONE, _OF_TWO, _OF_MEAN = 0.4, 0.2, 0.4
 # Degrees of freedom that the tails may have. The smallest one counts that is nearly as likely as
 # the likeliest: ln of the ratio of likelihoods.
@@ -63,8 +64,11 @@ _SUSPECT = 2.5
 _FOUND = 1.645
 
 Key = tuple[str, int]  # a throughput: network and world size
-# What falls: a throughput, the mean of a network (world size 0), or that of all ("", 0).
+# What falls: a throughput, the mean of a network (world size 0), that of a node (NODE), or all.
 ALL: Key = ("", 0)
+NODE = -1
+# The throughputs of each node; "" is the name where a night has one session for all nodes.
+Measured = Mapping[str, Mapping[Key, float]]
 
 
 @dataclass(frozen=True)
@@ -104,30 +108,35 @@ class UsualSpeeds:
     """The speeds of a series on one kind of machine, night by night. sound: how many were kept."""
 
     def __init__(self) -> None:
-        self._levels: dict[Key, deque[float]] = {}
+        self._levels: dict[tuple[str, Key], deque[float]] = {}
         self._past: dict[Key, _Past] = {}
         self._likelihood = np.zeros(len(_TAILS))
         self._products, self._squares = _RHO * _RHO_COUNTS, float(_RHO_COUNTS)
         self.sound = 0
         self._is_weekend, self._of_all = False, 0.0
         self._of_days = {is_weekend: deque[float](maxlen=REFERENCE) for is_weekend in (False, True)}
-        self._pending: dict[Key, float] = {}
+        self._pending: dict[tuple[str, Key], float] = {}
         self._changes: dict[Key, float] = {}
         self._counts: dict[Key, int] = {}
         self._scales: dict[Key, float] = {}
         self._bounds: dict[int, tuple[float, float, float]] = {}
 
-    def compare(self, night: Mapping[Key, float], is_weekend: bool = False) -> dict[Key, Speed]:
+    def compare(self, night: Measured, is_weekend: bool = False) -> dict[Key, Speed]:
         """Return the changes of a night; {} before there are FEWEST sound ones. night: samples/s of
-        all replicas, by throughput."""
+        all replicas, by node and throughput."""
         self._is_weekend = is_weekend
-        self._pending = {key: math.log(speed) for key, speed in night.items()}
-        before = {key: list(self._levels.get(key, ()))[:-GAP] for key in self._pending}
-        changes = {
-            key: value - fmean(before[key]) for key, value in self._pending.items() if before[key]
+        self._pending = {
+            (node, key): math.log(speed)
+            for node, speeds in night.items()
+            for key, speed in speeds.items()
         }
-        self._counts = {key: len(before[key]) for key in changes}
+        changes, counts = {}, {}
+        for each, value in self._pending.items():
+            before = list(self._levels.get(each, ()))[:-GAP]
+            if before and (not each[0] or len(before) + GAP >= FEWEST):
+                changes[each], counts[each] = value - fmean(before), len(before)
         self._changes = _parts(changes)
+        self._counts = {key: count for (_, key), count in counts.items() if key in self._changes}
         if ALL in self._past and ALL not in self._changes:
             # Too few throughputs this night: what they do beyond all is not known.
             self._changes = {}
@@ -136,7 +145,7 @@ class UsualSpeeds:
             self._of_all = self._changes[ALL]
             alike = self._of_days[is_weekend]
             self._changes[ALL] -= sum(alike) / (len(alike) + _FEW_DAYS)
-        fewest = min(self._counts.values(), default=0)
+        fewest = min(counts.values(), default=0)
         self._counts |= {key: fewest for key in self._changes if _kind(key)}
         self._scales = self._known_scales()
         self._bounds = self._bounds_by_kind()
@@ -156,8 +165,12 @@ class UsualSpeeds:
             found[key] = Speed(math.exp(total), low, high, math.exp(change), fell, fell > 0 or far)
         return found
 
-    def keep(self) -> None:
-        """Let later nights be compared with the one that was compared last."""
+    def keep(self, without: Collection[str] = ()) -> None:
+        """Let later nights be compared with the one that was compared last. without: nodes whose
+        speeds are not kept."""
+        self._pending = {each: at for each, at in self._pending.items() if each[0] not in without}
+        for node in without:
+            self._changes.pop((node, NODE), None)
         for key, change in self._changes.items():
             past = self._past.setdefault(key, _Past())
             before = past.recent[-1] if past.recent else 0.0
@@ -174,13 +187,13 @@ class UsualSpeeds:
             past = self._past[key]
             if len(past.waiting) > GAP:
                 shrunk, before = past.waiting.popleft()
-                if _kind(key) == 0 and past.squares:
+                if _kind(key) in (0, 3) and past.squares:
                     self._learn(shrunk / self._scales[key], before / self._scales[key])
                 past.squares.append(shrunk**2)
-        for key, value in self._pending.items():
-            level = self._levels.setdefault(key, deque(maxlen=REFERENCE + GAP))
+        for each, value in self._pending.items():
+            level = self._levels.setdefault(each, deque(maxlen=REFERENCE + GAP))
             level.append(value)
-            if key in rose:
+            if each[1] in rose or (each[0], NODE) in rose:
                 for _ in range(len(level) - GAP - 1):
                     level.popleft()
         self.sound += bool(self._pending)
@@ -197,7 +210,7 @@ class UsualSpeeds:
             scale = math.hypot(scale, self._scales.get(ALL, 0.0))
         return min(total) > _ROSE * scale
 
-    def restart(self, nights: Iterable[tuple[Mapping[Key, float], bool]]) -> None:
+    def restart(self, nights: Iterable[tuple[Measured, bool]]) -> None:
         """Take these nights as the usual ones from here on, each with whether it is a weekend's.
         The scales stay as they are known."""
         self._levels.clear()
@@ -234,7 +247,7 @@ class UsualSpeeds:
         own = {key: past.squares for key, past in self._past.items() if past.squares}
         usual = [
             median([fmean(each) for key, each in own.items() if _kind(key) == kind] or [0.0])
-            for kind in range(3)
+            for kind in range(len(_SHARES_WITH_NODES))
         ]
         found = {}
         for key in self._changes:
@@ -264,12 +277,13 @@ class UsualSpeeds:
         if self.sound < FEWEST:
             return {}
         known = {_kind(key) for key, past in self._past.items() if len(past.squares) >= _KNOWN}
+        shares = _SHARES_WITH_NODES if any(_kind(key) == 3 for key in self._changes) else _SHARES
         tail, correlation, found = self._tail(), round(self.correlation, 1), {}
         for kind, count in Counter(map(_kind, self._changes)).items():
             if kind in known:
                 # So few levels that their bounds are computed once.
                 level = (
-                    FALSE_A_YEAR / _NIGHTS_A_YEAR * _SHARES[kind] / 2 ** math.ceil(math.log2(count))
+                    FALSE_A_YEAR / _NIGHTS_A_YEAR * shares[kind] / 2 ** math.ceil(math.log2(count))
                 )
                 found[kind] = _bounds(tail, correlation, level)
         return found
@@ -302,23 +316,32 @@ class UsualSpeeds:
 
 
 def _kind(key: Key) -> int:
-    """Return 0 for a throughput, 1 for the mean of a network, 2 for that of all."""
-    return 0 if key[1] else 1 if key[0] else 2
+    """Return 0 for a throughput, 1 for the mean of a network, 2 for that of all, 3 for a node's."""
+    return 3 if key[1] == NODE else 0 if key[1] else 1 if key[0] else 2
 
 
-def _parts(changes: Mapping[Key, float]) -> dict[Key, float]:
+def _parts(changes: Mapping[tuple[str, Key], float]) -> dict[Key, float]:
     """Return the change of all, which is the median, and beyond it that of each network with
-    several throughputs, which is their mean, and that of each throughput. What a night does to all
-    of them, such as a weekend, hides nothing else then. Up to two throughputs stand alone."""
-    if len(changes) <= 2:
-        return dict(changes)
+    several throughputs, which is their mean, that of each node, likewise, and that of each
+    throughput, the median over nodes. What a night does to all of them, such as a weekend, hides
+    nothing else then. Up to two throughputs stand alone."""
+    by_node, by_key = defaultdict[str, list[float]](list), defaultdict[Key, list[float]](list)
+    for (node, key), change in changes.items():
+        by_node[node].append(change)
+        by_key[key].append(change)
+    if len(by_key) <= 2 and len(by_node) <= 1:
+        return {key: own[0] for key, own in by_key.items()}
     of_all = median(changes.values())
-    beyond = {key: change - of_all for key, change in changes.items()}
-    networks: dict[str, list[float]] = {}
+    beyond = {key: median(own) - of_all for key, own in by_key.items()}
+    networks = defaultdict[str, list[float]](list)
     for (model, _), change in beyond.items():
-        networks.setdefault(model, []).append(change)
-    found = {(model, 0): fmean(own) for model, own in networks.items() if len(own) > 1}
-    return {ALL: of_all, **found, **beyond} if len(networks) > 1 else {ALL: of_all, **beyond}
+        networks[model].append(change)
+    found = {ALL: of_all}
+    if len(networks) > 1:
+        found |= {(model, 0): fmean(own) for model, own in networks.items() if len(own) > 1}
+    if len(by_node) > 1:
+        found |= {(node, NODE): fmean(own) - of_all for node, own in by_node.items()}
+    return found | beyond
 
 
 _NU = np.array(_TAILS, dtype=float)

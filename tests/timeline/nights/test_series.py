@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
-from bench.nights import BAD, FIRST, Year, nights
-from hvdperf.timeline.nights.night import Accepted, Night, read_nights
+from bench.nights import FIRST, NAMED, Year, nights
+from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, read_nights
 from hvdperf.timeline.nights.series import (
     Series,
     Standing,
@@ -22,7 +25,7 @@ from hvdperf.timeline.nights.series import (
     marks,
     standings,
 )
-from hvdperf.timeline.nights.speed import ALL, FEWEST
+from hvdperf.timeline.nights.speed import ALL, FEWEST, NODE
 from hvdperf.verdict import Verdict
 
 SMALL = Year(0.01, networks=3, world_sizes=(1, 8))
@@ -72,7 +75,7 @@ def test_what_changed_that_night_is_marked(year: list[Night]) -> None:
 
 def test_bad_nodes_are_named_and_left_out(year: list[Night]) -> None:
     found = bad_nodes(year, lines(year))
-    assert sorted(node.hosts for node in found) == sorted(BAD)
+    assert sorted(node.hosts for node in found) == sorted(NAMED)
     for node in found:
         assert node.nights == 4
         assert node.lines == 6, "their throughputs"
@@ -329,3 +332,59 @@ def test_a_recorded_night_is_read_whole():
     lines = {line.name for line in findings([night]).lines}
     assert "weak_scaling[vgg_16_s-np2]" in lines
     assert "throughput[vgg_16_s-np2]" in lines
+
+
+NODES = [f"gpu{index:02}" for index in range(12)]
+
+
+def by_node(made: Sequence[Night], slow: Mapping[str, float] = MappingProxyType({})) -> list[Night]:
+    """Return the nights as each node measured them of itself. slow: factors from a night on."""
+    found = []
+    for index, night in enumerate(made):
+        docs = []
+        for at, node in enumerate(NODES):
+            factor = (1 + at / 100) * (slow.get(node, 1.0) if index >= 30 else 1.0)
+            factor *= math.exp(random.Random(f"{index} {node}").gauss(0, 0.01))
+            (part,) = slowed(night, factor).parts
+            docs.append(replace(night, node=node, parts=(replace(part, hosts=(node,), node=node),)))
+        found.append(of_all_nodes(docs))
+    return found
+
+
+def test_all_nodes_are_one_event_and_a_node_is_told_by_its_name() -> None:
+    made = by_node(since(30, 0.85)[:31], {"gpu05": 0.8})
+    fall = judge_speeds(made).falls[30]
+    assert fall.what[0] == ALL
+    assert re.match(r"-1\d\.\d % .* of all 6 throughputs on 12 of 12 nodes", fall.told)
+    assert "gpu05 another -" in fall.told
+
+
+def test_a_slow_node_is_one_alarm_and_the_others_go_on() -> None:
+    made = by_node(since(40, 1.0), {"gpu05": 0.8})
+    found = judge_speeds(made)
+    assert sorted(found.falls) == list(range(30, 40))
+    assert all(fall.what == [("gpu05", NODE)] for fall in found.falls.values())
+    assert found.falls[39].since is made[30]
+    again = by_node(since(36, 0.85), {"gpu05": 0.8})
+    told = list(state(again).slower())
+    assert "on 12 of 12 nodes" in told[0]
+    assert told[1].endswith(f"only since the night of {again[36].night}")
+
+
+def test_a_node_that_does_not_come_is_told() -> None:
+    made = by_node(since(40, 1.0))
+    last = made[-1]
+    made[-1] = replace(last, parts=tuple(part for part in last.parts if part.node != "gpu05"))
+    assert not state(made).is_red
+    assert any("gpu05" in line for line in state(made).slower())
+
+
+def test_hosts_that_rotate_mark_no_night_and_the_slow_one_is_named() -> None:
+    draw = random.Random(1)
+    made = []
+    for night in nights(replace(CALM, networks=2), 1)[:60]:
+        hosts = tuple(sorted(draw.sample(NODES, 3)))
+        (part,) = (slowed(night, 0.92) if "gpu05" in hosts else night).parts
+        made.append(replace(night, parts=(replace(part, hosts=hosts),)))
+    assert [line for told in marks(made[8:]).values() for line in told if "hosts" in line] == []
+    assert [node.hosts for node in bad_nodes(made, lines(made))] == [("gpu05",)]
