@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from hvdperf.cli import REFUSED, Commands, add_command, complain, option
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError, refusing
+from hvdperf.files import write_whole
 from hvdperf.paths import CHECKOUT, RESULTS, ROOT, shown
 from hvdperf.session.commands import from_here
 from hvdperf.session.ending import NOT_WRITTEN, exit_status
@@ -66,6 +68,10 @@ def add_to(commands: Commands) -> None:
     text = "Call a series MISSING this many hours after its last night."
     group = _add_which_nights(add)
     option(group, "--overdue HOURS", text, OVERDUE_H, f"{OVERDUE_H:g}", type=float)
+    text = (
+        "Write the state of all series to this file, for programs; - for stdout in place of text."
+    )
+    option(add, "--json FILE", text, told="none")
     text = "Write texts of issues into this directory."
     option(_add_places(add), "--issues DIR", text, told="none", type=Path)
 
@@ -381,7 +387,7 @@ def _nights_directory(arguments: argparse.Namespace) -> Path:
 
 def watch_nights(arguments: argparse.Namespace) -> int:
     from hvdperf.timeline.nights.series import Series
-    from hvdperf.timeline.nights.watch import Watched, badness, write_issues
+    from hvdperf.timeline.nights.watch import Watched, badness, state_of, write_issues
 
     hours: float = arguments.overdue
     if not 0 < hours < math.inf:
@@ -397,10 +403,17 @@ def watch_nights(arguments: argparse.Namespace) -> int:
     now = datetime.now(UTC)
     series = [Series(n, found.of.get(n, ()), found.accepted.get(n, ())) for n in names]
     states = [Watched(each, now, hours) for each in series]
-    for state in states:
+    for state in states if arguments.json != "-" else ():
         print(state.line())
         for text in state.series.slower():
             print(f"  {text}")
+    if arguments.json is not None:
+        document = json.dumps([asdict(state_of(state)) for state in states], indent=1, default=str)
+        if arguments.json == "-":
+            print(document)
+        else:
+            with refusing(f"--json {arguments.json}: ", OSError):
+                write_whole(Path(arguments.json), f"{document}\n")
     if arguments.issues is not None:
         with refusing(f"--issues {arguments.issues}: ", OSError):
             write_issues(states, arguments.issues)

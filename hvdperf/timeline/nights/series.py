@@ -344,8 +344,22 @@ class Fall:
         """Return what fell and by how much, in words."""
         return in_words(self.what, self.speeds)
 
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Return what else changed from the last usual night to the first that fell."""
+        return marks([self.usual, self.since]).get(1, ())
+
+    @property
+    def again(self) -> str:
+        """Return the command that measures what fell most again."""
+        name, size = self.what[0]
+        on = f" (on {name})" if size == NODE else ""
+        model = f" --models {name}" if name and size != NODE else ""
+        sizes = f" --world-sizes {size}" if size > 0 else ""
+        return f"{self.night.command}{model}{sizes}{on}"
+
     def lines(self) -> Iterator[str]:
-        """Yield what fell, by how much and since when, and the command that looks closer."""
+        """Yield what fell, by how much and since when, and the commands that look closer."""
         yield f"since the night of {self.since.night}: {self.told}"
         for key in self.what:
             # What fell later than the rest, such as all nodes beside one that was slow before.
@@ -362,9 +376,10 @@ class Fall:
             fell = any(speed.fell for speed in self.machine.values())
             first = "; so look at the machine first" if fell else ""
             yield f"the machine without Horovod: {', '.join(told)}{first}"
-        changed = marks([self.usual, self.since]).get(1)
-        if changed:
-            yield f"changed since {self.usual.night}: {'; '.join(changed)}"
+        if self.changed:
+            yield f"changed since {self.usual.night}: {'; '.join(self.changed)}"
+            yield from separating(self.changed, self.again)
+        yield f"measure it again: {self.again}"
         name, kind = self.what[0]
         usual, own = (
             night.part(node=name if kind == NODE else "") for night in (self.usual, self.night)
@@ -374,6 +389,38 @@ class Fall:
                 "look closer, where it was measured: hvdperf compare "
                 f"results/runs/{usual.session} results/runs/{own.session}"
             )
+
+
+# Fields of a fingerprint: the parts of a stack, of which another one can be installed beside it,
+# and what belongs to a node, whatever is installed and set. All others are settings.
+_OF_STACK = {
+    *("python", "tensorflow", "tensorflow_git", "keras", "numpy", "cuda", "cudnn", "horovod"),
+    *("horovod_built_with", "nccl", "mpirun", "mpi_library", "packages_sha256"),
+}
+_OF_NODE = {
+    *("cpu_model", "microcode", "governor", "smt", "numa_nodes", "cores", "cpu_quota_cores"),
+    *("memory_gib", "kernel", "container", "gpus", "gpu_model", "gpu_driver", "gpu_memory_mib"),
+    *("gpu_power_limit_w", "gpu_max_sm_clock_mhz", "gpu_max_memory_clock_mhz", "rank_cores"),
+    "hosts",
+}
+
+
+def separating(changed: Sequence[str], command: str) -> Iterator[str]:
+    """Yield how what changed can be told apart, if it can. changed: as `marks` returns it. command:
+    measures again."""
+    names = list(dict.fromkeys(text.partition(":")[0] for text in changed))
+    of_stack = [name for name in names if name in _OF_STACK]
+    of_node = [name for name in names if name in _OF_NODE]
+    settings = [name for name in names if name not in _OF_STACK | _OF_NODE]
+    if of_stack:
+        yield (
+            f"what {named(of_stack)} did: {command} --against PYTHON, the interpreter of an "
+            "environment with the old packages (make stack)"
+        )
+    if settings:
+        yield f"what {named(settings)} did: the same command with the value of before"
+    if of_node:
+        yield f"what {named(of_node)} did: measure a node where it is as before; no option tells"
 
 
 def standing_for(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> list[Key]:

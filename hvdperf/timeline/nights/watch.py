@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from hvdperf.files import write_whole
@@ -73,6 +73,51 @@ class Watched:
             and not any(index in self.series.falls for index in last)
             and not self.series.is_red
         )
+
+
+@dataclass(frozen=True)
+class Fell:
+    """What fell. name: a network, a throughput such as vgg_16-np8, a node, or "all". change, lower,
+    upper: the ratio to what was usual, with its 95 % interval. since: the first night."""
+
+    name: str
+    change: float
+    lower: float
+    upper: float
+    since: date
+
+
+@dataclass(frozen=True)
+class State:
+    """A series for programs. verdict: or MISSING. night: the last one. lines: what people read of
+    it. fell: the largest first; [] if nothing did. changed: what else changed from the last usual
+    night to the first that fell. again: the command that measures it again."""
+
+    series: str
+    verdict: str
+    night: date | None
+    lines: tuple[str, ...]
+    fell: tuple[Fell, ...] = ()
+    changed: tuple[str, ...] = ()
+    again: str = ""
+
+
+def state_of(found: Watched) -> State:
+    """Return the state of a series for programs."""
+    series, fall = found.series, found.series.fall
+    verdict = MISSING if found.is_missing else series.verdict.value
+    night = series.last.night if series.last else None
+    state = State(series.name, verdict, night, (found.line(), *series.slower()))
+    if fall is None:
+        return state
+    fell = []
+    for key in fall.what:
+        name, size = key
+        speed = fall.speeds[key]
+        since = fall.fell.get(key, fall.since).night
+        told = f"{name}-np{size}" if size > 0 else name or "all"
+        fell.append(Fell(told, speed.change, speed.lower, speed.upper, since))
+    return replace(state, fell=tuple(fell), changed=fall.changed, again=fall.again)
 
 
 def write_issues(found: Sequence[Watched], directory: Path) -> None:

@@ -23,6 +23,7 @@ from hvdperf.timeline.nights.series import (
     judge_speeds,
     lines,
     marks,
+    separating,
     standings,
 )
 from hvdperf.timeline.nights.speed import ALL, FEWEST, NODE
@@ -143,7 +144,9 @@ def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -
     assert sorted(judge_speeds(made).falls) == list(range(30, 40))
     first = state(made[:31])
     assert first.verdict is Verdict.FAIL
-    text, changed, closer, accept = first.slower()
+    text, changed, driver, again, closer, accept = first.slower()
+    assert driver.startswith("what gpu_driver did: ")
+    assert again == f"measure it again: {made[30].command}"
     assert text.startswith(f"since the night of {made[30].night}: -")
     assert re.search(r"\(-5\d\.\d to -4\d\.\d\) samples/s of all 6 throughputs$", text)
     assert closer == (
@@ -164,10 +167,24 @@ def test_a_sixth_less_is_red_on_the_first_night_although_only_one_network_has_it
     assert sorted(judge_speeds(made).falls) == list(range(20, 40))
     found = state(made[:21])
     assert found.is_red
-    text, closer, _ = found.slower()
+    text, again, closer, _ = found.slower()
+    assert again.endswith(" --models network_0")
     assert text.startswith(f"since the night of {made[20].night}: -1")
     assert text.endswith(" samples/s of network_0")
     assert closer.startswith("look closer, where it was measured: hvdperf compare ")
+
+
+def test_what_can_be_told_apart_comes_with_its_command() -> None:
+    changed = [
+        "keras: 2.15.0 -> 3.1",
+        "NCCL_ALGO: Ring -> Tree",
+        "kernel: 6.1 -> 6.2",
+        "hosts: a -> b",
+    ]
+    stack, setting, node = separating(changed, "pytest perf/")
+    assert stack.startswith("what keras did: pytest perf/ --against ")
+    assert setting.startswith("what NCCL_ALGO did: ")
+    assert node.startswith("what kernel, hosts did: ")
 
 
 def test_a_few_per_cent_less_is_red_within_three_nights() -> None:
