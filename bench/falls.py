@@ -82,7 +82,7 @@ def judged(
 ) -> Iterator[Judged]:
     """Yield the nights of a simulated year as the suite judges them."""
     generator = np.random.default_rng(seed)
-    own, common = (_shocks(condition, nights, width, generator) for width in (len(KEYS), 1))
+    own, common = (shocks(condition, nights, width, generator) for width in (len(KEYS), 1))
     launches = generator.standard_t(LAUNCH_TAIL, (nights, len(KEYS), LAUNCHES))
     launches *= LAUNCH_SD / math.sqrt(LAUNCH_TAIL / (LAUNCH_TAIL - 2))
     figures = own * math.sqrt(1 - condition.common) + common * math.sqrt(condition.common)
@@ -107,7 +107,7 @@ def judged(
         yield Judged(night, fell, is_disturbed)
 
 
-def _shocks(
+def shocks(
     condition: Condition, nights: int, width: int, generator: np.random.Generator
 ) -> np.ndarray:
     """Return what nights do to throughputs, of variance 1, each night a little like the last."""
