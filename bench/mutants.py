@@ -15,6 +15,7 @@ import contextlib
 import copy
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,9 @@ from hvdperf.columns import Columns
 from hvdperf.paths import ROOT
 
 LIST = ROOT / "bench" / "mutants.txt"
-# What a module's path begins with, and the tests that belong to it.
+# The rooms whose tests start no process. Whichever of their files imports a module tests it.
+ROOMS = ("tests", *(f"tests/{room}" for room in "explain judge machine plan records work".split()))
+# What a module's path begins with, and the tests that belong to it besides.
 _RULES = ("tests/test_verdict.py", "tests/test_rule_properties.py", "tests/judge/test_judge.py")
 TESTS = {
     "hvdperf/judge/": ("tests/judge",),
@@ -159,15 +162,17 @@ class Copy:
 
     def _tests_of(self, module: str) -> list[str]:
         """Return the files of a module's tests, those first that import it."""
+        name = re.compile(rf"\b{re.escape(module.removesuffix('.py').replace('/', '.'))}\b")
+        here = [path for room in ROOMS for path in sorted((self._root / room).glob("test_*.py"))]
         places = next(tests for begin, tests in TESTS.items() if module.startswith(begin))
-        found = [
+        others = [
             path
             for place in places
             for path in (*sorted((self._root / place).glob("test_*.py")), self._root / place)
             if path.is_file()
         ]
-        name = module.removesuffix(".py").replace("/", ".")
-        return list(map(str, sorted(found, key=lambda path: name not in path.read_text())))
+        importing = [path for path in here if name.search(path.read_text())]
+        return list(map(str, dict.fromkeys((*importing, *others))))
 
     def kills(self, mutant: Mutant, timeout_s: float) -> bool:
         path = self._root / mutant.module

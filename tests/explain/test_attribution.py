@@ -131,6 +131,27 @@ def test_what_only_one_of_both_tells_apart_is_not():
     assert attribute_steps([(launched(USUAL), launched(USUAL, BOTH))]) == Attribution()
 
 
+def test_seconds_of_computing_are_only_told_of_the_side_that_measures_them() -> None:
+    late = launched([Rank(exchanging=0.016), Rank(computing=0.026)], BOTH)
+    found = attribute_steps([(late, launched(USUAL, BOTH))] * ROUNDS)
+    assert (found.term, found.rank) == ("compute", 1)
+    assert (found.seconds, found.usual_seconds) == pytest.approx((0.026, 0.014))
+    found = attribute_steps([(late, launched(USUAL))] * ROUNDS)
+    assert (found.term, found.rank, found.usual_seconds) == ("compute", 1, None)
+
+
+@pytest.mark.parametrize(("with_local", "term"), [(12, "compute"), (11, "compute or communication")])
+def test_rounds_without_blocks_of_their_computing_count_if_they_are_most(
+    with_local: int, term: str
+) -> None:
+    slow = [Rank(computing=0.02)] * 2
+    pairs = [
+        (launched(slow, BOTH if number < with_local else BOTH[:1]), launched(USUAL, BOTH))
+        for number in range(24)
+    ]
+    assert attribute_steps(pairs).term == term
+
+
 def test_steps_of_a_divided_batch_have_terms_of_their_own():
     kinds = (*BOTH, BlockKind.SPLIT)
     late, alike = launched([Rank(), Rank(between=0.0021)], kinds), launched(USUAL, kinds)

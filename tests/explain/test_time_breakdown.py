@@ -284,6 +284,15 @@ def test_the_worst_explained_rank_may_be_off_by_a_fiftieth(ranks, residual, clos
     assert book.closes is closes
 
 
+@pytest.mark.parametrize("left", [0, 39])
+def test_ranks_with_unlike_numbers_of_steps_are_no_time_breakdown(left: int) -> None:
+    launch = with_timestamps(HOROVOD_2)
+    first, second = launch.run
+    stamped(launch).run = [first, replace(second, timestamps=second.timestamps[:left])]
+    with pytest.raises(ValueError, match="not complete on all ranks"):
+        time_breakdown(launch)
+
+
 def problems_of(launch: Launch) -> list[str]:
     return [problem for problem in WallTime.problems(launch) if "time breakdown" in problem]
 

@@ -217,6 +217,16 @@ def test_growth_after_a_cache_is_full_is_a_leak():
     assert math.exp(growth(memory)) > 1.02
 
 
+@pytest.mark.parametrize(("last", "end"), [(600, 400.0), (575, None)])
+def test_growth_has_ended_after_a_rest_twice_as_long_as_any_before(
+    last: int, end: float | None
+) -> None:
+    """It rests from step 100 to step 200, and from step 400 on."""
+    grown = [(step, min(step, 100) + max(0, min(step, 400) - 200)) for step in range(25, 601, 25)]
+    memory = [[step, MIB * (500 + mib)] for step, mib in grown if step <= last]
+    assert ended_at(memory) == end
+
+
 @pytest.mark.parametrize(
     ("shape", "other", "verdict"),
     [
