@@ -43,6 +43,8 @@ TESTS = {
     "hvdperf/verdict.py": _RULES,
     "hvdperf/interim.py": ("tests/test_interim_again.py", *_RULES),
 }
+# Bytes of address space for the tests of a mutant: an endless list would take the machine's.
+MEMORY = 8 << 30
 KILLED, SURVIVED, EQUIVALENT = VERDICTS = ("killed", "survived", "equivalent")
 _PAIRS: tuple[tuple[type, type], ...] = (
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)),
@@ -145,11 +147,14 @@ class Copy:
                 shutil.copy(ROOT / name, directory / name)
 
     def fails(self, module: str, timeout_s: float | None = None) -> bool:
-        """Return whether a test of the module fails, or does not end."""
+        """Return whether a test of the module fails, does not end, or takes all memory."""
         words = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not long and not mpirun"]
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "pytest", *words, *self._tests_of(module)],
+                [
+                    *("prlimit", f"--as={MEMORY}", sys.executable, "-m", "pytest"),
+                    *(*words, *self._tests_of(module)),
+                ],
                 cwd=self._root,
                 env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
                 capture_output=True,
