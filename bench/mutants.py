@@ -31,7 +31,10 @@ from hvdperf.paths import ROOT
 
 LIST = ROOT / "bench" / "mutants.txt"
 # The rooms whose tests start no process. Whichever of their files imports a module tests it.
-ROOMS = ("tests", *(f"tests/{room}" for room in "explain judge machine plan records work".split()))
+ROOMS = (
+    *("tests", "tests/explain", "tests/judge", "tests/machine", "tests/plan", "tests/records"),
+    "tests/work",
+)
 # What a module's path begins with, and the tests that belong to it besides.
 _RULES = ("tests/test_verdict.py", "tests/test_rule_properties.py", "tests/judge/test_judge.py")
 TESTS = {

@@ -19,6 +19,8 @@ from tests.support.rounds import HOROVOD_2, launch, rank_report, usage
 from tests.support.with_timestamps import with_timestamps
 
 STEPS = 20
+# The first step of a run, counted from 0, that may be told as a long one.
+FIRST_LONG = 6
 STEP, INPUT = 0.03, 0.002
 
 
@@ -151,3 +153,28 @@ def test_a_rank_is_named_only_if_most_of_the_long_steps_begin_on_it() -> None:
     assert _mostly([1, 1, 1, 1, 0]) == 1
     assert _mostly([1, 1, 1, 0]) is None
     assert _mostly([]) is None
+
+
+@pytest.mark.parametrize(("number", "told"), [(FIRST_LONG, True), (FIRST_LONG - 1, False)])
+def test_the_first_five_steps_of_a_run_are_not_rare(number: int, told: bool) -> None:
+    """Of the sixth one only its end is known without the step before it."""
+    launches = [with_timestamps(HOROVOD_2, steps=40) for _ in range(3)]
+    for made in launches:
+        stamped(made).run = [
+            replace(
+                rank,
+                timestamps=[
+                    [
+                        at + (1.0 if step > number or (step == number and i == 3) else 0.0)
+                        for i, at in enumerate(row)
+                    ]
+                    for step, row in enumerate(rank.timestamps)
+                ],
+            )
+            for rank in made.run
+        ]
+    found = long_steps(launches)
+    assert (found is not None) is told
+    if found is not None:
+        assert (found.count, found.steps) == (3, 3 * 34)
+        assert found.extra_seconds == pytest.approx(1.0)

@@ -11,6 +11,8 @@ import pytest
 
 from hvdperf.explain.time_breakdown import (
     CHANCE,
+    MOST_CORRELATED,
+    _correlation,
     _is_above_0,
     beyond_chance,
     straggler,
@@ -103,6 +105,18 @@ def test_who_is_late_in_seven_eighths_of_a_run_is_named_and_in_six_is_not(
     on_time = step_timestamps(500 * (8 - late), [0.0, 0.0])
     joined = [first + rest for first, rest in zip(rows, on_time, strict=True)]
     assert (straggler(waits(joined, met=False), step_seconds=0.02) is not None) is named
+
+
+def test_the_correlation_of_lags_is_taken_two_standard_errors_above_its_estimate() -> None:
+    values = [1.0, 1.0, -1.0, -1.0] * 4
+    # Eight neighbours are alike, and seven are opposite.
+    estimate = 1 / 16
+    likely = estimate + (1 + 3 * estimate) / 16
+    assert _correlation(values) == pytest.approx(likely + 2 * math.sqrt((1 - likely**2) / 16))
+    assert _correlation([value + 5.0 for value in values]) == pytest.approx(_correlation(values))
+    assert _correlation([float(step) for step in range(500)]) == MOST_CORRELATED
+    assert _correlation([1.0, -1.0] * 50) == 0.0
+    assert _correlation([3.0] * 50) == _correlation([1.0, 2.0]) == 0.0
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
