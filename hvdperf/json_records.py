@@ -45,7 +45,8 @@ class Figures:
     NULL: ClassVar[float] = math.nan
 
     def __post_init__(self) -> None:
-        for name in _numbers(type(self)):
+        kind: Any = type(self)
+        for name in _numbers(kind):
             object.__setattr__(self, name, _restored(getattr(self, name), self.NULL))
 
 
