@@ -15,6 +15,7 @@ import contextlib
 import copy
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,12 @@ from hvdperf.columns import Columns
 from hvdperf.paths import ROOT
 
 LIST = ROOT / "bench" / "mutants.txt"
-# What a module's path begins with, and the tests that belong to it.
+# The rooms whose tests start no process. Whichever of their files imports a module tests it.
+ROOMS = (
+    *("tests", "tests/explain", "tests/judge", "tests/machine", "tests/plan", "tests/records"),
+    "tests/work",
+)
+# What a module's path begins with, and the tests that belong to it besides.
 _RULES = ("tests/test_verdict.py", "tests/test_rule_properties.py", "tests/judge/test_judge.py")
 TESTS = {
     "hvdperf/judge/": ("tests/judge",),
@@ -40,6 +46,8 @@ TESTS = {
     "hvdperf/verdict.py": _RULES,
     "hvdperf/interim.py": ("tests/test_interim_again.py", *_RULES),
 }
+# Bytes of address space for the tests of a mutant: an endless list would take the machine's.
+MEMORY = 8 << 30
 KILLED, SURVIVED, EQUIVALENT = VERDICTS = ("killed", "survived", "equivalent")
 _PAIRS: tuple[tuple[type, type], ...] = (
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)),
@@ -142,11 +150,14 @@ class Copy:
                 shutil.copy(ROOT / name, directory / name)
 
     def fails(self, module: str, timeout_s: float | None = None) -> bool:
-        """Return whether a test of the module fails, or does not end."""
+        """Return whether a test of the module fails, does not end, or takes all memory."""
         words = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not long and not mpirun"]
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "pytest", *words, *self._tests_of(module)],
+                [
+                    *("prlimit", f"--as={MEMORY}", sys.executable, "-m", "pytest"),
+                    *(*words, *self._tests_of(module)),
+                ],
                 cwd=self._root,
                 env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
                 capture_output=True,
@@ -159,15 +170,17 @@ class Copy:
 
     def _tests_of(self, module: str) -> list[str]:
         """Return the files of a module's tests, those first that import it."""
+        name = re.compile(rf"\b{re.escape(module.removesuffix('.py').replace('/', '.'))}\b")
+        here = [path for room in ROOMS for path in sorted((self._root / room).glob("test_*.py"))]
         places = next(tests for begin, tests in TESTS.items() if module.startswith(begin))
-        found = [
+        others = [
             path
             for place in places
             for path in (*sorted((self._root / place).glob("test_*.py")), self._root / place)
             if path.is_file()
         ]
-        name = module.removesuffix(".py").replace("/", ".")
-        return list(map(str, sorted(found, key=lambda path: name not in path.read_text())))
+        importing = [path for path in here if name.search(path.read_text())]
+        return list(map(str, dict.fromkeys((*importing, *others))))
 
     def kills(self, mutant: Mutant, timeout_s: float) -> bool:
         path = self._root / mutant.module

@@ -9,6 +9,7 @@ import json
 import math
 from dataclasses import fields
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import msgspec
@@ -44,10 +45,15 @@ class Figures:
     NULL: ClassVar[float] = math.nan
 
     def __post_init__(self) -> None:
-        for field in fields(self):  # type: ignore[arg-type]
-            if "Number" in str(field.type):
-                value = _restored(getattr(self, field.name), self.NULL)
-                object.__setattr__(self, field.name, value)
+        kind: Any = type(self)
+        for name in _numbers(kind):
+            object.__setattr__(self, name, _restored(getattr(self, name), self.NULL))
+
+
+@cache
+def _numbers(kind: Any) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields that hold a `Number`, or several."""
+    return tuple(field.name for field in fields(kind) if "Number" in str(field.type))
 
 
 def _restored(value: Any, null: float) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,12 +32,14 @@ if "OMPI_COMM_WORLD_SIZE" not in os.environ:
 # Of the files whose tests start ranks, those that launch groups run one after the other, and so do
 # those with whole sessions: in either, tests look at what theirs leave behind on the machine.
 LAUNCHES, SESSIONS = "launches", "sessions"
+# Files whose tests share a fresh clone, since its environment takes more than a minute to build.
+CLONE = "clone"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the two groups, which take longest. Files are dealt out in this order."""
-    first = {LAUNCHES: 0, SESSIONS: 1}
-    items.sort(key=lambda item: first.get(_group(item.nodeid.partition("::")[0]), 2))
+    """Begin with the groups, which take longest. Files are dealt out in this order."""
+    first = {LAUNCHES: 0, SESSIONS: 1, CLONE: 2}
+    items.sort(key=lambda item: first.get(_group(item.nodeid.partition("::")[0]), 3))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -57,9 +61,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def _group(file: str) -> str:
     """Return which tests run on one worker. file: relative to the checkout."""
     path = Path(__file__).parents[1] / file
-    if not path.is_file() or "pytest.mark.mpirun" not in path.read_text():
+    text = path.read_text() if path.is_file() else ""
+    if "clone: Path" in text:
+        return CLONE
+    if "pytest.mark.mpirun" not in text:
         return file
     return LAUNCHES if "/launch/" in file else SESSIONS
+
+
+@pytest.fixture(scope="session")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return a fresh clone of this checkout, which gets an environment of its own."""
+    from tests.support.clones import fresh_clone
+
+    path = fresh_clone(tmp_path_factory.mktemp("clone") / "hvdperf")
+    yield path
+    # An environment has a gigabyte.
+    shutil.rmtree(path)
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def attribution_of(causes: Sequence[Cause]) -> Attribution:
 
 def told(found: Attribution, reference: str) -> str:
     """Return the causes with their seconds, such as `input wait of all ranks: 344 of 369 ms a step
-    (np 1: 12.0 of 40.0)`. reference: what the figure compares with."""
+    (np 1 12.0 of 40.0)`. reference: what the figure compares with."""
     return "; ".join(_told(cause, reference) for cause in found.causes) or "not attributed"
 
 

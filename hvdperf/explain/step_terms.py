@@ -194,7 +194,7 @@ def computing_known(ours: Side, theirs: Side, pairs: Sequence[tuple[Launch, Laun
 
 
 def growth(
-    ours: Side, theirs: Side, pair: tuple[Launch, Launch], known: Computing, ideal: float = 1.0
+    ours: Side, theirs: Side, pair: tuple[Launch, Launch], known: Computing, ideal: float
 ) -> Growth:
     """Return the growth in a round. ideal: seconds that a step of the candidate should take, for
     one second of the reference's."""
@@ -203,7 +203,7 @@ def growth(
     return grown(candidate, usual, ideal)
 
 
-def grown(candidate: Terms, usual: Terms, ideal: float = 1.0) -> Growth:
+def grown(candidate: Terms, usual: Terms, ideal: float) -> Growth:
     """Return the growth from one side's terms to the other's. ideal: as in `growth`."""
     whole = usual.step * ideal
     if len(usual.own) != len(candidate.own):

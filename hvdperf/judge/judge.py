@@ -217,19 +217,20 @@ class Judge:
             judged = self._rules.judged(comparison)
             found = work.problems_of_rounds(comparison, rounds, judged, at_look)
         if comparison.tolerance is not None:
-            found += self._weight_problems(comparison)
+            found += self._weight_problems(comparison, comparison.tolerance)
         return found
 
-    def _weight_problems(self, comparison: Comparison) -> list[str]:
-        """Return why the arms cannot be compared: they did not train the same weights."""
+    def _weight_problems(self, comparison: Comparison, tolerance: float) -> list[str]:
+        """Return why the arms cannot be compared: they did not train the same weights. tolerance:
+        as in `Comparison.tolerance`."""
         for arm in comparison.arms:
             if arm not in self._correctness:
                 return [f"{arm.name}: its training was not checked"]
         if comparison not in self._compared:
-            self._compared[comparison] = self._trained_differently(comparison)
+            self._compared[comparison] = self._trained_differently(comparison, tolerance)
         return self._compared[comparison]
 
-    def _trained_differently(self, comparison: Comparison) -> list[str]:
+    def _trained_differently(self, comparison: Comparison, tolerance: float) -> list[str]:
         trained = []
         for arm in comparison.arms:
             for rank in self._correctness[arm].correctness:
@@ -244,7 +245,7 @@ class Judge:
             if len(set(digests)) != 1:
                 return [f"{arm.name}: replicas differ after reproducible training"]
             trained.append(self._weights(arm))
-        difference = weights_differ(trained[0], trained[1], of_update=comparison.tolerance or 0.0)
+        difference = weights_differ(trained[0], trained[1], of_update=tolerance)
         if not difference:
             return []
         names = " and ".join(arm.label for arm in comparison.arms)

@@ -1,23 +1,23 @@
 """A newcomer's path: the lines of the first tutorial and of the README, copied from the pages, in a
 fresh clone.
 
-The whole tutorial runs as it is written. Of the README the section on the first session runs, with
-one network and a short budget, since its lines do much the same. All other shell lines need GPUs,
+The whole tutorial runs, with one network, and with a short budget from the second session on. Of
+the README the section on the first session runs, with one network and a short budget, since its
+lines do much the same. All other shell lines need GPUs,
 Slurm, other hosts or another stack; test_pages.py checks that their commands exist.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support.clones import fresh_clone, without_this_environment
+from tests.support.clones import without_this_environment
 from tests.support.pages import blocks, text_of
 
 MARK = "exit status of the line:"
@@ -70,16 +70,12 @@ def test_each_line_has_its_own_exit_status(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = fresh_clone(tmp_path_factory.mktemp("newcomer") / "hvdperf")
-    yield path
-    # An environment has a gigabyte.
-    shutil.rmtree(path)
-
-
-@pytest.fixture(scope="module")
 def tutorial(clone: Path) -> Mapping[str, Line]:
-    return run("".join(blocks(text_of(Path("docs/first_session.md")))), clone)
+    """Run the tutorial's lines: the first session as it is but for one network, and then the one
+    with a fault for one round."""
+    *first, last = blocks(text_of(Path("docs/first_session.md")))
+    done = run("".join(first), clone, PYTEST_ADDOPTS="--models=vgg_16_s")
+    return {**done, **run(f". ./activate\n{last}", clone, PYTEST_ADDOPTS="--budget=0.1")}
 
 
 @pytest.fixture(scope="module")

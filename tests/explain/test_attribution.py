@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,14 +15,20 @@ from hvdperf.explain.attribution import (
     attribute_sides,
     attribute_slow_start,
     attribute_start,
+    attribute_training,
+    attribution_of,
+    told,
 )
 from hvdperf.explain.step_terms import group_apart, of_steps
 from hvdperf.plan.arms import BlockKind, Side
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import Term
-from hvdperf.records.outcome import Attribution
+from hvdperf.records.outcome import Attribution, Cause
 from hvdperf.records.rounds import Block, BlockReport, Launch, Run
 from hvdperf.work.blocks import turns_of
-from tests.support.rounds import HOROVOD_2, launch, rank_report, run_report
+from tests.support.rounds import HOROVOD_2, WORKLOAD, launch, rank_report, run_report
+from tests.support.with_timestamps import round_with_timestamps
 
 
 def attribute_steps(
@@ -129,6 +135,29 @@ def test_what_only_one_of_both_tells_apart_is_not():
     found = attribute_steps([(late, launched(USUAL, BOTH))] * ROUNDS)
     assert (found.term, found.rank) == ("between steps", 1)
     assert attribute_steps([(launched(USUAL), launched(USUAL, BOTH))]) == Attribution()
+
+
+def test_seconds_of_computing_are_only_told_of_the_side_that_measures_them() -> None:
+    late = launched([Rank(exchanging=0.016), Rank(computing=0.026)], BOTH)
+    found = attribute_steps([(late, launched(USUAL, BOTH))] * ROUNDS)
+    assert (found.term, found.rank) == ("compute", 1)
+    assert (found.seconds, found.usual_seconds) == pytest.approx((0.026, 0.014))
+    found = attribute_steps([(late, launched(USUAL))] * ROUNDS)
+    assert (found.term, found.rank, found.usual_seconds) == ("compute", 1, None)
+
+
+@pytest.mark.parametrize(
+    ("with_local", "term"), [(12, "compute"), (11, "compute or communication")]
+)
+def test_rounds_without_blocks_of_their_computing_count_if_they_are_most(
+    with_local: int, term: str
+) -> None:
+    slow = [Rank(computing=0.02)] * 2
+    pairs = [
+        (launched(slow, BOTH if number < with_local else BOTH[:1]), launched(USUAL, BOTH))
+        for number in range(24)
+    ]
+    assert attribute_steps(pairs).term == term
 
 
 def test_steps_of_a_divided_batch_have_terms_of_their_own():
@@ -308,6 +337,107 @@ def test_the_only_rank_is_not_told_apart_from_others():
     assert (found.term, found.rank) == ("trace", None)
 
 
+def test_of_one_turn_as_much_is_told_as_of_several() -> None:
+    late, usual = launched([Rank(), Rank(between=0.0021)], BOTH), launched(USUAL, BOTH)
+    for made in (late, usual):
+        turns_of(made).blocks = [block for block in made.blocks if block.turn == 0]
+    found = attribute_steps([(late, usual)] * ROUNDS)
+    assert (found.term, found.rank) == ("between steps", 1)
+
+
+# Training --------------------------------------------------------------------------------------
+
+WEAK, STRONG = wall_time(WORKLOAD, 2)
+# The fixed cost and a step, in seconds, of tests.support.with_timestamps.
+FIXED_S, STEP_S = 3.5, 0.019
+
+
+def trained(
+    comparison: Comparison, phase: str = "", extra: float = 0.0, **ours: Any
+) -> Attribution:
+    """Attribute a training whose candidate takes longer over a phase of its start, or in steps."""
+    rounds = [round_with_timestamps(comparison, number, **ours) for number in range(ROUNDS)]
+    pairs = [
+        (each.of(comparison.candidate.arm), each.of(comparison.reference.arm)) for each in rounds
+    ]
+    for own, _ in pairs if phase else ():
+        own.startup_seconds = [{**rank, phase: rank[phase] + extra} for rank in own.startup_seconds]
+    return attribute_training(comparison, pairs)
+
+
+def test_what_a_training_loses_in_its_steps_is_a_share_of_all_of_it() -> None:
+    (cause,) = trained(WEAK, exchange=0.01).causes
+    assert (cause.term, cause.rank) == ("exposed communication", None)
+    assert cause.share == pytest.approx(40 * 0.01 / (FIXED_S + 40 * STEP_S))
+    # Two replicas take 20 steps each, and should take half of the time of one.
+    causes = {cause.term: cause for cause in trained(STRONG, exchange=0.05).causes}
+    ideal = (FIXED_S + 40 * STEP_S) / 2
+    assert causes["exposed communication"].share == pytest.approx(20 * 0.05 / ideal)
+    assert causes["trace"].share == pytest.approx(1.0 / ideal), "its half of two seconds"
+
+
+def test_what_a_training_loses_before_its_steps_is_told_in_seconds() -> None:
+    (cause,) = trained(WEAK, "trace", 0.5).causes
+    assert (cause.term, cause.rank, cause.others_seconds) == ("trace", None, None)
+    assert cause.share == pytest.approx(0.5 / (FIXED_S + 40 * STEP_S))
+    assert (cause.seconds, cause.usual_seconds) == pytest.approx((2.5, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (
+            {"usual_seconds": 0.5, "usual_step_seconds": 1.25},
+            "compute of all ranks: 750 of 1500 ms a step (np 1 500 of 1250)",
+        ),
+        (
+            {"rank": 1, "others_seconds": 0.25},
+            "compute of rank 1: 750 of 1500 ms a step (3.0 times as long as the others 250), "
+            "for which the other ranks wait",
+        ),
+        (
+            {"rank": 1, "others_seconds": 0.5},
+            "compute of rank 1: 750 of 1500 ms a step (1.5 times as long as the others 500), "
+            "for which the other ranks wait",
+        ),
+        (
+            {"rank": 1, "others_seconds": 0.515625},
+            "compute of rank 1: 750 of 1500 ms a step (the others 516), "
+            "for which the other ranks wait",
+        ),
+        (
+            {"rank": 1, "others_seconds": 0.015},
+            "compute of rank 1: 750 of 1500 ms a step (50.0 times as long as the others 15.0), "
+            "for which the other ranks wait",
+        ),
+        (
+            {"rank": 1, "others_seconds": 0.0078125},
+            "compute of rank 1: 750 of 1500 ms a step (the others 7.8), "
+            "for which the other ranks wait",
+        ),
+        (
+            {"term": "exposed communication", "rank": 1},
+            "exposed communication of rank 1: 750 of 1500 ms a step",
+        ),
+        (
+            {"term": "trace", "rank": 1, "step_seconds": None, "usual_seconds": 0.25},
+            "trace of rank 1: 0.8 s (np 1 0.2)",
+        ),
+        ({"seconds": None}, "compute of all ranks (+50 %)"),
+    ],
+)
+def test_a_cause_is_told_with_its_seconds(cause: dict[str, Any], said: str) -> None:
+    given = {"term": "compute", "share": 0.5, "seconds": 0.75, "step_seconds": 1.5, **cause}
+    assert told(Attribution(**given), "np 1") == said
+
+
+def test_several_causes_are_told_one_after_the_other() -> None:
+    one, other = (Cause("trace", seconds=seconds) for seconds in (99.94, 99.96))
+    found = attribution_of([one, other])
+    assert told(found, "np 1") == "trace of all ranks: 99.9 s; trace of all ranks: 100 s"
+    assert told(Attribution(), "np 1") == "not attributed"
+
+
 # Limits ----------------------------------------------------------------------------------------
 
 # Binary fractions of a step of one second, so that a share can lie exactly on its limit.
@@ -345,6 +475,27 @@ def test_what_grows_by_exactly_what_is_worth_a_name_is_named(
     assert attribute() == found
     monkeypatch.setattr(attribution, "WORTH_A_NAME", math.nextafter(found.share, 1.0))
     assert attribute() == Attribution()
+
+
+def test_every_term_counts_that_grows_by_exactly_what_is_worth_a_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attribution, "WORTH_A_NAME", 0.0625)
+    found = longer({}, {"between": 0.0625, "waiting": 0.0625})
+    assert [(cause.term, cause.rank) for cause in found.causes] == [
+        ("between steps", 1),
+        ("input wait", 1),
+    ]
+
+
+def test_terms_too_small_to_be_told_count_together_if_they_are_a_third_of_the_growth() -> None:
+    # Each is a sixth of it, and a cause is told from a fifth on.
+    def of_rank_1(own: float) -> list[int | None]:
+        late = {"between": own, "waiting": own, "exchanging": 0.25}
+        return [cause.rank for cause in longer({"exchanging": 0.5}, late).causes]
+
+    assert of_rank_1(0.0625) == [None, 1]
+    assert of_rank_1(0.0546875) == [None]
 
 
 def test_a_rank_is_at_fault_for_a_third_of_what_the_step_grows_by():

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.explain.long_steps import LongSteps, _mostly, long_steps
+from hvdperf.explain.long_steps import LongSteps, _mostly, excess, long_steps
 from hvdperf.explain.time_breakdown import time_breakdown
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import Term
@@ -19,6 +19,8 @@ from tests.support.rounds import HOROVOD_2, launch, rank_report, usage
 from tests.support.with_timestamps import with_timestamps
 
 STEPS = 20
+# The first step of a run, counted from 0, that may be told as a long one.
+FIRST_LONG = 6
 STEP, INPUT = 0.03, 0.002
 
 
@@ -151,3 +153,94 @@ def test_a_rank_is_named_only_if_most_of_the_long_steps_begin_on_it() -> None:
     assert _mostly([1, 1, 1, 1, 0]) == 1
     assert _mostly([1, 1, 1, 0]) is None
     assert _mostly([]) is None
+
+
+@pytest.mark.parametrize(
+    ("usual", "seconds", "extra"),
+    [
+        ((1.0, 1.0), 2.0, 0.0),
+        ((1.0, 1.0), 2.125, 1.125),
+        # The median absolute deviation is 0.1, so 8 deviations are 1.19 s.
+        ((0.9, 1.1), 2.15, 0.0),
+        ((0.9, 1.1), 2.25, 1.15),
+    ],
+)
+def test_a_step_is_long_that_takes_twice_the_median_and_lies_eight_deviations_above_it(
+    usual: tuple[float, float], seconds: float, extra: float
+) -> None:
+    *others, last = excess([*usual * 10, 1.0, 1.0, seconds])
+    assert set(others) == {0.0}
+    assert last == pytest.approx(extra, rel=0.1 if extra else None)
+    assert excess([]) == []
+
+
+def with_long_blocks(count: int, extra: float = 1.0, before: float | None = None) -> Launch:
+    """Return a launch in whose every 20th step, `count` times, both ranks take longer. before: of
+    it the seconds before rank 0 meets the others; None for all of it."""
+    made: Launch = launch(HOROVOD_2, {})
+    for turn in range(6):
+        own = [STEP] * STEPS
+        inputs: list[list[float]] = [[INPUT] * STEPS, [INPUT] * STEPS]
+        if turn < count:
+            own[7] += extra
+            inputs[0][7] += extra if before is None else before
+        ranks = [
+            rank_report(
+                sum(own),
+                32 * STEPS,
+                STEPS,
+                step_seconds=own,
+                input_seconds=waited,
+                inside_seconds=sum(own) - sum(waited),
+            )
+            for waited in inputs
+        ]
+        turns_of(made).blocks.append(Block(BlockKind.FULL, turn, STEPS, ranks, usage=usage(0.0)))
+    return made
+
+
+def test_long_steps_are_told_from_the_third_one_and_from_a_fiftieth_of_the_time_on() -> None:
+    told = long_steps([with_long_blocks(3)])
+    assert told is not None
+    assert (told.rank, told.count, told.steps) == (0, 3, 120)
+    assert told.extra_seconds == pytest.approx(1.0)
+    assert told.share == pytest.approx(3 / (120 * STEP + 3))
+    assert str(told) == "a step of rank 0 in 40 takes 1 s longer (45 % of the time)"
+    assert long_steps([with_long_blocks(2)]) is None
+    # 3 of 3.72 seconds a step that is 0.025 s longer.
+    assert long_steps([with_long_blocks(3, 0.0255)]) is None
+    assert long_steps([with_long_blocks(3, 0.031)]) is not None
+
+
+@pytest.mark.parametrize(("before", "rank"), [(0.5625, 0), (0.4375, None)])
+def test_a_long_step_begins_on_a_rank_that_spends_half_of_it_before_the_others(
+    before: float, rank: int | None
+) -> None:
+    told = long_steps([with_long_blocks(4, before=before)])
+    assert told is not None
+    assert told.rank == rank
+
+
+@pytest.mark.parametrize(("number", "told"), [(FIRST_LONG, True), (FIRST_LONG - 1, False)])
+def test_the_first_five_steps_of_a_run_are_not_rare(number: int, told: bool) -> None:
+    """Of the sixth one only its end is known without the step before it."""
+    launches = [with_timestamps(HOROVOD_2, steps=40) for _ in range(3)]
+    for made in launches:
+        stamped(made).run = [
+            replace(
+                rank,
+                timestamps=[
+                    [
+                        at + (1.0 if step > number or (step == number and i == 3) else 0.0)
+                        for i, at in enumerate(row)
+                    ]
+                    for step, row in enumerate(rank.timestamps)
+                ],
+            )
+            for rank in made.run
+        ]
+    found = long_steps(launches)
+    assert (found is not None) is told
+    if found is not None:
+        assert (found.count, found.steps) == (3, 3 * 34)
+        assert found.extra_seconds == pytest.approx(1.0)

@@ -71,6 +71,18 @@ def test_terms_are_means_that_add_up():
     )
 
 
+def test_a_share_that_cannot_be_told_from_nothing_has_an_upper_bound() -> None:
+    exchanges = (0.0, 0.002, -0.002, 0.001, -0.001, 0.0005, -0.0005)
+    measured = [
+        round_with_timestamps(WEAK, number, exchange=seconds)
+        for number, seconds in enumerate(exchanges)
+    ]
+    below = scaling_breakdown(WEAK, measured).candidate.below
+    assert list(below) == [Term.EXCHANGE.value], "the steps apply in every round"
+    assert 0.0005 / 0.0195 < below[Term.EXCHANGE.value] < 0.002 / 0.021
+    assert scaling_breakdown(WEAK, rounds(WEAK, exchange=0.003)).candidate.below == {}
+
+
 def test_steps_that_do_not_divide_are_rounded_up():
     weak, strong = wall_time(WORKLOAD, 3)
     found = scaling_breakdown(strong, rounds(strong, exchange=0.003))

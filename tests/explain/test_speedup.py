@@ -14,12 +14,14 @@ from hvdperf.explain.speedup import (
     by_time,
     fit_fixed_cost,
     fixed_cost,
+    physical,
     refusal,
     shortest_work,
     steps_of_each,
     training,
 )
 from hvdperf.plan.questions import wall_time
+from hvdperf.plan.terms import Term
 from hvdperf.work.table import observation
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, run_report
 from tests.support.with_timestamps import (
@@ -150,3 +152,12 @@ def test_a_fixed_cost_is_found_from_several_world_sizes():
     assert (cost.a_seconds, cost.b_seconds) == pytest.approx((3, 80))
     with pytest.raises(ValueError, match="two or more world sizes"):
         fit_fixed_cost([2, 2], [4.0, 4.1])
+
+
+def test_what_a_part_of_the_steps_lacks_is_taken_from_the_parts_beside_it() -> None:
+    sound = {Term.INPUT: 5.0, Term.COMPUTE: 6.0, Term.APPLY: 2.0, Term.EXCHANGE: 0.0}
+    assert physical(sound) == sound
+    found = physical({**sound, Term.EXCHANGE: -2.0})
+    assert found == {Term.INPUT: 5.0, Term.COMPUTE: 4.5, Term.APPLY: 1.5, Term.EXCHANGE: 0.0}
+    nothing = physical({**sound, Term.EXCHANGE: -9.0})
+    assert list(nothing.values()) == [5.0, 0.0, 0.0, 0.0]

@@ -5,10 +5,19 @@ from __future__ import annotations
 import math
 import random
 from fractions import Fraction
+from statistics import fmean, variance
 
 import pytest
 
-from hvdperf.explain.time_breakdown import CHANCE, beyond_chance, straggler, waits
+from hvdperf.explain.time_breakdown import (
+    CHANCE,
+    MOST_CORRELATED,
+    _correlation,
+    _is_above_0,
+    beyond_chance,
+    straggler,
+    waits,
+)
 from tests.support.with_timestamps import step_timestamps
 
 
@@ -85,6 +94,49 @@ def test_who_is_late_now_one_and_then_another_is_not_named(ar, ranks):
 def test_who_is_late_throughout_is_named_though_all_drift(ar):
     named = [straggler(drifting(seed, ar, lag=0.006), step_seconds=0.02) for seed in range(100)]
     assert sum(each is not None and each.rank == 0 for each in named) >= 95
+
+
+@pytest.mark.parametrize(("late", "named"), [(7, True), (6, False)])
+def test_who_is_late_in_seven_eighths_of_a_run_is_named_and_in_six_is_not(
+    late: int, named: bool
+) -> None:
+    """Two of the eight stretches without a lag leave a t of 4.6, and 4.8 are needed."""
+    rows = step_timestamps(500 * late, [0.01, 0.0])
+    on_time = step_timestamps(500 * (8 - late), [0.0, 0.0])
+    joined = [first + rest for first, rest in zip(rows, on_time, strict=True)]
+    assert (straggler(waits(joined, met=False), step_seconds=0.02) is not None) is named
+
+
+def test_the_correlation_of_lags_is_taken_two_standard_errors_above_its_estimate() -> None:
+    values = [1.0, 1.0, -1.0, -1.0] * 4
+    # Eight neighbours are alike, and seven are opposite.
+    estimate = 1 / 16
+    likely = estimate + (1 + 3 * estimate) / 16
+    assert _correlation(values) == pytest.approx(likely + 2 * math.sqrt((1 - likely**2) / 16))
+    assert _correlation([value + 5.0 for value in values]) == pytest.approx(_correlation(values))
+    assert _correlation([float(step) for step in range(500)]) == MOST_CORRELATED
+    assert _correlation([1.0, -1.0] * 50) == 0.0
+    assert _correlation([3.0] * 50) == _correlation([1.0, 2.0]) == 0.0
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+def test_a_mean_of_values_that_follow_each_other_is_tested_by_what_they_are_worth(
+    correlation: float,
+) -> None:
+    """The variance of the mean by summing all covariances, and the degrees of freedom of Bayley and
+    Hammersley for the variance."""
+    from scipy.stats import t
+
+    values = [0.5, 1.5, 2.5, 0.5, 3.0, 1.0, -0.5, 2.0, 1.0, 0.0]
+    count = len(values)
+    pairs = ((i, j) for i in range(count) for j in range(count))
+    of_mean = sum(correlation ** abs(i - j) for i, j in pairs) / count**2
+    sample = variance(values) * (count - 1) / count / (1 - of_mean)
+    square = correlation * correlation
+    freedom = max(1.0, (count - 1) * (1 - square) / (1 + square))
+    chance = float(t.sf(fmean(values) / math.sqrt(of_mean * sample), freedom))
+    assert _is_above_0(values, correlation, chance * 1.001)
+    assert not _is_above_0(values, correlation, chance * 0.999)
 
 
 @pytest.mark.parametrize("trials", [1, 12, 144, 1000])

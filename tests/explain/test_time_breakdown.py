@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import fmean, median, variance
 
 import pytest
 
@@ -21,10 +22,10 @@ from hvdperf.explain.time_breakdown import (
 )
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS
-from hvdperf.records.rounds import Launch, Timestamps
+from hvdperf.records.rounds import Block, Launch, Timestamps
 from hvdperf.work.wall_time import WallTime, stamped
 from hvdperf.worker.protocol import STARTUP, Phase
-from tests.support.rounds import HOROVOD_1, HOROVOD_2
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, rank_report
 from tests.support.with_timestamps import (
     APPLY,
     BETWEEN,
@@ -166,6 +167,30 @@ def test_ranks_that_compute_alike_but_for_noise_keep_nobody_waiting():
     assert median(waited) == pytest.approx(0.0, abs=1e-9)
 
 
+def test_the_error_of_two_ranks_is_that_of_what_sets_them_apart_in_each_turn() -> None:
+    # Rank 1 takes longer by such a part in each turn of each kind of block.
+    parts = {BlockKind.LOCAL: (0.1, 0.14, 0.06), BlockKind.COMPUTE: (0.0, -0.02, 0.02)}
+    blocks = [
+        Block(
+            kind,
+            turn,
+            10,
+            [
+                rank_report(1.0, 320, inside_seconds=inside)
+                for inside in (1.0, math.exp(parts[kind][turn]))
+            ],
+        )
+        for turn in range(3)
+        for kind in parts
+    ]
+    pooled = fmean(variance(each) for each in parts.values())
+    # Of each rank a median of three turns in both kinds.
+    expected = 1.25 * math.sqrt(2 * pooled / 3)
+    assert breakdowns._error_of_ranks(blocks) == pytest.approx(expected)
+    alone = [replace(block, ranks=block.ranks[:1]) for block in blocks]
+    assert breakdowns._error_of_ranks(alone) == 0.0
+
+
 def test_seconds_without_a_term_are_noticed():
     sound = with_timestamps(HOROVOD_2)
     wall = time_breakdown(sound).wall_seconds
@@ -282,6 +307,15 @@ def test_the_worst_explained_rank_may_be_off_by_a_fiftieth(ranks, residual, clos
     book = TimeBreakdown(100.0, tuple({"init": seconds} for seconds in ranks), 40, None, None)
     assert book.residual == pytest.approx(residual)
     assert book.closes is closes
+
+
+@pytest.mark.parametrize("left", [0, 39])
+def test_ranks_with_unlike_numbers_of_steps_are_no_time_breakdown(left: int) -> None:
+    launch = with_timestamps(HOROVOD_2)
+    first, second = launch.run
+    stamped(launch).run = [first, replace(second, timestamps=second.timestamps[:left])]
+    with pytest.raises(ValueError, match="not complete on all ranks"):
+        time_breakdown(launch)
 
 
 def problems_of(launch: Launch) -> list[str]:

@@ -217,16 +217,116 @@ def test_growth_after_a_cache_is_full_is_a_leak():
     assert math.exp(growth(memory)) > 1.02
 
 
+@pytest.mark.parametrize(("last", "end"), [(600, 400.0), (575, None)])
+def test_growth_has_ended_after_a_rest_twice_as_long_as_any_before(
+    last: int, end: float | None
+) -> None:
+    """It rests from step 100 to step 200, and from step 400 on."""
+    grown = [(step, min(step, 100) + max(0, min(step, 400) - 200)) for step in range(25, 601, 25)]
+    memory = [[step, MIB * (500 + mib)] for step, mib in grown if step <= last]
+    assert ended_at(memory) == end
+
+
+def readings(last: int, mib: Callable[[int], float]) -> list[list[float]]:
+    """Return a resident set by its MiB after each 25 steps."""
+    return [[step, MIB * mib(step)] for step in range(25, last + 1, 25)]
+
+
+@pytest.mark.parametrize(
+    ("last", "mib", "end"),
+    [
+        # A rest of 100 steps that ends with a growth of its own, before the rest at the end.
+        (500, lambda step: 500 + min(step, 200) + 300 * (step >= 325), None),
+        (525, lambda step: 500 + min(step, 200) + 300 * (step >= 325), 325.0),
+        # Five readings at the end, and four.
+        (600, lambda step: 500 + min(step, 500), 500.0),
+        (600, lambda step: 500 + min(step, 525), None),
+        # A seventh of the run is too short.
+        (2000, lambda step: 500 + min(step, 1675) + 200 * (step >= 1700), 1700.0),
+        (2000, lambda step: 500 + min(step, 1675) + 200 * (step >= 1725), None),
+        # A tenth of the rate is no more growth.
+        (800, lambda step: 500 + min(step, 400) + max(0, step - 400) / 16, 400.0),
+        (800, lambda step: 500 + min(step, 400) + max(0, step - 400) / 8, None),
+        # A hundredth of the resident set is the least growth.
+        (1000, lambda step: 100 + min(1.0, (step - 25) / 375), 400.0),
+        (1000, lambda step: 100 + min(0.99, (step - 25) / 375), None),
+        # What ends in the first third has ended with it.
+        (900, lambda step: 500 + min(step, 100), 300.0),
+    ],
+)
+def test_growth_ends_where_a_long_rest_begins(
+    last: int, mib: Callable[[int], float], end: float | None
+) -> None:
+    assert ended_at(readings(last, mib)) == end
+
+
+def test_growth_that_ended_is_told_with_its_size_and_its_end() -> None:
+    memory = readings(
+        1000, lambda step: 500 + 250 * min(1.0, (step - 25) / 350) + 250 * (step >= 400)
+    )
+    ranks = [replace(run_report(), memory=memory)] * 2
+    passed = judge([0.0] * 8, Ceiling(1.02))
+    found = explained(passed, WORKLOAD, [ranks] * 8)
+    assert found.reason == "memory grew by 100 % until step 400, and not since"
+    still = replace(run_report(), memory=readings(1000, lambda step: 500.0))
+    assert explained(passed, WORKLOAD, [[ranks[0], still]] * 8).reason == "", "on half of them"
+
+
+@pytest.mark.parametrize(("second", "may_end"), [(575, True), (600, False)])
+def test_growth_in_pieces_slows_down_only_without_a_rest_of_a_seventh(
+    second: int, may_end: bool
+) -> None:
+    """It has half of the second third's rate in the last third, and rests for up to 125 or 150 of
+    900 steps."""
+    pieces = [(425, 100), (second, 100), (700, 50), (825, 50)]
+    memory = readings(
+        900, lambda step: 500 + min(step, 300) / 3 + sum(mib for at, mib in pieces if at <= step)
+    )
+    ranks = [replace(run_report(steps=900), memory=memory)] * 2
+    failed = Judgement(Verdict.FAIL, None, Ceiling(1.02), 8)
+    found = explained(failed, WORKLOAD, [ranks] * 8)
+    assert (found.verdict is Verdict.INCONCLUSIVE) is may_end
+
+
 @pytest.mark.parametrize(
     ("shape", "other", "verdict"),
     [
         ("leak 800", "", Verdict.INCONCLUSIVE),  # perhaps of a cache that is not full
         ("leak 800", "nothing", Verdict.FAIL),  # a cache would grow on all ranks
+        ("leak 800", "leak 500", Verdict.INCONCLUSIVE),
+        ("leak 800", "leak 320", Verdict.FAIL),  # and nearly alike
         ("later 100 0.5", "", Verdict.FAIL),  # a cache would grow from the beginning on
     ],
 )
 def test_own_data_may_be_cached_until_a_pass_is_over(shape, other, verdict):
     assert judged(shape, other, own_data=True).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("early", "other", "may_be_cached"),
+    [(1.0, 1.0, True), (0.96875, 1.0, False), (2.0, 0.5, True), (2.0, 0.46875, False)],
+)
+def test_a_cache_grows_at_least_half_as_fast_at_first_and_on_each_rank(
+    early: float, other: float, may_be_cached: bool
+) -> None:
+    """Rank 0 grows by 2 MiB a step from the first third on, and rank 1 by that part of it."""
+    ranks = [
+        replace(
+            run_report(steps=900),
+            memory=readings(
+                900,
+                lambda step, of=of: 500 + of * (early * min(step, 300) + 2 * max(0, step - 300)),
+            ),
+        )
+        for of in (1.0, other)
+    ]
+    failed = Judgement(Verdict.FAIL, None, Ceiling(1.02), 8)
+    asked = replace(WORKLOAD, dataset=WORKLOAD.model)
+    found = explained(failed, asked, [ranks] * 8)
+    assert (found.verdict is Verdict.INCONCLUSIVE) is may_be_cached
+    # That one of two rounds is like that is not most of them.
+    leaks = [ranks[0], replace(ranks[1], memory=readings(900, lambda step: 500.0))]
+    assert explained(failed, asked, [ranks, leaks]).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(

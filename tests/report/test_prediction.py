@@ -32,6 +32,7 @@ from hvdperf.report.prediction import (
 from hvdperf.verdict import Band, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
+from tests.support.warm import hvdperf
 
 
 def points_of(*efficiencies: float, per_node: int = 1) -> list[Point]:
@@ -264,15 +265,8 @@ def test_what_is_no_efficiency_is_not_used(tmp_path):
 # The command -----------------------------------------------------------------------------------
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    result = subprocess.run(
-        [sys.executable, "-m", "hvdperf", "predict", *arguments],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    result = hvdperf("predict", *arguments)
     assert "Traceback" not in result.stderr
     return result
 
@@ -330,6 +324,13 @@ def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path):
     directory = measured(tmp_path)
     for path in directory.rglob("*.json"):
         path.write_text(path.read_text().replace('"cifar10"', '"\\u00e9"'))
-    result = run(str(directory), PYTHONIOENCODING="ascii")
+    result = subprocess.run(
+        [sys.executable, "-m", "hvdperf", "predict", str(directory)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (result.returncode, result.stderr) == (0, "")
     assert "resnet_50_s/\\xe9/32/batch32" in result.stdout

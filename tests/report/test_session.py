@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -25,6 +24,7 @@ from tests.report.cases import assert_sound, edit, of_workload, recorded
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, disturbance, outcome
 from tests.support.stores import case_of, write_session
+from tests.support.warm import hvdperf
 
 ROOT = Path(__file__).resolve().parents[2]
 WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
@@ -221,17 +221,6 @@ def test_whatever_is_about_a_network_is_found_by_choosing_it(tmp_path):
 
 
 # As a user calls it ------------------------------------------------------------------------------
-
-
-def hvdperf(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "hvdperf", *map(str, words)],
-        cwd=cwd,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join((str(ROOT), *sys.path))),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_the_page_is_below_the_results_and_its_path_is_printed(tmp_path):

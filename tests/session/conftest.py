@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -12,7 +13,7 @@ import pytest
 
 from tests.support.leftovers import ended
 from tests.support.terminals import Terminal
-from tests.support.warm_pytest import WarmPytest
+from tests.support.warm import Warm
 from tests.support.whole_sessions import (
     PROFILE,
     ROOT,
@@ -40,31 +41,36 @@ def options(tmp_path: Path) -> list[str]:
     ]
 
 
-@pytest.fixture
-def run(options: list[str]) -> Run:
-    """Return a function that runs a session to its end."""
-
-    def session(
-        *arguments: str, ranks: int = 0, made_up: bool = False
-    ) -> subprocess.CompletedProcess[str]:
-        return completed(command(["perf/", *options, *arguments], ranks, made_up))
-
-    return session
-
-
 @pytest.fixture(scope="module")
-def warm_pytest() -> Iterator[WarmPytest]:
-    process = WarmPytest(environment_of_sessions())
+def warm() -> Iterator[Warm]:
+    process = Warm(environment_of_sessions())
     yield process
     process.close()
 
 
 @pytest.fixture
-def plan(warm_pytest: WarmPytest, options: list[str]) -> Run:
+def run(options: list[str], request: pytest.FixtureRequest) -> Run:
+    """Return a function that runs a session to its end. made_up: it starts no ranks."""
+
+    def session(
+        *arguments: str, ranks: int = 0, made_up: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        words = ["perf/", *options, *arguments]
+        if made_up:
+            warm: Warm = request.getfixturevalue("warm")
+            settings = {name: os.environ[name] for name in os.environ if name.startswith("MADE_UP")}
+            return warm.pytest(["-p", "tests.support.made_up_ranks", *words], settings)
+        return completed(command(words, ranks))
+
+    return session
+
+
+@pytest.fixture
+def plan(warm: Warm, options: list[str]) -> Run:
     """Return a function that runs a session which ends before it measures."""
 
     def session(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        return warm_pytest.run(["perf/", *options, *arguments], settings)
+        return warm.pytest(["perf/", *options, *arguments], settings)
 
     return session
 

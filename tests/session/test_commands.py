@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +29,7 @@ from hvdperf.stats import Interval
 from hvdperf.verdict import FEWEST_ROUNDS, Band, Floor, Judgement, Verdict, judge
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
+from tests.support.warm import hvdperf
 from tests.support.whole_sessions import BIN, command, completed, documents
 
 PROFILE = """\
@@ -40,17 +39,6 @@ batch = 8
 budget_s = 60
 world_sizes = [1]
 """
-
-
-def hvdperf(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "hvdperf", *map(str, words)],
-        cwd=cwd,
-        env=dict(os.environ, PYTHONPATH=str(ROOT)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def listed(*options: str, cwd: Path) -> subprocess.CompletedProcess[str]:

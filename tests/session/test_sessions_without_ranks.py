@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.filesystems import make_read_only, small_disk
-from tests.support.warm_pytest import WarmPytest
+from tests.support.warm import Warm
 from tests.support.whole_sessions import (
     BAD_INPUT,
     BIN,
@@ -108,10 +108,10 @@ def test_a_sweep_shows_its_table_and_writes_every_figure(run: Run, tmp_path: Pat
 
 
 def test_pytest_alone_measures_and_collects_none_of_the_suites_own_tests(
-    warm_pytest: WarmPytest,
+    warm: Warm,
 ) -> None:
     arguments = "--collect-only", "-q", "--np=2", "--oversubscribe", "--models=lstm_s"
-    done = warm_pytest.run(arguments, {})
+    done = warm.pytest(arguments, {})
     assert done.returncode == 0, done.stdout
     cases = [line for line in done.stdout.splitlines() if "::" in line]
     assert cases
@@ -171,8 +171,8 @@ def test_bad_input_is_one_line_before_anything_is_launched(
     assert_refused_in_a_line(plan(*arguments), told, tmp_path)
 
 
-def test_more_slots_than_cores_must_be_asked_for(warm_pytest: WarmPytest) -> None:
-    done = warm_pytest.run(["perf/", "--np=999"], {})
+def test_more_slots_than_cores_must_be_asked_for(warm: Warm) -> None:
+    done = warm.pytest(["perf/", "--np=999"], {})
     assert done.returncode == 4
     assert "--oversubscribe" in done.stderr
 

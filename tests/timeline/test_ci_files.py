@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ import yaml  # type: ignore[import-untyped]
 
 from hvdperf.timeline.nights.night import BRANCH, read_nights
 from hvdperf.timeline.publish import fetched, place_of
-from tests.support.clones import fresh_clone, without_this_environment
+from tests.support.clones import without_this_environment
 from tests.support.whole_sessions import BIN, PROFILE, ROOT
 
 GITHUB, GITLAB = ROOT / "ci/github/nightly.yml", ROOT / "ci/gitlab/nightly.yml"
@@ -49,20 +50,15 @@ def scripts_of_gitlab() -> Iterator[tuple[str, str]]:
                 yield name, "\n".join(job["after_script"])
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a fresh clone, which gets an environment of its own."""
-    path = fresh_clone(tmp_path_factory.mktemp("runner") / "hvdperf")
-    (path / "tiny.toml").write_text(PROFILE)
-    return path
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
 def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: str) -> None:
     repository = tmp_path / "nights.git"
     subprocess.run(["git", "init", "-q", "--bare", str(repository)], check=True)
-    subprocess.run(["rm", "-rf", str(clone / "results/nights")], check=True)
+    # What other tests have measured in the clone.
+    shutil.rmtree(clone / "results/runs", ignore_errors=True)
+    shutil.rmtree(clone / "results/nights", ignore_errors=True)
+    (clone / "tiny.toml").write_text(PROFILE)
     summary = tmp_path / "summary.md"
     environment = {
         **without_this_environment(),

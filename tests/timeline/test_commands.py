@@ -19,11 +19,7 @@ from hvdperf.session.ending import NOT_WRITTEN
 from hvdperf.timeline.asv.site import serve
 from hvdperf.timeline.nights.night import read_nights, write_night
 from hvdperf.timeline.store import NIGHTS
-from tests.support.whole_sessions import BIN, completed
-
-
-def hvdperf(*words: str) -> subprocess.CompletedProcess[str]:
-    return completed([str(BIN / "hvdperf"), *words])
+from tests.support.warm import hvdperf
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ from hvdperf.work.blocks import WARM_UP_BLOCKS_MAX, WARM_UP_STEPS, Blocks
 from hvdperf.work.collectives import WARM_UP_REPEATS, Collectives
 from hvdperf.work.endurance import Endurance
 from hvdperf.work.interleaving import Pair
-from hvdperf.work.round_runner import CORRECTNESS_STEPS, RoundRunner
+from hvdperf.work.round_runner import RoundRunner
 from hvdperf.work.startup import Startup
 from hvdperf.work.table import WORKS
 from hvdperf.work.training import Epochs, Seconds
@@ -889,7 +889,8 @@ def test_correctness_is_asked_once_of_each_arm_to_be_checked(stage):
         "scratch/resnet_50_s-horovod@2.npz",
         "scratch/resnet_50_s-mirrored@2.npz",
     }
-    assert all(details["steps"] == CORRECTNESS_STEPS for _, details in asked)
+    # After a second step, deep networks differ without bounds by the order of a sum alone.
+    assert [details["steps"] for _, details in asked] == [1, 1]
     assert runner.correctness[HOROVOD_2].round == 0
     assert runner.correctness[HOROVOD_2].correctness
 
