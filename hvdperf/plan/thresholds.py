@@ -22,21 +22,30 @@ import json
 import math
 import random
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from statistics import fmean, median, pstdev, variance
+from statistics import median
 from typing import Literal, NamedTuple
 
 from hvdperf.errors import UserError, refusing
-from hvdperf.interim import FIRST_FAIL
 from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import OF_STRATEGIES, Comparison, Question
+from hvdperf.plan.false_fails import (
+    NIGHTS,
+    Scatter,
+    Year,
+    distance_for,
+    false_fail,
+    scatter,
+    year,
+)
 from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
@@ -44,6 +53,7 @@ from hvdperf.verdict import Band, Ceiling, Floor, Rule
 POINTS_BELOW = 0.03
 PASS_SHARE = 0.95
 NARROWEST_BAND = 0.95
+LOWEST_FLOOR = 0.001
 _SESSIONS = 4000
 # Rounds 0.8699999999999999, the computed value of 0.87, to 0.87.
 _ROUNDING = 1e-9
@@ -90,48 +100,33 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
         )
         return ceiling(question, _three_digits_up(highest))
     floor = min(math.exp(centre) - POINTS_BELOW, math.exp(centre + noise * _lower_bound(rounds)))
-    return Floor.at(min(max(_down(floor), 0.001), 1.0))
+    return Floor.at(min(max(_down(floor), LOWEST_FLOOR), 1.0))
 
 
-def false_fail(rule: Rule, sessions: Sequence[Sequence[float]], rounds: int) -> float:
-    """Return the probability that a session of an unchanged build FAILs by the rule at its first
-    look.
-
-    sessions: ln ratios of unchanged builds, by session. rounds: of the first look. The bound that
-    may FAIL is taken as normal, with mean and standard deviation from the simulated sessions. Its
-    variance is that of the rounds, that between sessions beyond their rounds, and that of the
-    centre's own estimate (pi/2 s^2 / N for the median of N observations).
-    """
-    if fewest_bounded(FIRST_FAIL * rule.alpha) > rounds:
-        return 0.0
-    every = [value for values in sessions for value in values]
-    centre, noise = median(every), spread(every)
-    mean, sd = _failing_bound(rounds, rule.alpha)
-    between = _variance_between(sessions)
-    error = math.sqrt((noise * sd) ** 2 + between + math.pi / 2 * noise**2 / len(every))
-
-    def below(distance: float) -> float:
-        """Return how often the upper bound is that far below the centre; by symmetry also how often
-        the lower one is that far above it."""
-        reach = distance + noise * mean
-        return 0.5 * math.erfc(reach / error / math.sqrt(2)) if error > 0 else float(reach < 0)
-
+def holding_rule(rule: Rule, question: Question, known: Scatter, distance: float) -> Rule:
+    """Return the rule with limits at least this far from the case's centre, on the scale of
+    logarithms. They are rounded as those of proposed_rule."""
     if isinstance(rule, Band):
-        return below(centre - math.log(rule.low)) + below(math.log(rule.high) - centre)
+        high = max(rule.high, _up(math.exp(abs(known.centre) + distance)))
+        return Band(_down(1 / high), high)
     if isinstance(rule, Ceiling):
-        return below(math.log(rule.at_most) - centre)
-    return below(centre - math.log(rule.fail_below))
+        highest = _three_digits_up(math.exp(known.centre + distance))
+        return ceiling(question, max(rule.at_most, highest))
+    lowest = max(_down(math.exp(known.centre - distance)), LOWEST_FLOOR)
+    return Floor.at(min(rule.pass_from, lowest))
 
 
-def _variance_between(sessions: Sequence[Sequence[float]]) -> float:
-    """Return the variance between sessions beyond that of their rounds; 0 if there is one session,
-    or if none can be told."""
-    several = [values for values in sessions if len(values) > 1]
-    if len(several) < 2:
-        return 0.0
-    within = fmean(variance(values) for values in several)
-    of_means = variance(fmean(values) for values in several)
-    return max(of_means - within * fmean(1 / len(values) for values in several), 0.0)
+def holding_line(
+    case: Case, kind: type[Rule], known: Scatter, looks: Sequence[int], of: int
+) -> str:
+    """Return the line of a case with the nearest limits of this kind that mean no more false FAILs
+    than its share of MOST_A_YEAR. of: number of cases that share it."""
+    narrowest: Rule = Floor.at(1.0)
+    if kind is not Floor:
+        narrowest = Band(1.0, 1.0) if kind is Band else ceiling(case.question, 0.0)
+    share = MOST_A_YEAR / NIGHTS / of
+    distance = distance_for(share, narrowest.alpha, known, looks)
+    return _written(case, holding_rule(narrowest, case.question, known, distance))
 
 
 def ceiling(question: Question, at_most: float) -> Ceiling:
@@ -151,15 +146,6 @@ def _lower_bound(rounds: int) -> float:
     of sessions."""
     bounds = sorted(hodges_lehmann(session, _FLOOR_ALPHA).lower for session in _sessions(rounds))
     return bounds[math.floor((1 - PASS_SHARE) * _SESSIONS)]
-
-
-@cache
-def _failing_bound(rounds: int, alpha: float) -> tuple[float, float]:
-    """Return mean and standard deviation of the upper bound of standard normal observations at the
-    level that may FAIL at the first look."""
-    level = FIRST_FAIL * alpha
-    bounds = [hodges_lehmann(session, level).upper for session in _sessions(rounds)]
-    return fmean(bounds), pstdev(bounds)
 
 
 @cache
@@ -212,7 +198,6 @@ class Case(NamedTuple):
         return question, self.model, f"np{self.world_size}", where
 
 
-_FEWEST_OBSERVATIONS = 4
 _NAME_OF = {"gpu": "gpu_name", "cpu": "cpu_model"}
 _SIZE = re.compile(r"np([1-9]\d*|\*)|\*")
 _NODES = re.compile(r"one-node|([2-9]|[1-9]\d+|\*)-nodes|\*")
@@ -257,8 +242,12 @@ class Thresholds:
         return _written(case, proposed_rule(case.question, usable, rounds))
 
 
-# Sessions of a year, for the number of false FAILs.
-NIGHTS = 365
+# The most false FAILs a year that a proposed file may mean, with the confidence of
+# hvdperf.plan.false_fails; and by what factor, and how often, the share of a case becomes smaller
+# to get there.
+MOST_A_YEAR, _SMALLER, _TRIALS = 1.0, 0.7, 40
+# From fewer sessions, a limit that holds lies more than twice as far as one from many.
+FEWEST_SESSIONS = 8
 
 
 @dataclass(frozen=True)
@@ -306,18 +295,36 @@ def case_of(comparison: Comparison, nodes: int) -> Case:
 
 
 def propose(
-    observations: Mapping[Case, Sequence[Sequence[float]]], rounds: int, machine: Machine
+    observations: Mapping[Case, Sequence[Sequence[float]]], looks: Sequence[int], machine: Machine
 ) -> str:
     """Return a file of thresholds for machines like this one, which unchanged builds PASS
-    (proposed_rule). Its first line says how often such builds FAIL.
+    (proposed_rule), and which mean MOST_A_YEAR false FAILs at most, all lines together
+    (hvdperf.plan.false_fails). Its first lines tell their number.
 
-    observations: ln ratios of each case, by session. rounds: number of rounds of a session. Raises
-    UserError for a case with fewer than 4 observations, which show no spread, or with one that is
-    not finite, and if the rounds are too few for finite bounds.
+    observations: ln ratios of each case, by session. looks: the full looks of a session. Raises
+    UserError for a case with fewer than FEWEST_SESSIONS sessions or with an observation that is not
+    finite, if the rounds of a session are too few for finite bounds, and if the sessions of a case
+    differ so much that no limit holds.
     """
+    cases = list(observations)
+    narrow, known = [], []
+    for case, sessions in observations.items():
+        if len(sessions) < FEWEST_SESSIONS:
+            raise UserError(
+                f"{key(case)}: {len(sessions)} sessions are too few; measure at least "
+                f"{FEWEST_SESSIONS}"
+            )
+        values = [value for each in sessions for value in each]
+        with refusing(f"{key(case)}: no threshold can be proposed: ", NotMeasurable):
+            narrow.append(proposed_rule(case.question, values, looks[0]))
+            known.append(scatter(sessions))
+    rules, of_year = _held(cases, narrow, known, looks)
     kind, name = _class(machine)
-    expected = 0.0
+    sessions_read = max(map(len, observations.values()), default=0)
     lines = [
+        *(f"# {line}" for line in textwrap.wrap(f"{of_year}, all cases together.", 98)),
+        f"# Read from up to {sessions_read} sessions of a case; full looks of a night after "
+        f"{', '.join(map(str, looks))} rounds.",
         f"label = {json.dumps(f'{machine.description} (proposed)', ensure_ascii=False)}",
         "",
         "[match]",
@@ -326,37 +333,58 @@ def propose(
         "",
         "[thresholds]",
     ]
-    for case, sessions in observations.items():
-        values = [value for each in sessions for value in each]
-        if len(values) < _FEWEST_OBSERVATIONS:
-            raise UserError(
-                f"{_key(case)}: {len(values)} observations are too few for a standard "
-                f"deviation; measure at least {_FEWEST_OBSERVATIONS} rounds"
-            )
-        with refusing(f"{_key(case)}: no threshold can be proposed: ", NotMeasurable):
-            rule = proposed_rule(case.question, values, rounds)
-        expected += NIGHTS * false_fail(rule, sessions, rounds)
+    for case, rule, noise in zip(cases, rules, known, strict=True):
+        count = sum(map(len, observations[case]))
         lines.append(
-            f"# median {math.exp(median(values)):.3f}, spread {100 * spread(values):.1f} %, "
-            f"{len(values)} observations"
+            f"# {math.exp(noise.centre):.3g}; rounds differ by {100 * noise.rounds:.1f} %, "
+            f"sessions by {100 * noise.between:.1f} % more; {noise.sessions} sessions, "
+            f"{count} rounds"
         )
         lines.append(_written(case, rule))
-    several = min(map(len, observations.values()), default=0) > 1
-    told = f"{expected:.1f} false FAILs" if several else "unknown from one session: false FAILs"
-    head = f"# {told} in a year of {NIGHTS} nights, all cases together, if nothing changes"
-    return "\n".join([head, *lines]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
-def _key(case: Case) -> str:
+def _held(
+    cases: Sequence[Case],
+    narrow: Sequence[Rule],
+    known: Sequence[Scatter],
+    looks: Sequence[int],
+) -> tuple[list[Rule], Year]:
+    """Return the rules, as wide as they have to be for MOST_A_YEAR, and the false FAILs of a year.
+
+    Every case gets the same share of them. It becomes smaller as long as the upper limit is too
+    high.
+    """
+    share = MOST_A_YEAR / NIGHTS / max(len(cases), 1)
+    for _ in range(_TRIALS):
+        rules = [
+            holding_rule(rule, case.question, noise, distance_for(share, rule.alpha, noise, looks))
+            for case, rule, noise in zip(cases, narrow, known, strict=True)
+        ]
+        found = year(list(zip(rules, known, strict=True)), looks)
+        if found.at_most <= MOST_A_YEAR:
+            return rules, found
+        share *= _SMALLER
+    worst = max(
+        zip(cases, rules, known, strict=True), key=lambda each: false_fail(each[1], each[2], looks)
+    )
+    raise UserError(
+        f"{key(worst[0])}: its sessions differ by {100 * worst[2].between:.0f} %, so no limit "
+        "holds; find out why, or leave its network out"
+    )
+
+
+def key(case: Case) -> str:
+    """Return the key of a case, as it is written in a file."""
     return "/".join(case.parts)
 
 
 def _written(case: Case, rule: Rule) -> str:
     """Return a line of [thresholds]."""
     if isinstance(rule, Band):
-        return f'"{_key(case)}" = [{rule.low}, {rule.high}]'
+        return f'"{key(case)}" = [{rule.low}, {rule.high}]'
     value = rule.pass_from if isinstance(rule, Floor) else rule.at_most
-    return f'"{_key(case)}" = {value}'
+    return f'"{key(case)}" = {value}'
 
 
 def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:
