@@ -22,9 +22,14 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import fmean, pstdev, variance
 
+import numpy as np
+import numpy.typing as npt
+
 from hvdperf.interim import fail_alpha
 from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann
 from hvdperf.verdict import Band, Ceiling, Rule
+
+Array = npt.NDArray[np.float64]
 
 # Sessions of a year, for the number of false FAILs.
 NIGHTS = 365
@@ -35,6 +40,8 @@ _SIMULATED = 2000
 _SEED = 20181231
 # The largest distance of a limit from the centre, and the error of one, on the scale of logarithms.
 FARTHEST, _NEAR_ENOUGH = 8.0, 1e-4
+# Stands for a standard deviation of 0, by which nothing can be divided.
+_LEAST_ERROR = 1e-9
 # Half the number of steps by which the distribution of a variance is summed up, and their width on
 # the scale of the probability's logit. The outermost probability is 1 / (1 + exp(30)) = 1e-13.
 _STEPS, _STEP = 120, 0.25
@@ -134,29 +141,29 @@ def year(lines: Sequence[tuple[Rule, Scatter]], looks: Sequence[int]) -> Year:
     by itself, with a fixed seed.
     """
     expected = NIGHTS * sum(false_fail(rule, known, looks) for rule, known in lines)
-    draw = random.Random(_SEED)
-    drawn = sorted(
-        NIGHTS * sum(_drawn(draw, rule, known, looks) for rule, known in lines)
-        for _ in range(_DRAWS)
-    )
-    return Year(expected, max(expected, drawn[math.ceil(CONFIDENCE * _DRAWS) - 1]))
+    generator = np.random.default_rng(_SEED)
+    drawn = np.zeros(_DRAWS)
+    for rule, known in lines:
+        drawn += NIGHTS * _drawn(generator, rule, known, looks)
+    return Year(expected, max(expected, float(np.quantile(drawn, CONFIDENCE))))
 
 
-def _drawn(draw: random.Random, rule: Rule, known: Scatter, looks: Sequence[int]) -> float:
-    """Return the probability that a night FAILs if the noise is one that the sessions leave
-    possible."""
-    of_rounds = known.of_rounds * known.freedom / _chi_square(draw, known.freedom)
+def _drawn(
+    generator: np.random.Generator, rule: Rule, known: Scatter, looks: Sequence[int]
+) -> Array:
+    """Return the probabilities that a night FAILs, for noises that the sessions leave possible,
+    [_DRAWS]."""
+    of_rounds = known.of_rounds * known.freedom / generator.chisquare(known.freedom, _DRAWS)
     freedom = known.sessions - 1
-    of_centres = known.of_centres * freedom / _chi_square(draw, freedom)
-    of_centres = max(of_centres, of_rounds / known.count)
+    of_centres = known.of_centres * freedom / generator.chisquare(freedom, _DRAWS)
+    of_centres = np.maximum(of_centres, of_rounds / known.count)
     between = of_centres - of_rounds / known.count
-    centre = known.centre + math.sqrt(of_centres / known.sessions) * draw.gauss(0.0, 1.0)
+    moved = np.sqrt(of_centres / known.sessions) * generator.standard_normal(_DRAWS)
     bounds = _failing_bounds(tuple(looks), rule.alpha)
-    return sum(_fails(each, between, of_rounds, bounds) for each in _distances(rule, centre))
-
-
-def _chi_square(draw: random.Random, freedom: int) -> float:
-    return 2 * draw.gammavariate(freedom / 2, 1.0)
+    found = np.zeros(_DRAWS)
+    for distance, side in zip(_distances(rule, known.centre), _sides(rule), strict=True):
+        found += _fails(distance + side * moved, between, of_rounds, bounds)
+    return np.minimum(found, 1.0)
 
 
 def _distances(rule: Rule, centre: float) -> list[float]:
@@ -168,31 +175,41 @@ def _distances(rule: Rule, centre: float) -> list[float]:
     return [centre - math.log(rule.fail_below)]
 
 
+def _sides(rule: Rule) -> list[int]:
+    """Return by how much each distance grows as the centre does: 1 or -1."""
+    if isinstance(rule, Band):
+        return [1, -1]
+    return [-1 if isinstance(rule, Ceiling) else 1]
+
+
 def _beyond(distance: float, alpha: float, known: Scatter, looks: Sequence[int]) -> float:
     """Return the probability that the next session FAILs by a limit at this distance."""
-    bounds = _failing_bounds(tuple(looks), alpha)
     freedom = known.sessions - 1
+    chi_squares, shares = _chi_squares(freedom)
     of_mean = known.of_rounds / known.count
-    found = 0.0
-    for chi_square, share in _chi_squares(freedom):
-        of_centres = max(known.of_centres * freedom / chi_square, of_mean)
-        # The next session's centre deviates from the mean of the known ones.
-        deviates = of_centres - of_mean + of_centres / known.sessions
-        found += share * _fails(distance, deviates, known.of_rounds, bounds)
-    return min(found, 1.0)
+    of_centres = np.maximum(known.of_centres * freedom / chi_squares, of_mean)
+    # The next session's centre deviates from the mean of the known ones.
+    deviates = of_centres - of_mean + of_centres / known.sessions
+    bounds = _failing_bounds(tuple(looks), alpha)
+    return min(float(shares @ _fails(distance, deviates, known.of_rounds, bounds)), 1.0)
 
 
 def _fails(
-    distance: float, between: float, of_rounds: float, bounds: Sequence[tuple[float, float]]
-) -> float:
-    """Return the probability that a session FAILs by a limit at this distance. between, of_rounds:
-    the variances of sessions and of rounds. bounds: as _failing_bounds returns them."""
-    sd = math.sqrt(of_rounds)
-    found = 0.0
+    distance: float | Array,
+    between: Array,
+    of_rounds: float | Array,
+    bounds: Sequence[tuple[float, float]],
+) -> Array:
+    """Return the probabilities that a session FAILs by a limit at this distance. between,
+    of_rounds: the variances of sessions and of rounds. bounds: as _failing_bounds returns them."""
+    from scipy.special import ndtr  # imported here, because the import takes a while
+
+    found = np.zeros(len(between))
     for mean, deviation in bounds:
-        reach, error = distance + sd * mean, math.sqrt(between + of_rounds * deviation**2)
-        found += 0.5 * math.erfc(reach / error / math.sqrt(2)) if error > 0 else float(reach < 0)
-    return min(found, 1.0)
+        # Without any noise, a figure FAILs if it is beyond its limit at all.
+        error = np.maximum(np.sqrt(between + of_rounds * deviation**2), _LEAST_ERROR)
+        found += ndtr(-(distance + np.sqrt(of_rounds) * mean) / error)
+    return np.minimum(found, 1.0)
 
 
 @cache
@@ -220,18 +237,11 @@ def _failing_bounds(looks: tuple[int, ...], alpha: float) -> tuple[tuple[float, 
 
 
 @cache
-def _chi_squares(freedom: int) -> tuple[tuple[float, float], ...]:
+def _chi_squares(freedom: int) -> tuple[Array, Array]:
     """Return values of a chi-square distribution and their shares of it, in steps that are fine in
     its tails."""
-    from scipy.special import gammaincinv  # imported here, because the import takes a while
+    from scipy.special import chdtri, expit  # imported here, because the import takes a while
 
-    def below(step: float) -> float:
-        return 1 / (1 + math.exp(-_STEP * step))
-
-    return tuple(
-        (
-            2 * float(gammaincinv(freedom / 2, below(step))),
-            below(step + 0.5) - below(step - 0.5),
-        )
-        for step in range(-_STEPS, _STEPS + 1)
-    )
+    steps = _STEP * np.arange(-_STEPS, _STEPS + 1)
+    shares = expit(steps + _STEP / 2) - expit(steps - _STEP / 2)
+    return chdtri(freedom, expit(steps)), shares

@@ -22,7 +22,6 @@ import json
 import math
 import random
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -31,21 +30,12 @@ from pathlib import Path
 from statistics import median
 from typing import Literal, NamedTuple
 
-from hvdperf.errors import UserError, refusing
+from hvdperf.errors import UserError
 from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import OF_STRATEGIES, Comparison, Question
-from hvdperf.plan.false_fails import (
-    NIGHTS,
-    Scatter,
-    Year,
-    distance_for,
-    false_fail,
-    scatter,
-    year,
-)
 from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
@@ -92,41 +82,15 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
     rule = question.spec.rule
     if rule is Band:
         reach = abs(centre) + noise * _farther_bound(rounds)
-        high = _up(math.exp(max(reach, -math.log(NARROWEST_BAND))))
-        return Band(_down(1 / high), high)
+        high = rounded_up(math.exp(max(reach, -math.log(NARROWEST_BAND))))
+        return Band(rounded_down(1 / high), high)
     if rule is Ceiling:
         highest = max(
             math.exp(centre) * (1 + POINTS_BELOW), math.exp(centre - noise * _lower_bound(rounds))
         )
-        return ceiling(question, _three_digits_up(highest))
+        return ceiling(question, three_digits_up(highest))
     floor = min(math.exp(centre) - POINTS_BELOW, math.exp(centre + noise * _lower_bound(rounds)))
-    return Floor.at(min(max(_down(floor), LOWEST_FLOOR), 1.0))
-
-
-def holding_rule(rule: Rule, question: Question, known: Scatter, distance: float) -> Rule:
-    """Return the rule with limits at least this far from the case's centre, on the scale of
-    logarithms. They are rounded as those of proposed_rule."""
-    if isinstance(rule, Band):
-        high = max(rule.high, _up(math.exp(abs(known.centre) + distance)))
-        return Band(_down(1 / high), high)
-    if isinstance(rule, Ceiling):
-        highest = _three_digits_up(math.exp(known.centre + distance))
-        return ceiling(question, max(rule.at_most, highest))
-    lowest = max(_down(math.exp(known.centre - distance)), LOWEST_FLOOR)
-    return Floor.at(min(rule.pass_from, lowest))
-
-
-def holding_line(
-    case: Case, kind: type[Rule], known: Scatter, looks: Sequence[int], of: int
-) -> str:
-    """Return the line of a case with the nearest limits of this kind that mean no more false FAILs
-    than its share of MOST_A_YEAR. of: number of cases that share it."""
-    narrowest: Rule = Floor.at(1.0)
-    if kind is not Floor:
-        narrowest = Band(1.0, 1.0) if kind is Band else ceiling(case.question, 0.0)
-    share = MOST_A_YEAR / NIGHTS / of
-    distance = distance_for(share, narrowest.alpha, known, looks)
-    return _written(case, holding_rule(narrowest, case.question, known, distance))
+    return Floor.at(min(max(rounded_down(floor), LOWEST_FLOOR), 1.0))
 
 
 def ceiling(question: Question, at_most: float) -> Ceiling:
@@ -161,17 +125,19 @@ def _sessions(rounds: int) -> list[list[float]]:
     return [[noise.gauss(0.0, 1.0) for _ in range(rounds)] for _ in range(_SESSIONS)]
 
 
-def _down(value: float) -> float:
+def rounded_down(value: float) -> float:
+    """Return the value with three decimals, rounded down."""
     return math.floor(value * 1000 + _ROUNDING) / 1000
 
 
-def _three_digits_up(seconds: float) -> float:
+def three_digits_up(seconds: float) -> float:
     """Round up to three significant digits, because a phase takes microseconds or minutes."""
     digits = 2 - math.floor(math.log10(seconds))
     return math.ceil(seconds * 10.0**digits - _ROUNDING) / 10.0**digits
 
 
-def _up(value: float) -> float:
+def rounded_up(value: float) -> float:
+    """Return the value with three decimals, rounded up."""
     return math.ceil(value * 1000 - _ROUNDING) / 1000
 
 
@@ -198,7 +164,7 @@ class Case(NamedTuple):
         return question, self.model, f"np{self.world_size}", where
 
 
-_NAME_OF = {"gpu": "gpu_name", "cpu": "cpu_model"}
+NAME_OF = {"gpu": "gpu_name", "cpu": "cpu_model"}
 _SIZE = re.compile(r"np([1-9]\d*|\*)|\*")
 _NODES = re.compile(r"one-node|([2-9]|[1-9]\d+|\*)-nodes|\*")
 _SHAPE = '"question/model/npN/one-node", as in "weak_scaling/vgg_16/np*/one-node"'
@@ -239,15 +205,7 @@ class Thresholds:
         if not usable:
             return ""
         rounds = max(len(usable), fewest_rounds(case.question))
-        return _written(case, proposed_rule(case.question, usable, rounds))
-
-
-# The most false FAILs a year that a proposed file may mean, with the confidence of
-# hvdperf.plan.false_fails; and by what factor, and how often, the share of a case becomes smaller
-# to get there.
-MOST_A_YEAR, _SMALLER, _TRIALS = 1.0, 0.7, 40
-# From fewer sessions, a limit that holds lies more than twice as far as one from many.
-FEWEST_SESSIONS = 8
+        return written(case, proposed_rule(case.question, usable, rounds))
 
 
 @dataclass(frozen=True)
@@ -266,7 +224,7 @@ class Match:
     def specificity(self, machine: Machine) -> tuple[int, int] | None:
         """Return the number of names that the file asks for and their total length; None if the
         machine does not fit."""
-        if self.device != _class(machine)[0]:
+        if self.device != class_of(machine)[0]:
             return None
         asked = (
             (self.gpu_name, [gpu.name for gpu in machine.gpus]),
@@ -294,92 +252,12 @@ def case_of(comparison: Comparison, nodes: int) -> Case:
     return Case(question, comparison.workload.model, comparison.world_size, nodes, variant)
 
 
-def propose(
-    observations: Mapping[Case, Sequence[Sequence[float]]], looks: Sequence[int], machine: Machine
-) -> str:
-    """Return a file of thresholds for machines like this one, which unchanged builds PASS
-    (proposed_rule), and which mean MOST_A_YEAR false FAILs at most, all lines together
-    (hvdperf.plan.false_fails). Its first lines tell their number.
-
-    observations: ln ratios of each case, by session. looks: the full looks of a session. Raises
-    UserError for a case with fewer than FEWEST_SESSIONS sessions or with an observation that is not
-    finite, if the rounds of a session are too few for finite bounds, and if the sessions of a case
-    differ so much that no limit holds.
-    """
-    cases = list(observations)
-    narrow, known = [], []
-    for case, sessions in observations.items():
-        if len(sessions) < FEWEST_SESSIONS:
-            raise UserError(
-                f"{key(case)}: {len(sessions)} sessions are too few; measure at least "
-                f"{FEWEST_SESSIONS}"
-            )
-        values = [value for each in sessions for value in each]
-        with refusing(f"{key(case)}: no threshold can be proposed: ", NotMeasurable):
-            narrow.append(proposed_rule(case.question, values, looks[0]))
-            known.append(scatter(sessions))
-    rules, of_year = _held(cases, narrow, known, looks)
-    kind, name = _class(machine)
-    sessions_read = max(map(len, observations.values()), default=0)
-    lines = [
-        *(f"# {line}" for line in textwrap.wrap(f"{of_year}, all cases together.", 98)),
-        f"# Read from up to {sessions_read} sessions of a case; full looks of a night after "
-        f"{', '.join(map(str, looks))} rounds.",
-        f"label = {json.dumps(f'{machine.description} (proposed)', ensure_ascii=False)}",
-        "",
-        "[match]",
-        f'device = "{kind}"',
-        f"{_NAME_OF[kind]} = {json.dumps(name, ensure_ascii=False)}",
-        "",
-        "[thresholds]",
-    ]
-    for case, rule, noise in zip(cases, rules, known, strict=True):
-        count = sum(map(len, observations[case]))
-        lines.append(
-            f"# {math.exp(noise.centre):.3g}; rounds differ by {100 * noise.rounds:.1f} %, "
-            f"sessions by {100 * noise.between:.1f} % more; {noise.sessions} sessions, "
-            f"{count} rounds"
-        )
-        lines.append(_written(case, rule))
-    return "\n".join(lines) + "\n"
-
-
-def _held(
-    cases: Sequence[Case],
-    narrow: Sequence[Rule],
-    known: Sequence[Scatter],
-    looks: Sequence[int],
-) -> tuple[list[Rule], Year]:
-    """Return the rules, as wide as they have to be for MOST_A_YEAR, and the false FAILs of a year.
-
-    Every case gets the same share of them. It becomes smaller as long as the upper limit is too
-    high.
-    """
-    share = MOST_A_YEAR / NIGHTS / max(len(cases), 1)
-    for _ in range(_TRIALS):
-        rules = [
-            holding_rule(rule, case.question, noise, distance_for(share, rule.alpha, noise, looks))
-            for case, rule, noise in zip(cases, narrow, known, strict=True)
-        ]
-        found = year(list(zip(rules, known, strict=True)), looks)
-        if found.at_most <= MOST_A_YEAR:
-            return rules, found
-        share *= _SMALLER
-    worst = max(
-        zip(cases, rules, known, strict=True), key=lambda each: false_fail(each[1], each[2], looks)
-    )
-    raise UserError(
-        f"{key(worst[0])}: its sessions differ by {100 * worst[2].between:.0f} %, so no limit "
-        "holds; find out why, or leave its network out"
-    )
-
-
 def key(case: Case) -> str:
     """Return the key of a case, as it is written in a file."""
     return "/".join(case.parts)
 
 
-def _written(case: Case, rule: Rule) -> str:
+def written(case: Case, rule: Rule) -> str:
     """Return a line of [thresholds]."""
     if isinstance(rule, Band):
         return f'"{key(case)}" = [{rule.low}, {rule.high}]'
@@ -427,13 +305,13 @@ def load_thresholds(path: Path, machine: Machine | None = None) -> Thresholds:
     return replace(thresholds, label=f"{thresholds.label}, {warning}")
 
 
-def _class(machine: Machine) -> tuple[str, str]:
+def class_of(machine: Machine) -> tuple[str, str]:
     """Return the kind of device, and the name of the GPU or the CPU that trains."""
     return ("gpu", machine.gpus[0].name) if machine.gpus else ("cpu", machine.cpu_model)
 
 
 def _no_class(machine: Machine, directory: Path) -> Thresholds:
-    kind, name = _class(machine)
+    kind, name = class_of(machine)
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     label = f"none: no file in {shown(directory)} is for {machine.description}"
     return Thresholds(label, directory / f"{kind}-{slug}.toml")

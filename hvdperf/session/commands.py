@@ -28,8 +28,9 @@ from hvdperf.machine.stack import probe
 from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import CACHE, RESULTS, ROOT, cases
 from hvdperf.plan.options import PROFILES, SHORT, installed_networks, load_profile
+from hvdperf.plan.proposals import MOST_A_YEAR
 from hvdperf.plan.questions import FAULT_CASES, Fault
-from hvdperf.plan.thresholds import MOST_A_YEAR, WITHOUT_THRESHOLD, load_thresholds
+from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
 from hvdperf.programs import TooLong, run
 from hvdperf.records.archive import read_session
 from hvdperf.session.control import local_preflight

@@ -13,16 +13,13 @@ from hvdperf.machine.host import Gpu, Machine
 from hvdperf.paths import shown
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.false_fails import NIGHTS, Scatter, Year, false_fail, scatter, year
+from hvdperf.plan.proposals import FEWEST_SESSIONS, MOST_A_YEAR, holding_line, propose
 from hvdperf.plan.thresholds import (
-    FEWEST_SESSIONS,
-    MOST_A_YEAR,
     WITHOUT_THRESHOLD,
     Case,
     case_of,
-    holding_line,
     key,
     load_thresholds,
-    propose,
     select,
 )
 from hvdperf.records.archive import Archive
