@@ -84,12 +84,14 @@ def templates(directory: Path) -> Environment:
     )
 
 
-def without_scripts(sheet: Path) -> tuple[Markup, str]:
-    """Return the style of a page without scripts, and its Content-Security-Policy. sheet: a style
-    sheet of its own, which comes after that of every page."""
+def light(sheet: Path, script: Path) -> tuple[Markup, Markup, str]:
+    """Return the style, the script and the Content-Security-Policy of a page without the drawing
+    libraries. sheet: a style sheet of its own, which comes after that of every page. script: its
+    only one."""
     sheets = (PAGE / "page.css", sheet)
     style = _safe(_colours() + "".join(path.read_text(encoding="utf-8") for path in sheets))
-    return style, _policy(style, ())
+    own = _script(script)
+    return style, own, _policy(style, [own])
 
 
 def copies() -> list[Mapping[str, str]]:

@@ -36,7 +36,7 @@ from hvdperf.timeline.nights.night import (
 )
 from hvdperf.timeline.releases import backfill
 from hvdperf.timeline.releases.raw import Axis, check_known, keep, keep_sessions, read_history
-from hvdperf.timeline.store import HISTORY, NIGHTS
+from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS
 from hvdperf.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -355,7 +355,7 @@ def write_page(arguments: argparse.Namespace) -> int:
 
 
 def _write_page(results: Path) -> None:
-    from hvdperf.timeline.page.index import INDEX, write_index
+    from hvdperf.timeline.page.index import write_index
 
     until = datetime.now(UTC).date()
     path = write_index(results / NIGHTS / INDEX, results, results / "report", places.SITE, until)

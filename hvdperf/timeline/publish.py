@@ -1,5 +1,5 @@
 """Publishes the store to a branch of a git repository: documents and pages are added, and never
-changed; only the index page is written anew.
+changed; only the index and the pages of series are written anew.
 
 Several runners may publish at once. Each works in a clone of its own, adds its files on top of what
 the others have pushed, and pushes; if somebody was faster, it begins again from their state. So
@@ -27,10 +27,10 @@ from hvdperf.timeline.nights.night import (
     read_night,
     stem,
 )
-from hvdperf.timeline.page.index import INDEX, write_index
+from hvdperf.timeline.page.index import write_index
 from hvdperf.timeline.processes import Git, without_secret
 from hvdperf.timeline.releases.raw import read_raw
-from hvdperf.timeline.store import HISTORY, NIGHTS, alone, documents, read_all
+from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, alone, documents, read_all
 
 PAGES = "pages"
 # How often a push is tried, and the longest pause before the next try in seconds.

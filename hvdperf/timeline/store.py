@@ -17,6 +17,8 @@ from hvdperf.paths import shown
 Kind = TypeVar("Kind")
 # The folders of a directory of results, and of the branch to which they are published.
 NIGHTS, HISTORY = "nights", "history"
+# The page of all of them, and that of a series beside its nights.
+INDEX = "index.html"
 _LONGEST_REASON = 160
 
 

@@ -297,7 +297,9 @@ class Nights:
 def read_nights(directory: Path, series: Iterable[str] = (), node: str = "") -> Nights:
     """Read all nights below a directory, or those of the named series. node: only what this node
     measured of itself. Raises UserError if a named series has none."""
-    nights, left_out = store.read_all(store.documents(directory), read_night)
+    wanted, paths = list(series), store.documents(directory)
+    chosen = [path for path in paths if not wanted or path.parent.name in wanted]
+    nights, left_out = store.read_all(chosen, read_night)
     dates: dict[tuple[str, date], list[Night]] = {}
     for night in nights:
         if not node or night.node == node:
@@ -305,10 +307,9 @@ def read_nights(directory: Path, series: Iterable[str] = (), node: str = "") -> 
     found: dict[str, list[Night]] = {}
     for (name, _), of_date in dates.items():
         found.setdefault(name, []).append(of_all_nodes(of_date))
-    wanted = list(series)
     for name in wanted:
         if name not in found:
-            known = ", ".join(found) or "none"
+            known = ", ".join(sorted({path.parent.name for path in paths})) or "none"
             raise UserError(f"--series {name}: has no night in {shown(directory)}; known: {known}")
     if len(left_out) > _NAMED:
         left_out[_NAMED:] = [f"and {len(left_out) - _NAMED} more files are left out"]

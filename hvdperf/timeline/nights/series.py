@@ -279,6 +279,8 @@ def _hosts(night: Night) -> tuple[str, ...]:
 
 def without(line: Line, nights: Sequence[Night], hosts: set[tuple[str, ...]]) -> Line:
     """Return the line without the nights on these hosts."""
+    if not hosts:
+        return line
     kept = [
         i
         for i, index in enumerate(line.at)

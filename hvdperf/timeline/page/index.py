@@ -1,80 +1,69 @@
-"""The page of both axes: all nights of all series by date, and throughputs by release, in one HTML
-document without scripts."""
+"""The page of both axes: an overview of all series by date, and throughputs by release. Each series
+has a page of its own beside its nights. All are HTML documents that need no other file."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, timedelta
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from datetime import date
+from functools import partial
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 from hvdperf.errors import refusing
 from hvdperf.files import write_whole
-from hvdperf.inline import templates, without_scripts
+from hvdperf.inline import light, templates
 from hvdperf.paths import shown
-from hvdperf.timeline.lines import Change, Line
-from hvdperf.timeline.nights.night import Night, read_nights
-from hvdperf.timeline.nights.series import Series, lines, repeat, verdict_of
-from hvdperf.timeline.nights.watch import MISSING
+from hvdperf.timeline.nights.series import percent
+from hvdperf.timeline.page.one_series import PAGE, Place, Row, Shown, write_series
+from hvdperf.timeline.page.plot import plot_of
 from hvdperf.timeline.releases import by_release
 from hvdperf.timeline.releases.raw import read_history
-from hvdperf.timeline.store import HISTORY, NIGHTS
-from hvdperf.verdict import Verdict
+from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, documents
 
-PAGE = Path(__file__).parent
-INDEX = "index.html"
-# A night of the calendar: the edge of its square and the distance to the next one, in pixels.
-SQUARE, PITCH = 11, 14
-# Width and height of a sparkline, and the room around it.
-SPARK_W, SPARK_H, SPARK_EDGE = 240, 28, 3
-# Returns the address of a session's page, or "" without one.
-Href = Callable[[str], str]
-
-
-# What a template shows, by name.
-Shown = dict[str, Any]
+# From so many series on, other processes help: each takes a second to start.
+_FEW = 3
+# The number of files left out that are named.
+_NAMED = 5
 
 
 def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | None = None) -> Path:
-    """Write the page of all documents of a store. pages: the directory of the sessions' pages. asv:
-    that of asv's graphs, which need not exist. until: the last date of the calendars, if that is
-    later than the last night of all. Raises UserError if the page cannot be written."""
-    found = read_nights(store / NIGHTS)
+    """Write the page of all documents of a store, and that of each series. pages: the directory of
+    the sessions' pages. asv: that of asv's graphs, which need not exist. until: the last date of
+    the calendars, if that is later than the last night of all. Raises UserError if a page cannot be
+    written."""
     results, refused = read_history(store / HISTORY)
-    where = os.path.relpath(pages, path.parent)
+    nights = documents(store / NIGHTS)
     # A series that nobody measures any more shows what is missing.
-    dates = [night.night for each in found.of.values() for night in each]
-    last = max([*dates, *filter(None, [until])], default=date.min)
-
-    def href(session: str) -> str:
-        return f"{where}/{session}.html" if (pages / f"{session}.html").exists() else ""
-
+    dates = [day for each in nights if (day := _date(each.stem)) is not None]
+    place = Place(path, store, pages, max([*dates, *filter(None, [until])], default=date.min))
+    written = _written(place, sorted({each.parent.name for each in nights}))
+    rows = sorted((row for row, _ in written if row is not None), key=lambda row: row.rank)
+    left_out = [line for _, lines in written for line in lines]
+    if len(left_out) > _NAMED:
+        left_out[_NAMED:] = [f"and {len(left_out) - _NAMED} more files are left out"]
     graphs = asv / INDEX
     if not graphs.exists():
         graphs = asv / "horovod" / INDEX
-    style, policy = without_scripts(PAGE / "index.css")
+    style, script, policy = light(PAGE / "index.css", PAGE / "index.js")
     text = (
         templates(PAGE)
         .get_template("index.html.j2")
         .render(
-            series=[
-                _series(Series(name, each, found.accepted[name]), last, href)
-                for name, each in found.of.items()
-            ],
+            rows=rows,
             releases=[
-                (each.heading, _of_releases(each))
+                (each.heading, list(_of_releases(each)))
                 for each in by_release.series_of(results)
                 if any(map(each.can_change, each.lines))
             ],
-            left_out=(*found.left_out, *refused),
+            left_out=(*left_out, *refused),
             style=style,
+            script=script,
             policy=policy,
             asv=os.path.relpath(graphs, path.parent) if graphs.exists() else "",
-            edge=SQUARE,
-            spark=(SPARK_W, SPARK_H),
         )
     )
     with refusing(f"{shown(path)} cannot be written: ", OSError):
@@ -82,95 +71,25 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
         return write_whole(path, text)
 
 
-# By date ---------------------------------------------------------------------------------------
+def _date(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
 
 
-def _series(series: Series, until: date, href: Href) -> Shown:
-    nights = series.nights
-    squares = list(_squares(series, until, href))
-    last, gates = nights[-1], lines(nights, gates=True)
-    words = Counter(square["kind"] for square in squares)
-    kinds = [_kind(verdict) for verdict in Verdict] + ["missing"]
-    days = (nights[0].night + timedelta(days=index) for index in range(len(squares)))
-    return {
-        "series": series,
-        "machine": _machine(nights),
-        "last": last,
-        "pages": [
-            ("reference stack" if part.is_gate else "again" if part.again else "session", address)
-            for part in last.parts
-            if (address := href(part.session))
-        ],
-        "counts": {kind: words[kind] for kind in kinds if words[kind]},
-        "width": max(square["x"] for square in squares) + PITCH,
-        "months": [
-            (square["x"], f"{day:%b}")
-            for day, square in zip(days, squares, strict=True)
-            if day.day == 1
-        ],
-        "squares": squares,
-        "cases": [_case(line, series) for line in (*series.found.lines, *gates)],
-        "without_figure": [row for _, row in last.cases if row.figure is None],
-    }
-
-
-def _machine(nights: Sequence[Night]) -> str:
-    """Return the machine, the stack and the hosts of the last session."""
-    parts = [part for night in nights if (part := night.part()) is not None]
-    if not parts:
-        return "no session yet"
-    known, hosts = parts[-1].fingerprint, parts[-1].hosts
-    device = f"{known['gpus']} x {', '.join(known['gpu_model'])}"
-    cpu = f"{known['cores']} cores of {known['cpu_model']}"
-    stack = f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}"
-    return f"{device if known['gpus'] else cpu}; {stack}; {', '.join(hosts)}"
-
-
-def _squares(series: Series, until: date, href: Href) -> Iterator[Shown]:
-    """Yield a square for every date from the first night on, a column a week, with its verdict as
-    a class of the style sheet."""
-    known = {
-        night.night: (night, series.falls.get(index)) for index, night in enumerate(series.nights)
-    }
-    first = series.nights[0].night
-    for number in range((until - first).days + 1):
-        day = first + timedelta(days=number)
-        column, row = divmod(number + first.weekday(), 7)
-        x, y = column * PITCH, row * PITCH
-        night, fall = known.get(day, (None, None))
-        if night is None:
-            yield {"x": x, "y": y, "kind": "missing", "href": "", "says": f"{day}: {MISSING}"}
-            continue
-        own = night.part()
-        verdict = verdict_of(night, fall)
-        told = f"{night.told}{f'; {fall.told}' if fall else ''}"
-        text = f"{day}: {verdict.value} ({told})"
-        link = href(own.session) if own else ""
-        yield {"x": x, "y": y, "kind": _kind(verdict), "href": link, "says": text}
-
-
-def _kind(verdict: Verdict) -> str:
-    return verdict.name.lower()
-
-
-def _case(line: Line, series: Series) -> Shown:
-    nights, found = series.nights, series.found
-    own = [each for each in found.changes if each.line.name == line.name and not line.is_gate]
-    newest = nights[line.at[-1]]
-    return _drawn(
-        f"{line.name} against the reference stack" if line.is_gate else line.name,
-        line,
-        line.at,
-        len(nights),
-        # A change counts the nights of its own line, which lacks those on bad nodes.
-        [(each.at, each) for each in own],
-        {at: f"{nights[at].night}: {'; '.join(texts)}" for at, texts in found.marks.items()},
-        date="" if newest is nights[-1] else f"{newest.night}",
-        command=repeat(newest, line),
-    )
-
-
-# By release ------------------------------------------------------------------------------------
+def _written(place: Place, names: Sequence[str]) -> list[tuple[Row | None, list[str]]]:
+    """Write the pages of these series, on all cores of this process, and return what write_series
+    returns."""
+    write, cores = partial(write_series, place), len(os.sched_getaffinity(0))
+    if len(names) >= _FEW and cores > 1:
+        try:
+            with ProcessPoolExecutor(min(cores, len(names)), get_context("spawn")) as pool:
+                return list(pool.map(write, names))
+        except (OSError, BrokenProcessPool):
+            # Such as without room for processes: alone, it only takes longer.
+            pass
+    return [write(name) for name in names]
 
 
 def _of_releases(series: by_release.Series) -> Iterator[Shown]:
@@ -181,56 +100,20 @@ def _of_releases(series: by_release.Series) -> Iterator[Shown]:
         own = [each for each in series.changes if each.line is line]
         of_releases = [each for each in own if each.before != each.since]
         command = by_release.bisect_command(series, of_releases[-1]) if of_releases else ""
-        yield _drawn(
-            f"{line.name}, {line.replica}",
-            line,
-            range(len(versions)),
-            len(versions),
-            [(each.step.at, each) for each in own],
-            {at: versions[at] for at in begins},
-            command=command,
-            date=versions[-1],
-        )
-
-
-# Both ------------------------------------------------------------------------------------------
-
-
-def _drawn(
-    name: str,
-    line: Line,
-    places: Sequence[int],
-    count: int,
-    changes: Sequence[tuple[int, Change]],
-    ticks: Mapping[int, str],
-    date: str,
-    command: str,
-) -> Shown:
-    """Return a line as it is drawn. places: of its figures, among `count` from left to right.
-    changes, ticks: with their places, or by them. date: of the last figure."""
-    low, high = min(line.figures), max(line.figures)
-
-    def across(place: int) -> float:
-        return round(SPARK_EDGE + place / (count - 1 or 1) * (SPARK_W - 2 * SPARK_EDGE), 1)
-
-    def down(figure: float) -> float:
-        share = (high - figure) / (high - low or 1.0)
-        return round(SPARK_EDGE + share * (SPARK_H - 2 * SPARK_EDGE), 1)
-
-    points = [(across(x), down(y)) for x, y in zip(places, line.figures, strict=True)]
-    digits = 3 if line.verdicts else 0
-    figure = f"{line.figures[-1]:.{digits}f}"
-    newest = changes[-1][1] if changes else None
-    return {
-        "name": name,
-        "path": " ".join(f"{x},{y}" for x, y in points),
-        "marked": [p for p, v in zip(points, line.verdicts, strict=False) if v is Verdict.FAIL],
-        "says": f"{len(points)} points, from {low:.{digits}f} to {high:.{digits}f}, last {figure}",
-        "figure": figure if line.verdicts else f"{figure} samples/s",
-        "verdict": line.verdicts[-1] if line.verdicts else None,
-        "changed": f"{newest.size} since {newest.since}" if newest else "",
-        "steps": [across(place) for place, _ in changes],
-        "ticks": [(across(place), says) for place, says in ticks.items()],
-        "date": date,
-        "command": command,
-    }
+        yield {
+            "name": f"{line.name}, {line.replica}",
+            "plot": plot_of(
+                line,
+                range(len(versions)),
+                len(versions),
+                [(each.step.at, percent(each.step.change)) for each in own],
+                {at: versions[at] for at in begins},
+            ),
+            "figure": f"{line.figures[-1]:.0f} samples/s",
+            "verdict": None,
+            "fell": False,
+            "changed": f"{own[-1].size} since {own[-1].since}" if own else "",
+            "standing": "",
+            "date": versions[-1],
+            "command": command,
+        }

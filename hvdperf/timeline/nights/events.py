@@ -1,0 +1,166 @@
+"""What happened to a series: falls and lasting changes, each event once, however many lines show
+it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import log
+
+from hvdperf.timeline.lines import Change
+from hvdperf.timeline.nights.series import UNCERTAIN, Fall, Series, Standing, named, repeat
+
+# The standings of an event, the one that needs somebody first.
+_URGENT = (
+    Standing.OPEN,
+    Standing.UNCONFIRMED,
+    Standing.ACCEPTED,
+    Standing.FASTER,
+    Standing.REPAIRED,
+    Standing.BETTER,
+)
+_COMMAND = re.compile(r"(look closer.*?|measure it again): (.*)")
+
+
+@dataclass(frozen=True)
+class Event:
+    """A fall, a lasting change, or several that began at about the same night.
+
+    at: index of its first night; since: the date of that. standing: that of the change or fall that
+    matters most. told: what changed, and by how much. notes: what else is known of it. commands:
+    what for, and the command. changes: the lasting ones, the largest first. size: of the largest,
+    in ln, 0 or more.
+    """
+
+    at: int
+    since: str
+    standing: Standing
+    told: str
+    notes: Sequence[str]
+    commands: Sequence[tuple[str, str]]
+    changes: Sequence[tuple[Change, Standing]]
+    size: float
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it makes its series FAIL."""
+        return self.standing is Standing.OPEN
+
+
+def events(series: Series) -> list[Event]:
+    """Return the events of a series: those that make it FAIL first, then the newest."""
+    left = list(series.changes)
+    found = []
+    for began, falls in _falls(series):
+        own = [each for each in left if each[0].is_worse and abs(each[0].at - began) <= UNCERTAIN]
+        left = [each for each in left if each not in own]
+        found.append(_of_falls(series, began, falls, own))
+    found += [_of_changes(series, together) for together in _together(left)]
+    return sorted(found, key=lambda each: (not each.is_open, -each.at, -each.size))
+
+
+def _falls(series: Series) -> Iterator[tuple[int, list[Fall]]]:
+    """Yield the falls that began on the same night, with its index."""
+    places = {night.night: index for index, night in enumerate(series.nights)}
+    found: dict[int, list[Fall]] = {}
+    for fall in series.falls.values():
+        found.setdefault(places[fall.since.night], []).append(fall)
+    yield from found.items()
+
+
+def _together(
+    changes: Sequence[tuple[Change, Standing]],
+) -> Iterator[list[tuple[Change, Standing]]]:
+    """Yield the changes for the worse, and those for the better, that began within UNCERTAIN nights
+    of the first of them."""
+    for is_worse in (True, False):
+        own = [each for each in changes if each[0].is_worse is is_worse]
+        own.sort(key=lambda each: each[0].at)
+        while own:
+            began = own[0][0].at
+            yield [each for each in own if each[0].at <= began + UNCERTAIN]
+            own = [each for each in own if each[0].at > began + UNCERTAIN]
+
+
+def _of_falls(
+    series: Series, began: int, falls: Sequence[Fall], changes: Sequence[tuple[Change, Standing]]
+) -> Event:
+    last = falls[-1]
+    is_on = series.fall is last
+    standing = _most_urgent(changes)
+    if is_on:
+        standing = Standing.UNCONFIRMED if last.disturbed else Standing.OPEN
+    elif standing is None:
+        is_accepted = last.night.night <= series.until
+        standing = Standing.ACCEPTED if is_accepted else Standing.REPAIRED
+    notes, commands = [], []
+    # The first line is what it told of itself.
+    for line in list(last.lines())[1:]:
+        command = _COMMAND.fullmatch(line)
+        if command is None:
+            notes.append(line)
+        else:
+            commands.append((command[1], command[2]))
+    if not is_on:
+        count = len(falls)
+        until = f"{last.night.night}"
+        notes.insert(0, f"seen at once on {count} night{'s' * (count > 1)}, the last on {until}")
+    size = max(abs(log(last.speeds[key].change)) for key in last.what)
+    return _event(series, began, standing, last.told, notes, commands, changes, size)
+
+
+def _of_changes(series: Series, changes: Sequence[tuple[Change, Standing]]) -> Event:
+    standing = _most_urgent(changes)
+    assert standing is not None
+    ordered = sorted((change for change, _ in changes), key=_size, reverse=True)
+    largest, others = ordered[0], len(ordered) - 1
+    told = f"{largest.size} {largest.line.name}"
+    if others:
+        models = named(sorted({change.line.model for change in ordered}))
+        told += f", and {others} more line{'s' * (others > 1)} of {models}"
+    first = min(changes, key=lambda each: each[0].at)[0]
+    marks = list(dict.fromkeys(mark for change in ordered for mark in change.marks))
+    notes = [f"changed since {first.before}: {'; '.join(marks) or 'nothing that is recorded'}"]
+    commands = []
+    nights, step = series.nights, largest.step
+    parts = [nights[largest.line.at[place]].part() for place in (step.at - 1, step.at)]
+    sessions = [f"results/runs/{part.session}" for part in parts if part is not None]
+    if len(sessions) == len(parts):
+        commands.append(
+            ("look closer, where it was measured", f"hvdperf compare {' '.join(sessions)}")
+        )
+    if again := repeat(nights[largest.at], largest.line):
+        commands.append(("measure the largest again", again))
+    return _event(series, first.at, standing, told, notes, commands, changes, _size(largest))
+
+
+def _event(
+    series: Series,
+    at: int,
+    standing: Standing,
+    told: str,
+    notes: list[str],
+    commands: list[tuple[str, str]],
+    changes: Sequence[tuple[Change, Standing]],
+    size: float,
+) -> Event:
+    """Return an event, with what is said and asked of all of them."""
+    since = f"{series.nights[at].night}"
+    if standing is Standing.OPEN:
+        accept = f"hvdperf nightly accept --series {series.name} --why REASON"
+        commands = [*commands, ("if the series has to stay like this", accept)]
+    if standing is Standing.ACCEPTED:
+        why = next((each.why for each in series.accepted if f"{each.night}" >= since), "")
+        notes = [*notes, f"accepted: {why or 'nobody said why'}"]
+    ordered = sorted(changes, key=lambda each: _size(each[0]), reverse=True)
+    return Event(at, since, standing, told, notes, commands, ordered, size)
+
+
+def _most_urgent(changes: Sequence[tuple[Change, Standing]]) -> Standing | None:
+    """Return the standing that needs somebody most; None without changes."""
+    return min((standing for _, standing in changes), key=_URGENT.index, default=None)
+
+
+def _size(change: Change) -> float:
+    return abs(log(change.step.change))

@@ -1,0 +1,301 @@
+"""The page of one series, and its row in the overview of all."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+from hvdperf.errors import refusing
+from hvdperf.files import write_whole
+from hvdperf.inline import json_text, light, templates
+from hvdperf.paths import shown
+from hvdperf.timeline.lines import LEAST_CHANGE, Line
+from hvdperf.timeline.nights.events import Event, events
+from hvdperf.timeline.nights.night import Night, read_accepted, read_night
+from hvdperf.timeline.nights.series import Fall, Series, lines, named, percent, repeat, verdict_of
+from hvdperf.timeline.nights.speed import ALL, Key
+from hvdperf.timeline.nights.watch import MISSING
+from hvdperf.timeline.page.plot import digits_of, plot_of
+from hvdperf.timeline.store import INDEX, NIGHTS, read_all
+from hvdperf.verdict import Verdict
+
+PAGE = Path(__file__).parent
+# So many dates are shown in the overview.
+STRIP = 14
+# The next night may still go on or be to come on the day after the last one.
+_LATE_DAYS = 1
+# The words in which a series stands, worst first.
+_WORST_FIRST = ("fail", "missing", "invalid", "not_run", "inconclusive", "pass", "not_judged")
+# Returns the address of a session's page, or "" without one.
+Href = Callable[[str], str]
+# What a template shows, by name.
+Shown = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A series in the overview. kind: its word, as a class of the style sheet. night: the date of
+    its last night. told: what matters, in a sentence. page, session: addresses from the overview;
+    session is "" if the last night has no page. strip: the last dates. open: the events that make
+    it FAIL, the largest first."""
+
+    name: str
+    kind: str
+    night: date
+    told: str
+    page: str
+    session: str
+    strip: Sequence[Shown]
+    open: Sequence[Event]
+
+    @property
+    def rank(self) -> tuple[int, float, str]:
+        """Return what rows are sorted by, worst first."""
+        size = max((each.size for each in self.open), default=0.0)
+        return _WORST_FIRST.index(self.kind), -size, self.name
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the pages are. index: the file of the overview. store: the directory with the folder of
+    all nights. pages: the directory of the sessions' pages. until: the last date of the
+    calendars."""
+
+    index: Path
+    store: Path
+    pages: Path
+    until: date
+
+    def page(self, series: str) -> Path:
+        """Return the file of the page of a series."""
+        return self.store / NIGHTS / series / INDEX
+
+    def href(self, start: Path) -> Href:
+        """Return what gives the addresses of sessions' pages as seen from a page."""
+        where = os.path.relpath(self.pages, start.parent)
+
+        def address(session: str) -> str:
+            is_there = (self.pages / f"{session}.html").exists()
+            return f"{where}/{session}.html" if is_there else ""
+
+        return address
+
+
+def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
+    """Write the page of a series. Return its row, None if none of its nights can be read, and a
+    line for each document that is left out. Raises UserError if the page cannot be written."""
+    directory = place.store / NIGHTS / name
+    nights, left_out = read_all(sorted(directory.glob("*.json")), read_night)
+    if not nights:
+        return None, left_out
+    series = Series(name, nights, read_accepted(directory))
+    happened = events(series)
+    doing = sorted((each for each in happened if each.is_open), key=lambda each: -each.size)
+    path = place.page(name)
+    href = place.href(path)
+    hrefs = [href(part.session) if (part := each.part()) else "" for each in series.nights]
+    days = list(_days(series, place.until, hrefs))
+    style, script, policy = light(PAGE / "index.css", PAGE / "index.js")
+    last = series.nights[-1]
+    text = (
+        templates(PAGE)
+        .get_template("series.html.j2")
+        .render(
+            name=name,
+            kind=_stands(series, place.until),
+            told=_told(series, doing, place.until),
+            series=series,
+            last=last,
+            last_links=[
+                ("reference stack" if part.is_gate else "again" if part.again else "session", link)
+                for part in last.parts
+                if (link := href(part.session))
+            ],
+            machine=_machine(series.nights),
+            weeks=_weeks(series.nights[0].night, days),
+            counts=_counts(days),
+            events=happened,
+            lines=list(_lines(series, happened)),
+            without_figure=[row for _, row in last.cases if row.figure is None],
+            data=json_text(_of_nights(series, hrefs)),
+            home=os.path.relpath(place.index, path.parent),
+            style=style,
+            script=script,
+            policy=policy,
+        )
+    )
+    with refusing(f"{shown(path)} cannot be written: ", OSError):
+        write_whole(path, text)
+    last_part = last.part()
+    row = Row(
+        name,
+        _stands(series, place.until),
+        last.night,
+        _told(series, doing, place.until),
+        os.path.relpath(path, place.index.parent),
+        place.href(place.index)(last_part.session) if last_part else "",
+        [{**day, "href": ""} for day in days[-STRIP:]],
+        doing,
+    )
+    return row, left_out
+
+
+def _is_late(series: Series, until: date) -> bool:
+    return until - series.nights[-1].night > timedelta(days=_LATE_DAYS)
+
+
+def _stands(series: Series, until: date) -> str:
+    """Return the word of a series: that of its verdict, or missing, unless it FAILs."""
+    is_late = _is_late(series, until) and series.verdict is not Verdict.FAIL
+    return MISSING.lower() if is_late else _kind(series.verdict)
+
+
+def _told(series: Series, doing: Sequence[Event], until: date) -> str:
+    """Return what matters of a series, in a sentence. doing: the events that make it FAIL, the
+    largest first."""
+    last = series.nights[-1]
+    failed = [row.name for _, row in last.cases if row.verdict is Verdict.FAIL]
+    told = []
+    if _is_late(series, until):
+        told.append(f"no night since {last.night}")
+    if doing:
+        told.append(f"since {doing[0].since}: {doing[0].told}")
+        more = len(doing) - 1
+        told += [f"and {more} more event{'s' * (more > 1)}"] * bool(more)
+    elif series.fall is not None:
+        told.append(f"{series.fall.told} in a night that was disturbed")
+    if failed:
+        told.append(f"FAIL of {named(failed)}")
+    elif not doing:
+        told.append(last.told)
+    if series.speeds.waits:
+        told.append(series.speeds.waits)
+    return "; ".join(told)
+
+
+def _machine(nights: Sequence[Night]) -> str:
+    """Return the machine, the stack and the hosts of the last session."""
+    parts = [part for night in nights if (part := night.part()) is not None]
+    if not parts:
+        return "no session yet"
+    known, hosts = parts[-1].fingerprint, parts[-1].hosts
+    device = f"{known['gpus']} x {', '.join(known['gpu_model'])}"
+    cpu = f"{known['cores']} cores of {known['cpu_model']}"
+    stack = f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}"
+    return f"{device if known['gpus'] else cpu}; {stack}; {', '.join(hosts)}"
+
+
+# The calendar ----------------------------------------------------------------------------------
+
+
+def _days(series: Series, until: date, hrefs: Sequence[str]) -> Iterator[Shown]:
+    """Yield every date from the first night on, with its verdict as a class of the style sheet.
+    hrefs: of the sessions of the nights."""
+    known = {night.night: index for index, night in enumerate(series.nights)}
+    first = series.nights[0].night
+    for number in range((until - first).days + 1):
+        day = first + timedelta(days=number)
+        index = known.get(day)
+        if index is None:
+            yield {"day": day, "kind": "missing", "href": "", "says": f"{day}: {MISSING}"}
+            continue
+        night, fall = series.nights[index], series.falls.get(index)
+        verdict = verdict_of(night, fall)
+        told = f"{night.told}{f'; {fall.told}' if fall else ''}"
+        says = f"{day}: {verdict.value} ({told})"
+        yield {"day": day, "kind": _kind(verdict), "href": hrefs[index], "says": says}
+
+
+def _weeks(first: date, days: Sequence[Shown]) -> list[tuple[str, list[Shown | None]]]:
+    """Return the dates by week, from Monday on, each week with the month that begins in it."""
+    padded = [None] * first.weekday() + list(days)
+    found = []
+    for at in range(0, len(padded), 7):
+        week = padded[at : at + 7]
+        begins = [each["day"] for each in week if each and each["day"].day == 1]
+        found.append((f"{begins[0]:%b}" if begins else "", week))
+    return found
+
+
+def _counts(days: Sequence[Shown]) -> dict[str, int]:
+    words = Counter(day["kind"] for day in days)
+    return {kind: words[kind] for kind in _WORST_FIRST if words[kind]}
+
+
+def _kind(verdict: Verdict) -> str:
+    return verdict.name.lower()
+
+
+# Lines -----------------------------------------------------------------------------------------
+
+
+def _of_nights(series: Series, hrefs: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return for each night its date, its verdict in a word, and the address of its session."""
+    return [
+        (f"{night.night}", verdict_of(night, series.falls.get(index)).value, hrefs[index])
+        for index, night in enumerate(series.nights)
+    ]
+
+
+def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
+    """Yield the lines as they are drawn: first those that make the series FAIL, then those of which
+    the last night FAILs."""
+    nights = series.nights
+    doing = [each for each in happened if each.is_open]
+    slow = {change.line.name for each in doing for change, _ in each.changes}
+    falls = {index: (set(fall.what), fall) for index, fall in series.falls.items()}
+    dates = [night.night for night in nights]
+    accepted = [
+        (bisect_right(dates, each.night) - 1, f"accepted up to {each.night}: {each.why}")
+        for each in series.accepted
+        if each.night >= dates[0]
+    ]
+    ticks = {at: f"{dates[at]}: {'; '.join(texts)}" for at, texts in series.found.marks.items()}
+    found = []
+    for line in (*series.found.lines, *lines(nights, gates=True)):
+        own = [
+            (change, standing)
+            for change, standing in series.changes
+            if change.line.name == line.name and not line.is_gate
+        ]
+        is_speed = not line.verdicts and not line.is_gate
+        fell = [at for at, fall in falls.items() if is_speed and _is_slow(line, *fall)]
+        newest = nights[line.at[-1]]
+        figure = f"{line.figures[-1]:.{digits_of(line)}f}"
+        verdict = line.verdicts[-1] if line.verdicts else None
+        is_last = newest is nights[-1]
+        is_bad = is_last and (verdict is Verdict.FAIL or len(nights) - 1 in fell)
+        shown_line = {
+            "name": f"{line.name} against the reference stack" if line.is_gate else line.name,
+            "plot": plot_of(
+                line,
+                line.at,
+                len(nights),
+                [(change.at, f"{percent(change.step.change)}") for change, _ in own],
+                ticks,
+                fell,
+                accepted,
+            ),
+            "figure": f"{figure} samples/s" if is_speed else figure,
+            "verdict": verdict,
+            "fell": is_last and len(nights) - 1 in fell,
+            "changed": f"{own[-1][0].size} since {own[-1][0].since}" if own else "",
+            "standing": own[-1][1].value if own else "",
+            "date": "" if is_last else f"{newest.night}",
+            "command": repeat(newest, line),
+        }
+        found.append(((line.name not in slow or line.is_gate, not is_bad), shown_line))
+    yield from (each for _, each in sorted(found, key=lambda pair: pair[0]))
+
+
+def _is_slow(line: Line, what: Set[Key], fall: Fall) -> bool:
+    """Return whether a throughput is part of a fall. what: fell."""
+    key = line.model, line.world_size
+    stands_for = {ALL, (line.model, 0), key}
+    return bool(what & stands_for) and fall.speeds[key].change < 1 - LEAST_CHANGE
