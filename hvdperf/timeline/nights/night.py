@@ -294,19 +294,23 @@ class Nights:
     accepted: Mapping[str, tuple[Accepted, ...]] = field(default_factory=dict)
 
 
+def joined(nights: Iterable[Night]) -> list[Night]:
+    """Return one night of the documents of each series and date, in their order."""
+    dates: dict[tuple[str, date], list[Night]] = {}
+    for night in nights:
+        dates.setdefault((night.series, night.night), []).append(night)
+    return [of_all_nodes(each) for each in dates.values()]
+
+
 def read_nights(directory: Path, series: Iterable[str] = (), node: str = "") -> Nights:
     """Read all nights below a directory, or those of the named series. node: only what this node
     measured of itself. Raises UserError if a named series has none."""
     wanted, paths = list(series), store.documents(directory)
     chosen = [path for path in paths if not wanted or path.parent.name in wanted]
     nights, left_out = store.read_all(chosen, read_night)
-    dates: dict[tuple[str, date], list[Night]] = {}
-    for night in nights:
-        if not node or night.node == node:
-            dates.setdefault((night.series, night.night), []).append(night)
     found: dict[str, list[Night]] = {}
-    for (name, _), of_date in dates.items():
-        found.setdefault(name, []).append(of_all_nodes(of_date))
+    for night in joined(night for night in nights if not node or night.node == node):
+        found.setdefault(night.series, []).append(night)
     for name in wanted:
         if name not in found:
             known = ", ".join(sorted({path.parent.name for path in paths})) or "none"

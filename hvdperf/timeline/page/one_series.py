@@ -17,7 +17,7 @@ from hvdperf.inline import json_text, light, templates
 from hvdperf.paths import shown
 from hvdperf.timeline.lines import LEAST_CHANGE, Line
 from hvdperf.timeline.nights.events import Event, events
-from hvdperf.timeline.nights.night import Night, read_accepted, read_night
+from hvdperf.timeline.nights.night import Night, joined, read_accepted, read_night
 from hvdperf.timeline.nights.series import Fall, Series, lines, named, percent, repeat, verdict_of
 from hvdperf.timeline.nights.speed import ALL, Key
 from hvdperf.timeline.nights.watch import MISSING
@@ -91,10 +91,10 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     """Write the page of a series. Return its row, None if none of its nights can be read, and a
     line for each document that is left out. Raises UserError if the page cannot be written."""
     directory = place.store / NIGHTS / name
-    nights, left_out = read_all(sorted(directory.glob("*.json")), read_night)
-    if not nights:
+    read, left_out = read_all(sorted(directory.glob("*.json")), read_night)
+    if not read:
         return None, left_out
-    series = Series(name, nights, read_accepted(directory))
+    series = Series(name, joined(read), read_accepted(directory))
     happened = events(series)
     doing = sorted((each for each in happened if each.is_open), key=lambda each: -each.size)
     path = place.page(name)
