@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bench import falls_of_nodes
 from bench.falls import CONDITIONS, SLOWED, Condition, at_most, false_events, found
 
 QUIET, DIFFERING = Condition(0.015), Condition(0.03)
@@ -35,3 +36,12 @@ def test_a_twentieth_less_is_found_within_three_nights(slowed: str) -> None:
 
 def test_none_in_twenty_years_is_no_proof_of_none() -> None:
     assert at_most(0, 20) == pytest.approx(0.15, abs=0.01)
+
+
+def test_a_node_that_loses_a_sixth_is_found_within_three_nights() -> None:
+    _, three = falls_of_nodes.found(Condition(0.01), falls_of_nodes.Event(1, 0.85, 30), 3)
+    assert three == 1
+
+
+def test_a_year_of_nodes_on_which_nothing_has_changed_falls_once_at_most() -> None:
+    assert falls_of_nodes.false_events(Condition(0.01), 1) <= 1
