@@ -115,8 +115,10 @@ class Night:
     def part(self, is_gate: bool = False, again: bool = False) -> Part | None:
         """Return the night's own session, that against the reference stack, or that which measured
         something again; None without it."""
-        kind = is_gate, again
-        return next((part for part in self.parts if (part.is_gate, part.again) == kind), None)
+        for part in self.parts:
+            if part.is_gate is is_gate and part.again is again:
+                return part
+        return None
 
     @property
     def speeds(self) -> dict[tuple[str, int], tuple[float, ...]]:
