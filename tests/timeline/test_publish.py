@@ -64,12 +64,14 @@ def test_nights_arrive_with_their_pages_and_an_index(tmp_path: Path, repository:
     files = git(repository, "ls-tree", "-r", "--name-only", BRANCH).split()
     sessions = [night.parts[0].session for night in SOME]
     assert sorted(files) == sorted(
-        ["index.html"]
+        ["index.html", "nights/a100/index.html"]
         + [f"nights/a100/{night.night}.json" for night in SOME]
         + [f"pages/{session}.html" for session in sessions]
     )
     index = git(repository, "show", f"{BRANCH}:index.html")
-    assert f'href="pages/{sessions[0]}.html"' in index
+    assert f'href="pages/{sessions[-1]}.html"' in index
+    own = git(repository, "show", f"{BRANCH}:nights/a100/index.html")
+    assert f'href="../../pages/{sessions[0]}.html"' in own
     assert published(results, repository) == [], "once is enough"
     assert git(repository, "rev-list", "--count", BRANCH).strip() == "1"
 

@@ -24,6 +24,17 @@ _COMMAND = re.compile(r"(look closer.*?|measure it again): (.*)")
 
 
 @dataclass(frozen=True)
+class Changed:
+    """A line that is part of an event. size: with its interval. count: how many nights have it."""
+
+    name: str
+    size: str
+    since: str
+    count: int
+    standing: Standing
+
+
+@dataclass(frozen=True)
 class Event:
     """A fall, a lasting change, or several that began at about the same night.
 
@@ -39,7 +50,7 @@ class Event:
     told: str
     notes: Sequence[str]
     commands: Sequence[tuple[str, str]]
-    changes: Sequence[tuple[Change, Standing]]
+    changes: Sequence[Changed]
     size: float
 
     @property
@@ -153,7 +164,10 @@ def _event(
     if standing is Standing.ACCEPTED:
         why = next((each.why for each in series.accepted if f"{each.night}" >= since), "")
         notes = [*notes, f"accepted: {why or 'nobody said why'}"]
-    ordered = sorted(changes, key=lambda each: _size(each[0]), reverse=True)
+    ordered = [
+        Changed(change.line.name, change.size, change.since, change.count, own)
+        for change, own in sorted(changes, key=lambda each: _size(each[0]), reverse=True)
+    ]
     return Event(at, since, standing, told, notes, commands, ordered, size)
 
 

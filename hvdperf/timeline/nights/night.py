@@ -131,9 +131,10 @@ class Night:
     def part(self, is_gate: bool = False, again: bool = False, node: str = "") -> Part | None:
         """Return the night's own session, that against the reference stack, or that which measured
         something again; None without it. node: whose, if each has its own; "" for the first."""
-        kind = is_gate, again
-        alike = (part for part in self.parts if (part.is_gate, part.again) == kind)
-        return next((part for part in alike if node in ("", part.node)), None)
+        for part in self.parts:
+            if part.is_gate is is_gate and part.again is again and node in ("", part.node):
+                return part
+        return None
 
     @property
     def speeds(self) -> dict[tuple[str, int], tuple[float, ...]]:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
+import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import scipy
+from markupsafe import Markup
 
 from hvdperf.errors import refusing
 from hvdperf.files import write_whole
 from hvdperf.inline import json_text, light, templates
+from hvdperf.json_records import decode, plain
 from hvdperf.paths import shown
 from hvdperf.timeline.lines import LEAST_CHANGE, Line
 from hvdperf.timeline.nights.events import Event, events
-from hvdperf.timeline.nights.night import Night, joined, read_accepted, read_night
+from hvdperf.timeline.nights.night import ACCEPTED, Night, joined, read_accepted, read_night
 from hvdperf.timeline.nights.series import Fall, Series, lines, named, percent, repeat, verdict_of
 from hvdperf.timeline.nights.speed import ALL, Key
 from hvdperf.timeline.nights.watch import MISSING
@@ -26,12 +34,16 @@ from hvdperf.timeline.store import INDEX, NIGHTS, read_all
 from hvdperf.verdict import Verdict
 
 PAGE = Path(__file__).parent
+# All of the suite.
+PACKAGE = PAGE.parents[1]
 # So many dates are shown in the overview.
 STRIP = 14
 # The next night may still go on or be to come on the day after the last one.
 _LATE_DAYS = 1
 # The words in which a series stands, worst first.
 _WORST_FIRST = ("fail", "missing", "invalid", "not_run", "inconclusive", "pass", "not_judged")
+# How the element begins in which a page keeps what it was made from.
+_KEPT = '<script type="application/json" id="kept">'
 # Returns the address of a session's page, or "" without one.
 Href = Callable[[str], str]
 # What a template shows, by name.
@@ -42,8 +54,8 @@ Shown = dict[str, Any]
 class Row:
     """A series in the overview. kind: its word, as a class of the style sheet. night: the date of
     its last night. told: what matters, in a sentence. page, session: addresses from the overview;
-    session is "" if the last night has no page. strip: the last dates. open: the events that make
-    it FAIL, the largest first."""
+    session is "" if the last night has no page. strip: the last dates, up to `until`. open: the
+    events that make it FAIL, the largest first."""
 
     name: str
     kind: str
@@ -52,6 +64,7 @@ class Row:
     page: str
     session: str
     strip: Sequence[Shown]
+    until: date
     open: Sequence[Event]
 
     @property
@@ -91,7 +104,11 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     """Write the page of a series. Return its row, None if none of its nights can be read, and a
     line for each document that is left out. Raises UserError if the page cannot be written."""
     directory = place.store / NIGHTS / name
-    read, left_out = read_all(sorted(directory.glob("*.json")), read_night)
+    files = sorted(directory.glob("*.json"))
+    digest = digest_of(place, files)
+    if (kept := kept_row(place, name, digest)) is not None:
+        return kept, []
+    read, left_out = read_all(files, read_night)
     if not read:
         return None, left_out
     series = Series(name, joined(read), read_accepted(directory))
@@ -99,10 +116,23 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     doing = sorted((each for each in happened if each.is_open), key=lambda each: -each.size)
     path = place.page(name)
     href = place.href(path)
+    until = _until(series.nights[-1].night, place)
     hrefs = [href(part.session) if (part := each.part()) else "" for each in series.nights]
-    days = list(_days(series, place.until, hrefs))
-    style, script, policy = light(PAGE / "index.css", PAGE / "index.js")
+    days = list(_days(series, until, hrefs))
     last = series.nights[-1]
+    last_part = last.part()
+    row = Row(
+        name,
+        _stands(series, place.until),
+        last.night,
+        _told(series, doing, place.until),
+        os.path.relpath(path, place.index.parent),
+        place.href(place.index)(last_part.session) if last_part else "",
+        [{"kind": day["kind"], "says": day["says"], "href": ""} for day in days[-STRIP:]],
+        until,
+        doing,
+    )
+    style, script, policy = light(PAGE / "index.css", PAGE / "index.js")
     text = (
         templates(PAGE)
         .get_template("series.html.j2")
@@ -124,6 +154,7 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
             lines=list(_lines(series, happened)),
             without_figure=[row for _, row in last.cases if row.figure is None],
             data=json_text(_of_nights(series, hrefs)),
+            kept=kept_text(place, series.nights, digest, row) if not left_out else "",
             home=os.path.relpath(place.index, path.parent),
             style=style,
             script=script,
@@ -132,18 +163,13 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     )
     with refusing(f"{shown(path)} cannot be written: ", OSError):
         write_whole(path, text)
-    last_part = last.part()
-    row = Row(
-        name,
-        _stands(series, place.until),
-        last.night,
-        _told(series, doing, place.until),
-        os.path.relpath(path, place.index.parent),
-        place.href(place.index)(last_part.session) if last_part else "",
-        [{**day, "href": ""} for day in days[-STRIP:]],
-        doing,
-    )
     return row, left_out
+
+
+def _until(last: date, place: Place) -> date:
+    """Return the last date of a calendar: that of the last night, unless the next one is late. So a
+    page stays as it is from one day to the next."""
+    return place.until if place.until - last > timedelta(days=_LATE_DAYS) else last
 
 
 def _is_late(series: Series, until: date) -> bool:
@@ -189,6 +215,67 @@ def _machine(nights: Sequence[Night]) -> str:
     cpu = f"{known['cores']} cores of {known['cpu_model']}"
     stack = f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}"
     return f"{device if known['gpus'] else cpu}; {stack}; {', '.join(hosts)}"
+
+
+# What is kept ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a page says of itself, so that it need not be made again. digest: of all that it was
+    made from. pages: whether each session had a page."""
+
+    digest: str
+    pages: Mapping[str, bool]
+    row: Row
+
+
+@cache
+def _code() -> bytes:
+    """Return a digest of the suite and of what it calculates with."""
+    digest = sha256(f"{sys.version} {np.__version__} {scipy.__version__}".encode())
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix in (".py", ".j2", ".css", ".js", ".json"):
+            digest.update(path.read_bytes())
+    return digest.digest()
+
+
+def digest_of(place: Place, files: Sequence[Path]) -> str:
+    """Return a digest of all that the page of a series is made from, but for which of its sessions
+    have a page: documents, what was accepted, dates, addresses, and the suite itself; "" if a
+    document cannot be read or is not named by a date."""
+    digest = sha256(_code())
+    try:
+        path = files[0].with_name(INDEX)
+        last = date.fromisoformat(files[-1].stem.partition(".")[0])
+        where = [os.path.relpath(each, path.parent) for each in (place.index, place.pages)]
+        digest.update(repr((where, _until(last, place))).encode())
+        accepted = path.with_name(ACCEPTED)
+        for each in [*files, *[accepted] * accepted.exists()]:
+            content = each.read_bytes()
+            digest.update(f"{each.name} {len(content)} ".encode())
+            digest.update(content)
+    except (OSError, ValueError):
+        return ""
+    return digest.hexdigest()
+
+
+def kept_row(place: Place, name: str, digest: str) -> Row | None:
+    """Return the row that the page of a series keeps, if the page would be made as it is."""
+    try:
+        text = place.page(name).read_text(encoding="utf-8")
+        kept = decode(text.partition(_KEPT)[2].partition("</script>")[0].encode(), _Kept)
+    except (OSError, ValueError):
+        return None
+    same = all((place.pages / f"{each}.html").exists() is had for each, had in kept.pages.items())
+    return kept.row if digest and kept.digest == digest and same else None
+
+
+def kept_text(place: Place, nights: Sequence[Night], digest: str, row: Row) -> Markup:
+    """Return the element of a page that keeps its row."""
+    sessions = [part.session for night in nights for part in night.parts]
+    pages = {each: (place.pages / f"{each}.html").exists() for each in sessions}
+    return Markup(_KEPT) + json_text(plain(_Kept(digest, pages, row))) + Markup("</script>")
 
 
 # The calendar ----------------------------------------------------------------------------------
@@ -248,7 +335,7 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
     the last night FAILs."""
     nights = series.nights
     doing = [each for each in happened if each.is_open]
-    slow = {change.line.name for each in doing for change, _ in each.changes}
+    slow = {changed.name for each in doing for changed in each.changes}
     falls = {index: (set(fall.what), fall) for index, fall in series.falls.items()}
     dates = [night.night for night in nights]
     accepted = [

@@ -20,7 +20,7 @@ HEIGHT, EDGE = 120, 0.05
 # Two standard deviations, of figures that are as the middle half of them.
 _TWO_SD = 2 * 1.4826
 # The width of the size of a change on a phone, in percent of that of the drawing.
-_LABEL = 20
+LABEL = 20
 # The fewest figures of which it is said what is usual.
 _FEWEST = 7
 
@@ -104,14 +104,16 @@ def digits_of(line: Line) -> int:
     return max(0, 3 - math.floor(math.log10(median(line.figures))))
 
 
-def _labelled(rules: Sequence[tuple[int, float, str]]) -> list[tuple[int, float, str]]:
-    """Return the rules without the sizes that would lie on a newer one's."""
+def _labelled(rules: Iterable[tuple[int, float, str]]) -> list[tuple[int, float, str]]:
+    """Return the rules without the sizes that would lie on a newer one's. A size is on the right of
+    its rule, or on the left at the right end."""
     found: list[tuple[int, float, str]] = []
     free = math.inf
     for place, percent, size in sorted(rules, reverse=True):
-        has_room = free - percent >= _LABEL
+        left = percent if percent + LABEL <= 100 else percent - LABEL
+        has_room = left + LABEL <= free
         found.append((place, percent, size if has_room else ""))
-        free = percent if has_room else free
+        free = left if has_room else free
     return found[::-1]
 
 
