@@ -253,7 +253,7 @@ def test_events_are_listed_with_what_changed_that_night(page: Page) -> None:
     assert "network_0" in of_a_driver
     assert "FAIL until it is repaired or accepted" in of_a_driver
     hosts = page.locator(".hosts").inner_text()
-    assert "gpu-01, gpu-07: -7.9 % in 32 lines, 4 nights." in hosts
+    assert "gpu-07: -7.8 % in 32 lines, 4 nights." in hosts
     assert "gpu-01, gpu-09: -8.2 % in 32 lines, 4 nights." in hosts
 
 

@@ -381,7 +381,6 @@ class Fall:
         if self.changed:
             yield f"changed since {self.usual.night}: {'; '.join(self.changed)}"
             yield from separating(self.changed, self.again)
-        yield f"measure it again: {self.again}"
         name, kind = self.what[0]
         usual, own = (
             night.part(node=name if kind == NODE else "") for night in (self.usual, self.night)
@@ -391,6 +390,7 @@ class Fall:
                 "look closer, where it was measured: hvdperf compare "
                 f"results/runs/{usual.session} results/runs/{own.session}"
             )
+        yield f"measure it again: {self.again}"
 
 
 # Fields of a fingerprint: the parts of a stack, of which another one can be installed beside it,

@@ -144,7 +144,7 @@ def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -
     assert sorted(judge_speeds(made).falls) == list(range(30, 40))
     first = state(made[:31])
     assert first.verdict is Verdict.FAIL
-    text, changed, driver, again, closer, accept = first.slower()
+    text, changed, driver, closer, again, accept = first.slower()
     assert driver.startswith("what gpu_driver did: ")
     assert again == f"measure it again: {made[30].command}"
     assert text.startswith(f"since the night of {made[30].night}: -")
@@ -167,7 +167,7 @@ def test_a_sixth_less_is_red_on_the_first_night_although_only_one_network_has_it
     assert sorted(judge_speeds(made).falls) == list(range(20, 40))
     found = state(made[:21])
     assert found.is_red
-    text, again, closer, _ = found.slower()
+    text, closer, again, _ = found.slower()
     assert again.endswith(" --models network_0")
     assert text.startswith(f"since the night of {made[20].night}: -1")
     assert text.endswith(" samples/s of network_0")
