@@ -20,7 +20,7 @@ from hvdperf.plan.questions import fault_case_of
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.scatter import Row
-from hvdperf.stats import NotMeasurable, hodges_lehmann
+from hvdperf.stats import Interval, NotMeasurable, hodges_lehmann
 from hvdperf.verdict import (
     ALPHA,
     Band,
@@ -134,8 +134,9 @@ class Judge:
         """Return the judgement of an A/A pair. It is INVALID if its whole interval lies outside its
         band, because no comparison of its network can then be trusted. If not, it is NOT JUDGED,
         and its reason names the minimum detectable effect."""
-        if judgement.verdict is Verdict.FAIL:
-            return replace(judgement, verdict=Verdict.INVALID, reason=_not_the_same(judgement))
+        figure = judgement.figure
+        if judgement.verdict is Verdict.FAIL and figure is not None:
+            return replace(judgement, verdict=Verdict.INVALID, reason=_not_the_same(figure))
         if judgement.verdict is Verdict.INVALID:
             return judgement
         return replace(judgement, verdict=Verdict.NOT_JUDGED, reason=_cannot_be_seen(judgement))
@@ -299,35 +300,38 @@ def doubted(outcomes: Collection[Outcome]) -> list[Outcome]:
     """Return the outcomes whose PASS is now INVALID, because the two identical groups of their
     network differ. Only speeds are concerned. A FAIL stays: it has to be looked into anyway."""
     apart = {
-        outcome.comparison.workload.model: outcome.judgement
+        outcome.comparison.workload.model: figure
         for outcome in outcomes
-        if outcome.comparison.judged_as is JudgedAs.AA_PAIR and _differ(outcome.judgement)
+        if outcome.comparison.judged_as is JudgedAs.AA_PAIR
+        if (figure := _differing(outcome.judgement)) is not None
     }
     return [
         replace(
             each,
-            judgement=replace(each.judgement, verdict=Verdict.INVALID, reason=_doubt(pair)),
+            judgement=replace(each.judgement, verdict=Verdict.INVALID, reason=_doubt(figure)),
         )
         for each in outcomes
         if each.passed and each.comparison.question.spec.is_speed
-        if (pair := apart.get(each.comparison.workload.model)) is not None
+        if (figure := apart.get(each.comparison.workload.model)) is not None
     ]
 
 
-def _differ(pair: Judgement) -> bool:
-    """Return whether an A/A pair is INVALID because of its figure, and not of its evidence."""
+def _differing(pair: Judgement) -> Interval | None:
+    """Return the figure of an A/A pair that is INVALID because of it, and not of its evidence, else
+    None."""
     rule, figure = pair.rule, pair.figure
-    invalid = pair.verdict is Verdict.INVALID
-    return invalid and rule is not None and figure is not None and rule.fails(figure)
+    if pair.verdict is not Verdict.INVALID or rule is None or figure is None:
+        return None
+    return figure if rule.fails(figure) else None
 
 
-def _doubt(pair: Judgement) -> str:
-    return f"would PASS, but the A/A test failed: {_difference(pair)}"
+def _doubt(figure: Interval) -> str:
+    return f"would PASS, but the A/A test failed: {_difference(figure)}"
 
 
-def _not_the_same(judgement: Judgement) -> str:
+def _not_the_same(figure: Interval) -> str:
     return (
-        f"A/A test failed: {_difference(judgement)}, so no comparison of this network can be "
+        f"A/A test failed: {_difference(figure)}, so no comparison of this network can be "
         "trusted; find the cause and measure again"
     )
 
@@ -338,15 +342,12 @@ def _cannot_be_seen(judgement: Judgement) -> str:
         return "A/A test: too few rounds to bound the difference between two identical groups"
     unseen = 100 * smallest_detectable_effect(figure)
     return (
-        f"A/A test: {_difference(judgement)}, so this session cannot detect changes below "
+        f"A/A test: {_difference(figure)}, so this session cannot detect changes below "
         f"{unseen:.0f} %"
     )
 
 
-def _difference(pair: Judgement) -> str:
-    figure = pair.figure
-    if figure is None:
-        return "two identical groups differ"
+def _difference(figure: Interval) -> str:
     by, lower, upper = (100 * (x - 1) for x in (figure.estimate, figure.lower, figure.upper))
     return f"two identical groups differ by {by:+.0f} % ({lower:+.0f} to {upper:+.0f})"
 

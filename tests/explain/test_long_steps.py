@@ -207,6 +207,9 @@ def test_long_steps_are_told_from_the_third_one_and_from_a_fiftieth_of_the_time_
     assert told.share == pytest.approx(3 / (120 * STEP + 3))
     assert str(told) == "a step of rank 0 in 40 takes 1 s longer (45 % of the time)"
     assert long_steps([with_long_blocks(2)]) is None
+    # Of several launches one alone tells nothing.
+    assert long_steps([with_long_blocks(4), with_long_blocks(0)]) is None
+    assert long_steps([with_long_blocks(4), with_long_blocks(1)]) is not None
     # 3 of 3.72 seconds a step that is 0.025 s longer.
     assert long_steps([with_long_blocks(3, 0.0255)]) is None
     assert long_steps([with_long_blocks(3, 0.031)]) is not None

@@ -174,6 +174,7 @@ def test_a_host_is_named_if_the_ranks_are_all_of_it_and_there_is_another(
         ([4.0, 1.6, 0.0, 0.0], "aabb", (0, 1)),
         ([1.0, 1.0, 1.0, 1.0], "aabb", ()),
         ([0.0, 0.0, 4.0, 1.6], "aaaa", (2,)),
+        ([0.0, 0.0, 4.0, 1.6, 0.0, 0.0], "aabbcc", (2, 3)),
     ],
 )
 def test_the_upper_class_is_the_one_that_separates_best(

@@ -169,7 +169,11 @@ def test_ranks_that_compute_alike_but_for_noise_keep_nobody_waiting():
 
 def test_the_error_of_two_ranks_is_that_of_what_sets_them_apart_in_each_turn() -> None:
     # Rank 1 takes longer by such a part in each turn of each kind of block.
-    parts = {BlockKind.LOCAL: (0.1, 0.14, 0.06), BlockKind.COMPUTE: (0.0, -0.02, 0.02)}
+    parts = {
+        BlockKind.FULL: (0.0, 0.5, 1.0),  # in which they wait for each other
+        BlockKind.LOCAL: (0.1, 0.14, 0.06),
+        BlockKind.COMPUTE: (0.0, -0.02, 0.02),
+    }
     blocks = [
         Block(
             kind,
@@ -183,6 +187,7 @@ def test_the_error_of_two_ranks_is_that_of_what_sets_them_apart_in_each_turn() -
         for turn in range(3)
         for kind in parts
     ]
+    del parts[BlockKind.FULL]
     pooled = fmean(variance(each) for each in parts.values())
     # Of each rank a median of three turns in both kinds.
     expected = 1.25 * math.sqrt(2 * pooled / 3)

@@ -272,6 +272,11 @@ def test_a_case_that_is_read_back_has_the_same_row(ask, ratios):
     assert row_of(decode(encode(case_of(measured)), Case).outcome) == row_of(measured)
 
 
+def test_a_row_has_the_observations_that_are_numbers() -> None:
+    measured = replace(outcome(WEAK, RATIOS), observations=(0.125, math.nan, -0.25, -math.inf))
+    assert row_of(measured).observations == (0.125, -0.25)
+
+
 def test_properties_are_those_that_are_known():
     assert dict(properties(outcome(WEAK, RATIOS, Floor.at(0.9)))).keys() == {
         *("verdict", "figure", "lower", "upper", "limit")

@@ -43,7 +43,7 @@ def options(tmp_path: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Warm]:
-    process = Warm(environment_of_sessions())
+    process = Warm("pytest", environment_of_sessions())
     yield process
     process.close()
 
@@ -59,7 +59,7 @@ def run(options: list[str], request: pytest.FixtureRequest) -> Run:
         if made_up:
             warm: Warm = request.getfixturevalue("warm")
             settings = {name: os.environ[name] for name in os.environ if name.startswith("MADE_UP")}
-            return warm.pytest(["-p", "tests.support.made_up_ranks", *words], settings)
+            return warm.run(["-p", "tests.support.made_up_ranks", *words], settings)
         return completed(command(words, ranks))
 
     return session
@@ -70,7 +70,7 @@ def plan(warm: Warm, options: list[str]) -> Run:
     """Return a function that runs a session which ends before it measures."""
 
     def session(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        return warm.pytest(["perf/", *options, *arguments], settings)
+        return warm.run(["perf/", *options, *arguments], settings)
 
     return session
 

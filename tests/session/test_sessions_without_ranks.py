@@ -111,7 +111,7 @@ def test_pytest_alone_measures_and_collects_none_of_the_suites_own_tests(
     warm: Warm,
 ) -> None:
     arguments = "--collect-only", "-q", "--np=2", "--oversubscribe", "--models=lstm_s"
-    done = warm.pytest(arguments, {})
+    done = warm.run(arguments, {})
     assert done.returncode == 0, done.stdout
     cases = [line for line in done.stdout.splitlines() if "::" in line]
     assert cases
@@ -172,7 +172,7 @@ def test_bad_input_is_one_line_before_anything_is_launched(
 
 
 def test_more_slots_than_cores_must_be_asked_for(warm: Warm) -> None:
-    done = warm.pytest(["perf/", "--np=999"], {})
+    done = warm.run(["perf/", "--np=999"], {})
     assert done.returncode == 4
     assert "--oversubscribe" in done.stderr
 

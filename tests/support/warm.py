@@ -24,11 +24,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Warm:
-    """A process that forks others, one after the other."""
+    """A process that forks others, one after the other. program: what these run, `pytest` or
+    `hvdperf`."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, program: str, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, __file__, program],
             cwd=ROOT,
             env=dict(environment),
             stdin=subprocess.PIPE,
@@ -36,25 +37,14 @@ class Warm:
             text=True,
         )
 
-    def pytest(
-        self, arguments: Sequence[str], settings: Mapping[str, str]
+    def run(
+        self, arguments: Sequence[str], settings: Mapping[str, str], cwd: Path = ROOT
     ) -> subprocess.CompletedProcess[str]:
-        """Run `pytest ARGUMENTS` in the project's root and return how it ended. settings: of its
-        environment, beside those of the process."""
-        return self._ended("pytest", arguments, ROOT, settings)
-
-    def hvdperf(
-        self, words: Sequence[str], cwd: Path, settings: Mapping[str, str]
-    ) -> subprocess.CompletedProcess[str]:
-        """Run `hvdperf WORDS` and return how it ended. settings: its whole environment."""
-        return self._ended("hvdperf", words, cwd, settings)
-
-    def _ended(
-        self, program: str, arguments: Sequence[str], cwd: Path, settings: Mapping[str, str]
-    ) -> subprocess.CompletedProcess[str]:
+        """Run the program in a directory and return how it ended. settings: of its environment,
+        besides those of the process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = [program, list(arguments), str(cwd), dict(settings)]
+        request = [list(arguments), dict(settings), str(cwd)]
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         status, stdout, stderr = json.loads(self._process.stdout.readline())
@@ -66,7 +56,7 @@ class Warm:
 
 @cache
 def _warm() -> Warm:
-    made = Warm(os.environ)
+    made = Warm("hvdperf", os.environ)
     atexit.register(made.close)
     return made
 
@@ -74,21 +64,22 @@ def _warm() -> Warm:
 def hvdperf(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run `hvdperf WORDS` in a directory to its end, and return it with its output. Its environment
     is the tests', but for what Python itself reads when it starts."""
-    return _warm().hvdperf(list(map(str, words)), cwd, os.environ)
+    return _warm().run(list(map(str, words)), os.environ, cwd)
 
 
 def _become(
-    program: str, arguments: list[str], cwd: str, settings: dict[str, str], streams: Sequence[Any]
+    program: str, arguments: list[str], settings: dict[str, str], cwd: str, streams: Sequence[Any]
 ) -> None:
     """Turn a child, after the fork, into the program."""
     devnull = os.open(os.devnull, os.O_RDONLY)
     for descriptor, stream in enumerate((devnull, *(stream.fileno() for stream in streams))):
         os.dup2(stream, descriptor)
-    sys.argv = [str(Path(sys.executable).with_name(program)), *arguments]
+    os.environ.update(settings)
     os.chdir(cwd)
+    sys.argv = [str(Path(sys.executable).with_name(program)), *arguments]
     status: Any = 1
     try:
-        status = _pytest(arguments, settings) if program == "pytest" else _hvdperf(settings)
+        status = _pytest(arguments) if program == "pytest" else _hvdperf()
     except SystemExit as ended:
         status = ended.code or 0
     finally:
@@ -99,39 +90,38 @@ def _become(
         os._exit(status)
 
 
-def _pytest(arguments: Sequence[str], settings: Mapping[str, str]) -> int:
+def _pytest(arguments: Sequence[str]) -> int:
     import pytest
 
-    os.environ.update(settings)
     if "-p" in arguments:
         # Plugins of the tests' own are found as by `python -m pytest`.
         sys.path.insert(1, str(ROOT))
     return pytest.console_main()
 
 
-def _hvdperf(settings: Mapping[str, str]) -> int:
+def _hvdperf() -> int:
     from hvdperf.__main__ import main
 
-    os.environ.clear()
-    os.environ.update(settings)
     return main()
 
 
 def _main() -> None:
-    sys.path[0] = str(Path(sys.executable).parent)  # as that of the script `pytest`
+    (program,) = sys.argv[1:]
+    sys.path[0] = str(Path(sys.executable).parent)  # as that of the script
     sys.path.insert(1, str(ROOT))
-    # No plugin: pytest rewrites the assertions of plugins when it imports them.
-    import hvdperf.__main__
-    import hvdperf.session.ending
-    import hvdperf.session.pytest_session  # noqa: F401
-
+    if program == "pytest":
+        # No plugin: pytest rewrites the assertions of plugins when it imports them.
+        import hvdperf.session.ending
+        import hvdperf.session.pytest_session
+    else:
+        import hvdperf.__main__  # noqa: F401
     sys.path.remove(str(ROOT))
     for line in sys.stdin:
-        program, arguments, cwd, settings = json.loads(line)
+        arguments, settings, cwd = json.loads(line)
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
             child = os.fork()
             if child == 0:
-                _become(program, arguments, cwd, settings, (stdout, stderr))
+                _become(program, arguments, settings, cwd, (stdout, stderr))
             _, status = os.waitpid(child, 0)
             told = []
             for stream in (stdout, stderr):
