@@ -1,0 +1,151 @@
+"""The command `hvdperf vet`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from hvdperf.cli import Commands, add_command, option
+from hvdperf.columns import Columns, interval, number, wrapped
+from hvdperf.errors import UserError, refusing
+from hvdperf.files import write_record
+from hvdperf.launch.slots import check_network
+from hvdperf.stats import fewest_bounded
+from hvdperf.vet.crew import crew_of
+from hvdperf.vet.judge import FALSE_NAMES, SLOW, Finding, State, judge
+from hvdperf.vet.nodes import draining, environment_of_starting, find_nodes, starting
+from hvdperf.vet.record import TERMS, Measured
+from hvdperf.vet.rounds import SECONDS, measure
+
+ROUNDS = 20
+# Rounds from which on more would not be decided otherwise.
+_MOST_ROUNDS = 1000
+# Exit statuses by what is known of the worst node: those of a session with FAIL, NOT RUN and so on.
+_EXIT_STATUS = {
+    State.SLOW: 1,
+    State.OTHER_RESULT: 1,
+    State.NOT_RUN: 10,
+    State.UNDECIDED: 6,
+    State.NOT_COMPARED: 6,
+    State.OK: 0,
+}
+# Nodes that are as others are shown up to this number.
+_MOST_SHOWN = 16
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command vet."""
+    text = (
+        "Find the bad node of an allocation. The nodes of Slurm's allocation, or of --hosts, train, "
+        "copy, read, and exchange bytes in pairs, in turns; a node is named that is slower than the "
+        "others, with what is slow, or that computes something else. Exit status: 0 if none is "
+        "bad, 1 if one is, 10 if one could not be measured, 6 if it is not decided."
+    )
+    add = add_command(commands, "vet", text, vet)
+    text = "Compare these hosts, which are reached by ssh."
+    option(add, "--hosts A,B", text, told="the nodes of the allocation")
+    text = "Use this network between the nodes, such as 10.0.0.0/24."
+    option(add, "--network NET", text, "", "any")
+    text = "Have every node do everything so many times."
+    option(add, "--rounds N", text, ROUNDS, type=int)
+    text = "Read the files of this directory, which every node has."
+    option(add, "--data-dir DIR", text, told="a temporary file")
+    text = "Write what was measured, and what follows, to this new file as JSON."
+    option(add, "--out FILE", text, told="no file", type=Path)
+
+
+def vet(arguments: argparse.Namespace) -> int:
+    """Measure the nodes, and say which are bad; return the exit status."""
+    nodes = find_nodes(arguments.hosts)
+    check_network(arguments.network)
+    out: Path | None = arguments.out
+    if out is not None and os.path.lexists(out):
+        raise UserError(f"--out {out}: already exists; give the name of a new file")
+    # On GPUs there is a term more.
+    fewest = fewest_bounded(FALSE_NAMES / (len(nodes) * len(TERMS)))
+    if not fewest <= arguments.rounds <= _MOST_ROUNDS:
+        raise UserError(
+            f"--rounds {arguments.rounds}: {len(nodes)} nodes need {fewest} to {_MOST_ROUNDS} rounds"
+        )
+    by_slurm = arguments.hosts is None
+    environment = environment_of_starting()
+    commands = {node: starting(node, by_slurm) for node in nodes}
+    data_dir = os.path.abspath(arguments.data_dir) if arguments.data_dir else ""
+    print(f"vet {len(nodes)} nodes in {arguments.rounds} rounds: start", flush=True)
+    with crew_of(nodes, arguments.network, commands.__getitem__, environment) as crew:
+        measured = measure(
+            crew, arguments.rounds, data_dir, SECONDS, say=lambda text: print(text, flush=True)
+        )
+    if out is not None:
+        with refusing(f"--out {out}: ", OSError):
+            write_record(out, measured)
+    findings = judge(measured)
+    for line in told(measured, findings):
+        print(line)
+    return max((_EXIT_STATUS[each.state] for each in findings), key=_place)
+
+
+def _place(status: int) -> int:
+    """Return the place of an exit status, the worst last."""
+    return (0, 6, 10, 1).index(status)
+
+
+def told(measured: Measured, findings: Sequence[Finding]) -> Iterator[str]:
+    """Return what is known of the nodes, in lines."""
+    terms = [term for term in TERMS if any(term in each.figures for each in findings)]
+    table = Columns(("node", -12), *((term, 20) for term in terms), (" ", 0))
+    yield "speed relative to the median of the other nodes"
+    yield table.header
+    fine = [each for each in findings if each.state is State.OK]
+    for finding in [each for each in findings if each.state is not State.OK] + fine[:_MOST_SHOWN]:
+        cells = [_cell(finding, term) for term in terms]
+        yield table.row(finding.node, *cells, f" {finding.state.value}")
+    if len(fine) > _MOST_SHOWN:
+        yield f"and {len(fine) - _MOST_SHOWN} more that are ok"
+    for finding in findings:
+        yield from _sentences(finding)
+    yield from wrapped(_summary(measured, findings), others="")
+
+
+def _cell(finding: Finding, term: str) -> str:
+    figure = finding.figures.get(term)
+    if figure is None:
+        return "-"
+    return f"{number(figure.estimate, 5, 3)} {interval(figure.lower, figure.upper)}"
+
+
+def _sentences(finding: Finding) -> Iterator[str]:
+    node = finding.node
+    if finding.slow:
+        reason = ", ".join(_term(finding, term) for term in finding.slow)
+        yield from wrapped(f"{node} is slow: {reason}")
+        yield f"    {draining(node, f'slow: {reason}')}"
+    if finding.state is State.OTHER_RESULT or (finding.slow and finding.reason):
+        yield from wrapped(f"{node} computes something else: {finding.reason}")
+        yield f"    {draining(node, finding.reason)}"
+    if finding.state in (State.NOT_RUN, State.NOT_COMPARED):
+        yield from wrapped(f"{node} {finding.state.value}: {finding.reason}")
+    if finding.undecided:
+        which = ", ".join(_term(finding, term) for term in finding.undecided)
+        yield from wrapped(f"{node} may be slow: {which}")
+
+
+def _term(finding: Finding, term: str) -> str:
+    device = finding.device.get(term, "")
+    where = f" of {device}" if device.startswith("GPU") else ""
+    return f"{term}{where} {_cell(finding, term)}"
+
+
+def _summary(measured: Measured, findings: Sequence[Finding]) -> str:
+    """Return in words what was looked for, how much it took, and what to do next."""
+    percent, sure = 100 * (1 - SLOW), 100 * (1 - FALSE_NAMES)
+    said = f"slow: more than {percent:.0f} % slower than the others, {sure:.0f} % confidence"
+    took = f"{len(measured.rounds)} rounds, {measured.took_seconds / 60:.1f} min"
+    states = {finding.state for finding in findings}
+    if states == {State.OK}:
+        return f"no node is bad ({said}); {took}"
+    if State.UNDECIDED in states:
+        return f"{said}; {took}; to decide more, add --rounds {3 * len(measured.rounds)}"
+    return f"{said}; {took}"
