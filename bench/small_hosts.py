@@ -32,22 +32,25 @@ shift
 [ -z "$group" ] || echo $$ >"$group/tasks"
 exec nsenter -t "$first" -n -u -m -i env -i PATH=/usr/sbin:/usr/bin:/bin sh -c "$*"
 """
+# The host from which nodes are reached.
+LOGIN = "login"
 _CPU = Path("/sys/fs/cgroup/cpu")
 _PERIOD_US = 100_000
 
 
 @dataclass(frozen=True)
 class SmallHosts:
-    """Hosts node1, node2, ... first: the id of each one's first process, by name. directory: holds
-    the stand-in for ssh. groups: the cgroup of each one with a quota, by name."""
+    """Hosts node1, node2, ..., and LOGIN without a quota. first: the id of the first process of
+    each host, by name. directory: holds the stand-in for ssh. groups: the cgroup of each node with
+    a quota, by name."""
 
     first: Mapping[str, int]
     directory: Path
     groups: Mapping[str, Path]
 
     @property
-    def names(self) -> list[str]:
-        return list(self.first)
+    def nodes(self) -> list[str]:
+        return [name for name in self.first if name != LOGIN]
 
     def inside(self, node: str) -> list[str]:
         """Return the words that run a command on a host, in the checkout."""
@@ -96,7 +99,7 @@ def small_hosts(count: int, quotas: bool = False) -> Iterator[SmallHosts]:
     `set_quota` is needed."""
     with ExitStack() as end:
         directory = Path(end.enter_context(tempfile.TemporaryDirectory(prefix="hvdperf-hosts-")))
-        names = [f"node{number}" for number in range(1, count + 1)]
+        names = [*(f"node{number}" for number in range(1, count + 1)), LOGIN]
         addresses = {node: f"10.78.0.{number}" for number, node in enumerate(names, 1)}
         lines = ["127.0.0.1 localhost", *(f"{at} {node}" for node, at in addresses.items())]
         (directory / "hosts").write_text("\n".join(lines) + "\n")
@@ -110,17 +113,22 @@ def small_hosts(count: int, quotas: bool = False) -> Iterator[SmallHosts]:
             command = _FIRST.format(node=node, names=directory / "hosts")
             pid = first[node] = end.enter_context(_first(command))
             (directory / f"{node}.pid").write_text(str(pid))
-            group = groups[node] = _CPU / f"hvdperf-{os.getpid()}-{node}"
-            if quotas:
+            group = _CPU / f"hvdperf-{os.getpid()}-{node}"
+            has_quota = quotas and node != LOGIN
+            if has_quota:
                 group.mkdir()
                 end.callback(_remove, group)
-            (directory / f"{node}.group").write_text(str(group) if quotas else "")
-            _run(f"ip link add eth0 netns {pid} type veth peer name p{number} netns {switch}".split())
+                groups[node] = group
+            (directory / f"{node}.group").write_text(str(group) if has_quota else "")
+            ends = f"eth0 netns {pid} type veth peer name p{number} netns {switch}"
+            _run(["ip", "link", "add", *ends.split()])
             _run(_in(switch, f"ip link set p{number} master br0 up"))
-            for settings in (f"addr add {addresses[node]}/24 dev eth0", "link set eth0 up", "link set lo up"):
+            address = f"addr add {addresses[node]}/24 dev eth0"
+            for settings in (address, "link set eth0 up", "link set lo up"):
                 _run(_in(pid, f"ip {settings}"))
-        hosts = SmallHosts(first, directory, groups if quotas else {})
-        end.callback(lambda: [hosts.kill(node) for node in names])
+        hosts = SmallHosts(first, directory, groups)
+        for node in names:
+            end.callback(hosts.kill, node)
         yield hosts
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hvdperf.cli import Commands, add_command, option
-from hvdperf.columns import Columns, interval, number, wrapped
+from hvdperf.columns import Columns, figure_text, interval, number, wrapped
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_record
 from hvdperf.launch.slots import check_network
@@ -31,17 +31,17 @@ _EXIT_STATUS = {
     State.NOT_COMPARED: 6,
     State.OK: 0,
 }
-# Nodes that are as others are shown up to this number.
-_MOST_SHOWN = 16
+# Figures that are shown, beside those that are not as others.
+_MOST_SHOWN = 12
 
 
 def add_to(commands: Commands) -> None:
     """Add the command vet."""
     text = (
-        "Find the bad node of an allocation. The nodes of Slurm's allocation, or of --hosts, train, "
-        "copy, read, and exchange bytes in pairs, in turns; a node is named that is slower than the "
-        "others, with what is slow, or that computes something else. Exit status: 0 if none is "
-        "bad, 1 if one is, 10 if one could not be measured, 6 if it is not decided."
+        "Find the bad node of an allocation. The nodes of Slurm's allocation, or of --hosts, "
+        "train, copy and read at the same time, and exchange bytes in pairs. A node is named if it "
+        "is slower than the others, with what is slow, or computes something else. Exit status: 0 "
+        "if no node is bad, 1 if one is, 10 if one could not be measured, 6 if it is not decided."
     )
     add = add_command(commands, "vet", text, vet)
     text = "Compare these hosts, which are reached by ssh."
@@ -67,7 +67,8 @@ def vet(arguments: argparse.Namespace) -> int:
     fewest = fewest_bounded(FALSE_NAMES / (len(nodes) * len(TERMS)))
     if not fewest <= arguments.rounds <= _MOST_ROUNDS:
         raise UserError(
-            f"--rounds {arguments.rounds}: {len(nodes)} nodes need {fewest} to {_MOST_ROUNDS} rounds"
+            f"--rounds {arguments.rounds}: {len(nodes)} nodes need {fewest} rounds or more, "
+            f"{_MOST_ROUNDS} at most"
         )
     by_slurm = arguments.hosts is None
     environment = environment_of_starting()
@@ -93,27 +94,36 @@ def _place(status: int) -> int:
 
 
 def told(measured: Measured, findings: Sequence[Finding]) -> Iterator[str]:
-    """Return what is known of the nodes, in lines."""
-    terms = [term for term in TERMS if any(term in each.figures for each in findings)]
-    table = Columns(("node", -12), *((term, 20) for term in terms), (" ", 0))
-    yield "speed relative to the median of the other nodes"
-    yield table.header
-    fine = [each for each in findings if each.state is State.OK]
-    for finding in [each for each in findings if each.state is not State.OK] + fine[:_MOST_SHOWN]:
-        cells = [_cell(finding, term) for term in terms]
-        yield table.row(finding.node, *cells, f" {finding.state.value}")
-    if len(fine) > _MOST_SHOWN:
-        yield f"and {len(fine) - _MOST_SHOWN} more that are ok"
+    """Return what is known of the nodes, in lines: figures, the lowest first, and sentences."""
+    width = max(map(len, measured.nodes))
+    table = Columns(("node", -width), ("term", -8), ("speed", 5), ("interval", 14), (" ", 0))
+    rows = [(each, term) for each in findings for term in each.figures]
+    rows.sort(key=lambda row: row[0].figures[row[1]].estimate)
+    shown = [row for place, row in enumerate(rows) if place < _MOST_SHOWN or _word(*row)]
+    if shown:
+        yield "speed relative to the median of the other nodes, the slowest first"
+        yield table.header
+    for finding, term in shown:
+        figure = finding.figures[term]
+        bounds = interval(figure.lower, figure.upper)
+        speed = number(figure.estimate, 5, 3)
+        yield table.row(finding.node, term, speed, bounds, f" {_word(finding, term)}")
+    if len(rows) > len(shown):
+        yield f"and {len(rows) - len(shown)} more that are ok"
     for finding in findings:
         yield from _sentences(finding)
     yield from wrapped(_summary(measured, findings), others="")
 
 
+def _word(finding: Finding, term: str) -> str:
+    """Return what is known of a term of a node; "" if it is like that of others."""
+    if term in finding.slow:
+        return State.SLOW.value
+    return State.UNDECIDED.value if term in finding.undecided else ""
+
+
 def _cell(finding: Finding, term: str) -> str:
-    figure = finding.figures.get(term)
-    if figure is None:
-        return "-"
-    return f"{number(figure.estimate, 5, 3)} {interval(figure.lower, figure.upper)}"
+    return figure_text(finding.figures[term]).strip()
 
 
 def _sentences(finding: Finding) -> Iterator[str]:

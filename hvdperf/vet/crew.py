@@ -8,8 +8,8 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, Any
 
 from hvdperf.launch.guard import guarded
 from hvdperf.launch.hub import Hub
@@ -43,7 +43,9 @@ class Crew:
         self._connections: dict[str, Connection] = {}
         self._answers: dict[int, Message] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._said: dict[str, BinaryIO] = {}
+        # What the commands print, which says why one has failed.
+        self._files = ExitStack()
+        self._said: dict[str, IO[bytes]] = {}
 
     @property
     def there(self) -> list[str]:
@@ -61,7 +63,8 @@ class Crew:
                 "node": number,
                 "settings": user_settings(environment),
             }
-            errors = self._said[node] = tempfile.TemporaryFile()
+            errors = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
+            self._said[node] = self._files.enter_context(errors)
             process = self._processes[node] = subprocess.Popen(
                 guarded(command(node)),
                 stdin=subprocess.PIPE,
@@ -190,8 +193,7 @@ class Crew:
                 continue
             process.kill()
             process.wait()
-        for errors in self._said.values():
-            errors.close()
+        self._files.close()
 
 
 @contextmanager
@@ -208,4 +210,3 @@ def crew_of(
         yield crew
     finally:
         crew.end()
-

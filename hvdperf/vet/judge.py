@@ -17,14 +17,12 @@ from enum import Enum
 from statistics import median
 
 from hvdperf.stats import Interval, hodges_lehmann
-from hvdperf.vet.record import LINK, TERMS, Measured, Round
+from hvdperf.vet.record import FEWEST_LINKED, LINK, TERMS, Measured, Round
 
 # The speed, relative to the others, below which a node is slow.
 SLOW = 0.95
 # The share of runs in which a node may be named that is not slow.
 FALSE_NAMES = 0.01
-# The fewest nodes of which a link can be judged: the pair of a node needs another pair beside it.
-FEWEST_LINKED = 4
 # The speed of an exchange that did not take place, relative to the others.
 _NONE = 1e-3
 
@@ -42,9 +40,10 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What is known of a node. figures: by term, its speed relative to the others, with simultaneous
-    bounds. slow, undecided: the terms that are. device: by term, the device that was most often its
-    slowest. reason: why it was not run, not compared, or computes another result."""
+    """What is known of a node. figures: by term, its speed relative to the others, with bounds that
+    hold for all nodes together. slow, undecided: the terms that are. device: by term, the device
+    that was most often its slowest. reason: why it was not run, not compared, or computes another
+    result."""
 
     node: str
     state: State

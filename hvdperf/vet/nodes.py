@@ -48,9 +48,7 @@ def find_nodes(hosts: str | None, environment: Mapping[str, str] = os.environ) -
         raise UserError(f"{where}: {bad[0]!r} is no name of a host")
     if len(names) < 2:
         one = f"{names[0]} alone" if names else "no node"
-        raise UserError(
-            f"{where}: {one}; nodes are compared with each other, so give two or more"
-        )
+        raise UserError(f"{where}: {one}; nodes are compared with each other, so give two or more")
     return tuple(names)
 
 

@@ -9,6 +9,8 @@ from hvdperf.json_records import Figures
 # The term of a pair of nodes, in the order in which terms are measured and told.
 LINK = "link"
 TERMS = ("compute", "memory", "bus", "input", LINK)
+# The fewest nodes of which a link can be judged: the pair of a node needs another pair beside it.
+FEWEST_LINKED = 4
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,15 @@ import os
 import random
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hvdperf.vet.crew import Crew
-from hvdperf.vet.record import LINK, TERMS, Measured, Pair, Round
+from hvdperf.vet.record import FEWEST_LINKED, LINK, TERMS, Measured, Pair, Round
 from hvdperf.worker.vet.host import CONNECT_S, DRAIN_S, KEY
 
 # Seconds of a term in a round. A quota of cores is shared out every 0.1 s.
-SECONDS = 1.0
+SECONDS = 3.0
 # Seconds that a node has to import TensorFlow, build and train, and beyond its work to answer.
 PREPARE_S, ANSWER_S = 300.0, 60.0
 # Rounds before the first that counts, and after which progress is told.
@@ -26,8 +25,9 @@ _WARM_UP, _TOLD = 1, 5
 
 def schedule(nodes: Sequence[str], rounds: int, seed: int) -> Iterator[list[tuple[str, str]]]:
     """Yield the pairs of each round. Every node has one partner, another one in each round until it
-    has met all; of an odd number, one node has none (the circle method). seed: of the order."""
-    places: list[str] = list(nodes)
+    has met all; of an odd number, one node has none (the circle method). Nodes that are too few to
+    be judged by their links have no partners. seed: of the order."""
+    places: list[str] = list(nodes) if len(nodes) >= FEWEST_LINKED else []
     random.Random(seed).shuffle(places)
     if len(places) % 2:
         places.append("")
@@ -35,7 +35,7 @@ def schedule(nodes: Sequence[str], rounds: int, seed: int) -> Iterator[list[tupl
     for _ in range(rounds):
         pairs = zip(places[:half], reversed(places[half:]), strict=True)
         yield [(one, other) for one, other in pairs if one and other]
-        places[1:] = [places[-1], *places[1:-1]]
+        places[1:] = [*places[-1:], *places[1:-1]]
 
 
 def measure(
@@ -55,11 +55,14 @@ def measure(
     digests: dict[str, list[dict[str, str]]] = {node: [] for node in crew.there}
 
     def compare() -> None:
-        for node, found in crew.ask({node: ("digests", []) for node in crew.there}, PREPARE_S).items():
-            digests[node].append(found)
+        orders = {node: ("digests", []) for node in crew.there}
+        for node, digest in crew.ask(orders, PREPARE_S).items():
+            digests[node].append(digest)
 
     compare()
-    alike = {kind: [node for node in kinds if kinds[node] == kind] for kind in Counter(kinds.values())}
+    alike: dict[str, list[str]] = {}
+    for node, kind in kinds.items():
+        alike.setdefault(kind, []).append(node)
     seed = secrets.randbits(32)
     schedules = [schedule(members, _WARM_UP + rounds, seed) for members in alike.values()]
     found = []
@@ -93,7 +96,7 @@ def _round(
         if not orders:
             continue
         answers: dict[str, dict[str, float]] = crew.ask(orders, seconds + ANSWER_S)
-        slowest = {node: min(each, key=lambda device: each[device]) for node, each in answers.items()}
+        slowest = {node: min(each, key=each.__getitem__) for node, each in answers.items()}
         taken.rates[term] = {node: answers[node][device] for node, device in slowest.items()}
         taken.slowest[term] = slowest
     taken.pairs.extend(_exchange(crew, ports, pairs, seconds))

@@ -16,7 +16,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from hvdperf.worker.process import take_name
 from hvdperf.worker.protocol import Connection, Message, hello_of, tune
@@ -114,7 +114,7 @@ def _connect(plan: Mapping[str, Any]) -> Connection:
 
 def _receive(connection: Connection, orders: queue.Queue[Message]) -> None:
     """Pass orders on until the connection ends; then let this process end, even if it hangs."""
-    messages: Optional[list[Message]] = []
+    messages: list[Message] | None = []
     while messages is not None:
         try:
             messages = connection.receive()
@@ -129,7 +129,7 @@ def _receive(connection: Connection, orders: queue.Queue[Message]) -> None:
 def _carry_out(node: Node, order: str, arguments: Sequence[Any]) -> Message:
     try:
         return {"value": getattr(node, order)(*arguments)}
-    except Exception as error:  # whatever it is, the command names this node and goes on
+    except Exception as error:  # noqa: BLE001 - the command names this node and goes on
         said = str(error).strip().splitlines() or [""]
         kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
         return {"error": f"{kind}{said[0]}"}

@@ -77,7 +77,9 @@ def files_to_read(directory: Path) -> list[Path]:
 def _files(directory: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(directory, onerror=_refuse):
         folders.sort()
-        yield from (path for path in (Path(folder, each) for each in sorted(names)) if path.is_file())
+        yield from (
+            path for path in (Path(folder, each) for each in sorted(names)) if path.is_file()
+        )
 
 
 def _refuse(error: OSError) -> None:
