@@ -36,6 +36,8 @@ exec nsenter -t "$first" -n -u -m -i env -i PATH=/usr/sbin:/usr/bin:/bin sh -c "
 LOGIN = "login"
 _CPU = Path("/sys/fs/cgroup/cpu")
 _PERIOD_US = 100_000
+# The weight of a host's processes; that of another process is 1024 or less.
+_SHARES = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,12 @@ class SmallHosts:
 
     def kill(self, node: str) -> None:
         """Kill every process of a host but its first one."""
-        for pid in self._processes(node):
+        for pid in self.processes(node):
             with suppress(ProcessLookupError):
                 os.kill(pid, 9)
 
-    def _processes(self, node: str) -> list[int]:
+    def processes(self, node: str) -> list[int]:
+        """Return the ids of the processes of a host but its first one."""
         network = os.readlink(f"/proc/{self.first[node]}/ns/net")
         found = []
         for entry in Path("/proc").iterdir():
@@ -118,6 +121,8 @@ def small_hosts(count: int, quotas: bool = False) -> Iterator[SmallHosts]:
             if has_quota:
                 group.mkdir()
                 end.callback(_remove, group)
+                # What else runs here must not take what the quota leaves to it.
+                (group / "cpu.shares").write_text(str(_SHARES))
                 groups[node] = group
             (directory / f"{node}.group").write_text(str(group) if has_quota else "")
             ends = f"eth0 netns {pid} type veth peer name p{number} netns {switch}"

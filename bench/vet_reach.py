@@ -4,8 +4,9 @@ that bind, and in allocations of 64 nodes that are put together from what was me
     python -m bench.vet_reach record DIRECTORY --of both,equal --times 5   # as root
     python -m bench.vet_reach simulate DIRECTORY --nodes 64 --times 1000
 
-A recording of `slow` has a node with 0.18 of a core, where others have 0.20; of `link`, one that
-sends at half the rate of others; of `both`, one of each; of `equal`, none.
+A recording of `slow` has a node whose share of a core is 0.9 of that of others, such as 0.18 and
+0.20; of `link`, one that sends at half the rate of others; of `both`, one of each; of `equal`,
+none.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from hvdperf.vet.record import LINK, Measured, Pair, Round
 from hvdperf.vet.rounds import measure, schedule
 
 NODES = 8
-SHARE, SLOW_SHARE = 0.20, 0.18
+SHARE, SLOWER = 0.20, 0.9
 RATE, SLOW_RATE = "40mbit", "20mbit"
 
 
@@ -42,6 +43,7 @@ def main() -> None:
     add.add_argument("directory", type=Path)
     add.add_argument("--of", default="slow,equal,link")
     add.add_argument("--times", type=int, default=1)
+    add.add_argument("--share", type=float, default=SHARE, help="of a core, for each node")
     add.add_argument("--inside", help=argparse.SUPPRESS)
     add.set_defaults(command=record)
     add = commands.add_parser("simulate")
@@ -64,7 +66,7 @@ def record(arguments: argparse.Namespace) -> None:
         found = json.loads(arguments.inside)
         groups = {node: Path(group) for node, group in found["groups"].items()}
         hosts = SmallHosts(found["first"], Path(found["directory"]), groups)
-        _record(hosts, directory, arguments.of.split(","), arguments.times)
+        _record(hosts, directory, arguments.of.split(","), arguments.times, arguments.share)
         return
     with small_hosts(NODES, quotas=True) as hosts:
         for node in hosts.nodes:
@@ -79,7 +81,9 @@ def record(arguments: argparse.Namespace) -> None:
         subprocess.run(command, env=hosts.environment(), check=True)
 
 
-def _record(hosts: SmallHosts, directory: Path, kinds: Sequence[str], times: int) -> None:
+def _record(
+    hosts: SmallHosts, directory: Path, kinds: Sequence[str], times: int, share: float
+) -> None:
     nodes = hosts.nodes
     commands = {node: starting(node, by_slurm=False) for node in nodes}
     with crew_of(nodes, "", commands.__getitem__, environment_of_starting()) as crew:
@@ -88,7 +92,7 @@ def _record(hosts: SmallHosts, directory: Path, kinds: Sequence[str], times: int
             for node in nodes:
                 is_slow = kind in ("slow", "both") and node == slow
                 is_linked = kind in ("link", "both") and node == linked
-                hosts.set_quota(node, SLOW_SHARE if is_slow else SHARE)
+                hosts.set_quota(node, share * (SLOWER if is_slow else 1.0))
                 hosts.set_rate(node, SLOW_RATE if is_linked else RATE)
             measured = measure(crew, ROUNDS)
             bad = {"slow": slow, "link": linked, "equal": "", "both": f"{slow}-{linked}"}[kind]

@@ -131,7 +131,7 @@ def _sentences(finding: Finding) -> Iterator[str]:
     if finding.slow:
         reason = ", ".join(_term(finding, term) for term in finding.slow)
         yield from wrapped(f"{node} is slow: {reason}")
-        yield f"    {draining(node, f'slow: {reason}')}"
+        yield f"    {draining(node, reason)}"
     if finding.state is State.OTHER_RESULT or (finding.slow and finding.reason):
         yield from wrapped(f"{node} computes something else: {finding.reason}")
         yield f"    {draining(node, finding.reason)}"
@@ -150,12 +150,15 @@ def _term(finding: Finding, term: str) -> str:
 
 def _summary(measured: Measured, findings: Sequence[Finding]) -> str:
     """Return in words what was looked for, how much it took, and what to do next."""
-    percent, sure = 100 * (1 - SLOW), 100 * (1 - FALSE_NAMES)
-    said = f"slow: more than {percent:.0f} % slower than the others, {sure:.0f} % confidence"
+    terms = {term for finding in findings for term in finding.figures}
+    if not terms:
+        return "nothing was compared"
+    limits = ", ".join(f"{term} below {SLOW[term]:.2f}" for term in TERMS if term in terms)
+    said = f"slow: {limits}, with {100 * (1 - FALSE_NAMES):.0f} % confidence"
     took = f"{len(measured.rounds)} rounds, {measured.took_seconds / 60:.1f} min"
     states = {finding.state for finding in findings}
     if states == {State.OK}:
-        return f"no node is bad ({said}); {took}"
+        return f"no node is bad; {said}; {took}"
     if State.UNDECIDED in states:
         return f"{said}; {took}; to decide more, add --rounds {3 * len(measured.rounds)}"
     return f"{said}; {took}"

@@ -52,10 +52,10 @@ def states(found: Measured) -> dict[str, State]:
 @pytest.mark.parametrize("term", ["compute", "memory", "input", LINK])
 @pytest.mark.parametrize("nodes", [4, 7, 8, 64])
 def test_a_slow_node_is_named_with_its_term(nodes: int, term: str) -> None:
-    worst, *others = judge(measured(nodes, {("node3", term): 0.8}))
+    worst, *others = judge(measured(nodes, {("node3", term): 0.7}))
     assert (worst.node, worst.state, worst.slow) == ("node3", State.SLOW, (term,))
     figure = worst.figures[term]
-    assert figure.lower < 0.8 < figure.upper < 0.95
+    assert figure.lower < 0.7 < figure.upper < 0.8
     assert all(each.state is State.OK for each in others)
 
 
@@ -101,7 +101,7 @@ def test_a_node_that_nobody_can_connect_to_has_a_slow_link() -> None:
 
 
 def test_what_looks_slow_and_is_not_sure_is_undecided() -> None:
-    found = judge(measured(8, {("node4", "input"): 0.85}, noise=0.25))
+    found = judge(measured(8, {("node4", "input"): 0.7}, noise=0.3))
     undecided = {each.node: each.undecided for each in found if each.undecided}
     assert "input" in undecided["node4"]
     assert State.SLOW not in {each.state for each in found}

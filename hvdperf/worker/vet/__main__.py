@@ -12,7 +12,6 @@ import os
 import queue
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,10 +26,9 @@ TRY_S = 3.0
 
 
 class Node:
-    """What can be ordered: the methods without an underscore. scratch: a directory for a file."""
+    """What can be ordered: the methods without an underscore."""
 
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
+    def __init__(self) -> None:
         self._link = Link()
         self._devices: Any = None
         self._read: Callable[[], float] = lambda: 0.0
@@ -38,7 +36,7 @@ class Node:
     def prepare(self, data_dir: str) -> Message:
         """Build what is measured. Return the kind of this node, and the terms of its speed.
         data_dir: a directory to read from; "" to write a file and read that. Raises OSError."""
-        files = files_to_read(Path(data_dir)) if data_dir else [written_file(self._scratch)]
+        files = files_to_read(Path(data_dir)) if data_dir else [written_file()]
         self._read = reader(files)
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         import tensorflow as tf
@@ -85,11 +83,10 @@ def main() -> None:
     connection = _connect(plan)
     orders: queue.Queue[Message] = queue.Queue()
     threading.Thread(target=_receive, args=(connection, orders), daemon=True).start()
-    with tempfile.TemporaryDirectory(prefix="hvdperf-vet-") as scratch:
-        node = Node(Path(scratch))
-        while (order := orders.get()).get("order") != "leave":
-            answer = _carry_out(node, order["order"], order["arguments"])
-            connection.send({"answers": order["number"], **answer})
+    node = Node()
+    while (order := orders.get())["order"] != "leave":
+        answer = _carry_out(node, order["order"], order["arguments"])
+        connection.send({"answers": order["number"], **answer})
 
 
 def _connect(plan: Mapping[str, Any]) -> Connection:

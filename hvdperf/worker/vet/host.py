@@ -7,11 +7,12 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Callable
+from typing import IO, Callable
 
 import numpy as np
 
@@ -22,6 +23,8 @@ READ_BYTES = 1 << 26
 # Seconds that the other node has to connect or to accept, and to take what was sent.
 CONNECT_S = 10.0
 DRAIN_S = 20.0
+# Files without a name, which end with the process.
+_KEPT: list[IO[bytes]] = []
 # The key of an exchange, which tells it from other connections: so many characters.
 KEY = 32
 
@@ -49,15 +52,16 @@ def copier() -> Callable[[], float]:
     return copy
 
 
-def written_file(directory: Path) -> Path:
-    """Write a file of READ_BYTES that no storage can compress, and return it. Raises OSError."""
-    path = directory / "input"
-    with open(path, "wb") as stream:
-        for _ in range(READ_BYTES // _READ):
-            stream.write(secrets.token_bytes(_READ))
-        stream.flush()
-        os.fsync(stream.fileno())
-    return path
+def written_file() -> Path:
+    """Write a temporary file of READ_BYTES that no storage can compress, and return a path to it.
+    It has no name, so that nothing is left when this process ends. Raises OSError."""
+    stream = tempfile.TemporaryFile()  # noqa: SIM115 - it is kept to the end
+    _KEPT.append(stream)
+    for _ in range(READ_BYTES // _READ):
+        stream.write(secrets.token_bytes(_READ))
+    stream.flush()
+    os.fsync(stream.fileno())
+    return Path(f"/proc/self/fd/{stream.fileno()}")
 
 
 def files_to_read(directory: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ def test_a_unit_counts_with_its_amount() -> None:
 
 def test_all_bytes_are_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "READ_BYTES", 3 << 20)
-    read = reader([written_file(tmp_path)])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    read = reader([written_file()])
+    assert list(tmp_path.iterdir()) == []
     assert [read(), read()] == [3 << 20] * 2
 
 
