@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from hvdperf.vet.crew import Crew
+from hvdperf.vet.crew import Crew, Order
 from hvdperf.vet.record import FEWEST_LINKED, LINK, TERMS, Measured, Pair, Round
 from hvdperf.worker.vet.host import CONNECT_S, DRAIN_S, KEY
 
@@ -55,7 +55,7 @@ def measure(
     digests: dict[str, list[dict[str, str]]] = {node: [] for node in crew.there}
 
     def compare() -> None:
-        orders = {node: ("digests", []) for node in crew.there}
+        orders: dict[str, Order] = {node: ("digests", []) for node in crew.there}
         for node, digest in crew.ask(orders, PREPARE_S).items():
             digests[node].append(digest)
 
@@ -109,7 +109,7 @@ def _exchange(
     """Have all pairs exchange bytes at the same time."""
     there = set(crew.there)
     pairs = [pair for pair in pairs if there.issuperset(pair)]
-    orders: dict[str, tuple[str, Sequence[Any]]] = {}
+    orders: dict[str, Order] = {}
     for one, other in pairs:
         key = secrets.token_hex(KEY // 2)
         orders[one] = (LINK, [seconds, key, [crew.address_of(other), ports[other]]])
