@@ -9,7 +9,6 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from hvdperf.vet.crew import Crew, Order
 from hvdperf.vet.record import FEWEST_LINKED, LINK, TERMS, Measured, Pair, Round

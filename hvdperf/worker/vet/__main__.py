@@ -47,7 +47,7 @@ class Node:
         cores = len(os.sched_getaffinity(0))
         devices = ", ".join(self._devices.models)
         kind = f"{devices or f'{cores} of {_cpu_model()}'}, TensorFlow {tf.__version__}"
-        terms = [*self._devices.units, "input"]
+        terms = [*self._devices.terms, "input"]
         return {"kind": kind, "terms": terms, "port": self._link.port}
 
     def rates(self, term: str, seconds: float) -> Mapping[str, float]:

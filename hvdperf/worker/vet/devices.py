@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Callable
 
 import numpy as np
@@ -23,6 +24,10 @@ _CLASSES, _SEED = 1000, 1
 _UPDATES = 3
 # The work of a GPU (hvdperf.worker.gpu_probe) that a term is, by the name of the term.
 _OF_GPU = {"memory": "copy", "bus": "link"}
+
+
+# Does some work, and returns its amount.
+Unit = Callable[[], float]
 
 
 class Training:
@@ -78,37 +83,43 @@ class Training:
 
 
 class Devices:
-    """The devices of this node. names: such as GPU 0; or CPU."""
+    """The devices of this node, GPU 0 and so on; or CPU. models: of its GPUs."""
 
     def __init__(self) -> None:
         gpus = tf.config.list_physical_devices("GPU")
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
-        self.names = tuple(f"GPU {i}" for i in range(len(gpus))) or ("CPU",)
+        names = [f"GPU {i}" for i in range(len(gpus))] or ["CPU"]
         self.models = tuple(
             str(tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"))
             for gpu in gpus
         )
-        placed = {name: f"{name.replace(' ', ':')}" for name in self.names}
+        placed = {name: name.replace(" ", ":") for name in names}
         trained, batch = ON_GPU if gpus else ON_CORES
-        trainings = {name: Training(at, trained, batch) for name, at in placed.items()}
-        self._trainings = trainings
-        self.units: dict[str, dict[str, Callable[[], float]]] = {
-            "compute": {name: each.step for name, each in trainings.items()}
+        self._trainings = {name: Training(at, trained, batch) for name, at in placed.items()}
+        self._makers: dict[str, dict[str, Callable[[], Unit]]] = {
+            "compute": {
+                name: partial(getattr, each, "step") for name, each in self._trainings.items()
+            }
         }
         if gpus:
             for term, work in _OF_GPU.items():
-                self.units[term] = {name: _unit(at, work) for name, at in placed.items()}
+                self._makers[term] = {name: partial(_unit, at, work) for name, at in placed.items()}
         else:
-            self.units["memory"] = {"CPU": copier()}
-        for units in self.units.values():
-            for unit in units.values():
-                unit()
+            self._makers["memory"] = {"CPU": copier}
+
+    @property
+    def terms(self) -> list[str]:
+        """The terms that `rates` takes."""
+        return list(self._makers)
 
     def rates(self, term: str, seconds: float) -> Mapping[str, float]:
-        """Return how much each device does a second while all of them work."""
-        units = self.units[term]
+        """Return how much each device does a second while all of them work. Memory is taken anew
+        each time: which pages it gets changes how fast it is, by some percent."""
+        units = {name: make() for name, make in self._makers[term].items()}
         with ThreadPoolExecutor(len(units)) as threads:
+            # The first time compiles, and touches each page.
+            list(threads.map(lambda unit: unit(), units.values()))
             found = {name: threads.submit(rate, unit, seconds) for name, unit in units.items()}
             return {name: each.result() for name, each in found.items()}
 
@@ -124,7 +135,7 @@ def _digest(trained: Training) -> str:
         return ""
 
 
-def _unit(device: str, name: str) -> Callable[[], float]:
+def _unit(device: str, name: str) -> Unit:
     """Return a unit of work of a GPU."""
     with tf.device(device):
         work = gpu_probe.works()[name]
