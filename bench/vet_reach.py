@@ -34,6 +34,8 @@ from hvdperf.vet.rounds import measure, schedule
 NODES = 8
 SHARE, SLOWER = 0.20, 0.9
 RATE, SLOW_RATE = "40mbit", "20mbit"
+# The speed of the bad node, and of its link.
+SIMULATED = ((1.0, 1.0), (0.95, 1.0), (0.93, 1.0), (0.9, 1.0), (0.8, 1.0), (1.0, 0.85), (1.0, 0.5))
 
 
 def main() -> None:
@@ -119,7 +121,7 @@ def simulate(arguments: argparse.Namespace) -> None:
     paths = sorted(arguments.directory.glob("*.json"))
     recorded = {path.stem: decode(path.read_bytes(), Measured) for path in paths}
     chance = random.Random(1)
-    for slow, linked in ((1.0, 1.0), (0.9, 1.0), (0.85, 1.0), (0.8, 1.0), (1.0, 0.5)):
+    for slow, linked in SIMULATED:
         counts: Counter[str] = Counter()
         for _ in range(arguments.times):
             counts.update(_judged(_allocation(recorded, arguments.nodes, slow, linked, chance)))

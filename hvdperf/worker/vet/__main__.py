@@ -13,6 +13,7 @@ import queue
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable
@@ -45,8 +46,9 @@ class Node:
 
         self._devices = Devices()
         cores = len(os.sched_getaffinity(0))
-        devices = ", ".join(self._devices.models)
-        kind = f"{devices or f'{cores} of {_cpu_model()}'}, TensorFlow {tf.__version__}"
+        counts = Counter(self._devices.models) or {f"core of {_cpu_model()}": cores}
+        devices = ", ".join(f"{count} x {model}" for model, count in counts.items())
+        kind = f"{devices}, TensorFlow {tf.__version__}"
         terms = [*self._devices.terms, "input"]
         return {"kind": kind, "terms": terms, "port": self._link.port}
 

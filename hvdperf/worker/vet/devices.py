@@ -61,6 +61,8 @@ class Training:
                 return training.update(task, self._parts, (images, labels), tf.reduce_mean)
 
         self._step = step
+        # Keras is traced here, in the main thread.
+        self.step()
 
     def _on_device(self, *arrays: Any) -> Sequence[Any]:
         with tf.device(self._device):
