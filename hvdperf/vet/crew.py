@@ -157,7 +157,7 @@ class Crew:
         ended = self._processes[node].poll()
         told = f": {lines[-1].strip()}" if lines and ended else ""
         self.lost[node] = f"{why}{told}"
-        if connection := self._connections.get(node):
+        if connection := self._connections.pop(node, None):
             self._hub.drop(connection)
 
     # As a listener of the hub ----------------------------------------------------------------

@@ -26,7 +26,7 @@ from hvdperf.vet.record import FEWEST_LINKED, LINK, TERMS, Measured, Round
 SLOW = {"compute": 0.95, "memory": 0.90, "bus": 0.95, "input": 0.80, LINK: 0.90}
 # The share of runs in which a node may be named that is not slow.
 FALSE_NAMES = 0.01
-# The speed of an exchange that did not take place, relative to the others.
+# The speed of what did not take place, relative to the others.
 _NONE = 1e-3
 
 
@@ -104,7 +104,9 @@ def _finding(
         state = State.SLOW if slow else State.OTHER_RESULT
     device = {
         term: Counter(
-            each.slowest[term][node] for each in measured.rounds if node in each.slowest[term]
+            each.slowest[term][node]
+            for each in measured.rounds
+            if node in each.slowest.get(term, {})
         ).most_common(1)[0][0]
         for term in figures
         if term != LINK
@@ -159,9 +161,9 @@ def _relative(taken: Round, term: str, node: str, nodes: Sequence[str]) -> Itera
     """Yield the ln of a node's speed relative to the others in a round, if it has one."""
     if term != LINK:
         rates = taken.rates.get(term, {})
-        others = [rates[each] for each in nodes if each != node and each in rates]
+        others = [rates[each] for each in nodes if each != node and rates.get(each, 0.0) > 0]
         if node in rates and others:
-            yield math.log(rates[node] / median(others))
+            yield math.log(max(rates[node] / median(others), _NONE))
         return
     if len(nodes) < FEWEST_LINKED:
         return

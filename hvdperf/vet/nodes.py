@@ -8,7 +8,7 @@ import shutil
 import socket
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from hvdperf.errors import UserError
 from hvdperf.launch.outer import outer_size, started_by
@@ -19,6 +19,8 @@ _NODELIST = "SLURM_JOB_NODELIST"
 # Of srun: these would confine a step to a part of the node's cores.
 _CONFINING = ("SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_EXACT", "SLURM_CPU_BIND")
 _SRUN = ("--nodes=1", "--ntasks=1", "--mpi=none", "--cpu-bind=none", "--quiet")
+# Variables of an allocation with GPUs.
+_OF_GPUS = ("SLURM_GPUS", "SLURM_JOB_GPUS")
 _SSH = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 _ASK_SCONTROL_S = 20.0
 
@@ -65,7 +67,8 @@ def starting(node: str, by_slurm: bool) -> list[str]:
     there is no ssh."""
     here = [sys.executable, "-m", "hvdperf.worker.vet"]
     if by_slurm:
-        gpus = ["--gpu-bind=none"] * ("SLURM_GPUS_ON_NODE" in os.environ)
+        has_gpus = any(name.startswith(_OF_GPUS) for name in os.environ)
+        gpus = ["--gpu-bind=none"] if has_gpus else []
         return ["srun", f"--nodelist={node}", *_SRUN, *gpus, f"--chdir={ROOT}", *here]
     if node in (socket.gethostname(), "localhost"):
         return here
@@ -83,5 +86,5 @@ def environment_of_starting(environment: Mapping[str, str] = os.environ) -> dict
 
 def draining(node: str, reason: str) -> str:
     """Return the command that takes a node out of service in Slurm."""
-    words: Sequence[str] = ("scontrol", "update", f"NodeName={node}", "State=DRAIN")
-    return f"{' '.join(words)} Reason={shlex.quote(f'hvdperf vet: {reason}')}"
+    told = shlex.quote(f"hvdperf vet: {reason}")
+    return f"scontrol update NodeName={node} State=DRAIN Reason={told}"
