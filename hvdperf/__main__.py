@@ -15,6 +15,7 @@ from hvdperf.report import commands as report
 from hvdperf.session import commands as session
 from hvdperf.timeline import commands as timeline
 from hvdperf.version import version
+from hvdperf.vet import commands as vet
 
 
 def main() -> int:
@@ -43,7 +44,7 @@ class _Version(argparse.Action):
 
 # The commands by purpose, as the help shows them.
 PURPOSES = {
-    "look before measuring": ("list", "doctor", "thresholds"),
+    "look before measuring": ("list", "doctor", "vet", "thresholds"),
     "show results": ("report", "compare", "predict", "explain"),
     "night by night": ("nightly", "regressions"),
     "release by release": ("history", "bisect"),
@@ -64,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(
         prog=top.prog, required=True, metavar="COMMAND", help=argparse.SUPPRESS
     )
-    for package in (report, session, timeline):
+    for package in (report, session, vet, timeline):
         package.add_to(commands)
     top.epilog = _by_purpose(
         {name: each.description or "" for name, each in commands.choices.items()}

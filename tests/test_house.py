@@ -88,6 +88,7 @@ ORDER = (
     "records",
     "explain",
     "launch",
+    "vet",
     "work",
     "judge",
     "session",

@@ -72,7 +72,7 @@ class Slots:
         self.hub = Hub("127.0.0.1") if one_host else Hub("0.0.0.0")
         session = {
             "host": socket.gethostname(),
-            "addresses": [] if one_host else _addresses(network),
+            "addresses": [] if one_host else addresses(network),
             "port": self.hub.port,
             "token": self.hub.expect(self).rsplit(":", 1)[1],
         }
@@ -287,7 +287,7 @@ def _own_stack(interpreter: str) -> dict[str, Any]:
     return asdict(probe(interpreter, CACHE / socket.gethostname()))
 
 
-def _addresses(network: str) -> list[str]:
+def addresses(network: str) -> list[str]:
     """Return the addresses at which other hosts may reach this one: those in the network, or those
     of all interfaces. Raises UserError if there is none."""
     within = check_network(network)

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -36,7 +36,16 @@ def main() -> None:
     print(json.dumps(found))
 
 
-def _rates() -> dict[str, float]:
+class Work(NamedTuple):
+    """A unit of work of a GPU. amount: of it, in the unit of its rate. run: begins it, and returns
+    a tensor that is there at its end."""
+
+    amount: float
+    run: Callable[[], Any]
+
+
+def works() -> dict[str, Work]:
+    """Return by name what `main` measures of the current device."""
     factor = tf.random.normal((_SIDE, _SIDE))
     source = tf.ones(_COPIED)
     sent = np.ones(_SENT, np.float32)
@@ -51,10 +60,19 @@ def _rates() -> dict[str, float]:
         return source + 1.0
 
     return {
-        "matrix product": 2 * _SIDE**3 / _seconds(product),
-        "copy": 2 * source.dtype.size * _COPIED / _seconds(copied),
-        "link": sent.nbytes / _seconds(lambda: tf.identity(tf.constant(sent))),
+        "matrix product": Work(2 * _SIDE**3, product),
+        "copy": Work(2 * source.dtype.size * _COPIED, copied),
+        "link": Work(sent.nbytes, lambda: tf.identity(tf.constant(sent))),
     }
+
+
+def wait_for(result: Any) -> None:
+    """Wait until a tensor is there: reading an element waits for the GPU."""
+    tf.reshape(result, [-1])[0].numpy()
+
+
+def _rates() -> dict[str, float]:
+    return {name: work.amount / _seconds(work.run) for name, work in works().items()}
 
 
 def _seconds(work: Callable[[], Any]) -> float:
@@ -62,8 +80,7 @@ def _seconds(work: Callable[[], Any]) -> float:
     found = []
     for _ in range(1 + _REPEATS):
         begun = time.perf_counter()
-        # Reading an element waits for the GPU.
-        tf.reshape(work(), [-1])[0].numpy()
+        wait_for(work())
         found.append(time.perf_counter() - begun)
     return median(found[1:])
 

@@ -1,0 +1,173 @@
+"""Hosts on this machine, for measurements and tests of several: a network, UTS, IPC and mount
+namespace each, joined by a bridge in a namespace of its own, with quotas of cores and rates of
+links. It needs root, and cgroups of version 1.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvdperf.paths import ROOT
+
+_UNSHARE = ("unshare", "-n", "-u", "-m", "-i")
+_FIRST = "hostname {node} && mount --bind {names} /etc/hosts && echo ready && exec sleep infinity"
+# What `hvdperf vet` calls as ssh, with options, the name of a host and a shell command.
+_SSH = """\
+#!/bin/sh
+while [ "$1" = -o ]; do shift 2; done
+if [ ! -e "$(dirname "$0")/$1.pid" ]; then
+    echo "ssh: Could not resolve hostname $1: Name or service not known" >&2
+    exit 255
+fi
+first=$(cat "$(dirname "$0")/$1.pid")
+group=$(cat "$(dirname "$0")/$1.group")
+shift
+[ -z "$group" ] || echo $$ >"$group/tasks"
+exec nsenter -t "$first" -n -u -m -i env -i PATH=/usr/sbin:/usr/bin:/bin sh -c "$*"
+"""
+# The host from which nodes are reached.
+LOGIN = "login"
+_CPU = Path("/sys/fs/cgroup/cpu")
+_PERIOD_US = 100_000
+# The weight of a host's processes; that of another process is 1024 or less.
+_SHARES = 1 << 15
+
+
+@dataclass(frozen=True)
+class SmallHosts:
+    """Hosts node1, node2, ..., and LOGIN without a quota. first: the id of the first process of
+    each host, by name. directory: holds the stand-in for ssh. groups: the cgroup of each node with
+    a quota, by name."""
+
+    first: Mapping[str, int]
+    directory: Path
+    groups: Mapping[str, Path]
+
+    @property
+    def nodes(self) -> list[str]:
+        return [name for name in self.first if name != LOGIN]
+
+    def inside(self, node: str) -> list[str]:
+        """Return the words that run a command on a host, in the checkout."""
+        return [
+            *("nsenter", "-t", str(self.first[node]), "-n", "-u", "-m", "-i"),
+            f"--wd={ROOT}",
+        ]
+
+    def environment(self) -> dict[str, str]:
+        """Return an environment whose ssh reaches these hosts."""
+        return {**os.environ, "PATH": f"{self.directory}:{os.environ['PATH']}"}
+
+    def set_quota(self, node: str, cores: float) -> None:
+        """Let everything that ssh starts on a host have so much of a core together."""
+        quota = self.groups[node] / "cpu.cfs_quota_us"
+        quota.write_text(f"{round(cores * _PERIOD_US)}")
+
+    def set_rate(self, node: str, rate: str) -> None:
+        """Limit what a host sends, to a rate such as 100mbit."""
+        words = f"tc qdisc replace dev eth0 root tbf rate {rate} burst 64kb latency 50ms"
+        _run([*self.inside(node), *words.split()])
+
+    def set_link(self, node: str, state: str) -> None:
+        """Take the cable of a host out (`down`) or put it in (`up`)."""
+        _run([*self.inside(node), *f"ip link set eth0 {state}".split()])
+
+    def kill(self, node: str) -> None:
+        """Kill every process of a host but its first one."""
+        for pid in self.processes(node):
+            with suppress(ProcessLookupError):
+                os.kill(pid, 9)
+
+    def processes(self, node: str) -> list[int]:
+        """Return the ids of the processes of a host but its first one."""
+        network = os.readlink(f"/proc/{self.first[node]}/ns/net")
+        found = []
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):  # the process has ended
+                if entry.name.isdecimal() and os.readlink(entry / "ns/net") == network:
+                    found.append(int(entry.name))
+        return [pid for pid in found if pid != self.first[node]]
+
+
+@contextmanager
+def small_hosts(count: int, quotas: bool = False) -> Iterator[SmallHosts]:
+    """Yield so many hosts, and end everything that runs on them at the end. quotas: whether
+    `set_quota` is needed."""
+    with ExitStack() as end:
+        directory = Path(end.enter_context(tempfile.TemporaryDirectory(prefix="hvdperf-hosts-")))
+        names = [*(f"node{number}" for number in range(1, count + 1)), LOGIN]
+        addresses = {node: f"10.78.0.{number}" for number, node in enumerate(names, 1)}
+        lines = ["127.0.0.1 localhost", *(f"{at} {node}" for node, at in addresses.items())]
+        (directory / "hosts").write_text("\n".join(lines) + "\n")
+        (directory / "ssh").write_text(_SSH)
+        (directory / "ssh").chmod(0o755)
+        switch = end.enter_context(_first("echo ready && exec sleep infinity"))
+        _run(_in(switch, "ip link add br0 type bridge"))
+        _run(_in(switch, "ip link set br0 up"))
+        first, groups = {}, {}
+        for number, node in enumerate(names, 1):
+            command = _FIRST.format(node=node, names=directory / "hosts")
+            pid = first[node] = end.enter_context(_first(command))
+            (directory / f"{node}.pid").write_text(str(pid))
+            group = _CPU / f"hvdperf-{os.getpid()}-{node}"
+            has_quota = quotas and node != LOGIN
+            if has_quota:
+                group.mkdir()
+                end.callback(_remove, group)
+                # What else runs here must not take what the quota leaves to it.
+                (group / "cpu.shares").write_text(str(_SHARES))
+                groups[node] = group
+            (directory / f"{node}.group").write_text(str(group) if has_quota else "")
+            ends = f"eth0 netns {pid} type veth peer name p{number} netns {switch}"
+            _run(["ip", "link", "add", *ends.split()])
+            _run(_in(switch, f"ip link set p{number} master br0 up"))
+            address = f"addr add {addresses[node]}/24 dev eth0"
+            for settings in (address, "link set eth0 up", "link set lo up"):
+                _run(_in(pid, f"ip {settings}"))
+        hosts = SmallHosts(first, directory, groups)
+        for node in names:
+            end.callback(hosts.kill, node)
+        yield hosts
+
+
+@contextmanager
+def _first(command: str) -> Iterator[int]:
+    """Yield the id of the first process of new namespaces, which runs this shell command."""
+    process = subprocess.Popen(
+        [*_UNSHARE, "sh", "-c", command],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                raise OSError("no namespaces are permitted here")
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def _in(pid: int, command: str) -> list[str]:
+    return ["nsenter", "-t", str(pid), "-n", "-u", "-m", "-i", *command.split()]
+
+
+def _run(command: Sequence[str]) -> None:
+    subprocess.run(command, check=True)
+
+
+def _remove(group: Path) -> None:
+    """Remove a cgroup, as soon as its processes have ended."""
+    for _ in range(100):
+        with suppress(OSError):
+            group.rmdir()
+            return
+        time.sleep(0.05)

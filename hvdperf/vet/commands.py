@@ -1,0 +1,164 @@
+"""The command `hvdperf vet`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from hvdperf.cli import Commands, add_command, option
+from hvdperf.columns import Columns, figure_text, interval, number, wrapped
+from hvdperf.errors import UserError, refusing
+from hvdperf.files import write_record
+from hvdperf.launch.slots import check_network
+from hvdperf.stats import fewest_bounded
+from hvdperf.vet.crew import crew_of
+from hvdperf.vet.judge import FALSE_NAMES, SLOW, Finding, State, judge
+from hvdperf.vet.nodes import draining, environment_of_starting, find_nodes, starting
+from hvdperf.vet.record import TERMS, Measured
+from hvdperf.vet.rounds import SECONDS, measure
+
+ROUNDS = 20
+# Rounds from which on more would not be decided otherwise.
+_MOST_ROUNDS = 1000
+# Exit statuses by what is known of the worst node: those of a session with FAIL, NOT RUN and so on.
+_EXIT_STATUS = {
+    State.SLOW: 1,
+    State.OTHER_RESULT: 1,
+    State.NOT_RUN: 10,
+    State.UNDECIDED: 6,
+    State.NOT_COMPARED: 6,
+    State.OK: 0,
+}
+# Figures that are shown, beside those that are not as others.
+_MOST_SHOWN = 12
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command vet."""
+    text = (
+        "Find the bad node of an allocation. The nodes of Slurm's allocation, or of --hosts, "
+        "train, copy and read at the same time, and exchange bytes in pairs. A node is named if it "
+        "is slower than the others, with what is slow, or computes something else. Exit status: 0 "
+        "if no node is bad, 1 if one is, 10 if one could not be measured, 6 if it is not decided."
+    )
+    add = add_command(commands, "vet", text, vet)
+    text = "Compare these hosts, which are reached by ssh."
+    option(add, "--hosts A,B", text, told="the nodes of the allocation")
+    text = "Use this network between the nodes, such as 10.0.0.0/24."
+    option(add, "--network NET", text, "", "any")
+    text = "Have every node do everything so many times."
+    option(add, "--rounds N", text, ROUNDS, type=int)
+    text = "Read the files of this directory, which every node has."
+    option(add, "--data-dir DIR", text, told="a temporary file")
+    text = "Write what was measured, and what follows, to this new file as JSON."
+    option(add, "--out FILE", text, told="no file", type=Path)
+
+
+def vet(arguments: argparse.Namespace) -> int:
+    """Measure the nodes, and say which are bad; return the exit status."""
+    nodes = find_nodes(arguments.hosts)
+    check_network(arguments.network)
+    out: Path | None = arguments.out
+    if out is not None and os.path.lexists(out):
+        raise UserError(f"--out {out}: already exists; give the name of a new file")
+    # On GPUs there is a term more.
+    fewest = fewest_bounded(FALSE_NAMES / (len(nodes) * len(TERMS)))
+    if not fewest <= arguments.rounds <= _MOST_ROUNDS:
+        raise UserError(
+            f"--rounds {arguments.rounds}: {len(nodes)} nodes need {fewest} rounds or more, "
+            f"{_MOST_ROUNDS} at most"
+        )
+    by_slurm = arguments.hosts is None
+    environment = environment_of_starting()
+    commands = {node: starting(node, by_slurm) for node in nodes}
+    data_dir = os.path.abspath(arguments.data_dir) if arguments.data_dir else ""
+    print(f"vet {len(nodes)} nodes in {arguments.rounds} rounds: start", flush=True)
+    with crew_of(nodes, arguments.network, commands.__getitem__, environment) as crew:
+        measured = measure(
+            crew, arguments.rounds, data_dir, SECONDS, say=lambda text: print(text, flush=True)
+        )
+    if out is not None:
+        with refusing(f"--out {out}: ", OSError):
+            write_record(out, measured)
+    findings = judge(measured)
+    for line in told(measured, findings):
+        print(line)
+    return max((_EXIT_STATUS[each.state] for each in findings), key=_place)
+
+
+def _place(status: int) -> int:
+    """Return the place of an exit status, the worst last."""
+    return (0, 6, 10, 1).index(status)
+
+
+def told(measured: Measured, findings: Sequence[Finding]) -> Iterator[str]:
+    """Return what is known of the nodes, in lines: figures, the lowest first, and sentences."""
+    width = max(map(len, measured.nodes))
+    table = Columns(("node", -width), ("term", -8), ("speed", 5), ("interval", 14), (" ", 0))
+    rows = [(each, term) for each in findings for term in each.figures]
+    rows.sort(key=lambda row: row[0].figures[row[1]].estimate)
+    shown = [row for place, row in enumerate(rows) if place < _MOST_SHOWN or _word(*row)]
+    if shown:
+        yield "speed relative to the median of the other nodes, the slowest first"
+        yield table.header
+    for finding, term in shown:
+        figure = finding.figures[term]
+        bounds = interval(figure.lower, figure.upper)
+        speed = number(figure.estimate, 5, 3)
+        yield table.row(finding.node, term, speed, bounds, f" {_word(finding, term)}")
+    if len(rows) > len(shown):
+        yield f"and {len(rows) - len(shown)} more that are ok"
+    for finding in findings:
+        yield from _sentences(finding)
+    yield from wrapped(_summary(measured, findings), others="")
+
+
+def _word(finding: Finding, term: str) -> str:
+    """Return what is known of a term of a node; "" if it is like that of others."""
+    if term in finding.slow:
+        return State.SLOW.value
+    return State.UNDECIDED.value if term in finding.undecided else ""
+
+
+def _cell(finding: Finding, term: str) -> str:
+    return figure_text(finding.figures[term]).strip()
+
+
+def _sentences(finding: Finding) -> Iterator[str]:
+    node = finding.node
+    if finding.slow:
+        reason = ", ".join(_term(finding, term) for term in finding.slow)
+        yield from wrapped(f"{node} is slow: {reason}")
+        yield f"    {draining(node, reason)}"
+    if finding.state is State.OTHER_RESULT or (finding.slow and finding.reason):
+        yield from wrapped(f"{node} computes something else: {finding.reason}")
+        yield f"    {draining(node, finding.reason)}"
+    if finding.state in (State.NOT_RUN, State.NOT_COMPARED):
+        yield from wrapped(f"{node} {finding.state.value}: {finding.reason}")
+    if finding.undecided:
+        which = ", ".join(_term(finding, term) for term in finding.undecided)
+        yield from wrapped(f"{node} may be slow: {which}")
+
+
+def _term(finding: Finding, term: str) -> str:
+    device = finding.device.get(term, "")
+    where = f" of {device}" if device.startswith("GPU") else ""
+    return f"{term}{where} {_cell(finding, term)}"
+
+
+def _summary(measured: Measured, findings: Sequence[Finding]) -> str:
+    """Return in words what was looked for, how much it took, and what to do next."""
+    terms = {term for finding in findings for term in finding.figures}
+    if not terms:
+        return "nothing was compared"
+    limits = ", ".join(f"{term} below {SLOW[term]:.2f}" for term in TERMS if term in terms)
+    said = f"slow: {limits}, with {100 * (1 - FALSE_NAMES):.0f} % confidence"
+    took = f"{len(measured.rounds)} rounds, {measured.took_seconds / 60:.1f} min"
+    states = {finding.state for finding in findings}
+    if states == {State.OK}:
+        return f"no node is bad; {said}; {took}"
+    if State.UNDECIDED in states:
+        return f"{said}; {took}; to decide more, add --rounds {3 * len(measured.rounds)}"
+    return f"{said}; {took}"

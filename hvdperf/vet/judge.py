@@ -1,0 +1,196 @@
+"""Which nodes are slow, and by what: rounds in, findings out.
+
+A figure of a node is its speed relative to the median of the other nodes of its machine class in
+the same round; of a link, to the median of the pairs that the node is not part of. The figures of
+all rounds give the Hodges-Lehmann estimate with exact bounds (hvdperf.stats). A node is slow if the
+whole interval is below the limit of its term (SLOW). The bounds are so far out that one of all
+figures of all nodes is missed on that side in at most FALSE_NAMES of all runs (Bonferroni), if
+rounds are independent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from statistics import median
+
+from hvdperf.stats import Interval, hodges_lehmann
+from hvdperf.vet.record import FEWEST_LINKED, LINK, TERMS, Measured, Round
+
+# The speed, relative to the others, below which a node is slow. How fast memory is depends on the
+# pages that the kernel gives, how fast a file is read on where it is on a disk, and how fast pairs
+# exchange bytes on the switches between them.
+SLOW = {"compute": 0.95, "memory": 0.90, "bus": 0.95, "input": 0.80, LINK: 0.90}
+# The share of runs in which a node may be named that is not slow.
+FALSE_NAMES = 0.01
+# The speed of what did not take place, relative to the others.
+_NONE = 1e-3
+
+
+class State(Enum):
+    """What is known of a node, the worst first."""
+
+    SLOW = "SLOW"
+    OTHER_RESULT = "OTHER RESULT"
+    NOT_RUN = "NOT RUN"
+    UNDECIDED = "UNDECIDED"
+    NOT_COMPARED = "NOT COMPARED"
+    OK = "ok"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is known of a node. figures: by term, its speed relative to the others, with bounds that
+    hold for all nodes together. slow, undecided: the terms that are. device: by term, the device
+    that was most often its slowest. reason: why it was not run, not compared, or computes another
+    result."""
+
+    node: str
+    state: State
+    figures: Mapping[str, Interval] = field(default_factory=dict)
+    slow: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    device: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+
+def judge(measured: Measured) -> list[Finding]:
+    """Return what is known of each node, the worst first."""
+    groups = _groups(measured)
+    alpha = level(measured)
+    results = _other_results(measured, groups)
+    found = []
+    for nodes in groups.values():
+        if len(nodes) == 1:
+            why = f"no other node is of its kind ({measured.kinds[nodes[0]]})"
+            found.append(Finding(nodes[0], State.NOT_COMPARED, reason=why))
+            continue
+        for node, figures in _figures(measured.rounds, nodes, alpha).items():
+            found.append(_finding(measured, node, figures, results.get(node, "")))
+    found += [Finding(node, State.NOT_RUN, reason=why) for node, why in measured.not_run.items()]
+    order = list(State)
+    return sorted(found, key=lambda each: (order.index(each.state), _lowest(each.figures)))
+
+
+def level(measured: Measured) -> float:
+    """Return the error rate of each bound: FALSE_NAMES, divided among the figures of all nodes."""
+    terms = {*(term for each in measured.rounds for term in each.rates), LINK}
+    return FALSE_NAMES / max(1, len(measured.nodes) * len(terms))
+
+
+def _groups(measured: Measured) -> dict[str, list[str]]:
+    """Return the nodes that were measured, by machine class."""
+    groups: dict[str, list[str]] = {}
+    for node in measured.nodes:
+        if node not in measured.not_run:
+            groups.setdefault(measured.kinds[node], []).append(node)
+    return groups
+
+
+def _finding(
+    measured: Measured, node: str, figures: Mapping[str, Interval], other_result: str
+) -> Finding:
+    slow = tuple(term for term, figure in figures.items() if figure.upper < SLOW[term])
+    undecided = tuple(
+        term
+        for term, figure in figures.items()
+        if figure.estimate < SLOW[term] and term not in slow
+    )
+    state = State.UNDECIDED if undecided else State.OK
+    if slow or other_result:
+        state = State.SLOW if slow else State.OTHER_RESULT
+    device = {
+        term: Counter(
+            each.slowest[term][node]
+            for each in measured.rounds
+            if node in each.slowest.get(term, {})
+        ).most_common(1)[0][0]
+        for term in figures
+        if term != LINK
+    }
+    return Finding(node, state, figures, slow, undecided, device, other_result)
+
+
+def _lowest(figures: Mapping[str, Interval]) -> float:
+    return min((each.estimate for each in figures.values()), default=1.0)
+
+
+def _figures(
+    rounds: Sequence[Round], nodes: Sequence[str], alpha: float
+) -> dict[str, dict[str, Interval]]:
+    """Return the figures of each node. The slowest node is taken out as long as one is slow, so
+    that it does not change what the others are compared with."""
+    left, found = list(nodes), dict[str, dict[str, Interval]]()
+    while len(left) > 1:
+        figures = {node: _of_node(rounds, node, left, alpha) for node in left}
+        found |= figures
+        slow = [
+            (figure.estimate, node)
+            for node, terms in figures.items()
+            for term, figure in terms.items()
+            if figure.upper < SLOW[term]
+        ]
+        if not slow:
+            break
+        left.remove(min(slow)[1])
+    return found
+
+
+def _of_node(
+    rounds: Sequence[Round], node: str, nodes: Sequence[str], alpha: float
+) -> dict[str, Interval]:
+    figures = {}
+    for term in TERMS:
+        values = [value for each in rounds for value in _relative(each, term, node, nodes)]
+        if values:
+            bounds = hodges_lehmann(values, alpha)
+            figures[term] = Interval(
+                math.exp(bounds.estimate),
+                math.exp(bounds.lower),
+                math.exp(bounds.upper),
+                alpha,
+                len(values),
+            )
+    return figures
+
+
+def _relative(taken: Round, term: str, node: str, nodes: Sequence[str]) -> Iterable[float]:
+    """Yield the ln of a node's speed relative to the others in a round, if it has one."""
+    if term != LINK:
+        rates = taken.rates.get(term, {})
+        others = [rates[each] for each in nodes if each != node and rates.get(each, 0.0) > 0]
+        if node in rates and others:
+            yield math.log(max(rates[node] / median(others), _NONE))
+        return
+    if len(nodes) < FEWEST_LINKED:
+        return
+    pairs = [pair for pair in taken.pairs if set(pair.nodes) <= set(nodes)]
+    own = [pair.rate for pair in pairs if node in pair.nodes]
+    rates_of_others = [pair.rate for pair in pairs if node not in pair.nodes and pair.rate > 0]
+    if own and rates_of_others:
+        yield math.log(max(own[0] / median(rates_of_others), _NONE))
+
+
+def _other_results(measured: Measured, groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return by node which device computes something else from the same seeds than it did before,
+    or than most devices of its class."""
+    found: dict[str, str] = {}
+    for nodes in groups.values():
+        results: dict[tuple[str, str], set[str]] = {}
+        for node in nodes:
+            for device, digest in ((d, each[d]) for each in measured.digests[node] for d in each):
+                results.setdefault((node, device), set()).add(digest)
+        counts = Counter(digest for each in results.values() if len(each) == 1 for digest in each)
+        (usual, most), *others = counts.most_common() or [("", 0)]
+        for (node, device), each in results.items():
+            if len(each) > 1:
+                found[node] = f"{device} computed two results from the same seeds"
+            elif others and (each != {usual} or 2 * most <= len(results)):
+                others_do = "most others" if 2 * most > len(results) else "others"
+                found.setdefault(
+                    node, f"{device} computes another result from the same seeds than {others_do}"
+                )
+    return found

@@ -1,0 +1,150 @@
+"""How fast the devices of a node train, and what they compute. A device is a GPU, or else all cores
+together. Rates are units a second: steps, and of a GPU's memory and bus bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Callable
+
+import numpy as np
+import tensorflow as tf
+
+from hvdperf.models import contract, registry, tasks
+from hvdperf.worker import gpu_probe, training
+from hvdperf.worker.training import Part
+from hvdperf.worker.vet.host import copier, rate
+
+# What is trained, and with how many samples a step: on a GPU, and on cores.
+ON_GPU, ON_CORES = ("resnet_50", 64), ("vgg_16_s", 16)
+_CLASSES, _SEED = 1000, 1
+# Updates after which weights are compared.
+_UPDATES = 3
+# The work of a GPU (hvdperf.worker.gpu_probe) that a term is, by the name of the term.
+_OF_GPU = {"memory": "copy", "bus": "link"}
+
+
+# Does some work, and returns its amount.
+Unit = Callable[[], float]
+
+
+class Training:
+    """A network of the suite, trained by its own step on one device and on one random batch."""
+
+    def __init__(self, device: str, name: str, batch: int) -> None:
+        self._device = device
+        network = registry.network(name)
+        task = tasks.find(network, network.input_size, _CLASSES)
+        tf.keras.utils.set_random_seed(_SEED)
+        with tf.device(device):
+            models = contract.built(task.build(name), task)
+            self._parts = training.without_randomness(
+                Part(model, training.prepare(training.make_optimizer("sgd", "float32"), model))
+                for model in models
+            )
+        self._state = training.tf_variables(
+            variable for part in self._parts for variable in part.state
+        )
+        self._initial = [variable.numpy() for variable in self._state]
+        drawn = np.random.default_rng(_SEED)
+        images = drawn.random((batch, network.input_size, network.input_size, 3), np.float32)
+        labels = drawn.integers(0, _CLASSES, batch, np.int32)
+        self._timed = self._on_device(images, labels)
+        # On a GPU, TensorFlow keeps by size the algorithms that it chose by their speed.
+        self._compared = self._on_device(images[1:], labels[1:])
+
+        @training.graph(reduce_retracing=False)
+        def step(images: Any, labels: Any) -> Any:
+            with tf.device(device):
+                return training.update(task, self._parts, (images, labels), tf.reduce_mean)
+
+        self._step = step
+        # Keras is traced here, in the main thread.
+        self.step()
+
+    def _on_device(self, *arrays: Any) -> Sequence[Any]:
+        with tf.device(self._device):
+            return [tf.constant(array) for array in arrays]
+
+    def step(self) -> float:
+        """Train a step, and wait for its end. Return 1.0, the amount of this unit."""
+        self._step(*self._timed).numpy()
+        return 1.0
+
+    def digest(self) -> str:
+        """Return a hash of the weights after a few reproducible updates from the same weights. It
+        differs if any bit does. Raises training.Irreproducible."""
+        for variable, value in zip(self._state, self._initial):
+            variable.assign(value)
+        with training.reproducible():
+            for _ in range(_UPDATES):
+                self._step(*self._compared).numpy()
+        return training.digest(training.weights(self._parts))
+
+
+class Devices:
+    """The devices of this node, GPU 0 and so on; or CPU. models: of its GPUs."""
+
+    def __init__(self) -> None:
+        gpus = tf.config.list_physical_devices("GPU")
+        for gpu in gpus:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        names = [f"GPU {i}" for i in range(len(gpus))] or ["CPU"]
+        self.models = tuple(
+            str(tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"))
+            for gpu in gpus
+        )
+        placed = {name: name.replace(" ", ":") for name in names}
+        trained, batch = ON_GPU if gpus else ON_CORES
+        self._trainings = {name: Training(at, trained, batch) for name, at in placed.items()}
+        self._makers: dict[str, dict[str, Callable[[], Unit]]] = {
+            "compute": {
+                name: partial(getattr, each, "step") for name, each in self._trainings.items()
+            }
+        }
+        if gpus:
+            for term, work in _OF_GPU.items():
+                self._makers[term] = {name: partial(_unit, at, work) for name, at in placed.items()}
+        else:
+            self._makers["memory"] = {"CPU": copier}
+
+    @property
+    def terms(self) -> list[str]:
+        """The terms that `rates` takes."""
+        return list(self._makers)
+
+    def rates(self, term: str, seconds: float) -> Mapping[str, float]:
+        """Return how much each device does a second while all of them work. Memory is taken anew
+        each time: which pages it gets changes how fast it is, by some percent."""
+        units = {name: make() for name, make in self._makers[term].items()}
+        with ThreadPoolExecutor(len(units)) as threads:
+            # The first time compiles, and touches each page.
+            list(threads.map(lambda unit: unit(), units.values()))
+            found = {name: threads.submit(rate, unit, seconds) for name, unit in units.items()}
+            return {name: each.result() for name, each in found.items()}
+
+    def digests(self) -> Mapping[str, str]:
+        """Return what each device computes from the same seeds, "" if it cannot repeat itself."""
+        return {name: _digest(each) for name, each in self._trainings.items()}
+
+
+def _digest(trained: Training) -> str:
+    try:
+        return trained.digest()
+    except training.Irreproducible:
+        return ""
+
+
+def _unit(device: str, name: str) -> Unit:
+    """Return a unit of work of a GPU."""
+    with tf.device(device):
+        work = gpu_probe.works()[name]
+
+    def run() -> float:
+        with tf.device(device):
+            gpu_probe.wait_for(work.run())
+        return work.amount
+
+    return run

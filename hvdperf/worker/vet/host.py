@@ -1,0 +1,179 @@
+"""How fast a host copies memory, reads files and exchanges bytes with another one. Rates are bytes
+a second. The module uses the standard library and NumPy only.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Callable
+
+import numpy as np
+
+# Bytes of a copy, which no cache holds, of what is read at once, and of what is sent at once.
+_COPIED, _READ, _SENT = 1 << 27, 1 << 20, 1 << 18
+# Bytes that are read of the given files, or of a file that is written for that.
+READ_BYTES = 1 << 26
+# Seconds that the other node has to connect or to accept, and to take what was sent.
+CONNECT_S = 10.0
+DRAIN_S = 20.0
+# Files without a name, which end with the process.
+_KEPT: list[IO[bytes]] = []
+# The key of an exchange, which tells it from other connections: so many characters.
+KEY = 32
+
+
+def rate(unit: Callable[[], float], seconds: float) -> float:
+    """Repeat a unit of work for so many seconds, or a little more, and return how much was done a
+    second. unit: does the work, and returns its amount."""
+    done, began = 0.0, time.perf_counter()
+    while True:
+        done += unit()
+        elapsed = time.perf_counter() - began
+        if elapsed >= seconds:
+            return done / elapsed
+
+
+def copier() -> Callable[[], float]:
+    """Return a unit of work that copies memory, by one core."""
+    source = np.ones(_COPIED, np.uint8)
+    copied = np.empty_like(source)
+
+    def copy() -> float:
+        np.copyto(copied, source)
+        return source.nbytes
+
+    return copy
+
+
+def written_file() -> Path:
+    """Write a temporary file of READ_BYTES that no storage can compress, and return a path to it.
+    It has no name, so that nothing is left when this process ends. Raises OSError."""
+    stream = tempfile.TemporaryFile()  # noqa: SIM115 - it is kept to the end
+    _KEPT.append(stream)
+    for _ in range(READ_BYTES // _READ):
+        stream.write(secrets.token_bytes(_READ))
+    stream.flush()
+    os.fsync(stream.fileno())
+    return Path(f"/proc/self/fd/{stream.fileno()}")
+
+
+def files_to_read(directory: Path) -> list[Path]:
+    """Return files below a directory, in the order of their names, up to READ_BYTES together or a
+    little more. Raises OSError if there is none that holds anything."""
+    found, total = [], 0
+    for path in _files(directory):
+        size = path.stat().st_size
+        if size and total < READ_BYTES:
+            found.append(path)
+            total += size
+    if not found:
+        raise OSError(f"{directory} holds no file with content")
+    return found
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(directory, onerror=_refuse):
+        folders.sort()
+        yield from (
+            path for path in (Path(folder, each) for each in sorted(names)) if path.is_file()
+        )
+
+
+def _refuse(error: OSError) -> None:
+    raise error
+
+
+def reader(files: Sequence[Path]) -> Callable[[], float]:
+    """Return a unit of work that reads READ_BYTES of these files, after it has asked the kernel to
+    forget what it holds of them."""
+    into = bytearray(_READ)
+
+    def read() -> float:
+        total = 0
+        for path in files:
+            with open(path, "rb", buffering=0) as stream:
+                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                while total < READ_BYTES and (count := stream.readinto(into)):
+                    total += count
+        return total
+
+    return read
+
+
+class Link:
+    """This node's end of exchanges with other nodes. port: at which it accepts them."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("0.0.0.0", 0))
+        self.port = int(self._server.getsockname()[1])
+
+    def rate(self, seconds: float, key: str, peer: Sequence[object]) -> float:
+        """Send and receive at once for so many seconds, and return what has arrived a second. peer:
+        address and port of the other node; () if it is the one that connects. Raises OSError."""
+        with self._connected(key, peer) as connection:
+            connection.settimeout(seconds + DRAIN_S)
+            return _exchanged(connection, seconds)
+
+    def _connected(self, key: str, peer: Sequence[object]) -> socket.socket:
+        deadline = time.monotonic() + CONNECT_S
+        if peer:
+            host, port = peer
+            connection = socket.create_connection((str(host), int(str(port))), timeout=CONNECT_S)
+            connection.sendall(key.encode())
+            if _received(connection, len(key)) == key.encode():
+                return connection
+            connection.close()
+            raise ConnectionError("the other node did not answer")
+        while True:
+            self._server.settimeout(max(0.01, deadline - time.monotonic()))
+            connection, _ = self._server.accept()
+            connection.settimeout(max(0.01, deadline - time.monotonic()))
+            try:
+                if _received(connection, len(key)) == key.encode():
+                    connection.sendall(key.encode())
+                    return connection
+            except OSError:
+                pass  # not the node that is waited for
+            connection.close()
+
+
+def _received(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _exchanged(connection: socket.socket, seconds: float) -> float:
+    data, into = bytes(_SENT), bytearray(_SENT)
+    problems: list[OSError] = []
+    began = time.perf_counter()
+
+    def send() -> None:
+        try:
+            while time.perf_counter() < began + seconds:
+                connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            problems.append(error)
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    total = 0
+    while count := connection.recv_into(into):
+        total += count
+    elapsed = time.perf_counter() - began
+    sender.join()
+    if problems:
+        raise problems[0]
+    return total / elapsed

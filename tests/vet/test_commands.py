@@ -1,0 +1,76 @@
+"""What `hvdperf vet` says, and what it ends with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hvdperf.__main__ import parser
+from hvdperf.cli import REFUSED, run
+from hvdperf.vet.commands import told
+from hvdperf.vet.judge import judge
+from hvdperf.vet.record import LINK, Measured
+from tests.vet.test_judge import measured
+
+
+def text_of(found: Measured) -> str:
+    return "\n".join(told(found, judge(found)))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--hosts", "a"],
+        ["--hosts", "a,a"],
+        ["--hosts", "a,b", "--rounds", "3"],
+        ["--hosts", "a,b", "--rounds", "0"],
+        ["--hosts", "a,b", "--network", "here"],
+        ["--hosts", "a,b", "--network", "198.51.100.0/24"],
+        ["--hosts", "a,b", "--out", __file__],
+    ],
+)
+def test_a_bad_request_is_one_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    assert run(parser(), command_line=["vet", *arguments]) == REFUSED
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_the_slowest_stands_first_with_the_command_that_drains_it() -> None:
+    text = text_of(measured(8, {("node3", "compute"): 0.7, ("node6", LINK): 0.6}))
+    rows = [line.split()[:2] for line in text.splitlines() if line.startswith("node")]
+    assert rows[1:3] == [["node6", "link"], ["node3", "compute"]]
+    for node, term in (("node6", "link"), ("node3", "compute")):
+        assert f"scontrol update NodeName={node} State=DRAIN Reason='hvdperf vet: {term}" in text
+
+
+def test_nothing_is_drained_where_nothing_is_bad() -> None:
+    assert "scontrol" not in text_of(measured(8))
+
+
+def test_a_slow_gpu_has_its_number() -> None:
+    found = measured(4, {("node2", "compute"): 0.7})
+    rounds = [
+        replace(
+            each,
+            slowest={term: dict.fromkeys(each.slowest[term], "GPU 3") for term in each.slowest},
+        )
+        for each in found.rounds
+    ]
+    assert "compute of GPU 3" in text_of(replace(found, rounds=rounds))
+
+
+def test_nodes_without_rounds_are_told_all_the_same() -> None:
+    lost = {f"node{number}": "its process has ended" for number in (1, 2, 3, 4)}
+    text = text_of(replace(measured(4), rounds=[], not_run=lost))
+    assert all(f"{node} NOT RUN: its process has ended" in text for node in lost)
+
+
+def test_the_file_of_out_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    out = tmp_path / "there.json"
+    out.write_text("kept")
+    assert run(parser(), command_line=["vet", "--hosts", "a,b", "--out", str(out)]) == REFUSED
+    assert out.read_text() == "kept"

@@ -1,0 +1,119 @@
+"""Nodes that are namespaces of this machine, measured by real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.small_hosts import LOGIN, SmallHosts, small_hosts
+from hvdperf.paths import ROOT
+
+pytestmark = pytest.mark.mpirun
+# Measures with short terms, and prints a line of JSON.
+MEASURES = """
+import json, sys
+from hvdperf.json_records import encode
+from hvdperf.vet.crew import crew_of
+from hvdperf.vet.nodes import environment_of_starting, starting
+from hvdperf.vet.rounds import measure
+
+nodes = sys.argv[1].split(",")
+commands = {node: starting(node, by_slurm=False) for node in nodes}
+with crew_of(nodes, "", commands.__getitem__, environment_of_starting()) as crew:
+    print("started", flush=True)
+    found = measure(crew, int(sys.argv[2]), sys.argv[3], seconds=0.05)
+print(encode(found).decode())
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[SmallHosts]:
+    missing = [name for name in ("ip", "nsenter", "unshare") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} is not installed")
+    if os.geteuid() != 0:
+        pytest.skip("only root may make namespaces")
+    with small_hosts(5) as made:
+        yield made
+
+
+def measured(
+    hosts: SmallHosts,
+    nodes: list[str],
+    rounds: int,
+    data_dir: str = "",
+    then: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Measure from the login host. then: done when the processes have started."""
+    command = [sys.executable, "-c", MEASURES, ",".join(nodes), str(rounds), data_dir]
+    with subprocess.Popen(
+        [*hosts.inside(LOGIN), *command],
+        cwd=ROOT,
+        env=hosts.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        then()
+        output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
+def left(hosts: SmallHosts) -> list[int]:
+    """Return the processes of the nodes that stay, after some seconds."""
+    for _ in range(200):
+        found = [pid for node in hosts.nodes for pid in hosts.processes(node)]
+        if not found:
+            break
+        time.sleep(0.05)
+    return found
+
+
+def test_every_node_is_measured_and_a_host_that_is_not_there_is_told(hosts: SmallHosts) -> None:
+    nodes = hosts.nodes[:4]
+    found = measured(hosts, [*nodes, "nowhere"], 2)
+    assert "Could not resolve hostname nowhere" in str(found["not_run"])
+    assert len(found["rounds"]) == 2
+    for taken in found["rounds"]:
+        assert set(taken["rates"]) == {"compute", "memory", "input"}
+        assert all(set(rates) == set(nodes) for rates in taken["rates"].values())
+        assert all(rate > 0 for rates in taken["rates"].values() for rate in rates.values())
+        assert sorted(node for pair in taken["pairs"] for node in pair["nodes"]) == nodes
+        assert all(pair["rate"] > 0 for pair in taken["pairs"])
+    computed = [each["CPU"] for node in nodes for each in found["digests"][node]]
+    assert len(computed) == 8
+    assert len(set(computed)) == 1
+    assert left(hosts) == []
+
+
+def test_a_node_that_is_lost_is_told_and_the_others_go_on(hosts: SmallHosts) -> None:
+    def lose() -> None:
+        threading.Timer(0.5, hosts.kill, ("node2",)).start()
+
+    found = measured(hosts, hosts.nodes, 1, then=lose)
+    assert list(found["not_run"]) == ["node2"]
+    (taken,) = found["rounds"]
+    assert set(taken["rates"]["compute"]) == {"node1", "node3", "node4", "node5"}
+    assert any(pair["rate"] > 0 for pair in taken["pairs"])
+
+
+def test_files_that_no_node_can_read_leave_nothing_to_measure(
+    hosts: SmallHosts, tmp_path: Path
+) -> None:
+    found = measured(hosts, hosts.nodes[:2], 1, str(tmp_path / "none"))
+    assert set(found["not_run"]) == {"node1", "node2"}
+    assert str(tmp_path / "none") in str(found["not_run"])
+    assert found["rounds"] == []
