@@ -73,6 +73,7 @@ def assets() -> Assets:
     return Assets(style, early, libraries, late, json_text(themes()), _policy(style, scripts))
 
 
+@cache
 def templates(directory: Path) -> Environment:
     """Return the templates of a directory, for pages in HTML."""
     return Environment(
@@ -84,6 +85,7 @@ def templates(directory: Path) -> Environment:
     )
 
 
+@cache
 def light(sheet: Path, script: Path) -> tuple[Markup, Markup, str]:
     """Return the style, the script and the Content-Security-Policy of a page without the drawing
     libraries. sheet: a style sheet of its own, which comes after that of every page. script: its
