@@ -96,7 +96,7 @@ def judge_rounds(
     values, count = [median(row) for row in rows], len(rows)
     widened = 1.0 if noise is None else noise.widening
     if count in looks or (forced and count >= looks[0]):
-        return judge(values, rule, _fail_alpha(count, rule, looks), widened)
+        return judge(values, rule, fail_alpha(count, rule.alpha, looks), widened)
     exact = judge(values, rule, widened=widened)
     if exact.verdict is Verdict.INVALID or count > looks[0]:
         return _left_open(exact)
@@ -160,10 +160,10 @@ def _left_open(judgement: Judgement) -> Judgement:
     )
 
 
-def _fail_alpha(count: int, rule: Rule, looks: Sequence[int]) -> float:
-    """Return the level of the bound that may FAIL: the rule's own at the later full looks, a lower
-    one at any other."""
-    return rule.alpha if count in looks[1:] else FIRST_FAIL * rule.alpha
+def fail_alpha(count: int, alpha: float, looks: Sequence[int]) -> float:
+    """Return the level of the bound that may FAIL: alpha, which is the rule's own, at the later
+    full looks, a lower one at any other."""
+    return alpha if count in looks[1:] else FIRST_FAIL * alpha
 
 
 def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval | None:

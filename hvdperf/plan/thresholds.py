@@ -27,11 +27,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from statistics import fmean, median, pstdev, variance
+from statistics import median
 from typing import Literal, NamedTuple
 
-from hvdperf.errors import UserError, refusing
-from hvdperf.interim import FIRST_FAIL
+from hvdperf.errors import UserError
 from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import SHIPPED, shown
@@ -44,6 +43,7 @@ from hvdperf.verdict import Band, Ceiling, Floor, Rule
 POINTS_BELOW = 0.03
 PASS_SHARE = 0.95
 NARROWEST_BAND = 0.95
+LOWEST_FLOOR = 0.001
 _SESSIONS = 4000
 # Rounds 0.8699999999999999, the computed value of 0.87, to 0.87.
 _ROUNDING = 1e-9
@@ -82,56 +82,15 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
     rule = question.spec.rule
     if rule is Band:
         reach = abs(centre) + noise * _farther_bound(rounds)
-        high = _up(math.exp(max(reach, -math.log(NARROWEST_BAND))))
-        return Band(_down(1 / high), high)
+        high = rounded_up(math.exp(max(reach, -math.log(NARROWEST_BAND))))
+        return Band(rounded_down(1 / high), high)
     if rule is Ceiling:
         highest = max(
             math.exp(centre) * (1 + POINTS_BELOW), math.exp(centre - noise * _lower_bound(rounds))
         )
-        return ceiling(question, _three_digits_up(highest))
+        return ceiling(question, three_digits_up(highest))
     floor = min(math.exp(centre) - POINTS_BELOW, math.exp(centre + noise * _lower_bound(rounds)))
-    return Floor.at(min(max(_down(floor), 0.001), 1.0))
-
-
-def false_fail(rule: Rule, sessions: Sequence[Sequence[float]], rounds: int) -> float:
-    """Return the probability that a session of an unchanged build FAILs by the rule at its first
-    look.
-
-    sessions: ln ratios of unchanged builds, by session. rounds: of the first look. The bound that
-    may FAIL is taken as normal, with mean and standard deviation from the simulated sessions. Its
-    variance is that of the rounds, that between sessions beyond their rounds, and that of the
-    centre's own estimate (pi/2 s^2 / N for the median of N observations).
-    """
-    if fewest_bounded(FIRST_FAIL * rule.alpha) > rounds:
-        return 0.0
-    every = [value for values in sessions for value in values]
-    centre, noise = median(every), spread(every)
-    mean, sd = _failing_bound(rounds, rule.alpha)
-    between = _variance_between(sessions)
-    error = math.sqrt((noise * sd) ** 2 + between + math.pi / 2 * noise**2 / len(every))
-
-    def below(distance: float) -> float:
-        """Return how often the upper bound is that far below the centre; by symmetry also how often
-        the lower one is that far above it."""
-        reach = distance + noise * mean
-        return 0.5 * math.erfc(reach / error / math.sqrt(2)) if error > 0 else float(reach < 0)
-
-    if isinstance(rule, Band):
-        return below(centre - math.log(rule.low)) + below(math.log(rule.high) - centre)
-    if isinstance(rule, Ceiling):
-        return below(math.log(rule.at_most) - centre)
-    return below(centre - math.log(rule.fail_below))
-
-
-def _variance_between(sessions: Sequence[Sequence[float]]) -> float:
-    """Return the variance between sessions beyond that of their rounds; 0 if there is one session,
-    or if none can be told."""
-    several = [values for values in sessions if len(values) > 1]
-    if len(several) < 2:
-        return 0.0
-    within = fmean(variance(values) for values in several)
-    of_means = variance(fmean(values) for values in several)
-    return max(of_means - within * fmean(1 / len(values) for values in several), 0.0)
+    return Floor.at(min(max(rounded_down(floor), LOWEST_FLOOR), 1.0))
 
 
 def ceiling(question: Question, at_most: float) -> Ceiling:
@@ -154,15 +113,6 @@ def _lower_bound(rounds: int) -> float:
 
 
 @cache
-def _failing_bound(rounds: int, alpha: float) -> tuple[float, float]:
-    """Return mean and standard deviation of the upper bound of standard normal observations at the
-    level that may FAIL at the first look."""
-    level = FIRST_FAIL * alpha
-    bounds = [hodges_lehmann(session, level).upper for session in _sessions(rounds)]
-    return fmean(bounds), pstdev(bounds)
-
-
-@cache
 def _farther_bound(rounds: int) -> float:
     """Return the distance from 0 within which both bounds lie in PASS_SHARE of sessions."""
     intervals = [hodges_lehmann(session, _BAND_ALPHA) for session in _sessions(rounds)]
@@ -175,17 +125,19 @@ def _sessions(rounds: int) -> list[list[float]]:
     return [[noise.gauss(0.0, 1.0) for _ in range(rounds)] for _ in range(_SESSIONS)]
 
 
-def _down(value: float) -> float:
+def rounded_down(value: float) -> float:
+    """Return the value with three decimals, rounded down."""
     return math.floor(value * 1000 + _ROUNDING) / 1000
 
 
-def _three_digits_up(seconds: float) -> float:
+def three_digits_up(seconds: float) -> float:
     """Round up to three significant digits, because a phase takes microseconds or minutes."""
     digits = 2 - math.floor(math.log10(seconds))
     return math.ceil(seconds * 10.0**digits - _ROUNDING) / 10.0**digits
 
 
-def _up(value: float) -> float:
+def rounded_up(value: float) -> float:
+    """Return the value with three decimals, rounded up."""
     return math.ceil(value * 1000 - _ROUNDING) / 1000
 
 
@@ -212,8 +164,7 @@ class Case(NamedTuple):
         return question, self.model, f"np{self.world_size}", where
 
 
-_FEWEST_OBSERVATIONS = 4
-_NAME_OF = {"gpu": "gpu_name", "cpu": "cpu_model"}
+NAME_OF = {"gpu": "gpu_name", "cpu": "cpu_model"}
 _SIZE = re.compile(r"np([1-9]\d*|\*)|\*")
 _NODES = re.compile(r"one-node|([2-9]|[1-9]\d+|\*)-nodes|\*")
 _SHAPE = '"question/model/npN/one-node", as in "weak_scaling/vgg_16/np*/one-node"'
@@ -254,11 +205,7 @@ class Thresholds:
         if not usable:
             return ""
         rounds = max(len(usable), fewest_rounds(case.question))
-        return _written(case, proposed_rule(case.question, usable, rounds))
-
-
-# Sessions of a year, for the number of false FAILs.
-NIGHTS = 365
+        return written(case, proposed_rule(case.question, usable, rounds))
 
 
 @dataclass(frozen=True)
@@ -277,7 +224,7 @@ class Match:
     def specificity(self, machine: Machine) -> tuple[int, int] | None:
         """Return the number of names that the file asks for and their total length; None if the
         machine does not fit."""
-        if self.device != _class(machine)[0]:
+        if self.device != class_of(machine)[0]:
             return None
         asked = (
             (self.gpu_name, [gpu.name for gpu in machine.gpus]),
@@ -305,58 +252,17 @@ def case_of(comparison: Comparison, nodes: int) -> Case:
     return Case(question, comparison.workload.model, comparison.world_size, nodes, variant)
 
 
-def propose(
-    observations: Mapping[Case, Sequence[Sequence[float]]], rounds: int, machine: Machine
-) -> str:
-    """Return a file of thresholds for machines like this one, which unchanged builds PASS
-    (proposed_rule). Its first line says how often such builds FAIL.
-
-    observations: ln ratios of each case, by session. rounds: number of rounds of a session. Raises
-    UserError for a case with fewer than 4 observations, which show no spread, or with one that is
-    not finite, and if the rounds are too few for finite bounds.
-    """
-    kind, name = _class(machine)
-    expected = 0.0
-    lines = [
-        f"label = {json.dumps(f'{machine.description} (proposed)', ensure_ascii=False)}",
-        "",
-        "[match]",
-        f'device = "{kind}"',
-        f"{_NAME_OF[kind]} = {json.dumps(name, ensure_ascii=False)}",
-        "",
-        "[thresholds]",
-    ]
-    for case, sessions in observations.items():
-        values = [value for each in sessions for value in each]
-        if len(values) < _FEWEST_OBSERVATIONS:
-            raise UserError(
-                f"{_key(case)}: {len(values)} observations are too few for a standard "
-                f"deviation; measure at least {_FEWEST_OBSERVATIONS} rounds"
-            )
-        with refusing(f"{_key(case)}: no threshold can be proposed: ", NotMeasurable):
-            rule = proposed_rule(case.question, values, rounds)
-        expected += NIGHTS * false_fail(rule, sessions, rounds)
-        lines.append(
-            f"# median {math.exp(median(values)):.3f}, spread {100 * spread(values):.1f} %, "
-            f"{len(values)} observations"
-        )
-        lines.append(_written(case, rule))
-    several = min(map(len, observations.values()), default=0) > 1
-    told = f"{expected:.1f} false FAILs" if several else "unknown from one session: false FAILs"
-    head = f"# {told} in a year of {NIGHTS} nights, all cases together, if nothing changes"
-    return "\n".join([head, *lines]) + "\n"
-
-
-def _key(case: Case) -> str:
+def key(case: Case) -> str:
+    """Return the key of a case, as it is written in a file."""
     return "/".join(case.parts)
 
 
-def _written(case: Case, rule: Rule) -> str:
+def written(case: Case, rule: Rule) -> str:
     """Return a line of [thresholds]."""
     if isinstance(rule, Band):
-        return f'"{_key(case)}" = [{rule.low}, {rule.high}]'
+        return f'"{key(case)}" = [{rule.low}, {rule.high}]'
     value = rule.pass_from if isinstance(rule, Floor) else rule.at_most
-    return f'"{_key(case)}" = {value}'
+    return f'"{key(case)}" = {value}'
 
 
 def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:
@@ -399,13 +305,13 @@ def load_thresholds(path: Path, machine: Machine | None = None) -> Thresholds:
     return replace(thresholds, label=f"{thresholds.label}, {warning}")
 
 
-def _class(machine: Machine) -> tuple[str, str]:
+def class_of(machine: Machine) -> tuple[str, str]:
     """Return the kind of device, and the name of the GPU or the CPU that trains."""
     return ("gpu", machine.gpus[0].name) if machine.gpus else ("cpu", machine.cpu_model)
 
 
 def _no_class(machine: Machine, directory: Path) -> Thresholds:
-    kind, name = _class(machine)
+    kind, name = class_of(machine)
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     label = f"none: no file in {shown(directory)} is for {machine.description}"
     return Thresholds(label, directory / f"{kind}-{slug}.toml")

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,22 +22,21 @@ from hvdperf.json_records import decode
 from hvdperf.judge.judge import is_outside
 from hvdperf.launch.guard import guarded
 from hvdperf.machine.fitness import Check, judged
-from hvdperf.machine.host import Gpu, Machine, local_machine
+from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
 from hvdperf.models.registry import NETWORKS
-from hvdperf.paths import CACHE, RESULTS, ROOT, cases, shown
-from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.paths import CACHE, RESULTS, ROOT, cases
 from hvdperf.plan.options import PROFILES, SHORT, installed_networks, load_profile
+from hvdperf.plan.proposals import MOST_A_YEAR
 from hvdperf.plan.questions import FAULT_CASES, Fault
-from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, Case, case_of, load_thresholds, propose
+from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
 from hvdperf.programs import TooLong, run
-from hvdperf.records.archive import Archive, read_session
-from hvdperf.records.documents import SessionDocument
-from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.archive import read_session
 from hvdperf.session.control import local_preflight
 from hvdperf.session.ending import UNFIT
-from hvdperf.verdict import FEWEST_ROUNDS, Band, Ceiling, Judgement, Rule, Verdict
+from hvdperf.session.proposals import checked, proposal
+from hvdperf.verdict import Band, Ceiling, Judgement, Rule, Verdict
 
 
 def add_to(commands: Commands) -> None:
@@ -57,9 +56,9 @@ def add_to(commands: Commands) -> None:
     add = add_command(commands, "thresholds", "Propose, check and compare thresholds.")
     tasks = add.add_subparsers(required=True, metavar="TASK")
     text = (
-        "Propose thresholds for machines like this one, from the rounds of all given sessions "
-        "together: 32 of a case or more, of an unchanged build. The file begins with the number of "
-        "false FAILs a year that they mean."
+        "Propose thresholds for machines like this one, from eight sessions of an unchanged build "
+        "or more. All lines together mean one false FAIL a year at most; the file begins with the "
+        "number."
     )
     add = add_command(tasks, "propose", text, propose_thresholds)
     text = "Use the rounds of these sessions, a directory of results/runs."
@@ -68,9 +67,12 @@ def add_to(commands: Commands) -> None:
     option(add, "--out FILE", text, told="stdout", type=Path)
     text = (
         "Say which file of thresholds counts here, and which cases of a profile it has no line "
-        "for. Exit status: 1 if there is such a case."
+        "for. With sessions: how many false FAILs a year its lines mean, at the noise of these "
+        "sessions. Exit status: 1 if there is such a case, or if it may be more than one."
     )
     add = add_command(tasks, "check", text, check_thresholds)
+    text = "Read the noise of cases from these sessions, in which nothing has changed."
+    option(add, "sessions SESSION", text, told="none", type=Path, nargs="*")
     _add_options_of_a_session(add, "--profile", "--models", "--np", "--thresholds")
     text = "Show what a file of thresholds tightens or loosens."
     add = add_command(tasks, "diff", text, diff_thresholds)
@@ -115,6 +117,8 @@ def propose_thresholds(arguments: argparse.Namespace) -> int:
 
 
 def check_thresholds(arguments: argparse.Namespace) -> int:
+    if arguments.sessions:
+        return _check_by_sessions(arguments)
     planned = dry_run(given(arguments, "profile", "models", "np", "thresholds"))
     print("\n".join(wrapped(f"thresholds: {planned.thresholds}")))
     if planned.without_threshold:
@@ -123,6 +127,19 @@ def check_thresholds(arguments: argparse.Namespace) -> int:
         return 1
     print("every case has a threshold")
     return 0
+
+
+def _check_by_sessions(arguments: argparse.Namespace) -> int:
+    """Print how many false FAILs a year the thresholds mean; return 1 if it may be more than
+    MOST_A_YEAR, else 0."""
+    planned = given(arguments, "profile", "models", "np")
+    if planned:
+        raise UserError(f"{planned[0]}: the cases are those of the sessions; leave it out")
+    archives = [read_session(directory) for directory in arguments.sessions]
+    found = checked(archives, arguments.thresholds and Path(arguments.thresholds))
+    for line in found.lines:
+        print("\n".join(wrapped(line)))
+    return 0 if found.year.at_most <= MOST_A_YEAR else 1
 
 
 def given(arguments: argparse.Namespace, *names: str) -> list[str]:
@@ -247,99 +264,6 @@ def dry_run(options: Sequence[str]) -> DryRun:
             return decode(path.read_bytes(), DryRun)
     first = next((line for line in done.said if line.startswith("ERROR: ")), done.said[0])
     raise UserError(first.removeprefix("ERROR: "))
-
-
-# The fewest rounds of a case. From fewer, some proposals FAIL unchanged builds in many nights.
-ENOUGH_ROUNDS = 32
-# Thresholds hold for one kind of hardware: sessions that differ in these fields are not pooled.
-_HARDWARE = ("cpu_model", "cores", "gpus", "gpu_model")
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """Proposed thresholds. text: the content of a file for --thresholds. left_out: a line on the
-    cases with too few rounds, and how to measure them; "" if there are none."""
-
-    text: str
-    left_out: str
-
-
-def proposal(archives: Sequence[Archive]) -> Proposal:
-    """Return thresholds that unchanged builds PASS (plan/thresholds.py), from the rounds of
-    all sessions together.
-
-    Raises UserError if a session cannot be read or had a fault injected, if sessions are of
-    different machines, or if no case has enough rounds."""
-    sessions = [_session_of(archive) for archive in archives]
-    first: Mapping[str, object] = sessions[0].fingerprint
-    for archive, session in zip(archives, sessions, strict=True):
-        theirs: Mapping[str, object] = session.fingerprint
-        other = [name for name in _HARDWARE if theirs[name] != first[name]]
-        if other:
-            raise UserError(
-                f"{shown(archive.directory)}: of another machine than "
-                f"{shown(archives[0].directory)}: {', '.join(other)} differ"
-            )
-    found = _observations(archives)
-    enough = {case: values for case, values in found.items() if _rounds(values) >= ENOUGH_ROUNDS}
-    few = {case: values for case, values in found.items() if case not in enough}
-    command = next((each.command for each in reversed(sessions) if each.command), "pytest perf/")
-    too_few = _too_few(few, command) if few else ""
-    if not enough:
-        raise UserError(f"no thresholds proposed: {too_few or 'no case can be trusted'}")
-    # After a session's first full look it may FAIL a case.
-    rounds = min(min(each.asked.looks, default=FEWEST_ROUNDS) for each in sessions)
-    machine = _machine_of(sessions[0].fingerprint)
-    return Proposal(propose(enough, rounds, machine), too_few)
-
-
-def _session_of(archive: Archive) -> SessionDocument:
-    if archive.session is None:
-        raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
-    if archive.session.asked.inject:
-        raise UserError(f"{shown(archive.directory)}: a fault was injected (--inject)")
-    return archive.session
-
-
-def _rounds(sessions: Sequence[Sequence[float]]) -> int:
-    return sum(map(len, sessions))
-
-
-def _too_few(few: Mapping[Case, Sequence[Sequence[float]]], command: str) -> str:
-    """Return a line on the cases with too few rounds, with the number of further sessions and their
-    command."""
-    case, sessions = min(few.items(), key=lambda item: _rounds(item[1]))
-    has = _rounds(sessions)
-    more = math.ceil((ENOUGH_ROUNDS - has) * len(sessions) / has)
-    cases = f"{len(few)} case{'s' * (len(few) > 1)}"
-    return (
-        f"{cases} with fewer than {ENOUGH_ROUNDS} rounds: {'/'.join(case.parts)} has {has}, and "
-        f"needs {ENOUGH_ROUNDS - has} more; give {more} more session{'s' * (more > 1)} like these, "
-        f"by: {command}"
-    )
-
-
-def _observations(archives: Iterable[Archive]) -> dict[Case, list[list[float]]]:
-    """Return the ln ratios of each case whose evidence is sound, by session. A case that is INVALID
-    only because it has no threshold yet counts."""
-    found: dict[Case, list[list[float]]] = {}
-    for case in (case for archive in archives for case in archive.cases):
-        invalid = case.verdict is Verdict.INVALID and not case.is_sound
-        if case.judged_as is not JudgedAs.THRESHOLD or case.failed or invalid:
-            continue
-        values = [value for value in case.outcome.observations if math.isfinite(value)]
-        if values:
-            key = case_of(case.comparison, len(case.replicas_per_node))
-            found.setdefault(key, []).append(values)
-    return found
-
-
-def _machine_of(fingerprint: Fingerprint) -> Machine:
-    """Return a machine with the fields that define its class."""
-    models = fingerprint["gpu_model"]
-    gpus = tuple(Gpu("", models[i % len(models)]) for i in range(fingerprint["gpus"]))
-    cores = tuple(range(fingerprint["cores"]))
-    return Machine("", cores, gpus, cpu_model=fingerprint["cpu_model"])
 
 
 # Seconds after which a session that compares a stack with itself hangs.

@@ -1,6 +1,5 @@
 import math
 import random
-import tomllib
 
 import pytest
 
@@ -12,10 +11,8 @@ from hvdperf.plan.comparisons import Question
 from hvdperf.plan.thresholds import (
     THRESHOLDS,
     Case,
-    false_fail,
     fewest_rounds,
     load_thresholds,
-    propose,
     proposed_rule,
     select,
 )
@@ -361,72 +358,6 @@ class TestProposals:
     def test_nothing_is_proposed_from_nothing(self, observed):
         with pytest.raises(NotMeasurable):
             proposed_rule(WEAK, observed, 12)
-
-    def test_the_text_is_a_table_that_passes_what_was_measured(self, write):
-        observed = {
-            Case(WEAK, "vgg_16_s", 2, 1): sessions(math.log(0.8), 0.03, 12, 1, seed=6)[0],
-            Case(COMMUNICATION, "alexnet_s", 8, 2): sessions(math.log(0.5), 0.03, 12, 1, seed=7)[0],
-            Case(PARITY, "vgg_16_s", 2, 1): sessions(math.log(1.1), 0.05, 12, 1, seed=8)[0],
-        }
-        machine = Machine("host", (0, 1), cpu_model='Odd "CPU"')
-        text = propose({case: [values] for case, values in observed.items()}, 12, machine)
-        assert list(tomllib.loads(text)["thresholds"]) == [
-            "weak_scaling/vgg_16_s/np2/one-node",
-            "communication/alexnet_s/np8/2-nodes",
-            "parity/vgg_16_s/np2/one-node",
-        ]
-        thresholds = select(machine, write(text, head="").parent)
-        for case, values in observed.items():
-            rule = thresholds.rule(case)
-            assert rule is not None
-            assert judge(values, rule).verdict is Verdict.PASS
-        assert "12 observations" in text
-
-    def test_the_text_says_how_often_an_unchanged_build_fails(self):
-        observed = {Case(WEAK, "vgg_16_s", 2, 1): sessions(math.log(0.8), 0.03, 8, 4, seed=6)}
-        first, *_ = propose(observed, 8, Machine("host", (0,))).splitlines()
-        assert (
-            first
-            == "# 0.0 false FAILs in a year of 365 nights, all cases together, if nothing changes"
-        )
-        moved = [
-            [value + shift for value in values]
-            for shift in (-0.1, 0.0, 0.05, 0.1)
-            for values in sessions(math.log(0.8), 0.01, 8, 1, seed=7)
-        ]
-        first, *_ = propose({Case(WEAK, "vgg_16_s", 2, 1): moved}, 8, Machine("h", (0,))).split(
-            "\n"
-        )
-        assert float(first.split()[1]) > 5, "nights that differ cost false FAILs"
-
-    def test_the_probability_of_a_false_fail_is_that_of_sessions(self):
-        """A floor so near that sessions of this noise often FAIL."""
-        known = sessions(0.0, 0.05, 8, 40, seed=1)
-        rule = Floor.at(math.exp(0.03))
-        verdicts = [
-            judge(values, rule, 0.472 * 0.025).verdict for values in sessions(0.0, 0.05, 8, 2000, 2)
-        ]
-        counted = verdicts.count(Verdict.FAIL) / len(verdicts)
-        assert false_fail(rule, known, 8) == pytest.approx(counted, rel=0.25)
-        assert counted > 0.05
-
-    @pytest.mark.parametrize("rule", [Floor.at(0.9), Band(0.9, 1 / 0.9), Ceiling(1 / 0.9)])
-    def test_what_is_far_from_its_limit_never_fails(self, rule):
-        assert false_fail(rule, sessions(0.0, 0.01, 8, 4, seed=3), 8) < 1e-9
-        assert false_fail(rule, [[0.0] * 16, [0.0] * 16], 8) == 0
-
-    @pytest.mark.parametrize(
-        ("values", "rounds", "told"),
-        [
-            ([0.0, 0.1, 0.2], 12, "3 observations are too few"),
-            ([0.0, 0.1, 0.2, math.nan], 12, "not finite"),
-            ([0.0, 0.1, 0.2, 0.1], 5, "5 rounds give no finite interval; at least 6"),
-        ],
-    )
-    def test_what_cannot_be_proposed_is_told_with_its_case(self, values, rounds, told):
-        with pytest.raises(UserError, match="weak_scaling/vgg_16/np2/one-node") as caught:
-            propose({Case(WEAK, "vgg_16", 2, 1): [values]}, rounds, Machine("host", (0,)))
-        assert told in str(caught.value)
 
 
 class TestPasteableLine:

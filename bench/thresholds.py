@@ -1,0 +1,222 @@
+"""False FAILs of proposed thresholds: the number that a file tells, and that of simulated nights.
+
+`python -m bench.thresholds [FILES]` prints the tables of docs/error_rates.md. A file is proposed
+from simulated sessions, and nights on which nothing has changed are then judged by it with the
+suite's own rule. Nothing is measured, so the figures do not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+import numpy.typing as npt
+
+from hvdperf.interim import fail_alpha, judge_rounds
+from hvdperf.machine.host import Machine
+from hvdperf.plan.comparisons import Question
+from hvdperf.plan.false_fails import NIGHTS, Year, scatter, year
+from hvdperf.plan.proposals import propose
+from hvdperf.plan.thresholds import Case, proposed_rule
+from hvdperf.stats import bound_depth
+from hvdperf.verdict import Floor, Rule, Verdict
+
+Array = npt.NDArray[np.float64]
+
+FILES = 20
+SEED = 20281
+# The cases of a file, and the full looks of a night.
+CASES, LOOKS = 60, (8, 12, 24)
+# Nights by which a file's false FAILs are counted: ten years.
+COUNTED = 10 * NIGHTS
+# Nights by which the share that PASSes, and that of a slower build that FAILs, are counted.
+WHOLE = 20
+SLOWER = 0.9
+FIGURE = math.log(0.8)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of a machine. rounds, nights: standard deviations of ln ratio of a round, and of a
+    night in addition. common: whether a night is the same for all cases. tails: degrees of freedom
+    of Student's t for nights; 0 for normal ones. correlation: between a round and the next one."""
+
+    rounds: float
+    nights: float
+    common: bool = False
+    tails: int = 0
+    correlation: float = 0.0
+
+    def __str__(self) -> str:
+        told = [f"{100 * self.rounds:.1f} %; {100 * self.nights:g} %"]
+        told += ["nights are the same for all cases"] if self.common else []
+        told += [f"nights of Student t{self.tails}"] if self.tails else []
+        told += [f"rounds correlate by {self.correlation:g}"] if self.correlation else []
+        return ", ".join(told)
+
+    def draw(self, generator: np.random.Generator, nights: int, rounds: int) -> Array:
+        """Return the ln ratios of CASES, [nights, cases, rounds]."""
+        shape = (nights, 1 if self.common else CASES, 1)
+        if self.tails:
+            scale = math.sqrt((self.tails - 2) / self.tails)
+            of_nights = scale * generator.standard_t(self.tails, shape)
+        else:
+            of_nights = generator.standard_normal(shape)
+        of_rounds = generator.standard_normal((nights, CASES, rounds))
+        for at in range(1, rounds if self.correlation else 1):
+            of_rounds[:, :, at] *= math.sqrt(1 - self.correlation**2)
+            of_rounds[:, :, at] += self.correlation * of_rounds[:, :, at - 1]
+        drawn: Array = FIGURE + self.nights * of_nights + self.rounds * of_rounds
+        return drawn
+
+
+NOISES = tuple(
+    Noise(rounds, nights) for rounds in (0.026, 0.045, 0.071) for nights in (0.0, 0.005, 0.01, 0.03)
+)
+ENDS = tuple(noise for noise in NOISES if noise.rounds != 0.045 and noise.nights != 0.005)
+OTHER = (
+    Noise(0.026, 0.01, common=True),
+    Noise(0.026, 0.01, tails=5),
+    Noise(0.026, 0.01, correlation=0.3),
+)
+# By the number of sessions and of the rounds of each: the noises of its table.
+SESSIONS = {(12, 8): (*NOISES, *OTHER), (8, 8): ENDS, (12, 3): ENDS}
+
+
+@dataclass(frozen=True)
+class File:
+    """A proposed file. told: the false FAILs of a year that it tells. counted: those of simulated
+    nights, a year. narrow, counted_narrow: the same of floors that only PASS in 95 % of sessions.
+    passed: the share of nights on which every case PASSes. found: the share of cases that are 10 %
+    slower, and FAIL. limit: the median floor, as a share of the true figure."""
+
+    told: Year
+    counted: float
+    narrow: Year
+    counted_narrow: float
+    passed: float
+    found: float
+    limit: float
+
+
+def proposed(noise: Noise, sessions: int, rounds: int, generator: np.random.Generator) -> File:
+    """Propose a file from such sessions, and judge nights by it."""
+    drawn = noise.draw(generator, sessions, rounds)
+    cases = [Case(Question.WEAK_SCALING, "vgg_16", at + 2, 1) for at in range(CASES)]
+    observed = {case: drawn[:, at].tolist() for at, case in enumerate(cases)}
+    text = propose(observed, LOOKS, Machine("", (0,), cpu_model="made up"))
+    rules = [Floor.at(float(value)) for value in tomllib.loads(text)["thresholds"].values()]
+    narrow = [
+        proposed_rule(case.question, drawn[:, at].ravel().tolist(), LOOKS[0])
+        for at, case in enumerate(cases)
+    ]
+    known = list(map(scatter, observed.values()))
+    nights = noise.draw(generator, COUNTED, LOOKS[-1])
+    years = COUNTED / NIGHTS
+    whole = nights[:WHOLE]
+    slower = whole + math.log(SLOWER)
+    return File(
+        year(list(zip(rules, known, strict=True)), LOOKS),
+        false_fails(rules, nights) / years,
+        year(list(zip(narrow, known, strict=True)), LOOKS),
+        false_fails(narrow, nights[::10]) / years * 10,
+        fmean(all(_are(Verdict.PASS, rules, night)) for night in whole),
+        fmean(failed for night in slower for failed in _are(Verdict.FAIL, rules, night)),
+        float(np.median([limit_of(rule) for rule in rules])) / math.exp(FIGURE),
+    )
+
+
+def limit_of(rule: Rule) -> float:
+    """Return the floor below which a figure FAILs."""
+    assert isinstance(rule, Floor)
+    return rule.fail_below
+
+
+def false_fails(rules: Sequence[Rule], nights: Array) -> int:
+    """Return the number of FAILs by the suite's own rule. nights: ln ratios, [nights, cases,
+    rounds].
+
+    Only those cases are judged that can FAIL. If k rounds reach the floor, so do the averages of
+    all pairs of them, k (k + 1) / 2 with those of a round with itself. A bound that leaves out
+    d - 1 averages is then not below the floor unless k (k + 1) / 2 < d.
+    """
+    limits = np.log(list(map(limit_of, rules)))[:, None]
+    reached = np.cumsum(nights >= limits, axis=2)
+    can = np.zeros(nights.shape[:2], dtype=bool)
+    for look in LOOKS:
+        depth = bound_depth(look, fail_alpha(look, rules[0].alpha, LOOKS))
+        count = reached[:, :, look - 1]
+        can |= count * (count + 1) // 2 < depth
+    return sum(
+        judged(nights[night, case].tolist(), rules[case]) is Verdict.FAIL
+        for night, case in np.argwhere(can)
+    )
+
+
+def judged(values: Sequence[float], rule: Rule) -> Verdict:
+    """Return the verdict of a night: that of the first look that decides. Early looks are left out,
+    because they only add PASSes."""
+    for look in LOOKS:
+        verdict = judge_rounds([[value] for value in values[:look]], rule, LOOKS, None).verdict
+        if verdict is not Verdict.INCONCLUSIVE:
+            break
+    return verdict
+
+
+def _are(verdict: Verdict, rules: Sequence[Rule], night: Array) -> list[bool]:
+    """Return for each case whether it has this verdict."""
+    return [
+        judged(values.tolist(), rule) is verdict for values, rule in zip(night, rules, strict=True)
+    ]
+
+
+def table(sessions: tuple[int, int], noises: Sequence[Noise], files: int) -> list[str]:
+    """Return the table of files that were proposed from so many sessions of so many rounds."""
+    rows = [
+        "| rounds: sd; nights differ by | told: expected, at most | counted: mean, largest |"
+        " files that mean more than told, than 1 | 95 % floors: told, counted |"
+        " limit / figure | nights that PASS | 10 % slower: FAIL |",
+        "|---" * 8 + "|",
+    ]
+    for noise in noises:
+        generator = np.random.default_rng(SEED)
+        found = [proposed(noise, *sessions, generator) for _ in range(files)]
+        counted = [file.counted for file in found]
+        more = sum(file.counted > file.told.at_most for file in found)
+        cells = (
+            f"{noise}",
+            f"{fmean(file.told.expected for file in found):.2f},"
+            f" {fmean(file.told.at_most for file in found):.2f}",
+            f"{fmean(counted):.2f}, {max(counted):.1f}",
+            f"{more}, {sum(each > 1 for each in counted)} of {files}",
+            f"{fmean(file.narrow.expected for file in found):.3g},"
+            f" {fmean(file.counted_narrow for file in found):.3g}",
+            f"{fmean(file.limit for file in found):.3f}",
+            f"{100 * fmean(file.passed for file in found):.0f} %",
+            f"{100 * fmean(file.found for file in found):.0f} %",
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.thresholds", description=__doc__)
+    parser.add_argument(
+        "files", type=int, nargs="?", default=FILES, metavar="FILES", help=f"of a row ({FILES})"
+    )
+    files = parser.parse_args().files
+    if files < 1:
+        parser.error(f"{files} files: must be above zero")
+    print(f"{files} files a row, each of {CASES} cases, and {COUNTED:,} nights for each file")
+    for sessions, noises in SESSIONS.items():
+        print(f"\n{sessions[0]} sessions of {sessions[1]} rounds\n")
+        print(*table(sessions, noises, files), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
