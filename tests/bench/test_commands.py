@@ -20,6 +20,7 @@ import pytest
         ("bench.mutants", ["hvdperf/none/"], "hvdperf/none/"),
         ("bench.mutants", ["--count", "0"], "above zero"),
         ("bench.soak", ["0"], "above zero"),
+        ("bench.thresholds", ["0"], "above zero"),
         ("bench.fault_pairs", ["--count", "1", "--models", "vgg_99"], "vgg_99"),
     ],
 )

@@ -1,0 +1,58 @@
+"""The figures of docs/error_rates.md on proposed thresholds, from fewer files and nights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench import thresholds
+from bench.thresholds import LOOKS, Noise, false_fails, floors, judged, meant, observed, proposed
+from hvdperf.plan.false_fails import NIGHTS
+from hvdperf.verdict import Floor, Rule, Verdict
+
+QUIET, MOVING = Noise(0.026, 0.0), Noise(0.026, 0.02)
+
+
+def test_a_file_of_a_quiet_machine_passes_and_finds_what_is_ten_percent_slower(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(thresholds, "COUNTED", NIGHTS)
+    file = proposed(QUIET, 12, 8, np.random.default_rng(1))
+    assert file.told.at_most <= 1
+    assert file.counted == 0
+    assert file.passed == 1
+    assert file.found > 0.9
+
+
+@pytest.mark.parametrize("sessions", [8, 12])
+def test_19_of_20_files_mean_one_false_fail_a_year_at_most(
+    sessions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thresholds, "CASES", 20)
+    generator = np.random.default_rng(4)
+    files = [floors(observed(MOVING, sessions, 8, generator)) for _ in range(20)]
+    more = sum(meant(rules, MOVING) > 1 for rules in files)
+    assert more <= 4, "five or more of 20 have a probability of 0.003"
+
+
+@pytest.mark.parametrize("nights", [0.0, 0.02])
+def test_what_floors_mean_by_the_formula_is_what_nights_count(nights: float) -> None:
+    noise = Noise(0.026, nights)
+    rules: list[Rule] = [Floor.at(0.8 * (1.005 if nights == 0 else 0.98))] * thresholds.CASES
+    counted = false_fails(rules, noise.draw(np.random.default_rng(5), 60, LOOKS[-1])) * 365 / 60
+    assert counted > 200
+    assert 0.8 * counted <= meant(rules, noise) <= 1.7 * counted
+
+
+def test_every_night_that_can_fail_is_judged() -> None:
+    """The filter before the rule leaves out no FAIL."""
+    generator = np.random.default_rng(3)
+    nights = 0.1 * generator.standard_normal((30, 4, LOOKS[-1])) - 0.05
+    rules: list[Rule] = [Floor.at(1.0)] * 4
+    counted = sum(
+        judged(values.tolist(), rule) is Verdict.FAIL
+        for night in nights
+        for values, rule in zip(night, rules, strict=True)
+    )
+    assert 0 < counted < 120
+    assert false_fails(rules, nights) == counted
