@@ -210,7 +210,7 @@ def table(sessions: tuple[int, int], noises: Sequence[Noise], files: int) -> Ite
     """Yield the rows of a table. sessions: how many files are proposed from, and their rounds."""
     yield (
         "| rounds: sd; nights differ by | told: expected, at most | counted: mean, largest |"
-        " files that mean more than told, than 1 | 95 % floors: told, counted |"
+        " files above what is told, above 1 | 95 % floors: told, counted |"
         " limit / figure | nights that PASS | 10 % slower: FAIL |"
     )
     yield "|---" * 8 + "|"
@@ -225,8 +225,8 @@ def table(sessions: tuple[int, int], noises: Sequence[Noise], files: int) -> Ite
             f" {fmean(file.told.at_most for file in found):.2f}",
             f"{fmean(counted):.2f}, {max(counted):.1f}",
             f"{more}, {sum(each > 1 for each in counted)} of {files}",
-            f"{fmean(file.narrow.expected for file in found):.3g},"
-            f" {fmean(file.counted_narrow for file in found):.3g}",
+            f"{fmean(file.narrow.expected for file in found):,.1f},"
+            f" {fmean(file.counted_narrow for file in found):,.1f}",
             f"{fmean(file.limit for file in found):.3f}",
             f"{100 * fmean(file.passed for file in found):.0f} %",
             f"{100 * fmean(file.found for file in found):.0f} %",

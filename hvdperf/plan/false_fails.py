@@ -7,9 +7,10 @@ some sessions are known, so that few sessions give high numbers.
 
 The chance for known standard deviations is that of a normal bound (_failing_bounds). The variance
 of sessions' centres is unknown: for J sessions with the variance s^2, (J - 1) s^2 / variance has a
-chi-square distribution with J - 1 degrees of freedom. Its share that comes from the rounds is taken
-off, as in Box and Tiao, Bayesian Inference in Statistical Analysis (1973), 5.2. Early looks are
-left out, because they only add PASSes; a wider bound for correlated rounds is, too.
+chi-square distribution with J - 1 degrees of freedom. The share that comes from the rounds is taken
+off, and what is left is never below 0 (Searle, Casella and McCulloch, Variance Components, 1992,
+chapter 3). Early looks are left out, because they only add PASSes; a wider bound for correlated
+rounds is, too.
 docs/error_rates.md compares the numbers with simulated nights.
 """
 
