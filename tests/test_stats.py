@@ -9,6 +9,7 @@ from hvdperf.stats import (
     Interval,
     NotMeasurable,
     bound_depth,
+    fewest_bounded,
     hodges_lehmann,
     shift,
     signed_rank_counts,
@@ -215,3 +216,12 @@ def test_a_shift_misses_the_truth_as_rarely_as_it_says():
         found = shift(ours, theirs, 0.025)
         missed += found.lower > 0
     assert missed <= 71, "2.5 % of 2,000 and three standard deviations"
+
+
+@pytest.mark.parametrize(("alpha", "fewest"), [(0.5, 1), (0.49, 2), (0.05, 5), (0.025, 6)])
+def test_the_fewest_observations_with_bounds_are_those_whose_signs_may_all_be_alike(
+    alpha: float, fewest: int
+) -> None:
+    """All n have the same sign by chance once in 2^n."""
+    assert fewest_bounded(alpha) == fewest
+    assert 0.5**fewest <= alpha < 0.5 ** (fewest - 1)

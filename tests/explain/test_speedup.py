@@ -155,7 +155,12 @@ def test_a_fixed_cost_is_found_from_several_world_sizes():
 
 
 def test_what_a_part_of_the_steps_lacks_is_taken_from_the_parts_beside_it() -> None:
-    sound = {Term.INPUT: 5.0, Term.COMPUTE: 6.0, Term.APPLY: 2.0, Term.EXCHANGE: 0.0}
+    sound: dict[str, float] = {
+        Term.INPUT: 5.0,
+        Term.COMPUTE: 6.0,
+        Term.APPLY: 2.0,
+        Term.EXCHANGE: 0.0,
+    }
     assert physical(sound) == sound
     found = physical({**sound, Term.EXCHANGE: -2.0})
     assert found == {Term.INPUT: 5.0, Term.COMPUTE: 4.5, Term.APPLY: 1.5, Term.EXCHANGE: 0.0}

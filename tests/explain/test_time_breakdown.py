@@ -196,6 +196,16 @@ def test_the_error_of_two_ranks_is_that_of_what_sets_them_apart_in_each_turn() -
     assert breakdowns._error_of_ranks(alone) == 0.0
 
 
+def test_blocks_that_tell_no_waits_for_batches_divide_a_step_all_the_same() -> None:
+    launch = with_timestamps(HOROVOD_2)
+    whole = time_breakdown(launch)
+    stamped(launch).blocks = [
+        replace(block, ranks=[replace(rank, input_seconds=[]) for rank in block.ranks])
+        for block in launch.blocks
+    ]
+    assert time_breakdown(launch).terms == pytest.approx(whole.terms)
+
+
 def test_seconds_without_a_term_are_noticed():
     sound = with_timestamps(HOROVOD_2)
     wall = time_breakdown(sound).wall_seconds

@@ -227,9 +227,9 @@ def test_growth_has_ended_after_a_rest_twice_as_long_as_any_before(
     assert ended_at(memory) == end
 
 
-def readings(last: int, mib: Callable[[int], float]) -> list[list[float]]:
+def readings(last: int, mib: Callable[[int], float]) -> list[list[int]]:
     """Return a resident set by its MiB after each 25 steps."""
-    return [[step, MIB * mib(step)] for step in range(25, last + 1, 25)]
+    return [[step, round(MIB * mib(step))] for step in range(25, last + 1, 25)]
 
 
 @pytest.mark.parametrize(
@@ -310,16 +310,14 @@ def test_a_cache_grows_at_least_half_as_fast_at_first_and_on_each_rank(
     early: float, other: float, may_be_cached: bool
 ) -> None:
     """Rank 0 grows by 2 MiB a step from the first third on, and rank 1 by that part of it."""
-    ranks = [
-        replace(
-            run_report(steps=900),
-            memory=readings(
-                900,
-                lambda step, of=of: 500 + of * (early * min(step, 300) + 2 * max(0, step - 300)),
-            ),
+
+    def growing(of: float) -> RunReport:
+        memory = readings(
+            900, lambda step: 500 + of * (early * min(step, 300) + 2 * max(0, step - 300))
         )
-        for of in (1.0, other)
-    ]
+        return replace(run_report(steps=900), memory=memory)
+
+    ranks = [growing(1.0), growing(other)]
     failed = Judgement(Verdict.FAIL, None, Ceiling(1.02), 8)
     asked = replace(WORKLOAD, dataset=WORKLOAD.model)
     found = explained(failed, asked, [ranks] * 8)
