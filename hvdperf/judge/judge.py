@@ -383,8 +383,8 @@ def _exchanges_elsewhere(outcome: Outcome) -> str:
 
 
 def _undisturbed(outcome: Outcome, judgement: Judgement) -> tuple[Round, ...]:
-    """Return the rounds without those that other programs disturbed; if the verdict is no FAIL,
-    return all rounds."""
+    """Return the rounds without those that other programs disturbed; () if the verdict is no FAIL,
+    since only a FAIL is attributed."""
     if judgement.verdict is not Verdict.FAIL:
-        return outcome.rounds
+        return ()
     return tuple(each for each in outcome.rounds if observed(outcome.comparison, each))

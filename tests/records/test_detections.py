@@ -138,13 +138,21 @@ def test_counts_are_in_the_order_of_trials_then_of_networks_and_of_world_sizes(
     tmp_path: Path,
 ) -> None:
     asked = [("vgg_16_s", 2), ("alexnet_s", 2), ("alexnet_s", 1)]
-    ends = [
-        outcome(each, [0.9] * 6, RULE, Verdict.PASS, detection=Detection(Verdict.FAIL, RIGHT))
+    sessions = [
+        entry(
+            tmp_path / f"{model}-{n}",
+            "session",
+            *(
+                outcome(
+                    each, [0.9] * 6, RULE, Verdict.PASS, detection=Detection(Verdict.FAIL, RIGHT)
+                )
+                for each in questions.fault_cases(replace(WORKLOAD, model=model), n)
+                if each.variant in ("slow10", "aa")
+            ),
+        )
         for model, n in asked
-        for each in questions.fault_cases(replace(WORKLOAD, model=model), n)
-        if each.variant in ("slow10", "aa")
     ]
-    counted = counts_of([entry(tmp_path, "session", *ends)])
+    counted = counts_of(sessions)
     both = [("alexnet_s", 2), ("vgg_16_s", 2)]
     # Of one replica only the case without a fault is asked.
     assert [(each.model, each.world_size) for each in counted] == [("alexnet_s", 1), *both, *both]

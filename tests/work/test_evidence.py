@@ -251,6 +251,7 @@ def test_a_difference_is_held_against_what_training_changed(factor: float, alike
     expected = {"trained0": begun + update, "begun0": begun}
     other = {"trained0": begun + factor * update, "begun0": begun}
     assert (weights_differ(other, expected, rtol=0, atol=0, of_update=0.05) == "") is alike
+    assert (weights_differ(other, expected) == "") is (factor == 1.0), "unless it is asked for"
 
 
 def test_trainings_must_begin_with_the_same_weights() -> None:
