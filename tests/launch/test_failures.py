@@ -107,7 +107,7 @@ def test_a_rank_that_stays_stopped_is_named_and_one_that_goes_on_has_its_time(
     ]
     for timer in timers:
         timer.start()
-    block = group.reports(BlockReport, "block", HANG_DEADLINE_S, kind="full", steps=100)
+    block = group.reports(BlockReport, "block", HANG_DEADLINE_S, kind="full", steps=50)
     for timer in timers:
         timer.join()
     assert [each.resumed for each in block] == [1, 0]

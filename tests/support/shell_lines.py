@@ -83,7 +83,7 @@ class Checker:
         elif name == "sbatch":
             script = next(index for index, word in enumerate(rest) if not word.startswith("-"))
             yield from self._files(rest[script : script + 1])
-            yield from self._of_pytest(rest[script + 1 :])
+            yield from self._of_hvdperf(["nightly", "run", *rest[script + 1 :]])
         elif name == "python":
             if rest[:1] == ["-m"] and importlib.util.find_spec(rest[1]) is None:
                 yield f"no module {rest[1]}"
