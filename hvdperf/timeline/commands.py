@@ -236,6 +236,9 @@ def run_night(arguments: argparse.Namespace) -> int:
         raise UserError(f"{more[0]}: is no option of nightly run; options of pytest come after --")
     launch = _words("--launch", arguments.launch)
     starts_nodes = arguments.by_node and bool(launch)
+    is_node = arguments.by_node and not launch
+    # Another status than 0 would make mpirun end the other nodes; the verdict is in the document.
+    ends_with_0 = is_node and _on_its_own()
     # pytest runs in the checkout, wherever this runs.
     plan = NightPlan(
         results=arguments.results.absolute(),
@@ -247,7 +250,7 @@ def run_night(arguments: argparse.Namespace) -> int:
         pair=not arguments.no_pair,
         launch=() if arguments.by_node else launch,
         arguments=tuple(more[1:]),
-        node=_on_its_own() if arguments.by_node and not launch else "",
+        node=check_series(socket.gethostname(), "--by-node: the host's name") if is_node else "",
     )
     if starts_nodes:
         night = _on_each_node(launch, plan)
@@ -271,7 +274,7 @@ def run_night(arguments: argparse.Namespace) -> int:
     except UserError as error:
         complain(str(error))
         return status or NOT_WRITTEN
-    return status
+    return 0 if ends_with_0 else status
 
 
 def _on_each_node(launch: Sequence[str], plan: NightPlan) -> Night:
@@ -290,23 +293,24 @@ def _on_each_node(launch: Sequence[str], plan: NightPlan) -> Night:
     status = ended([*launch, *command])
     nights = read_nights(plan.directory).of.get(plan.series, ())
     found = next((night for night in nights if night.night == plan.night), None)
-    if found is None or not found.nodes:
-        raise UserError(
-            f"--launch {shlex.join(launch)}: no node has measured itself (status {status}); see "
-            "its output"
-        )
+    ended_with = f"--launch {shlex.join(launch)}: ended with status {status}; see its output"
+    if found is None:
+        raise UserError(f"{ended_with}; no node has begun the night")
+    if status:
+        complain(ended_with)
     return found
 
 
-def _on_its_own() -> str:
+def _on_its_own() -> bool:
     """Forget the launcher that started this command on several nodes, so that what follows has this
-    node alone. Return the node's name. Raises UserError for one that is no name of a file."""
+    node alone. Return whether there was one."""
     from hvdperf.machine.starting import rank_environment
 
     kept = rank_environment(sys.executable)
-    for name in [name for name in os.environ if name not in kept]:
+    of_launcher = [name for name in os.environ if name not in kept]
+    for name in of_launcher:
         del os.environ[name]
-    return check_series(socket.gethostname(), "--by-node: the host's name")
+    return bool(of_launcher)
 
 
 def _compared(night: Night, results: Path) -> tuple[Verdict, Sequence[str]]:
