@@ -20,7 +20,7 @@ _URGENT = (
     Standing.REPAIRED,
     Standing.BETTER,
 )
-_COMMAND = re.compile(r"(look closer.*?|measure it again): (.*)")
+_COMMAND = re.compile(r"((?:look closer|measure it again).*?): (.*)")
 
 
 @dataclass(frozen=True)

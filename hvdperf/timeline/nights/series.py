@@ -355,10 +355,9 @@ class Fall:
     def again(self) -> str:
         """Return the command that measures what fell most again."""
         name, size = self.what[0]
-        on = f" (on {name})" if size == NODE else ""
         model = f" --models {name}" if name and size != NODE else ""
         sizes = f" --world-sizes {size}" if size > 0 else ""
-        return f"{self.night.command}{model}{sizes}{on}"
+        return f"{self.night.command}{model}{sizes}"
 
     def lines(self) -> Iterator[str]:
         """Yield what fell, by how much and since when, and the commands that look closer."""
@@ -390,7 +389,8 @@ class Fall:
                 "look closer, where it was measured: hvdperf compare "
                 f"results/runs/{usual.session} results/runs/{own.session}"
             )
-        yield f"measure it again: {self.again}"
+        on = f", on {name}" if kind == NODE else ""
+        yield f"measure it again{on}: {self.again}"
 
 
 # Fields of a fingerprint: the parts of a stack, of which another one can be installed beside it,

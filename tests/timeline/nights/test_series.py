@@ -381,6 +381,7 @@ def test_a_slow_node_is_one_alarm_and_the_others_go_on() -> None:
     found = judge_speeds(made)
     assert sorted(found.falls) == list(range(30, 40))
     assert all(fall.what == [("gpu05", NODE)] for fall in found.falls.values())
+    assert f"measure it again, on gpu05: {made[30].command}" in found.falls[30].lines()
     assert found.falls[39].since is made[30]
     again = by_node(since(36, 0.85), {"gpu05": 0.8})
     told = list(state(again).slower())
