@@ -9,14 +9,14 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hvdperf.paths import ROOT
 
-_UNSHARE = ("unshare", "-n", "-u", "-m", "-i")
+UNSHARE = ("unshare", "-n", "-u", "-m", "-i")
 _FIRST = "hostname {node} && mount --bind {names} /etc/hosts && echo ready && exec sleep infinity"
 # What `hvdperf vet` calls as ssh, with options, the name of a host and a shell command.
 _SSH = """\
@@ -56,10 +56,7 @@ class SmallHosts:
 
     def inside(self, node: str) -> list[str]:
         """Return the words that run a command on a host, in the checkout."""
-        return [
-            *("nsenter", "-t", str(self.first[node]), "-n", "-u", "-m", "-i"),
-            f"--wd={ROOT}",
-        ]
+        return [*entering(self.first[node]), f"--wd={ROOT}"]
 
     def environment(self) -> dict[str, str]:
         """Return an environment whose ssh reaches these hosts."""
@@ -73,11 +70,11 @@ class SmallHosts:
     def set_rate(self, node: str, rate: str) -> None:
         """Limit what a host sends, to a rate such as 100mbit."""
         words = f"tc qdisc replace dev eth0 root tbf rate {rate} burst 64kb latency 50ms"
-        _run([*self.inside(node), *words.split()])
+        run([*self.inside(node), *words.split()])
 
     def set_link(self, node: str, state: str) -> None:
         """Take the cable of a host out (`down`) or put it in (`up`)."""
-        _run([*self.inside(node), *f"ip link set eth0 {state}".split()])
+        run([*self.inside(node), *f"ip link set eth0 {state}".split()])
 
     def kill(self, node: str) -> None:
         """Kill every process of a host but its first one."""
@@ -87,13 +84,22 @@ class SmallHosts:
 
     def processes(self, node: str) -> list[int]:
         """Return the ids of the processes of a host but its first one."""
-        network = os.readlink(f"/proc/{self.first[node]}/ns/net")
-        found = []
-        for entry in Path("/proc").iterdir():
-            with suppress(OSError):  # the process has ended
-                if entry.name.isdecimal() and os.readlink(entry / "ns/net") == network:
-                    found.append(int(entry.name))
-        return [pid for pid in found if pid != self.first[node]]
+        return sorted(processes_in({network_of(self.first[node])}) - {self.first[node]})
+
+
+def network_of(pid: int | str) -> str:
+    """Return the network namespace of a process. Raises OSError."""
+    return os.readlink(f"/proc/{pid}/ns/net")
+
+
+def processes_in(networks: Container[str]) -> set[int]:
+    """Return the ids of all processes in these network namespaces."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):  # the process has ended
+            if entry.name.isdecimal() and network_of(entry.name) in networks:
+                found.add(int(entry.name))
+    return found
 
 
 @contextmanager
@@ -108,13 +114,13 @@ def small_hosts(count: int, quotas: bool = False) -> Iterator[SmallHosts]:
         (directory / "hosts").write_text("\n".join(lines) + "\n")
         (directory / "ssh").write_text(_SSH)
         (directory / "ssh").chmod(0o755)
-        switch = end.enter_context(_first("echo ready && exec sleep infinity"))
-        _run(_in(switch, "ip link add br0 type bridge"))
-        _run(_in(switch, "ip link set br0 up"))
+        switch = end.enter_context(first_process("echo ready && exec sleep infinity"))
+        run([*entering(switch), "ip", "link", "add", "br0", "type", "bridge"])
+        run([*entering(switch), "ip", "link", "set", "br0", "up"])
         first, groups = {}, {}
         for number, node in enumerate(names, 1):
             command = _FIRST.format(node=node, names=directory / "hosts")
-            pid = first[node] = end.enter_context(_first(command))
+            pid = first[node] = end.enter_context(first_process(command))
             (directory / f"{node}.pid").write_text(str(pid))
             group = _CPU / f"hvdperf-{os.getpid()}-{node}"
             has_quota = quotas and node != LOGIN
@@ -126,11 +132,11 @@ def small_hosts(count: int, quotas: bool = False) -> Iterator[SmallHosts]:
                 groups[node] = group
             (directory / f"{node}.group").write_text(str(group) if has_quota else "")
             ends = f"eth0 netns {pid} type veth peer name p{number} netns {switch}"
-            _run(["ip", "link", "add", *ends.split()])
-            _run(_in(switch, f"ip link set p{number} master br0 up"))
+            run(["ip", "link", "add", *ends.split()])
+            run([*entering(switch), *f"ip link set p{number} master br0 up".split()])
             address = f"addr add {addresses[node]}/24 dev eth0"
             for settings in (address, "link set eth0 up", "link set lo up"):
-                _run(_in(pid, f"ip {settings}"))
+                run([*entering(pid), *f"ip {settings}".split()])
         hosts = SmallHosts(first, directory, groups)
         for node in names:
             end.callback(hosts.kill, node)
@@ -138,10 +144,10 @@ def small_hosts(count: int, quotas: bool = False) -> Iterator[SmallHosts]:
 
 
 @contextmanager
-def _first(command: str) -> Iterator[int]:
+def first_process(command: str) -> Iterator[int]:
     """Yield the id of the first process of new namespaces, which runs this shell command."""
     process = subprocess.Popen(
-        [*_UNSHARE, "sh", "-c", command],
+        [*UNSHARE, "sh", "-c", command],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -151,16 +157,20 @@ def _first(command: str) -> Iterator[int]:
             assert process.stdout is not None
             if process.stdout.readline() != "ready\n":
                 raise OSError("no namespaces are permitted here")
+            # A host with this machine's network would change it, and end this machine's processes.
+            assert network_of(process.pid) != network_of(os.getpid())
             yield process.pid
         finally:
             process.kill()
 
 
-def _in(pid: int, command: str) -> list[str]:
-    return ["nsenter", "-t", str(pid), "-n", "-u", "-m", "-i", *command.split()]
+def entering(pid: int) -> list[str]:
+    """Return the words before a command in the namespaces of a process."""
+    return ["nsenter", "-t", str(pid), "-n", "-u", "-m", "-i"]
 
 
-def _run(command: Sequence[str]) -> None:
+def run(command: Sequence[str]) -> None:
+    """Run a command to its end. Raises CalledProcessError."""
     subprocess.run(command, check=True)
 
 

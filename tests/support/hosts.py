@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.small_hosts import UNSHARE, entering, first_process, network_of, processes_in, run
 from tests.support.whole_sessions import ROOT
 
 PROGRAMS = ("ip", "mount", "nsenter", "unshare")
-UNSHARE = ("unshare", "-n", "-u", "-m", "-i")
 NODES = {"node1": "10.77.0.1", "node2": "10.77.0.2"}
 # A host's first process, which keeps its namespaces, says when its names are set.
 FIRST = "hostname {node} && mount --bind {names} /etc/hosts && echo ready && exec sleep 3600"
@@ -46,7 +46,7 @@ class Hosts:
     ) -> subprocess.Popen[str]:
         """Start a command on a host in the checkout, with its output in one pipe."""
         return subprocess.Popen(
-            [*_enter(self.first[node]), *command],
+            [*entering(self.first[node]), f"--wd={ROOT}", *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -68,11 +68,11 @@ class Hosts:
     def _neighbour(self, other: str, act: str, how: str) -> None:
         (here,) = NODES.keys() - {other}
         command = f"ip neigh {act} {NODES[other]} {how} dev eth0"
-        _run([*_enter(self.first[here]), *command.split()])
+        run([*entering(self.first[here]), *command.split()])
 
     def replace(self, node: str, path: Path, by: Path) -> None:
         """Have a file or directory appear as another one on a host."""
-        _run([*_enter(self.first[node]), "mount", "--bind", str(by), str(path)])
+        run([*entering(self.first[node]), f"--wd={ROOT}", "mount", "--bind", str(by), str(path)])
 
     def kill(self, node: str) -> None:
         """Kill every process of a host but its first one."""
@@ -96,20 +96,15 @@ class Hosts:
         return self._processes(set(NODES))
 
     def _processes(self, nodes: Set[str]) -> list[int]:
-        networks = {_network(self.first[node]) for node in nodes}
-        found = []
-        for entry in Path("/proc").iterdir():
-            with suppress(OSError):  # the process has ended
-                if entry.name.isdecimal() and _network(int(entry.name)) in networks:
-                    found.append(int(entry.name))
-        return sorted(set(found) - set(self.first.values()))
+        networks = {network_of(self.first[node]) for node in nodes}
+        return sorted(processes_in(networks) - set(self.first.values()))
 
 
 @contextmanager
 def two_hosts(directory: Path) -> Iterator[Hosts]:
     """Yield two hosts, and end everything that runs on them at the end. directory: for their files.
     The test is skipped if this machine lacks a program or permits no namespaces."""
-    _refuse_a_machine_without_hosts()
+    skip_without_hosts()
     names, remote_shell = directory / "hosts", directory / "remote_shell"
     addresses = "".join(f"{address} {node}\n" for node, address in NODES.items())
     names.write_text(f"127.0.0.1 localhost\n{addresses}")
@@ -118,52 +113,20 @@ def two_hosts(directory: Path) -> Iterator[Hosts]:
     with ExitStack() as end:
         first = {}
         for node in NODES:
-            first[node] = end.enter_context(_host(FIRST.format(node=node, names=names)))
+            first[node] = end.enter_context(first_process(FIRST.format(node=node, names=names)))
             (directory / f"{node}.pid").write_text(str(first[node]))
         hosts = Hosts(first, remote_shell)
         end.callback(_kill, hosts)
         one, two = first.values()
-        _run(f"ip link add eth0 netns {one} type veth peer name eth0 netns {two}".split())
+        run(f"ip link add eth0 netns {one} type veth peer name eth0 netns {two}".split())
         for node, pid in first.items():
             for settings in (
                 f"addr add {NODES[node]}/24 dev eth0",
                 "link set eth0 up",
                 "link set lo up",
             ):
-                _run([*_enter(pid), "ip", *settings.split()])
+                run([*entering(pid), "ip", *settings.split()])
         yield hosts
-
-
-@contextmanager
-def _host(first: str) -> Iterator[int]:
-    """Yield the id of the first process of a host, which runs this shell command."""
-    process = subprocess.Popen(
-        [*UNSHARE, "sh", "-c", first],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    with process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            # A host with this machine's network would change it, and end this machine's processes.
-            assert _network(process.pid) != _network(os.getpid())
-            yield process.pid
-        finally:
-            process.kill()
-
-
-def _network(pid: int) -> str:
-    return os.readlink(f"/proc/{pid}/ns/net")
-
-
-def _enter(pid: int) -> list[str]:
-    return ["nsenter", "-t", str(pid), "-n", "-u", "-m", "-i", f"--wd={ROOT}"]
-
-
-def _run(command: Sequence[str]) -> None:
-    subprocess.run(command, check=True)
 
 
 def _kill(hosts: Hosts) -> None:
@@ -175,7 +138,7 @@ def _kill(hosts: Hosts) -> None:
         time.sleep(0.05)
 
 
-def _refuse_a_machine_without_hosts() -> None:
+def skip_without_hosts() -> None:
     """Skip the test if this machine lacks a program or permits no namespaces."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:

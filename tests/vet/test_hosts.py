@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -17,6 +15,7 @@ import pytest
 
 from bench.small_hosts import LOGIN, SmallHosts, small_hosts
 from hvdperf.paths import ROOT
+from tests.support.hosts import skip_without_hosts
 
 pytestmark = pytest.mark.mpirun
 # Measures with short terms, and prints a line of JSON.
@@ -38,11 +37,7 @@ print(encode(found).decode())
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[SmallHosts]:
-    missing = [name for name in ("ip", "nsenter", "unshare") if shutil.which(name) is None]
-    if missing:
-        pytest.skip(f"{', '.join(missing)} is not installed")
-    if os.geteuid() != 0:
-        pytest.skip("only root may make namespaces")
+    skip_without_hosts()
     with small_hosts(5) as made:
         yield made
 

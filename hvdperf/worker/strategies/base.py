@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Optional, Protocol
 
+from hvdperf.worker import training
 from hvdperf.worker.learning import Constant
 from hvdperf.worker.training import Config
 
@@ -84,6 +85,15 @@ class Trainer(Protocol):
         Returns loss (of the first step, before its update, a mean over this process's samples), and
         digests and samples (hashes of the weights, and of the batches, of each replica of this
         process); or, of a device that cannot repeat a training exactly, irreproducible (why)."""
+        self.config = training.of_another_batch(self.config)
+        try:
+            with training.reproducible():
+                return self.train_again(steps, path)
+        except training.Irreproducible as error:
+            return {"loss": 0.0, "digests": [], "irreproducible": str(error)}
+
+    def train_again(self, steps: int, path: str) -> Facts:
+        """Train the second model of `correctness`, and return what that returns."""
 
     def timeline(self, steps: int, path: str) -> Facts:
         """Train `steps` steps while Horovod records its timeline to path, on rank 0's host.

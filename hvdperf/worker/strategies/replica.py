@@ -311,15 +311,7 @@ class ReplicaTrainer(Trainer):
             "digests": [training.digest(training.weights(self.parts))],
         }
 
-    def correctness(self, steps: int, path: str) -> Facts:
-        self.config = training.of_another_batch(self.config)
-        try:
-            with training.reproducible():
-                return self._trained(steps, path)
-        except training.Irreproducible as error:
-            return {"loss": 0.0, "digests": [], "irreproducible": str(error)}
-
-    def _trained(self, steps: int, path: str) -> Facts:
+    def train_again(self, steps: int, path: str) -> Facts:
         parts = training.without_randomness(training.build_parts(self.config, self.task, "sgd"))
         steps_in_turn = self.cycle(parts)
         self.agree([variable for part in parts for variable in part.state])

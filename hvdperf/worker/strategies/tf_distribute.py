@@ -139,15 +139,7 @@ class DistributedTrainer(Trainer):
         ]
         return [list(of_replica) for of_replica in zip(*copies)]
 
-    def correctness(self, steps: int, path: str) -> Facts:
-        self.config = training.of_another_batch(self.config)
-        try:
-            with training.reproducible():
-                return self._trained(steps, path)
-        except training.Irreproducible as error:
-            return {"loss": 0.0, "digests": [], "irreproducible": str(error)}
-
-    def _trained(self, steps: int, path: str) -> Facts:
+    def train_again(self, steps: int, path: str) -> Facts:
         with self.strategy.scope():
             parts = training.without_randomness(training.build_parts(self.config, self.task, "sgd"))
         begun = [variable.numpy() for variable in self._by_replica(parts)[0]]
