@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -40,6 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the groups, which take longest. Files are dealt out in this order."""
     first = {LAUNCHES: 0, SESSIONS: 1, CLONE: 2}
     items.sort(key=lambda item: first.get(_group(item.nodeid.partition("::")[0]), 3))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what has been imported and collected out of the garbage collector's rounds, which Keras
+    alone asks for after each test of a network."""
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
