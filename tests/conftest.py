@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -30,16 +31,24 @@ if "OMPI_COMM_WORLD_SIZE" not in os.environ:
 
 
 # Of the files whose tests start ranks, those that launch groups run one after the other, and so do
-# those with whole sessions: in either, tests look at what theirs leave behind on the machine.
-LAUNCHES, SESSIONS = "launches", "sessions"
+# those with several hosts and those with whole sessions: in each, tests look at what theirs leave
+# behind on the machine.
+LAUNCHES, HOSTS, SESSIONS = "launches", "hosts", "sessions"
 # Files whose tests share a fresh clone, since its environment takes more than a minute to build.
 CLONE = "clone"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the groups, which take longest. Files are dealt out in this order."""
-    first = {LAUNCHES: 0, SESSIONS: 1, CLONE: 2}
+    """Begin with the groups that take longest. Files are dealt out in this order. Sessions have
+    their turn among the others, which keep the cores busy while ranks are waited for."""
+    first = {LAUNCHES: 0, HOSTS: 1, CLONE: 2}
     items.sort(key=lambda item: first.get(_group(item.nodeid.partition("::")[0]), 3))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what has been imported and collected out of the garbage collector's rounds, which Keras
+    alone asks for after each test of a network."""
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -66,7 +75,9 @@ def _group(file: str) -> str:
         return CLONE
     if "pytest.mark.mpirun" not in text:
         return file
-    return LAUNCHES if "/launch/" in file else SESSIONS
+    if "/launch/" in file:
+        return LAUNCHES
+    return HOSTS if "tests.support.hosts" in text or "tests.support.slurm" in text else SESSIONS
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,7 @@ def a_port(scratch: Path):
 
 @contextmanager
 def shared_memory(scratch: Path):
-    path = Path("/dev/shm") / f"hvdperf-test-{os.getpid()}"
+    path = scratch / "shared" / "left"
     path.touch()
     yield
     path.unlink()
@@ -63,6 +63,19 @@ def a_file(scratch: Path):
     yield
 
 
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory in which launches share memory, and where temporary files are below this
+    test's own: other tests start launches meanwhile."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    made = tmp_path / "shared"
+    made.mkdir()
+    monkeypatch.setattr("bench.soak.SHARED_MEMORY", made)
+    return made
+
+
+@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize(
     ("leave", "what"),
     [
@@ -98,15 +111,12 @@ def test_every_kind_of_launch_has_its_turn() -> None:
 
 @pytest.mark.mpirun
 def test_launches_leave_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    shared: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Of Open MPI's files, only those of these launches: other tests start some meanwhile.
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    shared = tmp_path / "shared"
-    shared.mkdir()
     monkeypatch.setattr("hvdperf.launch.launchers.shared_memory_directory", lambda ranks: shared)
-    monkeypatch.setattr("bench.soak.SHARED_MEMORY", shared)
     assert soak(3, tmp_path) == []
     said = capsys.readouterr().out
     assert "3 launches in" in said

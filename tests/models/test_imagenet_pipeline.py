@@ -78,7 +78,7 @@ def test_plain_stream_is_the_records_in_file_order(numbered: ImagenetFiles) -> N
     np.testing.assert_array_equal(images[:24], images[24:])
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("count", [1, 3, 4, 5])
 def test_shard_is_every_nth_file_where_there_are_enough_and_every_nth_record_elsewhere(
     numbered: ImagenetFiles, count: int
 ) -> None:

@@ -9,6 +9,7 @@ tests/session/ and tests/timeline/nights/ start both without it, too.
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import subprocess
@@ -116,6 +117,8 @@ def _main() -> None:
     else:
         import hvdperf.__main__  # noqa: F401
     sys.path.remove(str(ROOT))
+    # Children share what has been imported: a round of the garbage collector would copy it.
+    gc.freeze()
     for line in sys.stdin:
         arguments, settings, cwd = json.loads(line)
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:

@@ -66,6 +66,8 @@ def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: 
         "SERIES": "mine",
         "PROFILE": "tiny.toml",
         "GPU": "0",
+        # Whatever is imported is compiled then.
+        "PIP_NO_COMPILE": "1",
         "AGAINST": str(BIN / "python"),
         "OPTIONS": f"--no-pair -- {MADE_UP}",
         "GITHUB_STEP_SUMMARY": str(summary),

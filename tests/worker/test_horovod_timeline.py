@@ -87,14 +87,13 @@ def test_a_real_file_has_every_tensor_of_every_step(library: str) -> None:
     assert recorded.after(1e9).activities == {}
 
 
-# At every seventh byte, which is any place within an event, and at every byte.
-@pytest.mark.parametrize("apart", [7, pytest.param(1, marks=pytest.mark.long)])
-def test_a_file_cut_anywhere_tells_what_is_before_the_cut(file: Path, apart: int) -> None:
+def test_a_file_cut_anywhere_tells_what_is_before_the_cut(file: Path) -> None:
     whole = REAL["GLOO"].read_bytes()
     file.write_bytes(whole)
     seconds = length(horovod_timeline.read(str(file)).wire())
     events = 2 * TENSORS + 1
-    for size in range(len(whole) - 1, 0, -apart):
+    # At every seventh byte, which is any place within an event.
+    for size in range(len(whole) - 1, 0, -7):
         os.truncate(file, size)
         recorded = horovod_timeline.read(str(file))
         assert not recorded.closed
