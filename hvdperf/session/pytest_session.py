@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -23,7 +24,7 @@ from hvdperf.launch.slots import Slots, check_network
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.fitness import complaints, slowdowns, unwritable
 from hvdperf.machine.host import local_machine
-from hvdperf.machine.noise_record import MachineRecord, read_record
+from hvdperf.machine.noise_record import MachineRecord, machine_name, read_record
 from hvdperf.machine.placement import Offer, local_offers
 from hvdperf.machine.stack import Stack, probe, stack_differences
 from hvdperf.models.own_networks import digest
@@ -36,12 +37,13 @@ from hvdperf.plan.session_plan import plan_session
 from hvdperf.plan.settings import places_of, precisions, settings_in
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.fingerprinting import fingerprint
-from hvdperf.records.outcome import Outcome
+from hvdperf.records.outcome import Outcome, throughputs
 from hvdperf.session.commands import DryRun
 from hvdperf.session.control import Control, preflight
 from hvdperf.session.ending import CommandLine, next_steps
 from hvdperf.session.own_network import Trial, try_all
 from hvdperf.session.progress import ProgressReporter
+from hvdperf.session.proposals import machine_of, throughputs_by_nodes
 from hvdperf.session.results_writer import (
     ResultsWriter,
     clock_problem,
@@ -75,14 +77,16 @@ class PytestSession:
         self.command = CommandLine(
             typed(config.invocation_params.args), config.args, words_before_pytest()
         )
-        self.session_plan = plan_session(self.options, self.machine, self._offers())
-        self.selected: list[Comparison] = []
-        self.outcomes: dict[Comparison, Outcome] = {}
         self.baseline = (
             with_cases(read_session(Path(config.option.baseline)), "--baseline ")
             if config.option.baseline
             else None
         )
+        self.session_plan = plan_session(
+            self.options, self.machine, self._offers(), self._speeds_of_baseline()
+        )
+        self.selected: list[Comparison] = []
+        self.outcomes: dict[Comparison, Outcome] = {}
         self.resumed = resumable(Path(config.option.resume)) if config.option.resume else None
         self._reported: list[Comparison] = []
         # What makes this host unfit to measure, one line each.
@@ -107,6 +111,17 @@ class PytestSession:
                 f"to {len(offers)}"
             )
         return offers[: self.options.np]
+
+    def _speeds_of_baseline(self) -> dict[tuple[Workload, int, int], float]:
+        """Return the throughputs of --baseline; {} if it was measured on another kind of machine,
+        with which no speed is compared."""
+        if self.baseline is None:
+            return {}
+        theirs = machine_of(self.baseline.fingerprint)
+        if machine_name(theirs) != machine_name(self.machine):
+            return {}
+        found = throughputs_by_nodes(self.baseline)
+        return {key: median(launches) for key, launches in found.items()}
 
     def check_before_a_dry_run(self) -> None:
         """Check the input that other sessions check when they begin to measure: interpreters
@@ -362,8 +377,9 @@ class PytestSession:
         return self._results_writer.end(exit_status)
 
     def _add_to_record(self) -> None:
-        """Record by how much launches differed, unless a fault was injected or the session was
-        resumed: the cases that a resumed session still measures are those that vary most."""
+        """Record throughputs, and by how much launches differed, unless a fault was injected or the
+        session was resumed: the cases that a resumed session still measures are those that vary
+        most."""
         injected = self.options.inject or any(c.is_fault_case for c in self.selected)
         if self._scheduler is None or self._results_writer is None or injected or self.resumed:
             return
@@ -372,6 +388,10 @@ class PytestSession:
                 self._results_writer.directory.name,
                 self._scheduler.launch_variances(),
                 self._scheduler.round_moments(),
+                {
+                    f"{workload.name} {workload.precision} np{size}": median(launches)
+                    for (workload, size), launches in throughputs(self.outcomes.values()).items()
+                },
             )
         except OSError as error:
             self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
