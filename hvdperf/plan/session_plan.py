@@ -259,14 +259,8 @@ class SessionPlan:
         ]
 
 
-def plan_session(
-    options: Options,
-    machine: Machine,
-    offers: Sequence[Offer],
-    baseline: Mapping[tuple[Workload, int, int], float] | None = None,
-) -> SessionPlan:
-    """Check all input and return the plan. baseline: as in SessionPlan. Raises UserError, with one
-    line."""
+def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) -> SessionPlan:
+    """Check all input and return the plan, without a baseline. Raises UserError, with one line."""
     refuse(options.allow_setting)
     profile = resolve_profile(options)
     slots = place(offers, options.placement)
@@ -313,7 +307,6 @@ def plan_session(
             else select(machine)
         ),
         fault=parse_fault(options.inject, [w.model for w in workloads], sizes),
-        baseline=baseline or {},
     )
     if planned.fault is not None and planned.fault.kind == "data":
         planned.check_other_data(planned.fault)

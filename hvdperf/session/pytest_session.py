@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from statistics import median
 
@@ -31,9 +31,9 @@ from hvdperf.models.own_networks import digest
 from hvdperf.models.registry import network
 from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import AGAINST, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.options import Options, from_command_line
-from hvdperf.plan.session_plan import plan_session
+from hvdperf.plan.session_plan import SessionPlan, plan_session
 from hvdperf.plan.settings import places_of, precisions, settings_in
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.fingerprinting import fingerprint
@@ -46,6 +46,7 @@ from hvdperf.session.progress import ProgressReporter
 from hvdperf.session.proposals import machine_of, throughputs_by_nodes
 from hvdperf.session.results_writer import (
     ResultsWriter,
+    asked,
     clock_problem,
     earlier_parts,
     open_directory,
@@ -55,6 +56,7 @@ from hvdperf.session.results_writer import (
 )
 from hvdperf.session.scheduler import Budget, Scheduler
 from hvdperf.verdict import Verdict
+from hvdperf.work.table import work_of
 
 
 class Unfit(Exception):
@@ -82,9 +84,8 @@ class PytestSession:
             if config.option.baseline
             else None
         )
-        self.session_plan = plan_session(
-            self.options, self.machine, self._offers(), self._speeds_of_baseline()
-        )
+        plan = plan_session(self.options, self.machine, self._offers())
+        self.session_plan = replace(plan, baseline=self._speeds_of_baseline(plan))
         self.selected: list[Comparison] = []
         self.outcomes: dict[Comparison, Outcome] = {}
         self.resumed = resumable(Path(config.option.resume)) if config.option.resume else None
@@ -112,13 +113,16 @@ class PytestSession:
             )
         return offers[: self.options.np]
 
-    def _speeds_of_baseline(self) -> dict[tuple[Workload, int, int], float]:
+    def _speeds_of_baseline(self, plan: SessionPlan) -> dict[tuple[Workload, int, int], float]:
         """Return the throughputs of --baseline; {} if it was measured on another kind of machine,
-        with which no speed is compared."""
-        if self.baseline is None:
+        or otherwise, so that no speed is compared with it."""
+        if self.baseline is None or self.baseline.session is None:
             return {}
         theirs = machine_of(self.baseline.fingerprint)
         if machine_name(theirs) != machine_name(self.machine):
+            return {}
+        then, now = self.baseline.session.asked.texts, asked(plan, ()).texts
+        if any(then.get(name) != now[name] for name in work_of(Question.BASELINE).depends_on):
             return {}
         found = throughputs_by_nodes(self.baseline)
         return {key: median(launches) for key, launches in found.items()}

@@ -152,7 +152,8 @@ def test_only_what_can_be_trusted_is_proposed(tmp_path: Path) -> None:
         f'2 cases with fewer than 8 sessions: {key} has 3 (from 3, only "{key}" = 0.'
     )
     assert found.left_out.endswith(" would hold); give 5 more sessions, by: pytest perf/")
-    assert found.text.count(" = ") == len(["label", "device", "cpu_model", "parity"])
+    lines = ["label", "device", "cpu_model", "parity", "throughput"]
+    assert found.text.count(" = ") == len(lines)
     assert '"parity/' in found.text
 
 
