@@ -117,7 +117,7 @@ def _of_falls(
         count = len(falls)
         until = f"{last.night.night}"
         notes.insert(0, f"seen at once on {count} night{'s' * (count > 1)}, the last on {until}")
-    size = max(abs(log(last.speeds[key].change)) for key in last.what)
+    size = max(abs(log(last.changes[measure][key].change)) for measure, key in last.what)
     return _event(series, began, standing, last.told, notes, commands, changes, size)
 
 

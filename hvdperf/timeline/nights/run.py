@@ -200,7 +200,7 @@ def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     before = [each for each in read.of[plan.series] if each.night < night.night]
     first = replace(night, parts=tuple(part for part in night.parts if not part.again))
     found = judge_speeds([*before, first], read.accepted[plan.series])
-    models = sorted({model for model, _ in found.suspects})
+    models = sorted({model for _, (model, _) in found.suspects})
     if not models:
         # What was found slower when a second session began is not any more.
         return first

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import Enum
@@ -24,9 +24,19 @@ import numpy as np
 
 from hvdperf.records.documents import Row
 from hvdperf.records.fingerprint import differences
+from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps, throughput
 from hvdperf.timeline.nights.night import Accepted, Night, Part, Speeds, accepted_until
-from hvdperf.timeline.nights.speed import ALL, NODE, Key, Measured, Speed, UsualSpeeds
+from hvdperf.timeline.nights.speed import (
+    ALL,
+    FALSE_A_YEAR,
+    LEAST_FALL,
+    NODE,
+    Key,
+    Measured,
+    Speed,
+    UsualSpeeds,
+)
 from hvdperf.verdict import Ceiling, Verdict, worst
 
 # A change may be placed a few nights too early or too late, so it lists what else changed within so
@@ -321,30 +331,45 @@ def repeat(night: Night, line: Line) -> str:
     return night.repeat(*alike[0]) if alike else ""
 
 
+# What is judged from night to night, each by its own. Nights say how often each of them falls a
+# year although nothing has changed, and which fall of 1 / figure is the smallest, in ln.
+_JUDGED = {
+    Measure.SPEED: (FALSE_A_YEAR, LEAST_FALL),
+    Measure.START: (0.1, math.log(1.05)),
+    Measure.MEMORY: (0.05, math.log(1.05)),
+    Measure.DEVICE_MEMORY: (0.05, math.log(1.05)),
+}
+# The changes of a night: of all throughputs and means, and of what else launches took.
+Changes = Mapping[Measure, Mapping[Key, Speed]]
+# What changed.
+What = tuple[Measure, Key]
+
+
 @dataclass(frozen=True)
 class Fall:
-    """A night whose throughputs fell. since: the first such night. usual: the last sound night
-    before that. speeds: of all throughputs and means. disturbed: by what, in words; the night FAILs
-    if it is "". machine: what the machine did without Horovod, by name, as `speeds`. fell: the
-    first night on which each of them had fallen."""
+    """A night that fell: throughputs became lower, or starts or memory more. since: the first such
+    night. usual: the last sound night before that. changes: of all that was compared; what should
+    be low counts as its inverse. disturbed: by what, in words; the night FAILs if it is "".
+    machine: what the machine did without Horovod, by name. fell: the first night on which each
+    of them had fallen."""
 
     night: Night
     since: Night
     usual: Night
-    speeds: Mapping[Key, Speed]
+    changes: Changes
     disturbed: str
     machine: Mapping[Key, Speed] = field(default_factory=dict)
-    fell: Mapping[Key, Night] = field(default_factory=dict)
+    fell: Mapping[What, Night] = field(default_factory=dict)
 
     @property
-    def what(self) -> list[Key]:
-        """Return what fell, the largest fall of a mean first."""
-        return standing_for([key for key, speed in self.speeds.items() if speed.fell], self.speeds)
+    def what(self) -> list[What]:
+        """Return what fell: throughputs first, and of these the largest fall of a mean."""
+        return _standing_for_all(self.changes, lambda speed: speed.fell > 0)
 
     @property
     def told(self) -> str:
         """Return what fell and by how much, in words."""
-        return in_words(self.what, self.speeds)
+        return all_in_words(self.what, self.changes)
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -354,7 +379,7 @@ class Fall:
     @property
     def again(self) -> str:
         """Return the command that measures what fell most again."""
-        name, size = self.what[0]
+        _, (name, size) = self.what[0]
         model = f" --models {name}" if name and size != NODE else ""
         sizes = f" --world-sizes {size}" if size > 0 else ""
         return f"{self.night.command}{model}{sizes}"
@@ -362,15 +387,18 @@ class Fall:
     def lines(self) -> Iterator[str]:
         """Yield what fell, by how much and since when, and the commands that look closer."""
         yield f"since the night of {self.since.night}: {self.told}"
-        for key in self.what:
+        for what in self.what:
             # What fell later than the rest, such as all nodes beside one that was slow before.
-            if key in self.fell and self.fell[key].night > self.since.night:
-                yield f"{_whose(key, self.speeds)} only since the night of {self.fell[key].night}"
+            if what in self.fell and self.fell[what].night > self.since.night:
+                measure, key = what
+                whose = _whose(measure, key, self.changes[measure])
+                whose = whose if measure is Measure.SPEED else f"{measure.value} of {whose}"
+                yield f"{whose} only since the night of {self.fell[what].night}"
         if self.disturbed:
             yield f"this is no FAIL, because the night was disturbed: {self.disturbed}"
         if self.machine:
             told = [
-                f"{name} {_change(speed)}"
+                f"{name} {_change(Measure.SPEED, speed)}"
                 for (name, kind), speed in self.machine.items()
                 if kind > 0 or (kind == NODE and speed.fell)
             ]
@@ -380,7 +408,7 @@ class Fall:
         if self.changed:
             yield f"changed since {self.usual.night}: {'; '.join(self.changed)}"
             yield from separating(self.changed, self.again)
-        name, kind = self.what[0]
+        _, (name, kind) = self.what[0]
         usual, own = (
             night.part(node=name if kind == NODE else "") for night in (self.usual, self.night)
         )
@@ -449,29 +477,62 @@ def _is_slower(speed: Speed) -> bool:
     return speed.change < 1 - LEAST_CHANGE
 
 
-def in_words(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> str:
+def _standing_for_all(changes: Changes, is_wanted: Callable[[Speed], bool]) -> list[What]:
+    """Return of what is wanted only that which stands for the rest, in the order of measures."""
+    return [
+        (measure, key)
+        for measure, speeds in changes.items()
+        for key in standing_for([key for key, own in speeds.items() if is_wanted(own)], speeds)
+    ]
+
+
+def all_in_words(found: Sequence[What], changes: Changes) -> str:
+    """Return what was found with its changes. found: as _standing_for_all returns it."""
+    by_measure: dict[Measure, list[Key]] = {}
+    for measure, key in found:
+        by_measure.setdefault(measure, []).append(key)
+    return "; ".join(
+        in_words(measure, keys, changes[measure]) for measure, keys in by_measure.items()
+    )
+
+
+def in_words(measure: Measure, found: Sequence[Key], speeds: Mapping[Key, Speed]) -> str:
     """Return what was found with its changes. found: as standing_for returns it."""
-    told = [f"{_change(speeds[key])} samples/s of {_whose(key, speeds)}" for key in found]
+    told = [
+        f"{_change(measure, speeds[key])} {measure.value} of {_whose(measure, key, speeds)}"
+        for key in found
+    ]
     if found[0] != ALL or len(found) == 1:
         return named(told)
-    more = [f"{_whose(key, speeds)} another {percent(speeds[key].beyond)}" for key in found[1:]]
+    more = [
+        f"{_whose(measure, key, speeds)} another {percent(turned(measure, speeds[key].beyond))}"
+        for key in found[1:]
+    ]
     return f"{told[0]}; beyond that {named(more)}"
 
 
-def _change(speed: Speed) -> str:
+def turned(measure: Measure, value: float) -> float:
+    """Return a speed as it is, and the inverse of what should be low, so that more is better; or
+    turn that back."""
+    return value if measure is Measure.SPEED else 1 / value
+
+
+def _change(measure: Measure, speed: Speed) -> str:
     """Return a change with its interval."""
-    ends = f"{100 * (speed.lower - 1):+.1f} to {100 * (speed.upper - 1):+.1f}"
-    return f"{percent(speed.change)} ({ends})"
+    ends = sorted(turned(measure, bound) for bound in (speed.lower, speed.upper))
+    told = " to ".join(f"{100 * (end - 1):+.1f}" for end in ends)
+    return f"{percent(turned(measure, speed.change))} ({told})"
 
 
-def _whose(key: Key, speeds: Mapping[Key, Speed]) -> str:
+def _whose(measure: Measure, key: Key, speeds: Mapping[Key, Speed]) -> str:
     name, size = key
     if size == NODE:
         return name
     nodes = [speed for (_, kind), speed in speeds.items() if kind == NODE]
     slower = sum(map(_is_slower, nodes))
     of_nodes = f" on {slower} of {len(nodes)} nodes" if slower else ""
-    return f"{name}-np{size}" if size else name or f"all {_count(speeds)} throughputs{of_nodes}"
+    alike = "throughputs" if measure is Measure.SPEED else "networks and world sizes"
+    return f"{name}-np{size}" if size else name or f"all {_count(speeds)} {alike}{of_nodes}"
 
 
 def _count(speeds: Mapping[Key, Speed]) -> int:
@@ -498,32 +559,32 @@ class Standing(Enum):
 
 @dataclass(frozen=True)
 class JudgedSpeeds:
-    """The throughputs of a series, judged. falls: by index of their nights. last: the speeds of the
-    last night, {} if it has none or they are not judged yet. reach: as UsualSpeeds.reach, at that
-    night. waits: why they are not judged, or ""."""
+    """The throughputs of a series, and what else launches took, judged. falls: by index of their
+    nights. last: the changes of the last night, {} if it has none or they are not judged yet.
+    reach: of throughputs, as UsualSpeeds.reach, at that night. waits: why they are not judged, or
+    ""."""
 
     falls: Mapping[int, Fall]
-    last: Mapping[Key, Speed]
+    last: Changes
     reach: Mapping[Key, float]
     waits: str
 
     @property
-    def suspects(self) -> list[Key]:
+    def suspects(self) -> list[What]:
         """Return what is worth a second measurement on the last night, the slowest first."""
-        return standing_for([key for key, speed in self.last.items() if speed.suspect], self.last)
+        return _standing_for_all(self.last, lambda speed: speed.suspect)
 
     @property
     def told(self) -> str:
         """Return the suspects with their changes, in words."""
-        return in_words(self.suspects, self.last)
+        return all_in_words(self.suspects, self.last)
 
     def lines(self) -> Iterator[str]:
         """Yield how the last night compares, and how small a fall would be found at once."""
-        if not self.last:
-            return
-        # All, or the one or two throughputs that there are.
-        for key in [ALL] if ALL in self.last else list(self.last):
-            yield f"{in_words([key], self.last)} against the sound nights before"
+        for measure, speeds in self.last.items():
+            # All, or the one or two throughputs that there are.
+            for key in [ALL] if ALL in speeds else list(speeds):
+                yield f"{in_words(measure, [key], speeds)} against the sound nights before"
         reach = {key: f"{100 * (1 - ratio):.0f} %" for key, ratio in self.reach.items()}
         least = [f"all by {reach[ALL]}"] if ALL in reach else []
         for what, is_one in (("node", _is_node), ("throughput", _is_throughput)):
@@ -535,22 +596,44 @@ class JudgedSpeeds:
 
 @dataclass
 class _Known:
-    """What is known of one kind of machine. speeds, probes: what it usually does. usual: the last
+    """What is known of a measure on one kind of machine. speeds: what is usual. usual: the last
     sound night. fallen: the undisturbed nights of the fall that is still on. fell: the first night
     of each throughput and mean that has fallen since."""
 
-    speeds: UsualSpeeds = field(default_factory=UsualSpeeds)
-    probes: UsualSpeeds = field(default_factory=UsualSpeeds)
+    measure: Measure
+    speeds: UsualSpeeds
     usual: Night | None = None
     fallen: list[Night] = field(default_factory=list)
     fell: dict[Key, Night] = field(default_factory=dict)
 
+    def judge(self, night: Night) -> Mapping[Key, Speed]:
+        """Return the changes of a night, {} if it is not judged yet; let later nights be compared
+        with it if it was sound and did not fall."""
+        speeds = self.speeds.compare(_medians(night, self.measure), _is_weekend(night))
+        fell = [key for key, speed in speeds.items() if speed.fell]
+        if not fell:
+            if speeds:
+                self.recovered()
+            if not night.disturbed:
+                self.speeds.keep()
+                self.usual = night
+        elif not night.disturbed:
+            self.fallen.append(night)
+            self.fell = {key: self.fell.get(key, night) for key in fell}
+            slow = {name for name, size in fell if size == NODE}
+            if len(slow) == len(fell):
+                # A bad node is no reason to learn nothing of the others.
+                self.speeds.keep(without=slow)
+        return speeds
+
     def accept(self) -> None:
         """Take the fall that is still on as what is usual."""
         if self.fallen:
-            self.speeds.restart((_medians(night), _is_weekend(night)) for night in self.fallen)
-            self.probes.restart((_probed(night), False) for night in self.fallen)
-            self.usual = self.fallen[-1]
+            fallen = self.fallen
+            self.speeds.restart(
+                (_medians(each, self.measure), _is_weekend(each)) for each in fallen
+            )
+            self.usual = fallen[-1]
             self.recovered()
 
     def recovered(self) -> None:
@@ -560,66 +643,76 @@ class _Known:
 
 
 def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> JudgedSpeeds:
-    """Judge the throughputs of a series, night by night. A night that fell is none that later ones
-    are compared with, unless its fall was accepted while it was on: then these nights are the usual
-    ones from the next night on."""
-    known: dict[object, _Known] = defaultdict(_Known)
+    """Judge the throughputs of a series, and what else launches took, night by night. A night that
+    fell is none that later ones are compared with, unless its fall was accepted while it was on:
+    then these nights are the usual ones from the next night on."""
+    known: dict[tuple[object, Measure], _Known] = {}
+    probes: dict[object, UsualSpeeds] = defaultdict(UsualSpeeds)
     dates = sorted((each.night for each in accepted), reverse=True)
     found: dict[int, Fall] = {}
-    speeds: Mapping[Key, Speed] = {}
+    changes: dict[Measure, Mapping[Key, Speed]] = {}
     last: UsualSpeeds | None = None
     waits = ""
     for index, night in enumerate(nights):
-        speeds, last, waits = {}, None, ""
-        part = night.part()
-        disturbed = night.disturbed
+        changes, last, waits = {}, None, ""
+        part, disturbed = night.part(), night.disturbed
         if part is None or not night.speeds:
             if disturbed:
                 waits = f"no throughput is judged, because the night was disturbed: {disturbed}"
             continue
+        kind = _kind(part)
         while dates and night.night > dates[-1]:
             dates.pop()
-            for each in known.values():
+            for (its_kind, measure), each in known.items():
+                if measure is Measure.SPEED:
+                    # Of a machine that is slower, the probes are, too.
+                    fallen = [(_probed(before), False) for before in each.fallen]
+                    if fallen:
+                        probes[its_kind].restart(fallen)
                 each.accept()
-        before = known[_kind(part)]
-        last = before.speeds
-        speeds = last.compare(_medians(night), _is_weekend(night))
-        probed = before.probes.compare(_probed(night))
-        fell = [key for key, speed in speeds.items() if speed.fell]
+        for measure, how in _JUDGED.items():
+            before = known.setdefault((kind, measure), _Known(measure, UsualSpeeds(*how)))
+            if measure is Measure.SPEED:
+                last = before.speeds
+            if night.by_node(measure) and (speeds := before.judge(night)):
+                changes[measure] = speeds
+        probed = probes[kind].compare(_probed(night))
+        fell = [m for m, speeds in changes.items() if any(speed.fell for speed in speeds.values())]
+        if not disturbed and Measure.SPEED not in fell:
+            probes[kind].keep()
         if fell:
-            if not disturbed:
-                before.fallen.append(night)
-                before.fell = {key: before.fell.get(key, night) for key in fell}
-            since = before.fallen[0] if before.fallen else night
-            assert before.usual is not None
+            of_each = [known[kind, measure] for measure in fell]
+            first = min(of_each, key=lambda each: (each.fallen or [night])[0].night)
+            assert first.usual is not None
             found[index] = Fall(
-                night, since, before.usual, speeds, disturbed, probed, dict(before.fell)
+                night,
+                (first.fallen or [night])[0],
+                first.usual,
+                changes,
+                disturbed,
+                probed,
+                {
+                    (each.measure, key): since
+                    for each in of_each
+                    for key, since in each.fell.items()
+                },
             )
-            slow = {name for name, size in fell if size == NODE}
-            if len(slow) == len(fell) and not disturbed:
-                # A bad node is no reason to learn nothing of the others.
-                last.keep(without=slow)
-            continue
-        if speeds:
-            before.recovered()
-        if not disturbed:
-            last.keep()
-            before.probes.keep()
-            before.usual = night
-    if last is not None and not speeds:
+    if last is not None and Measure.SPEED not in changes:
         waits = "throughputs are judged from the next night on"
         if missing := last.waits:
             waits = f"throughputs are judged after more sound nights of this machine: {missing}"
-    return JudgedSpeeds(found, speeds, last.reach() if last is not None else {}, waits)
+    return JudgedSpeeds(found, changes, last.reach() if last is not None else {}, waits)
 
 
-def _medians(night: Night) -> Measured:
+def _medians(night: Night, measure: Measure) -> Measured:
+    """Return the median figure of each node, network and world size; of what should be low, its
+    inverse."""
     # A node that was disturbed says nothing beside others.
     disturbed = {part.node for part in night.parts if part.disturbed} if night.nodes else set()
     left = set(night.nodes) - disturbed or set(night.nodes)
     return {
-        node: {key: median(launches) for key, launches in speeds.items()}
-        for node, speeds in night.speeds_by_node.items()
+        node: {key: turned(measure, median(launches)) for key, launches in figures.items()}
+        for node, figures in night.by_node(measure).items()
         if not left or node in left
     }
 

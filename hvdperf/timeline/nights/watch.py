@@ -11,7 +11,7 @@ from hvdperf.files import write_whole
 from hvdperf.records.documents import Row
 from hvdperf.session.ending import EXIT_STATUS, NOTHING_MEASURED
 from hvdperf.timeline.nights.night import OVERDUE_H, Night, Part
-from hvdperf.timeline.nights.series import Series
+from hvdperf.timeline.nights.series import Series, turned
 from hvdperf.verdict import Verdict
 
 # The word of a series whose last night is too long ago, and its exit status.
@@ -77,10 +77,12 @@ class Watched:
 
 @dataclass(frozen=True)
 class Fell:
-    """What fell. name: a network, a throughput such as vgg_16-np8, a node, or "all". change, lower,
-    upper: the ratio to what was usual, with its 95 % interval. since: the first night."""
+    """What fell. name: a network, a throughput such as vgg_16-np8, a node, or "all". unit: of the
+    figure that changed, such as samples/s. change, lower, upper: its ratio to what was usual, with
+    its 95 % interval. since: the first night."""
 
     name: str
+    unit: str
     change: float
     lower: float
     upper: float
@@ -111,12 +113,13 @@ def state_of(found: Watched) -> State:
     if fall is None:
         return state
     fell = []
-    for key in fall.what:
-        name, size = key
-        speed = fall.speeds[key]
-        since = fall.fell.get(key, fall.since).night
+    for what in fall.what:
+        measure, (name, size) = what
+        speed = fall.changes[measure][what[1]]
+        since = fall.fell.get(what, fall.since).night
         told = f"{name}-np{size}" if size > 0 else name or "all"
-        fell.append(Fell(told, speed.change, speed.lower, speed.upper, since))
+        change, *ends = (turned(measure, each) for each in (speed.change, speed.lower, speed.upper))
+        fell.append(Fell(told, measure.value, change, min(ends), max(ends), since))
     return replace(state, fell=tuple(fell), changed=fall.changed, again=fall.again)
 
 

@@ -23,6 +23,7 @@ from hvdperf.files import write_whole
 from hvdperf.inline import json_text, light, templates
 from hvdperf.json_records import decode, plain
 from hvdperf.paths import shown
+from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE, Line
 from hvdperf.timeline.nights.events import Event, events
 from hvdperf.timeline.nights.night import ACCEPTED, Night, joined, read_accepted, read_night
@@ -336,7 +337,10 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
     nights = series.nights
     doing = [each for each in happened if each.is_open]
     slow = {changed.name for each in doing for changed in each.changes}
-    falls = {index: (set(fall.what), fall) for index, fall in series.falls.items()}
+    falls = {
+        index: ({key for measure, key in fall.what if measure is Measure.SPEED}, fall)
+        for index, fall in series.falls.items()
+    }
     dates = [night.night for night in nights]
     accepted = [
         (bisect_right(dates, each.night) - 1, f"accepted up to {each.night}: {each.why}")
@@ -385,4 +389,5 @@ def _is_slow(line: Line, what: Set[Key], fall: Fall) -> bool:
     """Return whether a throughput is part of a fall. what: fell."""
     key = line.model, line.world_size
     stands_for = {ALL, (line.model, 0), key}
-    return bool(what & stands_for) and fall.speeds[key].change < 1 - LEAST_CHANGE
+    speeds = fall.changes.get(Measure.SPEED, {})
+    return bool(what & stands_for) and speeds[key].change < 1 - LEAST_CHANGE
