@@ -335,9 +335,9 @@ def repeat(night: Night, line: Line) -> str:
 # year although nothing has changed, and which fall of 1 / figure is the smallest, in ln.
 _JUDGED = {
     Measure.SPEED: (FALSE_A_YEAR, LEAST_FALL),
-    Measure.START: (0.1, math.log(1.05)),
-    Measure.MEMORY: (0.05, math.log(1.05)),
-    Measure.DEVICE_MEMORY: (0.05, math.log(1.05)),
+    Measure.START: (0.05, math.log(1.05)),
+    Measure.MEMORY: (0.025, math.log(1.05)),
+    Measure.DEVICE_MEMORY: (0.025, math.log(1.05)),
 }
 # The changes of a night: of all throughputs and means, and of what else launches took.
 Changes = Mapping[Measure, Mapping[Key, Speed]]
