@@ -67,12 +67,14 @@ class JudgedGates:
 
 
 class CaseOverNights:
-    """A case of the gate on one kind of machine against one reference, night by night."""
+    """A case of the gate on one kind of machine against one reference, night by night. is_suspect:
+    whether it is one on the night that was judged last."""
 
     def __init__(self) -> None:
         self._before: deque[Row] = deque(maxlen=NIGHTS - 1)
         # In ln: the loss that was accepted, and what an alarm that is on has lost beyond it.
         self._accepted, self._lost = 0.0, 0.0
+        self.is_suspect = False
 
     def judge(self, row: Row) -> Row:
         """Return the case of the next night with its verdict over nights."""
@@ -80,6 +82,7 @@ class CaseOverNights:
         own = _times(row, math.exp(-self._accepted))
         nights = [*self._before, own]
         self._before.append(own)
+        self.is_suspect = False
         if own.verdict is Verdict.PASS:
             self._lost = 0.0
             return row
@@ -97,7 +100,8 @@ class CaseOverNights:
             )
             rounds = f"{figure:.3f} (at most {most:.3f}) by {together.observations} rounds"
             return _with(row, Verdict.FAIL, f"{told}, and {rounds} of the last {NIGHTS} nights")
-        if own.verdict is Verdict.FAIL:
+        self.is_suspect = own.verdict is Verdict.FAIL
+        if self.is_suspect:
             return _with(row, Verdict.INCONCLUSIVE, f"suspect: {told}, on this night alone")
         return row
 
@@ -143,8 +147,8 @@ def judge_gates(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> J
             for row in part.cases:
                 if part.is_gate and _is_of_speed(row):
                     case = cases[night.against, part.machine, part.node, row.name]
-                    was, row = row, case.judge(row)
-                    if row.verdict is Verdict.FAIL or _is_suspect(was, row):
+                    row = case.judge(row)
+                    if case.is_suspect or row.verdict is Verdict.FAIL:
                         found.setdefault(index, []).append(Found(part, row))
                 rows.append(row)
             parts.append(replace(part, cases=tuple(rows)) if part.is_gate else part)
@@ -167,10 +171,6 @@ def _is_of_speed(row: Row) -> bool:
     """Return whether rounds decided a comparison of the speeds of two stacks."""
     by_rounds = row.verdict in _BY_ROUNDS and row.figure is not None and row.upper is not None
     return by_rounds and row.question.spec.is_speed
-
-
-def _is_suspect(was: Row, now: Row) -> bool:
-    return was.verdict is Verdict.FAIL and now.verdict is Verdict.INCONCLUSIVE
 
 
 def _below(nights: Sequence[Row]) -> Interval | None:

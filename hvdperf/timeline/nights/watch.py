@@ -60,11 +60,12 @@ class Watched:
     @property
     def is_clean(self) -> bool:
         """Return whether the last nights that decided PASS, and nothing is slower. A night that is
-        INCONCLUSIVE shows neither that a fault is gone nor that it is there."""
+        INCONCLUSIVE shows neither that a fault is gone nor that it is there, unless its gate has a
+        suspect."""
         decided = [
             index
             for index, night in enumerate(self.series.nights)
-            if night.verdict is not Verdict.INCONCLUSIVE
+            if night.verdict is not Verdict.INCONCLUSIVE or index in self.series.gates.found
         ]
         last = decided[-CLEAN_NIGHTS:]
         return (
