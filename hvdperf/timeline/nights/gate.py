@@ -91,7 +91,7 @@ class CaseOverNights:
         assert own.upper is not None
         if own.verdict is Verdict.FAIL and own.upper < LARGE:
             self._lost = math.log(own.figure)
-            return _with(row, Verdict.FAIL, told)
+            return _with(row, Verdict.FAIL, f"{told}, which is enough on one night")
         together = _below(nights)
         if together is not None:
             self._lost = together.estimate

@@ -15,9 +15,11 @@ from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Limit, Row
 from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.timeline.nights.gate import CaseOverNights
-from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes
+from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, write_night
 from hvdperf.timeline.nights.series import Series
 from hvdperf.timeline.nights.watch import Watched, state_of, write_issues
+from hvdperf.timeline.page.index import write_index
+from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import REGRESSION, Verdict, judge
 
 MADE = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:8]
@@ -190,6 +192,16 @@ def test_what_is_accepted_fails_no_more_and_what_comes_after_it_does() -> None:
     repaired = (*nights_of_loss, SAME, LOSS, LOSS)
     assert series(*repaired, accepted=2).verdict is Verdict.FAIL, "it came back"
     assert series(SAME, SAME, LOSS, LOSS, accepted=1).verdict is Verdict.FAIL, "nothing was on"
+
+
+def test_the_page_and_the_calendar_have_the_verdicts_over_nights(tmp_path: Path) -> None:
+    for measured in series(SAME, LOSS, LOSS, SAME, SAME, LOSS).measured:
+        write_night(tmp_path / NIGHTS, measured)
+    write_index(tmp_path / "index.html", tmp_path, tmp_path / "pages", tmp_path / "asv")
+    text = (tmp_path / NIGHTS / "a100/index.html").read_text()
+    assert f"{CASE}: suspect: 0.955 (" in text
+    assert f"{MADE[1].night}: INCONCLUSIVE (" in text
+    assert f"{MADE[2].night}: FAIL (" in text
 
 
 def test_documents_without_rounds_have_suspects_and_large_losses() -> None:
