@@ -113,6 +113,14 @@ class Part:
     def has_ended(self) -> bool:
         return self.exit_status not in UNENDED
 
+    @property
+    def machine(self) -> object:
+        """Return the kind of machine and hosts. Drivers, clocks and settings are no part of it:
+        they are what makes a series slower."""
+        known = self.fingerprint
+        names = (known["method"], known["cpu_model"], known["cores"], known["gpus"])
+        return (*names, tuple(known["gpu_model"]), len(self.hosts), bool(self.node))
+
 
 @dataclass(frozen=True)
 class Night:

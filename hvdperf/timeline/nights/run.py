@@ -92,7 +92,7 @@ def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
         _end_earlier(plan)
         night = _begun(plan, say)
         if night.ended_at is not None:
-            say(f"the night of {night.night} is over: {night.verdict.value}, {night.told}")
+            say(f"the night of {night.night} is over")
             return night
         for step in (_look, _pair):
             night = step(plan, night, say)

@@ -26,6 +26,7 @@ from hvdperf.records.documents import Row
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps, throughput
+from hvdperf.timeline.nights.gate import Found, JudgedGates, judge_gates, without_alarms
 from hvdperf.timeline.nights.night import Accepted, Night, Part, Speeds, accepted_until
 from hvdperf.timeline.nights.speed import (
     ALL,
@@ -660,7 +661,7 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
             if disturbed:
                 waits = f"no throughput is judged, because the night was disturbed: {disturbed}"
             continue
-        kind = _kind(part)
+        kind = part.machine
         while dates and night.night > dates[-1]:
             dates.pop()
             for (its_kind, measure), each in known.items():
@@ -729,14 +730,6 @@ def _is_weekend(night: Night) -> bool:
     return night.night.weekday() >= SATURDAY
 
 
-def _kind(part: Part) -> object:
-    """Return the kind of machine and hosts. Drivers, clocks and settings are no part of it: they
-    are what makes a series slower."""
-    known = part.fingerprint
-    names = (known["method"], known["cpu_model"], known["cores"], known["gpus"])
-    return (*names, tuple(known["gpu_model"]), len(part.hosts), bool(part.node))
-
-
 def standings(changes: Sequence[Change], accepted: date = date.min) -> list[Standing]:
     """Return for each lasting change of a series whether it makes the series FAIL."""
     return [_standing(change, changes, accepted) for change in changes]
@@ -791,15 +784,47 @@ def percent(ratio: float) -> str:
 
 @dataclass(frozen=True)
 class Series:
-    """A series. nights: in the order of dates. accepted: oldest first."""
+    """A series. measured: its nights as their documents say them, in the order of dates. accepted:
+    oldest first."""
 
     name: str
-    nights: Sequence[Night]
+    measured: Sequence[Night]
     accepted: Sequence[Accepted] = ()
+
+    @cached_property
+    def gates(self) -> JudgedGates:
+        """Return the gates, judged over nights."""
+        return judge_gates(self.measured, self.accepted)
+
+    @property
+    def nights(self) -> Sequence[Night]:
+        """Return the nights with the verdicts of their gates over nights."""
+        return self.gates.nights
 
     @property
     def last(self) -> Night | None:
-        return self.nights[-1] if self.nights else None
+        """Return the last night, in which what was accepted FAILs no more; None without one."""
+        if not self.nights:
+            return None
+        night = self.nights[-1]
+        return without_alarms(night, self._gated) if night.night <= self.until else night
+
+    @property
+    def _gated(self) -> Sequence[Found]:
+        """Return the suspects and alarms of the last night's gate, the slowest first."""
+        found = self.gates.found.get(len(self.nights) - 1, ())
+        return sorted(found, key=lambda each: each.row.figure or 1)
+
+    @property
+    def suspects(self) -> list[Found]:
+        """Return what the last night's gate suspects on this night alone."""
+        return [each for each in self._gated if not each.is_alarm]
+
+    @property
+    def alarms(self) -> list[Found]:
+        """Return the alarms of the last night's gate; [] if they were accepted."""
+        accepted = not self.nights or self.nights[-1].night <= self.until
+        return [] if accepted else [each for each in self._gated if each.is_alarm]
 
     @property
     def until(self) -> date:
@@ -849,7 +874,8 @@ class Series:
 
     @property
     def is_red(self) -> bool:
-        return bool(self.open) or (self.fall is not None and not self.fall.disturbed)
+        fell = self.fall is not None and not self.fall.disturbed
+        return bool(self.open) or fell or bool(self.alarms)
 
     @property
     def verdict(self) -> Verdict:
@@ -873,6 +899,10 @@ class Series:
             yield f"{len(told)} lasting changes for the worse: {named(told)}"
             since = more[0].since
             yield f"look closer: hvdperf regressions --series {self.name} --since {since}"
+        for word, found in (("alarm", self.alarms), ("suspect", self.suspects)):
+            yield from (each.told for each in found[:NAMED])
+            if len(found) > NAMED:
+                yield f"and {len(found) - NAMED} more {word}s of the gate"
         if self.is_red:
             yield (
                 f"if it has to stay like this: hvdperf nightly accept --series {self.name} "

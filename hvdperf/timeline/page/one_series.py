@@ -27,7 +27,16 @@ from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE, Line
 from hvdperf.timeline.nights.events import Event, events
 from hvdperf.timeline.nights.night import ACCEPTED, Night, joined, read_accepted, read_night
-from hvdperf.timeline.nights.series import Fall, Series, lines, named, percent, repeat, verdict_of
+from hvdperf.timeline.nights.series import (
+    NAMED,
+    Fall,
+    Series,
+    lines,
+    named,
+    percent,
+    repeat,
+    verdict_of,
+)
 from hvdperf.timeline.nights.speed import ALL, Key
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.timeline.page.plot import digits_of, plot_of
@@ -120,7 +129,7 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     until = _until(series.nights[-1].night, place)
     hrefs = [href(part.session) if (part := each.part()) else "" for each in series.nights]
     days = list(_days(series, until, hrefs))
-    last = series.nights[-1]
+    last = series.last or series.nights[-1]
     last_part = last.part()
     row = Row(
         name,
@@ -186,7 +195,7 @@ def _stands(series: Series, until: date) -> str:
 def _told(series: Series, doing: Sequence[Event], until: date) -> str:
     """Return what matters of a series, in a sentence. doing: the events that make it FAIL, the
     largest first."""
-    last = series.nights[-1]
+    last = series.last or series.nights[-1]
     failed = [row.name for _, row in last.cases if row.verdict is Verdict.FAIL]
     told = []
     if _is_late(series, until):
@@ -201,6 +210,7 @@ def _told(series: Series, doing: Sequence[Event], until: date) -> str:
         told.append(f"FAIL of {named(failed)}")
     elif not doing:
         told.append(last.told)
+    told += [each.told for each in series.suspects[:NAMED]]
     if series.speeds.waits:
         told.append(series.speeds.waits)
     return "; ".join(told)
