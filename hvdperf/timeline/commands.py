@@ -427,7 +427,8 @@ def watch_nights(arguments: argparse.Namespace) -> int:
 
 
 def list_regressions(arguments: argparse.Namespace) -> int:
-    from hvdperf.timeline.nights.series import Series, Standing, repeat
+    from hvdperf.timeline.nights.changes import Standing, repeat
+    from hvdperf.timeline.nights.series import Series
 
     since = "" if arguments.since is None else f"{_date('--since', arguments.since)}"
     directory = _nights_directory(arguments)

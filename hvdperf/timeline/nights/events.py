@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from math import log
 
 from hvdperf.timeline.lines import Change
-from hvdperf.timeline.nights.series import UNCERTAIN, Fall, Series, Standing, named, repeat
+from hvdperf.timeline.nights.changes import UNCERTAIN, Standing, named, repeat
+from hvdperf.timeline.nights.falls import Fall
+from hvdperf.timeline.nights.series import Series
 
 # The standings of an event, the one that needs somebody first.
 _URGENT = (

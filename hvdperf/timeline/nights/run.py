@@ -25,6 +25,7 @@ from hvdperf.records.archive import Archive, has_this_format, read_document, rea
 from hvdperf.records.documents import SESSION_FILE, SessionDocument, now
 from hvdperf.session.commands import pair_check
 from hvdperf.session.control import local_preflight
+from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import (
     FORMAT,
     Night,
@@ -36,7 +37,6 @@ from hvdperf.timeline.nights.night import (
     stem,
     write_night,
 )
-from hvdperf.timeline.nights.series import judge_speeds
 from hvdperf.timeline.processes import ended, is_without_session
 from hvdperf.timeline.store import NIGHTS, alone, read_all
 

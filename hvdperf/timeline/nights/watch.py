@@ -10,8 +10,9 @@ from pathlib import Path
 from hvdperf.files import write_whole
 from hvdperf.records.documents import Row
 from hvdperf.session.ending import EXIT_STATUS, NOTHING_MEASURED
+from hvdperf.timeline.nights.falls import turned
 from hvdperf.timeline.nights.night import OVERDUE_H, Night, Part
-from hvdperf.timeline.nights.series import Series, turned
+from hvdperf.timeline.nights.series import Series
 from hvdperf.verdict import Verdict
 
 # The word of a series whose last night is too long ago, and its exit status.

@@ -25,18 +25,11 @@ from hvdperf.json_records import decode, plain
 from hvdperf.paths import shown
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE, Line
+from hvdperf.timeline.nights.changes import NAMED, lines, named, percent, repeat
 from hvdperf.timeline.nights.events import Event, events
+from hvdperf.timeline.nights.falls import Fall
 from hvdperf.timeline.nights.night import ACCEPTED, Night, joined, read_accepted, read_night
-from hvdperf.timeline.nights.series import (
-    NAMED,
-    Fall,
-    Series,
-    lines,
-    named,
-    percent,
-    repeat,
-    verdict_of,
-)
+from hvdperf.timeline.nights.series import Series, verdict_of
 from hvdperf.timeline.nights.speed import ALL, Key
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.timeline.page.plot import digits_of, plot_of

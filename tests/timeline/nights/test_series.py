@@ -15,19 +15,11 @@ import pytest
 
 from bench.nights import FIRST, NAMED, Year, nights
 from hvdperf.records.outcome import Measure
+from hvdperf.timeline.nights.changes import Standing, bad_nodes, findings, lines, marks, standings
 from hvdperf.timeline.nights.events import events
+from hvdperf.timeline.nights.falls import judge_speeds, separating
 from hvdperf.timeline.nights.night import Accepted, Costs, Night, of_all_nodes, read_nights
-from hvdperf.timeline.nights.series import (
-    Series,
-    Standing,
-    bad_nodes,
-    findings,
-    judge_speeds,
-    lines,
-    marks,
-    separating,
-    standings,
-)
+from hvdperf.timeline.nights.series import Series
 from hvdperf.timeline.nights.speed import ALL, FEWEST, NODE
 from hvdperf.verdict import Verdict
 
