@@ -1,4 +1,4 @@
-"""Lines of a series over its nights: lasting changes, what else changed that night, and bad hosts."""
+"""The lines of a series: lasting changes, what else changed that night, and bad hosts."""
 
 from __future__ import annotations
 
