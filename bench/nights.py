@@ -20,8 +20,10 @@ from typing import get_args, get_origin, get_type_hints
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Limit, Row
 from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.timeline.nights.changes import BadNode, findings, standings
+from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import FORMAT, Night, Part, Speeds
-from hvdperf.timeline.nights.series import BadNode, Series, findings, judge_speeds, standings
+from hvdperf.timeline.nights.series import Series
 from hvdperf.verdict import Verdict
 
 NIGHTS = 365

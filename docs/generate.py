@@ -26,7 +26,7 @@ from hvdperf.files import write_whole
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds as limits
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.comparisons import SPEEDS, Comparison, Question
 from hvdperf.plan.options import PROFILES, Profile, Runs, Sampling, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.settings import PRECISION, ROWS, Row
@@ -34,12 +34,12 @@ from hvdperf.session import plugin
 from hvdperf.timeline import places, schemas
 from hvdperf.timeline.releases.raw import read_history
 from hvdperf.toml_file import read_toml
-from hvdperf.verdict import Band, Ceiling, Floor
+from hvdperf.verdict import Band, Ceiling, Floor, SpeedFloor
 from hvdperf.worker.evidence import PREFIXES
 
 REFERENCE = ROOT / "docs" / "reference"
-BETTER = {Floor: "higher", Ceiling: "lower", Band: "1"}
-LIMIT = {Floor: "floor", Ceiling: "ceiling", Band: "band"}
+BETTER = {Floor: "higher", SpeedFloor: "higher", Ceiling: "lower", Band: "1"}
+LIMIT = {Floor: "floor", SpeedFloor: "floor", Ceiling: "ceiling", Band: "band"}
 
 # Markdown --------------------------------------------------------------------------------------
 
@@ -126,7 +126,9 @@ def cases() -> str:
         by = [
             name
             for name, profile in profiles.items()
-            if not profile.fault_cases and question in (profile.questions or tuple(Question))
+            if not profile.fault_cases
+            and question not in SPEEDS
+            and question in (profile.questions or tuple(Question))
         ]
         needs = "; ".join(filter(None, (replicas, NEEDS.get(question, ""))))
         better = BETTER[spec.rule]
@@ -134,7 +136,7 @@ def cases() -> str:
             (
                 code(question.value),
                 spec.meaning + _list(variants[question], spec.has_variants),
-                spec.unit or "ratio",
+                spec.unit or ("samples/s" if spec.rule is SpeedFloor else "ratio"),
                 f"{better} ({LIMIT[spec.rule]})",
                 needs,
             )
@@ -163,8 +165,9 @@ def cases() -> str:
         "## Who asks what",
         table(("question", "profiles", "file"), asking),
         "A profile without a list of questions asks all of them, some only of the networks that it "
-        "names as representatives. If you name a file, its questions are asked, whatever the "
-        "profile says: `pytest perf/test_wall_time.py`. The profile `trust` asks the "
+        "names as representatives. `throughput` is asked where the thresholds have a line for it, "
+        "and `baseline` with `--baseline`. If you name a file, its questions are asked, whatever "
+        "the profile says: `pytest perf/test_wall_time.py`. The profile `trust` asks the "
         "[fault cases](faults.md).",
     )
 

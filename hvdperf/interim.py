@@ -12,16 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from statistics import fmean, median
 
 from hvdperf.scatter import Row, mean_of_inverse, round_variance, turn_variance, turns_freedom
-from hvdperf.stats import Interval, NotMeasurable, hodges_lehmann, shift
+from hvdperf.stats import Interval, NotMeasurable, hodges_lehmann, shift, student_quantile
 from hvdperf.verdict import (
     FEWEST_ROUNDS,
+    ONE_SESSION,
     Judgement,
     Noise,
     Rule,
+    SessionNoise,
     Verdict,
     as_ratio,
     judge,
@@ -84,6 +85,7 @@ def judge_rounds(
     looks: Sequence[int],
     noise: Noise | None,
     forced: bool = False,
+    sessions: SessionNoise = ONE_SESSION,
 ) -> Judgement:
     """Judge a comparison by its rounds so far.
 
@@ -91,19 +93,21 @@ def judge_rounds(
     took no turns. looks: the full looks. noise: the noise that early looks assume; None for no
     early looks. forced: whether no further round will come, so that a verdict is tried even between
     looks. Without it the verdict is INCONCLUSIVE between looks. It is also INCONCLUSIVE at a look
-    that does not decide.
+    that does not decide. sessions: by how much sessions differ, for a ratio of two of them.
     """
     values, count = [median(row) for row in rows], len(rows)
     widened = 1.0 if noise is None else noise.widening
     if count in looks or (forced and count >= looks[0]):
-        return judge(values, rule, fail_alpha(count, rule.alpha, looks), widened)
-    exact = judge(values, rule, widened=widened)
+        return judge(values, rule, fail_alpha(count, rule.alpha, looks), widened, sessions)
+    exact = judge(values, rule, widened=widened, sessions=sessions)
     if exact.verdict is Verdict.INVALID or count > looks[0]:
         return _left_open(exact)
     too_few = f"only {count} rounds: a FAIL needs {looks[0]}"
     if exact.verdict is Verdict.FAIL:
         exact = replace(exact, reason=too_few)
-    early = None if noise is None else early_interval(rows, EARLY * rule.alpha, noise)
+    early = None
+    if noise is not None:
+        early = early_interval(rows, EARLY * rule.alpha, noise, sessions)
     if forced and count >= FEWEST_ROUNDS and exact.verdict is Verdict.PASS:
         return replace(exact, fail_alpha=None)
     if early is None:
@@ -125,6 +129,7 @@ def judge_pair(
     looks: Sequence[int],
     noise: Noise | None,
     forced: bool = False,
+    sessions: SessionNoise = ONE_SESSION,
 ) -> Judgement:
     """Judge two identical groups by their rounds so far; the arguments are those of judge_rounds.
 
@@ -137,7 +142,7 @@ def judge_pair(
             return Judgement(
                 Verdict.FAIL, early, rule, len(rows), fail_alpha=PAIR_ALPHA, early=noise
             )
-    return judge_rounds(rows, rule, looks, noise, forced)
+    return judge_rounds(rows, rule, looks, noise, forced, sessions)
 
 
 def is_failing(rows: Sequence[Row], rule: Rule, noise: Noise) -> bool:
@@ -166,7 +171,9 @@ def fail_alpha(count: int, alpha: float, looks: Sequence[int]) -> float:
     return alpha if count in looks[1:] else FIRST_FAIL * alpha
 
 
-def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval | None:
+def early_interval(
+    rows: Sequence[Row], alpha: float, noise: Noise, sessions: SessionNoise = ONE_SESSION
+) -> Interval | None:
     """Return the figure with bounds from few rounds, as a ratio.
 
     Returns None if there are too few rounds, or too few turns to estimate their noise, or if a
@@ -182,7 +189,8 @@ def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval 
         return None
     values = [median(row) for row in rows]
     error = noise.widening * math.sqrt(early_variance(rows, noise) / count)
-    half = _quantile(1 - alpha, PRIOR_ROUNDS + count - 1) * error
+    half = student_quantile(1 - alpha, PRIOR_ROUNDS + count - 1) * error
+    half = math.hypot(half, sessions.half(alpha))
     centre = fmean(values)
     estimate = hodges_lehmann(values, alpha).estimate
     try:
@@ -209,7 +217,7 @@ def early_shift(
         sum(noise.widening**2 * early_variance(rows, noise) / len(rows) for rows, noise in both)
     )
     freedom = sum(PRIOR_ROUNDS + len(rows) - 1 for rows, _ in both)
-    half = _quantile(1 - alpha, freedom) * error
+    half = student_quantile(1 - alpha, freedom) * error
     found = shift(a, b, alpha)
     try:
         return as_ratio(replace(found, lower=centre - half, upper=centre + half))
@@ -232,11 +240,3 @@ def early_variance(rows: Sequence[Row], noise: Noise) -> float:
         PRIOR_ROUNDS + count - 1
     )
     return max(floor, pooled)
-
-
-@cache
-def _quantile(probability: float, freedom: int) -> float:
-    """Return that quantile of Student's t distribution."""
-    from scipy.special import stdtrit  # imported here, because the import takes a while
-
-    return float(stdtrit(freedom, probability))

@@ -47,6 +47,23 @@ class Interval(Figures):
         lower, upper = self.estimate - factor * below, self.estimate + factor * above
         return replace(self, lower=lower, upper=upper)
 
+    def apart(self, half: float) -> Interval:
+        """Return the interval of the sum with an independent deviation around 0, of which a bound
+        at this level is `half` away (Zou and Donner, Statistics in Medicine 27, 2008)."""
+        if half == 0:
+            return self
+        below, above = self.estimate - self.lower, self.upper - self.estimate
+        lower = self.estimate - math.hypot(below, half)
+        return replace(self, lower=lower, upper=self.estimate + math.hypot(above, half))
+
+
+@cache
+def student_quantile(probability: float, freedom: int) -> float:
+    """Return that quantile of Student's t distribution."""
+    from scipy.special import stdtrit  # imported here, because the import takes a while
+
+    return float(stdtrit(freedom, probability))
+
 
 def walsh_averages(values: Sequence[float]) -> list[float]:
     """Return all n (n + 1) / 2 means of two observations, ascending; a pair may be one observation

@@ -14,7 +14,13 @@ from enum import Enum
 
 import msgspec
 
-from hvdperf.stats import Interval, NotMeasurable, fewest_bounded, hodges_lehmann
+from hvdperf.stats import (
+    Interval,
+    NotMeasurable,
+    fewest_bounded,
+    hodges_lehmann,
+    student_quantile,
+)
 
 # The one-sided level of each bound, for a threshold and for a figure that is only shown.
 ALPHA = 0.025
@@ -71,6 +77,13 @@ class Floor(msgspec.Struct, frozen=True, tag="floor", tag_field="kind"):
         return f">= {self.pass_from:.3g}"
 
 
+class SpeedFloor(Floor, frozen=True, tag="speed floor", tag_field="kind"):
+    """The speed, in samples per second, must not be below a floor."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} samples/s"
+
+
 # The rule for one stack against another: FAIL if it is more than 2 % slower, PASS if it is at most
 # 5 % slower, each with the confidence of hvdperf.interim.confidence_of_verdicts.
 REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
@@ -124,7 +137,7 @@ class Ceiling(msgspec.Struct, frozen=True, tag="ceiling", tag_field="kind"):
         return f"<= {self.at_most:.3g} {self.unit}".rstrip()
 
 
-Rule = Floor | Band | Ceiling
+Rule = Floor | SpeedFloor | Band | Ceiling
 
 
 # The standard deviation of ln ratio between launches of a machine of which nothing is known.
@@ -150,6 +163,23 @@ class Noise:
         """Return by how much intervals are wider than those of independent rounds: the standard
         deviation of the mean of a long AR(1) series over that of independent values."""
         return math.sqrt((1 + self.of_rounds) / (1 - self.of_rounds))
+
+
+@dataclass(frozen=True)
+class SessionNoise:
+    """By how much figures of two sessions differ although nothing has changed: the standard
+    deviation of ln of their ratio, and the degrees of freedom from which it is known."""
+
+    sd: float = 0.0
+    freedom: int = 1
+
+    def half(self, alpha: float) -> float:
+        """Return the distance of a bound of that level from the ratio, on the scale of ln."""
+        return self.sd and self.sd * student_quantile(1 - alpha, self.freedom)
+
+
+# Of a figure that belongs to one session.
+ONE_SESSION = SessionNoise()
 
 
 @dataclass(frozen=True)
@@ -239,15 +269,19 @@ def judge(
     rule: Rule,
     fail_alpha: float | None = None,
     widened: float = 1.0,
+    sessions: SessionNoise = ONE_SESSION,
 ) -> Judgement:
     """Compare the observations (one natural logarithm a round) with a rule, by exact bounds.
     fail_alpha: the level of the bound that may FAIL, if that is not the rule's own. widened: factor
-    of the bounds' distance from the estimate, on the scale of logarithms."""
+    of the bounds' distance from the estimate, on the scale of logarithms. sessions: as in
+    `judge_rounds`."""
     count = len(observations)
     fail_alpha = rule.alpha if fail_alpha is None else fail_alpha
     try:
         to_pass, to_fail = (
-            as_ratio(hodges_lehmann(observations, alpha).widened(widened))
+            as_ratio(
+                hodges_lehmann(observations, alpha).widened(widened).apart(sessions.half(alpha))
+            )
             for alpha in (rule.alpha, fail_alpha)
         )
     except NotMeasurable as error:

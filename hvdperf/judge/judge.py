@@ -14,6 +14,7 @@ from hvdperf.interim import judge_pair, judge_rounds
 from hvdperf.judge.detection import detect, of_fault_case
 from hvdperf.judge.rules import Rules
 from hvdperf.judge.weights import parted, weights_differ
+from hvdperf.machine.noise_record import FEWEST_NEIGHBOURS
 from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.questions import fault_case_of
@@ -23,10 +24,12 @@ from hvdperf.scatter import Row
 from hvdperf.stats import Interval, NotMeasurable, hodges_lehmann
 from hvdperf.verdict import (
     ALPHA,
+    ONE_SESSION,
     Band,
     Judgement,
     Noise,
     Rule,
+    SessionNoise,
     Verdict,
     as_ratio,
     is_bounded,
@@ -34,6 +37,11 @@ from hvdperf.verdict import (
 )
 from hvdperf.work.evidence import overlap_of_shards
 from hvdperf.work.table import cause_of, measures, observed, work_of
+
+_SESSIONS_UNKNOWN = (
+    "too few sessions of this machine are known to tell by how much sessions differ; after "
+    f"{FEWEST_NEIGHBOURS + 1} it will be judged"
+)
 
 
 class Judge:
@@ -46,18 +54,21 @@ class Judge:
         correctness: Mapping[Arm, Launch],
         weights: Callable[[Arm], Mapping[str, Any]],
         noise: Callable[[Comparison], Noise | None],
+        sessions: SessionNoise | None,
     ) -> None:
         """Keep the inputs of judging. A RoundRunner updates failures, correctness and weights.
 
         failures: of launches so far. correctness: by arm, the launch in which it trained
         reproducibly. weights: returns the weights after that training, by tensor. noise: returns
-        the noise that early looks assume; None for no early looks.
+        the noise that early looks assume; None for no early looks. sessions: by how much sessions
+        of this machine differ; None if too few are known.
         """
         self._rules = rules
         self._failures = failures
         self._correctness = correctness
         self._weights = weights
         self._noise = noise
+        self._sessions = sessions
         self._compared: dict[Comparison, list[str]] = {}
 
     def outcome(
@@ -170,10 +181,14 @@ class Judge:
             return self._with(
                 outcome, Verdict.NOT_JUDGED, None, "there is no threshold to detect the fault by"
             )
+        if comparison.question is Question.BASELINE and self._sessions is None:
+            return self._with(outcome, Verdict.NOT_JUDGED, None, _SESSIONS_UNKNOWN)
         if rule is None:
             line = self._rules.pasteable_line(comparison, outcome.observations)
             outcome = replace(outcome, threshold_line=line)
             reason = f"no threshold; add to {self._rules.thresholds.path.name}: {line}"
+            if comparison.question is Question.THROUGHPUT:
+                return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
             verdict = Verdict.INVALID if count >= looks[0] else Verdict.INCONCLUSIVE
             return self._with(outcome, verdict, None, reason)
         too_short = work.too_short(comparison, outcome.rounds, rule)
@@ -183,7 +198,8 @@ class Judge:
         noise = self._noise(comparison)
         is_pair = comparison.judged_as is JudgedAs.AA_PAIR
         judging = judge_pair if is_pair else judge_rounds
-        judgement = judging(rows, rule, looks, noise, forced=final)
+        sessions = self._sessions if comparison.question is Question.BASELINE else None
+        judgement = judging(rows, rule, looks, noise, final, sessions or ONE_SESSION)
         judgement = work.explained(judgement, comparison, outcome.rounds)
         return replace(outcome, judgement=judgement)
 

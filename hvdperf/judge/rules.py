@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvdperf.machine.placement import Slot, is_oversubscribed, nodes, place_group
-from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.options import Profile
 from hvdperf.plan.thresholds import Case, Thresholds, case_of
 from hvdperf.verdict import REGRESSION, Rule
@@ -53,6 +53,8 @@ class Rules:
         slower = comparison.judged_as in (JudgedAs.REGRESSION, JudgedAs.DETECTION)
         two_groups = not comparison.is_of_one_arm
         if slower and two_groups and comparison.question.spec.is_speed:
+            return REGRESSION
+        if comparison.question is Question.BASELINE:
             return REGRESSION
         return self.thresholds.rule(self._case(comparison))
 

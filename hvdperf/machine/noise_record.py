@@ -1,8 +1,10 @@
-"""The noise record of a machine: the variance between its launches, session by session.
+"""The noise record of a machine: the variance between its launches, and its throughputs, session by
+session.
 
 An early look has to know how much two launches differ by chance alone, which three rounds cannot
-show. The record is kept in results/machines/<machine>.json, apart from the documents of sessions,
-because the form of these documents may change.
+show; a throughput that is compared with an earlier session's, by how much sessions do. The record
+is kept in results/machines/<machine>.json, apart from the documents of sessions, because the form
+of these documents may change.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
-from statistics import quantiles
+from statistics import fmean, quantiles
 
 from hvdperf.files import write_whole
 from hvdperf.json_records import Unreadable, decode, encode
@@ -21,10 +24,12 @@ from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot, is_oversubscribed
 from hvdperf.paths import shown
 from hvdperf.scatter import RoundMoments
-from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise
+from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, SessionNoise
 
 # The number of latest sessions that count, and the fewest that are enough.
 LATEST, FEWEST = 20, 4
+# The fewest pairs of neighbouring sessions from which it is known by how much sessions differ.
+FEWEST_NEIGHBOURS = 4
 # Floor of the assumed standard deviation between launches, which is else taken from the upper
 # quartile of the sessions' variances.
 LEAST_LAUNCH_SD = 0.02
@@ -48,12 +53,17 @@ def load_of(world_size: int, slots: Sequence[Slot]) -> Load:
 Variances = Mapping[Load, float]
 
 
+# Samples/s of all replicas, by the name of what they trained and on how many replicas.
+Speeds = Mapping[str, float]
+
+
 @dataclass(frozen=True)
 class _Document:
-    """The file of a machine. launch_variance, rounds: by the name of the session."""
+    """The file of a machine. All fields: by the name of the session."""
 
     launch_variance: Mapping[str, Variances]
     rounds: Mapping[str, RoundMoments] = field(default_factory=dict)
+    speeds: Mapping[str, Speeds] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,13 +72,14 @@ class MachineRecord:
 
     path: its file. sessions: variances by the name of the session, in the order of names. problem:
     a line that says why the file cannot be read; "" if it was read or does not exist. rounds: the
-    moments of a session's rounds, by its name.
+    moments of a session's rounds, by its name. speeds: of a session, by its name.
     """
 
     path: Path
     sessions: Mapping[str, Variances]
     problem: str = ""
     rounds: Mapping[str, RoundMoments] = field(default_factory=dict)
+    speeds: Mapping[str, Speeds] = field(default_factory=dict)
 
     def noise(self, load: Load, correlation: float) -> Noise:
         """Return the noise that an early look assumes for a comparison under this load.
@@ -90,7 +101,24 @@ class MachineRecord:
             return 0.0
         return sum(self.rounds.values(), RoundMoments()).correlation
 
-    def add(self, session: str, variances: Variances, rounds: RoundMoments) -> None:
+    @property
+    def of_sessions(self) -> SessionNoise | None:
+        """Return by how much two sessions of this machine differ; None with fewer than
+        FEWEST_NEIGHBOURS pairs of neighbouring ones that measured the same.
+
+        The variance is the mean square of the changes of ln from one session to the next, so that a
+        lasting change counts once. Neighbouring changes share a session, so they count for
+        two thirds of independent ones (von Neumann, Annals of Mathematical Statistics 12, 1941).
+        """
+        squares = []
+        for before, after in pairwise(self.speeds[name] for name in sorted(self.speeds)):
+            if both := before.keys() & after.keys():
+                squares.append(fmean(math.log(after[each] / before[each]) ** 2 for each in both))
+        if len(squares) < FEWEST_NEIGHBOURS:
+            return None
+        return SessionNoise(math.sqrt(fmean(squares)), 2 * len(squares) // 3)
+
+    def add(self, session: str, variances: Variances, rounds: RoundMoments, speeds: Speeds) -> None:
         """Write the file with this session, in place of an earlier part of the same session.
 
         Only the LATEST sessions are kept. Without variances nothing is written. Raises OSError.
@@ -100,9 +128,11 @@ class MachineRecord:
         sessions = {**self.sessions, session: variances}
         kept = sorted(sessions)[-LATEST:]
         moments = {**self.rounds, session: rounds}
+        all_speeds = {**self.speeds, session: speeds}
         document = _Document(
             {name: sessions[name] for name in kept},
             {name: moments[name] for name in kept if name in moments},
+            {name: all_speeds[name] for name in kept if name in all_speeds},
         )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self.path, encode(document).decode())
@@ -122,7 +152,7 @@ def read_record(results: Path, machine: Machine) -> MachineRecord:
         return MachineRecord(path, {}, problem)
     found = document.launch_variance
     sessions = {name: found[name] for name in sorted(found)}
-    return MachineRecord(path, sessions, rounds=document.rounds)
+    return MachineRecord(path, sessions, rounds=document.rounds, speeds=document.speeds)
 
 
 def machine_name(machine: Machine) -> str:

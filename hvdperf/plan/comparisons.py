@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from hvdperf.plan.arms import EXCHANGES, Arm, Collective, Side, Workload
-from hvdperf.verdict import Band, Ceiling, Floor, Rule
+from hvdperf.verdict import Band, Ceiling, Floor, Rule, SpeedFloor
 
 
 class Between(Enum):
@@ -171,6 +171,17 @@ class Question(Enum):
         Ceiling,
         between=Between.NEITHER,
     )
+    THROUGHPUT = QuestionSpec(
+        "throughput",
+        "samples per second of all replicas under Horovod",
+        rule=SpeedFloor,
+        between=Between.NEITHER,
+    )
+    BASELINE = QuestionSpec(
+        "baseline",
+        "throughput / throughput of the session of --baseline",
+        between=Between.NEITHER,
+    )
     STARTUP_INIT = _startup("init")
     STARTUP_TRACE = _startup("trace", " per gradient tensor")
     STARTUP_FIRST_STEP = _startup("first step")
@@ -184,6 +195,8 @@ class Question(Enum):
 
 # Steps of Horovod and of another strategy, which train the same weights.
 OF_STRATEGIES = (Question.PARITY, Question.HOROVOD_OVERHEAD, Question.MULTIWORKER)
+# Speeds by themselves, which a line of the thresholds or --baseline asks, and no profile.
+SPEEDS = (Question.THROUGHPUT, Question.BASELINE)
 
 
 # Tolerated difference of the weights of two strategies, besides rounding, as a part of their change
@@ -235,6 +248,8 @@ class Comparison:
     start-up: a time in seconds, per gradient tensor for the trace, with the same arm on both sides;
         if the sides differ in stack or fault, the reference's time over the candidate's.
     memory: the factor by which a process grows in 1,000 steps, with the same arm on both sides.
+    throughput, baseline: the samples per second of all replicas over ideal_ratio, which is 1 or the
+        throughput of the baseline, with the same arm on both sides.
     convergence: the ratio of the validation's losses or accuracies.
     fixed time: the ratio of the numbers of samples, over ideal_ratio.
     wall time: the efficiency by the wall time of the training (hvdperf.explain.speedup).
@@ -272,6 +287,11 @@ class Comparison:
     def is_of_one_arm(self) -> bool:
         """True if both sides are of the same arm."""
         return self.candidate.arm == self.reference.arm
+
+    @property
+    def is_of_one_side(self) -> bool:
+        """True if the figure is a speed, a time or a growth, and no ratio of two sides."""
+        return self.candidate == self.reference
 
     @property
     def within_a_launch(self) -> bool:

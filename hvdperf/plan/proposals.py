@@ -20,11 +20,11 @@ from hvdperf.plan.false_fails import (
     year,
 )
 from hvdperf.plan.thresholds import (
-    LOWEST_FLOOR,
     NAME_OF,
     Case,
     ceiling,
     class_of,
+    floor,
     key,
     proposed_rule,
     rounded_down,
@@ -132,8 +132,7 @@ def holding_rule(rule: Rule, question: Question, known: Scatter, distance: float
     if isinstance(rule, Ceiling):
         highest = three_digits_up(math.exp(known.centre + distance))
         return ceiling(question, max(rule.at_most, highest))
-    lowest = max(rounded_down(math.exp(known.centre - distance)), LOWEST_FLOOR)
-    return Floor.at(min(rule.pass_from, lowest))
+    return floor(question, min(rule.pass_from, math.exp(known.centre - distance)))
 
 
 def holding_line(
@@ -141,8 +140,8 @@ def holding_line(
 ) -> str:
     """Return the line of a case with the nearest limits of this kind that mean no more false FAILs
     than its share of MOST_A_YEAR. of: number of cases that share it."""
-    narrowest: Rule = Floor.at(1.0)
-    if kind is not Floor:
+    narrowest: Rule = Floor.at(math.inf)
+    if not issubclass(kind, Floor):
         narrowest = Band(1.0, 1.0) if kind is Band else ceiling(case.question, 0.0)
     share = MOST_A_YEAR / NIGHTS / of
     distance = distance_for(share, narrowest.alpha, known, looks)

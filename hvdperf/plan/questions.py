@@ -325,6 +325,17 @@ def against(comparison: Comparison) -> Comparison | None:
     return replace(comparison, candidate=side, reference=other, ideal_ratio=1.0)
 
 
+def throughput(workload: Workload, world_size: int) -> Comparison:
+    """Ask for the speed S_n of n replicas by itself."""
+    side = _horovod(workload, world_size)
+    return Comparison(Question.THROUGHPUT, side, side)
+
+
+def baseline(workload: Workload, world_size: int) -> Comparison:
+    """Compare the speed S_n with that of an earlier session, which the session's plan knows."""
+    return replace(throughput(workload, world_size), question=Question.BASELINE)
+
+
 def memory(workload: Workload, world_size: int) -> Comparison:
     """Ask by what factor the resident set grows in 1,000 steps, in the process where it grows
     most."""

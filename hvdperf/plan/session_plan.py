@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hvdperf.errors import UserError, refusing
@@ -38,7 +38,7 @@ from hvdperf.plan.options import (
 )
 from hvdperf.plan.questions import Fault, against
 from hvdperf.plan.settings import refuse
-from hvdperf.plan.thresholds import Thresholds, load_thresholds, select
+from hvdperf.plan.thresholds import Thresholds, case_of, load_thresholds, select
 from hvdperf.worker.strategies.table import Strategy
 
 # Of float32, and of the number of a word.
@@ -51,7 +51,8 @@ Ask = Callable[[Workload, int], Comparison | Sequence[Comparison]]
 class SessionPlan:
     """The plan of a session: what to measure, and on what. Nothing has been started yet.
 
-    extents: sizes of the data sets, by name and input size.
+    extents: sizes of the data sets, by name and input size. baseline: the samples/s of the session
+    that this one is compared with, by workload, world size and number of nodes.
     """
 
     options: Options
@@ -65,6 +66,7 @@ class SessionPlan:
     extents: Mapping[tuple[str, int], inputs.Extent]
     thresholds: Thresholds
     fault: Fault | None
+    baseline: Mapping[tuple[Workload, int, int], float] = field(default_factory=dict)
 
     def comparisons(
         self,
@@ -91,6 +93,7 @@ class SessionPlan:
                     asked += [answer] if isinstance(answer, Comparison) else answer
         if self.options.against:
             asked = [other for other in map(against, asked) if other is not None]
+        asked = [self._beside_baseline(comparison) for comparison in asked]
         return [
             comparison
             # Each comparison once, because a sweep does not depend on the workload.
@@ -99,9 +102,25 @@ class SessionPlan:
             and self._possible(comparison)
         ]
 
+    def _beside_baseline(self, comparison: Comparison) -> Comparison:
+        """Return the comparison with the speed that it compares with, if that is the baseline's."""
+        if comparison.question is not Question.BASELINE:
+            return comparison
+        return replace(comparison, ideal_ratio=self._speed_of_baseline(comparison) or 1.0)
+
+    def _speed_of_baseline(self, comparison: Comparison) -> float | None:
+        size = comparison.world_size
+        return self.baseline.get((comparison.workload, size, nodes(self.slots, size)))
+
     def _wanted(self, comparison: Comparison) -> bool:
-        """Return whether the profile asks the question, and asks it of that network."""
+        """Return whether the profile asks the question, and asks it of that network. Speeds by
+        themselves are asked by the file of thresholds, and by --baseline."""
         question, model = comparison.question, comparison.workload.model
+        if question is Question.BASELINE:
+            return True
+        if question is Question.THROUGHPUT:
+            where = nodes(self.slots, comparison.world_size)
+            return self.thresholds.rule(case_of(comparison, where)) is not None
         if comparison.is_fault_case:
             return model in self.profile.fault_cases.get(comparison.variant, ())
         if self.profile.questions and question not in self.profile.questions:
@@ -137,6 +156,8 @@ class SessionPlan:
             return question is Question.STARTUP_TRACE
         if not all(self._can_run(arm) for arm in comparison.arms):
             return False
+        if question is Question.BASELINE:
+            return self._speed_of_baseline(comparison) is not None
         if question is Question.PARITY:
             return size >= self.profile.parity_from
         divides_batch = any(side.kind is BlockKind.SPLIT for side in comparison.sides)
@@ -239,7 +260,7 @@ class SessionPlan:
 
 
 def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) -> SessionPlan:
-    """Check all input and return the plan. Raises UserError, with one line."""
+    """Check all input and return the plan, without a baseline. Raises UserError, with one line."""
     refuse(options.allow_setting)
     profile = resolve_profile(options)
     slots = place(offers, options.placement)

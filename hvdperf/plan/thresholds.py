@@ -12,6 +12,7 @@ Each file names its machines and the limits of their figures::
     "weak_scaling/vgg_16/np*/one-node" = 0.70
     "weak_scaling/vgg_16/np*/*-nodes" = 0.60
     "recipe:bf16/*/np*/*" = 0.50    # for one variant; "recipe/..." is for all
+    "throughput/vgg_16/np4/one-node" = 310.0    # samples/s; without a line it is no case
 
 In each of the four parts ``*`` stands for anything. The first line that matches wins.
 """
@@ -38,7 +39,7 @@ from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import OF_STRATEGIES, Comparison, Question
 from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
-from hvdperf.verdict import Band, Ceiling, Floor, Rule
+from hvdperf.verdict import Band, Ceiling, Floor, Rule, SpeedFloor
 
 POINTS_BELOW = 0.03
 PASS_SHARE = 0.95
@@ -66,10 +67,10 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
     higher of two: 1/0.95, and exp(|m| + s q), where q is the 95 % quantile of the distance from 0
     of the farther bound.
 
-    observations: ln ratios of unchanged builds. The limits of the rule have three decimals (a
-    ceiling has three significant digits), rounded to the side on which more sessions PASS. Raises
-    NotMeasurable if an observation is not finite, if there is none, or if the rounds are too few
-    for a finite bound (fewest_rounds).
+    observations: ln ratios of unchanged builds, or ln speeds. The limits of the rule have three
+    decimals (a ceiling and a floor of a speed have three significant digits), rounded to the side
+    on which more sessions PASS. Raises NotMeasurable if an observation is not finite, if there is
+    none, or if the rounds are too few for a finite bound (fewest_rounds).
     """
     if rounds < fewest_rounds(question):
         raise NotMeasurable(
@@ -89,13 +90,22 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
             math.exp(centre) * (1 + POINTS_BELOW), math.exp(centre - noise * _lower_bound(rounds))
         )
         return ceiling(question, three_digits_up(highest))
-    floor = min(math.exp(centre) - POINTS_BELOW, math.exp(centre + noise * _lower_bound(rounds)))
-    return Floor.at(min(max(rounded_down(floor), LOWEST_FLOOR), 1.0))
+    # Of a speed, 3 points are 3 %.
+    points = POINTS_BELOW * (math.exp(centre) if rule is SpeedFloor else 1)
+    lowest = min(math.exp(centre) - points, math.exp(centre + noise * _lower_bound(rounds)))
+    return floor(question, lowest)
 
 
 def ceiling(question: Question, at_most: float) -> Ceiling:
     """Return a ceiling in the unit of the question's figure."""
     return Ceiling(at_most, unit=question.spec.unit)
+
+
+def floor(question: Question, at_least: float) -> Floor:
+    """Return the floor of the question's figure, rounded down. An efficiency has none above 1."""
+    if question.spec.rule is SpeedFloor:
+        return SpeedFloor.at(three_digits_down(at_least))
+    return Floor.at(min(max(rounded_down(at_least), LOWEST_FLOOR), 1.0))
 
 
 def fewest_rounds(question: Question) -> int:
@@ -130,10 +140,16 @@ def rounded_down(value: float) -> float:
     return math.floor(value * 1000 + _ROUNDING) / 1000
 
 
-def three_digits_up(seconds: float) -> float:
+def three_digits_up(value: float) -> float:
     """Round up to three significant digits, because a phase takes microseconds or minutes."""
-    digits = 2 - math.floor(math.log10(seconds))
-    return math.ceil(seconds * 10.0**digits - _ROUNDING) / 10.0**digits
+    digits = 2 - math.floor(math.log10(value))
+    return math.ceil(value * 10.0**digits - _ROUNDING) / 10.0**digits
+
+
+def three_digits_down(value: float) -> float:
+    """Round down to three significant digits."""
+    digits = 2 - math.floor(math.log10(value))
+    return math.floor(value * 10.0**digits + _ROUNDING) / 10.0**digits
 
 
 def rounded_up(value: float) -> float:
@@ -167,6 +183,12 @@ class Case(NamedTuple):
 NAME_OF = {"gpu": "gpu_name", "cpu": "cpu_model"}
 _SIZE = re.compile(r"np([1-9]\d*|\*)|\*")
 _NODES = re.compile(r"one-node|([2-9]|[1-9]\d+|\*)-nodes|\*")
+_FORMS = {
+    Floor: "a floor",
+    SpeedFloor: "a floor in samples/s",
+    Band: "a band",
+    Ceiling: "a ceiling",
+}
 _SHAPE = '"question/model/npN/one-node", as in "weak_scaling/vgg_16/np*/one-node"'
 
 
@@ -367,7 +389,7 @@ def _check_model(pattern: str) -> None:
 def _rule(questions: Sequence[Question], value: float | tuple[float, float]) -> Rule:
     kinds = {question.spec.rule for question in questions}
     if len(kinds) > 1:
-        names = " and ".join(sorted(f"a {kind.__name__.lower()}" for kind in kinds))
+        names = " and ".join(sorted(_FORMS[kind] for kind in kinds))
         raise ValueError(f"{names} have different forms: write two lines")
     # Horovod and another strategy train the same weights: either may be asked to be fast enough.
     compares_strategies = all(question in OF_STRATEGIES for question in questions)
@@ -379,6 +401,10 @@ def _rule(questions: Sequence[Question], value: float | tuple[float, float]) -> 
         if isinstance(value, float) and value > 0:
             return ceiling(questions[0], value)
         wanted = "a ceiling is a number above 0"
+    elif kinds == {SpeedFloor}:
+        if isinstance(value, float) and value > 0:
+            return SpeedFloor.at(value)
+        wanted = "a floor in samples/s is a number above 0"
     else:
         if isinstance(value, float) and 0 < value <= 1:
             return Floor.at(value)

@@ -1,10 +1,11 @@
-"""The outcome of a comparison, and its parts: a failure, a cause, a breakdown; and the throughput
-of Horovod, for the terminal, the page, nights and the history. Plain data."""
+"""The outcome of a comparison, and its parts: a failure, a cause, a breakdown; and what launches of
+Horovod did by themselves, for the terminal, the page, nights and the history. Plain data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from statistics import median
 from typing import Any, Protocol, TypeVar
 
@@ -288,28 +289,65 @@ def each_launch(cases: Iterable[Kind]) -> Iterator[tuple[Kind, Round, Launch]]:
                     yield case, measured, launch
 
 
+class Measure(Enum):
+    """What a launch by itself is judged by over time. The value is the unit, in words."""
+
+    SPEED = "samples/s"
+    START = "seconds of a start"
+    MEMORY = "bytes of memory"
+    DEVICE_MEMORY = "bytes of GPU memory"
+
+    def of(self, launch: Launch) -> float | None:
+        """Return the figure of a launch; None if it has none.
+
+        SPEED: of all replicas together, the median of the blocks that other programs did not
+        disturb. START: of the slowest rank, all phases. MEMORY, DEVICE_MEMORY: the peak of the rank
+        with the most.
+        """
+        if self is Measure.SPEED:
+            speeds = [
+                block.samples_per_second
+                for block in launch.of_kind(BlockKind.FULL)
+                if block.seconds > 0 and not is_disturbed([block])
+            ]
+            return median(speeds) if speeds else None
+        if self is Measure.START:
+            return max((sum(rank.values()) for rank in launch.startup_seconds), default=0.0) or None
+        taken = [
+            rank.peak_bytes if self is Measure.MEMORY else rank.device_peak_bytes
+            for rank in launch.evidence
+        ]
+        # Sessions of earlier versions have none.
+        return float(max(taken, default=0)) or None
+
+
 def throughputs(cases: Iterable[Measured]) -> dict[tuple[Workload, int], tuple[float, ...]]:
-    """Return the samples per second of all replicas together, by workload and world size.
+    """Return the samples per second of all replicas together, by workload and world size, as
+    `figures_of_launches` does."""
+    return figures_of_launches(cases, Measure.SPEED)
 
-    A block counts only if Horovod trained in it with all defaults on the session's own stack, if
-    other programs did not disturb it, and if its case is sound. A launch that several cases share
-    counts once.
 
-    There is one value a launch, the median of its blocks, in the order of rounds. If several kinds
-    of rounds have launches of their own, the values follow kind by kind."""
+def figures_of_launches(
+    cases: Iterable[Measured], measure: Measure
+) -> dict[tuple[Workload, int], tuple[float, ...]]:
+    """Return the figures of launches by themselves, by workload and world size.
+
+    A launch counts only if Horovod trained in its blocks with all defaults on the session's own
+    stack, and if its case is sound. A launch that several cases share counts once.
+
+    There is one value a launch, in the order of rounds. If several kinds of rounds have launches of
+    their own, the values follow kind by kind."""
     counted = [case for case in cases if case.is_sound]
     found: dict[tuple[Workload, int], list[tuple[str, str, int, float]]] = {}
     for case, measured, launch in each_launch(counted):
         workload, work, topic = case.comparison.round_group
-        speeds = [
-            block.samples_per_second
-            for block in launch.of_kind(BlockKind.FULL)
-            if block.seconds > 0 and not is_disturbed([block])
-        ]
         # A recipe may change the workload.
         plain = Arm(workload, Strategy.HOROVOD, launch.arm.world_size)
         is_default = launch.arm == plain and workload.learning_rate == "constant"
-        if speeds and is_default and isinstance(launch.work, Turns):
+        if not is_default or not isinstance(launch.work, Turns):
+            continue
+        figure = measure.of(launch)
+        if figure is not None:
             place = work, topic, measured.number
-            found.setdefault((workload, launch.arm.world_size), []).append((*place, median(speeds)))
-    return {key: tuple(speed for *_, speed in sorted(each)) for key, each in found.items()}
+            found.setdefault((workload, launch.arm.world_size), []).append((*place, figure))
+    return {key: tuple(figure for *_, figure in sorted(each)) for key, each in found.items()}

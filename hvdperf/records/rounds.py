@@ -130,6 +130,8 @@ class Evidence(Figures):
     reads none. settings: of Horovod, NCCL, TensorFlow, OpenMP and XLA in the environment
     (hvdperf/worker/evidence.py). samples_of_a_pass: number of samples that this process has in one
     pass over the user's own data; None if the first pass is not over, or for other data.
+    peak_bytes: the largest resident set of this process. device_peak_bytes: the most memory of its
+    GPU that TensorFlow had given to tensors; 0 without a GPU.
     """
 
     world_size: Positive
@@ -139,6 +141,8 @@ class Evidence(Figures):
     data_wanted: str
     settings: Mapping[str, str] = field(default_factory=dict)
     samples_of_a_pass: Positive | None = None
+    peak_bytes: Count = 0
+    device_peak_bytes: Count = 0
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 from hvdperf.errors import UserError
 from hvdperf.machine.host import Gpu, Machine
 from hvdperf.paths import shown
-from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.arms import Workload
+from hvdperf.plan.comparisons import SPEEDS, JudgedAs, Question
 from hvdperf.plan.false_fails import NIGHTS, Scatter, Year, false_fail, scatter, year
 from hvdperf.plan.proposals import FEWEST_SESSIONS, MOST_A_YEAR, holding_line, propose
 from hvdperf.plan.thresholds import (
@@ -25,6 +26,7 @@ from hvdperf.plan.thresholds import (
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import SessionDocument
 from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.outcome import throughputs
 from hvdperf.stats import NotMeasurable
 from hvdperf.verdict import FEWEST_ROUNDS, Rule, Verdict
 
@@ -59,7 +61,7 @@ def proposal(archives: Sequence[Archive]) -> Proposal:
     too_few = _too_few(few, len(found), looks, command) if few else ""
     if not enough:
         raise UserError(f"no thresholds proposed: {too_few or 'no case can be trusted'}")
-    machine = _machine_of(sessions[0].fingerprint)
+    machine = machine_of(sessions[0].fingerprint)
     return Proposal(propose(enough, looks, machine), too_few)
 
 
@@ -77,7 +79,7 @@ def checked(archives: Sequence[Archive], path: Path | None) -> Checked:
 
     Raises UserError as `proposal` does, and if no case has a threshold and two sessions."""
     sessions = _of_one_machine(archives)
-    machine = _machine_of(sessions[0].fingerprint)
+    machine = machine_of(sessions[0].fingerprint)
     thresholds = select(machine) if path is None else load_thresholds(path, machine)
     looks = _looks(sessions)
     judged: dict[Case, tuple[Rule, Scatter]] = {}
@@ -85,7 +87,8 @@ def checked(archives: Sequence[Archive], path: Path | None) -> Checked:
     for case, values in _observations(archives).items():
         rule = thresholds.rule(case)
         if rule is None:
-            without.append(key(case))
+            # Without a line a throughput is no case.
+            without += [key(case)] * (case.question is not Question.THROUGHPUT)
             continue
         try:
             judged[case] = (rule, scatter(values))
@@ -179,21 +182,38 @@ def _too_few(few: Observations, cases: int, looks: Sequence[int], command: str) 
 
 def _observations(archives: Iterable[Archive]) -> dict[Case, list[list[float]]]:
     """Return the ln ratios of each case whose evidence is sound, by session. A case that is INVALID
-    only because it has no threshold yet counts."""
+    only because it has no threshold yet counts. Of throughputs, all launches count, whichever
+    cases asked for them."""
+    archives = list(archives)
     found: dict[Case, list[list[float]]] = {}
     for case in (case for archive in archives for case in archive.cases):
         invalid = case.verdict is Verdict.INVALID and not case.is_sound
-        if case.judged_as is not JudgedAs.THRESHOLD or case.failed or invalid:
+        is_of_speed = case.question in SPEEDS
+        if case.judged_as is not JudgedAs.THRESHOLD or case.failed or invalid or is_of_speed:
             continue
         values = [value for value in case.outcome.observations if math.isfinite(value)]
         if values:
             found.setdefault(case_of(case.comparison, len(case.replicas_per_node)), []).append(
                 values
             )
+    for archive in archives:
+        for (workload, size, nodes), launches in throughputs_by_nodes(archive).items():
+            speed = Case(Question.THROUGHPUT, workload.model, size, nodes)
+            found.setdefault(speed, []).append([math.log(each) for each in launches])
     return found
 
 
-def _machine_of(fingerprint: Fingerprint) -> Machine:
+def throughputs_by_nodes(
+    archive: Archive,
+) -> dict[tuple[Workload, int, int], tuple[float, ...]]:
+    """Return the samples per second of all replicas together, one figure a launch, by workload,
+    world size and number of nodes."""
+    nodes = {case.world_size: len(case.replicas_per_node) for case in archive.cases}
+    found = throughputs(archive.cases)
+    return {(what, size, nodes.get(size, 1)): each for (what, size), each in found.items()}
+
+
+def machine_of(fingerprint: Fingerprint) -> Machine:
     """Return a machine with the fields that define its class."""
     models = fingerprint["gpu_model"]
     gpus = tuple(Gpu("", models[i % len(models)]) for i in range(fingerprint["gpus"]))

@@ -181,8 +181,8 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.text(
         "--baseline DIR",
-        "Show the figures of this earlier session, results/runs/..., beside those of the new one; "
-        "verdicts stay the same. Default: none.",
+        "Show the figures of this earlier session, results/runs/..., beside those of the new one, "
+        "and judge whether throughputs are lower than its. Default: none.",
     )
     group.choice(
         "--inconclusive",

@@ -7,8 +7,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -23,27 +24,29 @@ from hvdperf.launch.slots import Slots, check_network
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.fitness import complaints, slowdowns, unwritable
 from hvdperf.machine.host import local_machine
-from hvdperf.machine.noise_record import MachineRecord, read_record
+from hvdperf.machine.noise_record import MachineRecord, machine_name, read_record
 from hvdperf.machine.placement import Offer, local_offers
 from hvdperf.machine.stack import Stack, probe, stack_differences
 from hvdperf.models.own_networks import digest
 from hvdperf.models.registry import network
 from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import AGAINST, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.options import Options, from_command_line
-from hvdperf.plan.session_plan import plan_session
+from hvdperf.plan.session_plan import SessionPlan, plan_session
 from hvdperf.plan.settings import places_of, precisions, settings_in
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.fingerprinting import fingerprint
-from hvdperf.records.outcome import Outcome
+from hvdperf.records.outcome import Outcome, throughputs
 from hvdperf.session.commands import DryRun
 from hvdperf.session.control import Control, preflight
 from hvdperf.session.ending import CommandLine, next_steps
 from hvdperf.session.own_network import Trial, try_all
 from hvdperf.session.progress import ProgressReporter
+from hvdperf.session.proposals import machine_of, throughputs_by_nodes
 from hvdperf.session.results_writer import (
     ResultsWriter,
+    asked,
     clock_problem,
     earlier_parts,
     open_directory,
@@ -53,6 +56,7 @@ from hvdperf.session.results_writer import (
 )
 from hvdperf.session.scheduler import Budget, Scheduler
 from hvdperf.verdict import Verdict
+from hvdperf.work.table import work_of
 
 
 class Unfit(Exception):
@@ -75,14 +79,15 @@ class PytestSession:
         self.command = CommandLine(
             typed(config.invocation_params.args), config.args, words_before_pytest()
         )
-        self.session_plan = plan_session(self.options, self.machine, self._offers())
-        self.selected: list[Comparison] = []
-        self.outcomes: dict[Comparison, Outcome] = {}
         self.baseline = (
             with_cases(read_session(Path(config.option.baseline)), "--baseline ")
             if config.option.baseline
             else None
         )
+        plan = plan_session(self.options, self.machine, self._offers())
+        self.session_plan = replace(plan, baseline=self._speeds_of_baseline(plan))
+        self.selected: list[Comparison] = []
+        self.outcomes: dict[Comparison, Outcome] = {}
         self.resumed = resumable(Path(config.option.resume)) if config.option.resume else None
         self._reported: list[Comparison] = []
         # What makes this host unfit to measure, one line each.
@@ -107,6 +112,20 @@ class PytestSession:
                 f"to {len(offers)}"
             )
         return offers[: self.options.np]
+
+    def _speeds_of_baseline(self, plan: SessionPlan) -> dict[tuple[Workload, int, int], float]:
+        """Return the throughputs of --baseline; {} if it was measured on another kind of machine,
+        or otherwise, so that no speed is compared with it."""
+        if self.baseline is None or self.baseline.session is None:
+            return {}
+        theirs = machine_of(self.baseline.fingerprint)
+        if machine_name(theirs) != machine_name(self.machine):
+            return {}
+        then, now = self.baseline.session.asked.texts, asked(plan, ()).texts
+        if any(then.get(name) != now[name] for name in work_of(Question.BASELINE).depends_on):
+            return {}
+        found = throughputs_by_nodes(self.baseline)
+        return {key: median(launches) for key, launches in found.items()}
 
     def check_before_a_dry_run(self) -> None:
         """Check the input that other sessions check when they begin to measure: interpreters
@@ -362,8 +381,9 @@ class PytestSession:
         return self._results_writer.end(exit_status)
 
     def _add_to_record(self) -> None:
-        """Record by how much launches differed, unless a fault was injected or the session was
-        resumed: the cases that a resumed session still measures are those that vary most."""
+        """Record throughputs, and by how much launches differed, unless a fault was injected or the
+        session was resumed: the cases that a resumed session still measures are those that vary
+        most."""
         injected = self.options.inject or any(c.is_fault_case for c in self.selected)
         if self._scheduler is None or self._results_writer is None or injected or self.resumed:
             return
@@ -372,6 +392,10 @@ class PytestSession:
                 self._results_writer.directory.name,
                 self._scheduler.launch_variances(),
                 self._scheduler.round_moments(),
+                {
+                    f"{workload.name} {workload.precision} np{size}": median(launches)
+                    for (workload, size), launches in throughputs(self.outcomes.values()).items()
+                },
             )
         except OSError as error:
             self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")

@@ -256,7 +256,7 @@ def run_night(arguments: argparse.Namespace) -> int:
         night = _on_each_node(launch, plan)
     else:
         night = run(plan, lambda line: print(f"nightly: {line}", flush=True))
-    verdict, slower = _compared(night, plan.results)
+    night, verdict, slower = _compared(night, plan.results)
     status = exit_status([verdict])
     told = f"{night.series}, night of {night.night}: {verdict.value} ({night.told})"
     for line in wrapped(told):
@@ -313,14 +313,16 @@ def _on_its_own() -> bool:
     return bool(of_launcher)
 
 
-def _compared(night: Night, results: Path) -> tuple[Verdict, Sequence[str]]:
-    """Return the verdict of a night next to those before it, and what is slower, in lines."""
+def _compared(night: Night, results: Path) -> tuple[Night, Verdict, Sequence[str]]:
+    """Return a night as it is next to those before it, its verdict, and what is slower, in
+    lines."""
     from hvdperf.timeline.nights.series import Series
 
     read = read_nights(results / NIGHTS, [night.series], night.node)
     known = [each for each in read.of[night.series] if each.night <= night.night]
     series = Series(night.series, known, read.accepted[night.series])
-    return series.verdict, [*series.slower(), *series.speeds.lines()]
+    lines = [*series.slower(), *series.speeds.lines()]
+    return series.last or night, series.verdict, lines
 
 
 def _append_summary(
@@ -425,7 +427,8 @@ def watch_nights(arguments: argparse.Namespace) -> int:
 
 
 def list_regressions(arguments: argparse.Namespace) -> int:
-    from hvdperf.timeline.nights.series import Series, Standing, repeat
+    from hvdperf.timeline.nights.changes import Standing, repeat
+    from hvdperf.timeline.nights.series import Series
 
     since = "" if arguments.since is None else f"{_date('--since', arguments.since)}"
     directory = _nights_directory(arguments)

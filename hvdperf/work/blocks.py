@@ -188,8 +188,8 @@ class Blocks(Work):
         cls, comparison: Comparison, measured: Round, disturbed: bool = False
     ) -> list[float]:
         """Return ln(speed of the candidate / speed of the reference / ideal ratio), as Work.observe
-        does. A slowdown of both sides cancels in a turn. If the arms took no turns, it is the ratio
-        of the two launches' medians."""
+        does; of a single side, ln(its speed / ideal ratio). A slowdown of both sides cancels in a
+        turn. If the arms took no turns, it is the ratio of the two launches' medians."""
         ideal = math.log(comparison.ideal_ratio)
         ours, theirs = (_of_side(side, measured) for side in comparison.sides)
         if not cls.takes_turns(comparison, measured.schedule):
@@ -200,6 +200,8 @@ class Blocks(Work):
         sound = [pair for pair in pairs if disturbed or not is_disturbed(pair)]
         if len(sound) < min(FEWEST_SOUND, len(pairs)):
             return []
+        if comparison.is_of_one_side:
+            return [math.log(own.samples_per_second) - ideal for own, _ in sound]
         return [
             math.log(own.samples_per_second / other.samples_per_second) - ideal
             for own, other in sound
@@ -209,6 +211,8 @@ class Blocks(Work):
     def cause(
         cls, comparison: Comparison, pairs: Sequence[Pair], hosts: Sequence[str]
     ) -> Attribution | None:
+        if comparison.is_of_one_side:
+            return None  # there is nothing to compare its terms with
         return attribute_sides(*comparison.sides, pairs, hosts, _ideal(comparison))
 
     @classmethod
@@ -247,6 +251,7 @@ def _exchange_may_be_at_fault(comparison: Comparison) -> bool:
         and arm.strategy.spec.horovod
         and arm.world_size > 1
         and not comparison.question.spec.has_variants
+        and not comparison.is_of_one_side
     )
 
 

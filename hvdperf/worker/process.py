@@ -71,6 +71,13 @@ def cpu_seconds() -> float:
     return times.user + times.system
 
 
+def peak_bytes() -> int:
+    """Return the largest size of this process's resident set so far, in bytes."""
+    with open("/proc/self/status") as status:
+        (line,) = (line for line in status if line.startswith("VmHWM:"))
+    return 1024 * int(line.split()[1])
+
+
 def resident_bytes() -> int:
     """Return the size of this process's resident set in bytes."""
     with open("/proc/self/statm") as statm:

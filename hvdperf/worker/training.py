@@ -33,6 +33,14 @@ def set_up_devices(config: Config, logical_cpus: int = 1) -> None:
         )
 
 
+def device_peak_bytes() -> int:
+    """Return the most memory of this process's GPU that tensors have taken, in bytes; 0 without a
+    GPU."""
+    if not tf.config.list_physical_devices("GPU"):
+        return 0
+    return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+
+
 class Irreproducible(Exception):
     """TensorFlow cannot compute something twice with the same result; the message says what."""
 

@@ -20,19 +20,21 @@ from hvdperf.plan.options import Profile, Sampling
 from hvdperf.plan.questions import (
     aa,
     against,
+    baseline,
     communication,
     fixed_epochs,
     memory,
     startup,
     strong_scaling,
     sweep,
+    throughput,
     wall_time,
     weak_scaling,
 )
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.rounds import BlockReport, Launch, Round, Run
-from hvdperf.verdict import Band, Ceiling, Floor, Verdict
+from hvdperf.verdict import Band, Ceiling, Floor, SessionNoise, SpeedFloor, Verdict
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.startup import PHASES
 from tests.support.rounds import (
@@ -627,13 +629,63 @@ def judged(
     lines: tuple[Line, ...] = LINES,
     cores: int = 2,
     final: bool = False,
+    sessions: SessionNoise | None = None,
 ) -> Outcome:
     """Judge such rounds, with the looks of a profile that names none."""
     profile = Profile("made-up", (WORKLOAD.model,), WORKLOAD.dataset, batch=32, budget_s=1.0)
     slots = place([Offer(rank, "host", tuple(range(cores))) for rank in range(2)])
     rules = Rules(profile, Thresholds("made up", Path("made-up.toml"), lines), slots)
-    judge = Judge(rules, {}, {}, weights=lambda arm: {}, noise=lambda comparison: None)
+    judge = Judge(rules, {}, {}, lambda arm: {}, lambda comparison: None, sessions)
     return judge.outcome(asked, rounds, final)
+
+
+def at_speed(samples_per_second: float, noise: float = 0.01) -> list[Round]:
+    """Return rounds of two replicas with this speed, as far apart as `noise`."""
+    asked = throughput(WORKLOAD, 2)
+    spread = [1 + noise * (number % 5 - 2) for number in range(FIRST_LOOK)]
+    return [
+        one_round(asked, samples_per_second / 1000 * each, number)
+        for number, each in enumerate(spread)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("speed", "verdict"), [(500, Verdict.PASS), (400, Verdict.FAIL), (450, Verdict.INCONCLUSIVE)]
+)
+def test_a_speed_has_a_floor_in_samples_per_second(speed, verdict):
+    floor = Line(("throughput", "*", "np2", "*"), SpeedFloor.at(450.0))
+    outcome = judged(throughput(WORKLOAD, 2), at_speed(speed), (floor,), final=True)
+    assert outcome.judgement.verdict is verdict
+    assert outcome.judgement.figure is not None
+    assert outcome.judgement.figure.estimate == pytest.approx(speed, rel=0.01)
+    assert outcome.cause is None
+
+
+def test_a_speed_without_a_floor_is_not_judged_and_tells_its_line():
+    outcome = judged(throughput(WORKLOAD, 2), at_speed(450), (), final=True)
+    assert outcome.judgement.verdict is Verdict.NOT_JUDGED
+    assert f'"throughput/{WORKLOAD.model}/np2/one-node" = ' in outcome.threshold_line
+
+
+@pytest.mark.parametrize(
+    ("speed", "sessions", "verdict"),
+    [
+        (300, SessionNoise(0.02, 10), Verdict.FAIL),
+        (450, SessionNoise(0.01, 10), Verdict.PASS),
+        (450, SessionNoise(0.05, 10), Verdict.INCONCLUSIVE),
+        # The same rounds, on a machine whose sessions differ more, or of which few are known.
+        (405, SessionNoise(0.01, 10), Verdict.FAIL),
+        (405, SessionNoise(0.05, 10), Verdict.INCONCLUSIVE),
+        (405, SessionNoise(0.02, 2), Verdict.INCONCLUSIVE),
+        (300, None, Verdict.NOT_JUDGED),
+    ],
+)
+def test_a_speed_beside_a_baseline_is_judged_by_how_much_sessions_differ(speed, sessions, verdict):
+    asked = replace(baseline(WORKLOAD, 2), ideal_ratio=450.0)
+    outcome = judged(asked, at_speed(speed), final=True, sessions=sessions)
+    assert outcome.judgement.verdict is verdict
+    assert outcome.judgement.figure is not None
+    assert outcome.judgement.figure.estimate == pytest.approx(speed / 450, rel=0.01)
 
 
 @pytest.mark.parametrize(

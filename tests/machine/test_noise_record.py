@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -62,13 +63,35 @@ def test_comparisons_of_one_network_share_their_rounds():
 def test_the_record_pools_sessions_and_keeps_the_latest(tmp_path: Path):
     for number in range(25):
         record = read_record(tmp_path, MACHINE)
-        record.add(f"{number:02}", {Load.SEVERAL: 1e-4}, RoundMoments(0.03, 0.1, 7))
+        record.add(f"{number:02}", {Load.SEVERAL: 1e-4}, RoundMoments(0.03, 0.1, 7), {})
         known = read_record(tmp_path, MACHINE)
         assert known.correlation_of_rounds == pytest.approx(0.3 if number >= 6 else 0.0)
     assert len(known.rounds) == 20
     noise = known.noise(Load.SEVERAL, 0.1)
     assert noise.of_rounds == pytest.approx(0.3)
     assert noise.widening == pytest.approx(math.sqrt(1.3 / 0.7))
+
+
+def test_how_much_sessions_differ_is_known_from_five_that_measured_the_same(tmp_path: Path):
+    speeds = [100.0, 103.0, 99.0, 101.0, 98.0]
+    for number, speed in enumerate(speeds):
+        record = read_record(tmp_path, MACHINE)
+        assert record.of_sessions is None
+        of_each = {"a np2": speed, "b np2": 10 * speed, f"only in {number}": 1.0}
+        record.add(f"{number}", {Load.SEVERAL: 1e-4}, RoundMoments(), of_each)
+    known = read_record(tmp_path, MACHINE).of_sessions
+    assert known is not None
+    steps = [math.log(after / before) for before, after in pairwise(speeds)]
+    assert known.sd == pytest.approx(math.sqrt(sum(step**2 for step in steps) / 4))
+    assert known.freedom == 2
+    assert known.half(0.025) == pytest.approx(4.303 * known.sd, rel=1e-3)
+
+
+def test_sessions_of_other_networks_tell_nothing_of_each_other(tmp_path: Path):
+    for number in range(10):
+        record = read_record(tmp_path, MACHINE)
+        record.add(f"{number}", {Load.SEVERAL: 1e-4}, RoundMoments(), {f"{number % 2}": 1.0})
+    assert read_record(tmp_path, MACHINE).of_sessions is None
 
 
 def test_a_record_without_moments_is_read(tmp_path: Path):

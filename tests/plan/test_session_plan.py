@@ -23,6 +23,7 @@ from hvdperf.plan.questions import (
     Fault,
     aa,
     at_gradient_sizes,
+    baseline,
     communication,
     fault_cases,
     fixed_epochs,
@@ -36,9 +37,12 @@ from hvdperf.plan.questions import (
     startup,
     strong_scaling,
     sweep,
+    throughput,
     weak_scaling,
 )
 from hvdperf.plan.session_plan import SessionPlan, plan_session
+from hvdperf.plan.thresholds import Line
+from hvdperf.verdict import SpeedFloor
 
 MACHINE = Machine("host", (0, 1, 2, 3), cpu_model="Some CPU")
 GPU = Gpu("GPU-0", "NVIDIA V100")
@@ -144,6 +148,20 @@ def test_a_question_is_asked_of_every_workload_at_every_size():
     planned = session_plan(models="vgg_16_s,resnet_50_s", world_sizes="1,2,4")
     asked = [(c.workload.model, c.world_size) for c in planned.comparisons(weak_scaling, 2)]
     assert asked == [("vgg_16_s", 2), ("vgg_16_s", 4), ("resnet_50_s", 2), ("resnet_50_s", 4)]
+
+
+def test_speeds_by_themselves_are_asked_by_a_line_and_by_a_baseline():
+    planned = session_plan(models="vgg_16_s,resnet_50_s", world_sizes="1,2,4")
+    assert planned.comparisons(throughput, 1) == planned.comparisons(baseline, 1) == []
+    named = planned.comparisons(throughput, 4, anyway=True)
+    assert [c.workload.model for c in named] == ["vgg_16_s", "resnet_50_s"]
+    line = Line(("throughput", "vgg*", "np4", "one-node"), SpeedFloor.at(310.0))
+    floors = replace(planned, thresholds=replace(planned.thresholds, lines=(line,)))
+    assert [c.name for c in floors.comparisons(throughput, 1)] == ["throughput[vgg_16_s-np4]"]
+    vgg = planned.workloads[0]
+    known = replace(planned, baseline={(vgg, 2, 1): 310.0, (vgg, 4, 2): 500.0})
+    (asked,) = known.comparisons(baseline, 1, anyway=True)
+    assert (asked.name, asked.ideal_ratio) == ("baseline[vgg_16_s-np2]", 310.0)
 
 
 def test_a_divided_batch_leaves_every_replica_a_sample():

@@ -7,7 +7,7 @@ from hvdperf.errors import UserError
 from hvdperf.machine.host import Gpu, Machine
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.paths import ROOT
-from hvdperf.plan.comparisons import Question
+from hvdperf.plan.comparisons import SPEEDS, Question
 from hvdperf.plan.thresholds import (
     THRESHOLDS,
     Case,
@@ -17,7 +17,7 @@ from hvdperf.plan.thresholds import (
     select,
 )
 from hvdperf.stats import NotMeasurable, spread
-from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
+from hvdperf.verdict import Band, Ceiling, Floor, SpeedFloor, Verdict, judge
 
 WEAK, STRONG = Question.WEAK_SCALING, Question.STRONG_SCALING
 COMMUNICATION, PARITY = Question.COMMUNICATION, Question.PARITY
@@ -87,6 +87,12 @@ class TestRules:
         assert thresholds.rule(Case(Question.STARTUP_INIT, "vgg_16", 2, 1)) == Ceiling(2.0)
         assert str(thresholds.rule(Case(Question.MEMORY, "vgg_16", 2, 1))) == "<= 1.02"
 
+    def test_a_floor_of_a_speed_may_be_above_one(self, write):
+        thresholds = load_thresholds(write('"throughput/*/np2/*" = 310\n'))
+        rule = thresholds.rule(Case(Question.THROUGHPUT, "vgg_16", 2, 1))
+        assert rule == SpeedFloor.at(310.0)
+        assert str(rule) == ">= 310 samples/s"
+
     def test_a_variant_may_have_a_line_of_its_own(self, write):
         lines = '"gradient_reduction:fp16/*/np*/*" = 0.9\n"gradient_reduction/*/np*/*" = 0.5\n'
         thresholds = load_thresholds(write(lines))
@@ -127,7 +133,8 @@ class TestMalformed:
             ('"parity/vgg_16/np2/*" = 0.9', "a band is [low, high] with 0 < low < 1 < high"),
             ('"parity/vgg_16/np2/*" = [0, 1.1]', "a band is [low, high]"),
             ('"startup_trace/*/np2/*" = 0', "a ceiling is a number above 0, not 0"),
-            ('"*/vgg_16/np2/*" = 0.9', "a band and a ceiling and a floor have different forms"),
+            ('"*/vgg_16/np2/*" = 0.9', "have different forms: write two lines"),
+            ('"throughput/*/np2/*" = -1.0', "a floor in samples/s is a number above 0, not -1.0"),
             ('"startup_trace/*/np2/*" = [1, 2]', "a ceiling is a number above 0, not [1.0, 2.0]"),
             ("weak_scaling.vgg_16 = 0.9", "weak_scaling: Expected `float | array`, got `table`"),
             ('"communication/*/np*/*" = 0.4', "Cannot overwrite a value (at line 6"),
@@ -238,7 +245,7 @@ class TestShippedClasses:
     def test_an_unknown_cpu_machine_has_every_rule(self):
         thresholds = select(CPU)
         assert thresholds.path.name == "cpu-unknown.toml"
-        for question in Question:
+        for question in set(Question) - set(SPEEDS):
             for model in NETWORKS:
                 assert thresholds.rule(Case(question, model, 2, 1)) is not None
         assert thresholds.rule(Case(PARITY, "vgg_16_s", 2, 1)) == Band(0.75, 1.3333)
@@ -268,7 +275,7 @@ class TestShippedClasses:
     def test_a_first_night_on_any_gpu_has_every_rule(self, machine):
         thresholds = select(machine)
         # Comparisons with bare MPI are not judged on GPUs.
-        judged = [each for each in Question if each.spec.work != "collectives"]
+        judged = {each for each in Question if each.spec.work != "collectives"} - set(SPEEDS)
         for question in judged:
             for model in NETWORKS:
                 for size, nodes in ((2, 1), (8, 1), (16, 2)):
@@ -327,6 +334,8 @@ class TestProposals:
             (TRACE, math.log(0.02), Ceiling(0.0206)),
             (TRACE, math.log(123.0), Ceiling(127.0)),
             (Question.MEMORY, 0.001, Ceiling(1.04, unit="")),
+            (Question.THROUGHPUT, math.log(1234.5), SpeedFloor.at(1190.0)),
+            (Question.THROUGHPUT, math.log(0.5), SpeedFloor.at(0.485)),
         ],
     )
     def test_a_quiet_machine_gets_a_rule_of_three_digits(self, question, observed, rule):

@@ -18,6 +18,7 @@ from hvdperf.plan.questions import (
     gradient_reductions,
     parity,
     strong_scaling,
+    throughput,
     weak_scaling,
 )
 from hvdperf.plan.thresholds import case_of as threshold_case
@@ -26,7 +27,7 @@ from hvdperf.records.archive import read_session
 from hvdperf.records.documents import Asked
 from hvdperf.records.outcome import Outcome
 from hvdperf.session.proposals import checked, proposal
-from hvdperf.verdict import Floor, Verdict, judge
+from hvdperf.verdict import Floor, SpeedFloor, Verdict, judge
 from tests.session.test_commands import thresholds
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
@@ -75,6 +76,11 @@ def test_what_was_measured_passes_what_is_proposed(tmp_path: Path) -> None:
             values = outcome(comparison, ratios(number)).observations
             assert judge(values, rule).verdict is Verdict.PASS
     assert f"gradient_reduction:{FP16.variant}/" in path.read_text()
+    # Every launch with the defaults has a throughput, whatever it was compared for.
+    for size in (1, 2):
+        rule = proposed.rule(threshold_case(throughput(WORKLOAD, size), nodes=1))
+        assert isinstance(rule, SpeedFloor)
+        assert 500 < rule.pass_from < 2000
     again = thresholds("propose", *sessions, "--out", path)
     assert (again.returncode, "already exists" in again.stderr) == (2, True)
     assert thresholds("propose", *sessions).stdout == path.read_text()
@@ -143,10 +149,11 @@ def test_only_what_can_be_trusted_is_proposed(tmp_path: Path) -> None:
     found = proposal(archives)
     key = f"strong_scaling/{WORKLOAD.model}/np2/one-node"
     assert found.left_out.startswith(
-        f'1 case with fewer than 8 sessions: {key} has 3 (from 3, only "{key}" = 0.'
+        f'2 cases with fewer than 8 sessions: {key} has 3 (from 3, only "{key}" = 0.'
     )
     assert found.left_out.endswith(" would hold); give 5 more sessions, by: pytest perf/")
-    assert found.text.count(" = ") == len(["label", "device", "cpu_model", "parity"])
+    lines = ["label", "device", "cpu_model", "parity", "throughput"]
+    assert found.text.count(" = ") == len(lines)
     assert '"parity/' in found.text
 
 
@@ -155,7 +162,7 @@ def test_what_tells_nothing_of_an_unchanged_machine_is_refused(tmp_path: Path) -
     with pytest.raises(UserError, match="a fault was injected"):
         proposal([read_session(faulty)])
     sound = session_of(tmp_path, 1, outcome(WEAK, ratios(1)))
-    with pytest.raises(UserError, match=r"no thresholds proposed: 1 case .* give 7 more sess"):
+    with pytest.raises(UserError, match=r"no thresholds proposed: 3 cases .* give 7 more sess"):
         proposal([read_session(sound)])
     path = faulty / "session.json"
     document = json.loads(path.read_text())

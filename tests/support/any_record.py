@@ -69,5 +69,9 @@ def any_record(kind: Any, limits: msgspec.Meta | None = None) -> st.SearchStrate
 
 def _fields(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind, include_extras=True)
-    names = kind.__dataclass_fields__ if is_dataclass(kind) else kind.__annotations__
+    if is_dataclass(kind):
+        names = kind.__dataclass_fields__
+    else:
+        # A subclass without fields of its own has those of its base.
+        names = getattr(kind, "__struct_fields__", kind.__annotations__)
     return {name: hints[name] for name in names}

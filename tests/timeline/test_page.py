@@ -12,9 +12,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from bench.nights import Year, nights
+from hvdperf.timeline.nights.changes import findings
 from hvdperf.timeline.nights.events import Event, events
+from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import Accepted, Night, add_accepted, read_nights, write_night
-from hvdperf.timeline.nights.series import Series, findings, judge_speeds
+from hvdperf.timeline.nights.series import Series
 from hvdperf.timeline.page import one_series
 from hvdperf.timeline.page.index import write_index
 from hvdperf.timeline.store import HISTORY, NIGHTS

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from math import log
 
 from hvdperf.timeline.lines import Change
-from hvdperf.timeline.nights.series import UNCERTAIN, Fall, Series, Standing, named, repeat
+from hvdperf.timeline.nights.changes import UNCERTAIN, Standing, named, repeat
+from hvdperf.timeline.nights.falls import Fall
+from hvdperf.timeline.nights.series import Series
 
 # The standings of an event, the one that needs somebody first.
 _URGENT = (
@@ -117,7 +119,7 @@ def _of_falls(
         count = len(falls)
         until = f"{last.night.night}"
         notes.insert(0, f"seen at once on {count} night{'s' * (count > 1)}, the last on {until}")
-    size = max(abs(log(last.speeds[key].change)) for key in last.what)
+    size = max(abs(log(last.changes[measure][key].change)) for measure, key in last.what)
     return _event(series, began, standing, last.told, notes, commands, changes, size)
 
 

@@ -28,7 +28,7 @@ from hvdperf.plan.arms import SWEEP
 from hvdperf.records.archive import Archive, read_document
 from hvdperf.records.documents import Row, disturbance_summary, row_of
 from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.records.outcome import throughputs
+from hvdperf.records.outcome import Measure, figures_of_launches, throughputs
 from hvdperf.timeline import store
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict, counted, worst
@@ -49,6 +49,8 @@ ACCEPTED = "accepted.txt"
 _NAMED = 5
 _SERIES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 Speed = Annotated[float, Meta(gt=0)]
+# A network and a world size.
+Throughput = tuple[str, int]
 # It is part of paths.
 SessionName = Annotated[str, Meta(pattern=r"^\d{8}T\d{6}Z-\d+$")]
 
@@ -63,6 +65,16 @@ class Speeds:
 
 
 @dataclass(frozen=True)
+class Costs:
+    """What launches of a network took besides time in training, one figure each."""
+
+    measure: Measure
+    model: str
+    world_size: Positive
+    figures: Annotated[tuple[Speed, ...], Meta(min_length=1)]
+
+
+@dataclass(frozen=True)
 class Part:
     """One session of a night.
 
@@ -70,7 +82,8 @@ class Part:
     if it did not end. asked: its settings, as in session.json. cases: all that are decided.
     disturbed: what other programs took from the session, in words; "" if it was little or unknown.
     again: whether it measures again, in the same night, what its own session found slower. node:
-    which one measured itself; "" if the session has all of its nodes.
+    which one measured itself; "" if the session has all of its nodes. costs: what launches took
+    besides, where it was recorded.
     """
 
     is_gate: bool
@@ -85,10 +98,28 @@ class Part:
     disturbed: str = ""
     again: bool = False
     node: str = ""
+    costs: tuple[Costs, ...] = ()
+
+    def figures(self, measure: Measure) -> Iterator[tuple[Throughput, tuple[float, ...]]]:
+        """Yield the figures of launches, one each, with their network and world size."""
+        if measure is Measure.SPEED:
+            for speeds in self.speeds:
+                yield (speeds.model, speeds.world_size), speeds.samples_per_second
+        for costs in self.costs:
+            if costs.measure is measure:
+                yield (costs.model, costs.world_size), costs.figures
 
     @property
     def has_ended(self) -> bool:
         return self.exit_status not in UNENDED
+
+    @property
+    def machine(self) -> object:
+        """Return the kind of machine and hosts. Drivers, clocks and settings are no part of it:
+        they are what makes a series slower."""
+        known = self.fingerprint
+        names = (known["method"], known["cpu_model"], known["cores"], known["gpus"])
+        return (*names, tuple(known["gpu_model"]), len(self.hosts), bool(self.node))
 
 
 @dataclass(frozen=True)
@@ -137,25 +168,28 @@ class Night:
         return None
 
     @property
-    def speeds(self) -> dict[tuple[str, int], tuple[float, ...]]:
+    def speeds(self) -> dict[Throughput, tuple[float, ...]]:
         """Return the samples per second of all replicas, one figure a launch, by network and world
         size, of all nodes."""
-        found: dict[tuple[str, int], tuple[float, ...]] = {}
-        for speeds in self.speeds_by_node.values():
-            for key, launches in speeds.items():
+        return self.figures(Measure.SPEED)
+
+    def figures(self, measure: Measure) -> dict[Throughput, tuple[float, ...]]:
+        """Return the figures of launches, one each, by network and world size, of all nodes."""
+        found: dict[Throughput, tuple[float, ...]] = {}
+        for own in self.by_node(measure).values():
+            for key, launches in own.items():
                 found[key] = (*found.get(key, ()), *launches)
         return found
 
-    @property
-    def speeds_by_node(self) -> dict[str, dict[tuple[str, int], tuple[float, ...]]]:
-        """Return the speeds of each node. What was measured again counts like what was measured
-        first, and does not replace it, unless the second measurement was disturbed: then only the
-        first counts."""
-        found: dict[str, dict[tuple[str, int], tuple[float, ...]]] = {}
+    def by_node(self, measure: Measure) -> dict[str, dict[Throughput, tuple[float, ...]]]:
+        """Return the figures of launches of each node. What was measured again counts like what was
+        measured first, and does not replace it, unless the second measurement was disturbed: then
+        only the first counts."""
+        found: dict[str, dict[Throughput, tuple[float, ...]]] = {}
         for part in self.parts:
-            for each in () if part.again and part.disturbed else part.speeds:
-                own, key = found.setdefault(part.node, {}), (each.model, each.world_size)
-                own[key] = (*own.get(key, ()), *each.samples_per_second)
+            for key, launches in () if part.again and part.disturbed else part.figures(measure):
+                own = found.setdefault(part.node, {})
+                own[key] = (*own.get(key, ()), *launches)
         return found
 
     def repeat(self, part: Part, row: Row) -> str:
@@ -216,7 +250,15 @@ def part_of(archive: Archive, is_gate: bool, again: bool = False, node: str = ""
         disturbed=whole.reason if whole is not None else "",
         again=again,
         node=node,
+        costs=() if is_gate else tuple(_costs(archive)),
     )
+
+
+def _costs(archive: Archive) -> Iterator[Costs]:
+    for measure in Measure:
+        if measure is not Measure.SPEED:
+            for (workload, size), figures in figures_of_launches(archive.cases, measure).items():
+                yield Costs(measure, workload.model, size, figures)
 
 
 def check_series(name: str, what: str = "--series") -> str:

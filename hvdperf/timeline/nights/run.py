@@ -25,6 +25,7 @@ from hvdperf.records.archive import Archive, has_this_format, read_document, rea
 from hvdperf.records.documents import SESSION_FILE, SessionDocument, now
 from hvdperf.session.commands import pair_check
 from hvdperf.session.control import local_preflight
+from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import (
     FORMAT,
     Night,
@@ -36,7 +37,6 @@ from hvdperf.timeline.nights.night import (
     stem,
     write_night,
 )
-from hvdperf.timeline.nights.series import judge_speeds
 from hvdperf.timeline.processes import ended, is_without_session
 from hvdperf.timeline.store import NIGHTS, alone, read_all
 
@@ -92,7 +92,7 @@ def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
         _end_earlier(plan)
         night = _begun(plan, say)
         if night.ended_at is not None:
-            say(f"the night of {night.night} is over: {night.verdict.value}, {night.told}")
+            say(f"the night of {night.night} is over")
             return night
         for step in (_look, _pair):
             night = step(plan, night, say)
@@ -200,7 +200,7 @@ def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     before = [each for each in read.of[plan.series] if each.night < night.night]
     first = replace(night, parts=tuple(part for part in night.parts if not part.again))
     found = judge_speeds([*before, first], read.accepted[plan.series])
-    models = sorted({model for model, _ in found.suspects})
+    models = sorted({model for _, (model, _) in found.suspects})
     if not models:
         # What was found slower when a second session began is not any more.
         return first

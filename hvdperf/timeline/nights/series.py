@@ -9,474 +9,29 @@ are.
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import date
-from enum import Enum
 from functools import cached_property
-from itertools import accumulate
-from math import log, log1p
-from statistics import median
-
-import numpy as np
-
-from hvdperf.records.documents import Row
-from hvdperf.records.fingerprint import differences
-from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps, throughput
-from hvdperf.timeline.nights.night import Accepted, Night, Part, Speeds, accepted_until
-from hvdperf.timeline.nights.speed import ALL, NODE, Key, Measured, Speed, UsualSpeeds
-from hvdperf.verdict import Ceiling, Verdict, worst
-
-# A change may be placed a few nights too early or too late, so it lists what else changed within so
-# many nights of it.
-UNCERTAIN = 3
-# A node's nights are compared with those of other nodes among so many nights before and after.
-NEIGHBOURS = 7
-# The fewest nights of a node that is blamed, and the p below which it is: of a line, of which there
-# are many, and of the throughputs together.
-FEWEST_NIGHTS, SIGNIFICANT, SIGNIFICANT_OF_ALL = 2, 1e-4, 1e-3
-# Verdicts whose figure is no measurement of an unbroken system.
-UNSOUND = (Verdict.INVALID, Verdict.NOT_RUN)
-# So many lines that change within UNCERTAIN nights confirm each other.
-TOGETHER = 3
-# So many nights show that a line is back where it was.
-BACK = 4
-# All throughputs are slower if this share of them is.
-MOST = 0.75
-# As date.weekday() numbers it.
-SATURDAY = 5
-# The number of lines that a text names.
-NAMED = 5
-# A line that is back is compared with so many figures before its change.
-EARLIER = 10
-
-
-@dataclass(frozen=True)
-class BadNode:
-    """A host with which a series is worse than without it, or hosts that always come together.
-    nights: how many. change: median over lines of the ratio to other nights nearby. lines: of how
-    many lines."""
-
-    hosts: tuple[str, ...]
-    nights: int
-    change: float
-    lines: int
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What is known of a series. lines: of its own sessions. marks: what changed from one measured
-    night to the next, by the index of the later night. changes: lasting ones, by night, without the
-    nights on bad nodes."""
-
-    lines: Sequence[Line]
-    marks: Mapping[int, tuple[str, ...]]
-    changes: Sequence[Change]
-    nodes: Sequence[BadNode]
-
-
-def findings(nights: Sequence[Night]) -> Findings:
-    """Return what is known of a series. nights: in the order of dates."""
-    found, marked = lines(nights), marks(nights)
-    nodes = bad_nodes(nights, found)
-    bad = {node.hosts for node in nodes}
-    told = [
-        change for line in found for change in _changes(without(line, nights, bad), nights, marked)
-    ]
-    return Findings(found, marked, sorted(told, key=lambda each: each.since), nodes)
-
-
-def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
-    """Return the lines of a series: the throughputs, then the figures of its cases, by name.
-    nights: in the order of dates. gates: whether those against the reference stack are wanted."""
-    found: dict[tuple[bool, str], list[tuple[int, float, Speeds | Row]]] = {}
-    for index, night in enumerate(nights):
-        part = night.part(gates)
-        if part is None:
-            continue
-        for (model, size), launches in () if gates else night.speeds.items():
-            each = Speeds(model, size, launches)
-            found.setdefault((False, throughput(model, size)), []).append(
-                (index, median(launches), each)
-            )
-        for name, rows in _sound_rows(night, gates).items():
-            # Of several nodes the middle one; its verdict is the worst.
-            figure = median(row.figure for row in rows if row.figure is not None)
-            row = replace(rows[0], verdict=worst([row.verdict for row in rows]))
-            found.setdefault((True, name), []).append((index, figure, row))
-    return [_line(name, points, gates) for (_, name), points in sorted(found.items())]
-
-
-def _sound_rows(night: Night, gates: bool) -> dict[str, list[Row]]:
-    """Return the cases that have a figure, by name, one a node."""
-    found: dict[str, list[Row]] = {}
-    for part in night.parts:
-        for row in part.cases if part.is_gate is gates else ():
-            if row.figure is not None and row.figure > 0 and row.verdict not in UNSOUND:
-                found.setdefault(row.name, []).append(row)
-    return found
-
-
-def _line(name: str, points: Sequence[tuple[int, float, Speeds | Row]], is_gate: bool) -> Line:
-    at, figures, measured = zip(*points, strict=True)
-    last = measured[-1]
-    return Line(
-        name,
-        last.model,
-        last.world_size,
-        at,
-        figures,
-        lower_is_better=isinstance(last, Row) and last.question.spec.rule is Ceiling,
-        verdicts=tuple(row.verdict for row in measured if isinstance(row, Row)),
-        is_gate=is_gate,
-    )
-
-
-def marks(nights: Sequence[Night]) -> dict[int, tuple[str, ...]]:
-    """Return what changed from one measured night to the next: machine, stack, settings and hosts,
-    in words, by the index of the later night. Hosts that change from night to night are no change,
-    nor is a node of several that measure themselves."""
-    measured = [(index, night, _hosts(night)) for index, night in enumerate(nights) if night.part()]
-    found = {}
-    for at in range(1, len(measured)):
-        (_, before, old), (index, night, new) = measured[at - 1 : at + 1]
-        changed = _differences(before, night)
-        if old != new:
-            near = measured[max(0, at - NEIGHBOURS) : at], measured[at : at + NEIGHBOURS]
-            if all(len({hosts for _, _, hosts in side}) == 1 for side in near):
-                changed.append(f"hosts: {_names(old)} -> {_names(new)}")
-        if changed:
-            found[index] = tuple(changed)
-    return found
-
-
-def _differences(before: Night, night: Night) -> list[str]:
-    """Return what differs between two nights in machine, stack and settings; of several nodes, on
-    how many of those of both nights."""
-    pairs = [
-        (old, new)
-        for new in night.parts
-        if not (new.is_gate or new.again)
-        and (old := before.part(node=new.node)) is not None
-        and old.node == new.node
-    ]
-    told = Counter(
-        line
-        for old, new in pairs
-        for line in (
-            *differences(old.fingerprint, new.fingerprint),
-            *differences(old.asked, new.asked),
-        )
-    )
-    return [
-        line if count == len(pairs) else f"{line} on {count} of {len(pairs)} nodes"
-        for line, count in told.items()
-    ]
-
-
-def _names(hosts: Sequence[str]) -> str:
-    return ", ".join(hosts) or "(unknown)"
-
-
-def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
-    """Return the hosts with which a line, or the throughputs together, are worse than they are
-    without them at about the same time, the worst first. A host that took over for good is none:
-    its nights have no others nearby. Hosts that always come together are one."""
-    groups = _groups(nights)
-    if len(groups) < 2:
-        return []
-    values = [_values(line) for line in found]
-    alike = [own for line, own in zip(found, values, strict=True) if not line.verdicts]
-    named = dict.fromkeys(_worse(_together(alike), groups, SIGNIFICANT_OF_ALL))
-    named |= dict.fromkeys(hosts for own in values for hosts in _worse(own, groups, SIGNIFICANT))
-    told = []
-    for hosts in named:
-        apart = [_apart(_levels(own), groups[hosts]) for own in values]
-        changes = [change for change in apart if change < -log1p(LEAST_CHANGE)]
-        if changes:
-            size = math.exp(median(changes))
-            told.append(BadNode(hosts, len(groups[hosts]), size, len(changes)))
-    return sorted(told, key=lambda node: node.change)
-
-
-def _values(line: Line) -> dict[int, float]:
-    """Return ln of the figures by index of the night, higher for better."""
-    sign = -1 if line.lower_is_better else 1
-    return {index: sign * log(value) for index, value in zip(line.at, line.figures, strict=True)}
-
-
-def _together(values: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """Return the median over lines of each night's distance from the line's own median."""
-    nights: dict[int, list[float]] = {}
-    for own in values:
-        level = median(own.values())
-        for index, value in own.items():
-            nights.setdefault(index, []).append(value - level)
-    return {index: median(nights[index]) for index in sorted(nights)}
-
-
-def _groups(nights: Sequence[Night]) -> dict[tuple[str, ...], frozenset[int]]:
-    """Return the nights of each host, by index; hosts that always come together share theirs."""
-    of_host: dict[str, set[int]] = {}
-    for index, night in enumerate(nights):
-        for host in _hosts(night):
-            of_host.setdefault(host, set()).add(index)
-    together: dict[frozenset[int], list[str]] = {}
-    for host, own in sorted(of_host.items()):
-        together.setdefault(frozenset(own), []).append(host)
-    return {tuple(hosts): own for own, hosts in together.items()}
-
-
-def _worse(
-    values: Mapping[int, float], groups: Mapping[tuple[str, ...], frozenset[int]], most: float
-) -> Iterator[tuple[str, ...]]:
-    """Yield the hosts with which the values are significantly lower, the most significant ones
-    first. The nights of each are left out before the next ones are looked for: they would make the
-    other hosts of these nights look slow, too. most: the p of all hosts together."""
-    while True:
-        level = _levels(values)
-        best, hosts = most / len(groups), None
-        for name, own in groups.items():
-            ours = [value for index, value in level.items() if index in own]
-            theirs = [value for index, value in level.items() if index not in own]
-            if len(ours) < FEWEST_NIGHTS or len(theirs) <= NEIGHBOURS:
-                continue
-            if _apart(level, own) < -log1p(LEAST_CHANGE):
-                p = rank_test(np.array(ours), np.array(theirs))
-                if p < best:
-                    best, hosts = p, name
-        if hosts is None:
-            return
-        yield hosts
-        values = {index: value for index, value in values.items() if index not in groups[hosts]}
-
-
-def _apart(level: Mapping[int, float], own: frozenset[int]) -> float:
-    """Return the distance of the median of some nights from that of the others; 0 without one."""
-    ours = [value for index, value in level.items() if index in own]
-    theirs = [value for index, value in level.items() if index not in own]
-    return median(ours) - median(theirs) if ours and theirs else 0.0
-
-
-def _levels(values: Mapping[int, float]) -> dict[int, float]:
-    """Return the distance of each night from the median of the nights nearby, itself left out."""
-    at = list(values)
-    found = {}
-    for i, index in enumerate(at):
-        near = [*at[max(0, i - NEIGHBOURS) : i], *at[i + 1 : i + NEIGHBOURS + 1]]
-        if near:
-            found[index] = values[index] - median(values[each] for each in near)
-    return found
-
-
-def _hosts(night: Night) -> tuple[str, ...]:
-    """Return the hosts of the night's session; () if each node measured itself."""
-    part = night.part()
-    return part.hosts if part is not None and not part.node else ()
-
-
-def without(line: Line, nights: Sequence[Night], hosts: set[tuple[str, ...]]) -> Line:
-    """Return the line without the nights on these hosts."""
-    if not hosts:
-        return line
-    kept = [
-        i
-        for i, index in enumerate(line.at)
-        if not any(set(each) <= set(_hosts(nights[index])) for each in hosts)
-    ]
-    verdicts = tuple(line.verdicts[i] for i in kept) if line.verdicts else ()
-    return replace(
-        line,
-        at=tuple(line.at[i] for i in kept),
-        figures=tuple(line.figures[i] for i in kept),
-        verdicts=verdicts,
-    )
-
-
-def _changes(
-    line: Line, nights: Sequence[Night], marked: Mapping[int, tuple[str, ...]]
-) -> Iterator[Change]:
-    for step in steps(line.figures):
-        first = line.at[step.at]
-        near = line.at[max(0, step.at - UNCERTAIN) : step.at + UNCERTAIN]
-        found = []
-        for at in range(near[0] + 1, near[-1] + 1):
-            when = "" if at == first else f" ({nights[at].night})"
-            found += [f"{text}{when}" for text in marked.get(at, ())]
-        before, since = (f"{nights[at].night}" for at in (line.at[step.at - 1], first))
-        yield Change(line, step, before, since, tuple(found))
-
-
-def repeat(night: Night, line: Line) -> str:
-    """Return the command that measures a line's figure of a night again: its case or, for a
-    throughput, one of the same network and world size, or of another one; "" if there is none."""
-    alike = [
-        (part, row)
-        for part, row in night.cases
-        if part.is_gate == line.is_gate and row.model == line.model
-    ]
-    alike.sort(key=lambda pair: (pair[1].name != line.name, pair[1].world_size != line.world_size))
-    return night.repeat(*alike[0]) if alike else ""
-
-
-@dataclass(frozen=True)
-class Fall:
-    """A night whose throughputs fell. since: the first such night. usual: the last sound night
-    before that. speeds: of all throughputs and means. disturbed: by what, in words; the night FAILs
-    if it is "". machine: what the machine did without Horovod, by name, as `speeds`. fell: the
-    first night on which each of them had fallen."""
-
-    night: Night
-    since: Night
-    usual: Night
-    speeds: Mapping[Key, Speed]
-    disturbed: str
-    machine: Mapping[Key, Speed] = field(default_factory=dict)
-    fell: Mapping[Key, Night] = field(default_factory=dict)
-
-    @property
-    def what(self) -> list[Key]:
-        """Return what fell, the largest fall of a mean first."""
-        return standing_for([key for key, speed in self.speeds.items() if speed.fell], self.speeds)
-
-    @property
-    def told(self) -> str:
-        """Return what fell and by how much, in words."""
-        return in_words(self.what, self.speeds)
-
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """Return what else changed from the last usual night to the first that fell."""
-        return marks([self.usual, self.since]).get(1, ())
-
-    @property
-    def again(self) -> str:
-        """Return the command that measures what fell most again."""
-        name, size = self.what[0]
-        model = f" --models {name}" if name and size != NODE else ""
-        sizes = f" --world-sizes {size}" if size > 0 else ""
-        return f"{self.night.command}{model}{sizes}"
-
-    def lines(self) -> Iterator[str]:
-        """Yield what fell, by how much and since when, and the commands that look closer."""
-        yield f"since the night of {self.since.night}: {self.told}"
-        for key in self.what:
-            # What fell later than the rest, such as all nodes beside one that was slow before.
-            if key in self.fell and self.fell[key].night > self.since.night:
-                yield f"{_whose(key, self.speeds)} only since the night of {self.fell[key].night}"
-        if self.disturbed:
-            yield f"this is no FAIL, because the night was disturbed: {self.disturbed}"
-        if self.machine:
-            told = [
-                f"{name} {_change(speed)}"
-                for (name, kind), speed in self.machine.items()
-                if kind > 0 or (kind == NODE and speed.fell)
-            ]
-            fell = any(speed.fell for speed in self.machine.values())
-            first = "; so look at the machine first" if fell else ""
-            yield f"the machine without Horovod: {', '.join(told)}{first}"
-        if self.changed:
-            yield f"changed since {self.usual.night}: {'; '.join(self.changed)}"
-            yield from separating(self.changed, self.again)
-        name, kind = self.what[0]
-        usual, own = (
-            night.part(node=name if kind == NODE else "") for night in (self.usual, self.night)
-        )
-        if usual is not None and own is not None:
-            yield (
-                "look closer, where it was measured: hvdperf compare "
-                f"results/runs/{usual.session} results/runs/{own.session}"
-            )
-        on = f", on {name}" if kind == NODE else ""
-        yield f"measure it again{on}: {self.again}"
-
-
-# Fields of a fingerprint: the parts of a stack, of which another one can be installed beside it,
-# and what belongs to a node, whatever is installed and set. All others are settings.
-_OF_STACK = {
-    *("python", "tensorflow", "tensorflow_git", "keras", "numpy", "cuda", "cudnn", "horovod"),
-    *("horovod_built_with", "nccl", "mpirun", "mpi_library", "packages_sha256"),
-}
-_OF_NODE = {
-    *("cpu_model", "microcode", "governor", "smt", "numa_nodes", "cores", "cpu_quota_cores"),
-    *("memory_gib", "kernel", "container", "gpus", "gpu_model", "gpu_driver", "gpu_memory_mib"),
-    *("gpu_power_limit_w", "gpu_max_sm_clock_mhz", "gpu_max_memory_clock_mhz", "rank_cores"),
-    "hosts",
-}
-
-
-def separating(changed: Sequence[str], command: str) -> Iterator[str]:
-    """Yield how what changed can be told apart, if it can. changed: as `marks` returns it. command:
-    measures again."""
-    names = list(dict.fromkeys(text.partition(":")[0] for text in changed))
-    of_stack = [name for name in names if name in _OF_STACK]
-    of_node = [name for name in names if name in _OF_NODE]
-    settings = [name for name in names if name not in _OF_STACK | _OF_NODE]
-    if of_stack:
-        yield (
-            f"what {named(of_stack)} did: {command} --against PYTHON, the interpreter of an "
-            "environment with the old packages (make stack)"
-        )
-    if settings:
-        yield f"what {named(settings)} did: the same command with the value of before"
-    if of_node:
-        yield f"what {named(of_node)} did: measure a node where it is as before; no option tells"
-
-
-def standing_for(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> list[Key]:
-    """Return of what was found only that which stands for the rest: all, if most throughputs are
-    slower, then networks, then throughputs, the slowest first. found: throughputs and means."""
-    slower = [key for key, speed in speeds.items() if key[1] > 0 and _is_slower(speed)]
-    kept = set(found)
-    if ALL in kept and len(slower) < MOST * _count(speeds):
-        kept = {(model, 0) if (model, 0) in speeds else (model, size) for model, size in slower}
-    networks = {model for model, size in kept if model and not size}
-    kept = {key for key in kept if not key[1] or key[0] not in networks}
-    return sorted(kept, key=lambda key: (abs(key[1]), key[0] != "", speeds[key].beyond, key))
-
-
-def _is_node(key: Key) -> bool:
-    return key[1] == NODE
-
-
-def _is_throughput(key: Key) -> bool:
-    return key[1] > 0
-
-
-def _is_slower(speed: Speed) -> bool:
-    return speed.change < 1 - LEAST_CHANGE
-
-
-def in_words(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> str:
-    """Return what was found with its changes. found: as standing_for returns it."""
-    told = [f"{_change(speeds[key])} samples/s of {_whose(key, speeds)}" for key in found]
-    if found[0] != ALL or len(found) == 1:
-        return named(told)
-    more = [f"{_whose(key, speeds)} another {percent(speeds[key].beyond)}" for key in found[1:]]
-    return f"{told[0]}; beyond that {named(more)}"
-
-
-def _change(speed: Speed) -> str:
-    """Return a change with its interval."""
-    ends = f"{100 * (speed.lower - 1):+.1f} to {100 * (speed.upper - 1):+.1f}"
-    return f"{percent(speed.change)} ({ends})"
-
-
-def _whose(key: Key, speeds: Mapping[Key, Speed]) -> str:
-    name, size = key
-    if size == NODE:
-        return name
-    nodes = [speed for (_, kind), speed in speeds.items() if kind == NODE]
-    slower = sum(map(_is_slower, nodes))
-    of_nodes = f" on {slower} of {len(nodes)} nodes" if slower else ""
-    return f"{name}-np{size}" if size else name or f"all {_count(speeds)} throughputs{of_nodes}"
-
-
-def _count(speeds: Mapping[Key, Speed]) -> int:
-    """Return the number of throughputs, without means."""
-    return sum(size > 0 for _, size in speeds)
+from math import log
+
+from hvdperf.timeline.lines import Change
+from hvdperf.timeline.nights.changes import (
+    NAMED,
+    NEIGHBOURS,
+    UNCERTAIN,
+    Findings,
+    Standing,
+    findings,
+    hosts_of,
+    named,
+    percent,
+    standings,
+)
+from hvdperf.timeline.nights.falls import Fall, JudgedSpeeds, judge_speeds
+from hvdperf.timeline.nights.gate import Found, JudgedGates, judge_gates, without_alarms
+from hvdperf.timeline.nights.night import Accepted, Night, accepted_until
+from hvdperf.verdict import Verdict, worst
 
 
 def verdict_of(night: Night, fall: Fall | None) -> Verdict:
@@ -485,228 +40,49 @@ def verdict_of(night: Night, fall: Fall | None) -> Verdict:
     return worst([night.verdict, Verdict.FAIL]) if fell else night.verdict
 
 
-class Standing(Enum):
-    """Whether a lasting change makes its series FAIL, and why not."""
-
-    OPEN = "worse"
-    BETTER = "better"
-    REPAIRED = "worse, repaired"
-    ACCEPTED = "worse, accepted"
-    FASTER = "worse, as its network became faster"
-    UNCONFIRMED = "worse, not confirmed yet"
-
-
-@dataclass(frozen=True)
-class JudgedSpeeds:
-    """The throughputs of a series, judged. falls: by index of their nights. last: the speeds of the
-    last night, {} if it has none or they are not judged yet. reach: as UsualSpeeds.reach, at that
-    night. waits: why they are not judged, or ""."""
-
-    falls: Mapping[int, Fall]
-    last: Mapping[Key, Speed]
-    reach: Mapping[Key, float]
-    waits: str
-
-    @property
-    def suspects(self) -> list[Key]:
-        """Return what is worth a second measurement on the last night, the slowest first."""
-        return standing_for([key for key, speed in self.last.items() if speed.suspect], self.last)
-
-    @property
-    def told(self) -> str:
-        """Return the suspects with their changes, in words."""
-        return in_words(self.suspects, self.last)
-
-    def lines(self) -> Iterator[str]:
-        """Yield how the last night compares, and how small a fall would be found at once."""
-        if not self.last:
-            return
-        # All, or the one or two throughputs that there are.
-        for key in [ALL] if ALL in self.last else list(self.last):
-            yield f"{in_words([key], self.last)} against the sound nights before"
-        reach = {key: f"{100 * (1 - ratio):.0f} %" for key, ratio in self.reach.items()}
-        least = [f"all by {reach[ALL]}"] if ALL in reach else []
-        for what, is_one in (("node", _is_node), ("throughput", _is_throughput)):
-            if alike := [key for key in reach if is_one(key)]:
-                least.append(f"any one {what} by {reach[min(alike, key=self.reach.__getitem__)]}")
-        if least:
-            yield f"found on its first night in 95 %: a fall of {', or of '.join(least)}"
-
-
-@dataclass
-class _Known:
-    """What is known of one kind of machine. speeds, probes: what it usually does. usual: the last
-    sound night. fallen: the undisturbed nights of the fall that is still on. fell: the first night
-    of each throughput and mean that has fallen since."""
-
-    speeds: UsualSpeeds = field(default_factory=UsualSpeeds)
-    probes: UsualSpeeds = field(default_factory=UsualSpeeds)
-    usual: Night | None = None
-    fallen: list[Night] = field(default_factory=list)
-    fell: dict[Key, Night] = field(default_factory=dict)
-
-    def accept(self) -> None:
-        """Take the fall that is still on as what is usual."""
-        if self.fallen:
-            self.speeds.restart((_medians(night), _is_weekend(night)) for night in self.fallen)
-            self.probes.restart((_probed(night), False) for night in self.fallen)
-            self.usual = self.fallen[-1]
-            self.recovered()
-
-    def recovered(self) -> None:
-        """Forget the fall."""
-        self.fallen.clear()
-        self.fell.clear()
-
-
-def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> JudgedSpeeds:
-    """Judge the throughputs of a series, night by night. A night that fell is none that later ones
-    are compared with, unless its fall was accepted while it was on: then these nights are the usual
-    ones from the next night on."""
-    known: dict[object, _Known] = defaultdict(_Known)
-    dates = sorted((each.night for each in accepted), reverse=True)
-    found: dict[int, Fall] = {}
-    speeds: Mapping[Key, Speed] = {}
-    last: UsualSpeeds | None = None
-    waits = ""
-    for index, night in enumerate(nights):
-        speeds, last, waits = {}, None, ""
-        part = night.part()
-        disturbed = night.disturbed
-        if part is None or not night.speeds:
-            if disturbed:
-                waits = f"no throughput is judged, because the night was disturbed: {disturbed}"
-            continue
-        while dates and night.night > dates[-1]:
-            dates.pop()
-            for each in known.values():
-                each.accept()
-        before = known[_kind(part)]
-        last = before.speeds
-        speeds = last.compare(_medians(night), _is_weekend(night))
-        probed = before.probes.compare(_probed(night))
-        fell = [key for key, speed in speeds.items() if speed.fell]
-        if fell:
-            if not disturbed:
-                before.fallen.append(night)
-                before.fell = {key: before.fell.get(key, night) for key in fell}
-            since = before.fallen[0] if before.fallen else night
-            assert before.usual is not None
-            found[index] = Fall(
-                night, since, before.usual, speeds, disturbed, probed, dict(before.fell)
-            )
-            slow = {name for name, size in fell if size == NODE}
-            if len(slow) == len(fell) and not disturbed:
-                # A bad node is no reason to learn nothing of the others.
-                last.keep(without=slow)
-            continue
-        if speeds:
-            before.recovered()
-        if not disturbed:
-            last.keep()
-            before.probes.keep()
-            before.usual = night
-    if last is not None and not speeds:
-        waits = "throughputs are judged from the next night on"
-        if missing := last.waits:
-            waits = f"throughputs are judged after more sound nights of this machine: {missing}"
-    return JudgedSpeeds(found, speeds, last.reach() if last is not None else {}, waits)
-
-
-def _medians(night: Night) -> Measured:
-    # A node that was disturbed says nothing beside others.
-    disturbed = {part.node for part in night.parts if part.disturbed} if night.nodes else set()
-    left = set(night.nodes) - disturbed or set(night.nodes)
-    return {
-        node: {key: median(launches) for key, launches in speeds.items()}
-        for node, speeds in night.speeds_by_node.items()
-        if not left or node in left
-    }
-
-
-def _probed(night: Night) -> Measured:
-    found: dict[str, dict[Key, float]] = {}
-    for name, speed in night.probe.items():
-        node, _, what = name.rpartition(": ")
-        found.setdefault(node, {})[what, 1] = speed
-    return found
-
-
-def _is_weekend(night: Night) -> bool:
-    return night.night.weekday() >= SATURDAY
-
-
-def _kind(part: Part) -> object:
-    """Return the kind of machine and hosts. Drivers, clocks and settings are no part of it: they
-    are what makes a series slower."""
-    known = part.fingerprint
-    names = (known["method"], known["cpu_model"], known["cores"], known["gpus"])
-    return (*names, tuple(known["gpu_model"]), len(part.hosts), bool(part.node))
-
-
-def standings(changes: Sequence[Change], accepted: date = date.min) -> list[Standing]:
-    """Return for each lasting change of a series whether it makes the series FAIL."""
-    return [_standing(change, changes, accepted) for change in changes]
-
-
-def _standing(change: Change, changes: Sequence[Change], accepted: date) -> Standing:
-    if not change.is_worse:
-        return Standing.BETTER
-    if change.since <= f"{accepted}":
-        return Standing.ACCEPTED
-    later = [each for each in changes if each.line is change.line and each.at >= change.at]
-    sign = -1 if change.line.lower_is_better else 1
-    reached = accumulate(sign * log(each.step.change) for each in later)
-    if any(level >= -log1p(LEAST_CHANGE) for level in reached) or _is_back(change):
-        return Standing.REPAIRED
-    together = [each for each in changes if abs(each.at - change.at) <= UNCERTAIN]
-    # An efficiency falls, too, when one replica becomes faster.
-    is_ratio = bool(change.line.verdicts) and not change.line.lower_is_better
-    if is_ratio and any(
-        not each.is_worse and not each.line.verdicts and each.line.model == change.line.model
-        for each in together
-    ):
-        return Standing.FASTER
-    worse = sum(each.is_worse for each in together)
-    is_confirmed = change.step.is_confirmed or worse >= TOGETHER
-    return Standing.OPEN if is_confirmed else Standing.UNCONFIRMED
-
-
-def _is_back(change: Change) -> bool:
-    """Return whether the last nights are all better than three quarters of the others since the
-    change, and no worse than those before it. To find a change back takes many more nights."""
-    line, step = change.line, change.step
-    sign = -1 if line.lower_is_better else 1
-    levels = [sign * log(figure) for figure in line.figures]
-    since, last = levels[step.at : -BACK], levels[-BACK:]
-    if step.until < len(levels) or len(since) < BACK:
-        return False
-    before = median(levels[max(0, step.at - EARLIER) : step.at])
-    # The change may be placed a night too early, so not all of the others need to be worse.
-    most = sorted(since)[3 * len(since) // 4 - 1]
-    return min(last) > most and median(last) >= before - log1p(LEAST_CHANGE)
-
-
-def named(told: Sequence[str]) -> str:
-    more = len(told) - NAMED
-    return ", ".join(told[:NAMED]) + (f", and {more} more" if more > 0 else "")
-
-
-def percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f} %"
-
-
 @dataclass(frozen=True)
 class Series:
-    """A series. nights: in the order of dates. accepted: oldest first."""
+    """A series. measured: its nights as their documents say them, in the order of dates. accepted:
+    oldest first."""
 
     name: str
-    nights: Sequence[Night]
+    measured: Sequence[Night]
     accepted: Sequence[Accepted] = ()
+
+    @cached_property
+    def gates(self) -> JudgedGates:
+        """Return the gates, judged over nights."""
+        return judge_gates(self.measured, self.accepted)
+
+    @property
+    def nights(self) -> Sequence[Night]:
+        """Return the nights with the verdicts of their gates over nights."""
+        return self.gates.nights
 
     @property
     def last(self) -> Night | None:
-        return self.nights[-1] if self.nights else None
+        """Return the last night, in which what was accepted FAILs no more; None without one."""
+        if not self.nights:
+            return None
+        night = self.nights[-1]
+        return without_alarms(night, self._gated) if night.night <= self.until else night
+
+    @property
+    def _gated(self) -> Sequence[Found]:
+        """Return the suspects and alarms of the last night's gate, the slowest first."""
+        found = self.gates.found.get(len(self.nights) - 1, ())
+        return sorted(found, key=lambda each: each.row.figure or 1)
+
+    @property
+    def suspects(self) -> list[Found]:
+        """Return what the last night's gate suspects on this night alone."""
+        return [each for each in self._gated if not each.is_alarm]
+
+    @property
+    def alarms(self) -> list[Found]:
+        """Return the alarms of the last night's gate; [] if they were accepted."""
+        accepted = not self.nights or self.nights[-1].night <= self.until
+        return [] if accepted else [each for each in self._gated if each.is_alarm]
 
     @property
     def until(self) -> date:
@@ -756,7 +132,8 @@ class Series:
 
     @property
     def is_red(self) -> bool:
-        return bool(self.open) or (self.fall is not None and not self.fall.disturbed)
+        fell = self.fall is not None and not self.fall.disturbed
+        return bool(self.open) or fell or bool(self.alarms)
 
     @property
     def verdict(self) -> Verdict:
@@ -780,6 +157,10 @@ class Series:
             yield f"{len(told)} lasting changes for the worse: {named(told)}"
             since = more[0].since
             yield f"look closer: hvdperf regressions --series {self.name} --since {since}"
+        for word, found in (("alarm", self.alarms), ("suspect", self.suspects)):
+            yield from (each.told for each in found[:NAMED])
+            if len(found) > NAMED:
+                yield f"and {len(found) - NAMED} more {word}s of the gate"
         if self.is_red:
             yield (
                 f"if it has to stay like this: hvdperf nightly accept --series {self.name} "
@@ -789,7 +170,7 @@ class Series:
             newest = self.accepted[-1]
             why = f": {newest.why}" if newest.why else ""
             yield f"accepted up to the night of {newest.night}{why}"
-        on = set(_hosts(self.last)) if self.last else set()
+        on = set(hosts_of(self.last)) if self.last else set()
         for node in self.found.nodes:
             if on and on.issuperset(node.hosts):
                 yield (

@@ -107,7 +107,10 @@ class _Past:
 class UsualSpeeds:
     """The speeds of a series on one kind of machine, night by night. sound: how many were kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, false_a_year: float = FALSE_A_YEAR, least: float = LEAST_FALL) -> None:
+        """false_a_year: the expected number of nights of a year on which it falls although nothing
+        has changed. least: the smallest fall, in ln."""
+        self._false_a_year, self._least = false_a_year, least
         self._levels: dict[tuple[str, Key], deque[float]] = {}
         self._past: dict[Key, _Past] = {}
         self._likelihood = np.zeros(len(_TAILS))
@@ -159,9 +162,9 @@ class UsualSpeeds:
             if key != ALL:
                 total, sd = total + of_all[0], math.hypot(sd, of_all[1])
             # What is slower only beside others that became faster is not slower.
-            fell = self._nights_of_fall(key, change) if total < -LEAST_FALL else 0
+            fell = self._nights_of_fall(key, change) if total < -self._least else 0
             low, high = math.exp(total - factor * sd), math.exp(total + factor * sd)
-            far = total < -LEAST_FALL and change < -_SUSPECT * self._sd(key)
+            far = total < -self._least and change < -_SUSPECT * self._sd(key)
             found[key] = Speed(math.exp(total), low, high, math.exp(change), fell, fell > 0 or far)
         return found
 
@@ -283,7 +286,10 @@ class UsualSpeeds:
             if kind in known:
                 # So few levels that their bounds are computed once.
                 level = (
-                    FALSE_A_YEAR / _NIGHTS_A_YEAR * shares[kind] / 2 ** math.ceil(math.log2(count))
+                    self._false_a_year
+                    / _NIGHTS_A_YEAR
+                    * shares[kind]
+                    / 2 ** math.ceil(math.log2(count))
                 )
                 found[kind] = _bounds(tail, correlation, level)
         return found
@@ -293,7 +299,7 @@ class UsualSpeeds:
         one, two, mean = self._bounds[_kind(key)]
         sd = self._sd(key)
         recent = list(self._past.get(key, _Past()).recent)[-GAP:]
-        if change > -LEAST_FALL:
+        if change > -self._least:
             return 0
         if change < -one * sd:
             return 1
@@ -309,7 +315,7 @@ class UsualSpeeds:
         """Return the fall of each throughput and mean that is found on its first night in 95 %, as
         a ratio, by what was known at the last night; {} before anything is judged."""
         return {
-            key: math.exp(-max(LEAST_FALL, (self._bounds[_kind(key)][0] + _FOUND) * self._sd(key)))
+            key: math.exp(-max(self._least, (self._bounds[_kind(key)][0] + _FOUND) * self._sd(key)))
             for key in self._changes
             if _kind(key) in self._bounds
         }

@@ -10,6 +10,7 @@ from pathlib import Path
 from hvdperf.files import write_whole
 from hvdperf.records.documents import Row
 from hvdperf.session.ending import EXIT_STATUS, NOTHING_MEASURED
+from hvdperf.timeline.nights.falls import turned
 from hvdperf.timeline.nights.night import OVERDUE_H, Night, Part
 from hvdperf.timeline.nights.series import Series
 from hvdperf.verdict import Verdict
@@ -60,11 +61,12 @@ class Watched:
     @property
     def is_clean(self) -> bool:
         """Return whether the last nights that decided PASS, and nothing is slower. A night that is
-        INCONCLUSIVE shows neither that a fault is gone nor that it is there."""
+        INCONCLUSIVE shows neither that a fault is gone nor that it is there, unless its gate has a
+        suspect."""
         decided = [
             index
             for index, night in enumerate(self.series.nights)
-            if night.verdict is not Verdict.INCONCLUSIVE
+            if night.verdict is not Verdict.INCONCLUSIVE or index in self.series.gates.found
         ]
         last = decided[-CLEAN_NIGHTS:]
         return (
@@ -77,10 +79,12 @@ class Watched:
 
 @dataclass(frozen=True)
 class Fell:
-    """What fell. name: a network, a throughput such as vgg_16-np8, a node, or "all". change, lower,
-    upper: the ratio to what was usual, with its 95 % interval. since: the first night."""
+    """What fell. name: a network, a throughput such as vgg_16-np8, a node, or "all". unit: of the
+    figure that changed, such as samples/s. change, lower, upper: its ratio to what was usual, with
+    its 95 % interval. since: the first night."""
 
     name: str
+    unit: str
     change: float
     lower: float
     upper: float
@@ -88,10 +92,27 @@ class Fell:
 
 
 @dataclass(frozen=True)
+class Gated:
+    """A case of the last night's gate. figure, lower, upper: of that night. is_alarm: whether it
+    FAILs; if not, it is a suspect. reason: what more is known. again: the command that measures it
+    again."""
+
+    name: str
+    node: str
+    figure: float | None
+    lower: float | None
+    upper: float | None
+    is_alarm: bool
+    reason: str
+    again: str
+
+
+@dataclass(frozen=True)
 class State:
     """A series for programs. verdict: or MISSING. night: the last one. lines: what people read of
     it. fell: the largest first; [] if nothing did. changed: what else changed from the last usual
-    night to the first that fell. again: the command that measures it again."""
+    night to the first that fell. again: the command that measures it again. gate: suspects, and
+    alarms that were not accepted."""
 
     series: str
     verdict: str
@@ -100,6 +121,7 @@ class State:
     fell: tuple[Fell, ...] = ()
     changed: tuple[str, ...] = ()
     again: str = ""
+    gate: tuple[Gated, ...] = ()
 
 
 def state_of(found: Watched) -> State:
@@ -107,17 +129,27 @@ def state_of(found: Watched) -> State:
     series, fall = found.series, found.series.fall
     verdict = MISSING if found.is_missing else series.verdict.value
     night = series.last.night if series.last else None
-    state = State(series.name, verdict, night, (found.line(), *series.slower()))
+    lines = found.line(), *series.slower()
+    state = State(series.name, verdict, night, lines, gate=tuple(_gated(series)))
     if fall is None:
         return state
     fell = []
-    for key in fall.what:
-        name, size = key
-        speed = fall.speeds[key]
-        since = fall.fell.get(key, fall.since).night
+    for what in fall.what:
+        measure, (name, size) = what
+        speed = fall.changes[measure][what[1]]
+        since = fall.fell.get(what, fall.since).night
         told = f"{name}-np{size}" if size > 0 else name or "all"
-        fell.append(Fell(told, speed.change, speed.lower, speed.upper, since))
+        change, *ends = (turned(measure, each) for each in (speed.change, speed.lower, speed.upper))
+        fell.append(Fell(told, measure.value, change, min(ends), max(ends), since))
     return replace(state, fell=tuple(fell), changed=fall.changed, again=fall.again)
+
+
+def _gated(series: Series) -> Iterator[Gated]:
+    for each in (*series.alarms, *series.suspects):
+        row, part = each.row, each.part
+        again = series.nights[-1].repeat(part, row)
+        figures = row.figure, row.lower, row.upper
+        yield Gated(row.name, part.node, *figures, each.is_alarm, row.reason, again)
 
 
 def write_issues(found: Sequence[Watched], directory: Path) -> None:

@@ -18,7 +18,7 @@ from hvdperf.errors import refusing
 from hvdperf.files import write_whole
 from hvdperf.inline import light, templates
 from hvdperf.paths import shown
-from hvdperf.timeline.nights.series import percent
+from hvdperf.timeline.nights.changes import percent
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.timeline.page.one_series import PAGE, STRIP, Place, Row, Shown, write_series
 from hvdperf.timeline.page.plot import plot_of

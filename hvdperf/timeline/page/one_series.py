@@ -23,10 +23,13 @@ from hvdperf.files import write_whole
 from hvdperf.inline import json_text, light, templates
 from hvdperf.json_records import decode, plain
 from hvdperf.paths import shown
+from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE, Line
+from hvdperf.timeline.nights.changes import NAMED, lines, named, percent, repeat
 from hvdperf.timeline.nights.events import Event, events
+from hvdperf.timeline.nights.falls import Fall
 from hvdperf.timeline.nights.night import ACCEPTED, Night, joined, read_accepted, read_night
-from hvdperf.timeline.nights.series import Fall, Series, lines, named, percent, repeat, verdict_of
+from hvdperf.timeline.nights.series import Series, verdict_of
 from hvdperf.timeline.nights.speed import ALL, Key
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.timeline.page.plot import digits_of, plot_of
@@ -119,7 +122,7 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     until = _until(series.nights[-1].night, place)
     hrefs = [href(part.session) if (part := each.part()) else "" for each in series.nights]
     days = list(_days(series, until, hrefs))
-    last = series.nights[-1]
+    last = series.last or series.nights[-1]
     last_part = last.part()
     row = Row(
         name,
@@ -185,7 +188,7 @@ def _stands(series: Series, until: date) -> str:
 def _told(series: Series, doing: Sequence[Event], until: date) -> str:
     """Return what matters of a series, in a sentence. doing: the events that make it FAIL, the
     largest first."""
-    last = series.nights[-1]
+    last = series.last or series.nights[-1]
     failed = [row.name for _, row in last.cases if row.verdict is Verdict.FAIL]
     told = []
     if _is_late(series, until):
@@ -200,6 +203,7 @@ def _told(series: Series, doing: Sequence[Event], until: date) -> str:
         told.append(f"FAIL of {named(failed)}")
     elif not doing:
         told.append(last.told)
+    told += [each.told for each in series.suspects[:NAMED]]
     if series.speeds.waits:
         told.append(series.speeds.waits)
     return "; ".join(told)
@@ -336,7 +340,10 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
     nights = series.nights
     doing = [each for each in happened if each.is_open]
     slow = {changed.name for each in doing for changed in each.changes}
-    falls = {index: (set(fall.what), fall) for index, fall in series.falls.items()}
+    falls = {
+        index: ({key for measure, key in fall.what if measure is Measure.SPEED}, fall)
+        for index, fall in series.falls.items()
+    }
     dates = [night.night for night in nights]
     accepted = [
         (bisect_right(dates, each.night) - 1, f"accepted up to {each.night}: {each.why}")
@@ -385,4 +392,5 @@ def _is_slow(line: Line, what: Set[Key], fall: Fall) -> bool:
     """Return whether a throughput is part of a fall. what: fell."""
     key = line.model, line.world_size
     stands_for = {ALL, (line.model, 0), key}
-    return bool(what & stands_for) and fall.speeds[key].change < 1 - LEAST_CHANGE
+    speeds = fall.changes.get(Measure.SPEED, {})
+    return bool(what & stands_for) and speeds[key].change < 1 - LEAST_CHANGE

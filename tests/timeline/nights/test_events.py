@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.nights import Year, fingerprint, nights
+from hvdperf.timeline.nights.changes import Standing
 from hvdperf.timeline.nights.events import Event, events
 from hvdperf.timeline.nights.night import Accepted, Night
-from hvdperf.timeline.nights.series import Series, Standing
+from hvdperf.timeline.nights.series import Series
 
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=2, world_sizes=(1, 2))
 # A network, of both, from this night on.

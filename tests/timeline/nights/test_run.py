@@ -110,7 +110,7 @@ def test_a_night_measures_gates_and_is_done_once(
     before = sessions(tmp_path)
     status, output = finished(words)
     assert status == expected
-    assert f"the night of {TODAY} is over: " in output
+    assert f"the night of {TODAY} is over" in output
     assert sessions(tmp_path) == before
 
 

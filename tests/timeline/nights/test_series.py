@@ -14,18 +14,12 @@ from types import MappingProxyType
 import pytest
 
 from bench.nights import FIRST, NAMED, Year, nights
-from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, read_nights
-from hvdperf.timeline.nights.series import (
-    Series,
-    Standing,
-    bad_nodes,
-    findings,
-    judge_speeds,
-    lines,
-    marks,
-    separating,
-    standings,
-)
+from hvdperf.records.outcome import Measure
+from hvdperf.timeline.nights.changes import Standing, bad_nodes, findings, lines, marks, standings
+from hvdperf.timeline.nights.events import events
+from hvdperf.timeline.nights.falls import judge_speeds, separating
+from hvdperf.timeline.nights.night import Accepted, Costs, Night, of_all_nodes, read_nights
+from hvdperf.timeline.nights.series import Series
 from hvdperf.timeline.nights.speed import ALL, FEWEST, NODE
 from hvdperf.verdict import Verdict
 
@@ -196,8 +190,8 @@ def test_a_fall_of_one_network_of_two_is_not_told_of_all() -> None:
     made = nights(year, 1)[:31]
     made[30] = slowed(made[30], 0.8, only=lambda model, _: model == "network_0")
     fall = judge_speeds(made).falls[30]
-    assert fall.what == [("network_0", 0)]
-    assert judge_speeds(made).suspects == [("network_0", 0)]
+    assert fall.what == [(Measure.SPEED, ("network_0", 0))]
+    assert judge_speeds(made).suspects == fall.what
 
 
 def test_what_became_faster_is_as_well_watched_as_before() -> None:
@@ -245,8 +239,56 @@ def test_what_fell_beyond_all_is_told_beside_it() -> None:
     made = since(20, 0.85)[:21]
     made[20] = slowed(made[20], 0.8, only=lambda model, _: model == "network_1")
     fall = judge_speeds(made).falls[20]
-    assert fall.what == [ALL, ("network_1", 0)]
+    assert fall.what == [(Measure.SPEED, ALL), (Measure.SPEED, ("network_1", 0))]
     assert re.search(r"all 6 throughputs; beyond that network_1 another -\d+\.\d %$", fall.told)
+
+
+def costing(made: Sequence[Night], measure: Measure, first: int, factor: float) -> list[Night]:
+    """Return the nights with what launches took, by so much more from a night on."""
+    found = []
+    for index, night in enumerate(made):
+        (part,) = night.parts
+        taken = [
+            math.exp(random.Random(f"{index} {each.model} {each.world_size}").gauss(1, 0.02))
+            * (factor if index >= first else 1.0)
+            for each in part.speeds
+        ]
+        costs = tuple(
+            Costs(measure, each.model, each.world_size, (value,))
+            for each, value in zip(part.speeds, taken, strict=True)
+        )
+        found.append(replace(night, parts=(replace(part, costs=(*part.costs, *costs)),)))
+    return found
+
+
+@pytest.mark.parametrize("measure", [Measure.START, Measure.MEMORY, Measure.DEVICE_MEMORY])
+def test_what_launches_take_more_of_is_red_though_they_train_as_fast(measure: Measure) -> None:
+    made = costing(since(40, 1.0), measure, 30, 1.25)
+    assert sorted(judge_speeds(made).falls) == list(range(30, 40))
+    told = next(state(made).slower())
+    assert re.search(
+        rf"since the night of {made[30].night}: \+2\d\.\d % \(\+\d+\.\d to \+\d+\.\d\) "
+        rf"{measure.value} of all 6 networks and world sizes$",
+        told,
+    )
+    assert not judge_speeds(costing(since(40, 1.0), measure, 30, 1.03)).falls
+    assert not judge_speeds(costing(since(40, 1.0), measure, 30, 0.5)).falls, "less is better"
+
+
+def test_what_falls_and_what_is_taken_more_of_is_one_event() -> None:
+    made = costing(since(34, 0.8)[:36], Measure.START, 30, 1.25)
+    told = list(state(made).slower())
+    assert told[0].startswith(f"since the night of {made[30].night}: -2")
+    assert "samples/s of all 6 throughputs; +2" in told[0]
+    assert told[1].endswith(f"throughputs only since the night of {made[34].night}")
+    (event,) = (each for each in events(Series("a100", made, ())) if each.is_open)
+    assert event.since == f"{made[30].night}"
+
+
+def test_what_launches_took_is_judged_once_enough_nights_have_it() -> None:
+    made = since(40, 1.0)
+    made[30:] = costing(made[30:], Measure.START, 4, 1.5)
+    assert not judge_speeds(made).falls, "ten nights, of which four are usual"
 
 
 def test_a_repair_ends_both() -> None:
@@ -371,7 +413,7 @@ def by_node(made: Sequence[Night], slow: Mapping[str, float] = MappingProxyType(
 def test_all_nodes_are_one_event_and_a_node_is_told_by_its_name() -> None:
     made = by_node(since(30, 0.85)[:31], {"gpu05": 0.8})
     fall = judge_speeds(made).falls[30]
-    assert fall.what[0] == ALL
+    assert fall.what[0] == (Measure.SPEED, ALL)
     assert re.match(r"-1\d\.\d % .* of all 6 throughputs on 12 of 12 nodes", fall.told)
     assert "gpu05 another -" in fall.told
 
@@ -380,7 +422,7 @@ def test_a_slow_node_is_one_alarm_and_the_others_go_on() -> None:
     made = by_node(since(40, 1.0), {"gpu05": 0.8})
     found = judge_speeds(made)
     assert sorted(found.falls) == list(range(30, 40))
-    assert all(fall.what == [("gpu05", NODE)] for fall in found.falls.values())
+    assert all(fall.what == [(Measure.SPEED, ("gpu05", NODE))] for fall in found.falls.values())
     assert f"measure it again, on gpu05: {made[30].command}" in found.falls[30].lines()
     assert found.falls[39].since is made[30]
     again = by_node(since(36, 0.85), {"gpu05": 0.8})

@@ -1,0 +1,373 @@
+"""The lines of a series: lasting changes, what else changed that night, and bad hosts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from enum import Enum
+from itertools import accumulate
+from math import log, log1p
+from statistics import median
+
+import numpy as np
+
+from hvdperf.records.documents import Row
+from hvdperf.records.fingerprint import differences
+from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps, throughput
+from hvdperf.timeline.nights.night import Night, Speeds
+from hvdperf.verdict import Ceiling, Verdict, worst
+
+# A change may be placed a few nights too early or too late, so it lists what else changed within so
+# many nights of it.
+UNCERTAIN = 3
+# A node's nights are compared with those of other nodes among so many nights before and after.
+NEIGHBOURS = 7
+# The fewest nights of a node that is blamed, and the p below which it is: of a line, of which there
+# are many, and of the throughputs together.
+FEWEST_NIGHTS, SIGNIFICANT, SIGNIFICANT_OF_ALL = 2, 1e-4, 1e-3
+# Verdicts whose figure is no measurement of an unbroken system.
+UNSOUND = (Verdict.INVALID, Verdict.NOT_RUN)
+# So many lines that change within UNCERTAIN nights confirm each other.
+TOGETHER = 3
+# So many nights show that a line is back where it was.
+BACK = 4
+# The number of lines that a text names.
+NAMED = 5
+# A line that is back is compared with so many figures before its change.
+EARLIER = 10
+
+
+@dataclass(frozen=True)
+class BadNode:
+    """A host with which a series is worse than without it, or hosts that always come together.
+    nights: how many. change: median over lines of the ratio to other nights nearby. lines: of how
+    many lines."""
+
+    hosts: tuple[str, ...]
+    nights: int
+    change: float
+    lines: int
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is known of a series. lines: of its own sessions. marks: what changed from one measured
+    night to the next, by the index of the later night. changes: lasting ones, by night, without the
+    nights on bad nodes."""
+
+    lines: Sequence[Line]
+    marks: Mapping[int, tuple[str, ...]]
+    changes: Sequence[Change]
+    nodes: Sequence[BadNode]
+
+
+def findings(nights: Sequence[Night]) -> Findings:
+    """Return what is known of a series. nights: in the order of dates."""
+    found, marked = lines(nights), marks(nights)
+    nodes = bad_nodes(nights, found)
+    bad = {node.hosts for node in nodes}
+    told = [
+        change for line in found for change in _changes(without(line, nights, bad), nights, marked)
+    ]
+    return Findings(found, marked, sorted(told, key=lambda each: each.since), nodes)
+
+
+def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
+    """Return the lines of a series: the throughputs, then the figures of its cases, by name.
+    nights: in the order of dates. gates: whether those against the reference stack are wanted."""
+    found: dict[tuple[bool, str], list[tuple[int, float, Speeds | Row]]] = {}
+    for index, night in enumerate(nights):
+        part = night.part(gates)
+        if part is None:
+            continue
+        for (model, size), launches in () if gates else night.speeds.items():
+            each = Speeds(model, size, launches)
+            found.setdefault((False, throughput(model, size)), []).append(
+                (index, median(launches), each)
+            )
+        for name, rows in _sound_rows(night, gates).items():
+            # Of several nodes the middle one; its verdict is the worst.
+            figure = median(row.figure for row in rows if row.figure is not None)
+            row = replace(rows[0], verdict=worst([row.verdict for row in rows]))
+            found.setdefault((True, name), []).append((index, figure, row))
+    return [_line(name, points, gates) for (_, name), points in sorted(found.items())]
+
+
+def _sound_rows(night: Night, gates: bool) -> dict[str, list[Row]]:
+    """Return the cases that have a figure, by name, one a node."""
+    found: dict[str, list[Row]] = {}
+    for part in night.parts:
+        for row in part.cases if part.is_gate is gates else ():
+            if row.figure is not None and row.figure > 0 and row.verdict not in UNSOUND:
+                found.setdefault(row.name, []).append(row)
+    return found
+
+
+def _line(name: str, points: Sequence[tuple[int, float, Speeds | Row]], is_gate: bool) -> Line:
+    at, figures, measured = zip(*points, strict=True)
+    last = measured[-1]
+    return Line(
+        name,
+        last.model,
+        last.world_size,
+        at,
+        figures,
+        lower_is_better=isinstance(last, Row) and last.question.spec.rule is Ceiling,
+        verdicts=tuple(row.verdict for row in measured if isinstance(row, Row)),
+        is_gate=is_gate,
+    )
+
+
+def marks(nights: Sequence[Night]) -> dict[int, tuple[str, ...]]:
+    """Return what changed from one measured night to the next: machine, stack, settings and hosts,
+    in words, by the index of the later night. Hosts that change from night to night are no change,
+    nor is a node of several that measure themselves."""
+    measured = [
+        (index, night, hosts_of(night)) for index, night in enumerate(nights) if night.part()
+    ]
+    found = {}
+    for at in range(1, len(measured)):
+        (_, before, old), (index, night, new) = measured[at - 1 : at + 1]
+        changed = _differences(before, night)
+        if old != new:
+            near = measured[max(0, at - NEIGHBOURS) : at], measured[at : at + NEIGHBOURS]
+            if all(len({hosts for _, _, hosts in side}) == 1 for side in near):
+                changed.append(f"hosts: {_names(old)} -> {_names(new)}")
+        if changed:
+            found[index] = tuple(changed)
+    return found
+
+
+def _differences(before: Night, night: Night) -> list[str]:
+    """Return what differs between two nights in machine, stack and settings; of several nodes, on
+    how many of those of both nights."""
+    pairs = [
+        (old, new)
+        for new in night.parts
+        if not (new.is_gate or new.again)
+        and (old := before.part(node=new.node)) is not None
+        and old.node == new.node
+    ]
+    told = Counter(
+        line
+        for old, new in pairs
+        for line in (
+            *differences(old.fingerprint, new.fingerprint),
+            *differences(old.asked, new.asked),
+        )
+    )
+    return [
+        line if count == len(pairs) else f"{line} on {count} of {len(pairs)} nodes"
+        for line, count in told.items()
+    ]
+
+
+def _names(hosts: Sequence[str]) -> str:
+    return ", ".join(hosts) or "(unknown)"
+
+
+def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
+    """Return the hosts with which a line, or the throughputs together, are worse than they are
+    without them at about the same time, the worst first. A host that took over for good is none:
+    its nights have no others nearby. Hosts that always come together are one."""
+    groups = _groups(nights)
+    if len(groups) < 2:
+        return []
+    values = [_values(line) for line in found]
+    alike = [own for line, own in zip(found, values, strict=True) if not line.verdicts]
+    named = dict.fromkeys(_worse(_together(alike), groups, SIGNIFICANT_OF_ALL))
+    named |= dict.fromkeys(hosts for own in values for hosts in _worse(own, groups, SIGNIFICANT))
+    told = []
+    for hosts in named:
+        apart = [_apart(_levels(own), groups[hosts]) for own in values]
+        changes = [change for change in apart if change < -log1p(LEAST_CHANGE)]
+        if changes:
+            size = math.exp(median(changes))
+            told.append(BadNode(hosts, len(groups[hosts]), size, len(changes)))
+    return sorted(told, key=lambda node: node.change)
+
+
+def _values(line: Line) -> dict[int, float]:
+    """Return ln of the figures by index of the night, higher for better."""
+    sign = -1 if line.lower_is_better else 1
+    return {index: sign * log(value) for index, value in zip(line.at, line.figures, strict=True)}
+
+
+def _together(values: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Return the median over lines of each night's distance from the line's own median."""
+    nights: dict[int, list[float]] = {}
+    for own in values:
+        level = median(own.values())
+        for index, value in own.items():
+            nights.setdefault(index, []).append(value - level)
+    return {index: median(nights[index]) for index in sorted(nights)}
+
+
+def _groups(nights: Sequence[Night]) -> dict[tuple[str, ...], frozenset[int]]:
+    """Return the nights of each host, by index; hosts that always come together share theirs."""
+    of_host: dict[str, set[int]] = {}
+    for index, night in enumerate(nights):
+        for host in hosts_of(night):
+            of_host.setdefault(host, set()).add(index)
+    together: dict[frozenset[int], list[str]] = {}
+    for host, own in sorted(of_host.items()):
+        together.setdefault(frozenset(own), []).append(host)
+    return {tuple(hosts): own for own, hosts in together.items()}
+
+
+def _worse(
+    values: Mapping[int, float], groups: Mapping[tuple[str, ...], frozenset[int]], most: float
+) -> Iterator[tuple[str, ...]]:
+    """Yield the hosts with which the values are significantly lower, the most significant ones
+    first. The nights of each are left out before the next ones are looked for: they would make the
+    other hosts of these nights look slow, too. most: the p of all hosts together."""
+    while True:
+        level = _levels(values)
+        best, hosts = most / len(groups), None
+        for name, own in groups.items():
+            ours = [value for index, value in level.items() if index in own]
+            theirs = [value for index, value in level.items() if index not in own]
+            if len(ours) < FEWEST_NIGHTS or len(theirs) <= NEIGHBOURS:
+                continue
+            if _apart(level, own) < -log1p(LEAST_CHANGE):
+                p = rank_test(np.array(ours), np.array(theirs))
+                if p < best:
+                    best, hosts = p, name
+        if hosts is None:
+            return
+        yield hosts
+        values = {index: value for index, value in values.items() if index not in groups[hosts]}
+
+
+def _apart(level: Mapping[int, float], own: frozenset[int]) -> float:
+    """Return the distance of the median of some nights from that of the others; 0 without one."""
+    ours = [value for index, value in level.items() if index in own]
+    theirs = [value for index, value in level.items() if index not in own]
+    return median(ours) - median(theirs) if ours and theirs else 0.0
+
+
+def _levels(values: Mapping[int, float]) -> dict[int, float]:
+    """Return the distance of each night from the median of the nights nearby, itself left out."""
+    at = list(values)
+    found = {}
+    for i, index in enumerate(at):
+        near = [*at[max(0, i - NEIGHBOURS) : i], *at[i + 1 : i + NEIGHBOURS + 1]]
+        if near:
+            found[index] = values[index] - median(values[each] for each in near)
+    return found
+
+
+def hosts_of(night: Night) -> tuple[str, ...]:
+    """Return the hosts of the night's session; () if each node measured itself."""
+    part = night.part()
+    return part.hosts if part is not None and not part.node else ()
+
+
+def without(line: Line, nights: Sequence[Night], hosts: set[tuple[str, ...]]) -> Line:
+    """Return the line without the nights on these hosts."""
+    if not hosts:
+        return line
+    kept = [
+        i
+        for i, index in enumerate(line.at)
+        if not any(set(each) <= set(hosts_of(nights[index])) for each in hosts)
+    ]
+    verdicts = tuple(line.verdicts[i] for i in kept) if line.verdicts else ()
+    return replace(
+        line,
+        at=tuple(line.at[i] for i in kept),
+        figures=tuple(line.figures[i] for i in kept),
+        verdicts=verdicts,
+    )
+
+
+def _changes(
+    line: Line, nights: Sequence[Night], marked: Mapping[int, tuple[str, ...]]
+) -> Iterator[Change]:
+    for step in steps(line.figures):
+        first = line.at[step.at]
+        near = line.at[max(0, step.at - UNCERTAIN) : step.at + UNCERTAIN]
+        found = []
+        for at in range(near[0] + 1, near[-1] + 1):
+            when = "" if at == first else f" ({nights[at].night})"
+            found += [f"{text}{when}" for text in marked.get(at, ())]
+        before, since = (f"{nights[at].night}" for at in (line.at[step.at - 1], first))
+        yield Change(line, step, before, since, tuple(found))
+
+
+def repeat(night: Night, line: Line) -> str:
+    """Return the command that measures a line's figure of a night again: its case or, for a
+    throughput, one of the same network and world size, or of another one; "" if there is none."""
+    alike = [
+        (part, row)
+        for part, row in night.cases
+        if part.is_gate == line.is_gate and row.model == line.model
+    ]
+    alike.sort(key=lambda pair: (pair[1].name != line.name, pair[1].world_size != line.world_size))
+    return night.repeat(*alike[0]) if alike else ""
+
+
+class Standing(Enum):
+    """Whether a lasting change makes its series FAIL, and why not."""
+
+    OPEN = "worse"
+    BETTER = "better"
+    REPAIRED = "worse, repaired"
+    ACCEPTED = "worse, accepted"
+    FASTER = "worse, as its network became faster"
+    UNCONFIRMED = "worse, not confirmed yet"
+
+
+def standings(changes: Sequence[Change], accepted: date = date.min) -> list[Standing]:
+    """Return for each lasting change of a series whether it makes the series FAIL."""
+    return [_standing(change, changes, accepted) for change in changes]
+
+
+def _standing(change: Change, changes: Sequence[Change], accepted: date) -> Standing:
+    if not change.is_worse:
+        return Standing.BETTER
+    if change.since <= f"{accepted}":
+        return Standing.ACCEPTED
+    later = [each for each in changes if each.line is change.line and each.at >= change.at]
+    sign = -1 if change.line.lower_is_better else 1
+    reached = accumulate(sign * log(each.step.change) for each in later)
+    if any(level >= -log1p(LEAST_CHANGE) for level in reached) or _is_back(change):
+        return Standing.REPAIRED
+    together = [each for each in changes if abs(each.at - change.at) <= UNCERTAIN]
+    # An efficiency falls, too, when one replica becomes faster.
+    is_ratio = bool(change.line.verdicts) and not change.line.lower_is_better
+    if is_ratio and any(
+        not each.is_worse and not each.line.verdicts and each.line.model == change.line.model
+        for each in together
+    ):
+        return Standing.FASTER
+    worse = sum(each.is_worse for each in together)
+    is_confirmed = change.step.is_confirmed or worse >= TOGETHER
+    return Standing.OPEN if is_confirmed else Standing.UNCONFIRMED
+
+
+def _is_back(change: Change) -> bool:
+    """Return whether the last nights are all better than three quarters of the others since the
+    change, and no worse than those before it. To find a change back takes many more nights."""
+    line, step = change.line, change.step
+    sign = -1 if line.lower_is_better else 1
+    levels = [sign * log(figure) for figure in line.figures]
+    since, last = levels[step.at : -BACK], levels[-BACK:]
+    if step.until < len(levels) or len(since) < BACK:
+        return False
+    before = median(levels[max(0, step.at - EARLIER) : step.at])
+    # The change may be placed a night too early, so not all of the others need to be worse.
+    most = sorted(since)[3 * len(since) // 4 - 1]
+    return min(last) > most and median(last) >= before - log1p(LEAST_CHANGE)
+
+
+def named(told: Sequence[str]) -> str:
+    more = len(told) - NAMED
+    return ", ".join(told[:NAMED]) + (f", and {more} more" if more > 0 else "")
+
+
+def percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f} %"

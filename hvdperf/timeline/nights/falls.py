@@ -1,0 +1,414 @@
+"""Nights that fell: throughputs are lower than on the nights before, or launches take more time to
+start, or more memory.
+
+Ratios show neither: what slows every replica alike leaves them as they are. Each measure is judged
+by itself (hvdperf.timeline.nights.speed); what fell on one night is one fall.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from hvdperf.records.outcome import Measure
+from hvdperf.timeline.lines import LEAST_CHANGE
+from hvdperf.timeline.nights.changes import marks, named, percent
+from hvdperf.timeline.nights.night import Accepted, Night
+from hvdperf.timeline.nights.speed import (
+    ALL,
+    FALSE_A_YEAR,
+    LEAST_FALL,
+    NODE,
+    Key,
+    Measured,
+    Speed,
+    UsualSpeeds,
+)
+
+# All throughputs are slower if this share of them is.
+MOST = 0.75
+# As date.weekday() numbers it.
+SATURDAY = 5
+
+# What is judged from night to night, each by its own. Nights say how often each of them falls a
+# year although nothing has changed, and which fall of 1 / figure is the smallest, in ln.
+_JUDGED = {
+    Measure.SPEED: (FALSE_A_YEAR, LEAST_FALL),
+    Measure.START: (0.05, math.log(1.05)),
+    Measure.MEMORY: (0.025, math.log(1.05)),
+    Measure.DEVICE_MEMORY: (0.025, math.log(1.05)),
+}
+# The changes of a night: of all throughputs and means, and of what else launches took.
+Changes = Mapping[Measure, Mapping[Key, Speed]]
+# What changed.
+What = tuple[Measure, Key]
+
+
+@dataclass(frozen=True)
+class Fall:
+    """A night that fell: throughputs became lower, or starts or memory more. since: the first such
+    night. usual: the last sound night before that. changes: of all that was compared; what should
+    be low counts as its inverse. disturbed: by what, in words; the night FAILs if it is "".
+    machine: what the machine did without Horovod, by name. fell: the first night on which each
+    of them had fallen."""
+
+    night: Night
+    since: Night
+    usual: Night
+    changes: Changes
+    disturbed: str
+    machine: Mapping[Key, Speed] = field(default_factory=dict)
+    fell: Mapping[What, Night] = field(default_factory=dict)
+
+    @property
+    def what(self) -> list[What]:
+        """Return what fell: throughputs first, and of these the largest fall of a mean."""
+        return _standing_for_all(self.changes, lambda speed: speed.fell > 0)
+
+    @property
+    def told(self) -> str:
+        """Return what fell and by how much, in words."""
+        return all_in_words(self.what, self.changes)
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Return what else changed from the last usual night to the first that fell."""
+        return marks([self.usual, self.since]).get(1, ())
+
+    @property
+    def again(self) -> str:
+        """Return the command that measures what fell most again."""
+        _, (name, size) = self.what[0]
+        model = f" --models {name}" if name and size != NODE else ""
+        sizes = f" --world-sizes {size}" if size > 0 else ""
+        return f"{self.night.command}{model}{sizes}"
+
+    def lines(self) -> Iterator[str]:
+        """Yield what fell, by how much and since when, and the commands that look closer."""
+        yield f"since the night of {self.since.night}: {self.told}"
+        for what in self.what:
+            # What fell later than the rest, such as all nodes beside one that was slow before.
+            if what in self.fell and self.fell[what].night > self.since.night:
+                measure, key = what
+                whose = _whose(measure, key, self.changes[measure])
+                whose = whose if measure is Measure.SPEED else f"{measure.value} of {whose}"
+                yield f"{whose} only since the night of {self.fell[what].night}"
+        if self.disturbed:
+            yield f"this is no FAIL, because the night was disturbed: {self.disturbed}"
+        if self.machine:
+            told = [
+                f"{name} {_change(Measure.SPEED, speed)}"
+                for (name, kind), speed in self.machine.items()
+                if kind > 0 or (kind == NODE and speed.fell)
+            ]
+            fell = any(speed.fell for speed in self.machine.values())
+            first = "; so look at the machine first" if fell else ""
+            yield f"the machine without Horovod: {', '.join(told)}{first}"
+        if self.changed:
+            yield f"changed since {self.usual.night}: {'; '.join(self.changed)}"
+            yield from separating(self.changed, self.again)
+        _, (name, kind) = self.what[0]
+        usual, own = (
+            night.part(node=name if kind == NODE else "") for night in (self.usual, self.night)
+        )
+        if usual is not None and own is not None:
+            yield (
+                "look closer, where it was measured: hvdperf compare "
+                f"results/runs/{usual.session} results/runs/{own.session}"
+            )
+        on = f", on {name}" if kind == NODE else ""
+        yield f"measure it again{on}: {self.again}"
+
+
+# Fields of a fingerprint: the parts of a stack, of which another one can be installed beside it,
+# and what belongs to a node, whatever is installed and set. All others are settings.
+_OF_STACK = {
+    *("python", "tensorflow", "tensorflow_git", "keras", "numpy", "cuda", "cudnn", "horovod"),
+    *("horovod_built_with", "nccl", "mpirun", "mpi_library", "packages_sha256"),
+}
+_OF_NODE = {
+    *("cpu_model", "microcode", "governor", "smt", "numa_nodes", "cores", "cpu_quota_cores"),
+    *("memory_gib", "kernel", "container", "gpus", "gpu_model", "gpu_driver", "gpu_memory_mib"),
+    *("gpu_power_limit_w", "gpu_max_sm_clock_mhz", "gpu_max_memory_clock_mhz", "rank_cores"),
+    "hosts",
+}
+
+
+def separating(changed: Sequence[str], command: str) -> Iterator[str]:
+    """Yield how what changed can be told apart, if it can. changed: as `marks` returns it. command:
+    measures again."""
+    names = list(dict.fromkeys(text.partition(":")[0] for text in changed))
+    of_stack = [name for name in names if name in _OF_STACK]
+    of_node = [name for name in names if name in _OF_NODE]
+    settings = [name for name in names if name not in _OF_STACK | _OF_NODE]
+    if of_stack:
+        yield (
+            f"what {named(of_stack)} did: {command} --against PYTHON, the interpreter of an "
+            "environment with the old packages (make stack)"
+        )
+    if settings:
+        yield f"what {named(settings)} did: the same command with the value of before"
+    if of_node:
+        yield f"what {named(of_node)} did: measure a node where it is as before; no option tells"
+
+
+def standing_for(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> list[Key]:
+    """Return of what was found only that which stands for the rest: all, if most throughputs are
+    slower, then networks, then throughputs, the slowest first. found: throughputs and means."""
+    slower = [key for key, speed in speeds.items() if key[1] > 0 and _is_slower(speed)]
+    kept = set(found)
+    if ALL in kept and len(slower) < MOST * _count(speeds):
+        kept = {(model, 0) if (model, 0) in speeds else (model, size) for model, size in slower}
+    networks = {model for model, size in kept if model and not size}
+    kept = {key for key in kept if not key[1] or key[0] not in networks}
+    return sorted(kept, key=lambda key: (abs(key[1]), key[0] != "", speeds[key].beyond, key))
+
+
+def _is_node(key: Key) -> bool:
+    return key[1] == NODE
+
+
+def _is_throughput(key: Key) -> bool:
+    return key[1] > 0
+
+
+def _is_slower(speed: Speed) -> bool:
+    return speed.change < 1 - LEAST_CHANGE
+
+
+def _standing_for_all(changes: Changes, is_wanted: Callable[[Speed], bool]) -> list[What]:
+    """Return of what is wanted only that which stands for the rest, in the order of measures."""
+    return [
+        (measure, key)
+        for measure, speeds in changes.items()
+        for key in standing_for([key for key, own in speeds.items() if is_wanted(own)], speeds)
+    ]
+
+
+def all_in_words(found: Sequence[What], changes: Changes) -> str:
+    """Return what was found with its changes. found: as _standing_for_all returns it."""
+    by_measure: dict[Measure, list[Key]] = {}
+    for measure, key in found:
+        by_measure.setdefault(measure, []).append(key)
+    return "; ".join(
+        in_words(measure, keys, changes[measure]) for measure, keys in by_measure.items()
+    )
+
+
+def in_words(measure: Measure, found: Sequence[Key], speeds: Mapping[Key, Speed]) -> str:
+    """Return what was found with its changes. found: as standing_for returns it."""
+    told = [
+        f"{_change(measure, speeds[key])} {measure.value} of {_whose(measure, key, speeds)}"
+        for key in found
+    ]
+    if found[0] != ALL or len(found) == 1:
+        return named(told)
+    more = [
+        f"{_whose(measure, key, speeds)} another {percent(turned(measure, speeds[key].beyond))}"
+        for key in found[1:]
+    ]
+    return f"{told[0]}; beyond that {named(more)}"
+
+
+def turned(measure: Measure, value: float) -> float:
+    """Return a speed as it is, and the inverse of what should be low, so that more is better; or
+    turn that back."""
+    return value if measure is Measure.SPEED else 1 / value
+
+
+def _change(measure: Measure, speed: Speed) -> str:
+    """Return a change with its interval."""
+    ends = sorted(turned(measure, bound) for bound in (speed.lower, speed.upper))
+    told = " to ".join(f"{100 * (end - 1):+.1f}" for end in ends)
+    return f"{percent(turned(measure, speed.change))} ({told})"
+
+
+def _whose(measure: Measure, key: Key, speeds: Mapping[Key, Speed]) -> str:
+    name, size = key
+    if size == NODE:
+        return name
+    nodes = [speed for (_, kind), speed in speeds.items() if kind == NODE]
+    slower = sum(map(_is_slower, nodes))
+    of_nodes = f" on {slower} of {len(nodes)} nodes" if slower else ""
+    alike = "throughputs" if measure is Measure.SPEED else "networks and world sizes"
+    return f"{name}-np{size}" if size else name or f"all {_count(speeds)} {alike}{of_nodes}"
+
+
+def _count(speeds: Mapping[Key, Speed]) -> int:
+    """Return the number of throughputs, without means."""
+    return sum(size > 0 for _, size in speeds)
+
+
+@dataclass(frozen=True)
+class JudgedSpeeds:
+    """The throughputs of a series, and what else launches took, judged. falls: by index of their
+    nights. last: the changes of the last night, {} if it has none or they are not judged yet.
+    reach: of throughputs, as UsualSpeeds.reach, at that night. waits: why they are not judged, or
+    ""."""
+
+    falls: Mapping[int, Fall]
+    last: Changes
+    reach: Mapping[Key, float]
+    waits: str
+
+    @property
+    def suspects(self) -> list[What]:
+        """Return what is worth a second measurement on the last night, the slowest first."""
+        return _standing_for_all(self.last, lambda speed: speed.suspect)
+
+    @property
+    def told(self) -> str:
+        """Return the suspects with their changes, in words."""
+        return all_in_words(self.suspects, self.last)
+
+    def lines(self) -> Iterator[str]:
+        """Yield how the last night compares, and how small a fall would be found at once."""
+        for measure, speeds in self.last.items():
+            # All, or the one or two throughputs that there are.
+            for key in [ALL] if ALL in speeds else list(speeds):
+                yield f"{in_words(measure, [key], speeds)} against the sound nights before"
+        reach = {key: f"{100 * (1 - ratio):.0f} %" for key, ratio in self.reach.items()}
+        least = [f"all by {reach[ALL]}"] if ALL in reach else []
+        for what, is_one in (("node", _is_node), ("throughput", _is_throughput)):
+            if alike := [key for key in reach if is_one(key)]:
+                least.append(f"any one {what} by {reach[min(alike, key=self.reach.__getitem__)]}")
+        if least:
+            yield f"found on its first night in 95 %: a fall of {', or of '.join(least)}"
+
+
+@dataclass
+class _Known:
+    """What is known of a measure on one kind of machine. speeds: what is usual. usual: the last
+    sound night. fallen: the undisturbed nights of the fall that is still on. fell: the first night
+    of each throughput and mean that has fallen since."""
+
+    measure: Measure
+    speeds: UsualSpeeds
+    usual: Night | None = None
+    fallen: list[Night] = field(default_factory=list)
+    fell: dict[Key, Night] = field(default_factory=dict)
+
+    def judge(self, night: Night) -> Mapping[Key, Speed]:
+        """Return the changes of a night, {} if it is not judged yet; let later nights be compared
+        with it if it was sound and did not fall."""
+        speeds = self.speeds.compare(_medians(night, self.measure), _is_weekend(night))
+        fell = [key for key, speed in speeds.items() if speed.fell]
+        if not fell:
+            if speeds:
+                self.recovered()
+            if not night.disturbed:
+                self.speeds.keep()
+                self.usual = night
+        elif not night.disturbed:
+            self.fallen.append(night)
+            self.fell = {key: self.fell.get(key, night) for key in fell}
+            slow = {name for name, size in fell if size == NODE}
+            if len(slow) == len(fell):
+                # A bad node is no reason to learn nothing of the others.
+                self.speeds.keep(without=slow)
+        return speeds
+
+    def accept(self) -> None:
+        """Take the fall that is still on as what is usual."""
+        if self.fallen:
+            fallen = self.fallen
+            self.speeds.restart(
+                (_medians(each, self.measure), _is_weekend(each)) for each in fallen
+            )
+            self.usual = fallen[-1]
+            self.recovered()
+
+    def recovered(self) -> None:
+        """Forget the fall."""
+        self.fallen.clear()
+        self.fell.clear()
+
+
+def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> JudgedSpeeds:
+    """Judge the throughputs of a series, and what else launches took, night by night. A night that
+    fell is none that later ones are compared with, unless its fall was accepted while it was on:
+    then these nights are the usual ones from the next night on."""
+    known: dict[tuple[object, Measure], _Known] = {}
+    probes: dict[object, UsualSpeeds] = defaultdict(UsualSpeeds)
+    dates = sorted((each.night for each in accepted), reverse=True)
+    found: dict[int, Fall] = {}
+    changes: dict[Measure, Mapping[Key, Speed]] = {}
+    last: UsualSpeeds | None = None
+    waits = ""
+    for index, night in enumerate(nights):
+        changes, last, waits = {}, None, ""
+        part, disturbed = night.part(), night.disturbed
+        if part is None or not night.speeds:
+            if disturbed:
+                waits = f"no throughput is judged, because the night was disturbed: {disturbed}"
+            continue
+        kind = part.machine
+        while dates and night.night > dates[-1]:
+            dates.pop()
+            for (its_kind, measure), each in known.items():
+                if measure is Measure.SPEED:
+                    # Of a machine that is slower, the probes are, too.
+                    fallen = [(_probed(before), False) for before in each.fallen]
+                    if fallen:
+                        probes[its_kind].restart(fallen)
+                each.accept()
+        for measure, how in _JUDGED.items():
+            before = known.setdefault((kind, measure), _Known(measure, UsualSpeeds(*how)))
+            if measure is Measure.SPEED:
+                last = before.speeds
+            if night.by_node(measure) and (speeds := before.judge(night)):
+                changes[measure] = speeds
+        probed = probes[kind].compare(_probed(night))
+        fell = [m for m, speeds in changes.items() if any(speed.fell for speed in speeds.values())]
+        if not disturbed and Measure.SPEED not in fell:
+            probes[kind].keep()
+        if fell:
+            of_each = [known[kind, measure] for measure in fell]
+            first = min(of_each, key=lambda each: (each.fallen or [night])[0].night)
+            assert first.usual is not None
+            found[index] = Fall(
+                night,
+                (first.fallen or [night])[0],
+                first.usual,
+                changes,
+                disturbed,
+                probed,
+                {
+                    (each.measure, key): since
+                    for each in of_each
+                    for key, since in each.fell.items()
+                },
+            )
+    if last is not None and Measure.SPEED not in changes:
+        waits = "throughputs are judged from the next night on"
+        if missing := last.waits:
+            waits = f"throughputs are judged after more sound nights of this machine: {missing}"
+    return JudgedSpeeds(found, changes, last.reach() if last is not None else {}, waits)
+
+
+def _medians(night: Night, measure: Measure) -> Measured:
+    """Return the median figure of each node, network and world size; of what should be low, its
+    inverse."""
+    # A node that was disturbed says nothing beside others.
+    disturbed = {part.node for part in night.parts if part.disturbed} if night.nodes else set()
+    left = set(night.nodes) - disturbed or set(night.nodes)
+    return {
+        node: {key: turned(measure, median(launches)) for key, launches in figures.items()}
+        for node, figures in night.by_node(measure).items()
+        if not left or node in left
+    }
+
+
+def _probed(night: Night) -> Measured:
+    found: dict[str, dict[Key, float]] = {}
+    for name, speed in night.probe.items():
+        node, _, what = name.rpartition(": ")
+        found.setdefault(node, {})[what, 1] = speed
+    return found
+
+
+def _is_weekend(night: Night) -> bool:
+    return night.night.weekday() >= SATURDAY

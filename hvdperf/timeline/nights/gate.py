@@ -1,0 +1,207 @@
+"""What the gates of a series say over nights: which FAIL against the reference is a suspect, and
+which is an alarm.
+
+A gate judges each case by the rounds of one night. With 60 cases it FAILs dozens of times a year on
+a busy machine, or where one night is not like the next, although nothing has changed
+(docs/error_rates.md). So a FAIL of one night is a suspect, which counts as INCONCLUSIVE. It is an
+alarm, which counts as FAIL, if
+
+- it is large: the upper bound of the night is below LARGE; or
+- the case did not PASS on two of its last NIGHTS nights, this one among them, and by the rounds of
+  these nights together the estimate is below LEAST and the exact bound at ALPHA below BELOW.
+
+The second rule finds a loss that is too small for any of the nights to FAIL, too. `python -m
+bench.gate_of_nights` counts what both find.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hvdperf.interim import EARLY_LOOKS
+from hvdperf.records.documents import Row
+from hvdperf.stats import Interval, bound_depth, hodges_lehmann
+from hvdperf.timeline.nights.night import Accepted, Night, Part
+from hvdperf.verdict import REGRESSION, Verdict
+
+# The bound of a night below which one night is enough.
+LARGE = 0.93
+# The number of nights that are judged together, and how many of them may not have PASSed.
+NIGHTS, AGREE = 3, 2
+# What their rounds have to show. LEAST lies where the mean of three nights hardly comes if nights
+# differ by 1 %: of that the bound, which knows rounds only, knows nothing.
+LEAST, BELOW, ALPHA = 0.97, 0.99, 5e-5
+# Verdicts that the rounds of a case decide.
+_BY_ROUNDS = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A case of a night's gate that is a suspect or an alarm. row: with the verdict over nights,
+    and the reason for it."""
+
+    part: Part
+    row: Row
+
+    @property
+    def is_alarm(self) -> bool:
+        return self.row.verdict is Verdict.FAIL
+
+    @property
+    def told(self) -> str:
+        """Return what was found, in words."""
+        on = f" on {self.part.node}" if self.part.node else ""
+        return f"{self.row.name}{on}: {self.row.reason}"
+
+
+@dataclass(frozen=True)
+class JudgedGates:
+    """The gates of a series, judged over nights. nights: all of them, with these verdicts. found:
+    suspects and alarms by index of the night."""
+
+    nights: Sequence[Night]
+    found: Mapping[int, Sequence[Found]]
+
+
+class CaseOverNights:
+    """A case of the gate on one kind of machine against one reference, night by night. is_suspect:
+    whether it is one on the night that was judged last."""
+
+    def __init__(self) -> None:
+        self._before: deque[Row] = deque(maxlen=NIGHTS - 1)
+        # In ln: the loss that was accepted, and what an alarm that is on has lost beyond it.
+        self._accepted, self._lost = 0.0, 0.0
+        self.is_suspect = False
+
+    def judge(self, row: Row) -> Row:
+        """Return the case of the next night with its verdict over nights."""
+        row = self._since_accepted(row)
+        own = _times(row, math.exp(-self._accepted))
+        nights = [*self._before, own]
+        self._before.append(own)
+        self.is_suspect = False
+        if own.verdict is Verdict.PASS:
+            self._lost = 0.0
+            return row
+        told = f"{row.figure:.3f} ({row.lower:.3f} to {row.upper:.3f}) against the reference"
+        assert own.figure is not None
+        assert own.upper is not None
+        if own.verdict is Verdict.FAIL and own.upper < LARGE:
+            self._lost = math.log(own.figure)
+            return _with(row, Verdict.FAIL, f"{told}, which is enough on one night")
+        together = _below(nights)
+        if together is not None:
+            self._lost = together.estimate
+            figure, most = (
+                math.exp(each + self._accepted) for each in (together.estimate, together.upper)
+            )
+            rounds = f"{figure:.3f} (at most {most:.3f}) by {together.observations} rounds"
+            return _with(row, Verdict.FAIL, f"{told}, and {rounds} of the last {NIGHTS} nights")
+        self.is_suspect = own.verdict is Verdict.FAIL
+        if self.is_suspect:
+            return _with(row, Verdict.INCONCLUSIVE, f"suspect: {told}, on this night alone")
+        return row
+
+    def accept(self) -> None:
+        """Take the loss of the alarm that is on as what is usual."""
+        if self._lost:
+            self._accepted += self._lost
+            self._lost = 0.0
+            self._before.clear()
+
+    def _since_accepted(self, row: Row) -> Row:
+        """Return the case as judged by its distance from what was accepted. What has become better
+        than that is compared with the reference again."""
+        if not self._accepted or row.lower is None:
+            return row
+        usual = math.exp(self._accepted)
+        if row.lower * REGRESSION.fail_below > usual:
+            self._accepted = 0.0
+            return row
+        if row.upper is not None and row.upper < REGRESSION.fail_below * usual:
+            return replace(row, verdict=Verdict.FAIL)
+        if row.lower >= REGRESSION.pass_from * usual:
+            return _with(row, Verdict.PASS, f"not below {usual:.3f}, which was accepted")
+        return replace(row, verdict=Verdict.INCONCLUSIVE)
+
+
+def judge_gates(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> JudgedGates:
+    """Judge the gates of a series, night by night. nights: in the order of dates. A FAIL that no
+    figure decides, such as that of a rank that died, and any that is not by two stacks' speed stays
+    as it is. An alarm is compared with what it was when it was accepted, from the next night on."""
+    cases: dict[object, CaseOverNights] = defaultdict(CaseOverNights)
+    dates = sorted((each.night for each in accepted), reverse=True)
+    found: dict[int, list[Found]] = {}
+    judged = []
+    for index, night in enumerate(nights):
+        while dates and night.night > dates[-1]:
+            dates.pop()
+            for each in cases.values():
+                each.accept()
+        parts = []
+        for part in night.parts:
+            rows = []
+            for row in part.cases:
+                if part.is_gate and _is_of_speed(row):
+                    case = cases[night.against, part.machine, part.node, row.name]
+                    row = case.judge(row)
+                    if case.is_suspect or row.verdict is Verdict.FAIL:
+                        found.setdefault(index, []).append(Found(part, row))
+                rows.append(row)
+            parts.append(replace(part, cases=tuple(rows)) if part.is_gate else part)
+        judged.append(replace(night, parts=tuple(parts)))
+    return JudgedGates(judged, found)
+
+
+def without_alarms(night: Night, found: Sequence[Found]) -> Night:
+    """Return a night whose alarms were accepted: they PASS. found: of that night."""
+    alarms = [each.row for each in found if each.is_alarm]
+
+    def accepted(row: Row) -> Row:
+        return _with(row, Verdict.PASS, "accepted") if row in alarms else row
+
+    parts = (replace(part, cases=tuple(map(accepted, part.cases))) for part in night.parts)
+    return replace(night, parts=tuple(parts)) if alarms else night
+
+
+def _is_of_speed(row: Row) -> bool:
+    """Return whether rounds decided a comparison of the speeds of two stacks."""
+    by_rounds = row.verdict in _BY_ROUNDS and row.figure is not None and row.upper is not None
+    return by_rounds and row.question.spec.is_speed
+
+
+def _below(nights: Sequence[Row]) -> Interval | None:
+    """Return the figure by the rounds of the nights together, in ln; None if they do not show that
+    it is lower. A night that PASSed after a few rounds is none of them."""
+    counted = [row for row in nights if len(row.observations) > EARLY_LOOKS[-1]]
+    if sum(row.verdict is not Verdict.PASS for row in counted) < AGREE:
+        return None
+    values = [value for row in counted for value in row.observations]
+    # With k observations that are not below, k (k + 1) / 2 averages of two are not: so most cases
+    # need no sorting.
+    above = sum(value >= math.log(BELOW) for value in values)
+    if above * (above + 1) // 2 >= bound_depth(len(values), ALPHA):
+        return None
+    found = hodges_lehmann(values, ALPHA)
+    is_below = found.upper < math.log(BELOW) and found.estimate < math.log(LEAST)
+    return found if is_below else None
+
+
+def _times(row: Row, factor: float) -> Row:
+    """Return the case with figures that are higher by the factor."""
+    if factor == 1:
+        return row
+    figure, lower, upper = (
+        None if each is None else each * factor for each in (row.figure, row.lower, row.upper)
+    )
+    values = tuple(value + math.log(factor) for value in row.observations)
+    return replace(row, figure=figure, lower=lower, upper=upper, observations=values)
+
+
+def _with(row: Row, verdict: Verdict, reason: str) -> Row:
+    """Return the case with another verdict. Its own reason, such as the cause, stays behind the
+    other one."""
+    return replace(row, verdict=verdict, reason="; ".join(filter(None, (reason, row.reason))))

@@ -1,0 +1,17 @@
+"""Is the speed itself what it has to be? Ratios stay as they are when everything becomes slower."""
+
+import pytest
+
+from hvdperf.plan.questions import baseline, throughput
+
+
+@pytest.mark.question(ask=throughput, smallest=1)
+def test_throughput(comparison, measure):
+    """S_n reaches the floor in samples/s that the machine's thresholds have for it."""
+    assert measure(comparison).passed
+
+
+@pytest.mark.question(ask=baseline, smallest=1)
+def test_baseline(comparison, measure):
+    """S_n is not lower than in the session of --baseline by more than sessions differ."""
+    assert measure(comparison).passed

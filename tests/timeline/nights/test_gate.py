@@ -1,0 +1,215 @@
+"""Gates against a pinned reference, judged over nights: suspects and alarms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bench.nights import Year, nights
+from hvdperf.plan.comparisons import Question
+from hvdperf.records.documents import Limit, Row
+from hvdperf.session.ending import EXIT_STATUS
+from hvdperf.timeline.nights.gate import CaseOverNights
+from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, write_night
+from hvdperf.timeline.nights.series import Series
+from hvdperf.timeline.nights.watch import Watched, state_of, write_issues
+from hvdperf.timeline.page.index import write_index
+from hvdperf.timeline.store import NIGHTS
+from hvdperf.verdict import REGRESSION, Verdict, judge
+
+MADE = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:8]
+# Round by round, of mean 0.
+SPREAD = [0.01 * each for each in (-2, 1, 0, 2, -1, 1, -1, 0)]
+CASE = "weak_scaling[network_0-np8]"
+
+
+def row(figure: float, rounds: int = 8, spread: float = 1.0) -> Row:
+    """Return a case as a gate judges it by its rounds."""
+    values = [math.log(figure) + spread * SPREAD[at % len(SPREAD)] for at in range(rounds)]
+    found = judge(values, REGRESSION)
+    assert found.figure is not None
+    bounds = found.figure.estimate, found.figure.lower, found.figure.upper
+    place = Question.WEAK_SCALING, "network_0", 8
+    return Row(CASE, *place, found.verdict, *bounds, Limit(0.98, None), rounds, "", tuple(values))
+
+
+# One that PASSes at an early look, one that FAILs, and one that a night does not decide.
+SAME, LOSS, NOISY = row(1.0, rounds=6), row(0.955), row(0.957, 24, spread=5)
+
+
+def with_gate(night: Night, *rows: Row, against: str = "/srv/reference") -> Night:
+    (own,) = night.parts
+    gate = replace(own, is_gate=True, cases=rows, speeds=())
+    return replace(night, against=against, parts=(own, gate))
+
+
+def series(*rows: Row, accepted: int | None = None) -> Series:
+    """Return a series whose gates have this case, a night each. accepted: up to which night."""
+    made = [with_gate(night, each) for night, each in zip(MADE, rows, strict=False)]
+    return state(made, accepted)
+
+
+def state(made: Sequence[Night], accepted: int | None = None) -> Series:
+    accept = () if accepted is None else (Accepted(MADE[accepted].night, "new kernel"),)
+    return Series("a100", made, accept)
+
+
+def watched(found: Series) -> Watched:
+    ended = found.nights[-1].ended_at
+    assert ended is not None
+    return Watched(found, ended + timedelta(hours=1))
+
+
+def test_the_rows_are_as_told() -> None:
+    assert [each.verdict for each in (SAME, LOSS, NOISY)] == [
+        Verdict.PASS,
+        Verdict.FAIL,
+        Verdict.INCONCLUSIVE,
+    ]
+
+
+def test_a_fail_of_one_night_is_a_suspect_that_is_told_and_opens_nothing(tmp_path: Path) -> None:
+    found = series(SAME, SAME, LOSS)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert not found.is_red
+    (told,) = [line for line in found.slower() if CASE in line]
+    assert "suspect: 0.955 (" in told
+    assert watched(found).status == EXIT_STATUS[Verdict.INCONCLUSIVE]
+    (gated,) = state_of(watched(found)).gate
+    assert (gated.name, gated.is_alarm) == (CASE, False)
+    assert "--against /srv/reference" in gated.again
+    write_issues([watched(found)], tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_large_loss_is_an_alarm_on_its_first_night(tmp_path: Path) -> None:
+    found = series(SAME, SAME, row(0.85))
+    assert found.verdict is Verdict.FAIL
+    assert watched(found).status == EXIT_STATUS[Verdict.FAIL]
+    assert any("nightly accept" in line for line in found.slower())
+    (gated,) = state_of(watched(found)).gate
+    assert gated.is_alarm
+    write_issues([watched(found)], tmp_path)
+    assert f"**{CASE} against the reference stack**" in (tmp_path / "open/a100.md").read_text()
+
+
+def test_a_small_loss_is_an_alarm_on_its_second_night() -> None:
+    found = series(SAME, LOSS, LOSS)
+    assert [night.verdict for night in found.nights] == [
+        Verdict.PASS,
+        Verdict.INCONCLUSIVE,
+        Verdict.FAIL,
+    ]
+    assert found.verdict is Verdict.FAIL
+
+
+def test_an_issue_is_not_closed_while_something_is_a_suspect() -> None:
+    assert watched(series(SAME, SAME)).is_clean
+    assert not watched(series(SAME, SAME, LOSS)).is_clean
+    assert not watched(series(SAME, SAME, LOSS, SAME)).is_clean
+    assert watched(series(SAME, NOISY, SAME)).is_clean
+
+
+def test_nights_that_decide_nothing_are_an_alarm_together() -> None:
+    assert series(NOISY, NOISY).verdict is Verdict.INCONCLUSIVE
+    assert series(NOISY, NOISY, NOISY).verdict is Verdict.FAIL
+
+
+def test_a_night_that_passed_early_counts_less_than_one_with_all_rounds() -> None:
+    assert series(LOSS, SAME, LOSS).verdict is Verdict.FAIL
+    assert series(LOSS, row(1.0), LOSS).verdict is Verdict.INCONCLUSIVE
+
+
+def test_older_nights_do_not_count() -> None:
+    assert series(LOSS, SAME, SAME, LOSS).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_night_that_passes_is_no_alarm_after_a_loss_that_was_repaired() -> None:
+    found = series(row(0.5), row(0.5), SAME)
+    assert [night.verdict for night in found.nights] == [Verdict.FAIL, Verdict.FAIL, Verdict.PASS]
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        replace(LOSS, figure=None, lower=None, upper=None, observations=(), reason="rank 3 died"),
+        replace(LOSS, question=Question.CONVERGENCE_LOSS),
+    ],
+    ids=["a rank died", "no speed"],
+)
+def test_what_no_speed_decided_fails_at_once_and_cannot_be_accepted(failed: Row) -> None:
+    assert series(SAME, failed).verdict is Verdict.FAIL
+    assert series(SAME, failed).gates.found == {}
+    assert series(SAME, failed, accepted=1).verdict is Verdict.FAIL
+
+
+def test_the_nights_own_session_fails_at_once() -> None:
+    (own,) = MADE[0].parts
+    failed = replace(MADE[0], parts=(replace(own, cases=(LOSS,)),))
+    assert state([failed]).verdict is Verdict.FAIL
+
+
+def test_another_reference_or_machine_is_compared_with_its_own_nights() -> None:
+    first, second = (with_gate(night, LOSS) for night in MADE[:2])
+    assert state([first, second]).verdict is Verdict.FAIL
+    other = replace(second, against="/srv/newer")
+    assert state([first, other]).verdict is Verdict.INCONCLUSIVE
+    moved = replace(second.parts[1], hosts=("a", "b", "c"))
+    other = replace(second, parts=(second.parts[0], moved))
+    assert state([first, other]).verdict is Verdict.INCONCLUSIVE
+
+
+def test_each_node_has_its_own_gate_and_is_named() -> None:
+    def of(node: str, night: Night, *rows: Row) -> Night:
+        parts = tuple(replace(part, node=node) for part in with_gate(night, *rows).parts)
+        return replace(with_gate(night), parts=parts, node=node)
+
+    def both(night: Night, *rows: Row) -> Night:
+        named = zip(("gpu1", "gpu2"), rows, strict=True)
+        return of_all_nodes([of(node, night, each) for node, each in named])
+
+    found = state([both(MADE[0], LOSS, SAME), both(MADE[1], SAME, LOSS)])
+    assert found.verdict is Verdict.INCONCLUSIVE
+    found = state([both(MADE[0], SAME, LOSS), both(MADE[1], SAME, LOSS)])
+    assert found.verdict is Verdict.FAIL
+    assert any(line.startswith(f"{CASE} on gpu2: ") for line in found.slower())
+
+
+def test_what_is_accepted_fails_no_more_and_what_comes_after_it_does() -> None:
+    nights_of_loss = (SAME, LOSS, LOSS)
+    accepted = series(*nights_of_loss, accepted=2)
+    assert accepted.verdict is Verdict.PASS
+    assert accepted.nights[-1].verdict is Verdict.FAIL, "that night stays what it was"
+    assert series(*nights_of_loss, LOSS, LOSS, accepted=2).verdict is Verdict.PASS
+    worse = row(0.955 * 0.955)
+    assert series(*nights_of_loss, worse, accepted=2).verdict is Verdict.INCONCLUSIVE
+    assert series(*nights_of_loss, worse, worse, accepted=2).verdict is Verdict.FAIL
+    repaired = (*nights_of_loss, SAME, LOSS, LOSS)
+    assert series(*repaired, accepted=2).verdict is Verdict.FAIL, "it came back"
+    assert series(SAME, SAME, LOSS, LOSS, accepted=1).verdict is Verdict.FAIL, "nothing was on"
+
+
+def test_the_page_and_the_calendar_have_the_verdicts_over_nights(tmp_path: Path) -> None:
+    for measured in series(SAME, LOSS, LOSS, SAME, SAME, LOSS).measured:
+        write_night(tmp_path / NIGHTS, measured)
+    write_index(tmp_path / "index.html", tmp_path, tmp_path / "pages", tmp_path / "asv")
+    text = (tmp_path / NIGHTS / "a100/index.html").read_text()
+    assert f"{CASE}: suspect: 0.955 (" in text
+    assert f"{MADE[1].night}: INCONCLUSIVE (" in text
+    assert f"{MADE[2].night}: FAIL (" in text
+
+
+def test_documents_without_rounds_have_suspects_and_large_losses() -> None:
+    old = replace(LOSS, observations=())
+    assert series(old, old, old).verdict is Verdict.INCONCLUSIVE
+    assert series(replace(row(0.85), observations=())).verdict is Verdict.FAIL
+
+
+def test_a_cause_that_the_session_found_stays() -> None:
+    caused = replace(LOSS, reason="attributed to compute of rank 1 (+9 %)")
+    assert CaseOverNights().judge(caused).reason.endswith(caused.reason)
