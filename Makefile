@@ -83,7 +83,7 @@ report: env ## write the newest session, or ARGS=results/runs/..., as one page
 
 # What lint finds is the same with every TensorFlow. Where there can be no browser the tests that need
 # one fail and say so; the others run.
-TESTS = $(ACTIVATE); bash ci/browser.sh || true; pytest tests/ -n 4
+TESTS = $(ACTIVATE); bash ci/browser.sh || true; pytest tests/ -n 3
 
 test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then tests/ without the long ones
 	@$(TESTS) -m 'not long' $(ARGS)

@@ -7,6 +7,9 @@ import pytest
 from bench import falls_of_nodes
 from bench.falls import CONDITIONS, SLOWED, Condition, at_most, false_events, found
 
+# They simulate years of nights.
+pytestmark = pytest.mark.long
+
 QUIET, DIFFERING = Condition(0.015), Condition(0.03)
 
 

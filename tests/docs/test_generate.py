@@ -113,6 +113,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "site"
 
 
+@pytest.mark.long
 def test_the_site_has_every_page(site: Path) -> None:
     pages = {
         path.relative_to(ROOT / "docs").with_suffix(".html")

@@ -154,6 +154,7 @@ def test_a_run_is_accounted_for_to_the_second(measure: Measure) -> None:
     assert_accounted_for(measure("agents"))
 
 
+@pytest.mark.long
 def test_a_delayed_rank_is_named_by_both_ways_of_looking(measure: Measure) -> None:
     measured = measure("mpirun", Fault("delay", rank=1, ms=50.0))
     assert_accounted_for(measured)

@@ -173,6 +173,7 @@ def test_empty_shard(shards: list[Path]) -> None:
     assert "empty" in refused(shards, b"")
 
 
+@pytest.mark.long
 def test_shard_cut_short_anywhere(shards: list[Path]) -> None:
     whole = shards[-1].read_bytes()
     length = len(whole) // 3
@@ -182,6 +183,7 @@ def test_shard_cut_short_anywhere(shards: list[Path]) -> None:
             assert f"record {record} is truncated" in refused(shards, whole[:size])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("record", [0, 2])
 def test_record_with_any_byte_changed(shards: list[Path], record: int) -> None:
     whole = shards[-1].read_bytes()
@@ -268,6 +270,7 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(changes=st.lists(mutations(), min_size=1, max_size=3))
 def test_any_damage_is_a_data_error_or_leaves_sound_records(
@@ -285,6 +288,7 @@ def test_any_damage_is_a_data_error_or_leaves_sound_records(
         assert files.train_records in (1, 2)
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(change=mutations(), payload=st.one_of(st.none(), st.binary(max_size=200)))
 def test_a_record_that_is_let_through_has_an_image_and_a_label(

@@ -106,6 +106,7 @@ def traffic_of(model: Any) -> Traffic:
     return Traffic.MIXED
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize(
     ("position", "classes"),
@@ -132,18 +133,21 @@ def test_parameters_of_vgg_depend_on_the_image_size() -> None:
     assert parameters(registry.build("vgg_16", 32, 10)) == PUBLISHED["vgg_16"][0][2] - saved
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize("name", ["resnet_50", "inception_v4", "googlenet"])
 def test_parameters_of_networks_with_global_pooling_do_not(name: str) -> None:
     assert parameters(registry.build(name, 96, 10)) == PUBLISHED[name][0][2]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("without_random_weights")
 def test_own_resnet_v2_at_full_size_is_that_of_keras() -> None:
     own = resnet_v2(64, 10, (3, 4, 23, 3), width=64)
     assert shapes(own) == shapes(registry.build("resnet_v2_101", 64, 10))
 
 
+@pytest.mark.long
 def test_own_resnet_v2_computes_what_that_of_keras_does() -> None:
     own = resnet_v2(64, 10, (3, 4, 6, 3), width=64)
     theirs = keras.applications.ResNet50V2(
@@ -159,6 +163,7 @@ def test_own_vgg_at_full_size_is_that_of_keras() -> None:
     assert shapes(vgg(32, 10, D, width=64, dense=4096)) == shapes(registry.build("vgg_16", 32, 10))
 
 
+@pytest.mark.long
 def test_own_inception_v3_computes_what_that_of_keras_does() -> None:
     noise = np.random.default_rng(0).standard_normal((3, 75, 75, 3), dtype=np.float32)
     own = inception_v3_of(75, 10, A, B, C, thinner=1)
@@ -201,6 +206,7 @@ GOOGLENET_GRIDS = [
 ALEXNET_GRIDS = [[(27, 27, 64)], [(13, 13, 192)], [(6, 6, 256)]]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize(
     ("name", "layer", "grids"),
@@ -362,6 +368,7 @@ def test_initial_weights_are_those_of_the_paper() -> None:
             assert abs(kernel.mean()) < 0.004
 
 
+@pytest.mark.long
 def test_a_step_of_either_gives_every_variable_a_finite_gradient() -> None:
     generator, discriminator = dcgan_s(64, 10)
     latent, real = normal(4, LATENT), tf.tanh(normal(4, 64, 64, 3))

@@ -72,6 +72,7 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
     return write_imagenet(tmp_path / "imagenet", shards=2, per_shard=3)
 
 
+@pytest.mark.long
 def test_records_of_imagenet_are_read_once_for_each_copy(shards, monkeypatch):
     folder = str(shards[0].parent)
     found = open_data("imagenet", folder)
