@@ -44,6 +44,14 @@ _SESSIONS_UNKNOWN = (
 )
 
 
+def _too_near(sessions: SessionNoise) -> str:
+    """Return why a figure beside an earlier session's is not judged."""
+    return (
+        "two sessions of this machine differ by more (standard deviation "
+        f"{100 * sessions.sd:.1f} %)"
+    )
+
+
 class Judge:
     """A judge of comparisons of one workload and one kind of work, as rounds come in."""
 
@@ -201,6 +209,9 @@ class Judge:
         sessions = self._sessions if comparison.question is Question.BASELINE else None
         judgement = judging(rows, rule, looks, noise, final, sessions or ONE_SESSION)
         judgement = work.explained(judgement, comparison, outcome.rounds)
+        if sessions is not None and final and judgement.verdict is Verdict.INCONCLUSIVE:
+            # More rounds of this session say nothing of other sessions.
+            judgement = replace(judgement, verdict=Verdict.NOT_JUDGED, reason=_too_near(sessions))
         return replace(outcome, judgement=judgement)
 
     def _disturbed(self, outcome: Outcome, rule: Rule | None) -> Outcome:

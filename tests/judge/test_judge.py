@@ -672,11 +672,11 @@ def test_a_speed_without_a_floor_is_not_judged_and_tells_its_line():
     [
         (300, SessionNoise(0.02, 10), Verdict.FAIL),
         (450, SessionNoise(0.01, 10), Verdict.PASS),
-        (450, SessionNoise(0.05, 10), Verdict.INCONCLUSIVE),
+        (450, SessionNoise(0.05, 10), Verdict.NOT_JUDGED),
         # The same rounds, on a machine whose sessions differ more, or of which few are known.
         (405, SessionNoise(0.01, 10), Verdict.FAIL),
-        (405, SessionNoise(0.05, 10), Verdict.INCONCLUSIVE),
-        (405, SessionNoise(0.02, 2), Verdict.INCONCLUSIVE),
+        (405, SessionNoise(0.05, 10), Verdict.NOT_JUDGED),
+        (405, SessionNoise(0.02, 2), Verdict.NOT_JUDGED),
         (300, None, Verdict.NOT_JUDGED),
     ],
 )
