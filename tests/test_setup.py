@@ -347,7 +347,7 @@ def test_make_test_checks_before_it_tests(checkout: Path) -> None:
     script(checkout / "ci/slurm.sh", "")
     script(checkout / "ci/lint.sh", "echo ci/lint.sh")
     lint = ["ruff check", "ruff format --check", "mypy", "ci/lint.sh"]
-    quick, everything = "pytest tests/ -n 3 -m not long", "pytest tests/ -n 4"
+    quick, everything = "pytest tests/ -n 3 -m not long", "pytest tests/ -n 3"
     assert make(checkout, "test").stdout.splitlines() == [*lint, quick]
     assert make(checkout, "test-all").stdout.splitlines() == [*lint, everything]
 
