@@ -81,7 +81,7 @@ class SpeedFloor(Floor, frozen=True, tag="speed floor", tag_field="kind"):
     """The speed, in samples per second, must not be below a floor."""
 
     def __str__(self) -> str:
-        return f"{super().__str__()} samples/s"
+        return f">= {self.pass_from:g} samples/s"
 
 
 # The rule for one stack against another: FAIL if it is more than 2 % slower, PASS if it is at most
