@@ -639,6 +639,19 @@ def judged(
     return judge.outcome(asked, rounds, final)
 
 
+@pytest.mark.parametrize(
+    ("asked", "other", "not_that"),
+    [(COMMUNICATION, "without exchange", "np 2"), (WEAK, "np 1", "without exchange")],
+)
+def test_the_cause_of_a_fail_says_what_the_figure_compares_with(asked, other, not_that):
+    floor = Line(("*", "*", "*", "*"), Floor.at(0.9))
+    rounds = [one_round(asked, 0.2, number) for number in range(FIRST_LOOK)]
+    judgement = judged(asked, rounds, (floor,), final=True).judgement
+    assert judgement.verdict is Verdict.FAIL
+    assert other in judgement.reason
+    assert not_that not in judgement.reason
+
+
 def at_speed(samples_per_second: float, noise: float = 0.01) -> list[Round]:
     """Return rounds of two replicas with this speed, as far apart as `noise`."""
     asked = throughput(WORKLOAD, 2)

@@ -16,6 +16,7 @@ from hvdperf.machine.noise_record import Load
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.options import Sampling
 from hvdperf.plan.questions import against, parity, sweep, weak_scaling
+from hvdperf.session.scheduler import starts_of
 from hvdperf.verdict import Band, Noise, Verdict
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.collectives import SWEEP_TURNS, Collectives
@@ -526,3 +527,8 @@ def test_timed_seconds_are_those_of_all_blocks(stage):
         launched.blocks for measured in outcome.rounds for launched in measured.launches
     )
     assert stage.session.timed_seconds == pytest.approx(sum(block.seconds for block in blocks))
+
+
+def test_a_round_of_blocks_takes_as_many_starts_as_its_arms_have_processes():
+    assert starts_of([weak_scaling(WORKLOAD, 2)]) == 2 + 1
+    assert starts_of([weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)]) == 2 + 1 + 1
