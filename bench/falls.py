@@ -160,23 +160,30 @@ def at_most(count: int, years: int) -> float:
     return float(chdtri(2 * count + 2, 0.05)) / 2 / years
 
 
-def main() -> None:
+def years_and_tries(module: str, about: str | None, years: int, tries: int) -> tuple[int, int]:
+    """Return how many years without a change, and how many losses of each size, the command line
+    asks a bench to simulate. module: its name. about: its docstring. years, tries: the defaults."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.falls",
-        description=__doc__,
+        prog=f"python -m bench.{module}",
+        description=about,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--years", type=int, default=20)
-    parser.add_argument("--tries", type=int, default=40, help="slow-downs of each kind")
+    parser.add_argument("--years", type=int, default=years)
+    parser.add_argument("--tries", type=int, default=tries, help="losses of each size")
     given = parser.parse_args()
     if min(given.years, given.tries) < 1:
         parser.error("--years and --tries: must be above zero")
+    return given.years, given.tries
+
+
+def main() -> None:
+    years, tries = years_and_tries("falls", __doc__, 20, 40)
     rates = Columns(("nights differ by", -26), ("false events", 12), ("at most a year", 14))
     print(rates.header)
     for condition in CONDITIONS:
-        count = false_events(condition, given.years)
-        limit = f"{at_most(count, given.years):.2f}"
-        print(rates.row(condition, f"{count} in {given.years}", limit), flush=True)
+        count = false_events(condition, years)
+        limit = f"{at_most(count, years):.2f}"
+        print(rates.row(condition, f"{count} in {years}", limit), flush=True)
     print()
     shares = Columns(
         ("nights differ by", -26), ("slower", 6), ("of", -15), ("at once", 7), ("in three", 8)
@@ -185,7 +192,7 @@ def main() -> None:
     for condition in CONDITIONS:
         for factor in (0.5, 0.85, 0.95):
             for name, slowed in SLOWED.items():
-                first, three = found(condition, slowed, factor, given.tries)
+                first, three = found(condition, slowed, factor, tries)
                 size = f"{100 * (factor - 1):.0f} %"
                 told = (f"{100 * share:.0f} %" for share in (first, three))
                 print(shares.row(condition, size, name, *told), flush=True)

@@ -11,14 +11,13 @@ missing.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from bench.falls import NIGHTS, Condition, at_most, shocks
+from bench.falls import NIGHTS, Condition, at_most, shocks, years_and_tries
 from hvdperf.columns import Columns
 from hvdperf.timeline.nights.speed import ALL, NODE, Key, UsualSpeeds
 
@@ -88,16 +87,7 @@ def found(condition: Condition, event: Event, tries: int) -> tuple[float, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.falls_of_nodes",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--years", type=int, default=12)
-    parser.add_argument("--tries", type=int, default=40, help="slow-downs of each kind")
-    given = parser.parse_args()
-    if min(given.years, given.tries) < 1:
-        parser.error("--years and --tries: must be above zero")
+    years, tries = years_and_tries("falls_of_nodes", __doc__, 12, 40)
     table = Columns(
         ("each part differs by", -20),
         ("false events", 12),
@@ -107,13 +97,13 @@ def main() -> None:
     print(table.header)
     events = [Event(1, 0.92, 60), Event(1, 0.85, 60), Event(0.95, 1, 60), Event(0.85, 1, 60)]
     for condition in CONDITIONS:
-        count = false_events(condition, given.years)
+        count = false_events(condition, years)
         told = []
         for event in events:
-            first, three = found(condition, event, given.tries)
+            first, three = found(condition, event, tries)
             told.append(f"{100 * first:.0f} %, {100 * three:.0f} %")
-        limit = f"{at_most(count, given.years):.2f}"
-        print(table.row(condition, f"{count} in {given.years}", limit, *told), flush=True)
+        limit = f"{at_most(count, years):.2f}"
+        print(table.row(condition, f"{count} in {years}", limit, *told), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ together; a test compares both.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from bench.falls import at_most
+from bench.falls import at_most, years_and_tries
 from hvdperf.columns import Columns
 from hvdperf.interim import EARLY, EARLY_LOOKS, PRIOR_ROUNDS, fail_alpha
 from hvdperf.plan.comparisons import Question
@@ -203,16 +202,7 @@ def found(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.gate_of_nights",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--years", type=int, default=60)
-    parser.add_argument("--tries", type=int, default=2000, help="losses of each size")
-    given = parser.parse_args()
-    if min(given.years, given.tries) < 1:
-        parser.error("--years and --tries: must be above zero")
+    years, tries = years_and_tries("gate_of_nights", __doc__, 60, 2000)
     sizes = (f"-{100 * loss:.0f} %" for loss in LOSSES)
     table = Columns(
         ("looks", -9),
@@ -224,13 +214,13 @@ def main() -> None:
     print(table.header)
     for looks in LOOKS:
         for condition in conditions():
-            rates = without_loss(condition, looks, given.years)
-            limit = at_most(rates.alarms, given.years)
-            shares = (found(condition, looks, loss, given.tries) for loss in LOSSES)
+            rates = without_loss(condition, looks, years)
+            limit = at_most(rates.alarms, years)
+            shares = (found(condition, looks, loss, tries) for loss in LOSSES)
             told = (f"{100 * first:.1f}, {100 * three:.1f}" for first, three in shares)
             cells = (
-                f"{rates.fails / given.years:.0f}",
-                f"{rates.alarms / given.years:.2f}, {limit:.2f}",
+                f"{rates.fails / years:.0f}",
+                f"{rates.alarms / years:.2f}, {limit:.2f}",
             )
             print(table.row(", ".join(map(str, looks)), condition, *cells, *told), flush=True)
 
