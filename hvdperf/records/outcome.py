@@ -16,6 +16,7 @@ from hvdperf.records.fingerprint import ranges
 from hvdperf.records.rounds import Launch, Round, Turns, is_disturbed
 from hvdperf.stats import Interval
 from hvdperf.verdict import Judgement, Verdict
+from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
 
 
@@ -301,9 +302,17 @@ class Measure(Enum):
         """Return the figure of a launch; None if it has none.
 
         SPEED: of all replicas together, the median of the blocks that other programs did not
-        disturb. START: of the slowest rank, all phases. MEMORY, DEVICE_MEMORY: the peak of the rank
-        with the most.
+        disturb. START: of the slowest rank, from the launch to the broadcast, of launches that do
+        nothing else: others start side by side, and the more of them, the longer each takes.
+        MEMORY, DEVICE_MEMORY: the peak of the rank with the most, before the first block: what
+        blocks a launch takes depends on the cases that are still undecided.
         """
+        if self is Measure.START:
+            ranks = launch.startup_seconds if launch.work is None else ()
+            whole = all(Phase.BROADCAST.value in rank for rank in ranks)
+            return max(sum(rank.values()) for rank in ranks) if ranks and whole else None
+        if not isinstance(launch.work, Turns):
+            return None
         if self is Measure.SPEED:
             speeds = [
                 block.samples_per_second
@@ -311,11 +320,9 @@ class Measure(Enum):
                 if block.seconds > 0 and not is_disturbed([block])
             ]
             return median(speeds) if speeds else None
-        if self is Measure.START:
-            return max((sum(rank.values()) for rank in launch.startup_seconds), default=0.0) or None
         taken = [
             rank.peak_bytes if self is Measure.MEMORY else rank.device_peak_bytes
-            for rank in launch.evidence
+            for rank in launch.metadata
         ]
         # Sessions of earlier versions have none.
         return float(max(taken, default=0)) or None
@@ -332,8 +339,8 @@ def figures_of_launches(
 ) -> dict[tuple[Workload, int], tuple[float, ...]]:
     """Return the figures of launches by themselves, by workload and world size.
 
-    A launch counts only if Horovod trained in its blocks with all defaults on the session's own
-    stack, and if its case is sound. A launch that several cases share counts once.
+    A launch counts only if it is of Horovod with all defaults on the session's own stack, and if
+    its case is sound. A launch that several cases share counts once.
 
     There is one value a launch, in the order of rounds. If several kinds of rounds have launches of
     their own, the values follow kind by kind."""
@@ -344,9 +351,7 @@ def figures_of_launches(
         # A recipe may change the workload.
         plain = Arm(workload, Strategy.HOROVOD, launch.arm.world_size)
         is_default = launch.arm == plain and workload.learning_rate == "constant"
-        if not is_default or not isinstance(launch.work, Turns):
-            continue
-        figure = measure.of(launch)
+        figure = measure.of(launch) if is_default else None
         if figure is not None:
             place = work, topic, measured.number
             found.setdefault((workload, launch.arm.world_size), []).append((*place, figure))

@@ -29,6 +29,8 @@ class Metadata:
     sparse gradients, the rows of one replica's batch. These three are 0 if no model was built.
     sparse_tensors: number of gradients of which single rows are gathered, such as an embedding's.
     other_exchanges: number of Horovod's operations in a step that do not reduce its gradients.
+    peak_bytes: the largest resident set so far. device_peak_bytes: the most memory of its GPU that
+    TensorFlow has given to tensors so far; 0 without a GPU.
     """
 
     rank: Count
@@ -40,6 +42,8 @@ class Metadata:
     gradient_bytes: Count = 0
     sparse_tensors: Count = 0
     other_exchanges: Count = 0
+    peak_bytes: Count = 0
+    device_peak_bytes: Count = 0
 
 
 @dataclass(frozen=True)
@@ -130,8 +134,6 @@ class Evidence(Figures):
     reads none. settings: of Horovod, NCCL, TensorFlow, OpenMP and XLA in the environment
     (hvdperf/worker/evidence.py). samples_of_a_pass: number of samples that this process has in one
     pass over the user's own data; None if the first pass is not over, or for other data.
-    peak_bytes: the largest resident set of this process. device_peak_bytes: the most memory of its
-    GPU that TensorFlow had given to tensors; 0 without a GPU.
     """
 
     world_size: Positive
@@ -141,8 +143,6 @@ class Evidence(Figures):
     data_wanted: str
     settings: Mapping[str, str] = field(default_factory=dict)
     samples_of_a_pass: Positive | None = None
-    peak_bytes: Count = 0
-    device_peak_bytes: Count = 0
 
 
 @dataclass(frozen=True)

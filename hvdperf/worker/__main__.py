@@ -66,7 +66,7 @@ def start_up(driver: Driver, fault: Fault, config: RankConfig) -> Any:
     gc.enable()
     process.pin(config.cores)
     fault.compete()
-    driver.enter(Phase.READY, metadata=metadata)
+    driver.enter(Phase.READY, metadata={**metadata, "peak_bytes": process.peak_bytes()})
     return trainer
 
 
@@ -80,7 +80,6 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
         return measure(trainer, driver, fault, **arguments)
     # Imported only now, because training imports TensorFlow and `collective` does without it.
     from hvdperf.worker.steps import run, run_block
-    from hvdperf.worker.training import device_peak_bytes
 
     if order["op"] == "block":
         return run_block(trainer, driver, fault, **arguments)
@@ -93,8 +92,6 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
     if phase == Phase.EVIDENCE:
         found |= {**data_read(trainer.config), "settings": settings()}
         found["samples_of_a_pass"] = trainer.samples_of_a_pass
-        found["peak_bytes"] = process.peak_bytes()
-        found["device_peak_bytes"] = device_peak_bytes()
     return found
 
 

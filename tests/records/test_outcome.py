@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import (
     aa,
     communication,
@@ -14,11 +15,12 @@ from hvdperf.plan.questions import (
     recipes,
     weak_scaling,
 )
-from hvdperf.records.outcome import throughputs
+from hvdperf.records.outcome import Measure, figures_of_launches, throughputs
 from hvdperf.verdict import Verdict
 from hvdperf.work.blocks import turns_of
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome, usage
+from tests.support.rounds import launch as made_launch
 
 WEAK, COMMUNICATION = weak_scaling(WORKLOAD, 2), communication(WORKLOAD, 2)
 RATIOS = (0.91, 0.92, 0.93)
@@ -51,6 +53,25 @@ def test_blocks_that_other_programs_disturbed_do_not_count(tmp_path):
     for launch in first.launches:
         turns_of(launch).blocks = [replace(block, usage=usage(0.4)) for block in launch.blocks]
     assert {size: len(speeds) for (_, size), speeds in throughputs([case]).items()} == {1: 2, 2: 2}
+
+
+def test_a_start_is_that_of_a_launch_that_does_nothing_else(tmp_path):
+    (case,) = cases_of(tmp_path, outcome(WEAK, RATIOS))
+    assert figures_of_launches([case], Measure.START) == {}
+    launched = made_launch(WEAK.candidate.arm, {})
+    launched.work = None
+    assert Measure.START.of(launched) == pytest.approx(6.8)
+    launched.startup_seconds = [{"import": 1.6, "trace": 2.5}] * 2
+    assert Measure.START.of(launched) is None, "it ended with the trace"
+    assert Measure.SPEED.of(launched) is Measure.MEMORY.of(launched) is None
+
+
+def test_memory_is_that_of_the_largest_rank():
+    launched = made_launch(WEAK.candidate.arm, {BlockKind.FULL: 1000.0})
+    assert Measure.MEMORY.of(launched) is None, "an earlier version did not measure it"
+    first, second = launched.metadata
+    launched.metadata = [replace(first, peak_bytes=4), replace(second, peak_bytes=5)]
+    assert (Measure.MEMORY.of(launched), Measure.DEVICE_MEMORY.of(launched)) == (5.0, None)
 
 
 def test_another_precision_does_not_count(tmp_path):

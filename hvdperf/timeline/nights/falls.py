@@ -292,9 +292,12 @@ class _Known:
     fell: dict[Key, Night] = field(default_factory=dict)
 
     def judge(self, night: Night) -> Mapping[Key, Speed]:
-        """Return the changes of a night, {} if it is not judged yet; let later nights be compared
-        with it if it was sound and did not fall."""
-        speeds = self.speeds.compare(_medians(night, self.measure), _is_weekend(night))
+        """Return the changes of a night, {} if it is not judged yet or measured nothing; let later
+        nights be compared with it if it was sound and did not fall."""
+        measured = _medians(night, self.measure)
+        if not measured:
+            return {}
+        speeds = self.speeds.compare(measured, _is_weekend(night))
         fell = [key for key, speed in speeds.items() if speed.fell]
         if not fell:
             if speeds:
@@ -359,7 +362,7 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
             before = known.setdefault((kind, measure), _Known(measure, UsualSpeeds(*how)))
             if measure is Measure.SPEED:
                 last = before.speeds
-            if night.by_node(measure) and (speeds := before.judge(night)):
+            if speeds := before.judge(night):
                 changes[measure] = speeds
         probed = probes[kind].compare(_probed(night))
         fell = [m for m, speeds in changes.items() if any(speed.fell for speed in speeds.values())]

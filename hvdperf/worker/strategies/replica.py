@@ -241,7 +241,7 @@ class ReplicaTrainer(Trainer):
         # A whole update takes all passes.
         for _ in range(self._passes):
             float(self.step("full", self.next_batch("full")))
-        return self._sparse_gradients()
+        return {**self._sparse_gradients(), "device_peak_bytes": training.device_peak_bytes()}
 
     def _sparse_gradients(self) -> Facts:
         """Return the number of gradients of single rows, and the bytes of all gradients with their
