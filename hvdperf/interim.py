@@ -129,7 +129,6 @@ def judge_pair(
     looks: Sequence[int],
     noise: Noise | None,
     forced: bool = False,
-    sessions: SessionNoise = ONE_SESSION,
 ) -> Judgement:
     """Judge two identical groups by their rounds so far; the arguments are those of judge_rounds.
 
@@ -142,7 +141,7 @@ def judge_pair(
             return Judgement(
                 Verdict.FAIL, early, rule, len(rows), fail_alpha=PAIR_ALPHA, early=noise
             )
-    return judge_rounds(rows, rule, looks, noise, forced, sessions)
+    return judge_rounds(rows, rule, looks, noise, forced)
 
 
 def is_failing(rows: Sequence[Row], rule: Rule, noise: Noise) -> bool:

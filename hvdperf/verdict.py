@@ -175,7 +175,7 @@ class SessionNoise:
 
     def half(self, alpha: float) -> float:
         """Return the distance of a bound of that level from the ratio, on the scale of ln."""
-        return self.sd and self.sd * student_quantile(1 - alpha, self.freedom)
+        return self.sd * student_quantile(1 - alpha, self.freedom) if self.sd else 0.0
 
 
 # Of a figure that belongs to one session.

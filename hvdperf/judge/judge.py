@@ -39,17 +39,9 @@ from hvdperf.work.evidence import overlap_of_shards
 from hvdperf.work.table import cause_of, measures, observed, work_of
 
 _SESSIONS_UNKNOWN = (
-    "too few sessions of this machine are known to tell by how much sessions differ; after "
-    f"{FEWEST_NEIGHBOURS + 1} it will be judged"
+    "too few sessions of this machine are known to tell by how much sessions differ; it will be "
+    f"judged after those of {FEWEST_NEIGHBOURS + 1} days"
 )
-
-
-def _too_near(sessions: SessionNoise) -> str:
-    """Return why a figure beside an earlier session's is not judged."""
-    return (
-        "two sessions of this machine differ by more (standard deviation "
-        f"{100 * sessions.sd:.1f} %)"
-    )
 
 
 class Judge:
@@ -205,13 +197,19 @@ class Judge:
             return replace(refused, judgement=replace(refused.judgement, needs_longer_runs=True))
         noise = self._noise(comparison)
         is_pair = comparison.judged_as is JudgedAs.AA_PAIR
-        judging = judge_pair if is_pair else judge_rounds
         sessions = self._sessions if comparison.question is Question.BASELINE else None
-        judgement = judging(rows, rule, looks, noise, final, sessions or ONE_SESSION)
+        if is_pair:
+            judgement = judge_pair(rows, rule, looks, noise, final)
+        else:
+            judgement = judge_rounds(rows, rule, looks, noise, final, sessions or ONE_SESSION)
         judgement = work.explained(judgement, comparison, outcome.rounds)
         if sessions is not None and final and judgement.verdict is Verdict.INCONCLUSIVE:
             # More rounds of this session say nothing of other sessions.
-            judgement = replace(judgement, verdict=Verdict.NOT_JUDGED, reason=_too_near(sessions))
+            reason = (
+                "two sessions of this machine differ by as much: their standard deviation is "
+                f"{100 * sessions.sd:.1f} %"
+            )
+            judgement = replace(judgement, verdict=Verdict.NOT_JUDGED, reason=reason)
         return replace(outcome, judgement=judgement)
 
     def _disturbed(self, outcome: Outcome, rule: Rule | None) -> Outcome:

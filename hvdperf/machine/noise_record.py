@@ -28,8 +28,10 @@ from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, SessionNoise
 
 # The number of latest sessions that count, and the fewest that are enough.
 LATEST, FEWEST = 20, 4
-# The fewest pairs of neighbouring sessions from which it is known by how much sessions differ.
+# The fewest pairs of neighbouring days from which it is known by how much sessions differ.
 FEWEST_NEIGHBOURS = 4
+# The date at the beginning of a session's name.
+_DATE = len("20260131")
 # Floor of the assumed standard deviation between launches, which is else taken from the upper
 # quartile of the sessions' variances.
 LEAST_LAUNCH_SD = 0.02
@@ -59,7 +61,8 @@ Speeds = Mapping[str, float]
 
 @dataclass(frozen=True)
 class _Document:
-    """The file of a machine. All fields: by the name of the session."""
+    """The file of a machine. launch_variance, rounds: by the name of the session. speeds: of the
+    last session of each date."""
 
     launch_variance: Mapping[str, Variances]
     rounds: Mapping[str, RoundMoments] = field(default_factory=dict)
@@ -72,7 +75,7 @@ class MachineRecord:
 
     path: its file. sessions: variances by the name of the session, in the order of names. problem:
     a line that says why the file cannot be read; "" if it was read or does not exist. rounds: the
-    moments of a session's rounds, by its name. speeds: of a session, by its name.
+    moments of a session's rounds, by its name. speeds: of the last session of each date.
     """
 
     path: Path
@@ -104,11 +107,12 @@ class MachineRecord:
     @property
     def of_sessions(self) -> SessionNoise | None:
         """Return by how much two sessions of this machine differ; None with fewer than
-        FEWEST_NEIGHBOURS pairs of neighbouring ones that measured the same.
+        FEWEST_NEIGHBOURS pairs of neighbouring dates on which the same was measured.
 
-        The variance is the mean square of the changes of ln from one session to the next, so that a
-        lasting change counts once. Neighbouring changes share a session, so they count for
-        two thirds of independent ones (von Neumann, Annals of Mathematical Statistics 12, 1941).
+        Sessions of one hour are more alike than those of two days, so there is one session a date.
+        The variance is the mean square of the changes of ln from one to the next, so that a lasting
+        change counts once. Neighbouring changes share a session, so they count for two thirds of
+        independent ones (von Neumann, Annals of Mathematical Statistics 12, 1941).
         """
         squares = []
         for before, after in pairwise(self.speeds[name] for name in sorted(self.speeds)):
@@ -128,11 +132,11 @@ class MachineRecord:
         sessions = {**self.sessions, session: variances}
         kept = sorted(sessions)[-LATEST:]
         moments = {**self.rounds, session: rounds}
-        all_speeds = {**self.speeds, session: speeds}
+        of_dates = {**self.speeds, session[:_DATE]: speeds}
         document = _Document(
             {name: sessions[name] for name in kept},
             {name: moments[name] for name in kept if name in moments},
-            {name: all_speeds[name] for name in kept if name in all_speeds},
+            {date: of_dates[date] for date in sorted(of_dates)[-LATEST:]},
         )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self.path, encode(document).decode())

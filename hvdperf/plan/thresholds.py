@@ -12,7 +12,8 @@ Each file names its machines and the limits of their figures::
     "weak_scaling/vgg_16/np*/one-node" = 0.70
     "weak_scaling/vgg_16/np*/*-nodes" = 0.60
     "recipe:bf16/*/np*/*" = 0.50    # for one variant; "recipe/..." is for all
-    "throughput/vgg_16/np4/one-node" = 310.0    # samples/s; without a line it is no case
+    # samples/s; without a line it is no case
+    "throughput:synthetic-224-batch64-float32/vgg_16/np4/one-node" = 310.0
 
 In each of the four parts ``*`` stands for anything. The first line that matches wins.
 """
@@ -35,7 +36,7 @@ from hvdperf.errors import UserError
 from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import SHIPPED, shown
-from hvdperf.plan.arms import SWEEP
+from hvdperf.plan.arms import SWEEP, Workload
 from hvdperf.plan.comparisons import OF_STRATEGIES, Comparison, Question
 from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
@@ -269,9 +270,18 @@ class _File:
 
 def case_of(comparison: Comparison, nodes: int) -> Case:
     """Return the key by which the rule of a comparison is found. nodes: of the candidate."""
-    question = comparison.question
+    question, workload = comparison.question, comparison.workload
     variant = comparison.variant if question.spec.has_variants else ""
-    return Case(question, comparison.workload.model, comparison.world_size, nodes, variant)
+    if question is Question.THROUGHPUT:
+        return speed_of(workload, comparison.world_size, nodes)
+    return Case(question, workload.model, comparison.world_size, nodes, variant)
+
+
+def speed_of(workload: Workload, world_size: int, nodes: int) -> Case:
+    """Return the key of a throughput. Unlike a ratio it is of another size for another batch, other
+    images or another precision, so these are its variant."""
+    trained = f"{workload.dataset}-{workload.input_size}-batch{workload.batch}-{workload.precision}"
+    return Case(Question.THROUGHPUT, workload.model, world_size, nodes, trained)
 
 
 def key(case: Case) -> str:

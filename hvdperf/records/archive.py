@@ -21,7 +21,7 @@ from hvdperf.errors import UserError
 from hvdperf.files import write_record
 from hvdperf.json_records import Positive, Unreadable, convert, decode
 from hvdperf.paths import shown
-from hvdperf.plan.arms import Arm
+from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.comparisons import RoundGroup
 from hvdperf.records.documents import (
     FORMAT,
@@ -37,7 +37,7 @@ from hvdperf.records.documents import (
     own_round,
 )
 from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.records.outcome import Conclusion, Outcome
+from hvdperf.records.outcome import Conclusion, Outcome, throughputs
 from hvdperf.records.rounds import Launch, Round
 
 Plain = dict[str, Any]
@@ -424,3 +424,13 @@ def _line(path: Path, why: str) -> str:
     if len(reason) > _LONGEST_REASON:
         reason = reason[: _LONGEST_REASON - 3] + "..."
     return f"{' '.join(shown(path).split())}: left out: {reason}"
+
+
+def throughputs_by_nodes(
+    archive: Archive,
+) -> dict[tuple[Workload, int, int], tuple[float, ...]]:
+    """Return the samples per second of all replicas together, one figure a launch, by workload,
+    world size and number of nodes."""
+    nodes = {case.world_size: len(case.replicas_per_node) for case in archive.cases}
+    found = throughputs(archive.cases)
+    return {(what, size, nodes.get(size, 1)): each for (what, size), each in found.items()}

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from hvdperf.json_records import convert
-from hvdperf.machine.host import Machine
+from hvdperf.machine.host import Gpu, Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.comparisons import Comparison
@@ -174,3 +174,11 @@ def settings_beside(known: Fingerprint, comparison: Comparison) -> str:
 
 def _places(known: Fingerprint) -> Places:
     return places_of(known["launcher"], known["gpus"])
+
+
+def machine_of(fingerprint: Fingerprint) -> Machine:
+    """Return a machine with the fields that define its class."""
+    models = fingerprint["gpu_model"]
+    gpus = tuple(Gpu("", models[i % len(models)]) for i in range(fingerprint["gpus"]))
+    cores = tuple(range(fingerprint["cores"]))
+    return Machine("", cores, gpus, cpu_model=fingerprint["cpu_model"])

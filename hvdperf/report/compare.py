@@ -282,10 +282,13 @@ def comparison(a: Archive, b: Archive) -> Report:
 
 def beside(report: Report, a: Archive, b: Archive) -> Report:
     """Return the report of session b with a section of its figures beside those of an earlier
-    session a, or with a warning if that is of another series."""
+    session a; if that is of another series, with a warning that at most throughputs are compared
+    (Question.BASELINE)."""
     name = path_shown(a.directory)
     if changed := new_series(a, b):
-        why = f"Not compared with {name}: a new series begins, because these differ:"
+        judged = any(case.question is Question.BASELINE for case in b.cases)
+        what = "Only throughputs are" if judged else "Not"
+        why = f"{what} compared with {name}: a new series begins, because these differ:"
         return replace(report, warnings=(*report.warnings, why, *changed))
     found = pairs(a, b)
     section = _ratios(found, _rows(found))

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvdperf.errors import UserError
-from hvdperf.machine.host import Gpu, Machine
 from hvdperf.paths import shown
-from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import SPEEDS, JudgedAs, Question
 from hvdperf.plan.false_fails import NIGHTS, Scatter, Year, false_fail, scatter, year
 from hvdperf.plan.proposals import FEWEST_SESSIONS, MOST_A_YEAR, holding_line, propose
@@ -22,11 +20,11 @@ from hvdperf.plan.thresholds import (
     key,
     load_thresholds,
     select,
+    speed_of,
 )
-from hvdperf.records.archive import Archive
+from hvdperf.records.archive import Archive, throughputs_by_nodes
 from hvdperf.records.documents import SessionDocument
-from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.records.outcome import throughputs
+from hvdperf.records.fingerprinting import machine_of
 from hvdperf.stats import NotMeasurable
 from hvdperf.verdict import FEWEST_ROUNDS, Rule, Verdict
 
@@ -198,24 +196,6 @@ def _observations(archives: Iterable[Archive]) -> dict[Case, list[list[float]]]:
             )
     for archive in archives:
         for (workload, size, nodes), launches in throughputs_by_nodes(archive).items():
-            speed = Case(Question.THROUGHPUT, workload.model, size, nodes)
+            speed = speed_of(workload, size, nodes)
             found.setdefault(speed, []).append([math.log(each) for each in launches])
     return found
-
-
-def throughputs_by_nodes(
-    archive: Archive,
-) -> dict[tuple[Workload, int, int], tuple[float, ...]]:
-    """Return the samples per second of all replicas together, one figure a launch, by workload,
-    world size and number of nodes."""
-    nodes = {case.world_size: len(case.replicas_per_node) for case in archive.cases}
-    found = throughputs(archive.cases)
-    return {(what, size, nodes.get(size, 1)): each for (what, size), each in found.items()}
-
-
-def machine_of(fingerprint: Fingerprint) -> Machine:
-    """Return a machine with the fields that define its class."""
-    models = fingerprint["gpu_model"]
-    gpus = tuple(Gpu("", models[i % len(models)]) for i in range(fingerprint["gpus"]))
-    cores = tuple(range(fingerprint["cores"]))
-    return Machine("", cores, gpus, cpu_model=fingerprint["cpu_model"])

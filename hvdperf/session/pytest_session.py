@@ -35,15 +35,14 @@ from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.options import Options, from_command_line
 from hvdperf.plan.session_plan import SessionPlan, plan_session
 from hvdperf.plan.settings import places_of, precisions, settings_in
-from hvdperf.records.archive import Archive, read_session
-from hvdperf.records.fingerprinting import fingerprint
+from hvdperf.records.archive import Archive, read_session, throughputs_by_nodes
+from hvdperf.records.fingerprinting import fingerprint, machine_of
 from hvdperf.records.outcome import Outcome, throughputs
 from hvdperf.session.commands import DryRun
 from hvdperf.session.control import Control, preflight
 from hvdperf.session.ending import CommandLine, next_steps
 from hvdperf.session.own_network import Trial, try_all
 from hvdperf.session.progress import ProgressReporter
-from hvdperf.session.proposals import machine_of, throughputs_by_nodes
 from hvdperf.session.results_writer import (
     ResultsWriter,
     asked,
@@ -114,8 +113,9 @@ class PytestSession:
         return offers[: self.options.np]
 
     def _speeds_of_baseline(self, plan: SessionPlan) -> dict[tuple[Workload, int, int], float]:
-        """Return the throughputs of --baseline; {} if it was measured on another kind of machine,
-        or otherwise, so that no speed is compared with it."""
+        """Return the throughputs of --baseline with which those of this session are compared: none
+        if it was measured on another kind of machine or otherwise, and none of a workload that
+        trains on other data, or is of another file of the user's."""
         if self.baseline is None or self.baseline.session is None:
             return {}
         theirs = machine_of(self.baseline.fingerprint)
@@ -124,8 +124,18 @@ class PytestSession:
         then, now = self.baseline.session.asked.texts, asked(plan, ()).texts
         if any(then.get(name) != now[name] for name in work_of(Question.BASELINE).depends_on):
             return {}
+        alike = {each for each in plan.workloads if self._trained_by_baseline(each, plan)}
         found = throughputs_by_nodes(self.baseline)
-        return {key: median(launches) for key, launches in found.items()}
+        return {key: median(launches) for key, launches in found.items() if key[0] in alike}
+
+    def _trained_by_baseline(self, workload: Workload, plan: SessionPlan) -> bool:
+        """Return whether the baseline trained the same file of the user's, or, if the network is no
+        file of the user's, on the same data."""
+        assert self.baseline is not None
+        known, model, dataset = self.baseline.fingerprint, workload.model, workload.dataset
+        if network(model).origin:
+            return f"{model}: {digest(network(model))}" in known.get("own_networks", ())
+        return f"{dataset}: {plan.data[dataset].identity}" in known["data_sets"]
 
     def check_before_a_dry_run(self) -> None:
         """Check the input that other sessions check when they begin to measure: interpreters

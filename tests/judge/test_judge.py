@@ -677,7 +677,20 @@ def test_a_speed_has_a_floor_in_samples_per_second(speed, verdict):
 def test_a_speed_without_a_floor_is_not_judged_and_tells_its_line():
     outcome = judged(throughput(WORKLOAD, 2), at_speed(450), (), final=True)
     assert outcome.judgement.verdict is Verdict.NOT_JUDGED
-    assert f'"throughput/{WORKLOAD.model}/np2/one-node" = ' in outcome.threshold_line
+    trained = f"cifar10-32-batch{WORKLOAD.batch}-float32"
+    line = f'"throughput:{trained}/{WORKLOAD.model}/np2/one-node" = '
+    assert outcome.threshold_line.startswith(line)
+
+
+def test_a_floor_of_a_speed_is_that_of_its_batch():
+    asked = throughput(WORKLOAD, 2)
+    line = judged(asked, at_speed(450), (), final=True).threshold_line
+    key, _, value = line.partition(" = ")
+    floor = Line(tuple(key.strip('"').split("/")), SpeedFloor.at(float(value)))  # type: ignore[arg-type]
+    assert judged(asked, at_speed(450), (floor,), final=True).judgement.verdict is Verdict.PASS
+    other = throughput(replace(WORKLOAD, batch=64), 2)
+    rounds = [one_round(other, 0.45, number) for number in range(FIRST_LOOK)]
+    assert judged(other, rounds, (floor,), final=True).judgement.verdict is Verdict.NOT_JUDGED
 
 
 @pytest.mark.parametrize(

@@ -72,13 +72,17 @@ def test_the_record_pools_sessions_and_keeps_the_latest(tmp_path: Path):
     assert noise.widening == pytest.approx(math.sqrt(1.3 / 0.7))
 
 
-def test_how_much_sessions_differ_is_known_from_five_that_measured_the_same(tmp_path: Path):
+def test_how_much_sessions_differ_is_known_from_the_last_ones_of_five_days(tmp_path: Path):
     speeds = [100.0, 103.0, 99.0, 101.0, 98.0]
     for number, speed in enumerate(speeds):
         record = read_record(tmp_path, MACHINE)
         assert record.of_sessions is None
         of_each = {"a np2": speed, "b np2": 10 * speed, f"only in {number}": 1.0}
-        record.add(f"{number}", {Load.SEVERAL: 1e-4}, RoundMoments(), of_each)
+        morning = {"a np2": 50.0}
+        for hour, measured in (("01", morning), ("02", of_each)):
+            name = f"202602{number + 1:02}T{hour}0000Z-7"
+            record.add(name, {Load.SEVERAL: 1e-4}, RoundMoments(), measured)
+            record = read_record(tmp_path, MACHINE)
     known = read_record(tmp_path, MACHINE).of_sessions
     assert known is not None
     steps = [math.log(after / before) for before, after in pairwise(speeds)]
@@ -90,7 +94,8 @@ def test_how_much_sessions_differ_is_known_from_five_that_measured_the_same(tmp_
 def test_sessions_of_other_networks_tell_nothing_of_each_other(tmp_path: Path):
     for number in range(10):
         record = read_record(tmp_path, MACHINE)
-        record.add(f"{number}", {Load.SEVERAL: 1e-4}, RoundMoments(), {f"{number % 2}": 1.0})
+        speeds = {f"{number % 2}": 1.0}
+        record.add(f"202602{number + 1:02}", {Load.SEVERAL: 1e-4}, RoundMoments(), speeds)
     assert read_record(tmp_path, MACHINE).of_sessions is None
 
 
