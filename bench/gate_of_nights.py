@@ -12,7 +12,7 @@ together; a test compares both.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -61,18 +61,21 @@ class Condition:
         """Return what is known of it after some sessions."""
         return Noise(max(0.02, self.launches))
 
-    def turns(self, shape: tuple[int, int], loss: float, generator: np.random.Generator) -> Array:
-        """Return ln ratios of all turns, [case of a night, round, turn]. shape: number of cases and
-        of rounds."""
+    def of_nights(self, count: int, loss: float, generator: np.random.Generator) -> Array:
+        """Return what nights are to cases, in ln, one a case of a night."""
+        found: Array = math.log1p(-loss) + self.nights * generator.standard_normal(count)
+        return found
+
+    def turns(self, of_nights: Array, rounds: int, generator: np.random.Generator) -> Array:
+        """Return ln ratios of all turns, [case of a night, round, turn]."""
+        shape = len(of_nights), rounds
         turn = math.sqrt((self.sd**2 - self.launches**2) / OF_A_MEDIAN)
         launches = self.launches * generator.standard_normal((*shape, 1))
         found: Array = launches + turn * generator.standard_normal((*shape, TURNS))
         kept = math.sqrt(1 - self.rounds**2)
-        for at in range(1, shape[1] if self.rounds else 0):
+        for at in range(1, rounds if self.rounds else 0):
             found[:, at] = self.rounds * found[:, at - 1] + kept * found[:, at]
-        of_night = self.nights * generator.standard_normal((shape[0], 1, 1))
-        found += of_night + math.log1p(-loss)
-        return found
+        return found + of_nights[:, None, None]
 
 
 # Quiet, in between, A and B of the other tables.
@@ -157,6 +160,39 @@ def early_lower(turns: Array, noise: Noise) -> Array:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """Cases of nights. first: by the nights' own sessions. again: by the second sessions, of those
+    that FAILed, by their number."""
+
+    first: Nights
+    again: Mapping[int, Row]
+
+    @property
+    def fails(self) -> int:
+        return len(self.again)
+
+
+def measured(
+    condition: Condition,
+    looks: Sequence[int],
+    count: int,
+    loss: float,
+    generator: np.random.Generator,
+) -> Measured:
+    """Measure cases of nights, and what FAILs again."""
+    of_nights = condition.of_nights(count, loss, generator)
+
+    def session(of_nights: Array) -> Nights:
+        turns = condition.turns(of_nights, looks[-1], generator)
+        return judged(turns, looks, condition.noise)
+
+    first = session(of_nights)
+    failed = [at for at, verdict in enumerate(first.verdicts) if verdict is Verdict.FAIL]
+    again = session(of_nights[failed]) if failed else first
+    return Measured(first, {at: again.row(place) for place, at in enumerate(failed)})
+
+
+@dataclass(frozen=True)
 class Rates:
     """What nights without a loss give. fails: FAILs by one night each. alarms: how many times a
     case became an alarm. years: together."""
@@ -172,13 +208,12 @@ def without_loss(condition: Condition, looks: Sequence[int], years: int, seed: i
     is_on = [False] * CASES
     fails = alarms = 0
     for _ in range(years * NIGHTS_A_YEAR // BLOCK):
-        turns = condition.turns((BLOCK * CASES, looks[-1]), 0.0, generator)
-        nights = judged(turns, looks, condition.noise)
+        nights = measured(condition, looks, BLOCK * CASES, 0.0, generator)
+        fails += nights.fails
         for at in range(BLOCK * CASES):
             place = at % CASES
-            row = nights.row(at)
-            fails += row.verdict is Verdict.FAIL
-            was, is_on[place] = is_on[place], cases[place].judge(row).verdict is Verdict.FAIL
+            row = cases[place].judge(nights.first.row(at), nights.again.get(at))
+            was, is_on[place] = is_on[place], row.verdict is Verdict.FAIL
             alarms += is_on[place] and not was
     return Rates(fails, alarms, years)
 
@@ -193,10 +228,10 @@ def found(
     seen = np.zeros((2 * NIGHTS - 1, tries), dtype=bool)
     for night in range(len(seen)):
         of_night = loss if night >= NIGHTS - 1 else 0.0
-        turns = condition.turns((tries, looks[-1]), of_night, generator)
-        nights = judged(turns, looks, condition.noise)
+        nights = measured(condition, looks, tries, of_night, generator)
         for at, case in enumerate(cases):
-            seen[night, at] = case.judge(nights.row(at)).verdict is Verdict.FAIL
+            row = case.judge(nights.first.row(at), nights.again.get(at))
+            seen[night, at] = row.verdict is Verdict.FAIL
     since = seen[NIGHTS - 1 :]
     return float(since[0].mean()), float(since.any(axis=0).mean())
 

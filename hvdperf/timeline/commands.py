@@ -339,6 +339,8 @@ def _append_summary(
         done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
             raise UserError(f"--summary {path}: {part.session} has no report; see above")
+        if part.is_gate:
+            texts.append("Below, a session against the reference stack is judged alone.")
         texts.append(done.stdout.strip())
     with refusing(f"--summary {path}: ", OSError), open(path, "a", encoding="utf-8") as stream:
         stream.write("\n\n".join(texts) + "\n")

@@ -18,7 +18,8 @@ from hvdperf.verdict import REGRESSION, Verdict
 def test_a_night_of_all_cases_is_judged_as_the_suite_judges_each(
     condition: Condition, looks: tuple[int, ...]
 ) -> None:
-    turns = condition.turns((40, looks[-1]), 0.03, np.random.default_rng(3))
+    generator = np.random.default_rng(3)
+    turns = condition.turns(condition.of_nights(40, 0.03, generator), looks[-1], generator)
     nights = judged(turns, looks, condition.noise)
     for at, rows in enumerate(turns.tolist()):
         count = 0

@@ -1,16 +1,17 @@
-"""What happened to a series: falls and lasting changes, each event once, however many lines show
-it."""
+"""What happened to a series: falls, lasting changes and alarms of the gate, each event once,
+however many lines show it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 from hvdperf.timeline.lines import Change
-from hvdperf.timeline.nights.changes import UNCERTAIN, Standing, named, repeat
+from hvdperf.timeline.nights.changes import NAMED, UNCERTAIN, Standing, named, repeat
 from hvdperf.timeline.nights.falls import Fall
+from hvdperf.timeline.nights.gate import Alarm
 from hvdperf.timeline.nights.series import Series
 
 # The standings of an event, the one that needs somebody first.
@@ -38,12 +39,12 @@ class Changed:
 
 @dataclass(frozen=True)
 class Event:
-    """A fall, a lasting change, or several that began at about the same night.
+    """A fall, a lasting change, an alarm of the gate, or several that began at about the same time.
 
-    at: index of its first night; since: the date of that. standing: that of the change or fall that
-    matters most. told: what changed, and by how much. notes: what else is known of it. commands:
-    what for, and the command. changes: the lasting ones, the largest first. size: of the largest,
-    in ln, 0 or more.
+    at: index of its first night; since: the date of that. standing: that of what matters most.
+    told: what changed, and by how much. notes: what else is known of it. commands: what for, and
+    the command. changes: the lasting ones, the largest first. size: of the largest, in ln, 0 or
+    more.
     """
 
     at: int
@@ -70,6 +71,12 @@ def events(series: Series) -> list[Event]:
         left = [each for each in left if each not in own]
         found.append(_of_falls(series, began, falls, own))
     found += [_of_changes(series, together) for together in _together(left)]
+    for alarms in _near(series.gates.alarms):
+        near = [each for each in found if _is_near(each, alarms[0])]
+        if near:
+            found[found.index(near[0])] = _with_alarms(series, near[0], alarms)
+        else:
+            found.append(_of_alarms(series, alarms))
     return sorted(found, key=lambda each: (not each.is_open, -each.at, -each.size))
 
 
@@ -80,6 +87,21 @@ def _falls(series: Series) -> Iterator[tuple[int, list[Fall]]]:
     for fall in series.falls.values():
         found.setdefault(places[fall.since.night], []).append(fall)
     yield from found.items()
+
+
+def _near(alarms: Sequence[Alarm]) -> Iterator[list[Alarm]]:
+    """Yield the alarms that began within UNCERTAIN nights of the first of them, the largest first.
+    alarms: by their first night."""
+    left = list(alarms)
+    while left:
+        own = [each for each in left if each.first <= left[0].first + UNCERTAIN]
+        left = left[len(own) :]
+        yield sorted(own, key=_loss, reverse=True)
+
+
+def _is_near(event: Event, alarm: Alarm) -> bool:
+    is_better = event.standing is Standing.BETTER
+    return not is_better and abs(event.at - alarm.first) <= UNCERTAIN
 
 
 def _together(
@@ -148,6 +170,53 @@ def _of_changes(series: Series, changes: Sequence[tuple[Change, Standing]]) -> E
     return _event(series, first.at, standing, told, notes, commands, changes, _size(largest))
 
 
+def _of_alarms(series: Series, alarms: Sequence[Alarm]) -> Event:
+    largest, more = alarms[0], len(alarms) - 1
+    told = largest.found.told
+    if more:
+        told += f", and {more} more case{'s' * (more > 1)} of the gate"
+    at = min(each.first for each in alarms)
+    standing, again = _standing(series, alarms), _again(series, largest)
+    return _event(series, at, standing, told, [], [again], (), _loss(largest))
+
+
+def _with_alarms(series: Series, event: Event, alarms: Sequence[Alarm]) -> Event:
+    """Return an event of the night's own sessions with the alarms that began with it."""
+    told = [f"the gate: {each.found.told}" for each in alarms[:NAMED]]
+    if len(alarms) > NAMED:
+        told.append(f"and {len(alarms) - NAMED} more cases of the gate")
+    standing = min(event.standing, _standing(series, alarms), key=_URGENT.index)
+    accept = [_accept(series)] * (standing is Standing.OPEN and not event.is_open)
+    commands = [*event.commands, _again(series, alarms[0]), *accept]
+    return replace(event, standing=standing, notes=[*event.notes, *told], commands=commands)
+
+
+def _standing(series: Series, alarms: Sequence[Alarm]) -> Standing:
+    if any(each.found in series.alarms for each in alarms):
+        return Standing.OPEN
+    last = max(each.last for each in alarms)
+    if series.nights[last].night <= series.until:
+        return Standing.ACCEPTED
+    return Standing.REPAIRED if all(each.is_over for each in alarms) else Standing.UNCONFIRMED
+
+
+def _again(series: Series, alarm: Alarm) -> tuple[str, str]:
+    """Return what a command is for, and the command, which measures an alarm again."""
+    night, found = series.nights[alarm.last], alarm.found
+    return "measure the gate's case again", night.repeat(found.part, found.row)
+
+
+def _accept(series: Series) -> tuple[str, str]:
+    """Return what a command is for, and the command, which makes what fell the reference."""
+    command = f"hvdperf nightly accept --series {series.name} --why REASON"
+    return "if the series has to stay like this", command
+
+
+def _loss(alarm: Alarm) -> float:
+    """Return what an alarm lost, in ln."""
+    return -log(alarm.found.row.figure or 1)
+
+
 def _event(
     series: Series,
     at: int,
@@ -161,8 +230,7 @@ def _event(
     """Return an event, with what is said and asked of all of them."""
     since = f"{series.nights[at].night}"
     if standing is Standing.OPEN:
-        accept = f"hvdperf nightly accept --series {series.name} --why REASON"
-        commands = [*commands, ("if the series has to stay like this", accept)]
+        commands = [*commands, _accept(series)]
     if standing is Standing.ACCEPTED:
         why = next((each.why for each in series.accepted if f"{each.night}" >= since), "")
         notes = [*notes, f"accepted: {why or 'nobody said why'}"]

@@ -3,8 +3,9 @@ which is an alarm.
 
 A gate judges each case by the rounds of one night. With 60 cases it FAILs dozens of times a year on
 a busy machine, or where one night is not like the next, although nothing has changed
-(docs/error_rates.md). So a FAIL of one night is a suspect, which counts as INCONCLUSIVE. It is an
-alarm, which counts as FAIL, if
+(docs/error_rates.md). So what FAILs is measured again the same night, and the case has its figure
+and its verdict by the rounds of both sessions. If it still FAILs it is a suspect, which counts as
+INCONCLUSIVE. It is an alarm, which counts as FAIL, if
 
 - it is large: the upper bound of the night is below LARGE; or
 - the case did not PASS on two of its last NIGHTS nights, this one among them, and by the rounds of
@@ -25,7 +26,7 @@ from hvdperf.interim import EARLY_LOOKS
 from hvdperf.records.documents import Row
 from hvdperf.stats import Interval, bound_depth, hodges_lehmann
 from hvdperf.timeline.nights.night import Accepted, Night, Part
-from hvdperf.verdict import REGRESSION, Verdict
+from hvdperf.verdict import REGRESSION, Verdict, judge
 
 # The bound of a night below which one night is enough.
 LARGE = 0.93
@@ -34,6 +35,8 @@ NIGHTS, AGREE = 3, 2
 # What their rounds have to show. LEAST lies where the mean of three nights hardly comes if nights
 # differ by 1 %: of that the bound, which knows rounds only, knows nothing.
 LEAST, BELOW, ALPHA = 0.97, 0.99, 5e-5
+# The level of the bound that may FAIL the rounds of two sessions of a night.
+TOGETHER = 0.01
 # Verdicts that the rounds of a case decide.
 _BY_ROUNDS = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)
 
@@ -58,12 +61,26 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Alarm:
+    """A case that was an alarm, on one night or on several until it PASSed again. first, last:
+    index of the nights on which it was one. found: on the last of them. is_over: whether it has
+    PASSed since."""
+
+    first: int
+    last: int
+    found: Found
+    is_over: bool = False
+
+
+@dataclass(frozen=True)
 class JudgedGates:
-    """The gates of a series, judged over nights. nights: all of them, with these verdicts. found:
-    suspects and alarms by index of the night."""
+    """The gates of a series, judged over nights. nights: all of them, with these verdicts; a second
+    session has no cases of its own. found: suspects and alarms by index of the night. alarms: by
+    their first night."""
 
     nights: Sequence[Night]
     found: Mapping[int, Sequence[Found]]
+    alarms: Sequence[Alarm]
 
 
 class CaseOverNights:
@@ -76,8 +93,11 @@ class CaseOverNights:
         self._accepted, self._lost = 0.0, 0.0
         self.is_suspect = False
 
-    def judge(self, row: Row) -> Row:
-        """Return the case of the next night with its verdict over nights."""
+    def judge(self, row: Row, again: Row | None = None) -> Row:
+        """Return the case of the next night with its verdict over nights. again: as a second
+        session measured it the same night."""
+        if again is not None:
+            row = _pooled(row, again)
         row = self._since_accepted(row)
         own = _times(row, math.exp(-self._accepted))
         nights = [*self._before, own]
@@ -87,6 +107,8 @@ class CaseOverNights:
             self._lost = 0.0
             return row
         told = f"{row.figure:.3f} ({row.lower:.3f} to {row.upper:.3f}) against the reference"
+        if again is not None:
+            told += f" by {row.rounds} rounds of two sessions"
         assert own.figure is not None
         assert own.upper is not None
         if own.verdict is Verdict.FAIL and own.upper < LARGE:
@@ -135,25 +157,48 @@ def judge_gates(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> J
     cases: dict[object, CaseOverNights] = defaultdict(CaseOverNights)
     dates = sorted((each.night for each in accepted), reverse=True)
     found: dict[int, list[Found]] = {}
+    # The alarm that is on of each case, and those that are over.
+    on: dict[object, Alarm] = {}
+    over = []
     judged = []
     for index, night in enumerate(nights):
         while dates and night.night > dates[-1]:
             dates.pop()
             for each in cases.values():
                 each.accept()
+        again = _measured_again(night)
         parts = []
         for part in night.parts:
             rows = []
-            for row in part.cases:
-                if part.is_gate and _is_of_speed(row):
-                    case = cases[night.against, part.machine, part.node, row.name]
-                    row = case.judge(row)
-                    if case.is_suspect or row.verdict is Verdict.FAIL:
+            for row in part.cases if part.is_gate and not part.again else ():
+                if _is_of_speed(row):
+                    key = night.against, part.machine, part.node, row.name
+                    row = cases[key].judge(row, again.get((part.node, row.name)))
+                    if cases[key].is_suspect or row.verdict is Verdict.FAIL:
                         found.setdefault(index, []).append(Found(part, row))
+                    if row.verdict is Verdict.FAIL:
+                        first = on[key].first if key in on else index
+                        on[key] = Alarm(first, index, Found(part, row))
+                    elif row.verdict is Verdict.PASS and key in on:
+                        over.append(replace(on.pop(key), is_over=True))
                 rows.append(row)
             parts.append(replace(part, cases=tuple(rows)) if part.is_gate else part)
         judged.append(replace(night, parts=tuple(parts)))
-    return JudgedGates(judged, found)
+    alarms = sorted([*over, *on.values()], key=lambda each: each.first)
+    return JudgedGates(judged, found, alarms)
+
+
+def failed_alone(nights: Sequence[Night], accepted: Sequence[Accepted]) -> list[str]:
+    """Return the names of the cases of the last night's gate that FAIL by the rounds of its
+    session, unless what they lost was accepted."""
+    gates = judge_gates(nights, accepted)
+    found = {each.row.name for each in gates.found.get(len(nights) - 1, ())}
+    return [
+        row.name
+        for part in nights[-1].parts
+        for row in (part.cases if part.is_gate else ())
+        if row.verdict is Verdict.FAIL and row.name in found
+    ]
 
 
 def without_alarms(night: Night, found: Sequence[Found]) -> Night:
@@ -167,10 +212,42 @@ def without_alarms(night: Night, found: Sequence[Found]) -> Night:
     return replace(night, parts=tuple(parts)) if alarms else night
 
 
+def _measured_again(night: Night) -> dict[tuple[str, str], Row]:
+    """Return what a second session measured against the reference, by node and name of the case. A
+    session that was disturbed says nothing."""
+    return {
+        (part.node, row.name): row
+        for part in night.parts
+        if part.is_gate and part.again and not part.disturbed
+        for row in part.cases
+        if _is_of_speed(row) and row.observations
+    }
+
+
 def _is_of_speed(row: Row) -> bool:
     """Return whether rounds decided a comparison of the speeds of two stacks."""
     by_rounds = row.verdict in _BY_ROUNDS and row.figure is not None and row.upper is not None
     return by_rounds and row.question.spec.is_speed
+
+
+def _pooled(row: Row, again: Row) -> Row:
+    """Return the case by the rounds of two sessions of a night. With the first it FAILs."""
+    values = row.observations + again.observations
+    found = judge(values, REGRESSION, TOGETHER)
+    assert found.figure is not None
+    figure, lower, upper = found.figure.estimate, found.figure.lower, found.figure.upper
+    # The reason of the first session is what made it FAIL.
+    passed = "by the rounds of a second session, too, it does not FAIL"
+    return replace(
+        row,
+        verdict=found.verdict,
+        reason=row.reason if found.verdict is Verdict.FAIL else passed,
+        figure=figure,
+        lower=lower,
+        upper=upper,
+        rounds=len(values),
+        observations=values,
+    )
 
 
 def _below(nights: Sequence[Row]) -> Interval | None:

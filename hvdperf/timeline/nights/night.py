@@ -81,9 +81,9 @@ class Part:
     is_gate: whether it compares the stack with the reference. session: its name. exit_status: None
     if it did not end. asked: its settings, as in session.json. cases: all that are decided.
     disturbed: what other programs took from the session, in words; "" if it was little or unknown.
-    again: whether it measures again, in the same night, what its own session found slower. node:
-    which one measured itself; "" if the session has all of its nodes. costs: what launches took
-    besides, where it was recorded.
+    again: whether it measures again, in the same night, what the session before it found slower.
+    node: which one measured itself; "" if the session has all of its nodes. costs: what launches
+    took besides, where it was recorded.
     """
 
     is_gate: bool
@@ -228,12 +228,13 @@ class Night:
 
 
 def part_of(archive: Archive, is_gate: bool, again: bool = False, node: str = "") -> Part:
-    """Return the part of a night that a session is. What is measured again is its speeds: a case
-    has its verdict by its own rule. Raises UserError if it cannot be read."""
+    """Return the part of a night that a session is. What a night's own session measures again is
+    its speeds: a case has its verdict by its own rule. Raises UserError if it cannot be read."""
     session = archive.session
     if session is None:
         raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
     speeds = () if is_gate else throughputs(archive.cases).items()
+    judged = () if again and not is_gate else archive.cases
     whole = disturbance_summary(session.disturbances)
     return Part(
         is_gate=is_gate,
@@ -243,7 +244,7 @@ def part_of(archive: Archive, is_gate: bool, again: bool = False, node: str = ""
         hosts=session.hosts,
         fingerprint=session.fingerprint,
         asked=session.asked.texts,
-        cases=() if again else tuple(row_of(case.outcome) for case in archive.cases),
+        cases=tuple(row_of(case.outcome) for case in judged),
         speeds=tuple(
             Speeds(workload.model, size, launches) for (workload, size), launches in speeds
         ),

@@ -25,9 +25,12 @@ from hvdperf.records.archive import Archive, has_this_format, read_document, rea
 from hvdperf.records.documents import SESSION_FILE, SessionDocument, now
 from hvdperf.session.commands import pair_check
 from hvdperf.session.control import local_preflight
+from hvdperf.timeline.nights.changes import named
 from hvdperf.timeline.nights.falls import judge_speeds
+from hvdperf.timeline.nights.gate import failed_alone
 from hvdperf.timeline.nights.night import (
     FORMAT,
+    Accepted,
     Night,
     Part,
     part_of,
@@ -40,7 +43,7 @@ from hvdperf.timeline.nights.night import (
 from hvdperf.timeline.processes import ended, is_without_session
 from hvdperf.timeline.store import NIGHTS, alone, read_all
 
-# The share of the minutes of a night's own session that measuring again may take, and the least.
+# The share of a session's minutes that measuring its suspects again may take, and the least.
 SHARE_AGAIN, LEAST_AGAIN = 0.25, 1.0
 
 
@@ -97,7 +100,7 @@ def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
         for step in (_look, _pair):
             night = step(plan, night, say)
             write_night(plan.directory, night)
-        for step in (_own, _again, *([_gate] if plan.against else [])):
+        for step in (_own, _again, *([_gate, _gate_again] if plan.against else [])):
             night = step(plan, night, say)
             write_night(plan.directory, night)
             if not all(part.has_ended for part in night.parts):
@@ -135,7 +138,7 @@ def _end_earlier(plan: NightPlan) -> None:
         if night.ended_at is not None or night.node != plan.node:
             continue
         parts = list(night.parts)
-        for kind in (OWN, AGAIN, GATE):
+        for kind in KINDS:
             begun = _session_of(plan, kind.label(night))
             if begun is not None and kind.part(night) is None:
                 parts.append(kind.made(begun, night))
@@ -196,10 +199,8 @@ def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     own, done = night.part(), AGAIN.part(night)
     if own is None or not own.speeds or night.reason or (done is not None and done.has_ended):
         return night
-    read = read_nights(plan.directory, [plan.series], plan.node)
-    before = [each for each in read.of[plan.series] if each.night < night.night]
-    first = replace(night, parts=tuple(part for part in night.parts if not part.again))
-    found = judge_speeds([*before, first], read.accepted[plan.series])
+    before, first, accepted = _next_to_others(plan, night, done)
+    found = judge_speeds([*before, first], accepted)
     models = sorted({model for _, (model, _) in found.suspects})
     if not models:
         # What was found slower when a second session began is not any more.
@@ -207,8 +208,36 @@ def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     say(f"measure again what is slower: {found.told}")
     # All networks, if all of them are slower.
     chosen = [f"--models={','.join(models)}"] if all(models) else []
-    budget = max(LEAST_AGAIN, SHARE_AGAIN * own.minutes)
-    return _measured(plan, night, AGAIN, (*chosen, f"--budget={budget:.1f}"), say)
+    return _measured(plan, night, AGAIN, (*chosen, _budget_again(own)), say)
+
+
+def _gate_again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
+    """Measure again, at once, what FAILs against the reference stack."""
+    gate, done = GATE.part(night), GATE_AGAIN.part(night)
+    if gate is None or night.reason or (done is not None and done.has_ended):
+        return night
+    before, first, accepted = _next_to_others(plan, night, done)
+    names = failed_alone([*before, first], accepted)
+    if not names:
+        return first
+    say(f"measure again what FAILs against the reference stack: {named(names)}")
+    options = (f"--against={plan.against}", f"-k={' or '.join(names)}", _budget_again(gate))
+    return _measured(plan, night, GATE_AGAIN, options, say)
+
+
+def _next_to_others(
+    plan: NightPlan, night: Night, left: Part | None
+) -> tuple[list[Night], Night, Sequence[Accepted]]:
+    """Return the nights before this one, this one without a part, and what was accepted."""
+    read = read_nights(plan.directory, [plan.series], plan.node)
+    before = [each for each in read.of[plan.series] if each.night < night.night]
+    parts = tuple(part for part in night.parts if part is not left)
+    return before, replace(night, parts=parts), read.accepted[plan.series]
+
+
+def _budget_again(first: Part) -> str:
+    """Return the option for the minutes that measuring a session's suspects again may take."""
+    return f"--budget={max(LEAST_AGAIN, SHARE_AGAIN * first.minutes):.1f}"
 
 
 def _measured(
@@ -231,9 +260,9 @@ def _measured(
         all_options = [*plan.session(*options), f"--results={plan.results}", *resume]
         status = _pytest(plan.launch, all_options, label)
         begun = _session_of(plan, label)
-        if begun is None or (is_without_session(status) and (kind is AGAIN or not begun.cases)):
+        if begun is None or (is_without_session(status) and (kind.again or not begun.cases)):
             reason = f"{kind.reason} ended with status {status}; see its output"
-            if kind is not AGAIN:
+            if not kind.again:
                 return replace(night, reason=reason)
             say(reason)  # what was measured first stands alone
             return replace(night, parts=tuple(part for part in night.parts if part is not done))
@@ -268,6 +297,14 @@ AGAIN = _Kind("the second session", "the second session", " again", again=True)
 GATE = _Kind(
     "the reference stack", "the session against the reference stack", " gate", is_gate=True
 )
+GATE_AGAIN = _Kind(
+    "the reference stack again",
+    "the second session against the reference stack",
+    " gate again",
+    is_gate=True,
+    again=True,
+)
+KINDS = (OWN, AGAIN, GATE, GATE_AGAIN)
 
 
 def _pytest(launch: Sequence[str], arguments: Sequence[str], label: str) -> int:

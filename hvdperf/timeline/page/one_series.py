@@ -146,7 +146,7 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
             series=series,
             last=last,
             last_links=[
-                ("reference stack" if part.is_gate else "again" if part.again else "session", link)
+                (f"{'reference stack' if part.is_gate else 'session'}{' again' * part.again}", link)
                 for part in last.parts
                 if (link := href(part.session))
             ],
@@ -189,7 +189,10 @@ def _told(series: Series, doing: Sequence[Event], until: date) -> str:
     """Return what matters of a series, in a sentence. doing: the events that make it FAIL, the
     largest first."""
     last = series.last or series.nights[-1]
-    failed = [row.name for _, row in last.cases if row.verdict is Verdict.FAIL]
+    alarms = [each.row for each in series.alarms]
+    failed = [
+        row.name for _, row in last.cases if row.verdict is Verdict.FAIL and row not in alarms
+    ]
     told = []
     if _is_late(series, until):
         told.append(f"no night since {last.night}")

@@ -14,7 +14,9 @@ from bench.nights import Year, nights
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Limit, Row
 from hvdperf.session.ending import EXIT_STATUS
-from hvdperf.timeline.nights.gate import CaseOverNights
+from hvdperf.timeline.nights.changes import Standing
+from hvdperf.timeline.nights.events import events
+from hvdperf.timeline.nights.gate import CaseOverNights, failed_alone
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, write_night
 from hvdperf.timeline.nights.series import Series
 from hvdperf.timeline.nights.watch import Watched, state_of, write_issues
@@ -22,6 +24,7 @@ from hvdperf.timeline.page.index import write_index
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import REGRESSION, Verdict, judge
 
+CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=1, world_sizes=(8,))
 MADE = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:8]
 # Round by round, of mean 0.
 SPREAD = [0.01 * each for each in (-2, 1, 0, 2, -1, 1, -1, 0)]
@@ -42,10 +45,19 @@ def row(figure: float, rounds: int = 8, spread: float = 1.0) -> Row:
 SAME, LOSS, NOISY = row(1.0, rounds=6), row(0.955), row(0.957, 24, spread=5)
 
 
-def with_gate(night: Night, *rows: Row, against: str = "/srv/reference") -> Night:
+def with_gate(
+    night: Night,
+    *rows: Row,
+    against: str = "/srv/reference",
+    again: Sequence[Row] = (),
+    disturbed: str = "",
+) -> Night:
+    """Return the night with a gate. again: by a second session, if there is one. disturbed: by
+    what."""
     (own,) = night.parts
     gate = replace(own, is_gate=True, cases=rows, speeds=())
-    return replace(night, against=against, parts=(own, gate))
+    second = replace(gate, cases=tuple(again), again=True, disturbed=disturbed)
+    return replace(night, against=against, parts=(own, gate, *[second] * bool(again)))
 
 
 def series(*rows: Row, accepted: int | None = None) -> Series:
@@ -106,6 +118,65 @@ def test_a_small_loss_is_an_alarm_on_its_second_night() -> None:
         Verdict.FAIL,
     ]
     assert found.verdict is Verdict.FAIL
+
+
+def test_what_a_second_session_does_not_show_is_no_suspect() -> None:
+    found = state([with_gate(MADE[0], LOSS, again=[row(1.0, 24)])])
+    assert not found.suspects
+    ((_, judged),) = [(part, each) for part, each in found.nights[0].cases if part.is_gate]
+    assert judged.rounds == 32, "of both sessions"
+    assert judged.verdict is Verdict.PASS
+    assert found.nights[0].verdict is Verdict.PASS, "a second session has no cases of its own"
+
+
+def test_a_large_loss_must_be_one_by_both_sessions() -> None:
+    for second, verdict in ((row(0.85), Verdict.FAIL), (row(1.0, 24), Verdict.INCONCLUSIVE)):
+        found = state([with_gate(MADE[0], row(0.85), again=[second])])
+        assert found.verdict is verdict
+
+
+def test_a_second_session_that_was_disturbed_says_nothing() -> None:
+    night = with_gate(MADE[0], row(0.85), again=[row(1.0, 24)], disturbed="a compiler")
+    found = state([night])
+    assert found.verdict is Verdict.FAIL
+    assert found.alarms[0].row.rounds == 8
+
+
+def test_what_fails_alone_is_measured_again_unless_it_was_accepted() -> None:
+    made = [with_gate(night, each) for night, each in zip(MADE, (SAME, LOSS, LOSS), strict=False)]
+    assert failed_alone(made[:2], ()) == [CASE]
+    assert failed_alone(made[:1], ()) == []
+    assert failed_alone([*made, with_gate(MADE[3], LOSS)], [Accepted(MADE[2].night, "x")]) == []
+
+
+def test_an_alarm_is_one_event_until_the_case_passes() -> None:
+    found = series(SAME, LOSS, LOSS, NOISY)
+    (event,) = events(found)
+    assert (event.at, event.standing) == (2, Standing.OPEN)
+    assert event.told.startswith(f"{CASE}: 0.957 (")
+    assert any("--against /srv/reference" in command for _, command in event.commands)
+    assert any("nightly accept" in command for _, command in event.commands)
+    (event,) = events(series(SAME, LOSS, LOSS, row(0.97, 24, spread=5)))
+    assert event.standing is Standing.UNCONFIRMED, "a night that decides nothing closes nothing"
+    (event,) = events(series(SAME, LOSS, LOSS, SAME))
+    assert event.standing is Standing.REPAIRED
+    (event,) = events(series(SAME, LOSS, LOSS, accepted=2))
+    assert event.standing is Standing.ACCEPTED
+    assert events(series(SAME, LOSS)) == [], "a suspect is none"
+
+
+def test_a_fall_and_an_alarm_of_the_same_night_are_one_event() -> None:
+    *before, last = nights(CALM, 1)[:30]
+    (own,) = last.parts
+    speeds = tuple(
+        replace(each, samples_per_second=tuple(0.7 * x for x in each.samples_per_second))
+        for each in own.speeds
+    )
+    last = with_gate(replace(last, parts=(replace(own, speeds=speeds),)), row(0.7))
+    (event,) = events(Series("a100", [*before, last]))
+    assert event.is_open
+    assert "samples/s" in event.told
+    assert any(f"{CASE}: 0.700 (" in note for note in event.notes)
 
 
 def test_an_issue_is_not_closed_while_something_is_a_suspect() -> None:

@@ -113,6 +113,15 @@ def test_a_night_measures_gates_and_is_done_once(
     assert f"the night of {TODAY} is over" in output
     assert sessions(tmp_path) == before
 
+    # What FAILs is measured again, and nothing else.
+    slow = replace(gate.cases[-1], verdict=Verdict.FAIL, figure=0.9, lower=0.88, upper=0.95)
+    failed = replace(gate, cases=(*gate.cases[:-1], slow))
+    write_night(tmp_path / "results/nights", replace(night, parts=(own, failed), ended_at=None))
+    _, output = finished(words)
+    again = night_of(tmp_path).parts[-1]
+    assert (again.is_gate, again.again) == (True, True), output
+    assert [row.name for row in again.cases] == [slow.name]
+
 
 def test_what_is_slower_is_measured_again_at_once_and_counts_like_the_first_time(
     command: Callable[..., list[str]], tmp_path: Path
