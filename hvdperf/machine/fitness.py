@@ -41,12 +41,14 @@ _TIMEX_BYTES, _MAX_ERROR_AT, _STATUS_AT, _UNSYNCHRONISED = 208, 24, 40, 0x40
 @dataclass(frozen=True)
 class Check:
     """What was found of one property of a machine. value: for people. problem: what is wrong; "" if
-    nothing is. mend: the command or the step that mends it; "" without a problem."""
+    nothing is. mend: the command or the step that mends it; "" without a problem. note: what users
+    should know of it although the machine is fit to measure; "" if there is nothing."""
 
     name: str
     value: str
     problem: str = ""
     mend: str = ""
+    note: str = ""
 
     @property
     def complaint(self) -> str:

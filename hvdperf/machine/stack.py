@@ -26,11 +26,13 @@ _PROBE = "hvdperf.worker.probe"
 _DEADLINE_S = 120.0
 _MPIRUN_DEADLINE_S = 20.0
 
+# Variables that decide what tf.keras is.
+KERAS_VARIABLES = ("TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
 # Variables that decide which packages and libraries a probe finds, and whether TensorFlow computes
 # in TF32: a change requires a new probe.
 _PROBED_VARIABLES = (
     *("PYTHONPATH", "PYTHONNOUSERSITE", "LD_LIBRARY_PATH"),
-    *("TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "NVIDIA_TF32_OVERRIDE"),
+    *(*KERAS_VARIABLES, "NVIDIA_TF32_OVERRIDE"),
 )
 
 

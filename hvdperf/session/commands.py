@@ -21,10 +21,11 @@ from hvdperf.files import write_whole
 from hvdperf.json_records import decode
 from hvdperf.judge.judge import is_outside
 from hvdperf.launch.guard import guarded
+from hvdperf.launch.uses import usual_uses
 from hvdperf.machine.fitness import Check, judged
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
-from hvdperf.machine.stack import probe
+from hvdperf.machine.stack import Stack, probe
 from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import CACHE, RESULTS, ROOT, cases
 from hvdperf.plan.options import PROFILES, SHORT, installed_networks, load_profile
@@ -272,6 +273,8 @@ PAIR_DEADLINE_S = 300
 # limits of ci/thresholds from the figures of a sound machine.
 WIDEST_PAIR = 0.30
 _INDENT = 24
+# The first Keras that Horovod does not know, and where it is said what works with which one.
+FIRST_WITHOUT_HOROVOD, FACTS = 3, "docs/reference/compatibility.md"
 # The number of cases without a threshold that are named.
 _NAMED = 3
 _PAIR_AGAIN = f"stop what else runs here, then: pytest {' '.join(cases('test_trust'))} -k aa"
@@ -284,7 +287,7 @@ def _add_doctor(commands: Commands) -> None:
     )
     add = add_command(commands, "doctor", text, doctor).add_argument_group("what to check")
     text = "Also compare the stack with itself for a minute, to show which change a session sees."
-    option(add, "--pair", text, told="start no ranks")
+    option(add, "--pair", text, told="do not")
     option(add, "--profile NAME", "Check this profile.", told="default")
     text = "Check the data sets of this directory."
     option(add, "--data-dir DIR", text, told="as pytest perf/")
@@ -307,8 +310,8 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 def _lines(check: Check) -> Iterator[str]:
     """Return the value, and below it what is wrong and what mends it."""
-    mark = "UNFIT" if check.problem else "ok"
-    texts = [check.value]
+    mark = "UNFIT" if check.problem else "note" if check.note else "ok"
+    texts = [check.value, *[check.note] * bool(check.note)]
     if check.problem:
         texts += [f"wrong: {check.problem}", f"mend: {check.mend}"]
     first, *more = (line for text in texts for line in _wrapped(text))
@@ -323,23 +326,39 @@ def _wrapped(text: str) -> list[str]:
 
 def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
     yield from local_preflight(arguments.results)
-    stack = _stack()
-    yield stack
-    if stack.problem:
+    try:
+        stack = probe(sys.executable, CACHE)
+    except UserError as error:
+        yield Check("stack", "broken", *_split(str(error)))
         return
+    built = ", ".join(stack.horovod_flags)
+    versions = f"TensorFlow {stack.tensorflow}, Keras {stack.keras}, Horovod {stack.horovod}"
+    yield Check("stack", f"{versions} ({built}), {stack.mpirun_version}")
+    yield _scripts(stack)
     yield from _planned(arguments)
     if arguments.pair:
         yield pair_check()
 
 
-def _stack() -> Check:
+def _scripts(stack: Stack) -> Check:
+    """Return whether the usual scripts with Horovod train. The suite's own training needs nothing
+    of what they use, so the machine is fit to measure in any case."""
+    name = "users' scripts"
     try:
-        stack = probe(sys.executable, CACHE)
+        wrong = [each for each in usual_uses(stack, CACHE) if each.problem]
     except UserError as error:
-        return Check("stack", "broken", *_split(str(error)))
-    built = ", ".join(stack.horovod_flags)
-    versions = f"TensorFlow {stack.tensorflow}, Keras {stack.keras}, Horovod {stack.horovod}"
-    return Check("stack", f"{versions} ({built}), {stack.mpirun_version}")
+        return Check(name, "not tried", note=str(error))
+    if not wrong:
+        return Check(name, "gradients are exchanged in loops and in model.fit")
+    told = "; ".join(f"{each.use.value}: {each.problem}" for each in wrong)
+    note = f"what works: {FACTS}"
+    if int(stack.keras.partition(".")[0]) >= FIRST_WITHOUT_HOROVOD:
+        release = ".".join(stack.tensorflow.split(".")[:2])
+        note = (
+            f"mend: install tf-keras~={release}.0 and set TF_USE_LEGACY_KERAS=1; what works then: "
+            f"{FACTS}; the suite's own training is not concerned"
+        )
+    return Check(name, told, note=note)
 
 
 def _split(message: str) -> tuple[str, str]:

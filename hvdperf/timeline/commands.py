@@ -21,7 +21,7 @@ from hvdperf.cli import REFUSED, Commands, add_command, complain, option
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
-from hvdperf.paths import CHECKOUT, RESULTS, ROOT, shown
+from hvdperf.paths import CACHE, CHECKOUT, RESULTS, ROOT, shown
 from hvdperf.session.commands import from_here
 from hvdperf.session.ending import NOT_WRITTEN, exit_status
 from hvdperf.timeline import places
@@ -183,6 +183,10 @@ def _add_history(commands: Commands) -> None:
     add = add_command(tasks, "measure", text, measure_stack)
     text = "Measure the stack of this interpreter."
     option(add, "--stack PYTHON", text, required=True, type=Path)
+    text = "Try what people do with Horovod on an installed stack, with each Keras that it has."
+    add = add_command(tasks, "uses", text, try_uses_of_stack)
+    text = "Try the stack of this interpreter."
+    option(add, "--stack PYTHON", text, Path(sys.executable), "this one", type=Path)
     add_command(tasks, "machine", "Print the label of this machine.", print_machine)
     _add_bisect(commands)
 
@@ -627,6 +631,21 @@ def measure_stack(arguments: argparse.Namespace) -> int:
         for each in result.series
     }
     print(json.dumps(figures))
+    return 0
+
+
+def try_uses_of_stack(arguments: argparse.Namespace) -> int:
+    from hvdperf.machine.stack import probe
+    from hvdperf.timeline.releases.uses import keep as keep_uses
+    from hvdperf.timeline.releases.uses import try_stack
+
+    stack = probe(arguments.stack, CACHE, {**os.environ, "TF_USE_LEGACY_KERAS": "0"})
+    has_legacy = any(line.startswith("tf-keras==") for line in stack.packages)
+    for legacy in (False, True)[: 1 + has_legacy]:
+        found = try_stack(
+            arguments.stack, CACHE, legacy, lambda line: print(f"uses: {line}", flush=True)
+        )
+        print(f"uses: {shown(keep_uses(found, places.USES))}")
     return 0
 
 

@@ -11,6 +11,7 @@ from hvdperf.timeline.releases.raw import Axis
 SESSIONS = ROOT / "results" / "runs"
 RAW = ROOT / "results" / "history"
 NOT_BUILT = ROOT / "results" / "not-built"
+USES = ROOT / "results" / "uses"
 GENERATED = ROOT / ".asv"
 # Results of the sessions that a back-fill or `asv run` starts.
 MEASURED = GENERATED / "sessions"

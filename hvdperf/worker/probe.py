@@ -80,13 +80,19 @@ def _tensorflow_facts(tf: Any) -> dict[str, Any]:
     return {
         "tensorflow": tf.__version__,
         "tensorflow_git": tf.version.GIT_VERSION,
-        # The tf.keras of Keras 2.15 has no version.
-        "keras": getattr(tf.keras, "__version__", None) or _version("keras"),
+        "keras": _keras_version(tf),
         "numpy": numpy.__version__,
         "cuda": build.get("cuda_version"),
         "cudnn": build.get("cudnn_version"),
         "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
     }
+
+
+def _keras_version(tf: Any) -> str:
+    """Return the version of tf.keras, which in Keras 2.15 and in tf-keras does not say it."""
+    is_legacy = tf.keras.__name__.startswith("tf_keras")
+    package = "tf-keras" if is_legacy else "keras"
+    return getattr(tf.keras, "__version__", None) or _version(package)
 
 
 def _add_horovod(facts: dict[str, Any], tf: Any) -> dict[str, str] | None:
