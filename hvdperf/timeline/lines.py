@@ -184,17 +184,32 @@ def _split(
     if distances.max() < _LEAST_DISTANCE:
         return None
     # Near the ends the distance understates what the exact test sees, so it has the last word.
-    likely = np.argsort(-distances)[:_CANDIDATES] + 1
+    likely = [int(at) + 1 for at in np.argsort(-distances)[:_CANDIDATES]]
+    is_large = {at: _apart(part, at) >= math.log1p(LEAST_CHANGE) for at in likely}
+    # Sizes take a tenth of the time of exact tests.
+    if not any(is_large.values()):
+        return None
     # All of them in the same way: an exact p is smaller, and would draw the split to its side.
     fewest = min(min(at, count - at) for at in likely)
     exact_up_to = count if fewest <= _EXACT_UP_TO else 0
-    p, at = min((rank_test(part[:at], part[at:], exact_up_to), int(at)) for at in likely)
-    change = abs(float(np.median(part[at:]) - np.median(part[:at])))
+    summed = np.cumsum(_ranks(part))
+    p, at = min((_p(float(summed[at - 1]), at, count - at, exact_up_to), at) for at in likely)
     level = lasting if min(at, count - at) > _EXACT_UP_TO else level
-    if p >= level or change < math.log1p(LEAST_CHANGE):
+    if p >= level or not is_large[at]:
         return None
     correlation = _correlation(values, [*edges, first + at])
     return first + at if _corrected(p, correlation) < level else None
+
+
+def _apart(values: np.ndarray, at: int) -> float:
+    """Return the distance of the medians of the first `at` values and of the others."""
+    return abs(_middle(values[at:]) - _middle(values[:at]))
+
+
+def _middle(values: np.ndarray) -> float:
+    """Return the median, in a tenth of the time that numpy's takes for so few values."""
+    ordered, half = np.sort(values), len(values) // 2
+    return float(ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2)
 
 
 def _ordinals(values: np.ndarray) -> np.ndarray:
@@ -243,10 +258,16 @@ def _twice(first: int) -> tuple[np.ndarray, np.ndarray]:
 
 def rank_test(before: np.ndarray, after: np.ndarray, exact_up_to: int = _EXACT_UP_TO) -> float:
     """Return the two-sided p that both groups have the same values (Mann and Whitney's test)."""
-    few, many = sorted((len(before), len(after)))
-    pairs = few * many
     ranks = _ranks(np.concatenate((before, after)))[: len(before)]
-    won = float(ranks.sum()) - len(before) * (len(before) + 1) / 2
+    return _p(float(ranks.sum()), len(before), len(after), exact_up_to)
+
+
+def _p(rank_sum: float, before: int, after: int, exact_up_to: int) -> float:
+    """Return the p of rank_test. rank_sum: of the first of both groups. before, after: how many
+    values they have."""
+    few, many = sorted((before, after))
+    pairs = few * many
+    won = rank_sum - before * (before + 1) / 2
     extreme = min(won, pairs - won)
     if few <= exact_up_to:
         return min(1.0, 2 * float(_tail(few, many)[min(math.ceil(extreme), pairs // 2)]))

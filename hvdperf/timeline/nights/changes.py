@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import Enum
@@ -68,10 +68,8 @@ def findings(nights: Sequence[Night]) -> Findings:
     """Return what is known of a series. nights: in the order of dates."""
     found, marked = lines(nights), marks(nights)
     nodes = bad_nodes(nights, found)
-    bad = {node.hosts for node in nodes}
-    told = [
-        change for line in found for change in _changes(without(line, nights, bad), nights, marked)
-    ]
+    bad = _nights_on(nights, {node.hosts for node in nodes})
+    told = [change for line in found for change in _changes(without(line, bad), nights, marked)]
     return Findings(found, marked, sorted(told, key=lambda each: each.since), nodes)
 
 
@@ -91,7 +89,9 @@ def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
         for name, rows in _sound_rows(night, gates).items():
             # Of several nodes the middle one; its verdict is the worst.
             figure = median(row.figure for row in rows if row.figure is not None)
-            row = replace(rows[0], verdict=worst([row.verdict for row in rows]))
+            row = rows[0]
+            if len(rows) > 1:
+                row = replace(row, verdict=worst([each.verdict for each in rows]))
             found.setdefault((True, name), []).append((index, figure, row))
     return [_line(name, points, gates) for (_, name), points in sorted(found.items())]
 
@@ -178,11 +178,14 @@ def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
         return []
     values = [_values(line) for line in found]
     alike = [own for line, own in zip(found, values, strict=True) if not line.verdicts]
-    named = dict.fromkeys(_worse(_together(alike), groups, SIGNIFICANT_OF_ALL))
-    named |= dict.fromkeys(hosts for own in values for hosts in _worse(own, groups, SIGNIFICANT))
+    levels = [_levels(own) for own in values]
+    together = _together(alike)
+    named = dict.fromkeys(_worse(together, _levels(together), groups, SIGNIFICANT_OF_ALL))
+    for own, level in zip(values, levels, strict=True):
+        named |= dict.fromkeys(_worse(own, level, groups, SIGNIFICANT))
     told = []
     for hosts in named:
-        apart = [_apart(_levels(own), groups[hosts]) for own in values]
+        apart = [_apart(*_parted(level, groups[hosts])) for level in levels]
         changes = [change for change in apart if change < -log1p(LEAST_CHANGE)]
         if changes:
             size = math.exp(median(changes))
@@ -219,20 +222,22 @@ def _groups(nights: Sequence[Night]) -> dict[tuple[str, ...], frozenset[int]]:
 
 
 def _worse(
-    values: Mapping[int, float], groups: Mapping[tuple[str, ...], frozenset[int]], most: float
+    values: Mapping[int, float],
+    level: Mapping[int, float],
+    groups: Mapping[tuple[str, ...], frozenset[int]],
+    most: float,
 ) -> Iterator[tuple[str, ...]]:
     """Yield the hosts with which the values are significantly lower, the most significant ones
     first. The nights of each are left out before the next ones are looked for: they would make the
-    other hosts of these nights look slow, too. most: the p of all hosts together."""
+    other hosts of these nights look slow, too. level: of the values. most: the p of all hosts
+    together."""
     while True:
-        level = _levels(values)
         best, hosts = most / len(groups), None
         for name, own in groups.items():
-            ours = [value for index, value in level.items() if index in own]
-            theirs = [value for index, value in level.items() if index not in own]
+            ours, theirs = _parted(level, own)
             if len(ours) < FEWEST_NIGHTS or len(theirs) <= NEIGHBOURS:
                 continue
-            if _apart(level, own) < -log1p(LEAST_CHANGE):
+            if _apart(ours, theirs) < -log1p(LEAST_CHANGE):
                 p = rank_test(np.array(ours), np.array(theirs))
                 if p < best:
                     best, hosts = p, name
@@ -240,23 +245,29 @@ def _worse(
             return
         yield hosts
         values = {index: value for index, value in values.items() if index not in groups[hosts]}
+        level = _levels(values)
 
 
-def _apart(level: Mapping[int, float], own: frozenset[int]) -> float:
-    """Return the distance of the median of some nights from that of the others; 0 without one."""
-    ours = [value for index, value in level.items() if index in own]
+def _parted(
+    level: Mapping[int, float], own: frozenset[int]
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the levels of some nights, and those of the others."""
     theirs = [value for index, value in level.items() if index not in own]
+    return [level[index] for index in sorted(own) if index in level], theirs
+
+
+def _apart(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return the distance of the median of some levels from that of others; 0 without one."""
     return median(ours) - median(theirs) if ours and theirs else 0.0
 
 
 def _levels(values: Mapping[int, float]) -> dict[int, float]:
     """Return the distance of each night from the median of the nights nearby, itself left out."""
-    at = list(values)
-    found = {}
-    for i, index in enumerate(at):
-        near = [*at[max(0, i - NEIGHBOURS) : i], *at[i + 1 : i + NEIGHBOURS + 1]]
+    figures, found = list(values.values()), {}
+    for i, (index, figure) in enumerate(values.items()):
+        near = figures[max(0, i - NEIGHBOURS) : i] + figures[i + 1 : i + NEIGHBOURS + 1]
         if near:
-            found[index] = values[index] - median(values[each] for each in near)
+            found[index] = figure - median(near)
     return found
 
 
@@ -266,15 +277,20 @@ def hosts_of(night: Night) -> tuple[str, ...]:
     return part.hosts if part is not None and not part.node else ()
 
 
-def without(line: Line, nights: Sequence[Night], hosts: set[tuple[str, ...]]) -> Line:
-    """Return the line without the nights on these hosts."""
-    if not hosts:
+def _nights_on(nights: Sequence[Night], hosts: Set[tuple[str, ...]]) -> set[int]:
+    """Return the nights on any of these hosts, by index. hosts: groups that come together."""
+    return {
+        index
+        for index, night in enumerate(nights)
+        if any(set(each) <= set(hosts_of(night)) for each in hosts)
+    }
+
+
+def without(line: Line, left_out: Set[int]) -> Line:
+    """Return the line without these nights. left_out: by index."""
+    if not left_out:
         return line
-    kept = [
-        i
-        for i, index in enumerate(line.at)
-        if not any(set(each) <= set(hosts_of(nights[index])) for each in hosts)
-    ]
+    kept = [i for i, index in enumerate(line.at) if index not in left_out]
     verdicts = tuple(line.verdicts[i] for i in kept) if line.verdicts else ()
     return replace(
         line,
