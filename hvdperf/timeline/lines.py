@@ -39,9 +39,8 @@ _ALPHA = 0.025
 # approximation overstates the p of few nights by orders of magnitude: it takes back a clear change
 # when a ninth night comes.
 _EXACT_UP_TO = 24
-# The number of splits among which the test chooses, and the distance in standard deviations below
-# which none is significant.
-_CANDIDATES, _LEAST_DISTANCE = 5, 3.2
+# The number of splits among which the test chooses.
+_CANDIDATES = 5
 # So many numbers of nights are looked at together, which keeps long lines out of the memory.
 _AT_ONCE = 256
 
@@ -126,8 +125,8 @@ def steps(
     figures: Sequence[float], level: float = SIGNIFICANT, lasting: float = CONFIRMED
 ) -> list[Step]:
     """Return the lasting changes of a line, in the order of nights. figures: positive, one a night,
-    without gaps. level, lasting: the p that a split needs, and that which one with more than
-    _EXACT_UP_TO nights on each side needs in the end."""
+    without gaps. level, lasting: the p that a split needs, at most SIGNIFICANT, and that which one
+    with more than _EXACT_UP_TO nights on each side needs in the end."""
     values = np.log(np.asarray(figures, dtype=float))
     edges = [0]
     kept: set[int] = set()
@@ -181,7 +180,7 @@ def _split(
     distances = np.abs(sums - before * (count + 1) / 2) / _spread(before, count)
     distances[: FEWEST - 1] = 0
     distances[count - FEWEST :] = 0
-    if distances.max() < _LEAST_DISTANCE:
+    if (distances < _least_distance(before, count)).all():
         return None
     # Near the ends the distance understates what the exact test sees, so it has the last word.
     likely = [int(at) + 1 for at in np.argsort(-distances)[:_CANDIDATES]]
@@ -225,9 +224,17 @@ def _spread(before: np.ndarray, count: np.ndarray | int) -> np.ndarray:
     return found
 
 
+def _least_distance(before: np.ndarray, count: np.ndarray | int) -> np.ndarray:
+    """Return the distance, in standard deviations, below which no rank sum of the first `before` of
+    `count` nights is SIGNIFICANT: of exact tests it is the less, the fewer nights are on one side,
+    and this is below all of them."""
+    found: np.ndarray = 4.25 - 4.2 / np.clip(np.minimum(before, count - before), 1, None)
+    return found
+
+
 def _far(values: np.ndarray) -> np.ndarray:
     """Return for each number of nights, from 0 on, whether _split may find a split of the first so
-    many: whether one is _LEAST_DISTANCE away. That takes a tenth of the time of asking _split."""
+    many: whether one is _least_distance away. That takes a tenth of the time of asking _split."""
     places, found = _ordinals(values), np.zeros(len(values) + 1, dtype=bool)
     for first in range(0, len(values), _AT_ONCE):
         last = min(first + _AT_ONCE, len(values))
@@ -252,7 +259,8 @@ def _twice(first: int) -> tuple[np.ndarray, np.ndarray]:
     before = np.arange(1, first + _AT_ONCE + 1)
     is_split = (before >= FEWEST) & (before <= counts - FEWEST)
     # A little less, so that rounding leaves no split out: _split has the last word.
-    far = 2 * (_LEAST_DISTANCE - 1e-6) * _spread(np.where(is_split, before, 0), counts)
+    split = np.where(is_split, before, 1)
+    far = 2 * (_least_distance(split, counts) - 1e-6) * _spread(split, counts)
     return before * (counts + 1), np.where(is_split, far.astype(int), np.iinfo(int).max)
 
 
