@@ -39,10 +39,11 @@ _ALPHA = 0.025
 # approximation overstates the p of few nights by orders of magnitude: it takes back a clear change
 # when a ninth night comes.
 _EXACT_UP_TO = 24
-# The number of splits among which the test chooses.
-_CANDIDATES = 5
-# So many numbers of nights are looked at together, which keeps long lines out of the memory.
-_AT_ONCE = 256
+# The number of splits among which the test chooses, and the distance in standard deviations below
+# which none is asked for.
+_CANDIDATES, _LEAST_DISTANCE = 5, 3.2
+# So many numbers of nights are looked at together, which keeps a year within a core's cache.
+_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -125,18 +126,18 @@ def steps(
     figures: Sequence[float], level: float = SIGNIFICANT, lasting: float = CONFIRMED
 ) -> list[Step]:
     """Return the lasting changes of a line, in the order of nights. figures: positive, one a night,
-    without gaps. level, lasting: the p that a split needs, at most SIGNIFICANT, and that which one
-    with more than _EXACT_UP_TO nights on each side needs in the end."""
+    without gaps. level, lasting: the p that a split needs, and that which one with more than
+    _EXACT_UP_TO nights on each side needs in the end."""
     values = np.log(np.asarray(figures, dtype=float))
     edges = [0]
     kept: set[int] = set()
-    far = _far(values)
+    far = _far(values, level)
     for seen in range(2 * FEWEST, len(values) + 1):
         if far[seen - edges[-1]]:
             at = _split(values[:seen], edges, edges[-1], seen, level, level)
             if at is not None:
                 edges.append(at)
-                far = _far(values[at:])
+                far = _far(values[at:], level)
         newest = edges[-1]
         if newest and newest not in kept and _p_at(values[:seen], edges) < lasting:
             kept.add(newest)
@@ -180,7 +181,7 @@ def _split(
     distances = np.abs(sums - before * (count + 1) / 2) / _spread(before, count)
     distances[: FEWEST - 1] = 0
     distances[count - FEWEST :] = 0
-    if (distances < _least_distance(before, count)).all():
+    if (distances < _least_distance(before, count, level)).all():
         return None
     # Near the ends the distance understates what the exact test sees, so it has the last word.
     likely = [int(at) + 1 for at in np.argsort(-distances)[:_CANDIDATES]]
@@ -224,15 +225,17 @@ def _spread(before: np.ndarray, count: np.ndarray | int) -> np.ndarray:
     return found
 
 
-def _least_distance(before: np.ndarray, count: np.ndarray | int) -> np.ndarray:
-    """Return the distance, in standard deviations, below which no rank sum of the first `before` of
-    `count` nights is SIGNIFICANT: of exact tests it is the less, the fewer nights are on one side,
-    and this is below all of them."""
-    found: np.ndarray = 4.25 - 4.2 / np.clip(np.minimum(before, count - before), 1, None)
+def _least_distance(before: np.ndarray, count: np.ndarray | int, level: float) -> np.ndarray:
+    """Return the distance, in standard deviations, below which the rank sum of the first `before`
+    of `count` nights is not asked for its p, at least _LEAST_DISTANCE. Of the exact test, a p of
+    SIGNIFICANT is the nearer, the fewer nights are on one side; this is a little below all of
+    them."""
+    few = np.clip(np.minimum(before, count - before), 1, None)
+    found: np.ndarray = np.maximum(_LEAST_DISTANCE, -ndtri(level / 2) - 1 / 6 - 4.2 / few)
     return found
 
 
-def _far(values: np.ndarray) -> np.ndarray:
+def _far(values: np.ndarray, level: float) -> np.ndarray:
     """Return for each number of nights, from 0 on, whether _split may find a split of the first so
     many: whether one is _least_distance away. That takes a tenth of the time of asking _split."""
     places, found = _ordinals(values), np.zeros(len(values) + 1, dtype=bool)
@@ -243,7 +246,7 @@ def _far(values: np.ndarray) -> np.ndarray:
         sums[0] += np.searchsorted(np.sort(places[:first]), places[:last], side="right")
         np.cumsum(sums, axis=0, out=sums)
         np.cumsum(sums, axis=1, out=sums)
-        expected, limit = _twice(first)
+        expected, limit = _twice(first, level)
         sums *= 2
         sums -= expected[: last - first, :last]
         np.abs(sums, out=sums)
@@ -252,7 +255,7 @@ def _far(values: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def _twice(first: int) -> tuple[np.ndarray, np.ndarray]:
+def _twice(first: int, level: float) -> tuple[np.ndarray, np.ndarray]:
     """Return twice what the rank sum of the nights up to each one should be, and twice the distance
     from that at which a split is far: for first + 1 to first + _AT_ONCE nights, a row each."""
     counts = np.arange(first + 1, first + _AT_ONCE + 1)[:, None]
@@ -260,7 +263,7 @@ def _twice(first: int) -> tuple[np.ndarray, np.ndarray]:
     is_split = (before >= FEWEST) & (before <= counts - FEWEST)
     # A little less, so that rounding leaves no split out: _split has the last word.
     split = np.where(is_split, before, 1)
-    far = 2 * (_least_distance(split, counts) - 1e-6) * _spread(split, counts)
+    far = 2 * (_least_distance(split, counts, level) - 1e-6) * _spread(split, counts)
     return before * (counts + 1), np.where(is_split, far.astype(int), np.iinfo(int).max)
 
 

@@ -32,7 +32,7 @@ def test_no_split_is_lost_by_looking_at_all_nights_together(
 ) -> None:
     line = figures(seed)
     fast = steps(line)
-    monkeypatch.setattr(lines, "_far", lambda values: np.ones(len(values) + 1, dtype=bool))
+    monkeypatch.setattr(lines, "_far", lambda values, level: np.ones(len(values) + 1, dtype=bool))
     assert steps(line) == fast
 
 
@@ -41,7 +41,7 @@ def test_no_split_is_lost_by_looking_at_all_nights_together(
 def test_no_split_that_is_left_out_as_too_near_is_significant(few: int, more: int) -> None:
     count = 2 * few + more
     spread = math.sqrt(few * (count - few) * (count + 1) / 12)
-    least = float(lines._least_distance(np.array([few]), count)[0])
+    least = float(lines._least_distance(np.array([few]), count, SIGNIFICANT)[0])
     # The largest distance below the limit: so many pairs are won by the first group.
     won = max(0, math.floor(few * (count - few) / 2 - least * spread) + 1)
     values = np.arange(count, dtype=float)

@@ -22,6 +22,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import add
 from statistics import fmean, median
 
 import numpy as np
@@ -215,11 +216,10 @@ class UsualSpeeds:
         own, of_all = self._past[key], self._past.get(ALL, _Past())
         if len(own.recent) <= GAP:
             return False
-        total, scale = [*own.recent], self._scales[key]
-        if key != ALL and len(of_all.recent) > GAP:
-            total = [sum(both) for both in zip(own.recent, of_all.recent, strict=True)]
-            scale = math.hypot(scale, self._scales.get(ALL, 0.0))
-        return min(total) > _ROSE * scale
+        if key == ALL or len(of_all.recent) <= GAP:
+            return min(own.recent) > _ROSE * self._scales[key]
+        least = _ROSE * math.hypot(self._scales[key], self._scales.get(ALL, 0.0))
+        return all(map(least.__lt__, map(add, own.recent, of_all.recent)))
 
     def restart(self, nights: Iterable[tuple[Measured, bool]]) -> None:
         """Take these nights as the usual ones from here on, each with whether it is a weekend's.
@@ -325,7 +325,9 @@ class UsualSpeeds:
         """Return the fall of each throughput and mean that is found on its first night in 95 %, as
         a ratio, by what was known at the last night; {} before anything is judged."""
         return {
-            key: math.exp(-max(self._least, (self._bounds[_kind(key)][0] + _FOUND) * self._sds[key]))
+            key: math.exp(
+                -max(self._least, (self._bounds[_kind(key)][0] + _FOUND) * self._sds[key])
+            )
             for key in self._changes
             if _kind(key) in self._bounds
         }
