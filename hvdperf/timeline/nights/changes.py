@@ -16,8 +16,9 @@ import numpy as np
 
 from hvdperf.records.documents import Row
 from hvdperf.records.fingerprint import differences
-from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps, throughput
-from hvdperf.timeline.nights.night import Night, Speeds
+from hvdperf.records.outcome import Measure
+from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps
+from hvdperf.timeline.nights.night import Night, Throughput
 from hvdperf.verdict import Ceiling, Verdict, worst
 
 # A change may be placed a few nights too early or too late, so it lists what else changed within so
@@ -36,6 +37,20 @@ TOGETHER = 3
 BACK = 4
 # The number of lines that a text names.
 NAMED = 5
+# Of what launches are judged by: the name of a line, and the unit in which it is drawn, with how
+# many of the recorded ones that is.
+_NAMES = {
+    Measure.SPEED: "throughput",
+    Measure.START: "start",
+    Measure.MEMORY: "memory",
+    Measure.DEVICE_MEMORY: "gpu_memory",
+}
+UNITS = {
+    Measure.SPEED: ("samples/s", 1.0),
+    Measure.START: ("s", 1.0),
+    Measure.MEMORY: ("GB", 1e9),
+    Measure.DEVICE_MEMORY: ("GB", 1e9),
+}
 # A line that is back is compared with so many figures before its change.
 EARLIER = 10
 
@@ -76,24 +91,34 @@ def findings(nights: Sequence[Night]) -> Findings:
 def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
     """Return the lines of a series: the throughputs, then the figures of its cases, by name.
     nights: in the order of dates. gates: whether those against the reference stack are wanted."""
-    found: dict[tuple[bool, str], list[tuple[int, float, Speeds | Row]]] = {}
+    found: dict[str, list[tuple[int, float, Row]]] = {}
     for index, night in enumerate(nights):
-        part = night.part(gates)
-        if part is None:
-            continue
-        for (model, size), launches in () if gates else night.speeds.items():
-            each = Speeds(model, size, launches)
-            found.setdefault((False, throughput(model, size)), []).append(
-                (index, median(launches), each)
-            )
-        for name, rows in _sound_rows(night, gates).items():
+        for name, rows in _sound_rows(night, gates).items() if night.part(gates) else ():
             # Of several nodes the middle one; its verdict is the worst.
             figure = median(row.figure for row in rows if row.figure is not None)
             row = rows[0]
             if len(rows) > 1:
                 row = replace(row, verdict=worst([each.verdict for each in rows]))
-            found.setdefault((True, name), []).append((index, figure, row))
-    return [_line(name, points, gates) for (_, name), points in sorted(found.items())]
+            found.setdefault(name, []).append((index, figure, row))
+    speeds = [] if gates else lines_of(nights, Measure.SPEED)
+    return [*speeds, *(_line(name, points, gates) for name, points in sorted(found.items()))]
+
+
+def lines_of(nights: Sequence[Night], measure: Measure) -> list[Line]:
+    """Return the lines of what launches by themselves are judged by, by name: of each network and
+    world size the median of a night's launches, in the unit of UNITS."""
+    found: dict[Throughput, list[tuple[int, float]]] = {}
+    for index, night in enumerate(nights):
+        for key, launches in night.figures(measure).items() if night.part() else ():
+            found.setdefault(key, []).append((index, median(launches)))
+    what, (_, scale) = _NAMES[measure], UNITS[measure]
+    made = []
+    for (model, size), points in found.items():
+        at, figures = zip(*points, strict=True)
+        name, figures = f"{what}[{model}-np{size}]", tuple(each / scale for each in figures)
+        is_cost = measure is not Measure.SPEED
+        made.append(Line(name, model, size, at, figures, lower_is_better=is_cost))
+    return sorted(made, key=lambda line: line.name)
 
 
 def _sound_rows(night: Night, gates: bool) -> dict[str, list[Row]]:
@@ -106,17 +131,17 @@ def _sound_rows(night: Night, gates: bool) -> dict[str, list[Row]]:
     return found
 
 
-def _line(name: str, points: Sequence[tuple[int, float, Speeds | Row]], is_gate: bool) -> Line:
-    at, figures, measured = zip(*points, strict=True)
-    last = measured[-1]
+def _line(name: str, points: Sequence[tuple[int, float, Row]], is_gate: bool) -> Line:
+    at, figures, rows = zip(*points, strict=True)
+    last = rows[-1]
     return Line(
         name,
         last.model,
         last.world_size,
         at,
         figures,
-        lower_is_better=isinstance(last, Row) and last.question.spec.rule is Ceiling,
-        verdicts=tuple(row.verdict for row in measured if isinstance(row, Row)),
+        lower_is_better=last.question.spec.rule is Ceiling,
+        verdicts=tuple(row.verdict for row in rows),
         is_gate=is_gate,
     )
 
