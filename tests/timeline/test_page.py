@@ -12,10 +12,18 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from bench.nights import Year, nights
+from hvdperf.records.outcome import Measure
 from hvdperf.timeline.nights.changes import findings
 from hvdperf.timeline.nights.events import Event, events
 from hvdperf.timeline.nights.falls import judge_speeds
-from hvdperf.timeline.nights.night import Accepted, Night, add_accepted, read_nights, write_night
+from hvdperf.timeline.nights.night import (
+    Accepted,
+    Costs,
+    Night,
+    add_accepted,
+    read_nights,
+    write_night,
+)
 from hvdperf.timeline.nights.series import Series
 from hvdperf.timeline.page import one_series
 from hvdperf.timeline.page.index import write_index
@@ -42,6 +50,18 @@ def halved(night: Night) -> Night:
         for each in part.speeds
     )
     return replace(night, parts=(replace(part, speeds=speeds),))
+
+
+def with_costs(night: Night, gigabytes: float) -> Night:
+    """Return the night with launches that start in 9 seconds and take so much memory."""
+    (part,) = night.parts
+    each = ((Measure.START, 9.0), (Measure.MEMORY, gigabytes * 1e9))
+    costs = tuple(
+        Costs(measure, speeds.model, speeds.world_size, (0.999 * cost, cost, cost))
+        for measure, cost in each
+        for speeds in part.speeds
+    )
+    return replace(night, parts=(replace(part, costs=costs),))
 
 
 def store(directory: Path, series: str, made: Sequence[Night]) -> None:
@@ -359,3 +379,18 @@ def test_releases_stand_below_the_nights_with_their_changes(
         )
         page.get_by_text("Throughput by release").click()
         expect(page).to_have_title("asv")
+
+
+def test_what_launches_take_besides_is_drawn_and_fails_where_it_became_more() -> None:
+    made = nights(CALM, 1)[:40]
+    series = Series("a100", [with_costs(night, 3.0 + (night is made[-1])) for night in made])
+    drawn = {line["name"]: line for line in one_series._lines(series, events(series))}
+    start, memory = (drawn[f"{what}[network_1-np2]"] for what in ("start", "memory"))
+    assert start["figure"] == "9.000 s"
+    assert memory["figure"] == "4.000 GB"
+    assert start["lower_is_better"]
+    assert memory["lower_is_better"]
+    assert not drawn["throughput[network_1-np2]"]["lower_is_better"]
+    assert memory["fell"]
+    assert not start["fell"]
+    assert not drawn["throughput[network_1-np2]"]["fell"]

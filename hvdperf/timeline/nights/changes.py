@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import Enum
@@ -16,8 +16,9 @@ import numpy as np
 
 from hvdperf.records.documents import Row
 from hvdperf.records.fingerprint import differences
-from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps, throughput
-from hvdperf.timeline.nights.night import Night, Speeds
+from hvdperf.records.outcome import Measure
+from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps
+from hvdperf.timeline.nights.night import Night, Throughput
 from hvdperf.verdict import Ceiling, Verdict, worst
 
 # A change may be placed a few nights too early or too late, so it lists what else changed within so
@@ -36,6 +37,20 @@ TOGETHER = 3
 BACK = 4
 # The number of lines that a text names.
 NAMED = 5
+# Of what launches are judged by: the name of a line, and the unit in which it is drawn, with how
+# many of the recorded ones that is.
+_NAMES = {
+    Measure.SPEED: "throughput",
+    Measure.START: "start",
+    Measure.MEMORY: "memory",
+    Measure.DEVICE_MEMORY: "gpu_memory",
+}
+UNITS = {
+    Measure.SPEED: ("samples/s", 1.0),
+    Measure.START: ("s", 1.0),
+    Measure.MEMORY: ("GB", 1e9),
+    Measure.DEVICE_MEMORY: ("GB", 1e9),
+}
 # A line that is back is compared with so many figures before its change.
 EARLIER = 10
 
@@ -68,32 +83,42 @@ def findings(nights: Sequence[Night]) -> Findings:
     """Return what is known of a series. nights: in the order of dates."""
     found, marked = lines(nights), marks(nights)
     nodes = bad_nodes(nights, found)
-    bad = {node.hosts for node in nodes}
-    told = [
-        change for line in found for change in _changes(without(line, nights, bad), nights, marked)
-    ]
+    bad = _nights_on(nights, {node.hosts for node in nodes})
+    told = [change for line in found for change in _changes(without(line, bad), nights, marked)]
     return Findings(found, marked, sorted(told, key=lambda each: each.since), nodes)
 
 
 def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
     """Return the lines of a series: the throughputs, then the figures of its cases, by name.
     nights: in the order of dates. gates: whether those against the reference stack are wanted."""
-    found: dict[tuple[bool, str], list[tuple[int, float, Speeds | Row]]] = {}
+    found: dict[str, list[tuple[int, float, Row]]] = {}
     for index, night in enumerate(nights):
-        part = night.part(gates)
-        if part is None:
-            continue
-        for (model, size), launches in () if gates else night.speeds.items():
-            each = Speeds(model, size, launches)
-            found.setdefault((False, throughput(model, size)), []).append(
-                (index, median(launches), each)
-            )
-        for name, rows in _sound_rows(night, gates).items():
+        for name, rows in _sound_rows(night, gates).items() if night.part(gates) else ():
             # Of several nodes the middle one; its verdict is the worst.
             figure = median(row.figure for row in rows if row.figure is not None)
-            row = replace(rows[0], verdict=worst([row.verdict for row in rows]))
-            found.setdefault((True, name), []).append((index, figure, row))
-    return [_line(name, points, gates) for (_, name), points in sorted(found.items())]
+            row = rows[0]
+            if len(rows) > 1:
+                row = replace(row, verdict=worst([each.verdict for each in rows]))
+            found.setdefault(name, []).append((index, figure, row))
+    speeds = [] if gates else lines_of(nights, Measure.SPEED)
+    return [*speeds, *(_line(name, points, gates) for name, points in sorted(found.items()))]
+
+
+def lines_of(nights: Sequence[Night], measure: Measure) -> list[Line]:
+    """Return the lines of what launches by themselves are judged by, by name: of each network and
+    world size the median of a night's launches, in the unit of UNITS."""
+    found: dict[Throughput, list[tuple[int, float]]] = {}
+    for index, night in enumerate(nights):
+        for key, launches in night.figures(measure).items() if night.part() else ():
+            found.setdefault(key, []).append((index, median(launches)))
+    what, (_, scale) = _NAMES[measure], UNITS[measure]
+    made = []
+    for (model, size), points in found.items():
+        at, figures = zip(*points, strict=True)
+        name, figures = f"{what}[{model}-np{size}]", tuple(each / scale for each in figures)
+        is_cost = measure is not Measure.SPEED
+        made.append(Line(name, model, size, at, figures, lower_is_better=is_cost))
+    return sorted(made, key=lambda line: line.name)
 
 
 def _sound_rows(night: Night, gates: bool) -> dict[str, list[Row]]:
@@ -106,17 +131,17 @@ def _sound_rows(night: Night, gates: bool) -> dict[str, list[Row]]:
     return found
 
 
-def _line(name: str, points: Sequence[tuple[int, float, Speeds | Row]], is_gate: bool) -> Line:
-    at, figures, measured = zip(*points, strict=True)
-    last = measured[-1]
+def _line(name: str, points: Sequence[tuple[int, float, Row]], is_gate: bool) -> Line:
+    at, figures, rows = zip(*points, strict=True)
+    last = rows[-1]
     return Line(
         name,
         last.model,
         last.world_size,
         at,
         figures,
-        lower_is_better=isinstance(last, Row) and last.question.spec.rule is Ceiling,
-        verdicts=tuple(row.verdict for row in measured if isinstance(row, Row)),
+        lower_is_better=last.question.spec.rule is Ceiling,
+        verdicts=tuple(row.verdict for row in rows),
         is_gate=is_gate,
     )
 
@@ -178,11 +203,14 @@ def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
         return []
     values = [_values(line) for line in found]
     alike = [own for line, own in zip(found, values, strict=True) if not line.verdicts]
-    named = dict.fromkeys(_worse(_together(alike), groups, SIGNIFICANT_OF_ALL))
-    named |= dict.fromkeys(hosts for own in values for hosts in _worse(own, groups, SIGNIFICANT))
+    levels = [_levels(own) for own in values]
+    together = _together(alike)
+    named = dict.fromkeys(_worse(together, _levels(together), groups, SIGNIFICANT_OF_ALL))
+    for own, level in zip(values, levels, strict=True):
+        named |= dict.fromkeys(_worse(own, level, groups, SIGNIFICANT))
     told = []
     for hosts in named:
-        apart = [_apart(_levels(own), groups[hosts]) for own in values]
+        apart = [_apart(*_parted(level, groups[hosts])) for level in levels]
         changes = [change for change in apart if change < -log1p(LEAST_CHANGE)]
         if changes:
             size = math.exp(median(changes))
@@ -219,20 +247,22 @@ def _groups(nights: Sequence[Night]) -> dict[tuple[str, ...], frozenset[int]]:
 
 
 def _worse(
-    values: Mapping[int, float], groups: Mapping[tuple[str, ...], frozenset[int]], most: float
+    values: Mapping[int, float],
+    level: Mapping[int, float],
+    groups: Mapping[tuple[str, ...], frozenset[int]],
+    most: float,
 ) -> Iterator[tuple[str, ...]]:
     """Yield the hosts with which the values are significantly lower, the most significant ones
     first. The nights of each are left out before the next ones are looked for: they would make the
-    other hosts of these nights look slow, too. most: the p of all hosts together."""
+    other hosts of these nights look slow, too. level: of the values. most: the p of all hosts
+    together."""
     while True:
-        level = _levels(values)
         best, hosts = most / len(groups), None
         for name, own in groups.items():
-            ours = [value for index, value in level.items() if index in own]
-            theirs = [value for index, value in level.items() if index not in own]
+            ours, theirs = _parted(level, own)
             if len(ours) < FEWEST_NIGHTS or len(theirs) <= NEIGHBOURS:
                 continue
-            if _apart(level, own) < -log1p(LEAST_CHANGE):
+            if _apart(ours, theirs) < -log1p(LEAST_CHANGE):
                 p = rank_test(np.array(ours), np.array(theirs))
                 if p < best:
                     best, hosts = p, name
@@ -240,23 +270,29 @@ def _worse(
             return
         yield hosts
         values = {index: value for index, value in values.items() if index not in groups[hosts]}
+        level = _levels(values)
 
 
-def _apart(level: Mapping[int, float], own: frozenset[int]) -> float:
-    """Return the distance of the median of some nights from that of the others; 0 without one."""
-    ours = [value for index, value in level.items() if index in own]
+def _parted(
+    level: Mapping[int, float], own: frozenset[int]
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the levels of some nights, and those of the others."""
     theirs = [value for index, value in level.items() if index not in own]
+    return [level[index] for index in sorted(own) if index in level], theirs
+
+
+def _apart(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return the distance of the median of some levels from that of others; 0 without one."""
     return median(ours) - median(theirs) if ours and theirs else 0.0
 
 
 def _levels(values: Mapping[int, float]) -> dict[int, float]:
     """Return the distance of each night from the median of the nights nearby, itself left out."""
-    at = list(values)
-    found = {}
-    for i, index in enumerate(at):
-        near = [*at[max(0, i - NEIGHBOURS) : i], *at[i + 1 : i + NEIGHBOURS + 1]]
+    figures, found = list(values.values()), {}
+    for i, (index, figure) in enumerate(values.items()):
+        near = figures[max(0, i - NEIGHBOURS) : i] + figures[i + 1 : i + NEIGHBOURS + 1]
         if near:
-            found[index] = values[index] - median(values[each] for each in near)
+            found[index] = figure - median(near)
     return found
 
 
@@ -266,15 +302,20 @@ def hosts_of(night: Night) -> tuple[str, ...]:
     return part.hosts if part is not None and not part.node else ()
 
 
-def without(line: Line, nights: Sequence[Night], hosts: set[tuple[str, ...]]) -> Line:
-    """Return the line without the nights on these hosts."""
-    if not hosts:
+def _nights_on(nights: Sequence[Night], hosts: Set[tuple[str, ...]]) -> set[int]:
+    """Return the nights on any of these hosts, by index. hosts: groups that come together."""
+    return {
+        index
+        for index, night in enumerate(nights)
+        if any(set(each) <= set(hosts_of(night)) for each in hosts)
+    }
+
+
+def without(line: Line, left_out: Set[int]) -> Line:
+    """Return the line without these nights. left_out: by index."""
+    if not left_out:
         return line
-    kept = [
-        i
-        for i, index in enumerate(line.at)
-        if not any(set(each) <= set(hosts_of(nights[index])) for each in hosts)
-    ]
+    kept = [i for i, index in enumerate(line.at) if index not in left_out]
     verdicts = tuple(line.verdicts[i] for i in kept) if line.verdicts else ()
     return replace(
         line,

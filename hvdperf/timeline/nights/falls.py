@@ -344,7 +344,7 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
     for index, night in enumerate(nights):
         changes, last, waits = {}, None, ""
         part, disturbed = night.part(), night.disturbed
-        if part is None or not night.speeds:
+        if part is None or not night.by_node(Measure.SPEED):
             if disturbed:
                 waits = f"no throughput is judged, because the night was disturbed: {disturbed}"
             continue

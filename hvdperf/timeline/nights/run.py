@@ -45,6 +45,8 @@ from hvdperf.timeline.store import NIGHTS, alone, read_all
 
 # The share of a session's minutes that measuring its suspects again may take, and the least.
 SHARE_AGAIN, LEAST_AGAIN = 0.25, 1.0
+# Options of pytest and its plugins that name a file to write.
+_WRITING = ("--junitxml", "--junit-xml", "--benchmark-json", "--log-file", "--debug")
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,17 @@ class NightPlan:
         return self.results / NIGHTS
 
     def session(self, *more: str) -> list[str]:
-        """Return the options of the night's own session, or of another one with more options."""
+        """Return the options of the night's own session, with more options."""
         return [*cases(), f"--profile={self.profile}", *self.arguments, *more]
+
+    def later_session(self, *more: str) -> list[str]:
+        """Return the options of another session of the night with more options. It leaves alone
+        the files that the night's own session wrote."""
+        always = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
+        given = {word.partition("=")[0] for word in (*always, *self.arguments)}
+        return self.session(
+            *more, *(f"{option}={os.devnull}" for option in _WRITING if option in given)
+        )
 
     @property
     def command(self) -> str:
@@ -257,7 +268,8 @@ def _measured(
         goes_on = begun if begun is not None and has_this_format(begun.directory) else None
         resume = [f"--resume={goes_on.directory}"] if goes_on is not None else []
         say(kind.name)
-        all_options = [*plan.session(*options), f"--results={plan.results}", *resume]
+        asked = (plan.session if kind is OWN else plan.later_session)(*options)
+        all_options = [*asked, f"--results={plan.results}", *resume]
         status = _pytest(plan.launch, all_options, label)
         begun = _session_of(plan, label)
         if begun is None or (is_without_session(status) and (kind.again or not begun.cases)):

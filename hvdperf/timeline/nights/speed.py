@@ -22,6 +22,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import add
 from statistics import fmean, median
 
 import numpy as np
@@ -122,6 +123,7 @@ class UsualSpeeds:
         self._changes: dict[Key, float] = {}
         self._counts: dict[Key, int] = {}
         self._scales: dict[Key, float] = {}
+        self._sds: dict[Key, float] = {}
         self._bounds: dict[int, tuple[float, float, float]] = {}
 
     def compare(self, night: Measured, is_weekend: bool = False) -> dict[Key, Speed]:
@@ -137,7 +139,7 @@ class UsualSpeeds:
         for each, value in self._pending.items():
             before = list(self._levels.get(each, ()))[:-GAP]
             if before and (not each[0] or len(before) + GAP >= FEWEST):
-                changes[each], counts[each] = value - fmean(before), len(before)
+                changes[each], counts[each] = value - sum(before) / len(before), len(before)
         self._changes = _parts(changes)
         self._counts = {key: count for (_, key), count in counts.items() if key in self._changes}
         if ALL in self._past and ALL not in self._changes:
@@ -151,20 +153,24 @@ class UsualSpeeds:
         fewest = min(counts.values(), default=0)
         self._counts |= {key: fewest for key in self._changes if _kind(key)}
         self._scales = self._known_scales()
-        self._bounds = self._bounds_by_kind()
-        of_all = self._changes.get(ALL, 0.0), self._sd(ALL) if ALL in self._changes else 0.0
-        factor = float(stdtrit(self._tail(), 0.975)) * _of_variance_1(self._tail())
+        self._sds = {
+            key: scale * math.sqrt(self._unsure(key)) for key, scale in self._scales.items()
+        }
+        tail = self._tail()
+        self._bounds = self._bounds_by_kind(tail)
+        of_all = self._changes.get(ALL, 0.0), self._sds.get(ALL, 0.0)
+        factor = float(stdtrit(tail, 0.975)) * _of_variance_1(tail)
         found = {}
         for key, change in self._changes.items():
             if _kind(key) not in self._bounds:
                 continue
-            total, sd = change, self._sd(key)
+            total, sd = change, self._sds[key]
             if key != ALL:
                 total, sd = total + of_all[0], math.hypot(sd, of_all[1])
             # What is slower only beside others that became faster is not slower.
             fell = self._nights_of_fall(key, change) if total < -self._least else 0
             low, high = math.exp(total - factor * sd), math.exp(total + factor * sd)
-            far = total < -self._least and change < -_SUSPECT * self._sd(key)
+            far = total < -self._least and change < -_SUSPECT * self._sds[key]
             found[key] = Speed(math.exp(total), low, high, math.exp(change), fell, fell > 0 or far)
         return found
 
@@ -186,13 +192,16 @@ class UsualSpeeds:
             self._past[key].forget()
         if ALL in rose:
             self._forget_days()
+        settled = []
         for key in self._changes:
             past = self._past[key]
             if len(past.waiting) > GAP:
                 shrunk, before = past.waiting.popleft()
                 if _kind(key) in (0, 3) and past.squares:
-                    self._learn(shrunk / self._scales[key], before / self._scales[key])
+                    settled.append((shrunk / self._scales[key], before / self._scales[key]))
                 past.squares.append(shrunk**2)
+        if settled:
+            self._learn(np.array(settled))
         for each, value in self._pending.items():
             level = self._levels.setdefault(each, deque(maxlen=REFERENCE + GAP))
             level.append(value)
@@ -207,11 +216,10 @@ class UsualSpeeds:
         own, of_all = self._past[key], self._past.get(ALL, _Past())
         if len(own.recent) <= GAP:
             return False
-        total, scale = [*own.recent], self._scales[key]
-        if key != ALL and len(of_all.recent) > GAP:
-            total = [sum(both) for both in zip(own.recent, of_all.recent, strict=True)]
-            scale = math.hypot(scale, self._scales.get(ALL, 0.0))
-        return min(total) > _ROSE * scale
+        if key == ALL or len(of_all.recent) <= GAP:
+            return min(own.recent) > _ROSE * self._scales[key]
+        least = _ROSE * math.hypot(self._scales[key], self._scales.get(ALL, 0.0))
+        return all(map(least.__lt__, map(add, own.recent, of_all.recent)))
 
     def restart(self, nights: Iterable[tuple[Measured, bool]]) -> None:
         """Take these nights as the usual ones from here on, each with whether it is a weekend's.
@@ -247,15 +255,19 @@ class UsualSpeeds:
 
     def _known_scales(self) -> dict[Key, float]:
         """Return the standard deviation of each change."""
-        own = {key: past.squares for key, past in self._past.items() if past.squares}
-        usual = [
-            median([fmean(each) for key, each in own.items() if _kind(key) == kind] or [0.0])
-            for kind in range(len(_SHARES_WITH_NODES))
-        ]
+        own = {
+            key: (sum(past.squares), len(past.squares))
+            for key, past in self._past.items()
+            if past.squares
+        }
+        means = defaultdict[int, list[float]](list)
+        for key, (total, count) in own.items():
+            means[_kind(key)].append(total / count)
+        usual = {kind: median(each) for kind, each in means.items()}
         found = {}
         for key in self._changes:
-            squares = own.get(key, ())
-            moderated = (sum(squares) + _PRIOR * usual[_kind(key)]) / (len(squares) + _PRIOR)
+            total, count = own.get(key, (0.0, 0))
+            moderated = (total + _PRIOR * usual.get(_kind(key), 0.0)) / (count + _PRIOR)
             found[key] = max(_LEAST_SCALE, math.sqrt(moderated))
         return found
 
@@ -264,24 +276,22 @@ class UsualSpeeds:
         likely = self._likelihood >= self._likelihood.max() - _NEARLY
         return _TAILS[int(np.argmax(likely))]
 
-    def _learn(self, distance: float, before: float) -> None:
-        """Take up a change and the one of the night before, in scales; 0 if there is none."""
-        self._likelihood += _log_densities(distance)
-        near = max(-3.0, min(3.0, distance)), max(-3.0, min(3.0, before))
-        self._products += near[0] * near[1]
-        self._squares += near[0] ** 2
+    def _learn(self, changes: np.ndarray) -> None:
+        """Take up changes, each with the one of the night before, in scales; 0 if there is none.
+        changes: a row each, of these two."""
+        self._likelihood += _log_densities(changes[:, 0])
+        now, before = np.clip(changes, -3, 3).T
+        self._products += float(now @ before)
+        self._squares += float(now @ now)
 
-    def _sd(self, key: Key) -> float:
-        return self._scales[key] * math.sqrt(self._unsure(key))
-
-    def _bounds_by_kind(self) -> dict[int, tuple[float, float, float]]:
+    def _bounds_by_kind(self, tail: int) -> dict[int, tuple[float, float, float]]:
         """Return the bounds of the three rules, in standard deviations, for each kind of change
-        that is judged."""
+        that is judged. tail: degrees of freedom."""
         if self.sound < FEWEST:
             return {}
         known = {_kind(key) for key, past in self._past.items() if len(past.squares) >= _KNOWN}
         shares = _SHARES_WITH_NODES if any(_kind(key) == 3 for key in self._changes) else _SHARES
-        tail, correlation, found = self._tail(), round(self.correlation, 1), {}
+        correlation, found = round(self.correlation, 1), {}
         for kind, count in Counter(map(_kind, self._changes)).items():
             if kind in known:
                 # So few levels that their bounds are computed once.
@@ -297,7 +307,7 @@ class UsualSpeeds:
     def _nights_of_fall(self, key: Key, change: float) -> int:
         """Return how many nights have shown a fall, 0 if it is none."""
         one, two, mean = self._bounds[_kind(key)]
-        sd = self._sd(key)
+        sd = self._sds[key]
         recent = list(self._past.get(key, _Past()).recent)[-GAP:]
         if change > -self._least:
             return 0
@@ -315,7 +325,9 @@ class UsualSpeeds:
         """Return the fall of each throughput and mean that is found on its first night in 95 %, as
         a ratio, by what was known at the last night; {} before anything is judged."""
         return {
-            key: math.exp(-max(self._least, (self._bounds[_kind(key)][0] + _FOUND) * self._sd(key)))
+            key: math.exp(
+                -max(self._least, (self._bounds[_kind(key)][0] + _FOUND) * self._sds[key])
+            )
             for key in self._changes
             if _kind(key) in self._bounds
         }
@@ -354,9 +366,11 @@ _NU = np.array(_TAILS, dtype=float)
 _AT_ZERO = gammaln((_NU + 1) / 2) - gammaln(_NU / 2) - np.log(np.pi * (_NU - 2)) / 2
 
 
-def _log_densities(distance: float) -> np.ndarray:
-    """Return ln of the density of Student's t with each of _TAILS, of variance 1."""
-    found: np.ndarray = _AT_ZERO - (_NU + 1) / 2 * np.log1p(distance**2 / (_NU - 2))
+def _log_densities(distances: np.ndarray) -> np.ndarray:
+    """Return the sum over distances of ln of the density of Student's t with each of _TAILS, of
+    variance 1."""
+    each = _AT_ZERO - (_NU + 1) / 2 * np.log1p(distances[:, None] ** 2 / (_NU - 2))
+    found: np.ndarray = each.sum(axis=0)
     return found
 
 

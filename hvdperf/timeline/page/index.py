@@ -121,6 +121,7 @@ def _of_releases(series: by_release.Series) -> Iterator[Shown]:
                 {at: versions[at] for at in begins},
             ),
             "figure": f"{line.figures[-1]:.0f} samples/s",
+            "lower_is_better": False,
             "verdict": None,
             "fell": False,
             "changed": f"{own[-1].size} since {own[-1].since}" if own else "",

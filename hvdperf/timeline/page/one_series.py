@@ -6,7 +6,7 @@ import os
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
@@ -25,12 +25,20 @@ from hvdperf.json_records import decode, plain
 from hvdperf.paths import shown
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE, Line
-from hvdperf.timeline.nights.changes import NAMED, lines, named, percent, repeat
+from hvdperf.timeline.nights.changes import (
+    NAMED,
+    UNITS,
+    lines,
+    lines_of,
+    named,
+    percent,
+    repeat,
+)
 from hvdperf.timeline.nights.events import Event, events
 from hvdperf.timeline.nights.falls import Fall
 from hvdperf.timeline.nights.night import ACCEPTED, Night, joined, read_accepted, read_night
 from hvdperf.timeline.nights.series import Series, verdict_of
-from hvdperf.timeline.nights.speed import ALL, Key
+from hvdperf.timeline.nights.speed import ALL
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.timeline.page.plot import digits_of, plot_of
 from hvdperf.timeline.store import INDEX, NIGHTS, read_all
@@ -343,10 +351,6 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
     nights = series.nights
     doing = [each for each in happened if each.is_open]
     slow = {changed.name for each in doing for changed in each.changes}
-    falls = {
-        index: ({key for measure, key in fall.what if measure is Measure.SPEED}, fall)
-        for index, fall in series.falls.items()
-    }
     dates = [night.night for night in nights]
     accepted = [
         (bisect_right(dates, each.night) - 1, f"accepted up to {each.night}: {each.why}")
@@ -355,14 +359,21 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
     ]
     ticks = {at: f"{dates[at]}: {'; '.join(texts)}" for at, texts in series.found.marks.items()}
     found = []
-    for line in (*series.found.lines, *lines(nights, gates=True)):
+    costs = [
+        (line, measure)
+        for measure in Measure
+        if measure is not Measure.SPEED
+        for line in lines_of(nights, measure)
+    ]
+    cases = [(line, None if line.verdicts else Measure.SPEED) for line in series.found.lines]
+    gates = [(line, None) for line in lines(nights, gates=True)]
+    for line, measure in (*cases, *gates, *costs):
         own = [
             (change, standing)
             for change, standing in series.changes
             if change.line.name == line.name and not line.is_gate
         ]
-        is_speed = not line.verdicts and not line.is_gate
-        fell = [at for at, fall in falls.items() if is_speed and _is_slow(line, *fall)]
+        fell = [at for at, fall in series.falls.items() if measure and _fell(line, measure, fall)]
         newest = nights[line.at[-1]]
         figure = f"{line.figures[-1]:.{digits_of(line)}f}"
         verdict = line.verdicts[-1] if line.verdicts else None
@@ -379,7 +390,8 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
                 fell,
                 accepted,
             ),
-            "figure": f"{figure} samples/s" if is_speed else figure,
+            "figure": f"{figure} {UNITS[measure][0]}" if measure else figure,
+            "lower_is_better": line.lower_is_better,
             "verdict": verdict,
             "fell": is_last and len(nights) - 1 in fell,
             "changed": f"{own[-1][0].size} since {own[-1][0].since}" if own else "",
@@ -391,9 +403,10 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
     yield from (each for _, each in sorted(found, key=lambda pair: pair[0]))
 
 
-def _is_slow(line: Line, what: Set[Key], fall: Fall) -> bool:
-    """Return whether a throughput is part of a fall. what: fell."""
+def _fell(line: Line, measure: Measure, fall: Fall) -> bool:
+    """Return whether a line of this measure is part of a fall."""
     key = line.model, line.world_size
-    stands_for = {ALL, (line.model, 0), key}
-    speeds = fall.changes.get(Measure.SPEED, {})
-    return bool(what & stands_for) and speeds[key].change < 1 - LEAST_CHANGE
+    stands_for = {(measure, each) for each in (ALL, (line.model, 0), key)}
+    changed = fall.changes.get(measure, {}).get(key)
+    is_worse = changed is not None and changed.change < 1 - LEAST_CHANGE
+    return is_worse and not stands_for.isdisjoint(fall.what)

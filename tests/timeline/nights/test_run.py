@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -126,7 +127,9 @@ def test_a_night_measures_gates_and_is_done_once(
 def test_what_is_slower_is_measured_again_at_once_and_counts_like_the_first_time(
     command: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    finished(command())
+    junit = tmp_path / "junit.xml"
+    words = command(more=[f"--junitxml={junit}"])
+    finished(words)
     night = night_of(tmp_path)
     (own,) = night.parts
     # Ten nights that were three times as fast, each a little unlike the others.
@@ -147,9 +150,11 @@ def test_what_is_slower_is_measured_again_at_once_and_counts_like_the_first_time
     for path in sessions(tmp_path):
         shutil.rmtree(path)
 
-    status, output = finished(command())
+    junit.unlink()
+    status, output = finished(words)
     night = night_of(tmp_path)
     first, again = night.parts
+    assert f'tests="{len(first.cases)}"' in junit.read_text(), "that of the first session"
     assert (first.again, again.again) == (False, True), output
     assert {each.model for each in again.speeds} == {"alexnet_s", "vgg_16_s"}
     assert again.cases == ()
@@ -164,6 +169,32 @@ def test_what_is_slower_is_measured_again_at_once_and_counts_like_the_first_time
     assert list(both) == measured
     assert status == EXIT_STATUS[Verdict.FAIL]
     assert f"since the night of {TODAY}: " in output
+
+
+def test_a_later_session_writes_none_of_the_files_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "test_one.py").write_text("def test_one(benchmark): benchmark(int)")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--junit-xml a.xml")
+    writing = ("--log-file=a.log", "--debug=a.txt", "--benchmark-json", "a.json")
+    plan = NightPlan(tmp_path, "mine", FIRST.date(), "nightly", arguments=writing)
+
+    def written(options: Sequence[str]) -> set[str]:
+        for path in tmp_path.glob("a.*"):
+            path.unlink()
+        # The profile and the cases are those of the suite.
+        ours = [option for option in options if option not in plan.session()[:-4]]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_one.py", *ours],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return {path.name for path in tmp_path.glob("a.*")}
+
+    assert written(plan.session()) == {"a.xml", "a.log", "a.txt", "a.json"}
+    assert written(plan.later_session()) == set()
 
 
 def test_a_second_session_that_ended_is_kept_although_nothing_is_slower_any_more(
