@@ -1,14 +1,14 @@
 """The compatibility table: which releases of Horovod build, import and train with which
 TensorFlow.
 
-It is made from raw results, whose stacks have trained, and from the records of stacks that could
-not be built. `make docs` writes the page.
+It is made from raw results, whose stacks have trained, from the records of stacks that could not
+be built, and from what was tried with stacks by use. `make docs` writes the page.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from datetime import date
 from pathlib import Path
@@ -17,12 +17,16 @@ from ci.build_horovod import QUIRKS
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode
 from hvdperf.paths import shown
+from hvdperf.timeline import store
 from hvdperf.timeline.releases.raw import Axis, RawResult, check_known, order, releases
+from hvdperf.timeline.releases.uses import UsesOfStack
+from hvdperf.timeline.releases.uses import read as read_uses_of_stack
+from hvdperf.worker.uses import SILENTLY, Use
 
 NOT_TRIED, NOT_RECORDED, NONE = "not tried", "not recorded", "-"
 
 _TEXT = """\
-<!-- made by `make docs` from results/history and results/not-built: do not change this page -->
+<!-- made by `make docs` from results/: do not change this page -->
 
 # Compatibility
 
@@ -30,29 +34,29 @@ Which releases of Horovod and TensorFlow work together, as tried with this suite
 
 A combination *trains* if the suite's own training loop has trained networks with it and a session
 has measured their speed, so it was built and imported before. This does not mean that your script
-trains ([Keras's fit](#kerass-fit-since-tensorflow-216)). All builds are of the unpatched source of
+trains ([what works, by use](#what-works-by-use)). All builds are of the unpatched source of
 a release: a "no" says that this source does not compile, not that a patched one cannot. A
 combination does not *build* if its compilation ended with an error, so it cannot be imported
 either. For Horovod {newest}, the last release, the table has a line for every TensorFlow release
 that the suite knows. For older ones it has a line for every combination that was tried. The date is
 that of the last try. `make backfill` builds and measures combinations that are missing.
-
-## Keras's fit since TensorFlow 2.16
-
-TensorFlow 2.16 and later come with Keras 3, which Horovod 0.28.1 does not know. Tried on two ranks
-with TensorFlow 2.18.1 and Keras 3.15.1:
-
-- **`model.fit` with `hvd.DistributedOptimizer` exchanges nothing, without a message**: it ends with
-  exit status 0, and the ranks have different weights.
-- `hvd.DistributedGradientTape` stops with `'Variable' object has no attribute 'ref'`, and so do
-  Horovod's own examples that use it. All four callbacks of `hvd.callbacks` fail.
-- With `TF_USE_LEGACY_KERAS=1` and the package `tf-keras`, Keras 2 is used, and `model.fit`
-  exchanges gradients.
-
-The suite's loop trains with Keras 3, because it gives Horovod the variables inside those of Keras.
-
-## Combinations
 """
+_USES = """\
+## What works, by use
+
+TensorFlow 2.16 and later come with Keras 3, which Horovod {newest} does not know. So each of these
+uses was tried by a small script on two ranks with data of their own, and judged by what the ranks
+have afterwards: *yes* if they agree, **no, in silence** if the script ends with exit status 0 and
+they do not. `hvdperf history uses` tries a stack, and `hvdperf doctor` the first two uses.
+
+With `TF_USE_LEGACY_KERAS=1` and the package `tf-keras`, tf.keras is Keras 2 again. Loops and
+`model.fit` exchange gradients then. Some callbacks fail all the same, because Horovod takes Keras's
+backend from the package `keras`. A model that `hvd.load_model` has loaded trains without an
+exchange: wrap the optimizer of a loaded model yourself. The suite's own loop trains with every
+Keras, because it gives Horovod the variables inside those of Keras.
+
+"""
+_SILENT = "**no, in silence**"
 _HEADER = (
     "Horovod",
     "TensorFlow",
@@ -161,11 +165,57 @@ def _compiler(text: str | None) -> str:
     return re.sub(r" \([^)]*\)", "", text) if text else NOT_RECORDED
 
 
-def page(results: Iterable[RawResult], not_built: Sequence[BuildFailure]) -> str:
-    """Return the page as Markdown: the table, the first error of each combination that does not
-    build, and the extra settings of releases that need some."""
+def read_uses(directory: Path) -> tuple[list[UsesOfStack], list[str]]:
+    """Return what was tried with each stack and Keras, the newest TensorFlow and Keras first, and
+    one line for each document that cannot be read."""
+    found, refused = store.read_all(sorted(directory.glob("*.json")), read_uses_of_stack)
+    tensorflow = order(Axis.TENSORFLOW)
+
+    def place(each: UsesOfStack) -> tuple[int, list[int]]:
+        return tensorflow.get(each.tensorflow, -1), [int(n) for n in each.keras.split(".")[:2]]
+
+    return sorted(found, key=place, reverse=True), refused
+
+
+def _by_use(tried: Sequence[UsesOfStack]) -> Iterator[str]:
+    """Yield the table of uses, a column for each stack and Keras, and the errors behind it."""
+    yield _row(["use", *(f"{each.tensorflow}, Keras {each.keras}" for each in tried)])
+    yield _row(["---"] * (len(tried) + 1))
+    errors: dict[str, int] = {}
+    for use in Use:
+        cells = []
+        for stack in tried:
+            problem = next((each.problem for each in stack.uses if each.use is use), NOT_TRIED)
+            if problem.startswith(SILENTLY):
+                cells.append(_SILENT)
+            elif problem and problem != NOT_TRIED:
+                cells.append(f"no ({errors.setdefault(problem, len(errors) + 1)})")
+            else:
+                cells.append(problem or "yes")
+        yield _row([f"`{use.value}`" if use.value.isidentifier() else use.value, *cells])
+    yield "\n"
+    yield from (f"{number}. ``{problem}``\n" for problem, number in errors.items())
+    days = sorted({f"{each.tried_at}" for each in tried})
+    pythons = sorted({each.python for each in tried})
+    yield f"\nTried on {', '.join(days)} with Python {', '.join(pythons)}.\n"
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def page(
+    results: Iterable[RawResult],
+    not_built: Sequence[BuildFailure],
+    uses: Sequence[UsesOfStack] = (),
+) -> str:
+    """Return the page as Markdown: what works by use, the table, the first error of each
+    combination that does not build, and the extra settings of releases that need some."""
     newest = releases(Axis.HOROVOD)[-1].version
     parts = [_TEXT.format(newest=newest)]
+    if uses:
+        parts.append(_USES.format(newest=newest) + "".join(_by_use(uses)))
+    parts.append("## Combinations\n")
     lines = [" | ".join(cells) for cells in (_HEADER, ["---"] * len(_HEADER))]
     lines += [" | ".join(astuple(row)) for row in rows(results, not_built)]
     parts.append("".join(f"| {line} |\n" for line in lines))

@@ -19,7 +19,7 @@ from typing import Any
 from _pytest.config.argparsing import Parser
 
 from docs.compatibility import page as compatibility_page
-from docs.compatibility import read_not_built
+from docs.compatibility import read_not_built, read_uses
 from hvdperf import __main__ as command
 from hvdperf.cli import first_sentence
 from hvdperf.files import write_whole
@@ -509,9 +509,10 @@ PLAIN_FIELDS = {
 def compatibility() -> str:
     results, refused = read_history(places.RAW)
     not_built, unreadable = read_not_built(places.NOT_BUILT)
-    if refused or unreadable:
-        raise SystemExit("\n".join([*refused, *unreadable]))
-    return compatibility_page(results, not_built)
+    uses, unread = read_uses(places.USES)
+    if refused or unreadable or unread:
+        raise SystemExit("\n".join([*refused, *unreadable, *unread]))
+    return compatibility_page(results, not_built, uses)
 
 
 PAGES: Mapping[str, Callable[[], str]] = {

@@ -8,10 +8,13 @@ from datetime import date
 
 import pytest
 
-from docs.compatibility import BuildFailure, page, read_not_built, rows
+from docs.compatibility import BuildFailure, page, read_not_built, read_uses, rows
+from hvdperf.launch.uses import Tried
 from hvdperf.paths import ROOT
 from hvdperf.timeline import places
 from hvdperf.timeline.releases.raw import Axis, read_history, releases
+from hvdperf.timeline.releases.uses import UsesOfStack, keep
+from hvdperf.worker.uses import SILENTLY, Use
 from tests.support.histories import raw_result
 
 FAILURE = BuildFailure("0.27.0", "2.16.2", "g++ (Debian 12.2.0-14) 12.2.0", "x.h:1: error: no y")
@@ -28,8 +31,9 @@ def test_the_committed_page_is_current():
     (path,) = (ROOT / "docs").rglob("compatibility.md")
     results, _ = read_history(places.RAW)
     failures, refused = read_not_built(places.NOT_BUILT)
-    assert refused == []
-    made = page(results, failures)
+    uses, unread = read_uses(places.USES)
+    assert [*refused, *unread] == []
+    made = page(results, failures, uses)
     assert path.read_text() == made, "run make docs"
 
 
@@ -82,3 +86,20 @@ def test_a_broken_record_is_refused_in_one_line(tmp_path, change, said):
     (line,) = refused
     assert "one.json: refused: " in line
     assert said in line
+
+
+def test_a_use_has_a_column_for_each_stack_and_says_what_fails_in_silence(tmp_path):
+    errors = {Use.TAPE: "AttributeError: no ref", Use.FIT: f"{SILENTLY} weights after training"}
+    for tensorflow, keras, wrong in (("2.15.1", "2.15.0", {}), ("2.18.1", "3.15.1", errors)):
+        tried = tuple(Tried(use, wrong.get(use, "")) for use in Use if use is not Use.ELASTIC)
+        day = date(2026, 1, 31)
+        keep(UsesOfStack(1, "0.28.1", tensorflow, keras, "3.11.7", day, tried), tmp_path)
+    (tmp_path / "broken.json").write_text("{")
+    uses, unread = read_uses(tmp_path)
+    assert len(unread) == 1
+    text = page((), (), uses)
+    assert "| use | 2.18.1, Keras 3.15.1 | 2.15.1, Keras 2.15.0 |" in text
+    assert f"| {Use.TAPE.value} | no (1) | yes |" in text
+    assert f"| {Use.FIT.value} | **no, in silence** | yes |" in text
+    assert f"| {Use.ELASTIC.value} | not tried | not tried |" in text
+    assert "1. ``AttributeError: no ref``" in text

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+# How a problem begins that no error shows.
+SILENTLY = "the ranks have different"
+
 
 class Use(Enum):
     """A use of Horovod, by the name that the documents have of it."""
