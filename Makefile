@@ -82,8 +82,9 @@ report: env ## write the newest session, or ARGS=results/runs/..., as one page
 	@$(ACTIVATE); hvdperf report $(ARGS)
 
 # What lint finds is the same with every TensorFlow. Where there can be no browser the tests that need
-# one fail and say so; the others run.
-TESTS = $(ACTIVATE); bash ci/browser.sh || true; pytest tests/ -n 3
+# one fail and say so; the others run. Python keeps what it has compiled, whatever the environment
+# says: otherwise each of the hundreds of processes that tests start would compile all of its modules.
+TESTS = $(ACTIVATE); bash ci/browser.sh || true; PYTHONDONTWRITEBYTECODE= pytest tests/ -n 3
 
 test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then tests/ without the long ones
 	@$(TESTS) -m 'not long' $(ARGS)

@@ -55,10 +55,16 @@ def _size(file: Path) -> int:
     return file.stat().st_size
 
 
+# Of imports and of thousands of tests nothing is garbage: to look for it takes a third of the time
+# until the first test.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Keep what has been imported and collected out of the garbage collector's rounds, which Keras
     alone asks for after each test of a network."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:

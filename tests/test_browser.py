@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.support.browser import chromium, visit
+from tests.support.browser import DESKTOP, Window, chromium, visit, window
 
 PAGE = '<!doctype html><link rel="icon" href="data:,"><title>A page</title>'
 
@@ -60,6 +60,40 @@ def test_a_window_that_a_page_opens_is_watched_too(browser: Browser, tmp_path: P
 
     with pytest.raises(pytest.fail.Exception, match=r"asks elsewhere: http://192\.0\.2\.1/"):
         open_both()
+
+
+def test_a_visitor_finds_nothing_of_the_one_before(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text(PAGE)
+    dark = "matchMedia('(prefers-color-scheme: dark)').matches"
+    with window(browser, tmp_path) as shared:
+        with shared.visit() as page:
+            page.emulate_media(color_scheme="dark")
+            page.set_viewport_size({"width": 360, "height": 740})
+            page.goto("/#place")
+            page.evaluate("localStorage.theme = 'dark'")
+            with page.context.expect_page():
+                page.evaluate("open('/')")
+        with shared.visit() as page:
+            page.goto("/")
+            assert page.url.endswith("/")
+            assert page.viewport_size == DESKTOP
+            assert page.evaluate(f"[localStorage.length, {dark}]") == [0, False]
+            assert page.context.pages == [page]
+
+
+def test_a_visitor_is_not_told_what_the_one_before_did_wrong(
+    browser: Browser, tmp_path: Path
+) -> None:
+    def visit_and_say(shared: Window, text: str) -> None:
+        with shared.visit() as page:
+            page.goto("/")
+            page.evaluate(text)
+
+    (tmp_path / "index.html").write_text(PAGE)
+    with window(browser, tmp_path) as shared:
+        with pytest.raises(pytest.fail.Exception, match="so and so"):
+            visit_and_say(shared, "console.error('so and so')")
+        visit_and_say(shared, "console.log('so and so')")
 
 
 def test_a_machine_without_a_browser_is_told_what_to_install(

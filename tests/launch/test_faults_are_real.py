@@ -99,8 +99,8 @@ def test_a_competing_process_runs_while_its_rank_does_and_ends_with_it(start: St
 
 
 def test_an_arm_has_its_injected_fault_and_its_twin_has_none(start: Start) -> None:
-    faulty = start("mpirun", replace(ARM, injected="data"))
-    twin = start("mpirun", replace(ARM, injected="aa"))
+    faulty = start("mpirun", replace(ARM, injected="data"), last_phase=Phase.INPUT)
+    twin = start("mpirun", replace(ARM, injected="aa"), last_phase=Phase.INPUT)
     assert "rank 1 reads other data" in problems(faulty)[0]
     assert problems(twin) == []
     faulty.close()

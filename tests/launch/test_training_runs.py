@@ -18,6 +18,7 @@ from hvdperf.records.rounds import Evidence, Launch, Run, RunReport, Validation
 from hvdperf.work.training import Epochs, problems_of_run
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (
+    ADAM,
     DEADLINE_S,
     LSTM,
     WORKLOAD,
@@ -36,7 +37,7 @@ Weights = Callable[..., dict[str, np.ndarray]]
 VALIDATED = 40  # records of the test files
 
 
-def adaptive(workload: Workload = WORKLOAD) -> Workload:
+def adaptive(workload: Workload = ADAM) -> Workload:
     return replace(workload, learning_rate="adaptive")
 
 
@@ -111,7 +112,7 @@ def test_a_run_of_so_many_steps_ends_with_a_validation_of_everything(
 def test_strategies_that_train_on_the_same_batches_end_alike(
     losses: Losses, model: str, other: Arm
 ) -> None:
-    workload = replace(WORKLOAD, model=model, input_size=32)
+    workload = replace(ADAM, model=model, input_size=32)
     other = replace(other, workload=workload, passes=2 // other.world_size)
     ended, trained_at = zip(losses(horovod(2, workload)), losses(other), strict=True)
     assert ended[0] == pytest.approx(ended[1], rel=1e-3)
@@ -159,12 +160,14 @@ def test_a_rank_with_a_learning_rate_of_its_own_is_named_and_invalid(start: Star
 
 
 def test_a_rank_that_leaks_grows_and_another_does_not(start: Start) -> None:
-    group = start("mpirun", horovod(2), fault=Fault("leak", rank=1))
-    ranks = group.ask("run", DEADLINE_S, steps=200, validate=False)
-    sound, leaking = (np.exp(training_runs.growth(rank["memory"])) for rank in ranks)
-    assert sound < 1.3
-    # A megabyte a step, to what a rank of TensorFlow takes.
-    assert leaking > 1.8
+    # Of small batches, so that many steps take little time.
+    group = start("mpirun", horovod(2, replace(WORKLOAD, batch=1)), fault=Fault("leak", rank=1))
+    ranks = group.ask("run", DEADLINE_S, steps=300, validate=False)
+    sound, leaking = (training_runs.growth(rank["memory"]) for rank in ranks)
+    assert np.exp(leaking) > 1.8, "a megabyte a step, to what a rank of TensorFlow takes"
+    # A sound one takes some megabytes at once, at any time: an allocator's piece for a thread that
+    # had none before. In a run as short as this the median of slopes does not leave them out.
+    assert sound < leaking / 5
 
 
 def test_several_backward_passes_are_one_step_of_a_larger_batch(weights: Weights) -> None:

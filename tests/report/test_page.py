@@ -25,7 +25,7 @@ from hvdperf.report.formats.html import page as document
 from hvdperf.report.formats.text import printable, value_text
 from hvdperf.verdict import Verdict
 from tests.report.sample import HOSTILE, WORDS, a_report, hostile, large
-from tests.support.browser import chromium, screenshot, served, visit
+from tests.support.browser import Window, chromium, screenshot, served, visit, window
 
 USUAL, HOSTILE_ONE, LARGE = a_report(), hostile(), large()
 REPORTS = {"usual": USUAL, "hostile": HOSTILE_ONE, "large": LARGE}
@@ -48,9 +48,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.fixture(scope="module")
+def shared(browser: Browser, pages: Path) -> Iterator[Window]:
+    with window(browser, pages) as opened:
+        yield opened
+
+
 @pytest.fixture
-def blank(browser: Browser, pages: Path) -> Iterator[Page]:
-    with visit(browser, pages) as opened:
+def blank(shared: Window) -> Iterator[Page]:
+    with shared.visit() as opened:
         yield opened
 
 
@@ -375,14 +381,17 @@ def test_only_what_is_chosen_is_saved(page: Page) -> None:
     assert [record[0] for record in records(content.decode())] == ["Verdict", "FAIL"]
 
 
-def test_a_table_is_copied_where_there_is_no_clipboard_for_pages(blank: Page) -> None:
-    blank.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
-    open_page(blank)
-    blank.locator("#shares button[data-do=copy]").click()
-    blank.locator("#pageSaid", has_text="copied").wait_for()
-    blank.locator("input[name=text]").focus()
-    blank.keyboard.press("Control+V")
-    assert blank.locator("input[name=text]").input_value().startswith("Model,Part,Share,Note")
+def test_a_table_is_copied_where_there_is_no_clipboard_for_pages(
+    browser: Browser, pages: Path
+) -> None:
+    with visit(browser, pages) as page:
+        page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+        open_page(page)
+        page.locator("#shares button[data-do=copy]").click()
+        page.locator("#pageSaid", has_text="copied").wait_for()
+        page.locator("input[name=text]").focus()
+        page.keyboard.press("Control+V")
+        assert page.locator("input[name=text]").input_value().startswith("Model,Part,Share,Note")
 
 
 def image_size(content: bytes) -> tuple[int, int]:

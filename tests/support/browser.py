@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +25,8 @@ from playwright.sync_api import (
 )
 
 DESKTOP: ViewportSize = {"width": 1440, "height": 900}
+# A page without content, at every address.
+EMPTY = "empty-page"
 # The environment variable with the directory where pictures of tested pages are saved.
 SCREENSHOTS = "HVDPERF_SCREENSHOTS"
 
@@ -47,21 +50,57 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
-@contextmanager
-def visit(browser: Browser, directory: Path) -> Iterator[Page]:
-    """Yield an empty page for which the directory is "/".
+@dataclass(frozen=True)
+class Window:
+    """A window of a browser that one visitor after the other uses. It keeps what it has compiled of
+    the scripts of a page, which costs more than all else that a page does. problems: what went
+    wrong since the last visit."""
 
-    The test fails at the end if the page has asked for anything that is missing or not on this
-    machine, or if anything went wrong in the page.
-    """
+    page: Page
+    problems: list[str]
+
+    @contextmanager
+    def visit(self) -> Iterator[Page]:
+        """Yield an empty page, as somebody has it who has never been here.
+
+        The test fails at the end if the page has asked for anything that is missing or not on this
+        machine, or if anything went wrong in the page.
+        """
+        self.page.set_viewport_size(DESKTOP)
+        yield self.page
+        self._forget()
+        problems = "\n".join(self.problems)
+        self.problems.clear()
+        if problems:
+            pytest.fail(problems)
+
+    def _forget(self) -> None:
+        """Leave nothing of a visitor to the next one."""
+        for other in self.page.context.pages:
+            if other is not self.page:
+                other.close()
+        # Of the same origin: at another place the browser would take another process.
+        self.page.goto(f"/{EMPTY}")
+        self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
+        self.page.emulate_media(color_scheme="light")
+        self.page.context.clear_permissions()
+        self.page.mouse.move(0, 0)
+
+
+@contextmanager
+def window(browser: Browser, directory: Path) -> Iterator[Window]:
+    """Yield a window for whose pages the directory is "/"."""
     problems: list[str] = []
     with served(directory) as address, browser.new_context(base_url=address) as context:
         _watch(context, address, problems)
-        page = context.new_page()
-        page.set_viewport_size(DESKTOP)
+        yield Window(context.new_page(), problems)
+
+
+@contextmanager
+def visit(browser: Browser, directory: Path) -> Iterator[Page]:
+    """Yield an empty page in a window of its own (`Window.visit`)."""
+    with window(browser, directory) as opened, opened.visit() as page:
         yield page
-    if problems:
-        pytest.fail("\n".join(problems))
 
 
 def screenshot(page: Page, name: str) -> None:
@@ -106,6 +145,8 @@ def _watch(context: BrowserContext, address: str, problems: list[str]) -> None:
             problems.append(f"console: {message.text}")
 
     context.route(elsewhere, lambda route: route.abort())
+    empty = {"content_type": "text/html", "body": '<link rel="icon" href="data:,">'}
+    context.route(f"{address}{EMPTY}", lambda route: route.fulfill(**empty))
     context.on("request", asks)
     context.on("response", hears)
     context.on("console", says)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,10 @@ from hvdperf.work.round_runner import CORRECTNESS_STEPS
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Phase
 from hvdperf.worker.strategies.table import Strategy
 
-# Small enough to trace in a second, of the shape that the default profile trains.
-WORKLOAD = Workload(model="alexnet_s", dataset="cifar10", input_size=67, batch=8)
+# Small enough to trace in half a second, of the shape that the default profile trains.
+WORKLOAD = Workload(model="alexnet_s", dataset="cifar10", input_size=67, batch=8, optimizer="sgd")
+# With an optimizer that has a state, as in sessions. It takes another third of a second to start.
+ADAM = replace(WORKLOAD, optimizer="adam")
 # A workload of every other task.
 LSTM = Workload(model="lstm_s", dataset="ptb", input_size=20, batch=8)
 TRANSFORMER = Workload(model="transformer_s", dataset="ptb", input_size=32, batch=8)

@@ -29,7 +29,7 @@ from hvdperf.timeline.page import one_series
 from hvdperf.timeline.page.index import write_index
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
-from tests.support.browser import chromium, visit
+from tests.support.browser import Window, chromium, visit, window
 from tests.support.histories import raw_result, written
 
 YEAR = Year(0.01, networks=8, world_sizes=(1, 2, 4, 8))
@@ -114,17 +114,29 @@ def browser() -> Iterator[Browser]:
         yield opened
 
 
-@pytest.fixture
-def page(browser: Browser, published: Path) -> Iterator[Page]:
-    """The page of the series."""
-    with visit(browser, published) as opened:
-        opened.goto(A100)
+@pytest.fixture(scope="module")
+def of_published(browser: Browser, published: Path) -> Iterator[Window]:
+    with window(browser, published) as opened:
         yield opened
 
 
 @pytest.fixture
-def overview(browser: Browser, many: Path) -> Iterator[Page]:
-    with visit(browser, many) as opened:
+def page(of_published: Window) -> Iterator[Page]:
+    """The page of the series."""
+    with of_published.visit() as opened:
+        opened.goto(A100)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def of_many(browser: Browser, many: Path) -> Iterator[Window]:
+    with window(browser, many) as opened:
+        yield opened
+
+
+@pytest.fixture
+def overview(of_many: Window) -> Iterator[Page]:
+    with of_many.visit() as opened:
         opened.goto("/")
         yield opened
 

@@ -199,10 +199,13 @@ def main() -> NoReturn:
     process.take_name("hvd-server")
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     process.pin(int(core) for core in cores.split(","))
+    # Nothing of an import is garbage, or little: to look for it takes an eighth of the import.
+    gc.disable()
     refusal = import_all()
     # Ranks leave these objects alone, and so share their memory.
     gc.collect()
     gc.freeze()
+    gc.enable()
     sys.stdout.write(f"\n{READY}{refusal}\n")
     Server(socket.socket(fileno=int(listener)), refusal).serve()
 
