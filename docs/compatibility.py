@@ -51,9 +51,10 @@ they do not. `hvdperf history uses` tries a stack, and `hvdperf doctor` the firs
 
 With `TF_USE_LEGACY_KERAS=1` and the package `tf-keras`, tf.keras is Keras 2 again. Loops and
 `model.fit` exchange gradients then. Some callbacks fail all the same, because Horovod takes Keras's
-backend from the package `keras`. A model that `hvd.load_model` has loaded trains without an
-exchange: wrap the optimizer of a loaded model yourself. The suite's own loop trains with every
-Keras, because it gives Horovod the variables inside those of Keras.
+backend from the package `keras`. `hvd.load_model` leaves the optimizer of a model as it was, so the
+model trains without an exchange: wrap the optimizer yourself. (It wraps one of
+`keras.optimizers.legacy` from an .h5 file, with `legacy_opts=True`.) The suite's own loop trains
+with every Keras, because it gives Horovod the variables inside those of Keras.
 
 """
 _SILENT = "**no, in silence**"

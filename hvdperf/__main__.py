@@ -12,6 +12,7 @@ from hvdperf.cli import REFUSED, Parser, complain, first_sentence, run
 from hvdperf.columns import WIDTH
 from hvdperf.launch.outer import end_with, owners
 from hvdperf.report import commands as report
+from hvdperf.script import commands as script
 from hvdperf.session import commands as session
 from hvdperf.timeline import commands as timeline
 from hvdperf.version import version
@@ -45,6 +46,7 @@ class _Version(argparse.Action):
 # The commands by purpose, as the help shows them.
 PURPOSES = {
     "look before measuring": ("list", "doctor", "vet", "thresholds"),
+    "measure a script": ("run",),
     "show results": ("report", "compare", "predict", "explain"),
     "night by night": ("nightly", "regressions"),
     "release by release": ("history", "bisect"),
@@ -65,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(
         prog=top.prog, required=True, metavar="COMMAND", help=argparse.SUPPRESS
     )
-    for package in (report, session, vet, timeline):
+    for package in (script, report, session, vet, timeline):
         package.add_to(commands)
     top.epilog = _by_purpose(
         {name: each.description or "" for name, each in commands.choices.items()}

@@ -94,6 +94,7 @@ ORDER = (
     "session",
     "timeline",
     "report",
+    "script",
 )
 # The most modules side by side that a person can still survey.
 MODULES_OF_A_ROOM = 16
@@ -102,6 +103,8 @@ MODULES_OF_A_READER = 18
 # The modules that start the program, as a command and as a plugin.
 STARTS = ("hvdperf.__main__", "hvdperf")
 WORKERS_OWN = ("hvdperf/worker", "hvdperf/models")
+# What is put into the ranks of a user's script, which have nothing of the suite.
+TAP = "hvdperf/script/tap"
 # Bare MPI, which needs no framework.
 BARE = Path("hvdperf/worker/strategies/bare_mpi.py")
 # A training script as a user writes it, with which the suite is compared.
@@ -200,9 +203,17 @@ def test_only_workers_and_models_import_the_frameworks():
     offenders = {
         str(path): sorted(packages(path) & FRAMEWORKS)
         for path in [*sources(*ROOMS), Path("conftest.py")]
-        if packages(path) & FRAMEWORKS and not inside(path, *WORKERS_OWN) and path != A_USERS_SCRIPT
+        if packages(path) & FRAMEWORKS
+        and not inside(path, *WORKERS_OWN, TAP)
+        and path != A_USERS_SCRIPT
     }
     assert offenders == {}
+
+
+@pytest.mark.parametrize("path", sources(TAP), ids=str)
+def test_what_is_put_into_a_users_script_needs_nothing_but_its_frameworks(path):
+    known = {*sys.stdlib_module_names, *FRAMEWORKS, "numpy", "_hvdperf_recorder"}
+    assert packages(path) <= known
 
 
 @pytest.mark.parametrize("path", sources(*WORKERS_OWN), ids=str)

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +34,16 @@ def is_without_session(status: int) -> bool:
     return status < 0 or status in NO_SESSION
 
 
-def ended(command: Sequence[str], output: TextIO | None = None) -> int:
-    """Run a command to its end and return its exit status. output: takes its stdout; None for this
-    process's.
+def ended(
+    command: Sequence[str],
+    output: TextIO | None = None,
+    cwd: Path | None = ROOT,
+    env: Mapping[str, str] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> int:
+    """Run a command to its end and return its exit status, negative for a signal. output: takes its
+    stdout; None for this process's. cwd: None for this process's. meanwhile: is called every WAIT_S
+    seconds. Raises OSError if the command does not start.
 
     Ctrl-C reaches the command by itself, and SIGTERM is passed on to it. The command then gets the
     time that it needs to end its ranks and to clean up.
@@ -48,7 +55,7 @@ def ended(command: Sequence[str], output: TextIO | None = None) -> int:
         signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
     }
     try:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output)
+        process = subprocess.Popen(command, cwd=cwd, env=env, stdout=output)
         signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
         for number in early:
             process.send_signal(number)
@@ -56,6 +63,7 @@ def ended(command: Sequence[str], output: TextIO | None = None) -> int:
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(WAIT_S)
+            meanwhile()
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)

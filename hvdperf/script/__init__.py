@@ -1,0 +1,1 @@
+"""A training script that nobody changed, measured: `hvdperf run -- COMMAND`."""

@@ -1,0 +1,144 @@
+"""Whether a training did what a distributed training promises.
+
+A check that fails says what is wrong and what mends it. What is legitimate is told and fails
+nothing: layers that are registered as local, statistics of batch normalisation (no optimizer
+changes them), an exchange after several steps only.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from statistics import median
+
+from hvdperf.script.recorded import FIRST, Rank
+from hvdperf.stats import shift
+
+# Sums of weights that lie further apart than this share of the sum of their sizes differ; less is
+# what different processors compute.
+CLOSE = 1e-5
+# A function that is traced in so many of its calls is traced in every step.
+RETRACED = 0.5
+# A run in which steps become faster from third to third, at last by so much, was in its warm-up.
+# Thirds are compared by the medians of blocks of so many steps or more.
+FASTER, SURE, BLOCKS = 0.9, 1e-3, 8
+LEAST_STEPS = 8
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A check that fails. what: is wrong. mend: what to do."""
+
+    what: str
+    mend: str
+
+
+def problems(ranks: Sequence[Rank]) -> list[Problem]:
+    """Return what is wrong with a training, what matters most first. ranks: of one job."""
+    found = [*_exchange(ranks)]
+    if not found:
+        found += _weights(ranks)
+    return [*found, *_data(ranks), *_tracing(ranks), *_warm_up(ranks)]
+
+
+def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
+    if ranks[0].size < 2:
+        return
+    trains = any(rank.steps is not None for rank in ranks)
+    has_any = any(rank.exchanged or (rank.steps and rank.steps.others) for rank in ranks)
+    if trains and not has_any:
+        yield Problem(
+            f"no gradient is exchanged: each of {ranks[0].size} ranks trains by itself",
+            "wrap the tape (hvd.DistributedGradientTape) or the optimizer "
+            "(hvd.DistributedOptimizer); under model.fit with Keras 3 set TF_USE_LEGACY_KERAS=1 "
+            "and install tf-keras; hvdperf doctor says what works here",
+        )
+        return
+    left_out = sorted({name for rank in ranks for name in rank.unexchanged})
+    if left_out:
+        yield Problem(
+            f"{len(left_out)} of {ranks[0].updated} variables are trained, but their gradients are "
+            f"not exchanged: {_listed(left_out)}",
+            "give them to the tape or the optimizer that Horovod wraps, or register them as local",
+        )
+
+
+def _weights(ranks: Sequence[Rank]) -> Iterator[Problem]:
+    known = [rank for rank in ranks if rank.weights]
+    if len(known) < 2 or len({_steps(rank) for rank in known}) > 1:
+        return
+    # Local variables are the ranks' own.
+    if any(rank.local for rank in known):
+        return
+    unlike = []
+    for values in zip(*(rank.weights for rank in known), strict=False):
+        (name, checksum, total, size), *others = values
+        for _, other, other_total, other_size in others:
+            apart = max(abs(total - other_total), abs(size - other_size))
+            if other != checksum and apart > CLOSE * max(size, other_size):
+                unlike.append(name)
+                break
+    if unlike:
+        yield Problem(
+            f"at the end the ranks have different weights: {_listed(unlike)}",
+            "broadcast the variables of rank 0 before the first step "
+            "(hvd.broadcast_variables), and exchange all gradients",
+        )
+
+
+def _data(ranks: Sequence[Rank]) -> Iterator[Problem]:
+    seen = [rank.batches for rank in ranks]
+    count = min(map(len, seen), default=0)
+    # One batch that is alike may be chance.
+    if len(ranks) > 1 and count > 1 and len({each[:count] for each in seen}) == 1:
+        yield Problem(
+            f"all ranks read the same batches in the same order (the first {count} are equal)",
+            "shard the files or samples by hvd.rank(), such as dataset.shard(hvd.size(), "
+            "hvd.rank()), or shuffle with a seed of the rank's own",
+        )
+
+
+def _tracing(ranks: Sequence[Rank]) -> Iterator[Problem]:
+    for rank in ranks:
+        steps = rank.steps
+        if steps and steps.count > LEAST_STEPS and steps.traces > RETRACED * steps.count:
+            yield Problem(
+                f"{steps.name} is traced again in nearly every step: {steps.traces} times in "
+                f"{steps.count} steps",
+                "give it tensors instead of Python numbers, batches of one shape, and make the "
+                "tf.function once, outside of the loop",
+            )
+            return
+
+
+def _warm_up(ranks: Sequence[Rank]) -> Iterator[Problem]:
+    rank = ranks[0]
+    rows = rank.steps.rows if rank.steps is not None else ()
+    periods = [row.period for row in rows if row.number > FIRST]
+    if len(periods) < 3 * BLOCKS * LEAST_STEPS:
+        return
+    edges = [len(periods) * at // (3 * BLOCKS) for at in range(3 * BLOCKS + 1)]
+    blocks = [
+        log(max(median(periods[begin:end]), 1e-9)) for begin, end in itertools.pairwise(edges)
+    ]
+    first, middle, last = (blocks[at : at + BLOCKS] for at in (0, BLOCKS, 2 * BLOCKS))
+    became, still = shift(middle, first, SURE), shift(last, middle, SURE)
+    # A busy machine that became idle once makes one of both faster.
+    if max(became.upper, still.upper) < 0 and still.estimate < log(FASTER):
+        yield Problem(
+            "the run ended in its warm-up: steps became faster all the time, by "
+            f"{100 * (1 - exp(still.estimate)):.0f} % in the last third of the run",
+            "let it run for longer; autotuning and caches that fill take many steps",
+        )
+
+
+def _steps(rank: Rank) -> int:
+    return rank.steps.count if rank.steps is not None else 0
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + f" and {more} more" * (more > 0)

@@ -1,0 +1,70 @@
+"""The command that measures a training script that nobody changed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hvdperf.cli import Commands, add_command, complain, option
+from hvdperf.errors import UserError, refusing
+from hvdperf.files import write_whole
+from hvdperf.paths import RESULTS, shown
+from hvdperf.script.recorded import last_job, read_ranks
+from hvdperf.script.run import run
+from hvdperf.script.told import lines, training_of
+from hvdperf.session.ending import EXIT_STATUS
+from hvdperf.verdict import Verdict
+
+REPORT = "report.txt"
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command run."""
+    text = (
+        "Run a training script as it is, and say what limits it. The command is what you type "
+        "without it, such as `hvdperf run -- horovodrun -np 8 python train.py`. Its output and its "
+        "exit status stay what they are; the report comes after it."
+    )
+    add = add_command(commands, "run", text, run_script)
+    option(add, "--steps N", "End the script after N steps.", told="its own end", type=int)
+    text = "End with exit status 7 if a check of the training fails."
+    option(add, "--check", text, told="with that of the command")
+    text = "Write what ranks recorded to a new directory below this one."
+    option(add, "--results DIR", text, RESULTS, "results", type=Path)
+    add.add_argument("words", metavar="COMMAND", nargs="*", help="Run this, after --.")
+
+
+def run_script(arguments: argparse.Namespace) -> int:
+    command: list[str] = arguments.words
+    if not command:
+        raise UserError("there is no command; give it after --: hvdperf run -- python train.py")
+    steps: int | None = arguments.steps
+    if steps is not None and steps < 1:
+        raise UserError(f"--steps {steps}: must be 1 or more")
+    results: Path = arguments.results.absolute()
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
+    directory = results / "scripts" / name
+    with refusing(f"--results {shown(results)}: ", OSError):
+        directory.mkdir(parents=True)
+    status = run(command, directory, steps)
+    ranks, refused = read_ranks(directory)
+    for line in refused:
+        complain(line)
+    job, jobs = last_job(ranks)
+    if not job:
+        complain(
+            "no rank was seen: nothing in the command called hvd.init with a Python that reads "
+            "PYTHONPATH (python -I, -E and -S do not)"
+        )
+        return status
+    training = training_of(job, jobs)
+    text = "".join(f"{line}\n" for line in lines(training))
+    print(f"\n{text}", end="")
+    print(f"recorded: {shown(directory)}")
+    with refusing(f"{shown(directory)}: ", OSError):
+        write_whole(directory / REPORT, text)
+    if arguments.check and training.wrong:
+        return EXIT_STATUS[Verdict.INVALID]
+    return status

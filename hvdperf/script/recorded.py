@@ -1,0 +1,172 @@
+"""What the ranks of a training script wrote (hvdperf/script/tap), as typed records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
+
+from hvdperf.json_records import Unreadable, decode
+
+# As the recorder has them: steps of the warm-up, of which nothing is summed up, and the width of a
+# bin of step times, in ln.
+FIRST, BIN = 3, 0.01
+RECORDS = "rank-*.json"
+
+
+class Row(NamedTuple):
+    """A step of one rank, in seconds since the epoch. number: of its call. before: the end of the
+    step before. input_outside, input_within: seconds of waiting for it, outside of the call and in
+    it. ready, done: the last gradient was ready, and all were exchanged; 0 where that is unknown or
+    nothing was exchanged."""
+
+    number: int
+    before: float
+    begin: float
+    end: float
+    input_outside: float
+    input_within: float
+    ready: float
+    done: float
+
+    @property
+    def period(self) -> float:
+        return self.end - self.before
+
+    @property
+    def input(self) -> float:
+        return self.input_outside + self.input_within
+
+
+@dataclass(frozen=True)
+class Slow:
+    """One of the slowest steps. retraced: whether the function was traced in it."""
+
+    retraced: bool
+    row: Row
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The calls of one function. traces: how often it was traced. exchanges: whether gradients are
+    exchanged in it by Horovod's tape or optimizer; others: whether the script itself calls
+    hvd.allreduce in it. updates: whether an optimizer changes weights in it. jit: whether XLA
+    compiles it. rows: all of its calls, or every second, every fourth, ... bins: number of steps by
+    rounded ln of their seconds / BIN. summed, sums: the steps after the warm-up, and their seconds.
+    samples: of all calls. cpu: seconds since the warm-up, and those of CPU time."""
+
+    name: str
+    count: int
+    traces: int
+    exchanges: bool
+    updates: bool
+    others: bool
+    jit: bool
+    begun: float
+    ended: float
+    rows: tuple[Row, ...]
+    slowest: tuple[Slow, ...]
+    bins: tuple[tuple[int, int], ...]
+    summed: int
+    sums: float
+    samples: int
+    cpu: tuple[float, float] | None = None
+
+    @property
+    def period(self) -> float | None:
+        """Return the mean seconds of a step after the warm-up; None if there are none."""
+        return self.sums / self.summed if self.summed else None
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Return the samples of this rank a second, after the warm-up."""
+        if not self.summed or not self.samples:
+            return None
+        return self.samples / self.count * self.summed / self.sums
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A variable that the optimizer changed, as it is at the end. total, size: the sum of its
+    values and of their absolute values."""
+
+    name: str
+    checksum: int
+    total: float
+    size: float
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one process with a rank wrote. marks: when the process was started, and Python ran.
+    events: imports, hvd.init and broadcasts, with their begin and end. missing: what could not be
+    recorded, in words. exchanged: tensors, bytes and sparse tensors of a step, by its name. others:
+    number of exchanges outside of gradients. updated, local: number of variables that the optimizer
+    changes, and of those that are registered as local. unexchanged: names of variables that are
+    changed, not local, and never exchanged. batches: a digest of each of the first ones. weights:
+    [] if it did not end as Python does. cut: whether --steps ended it."""
+
+    format: Annotated[int, Meta(ge=1, le=1)]
+    rank: Annotated[int, Meta(ge=0)]
+    size: Annotated[int, Meta(ge=1)]
+    local_rank: int
+    host: str
+    pid: int
+    arguments: tuple[str, ...]
+    python: str
+    marks: Mapping[str, float]
+    events: tuple[tuple[str, float, float], ...]
+    missing: tuple[str, ...]
+    series: tuple[Steps, ...]
+    exchanged: Mapping[str, tuple[int, int, int]]
+    others: Mapping[str, int]
+    updated: int
+    local: int
+    unexchanged: tuple[str, ...]
+    batches: tuple[float, ...]
+    peak_memory: int
+    written_at: float
+    is_over: bool
+    cut: bool
+    weights: tuple[tuple[str, int, float, float], ...]
+
+    @cached_property
+    def steps(self) -> Steps | None:
+        """Return the training steps: the function in which gradients are exchanged, else one in
+        which weights are changed; of several the one that ran for longest. None without one."""
+        for kind in ("exchanges", "others", "updates"):
+            found = [each for each in self.series if getattr(each, kind)]
+            if found:
+                return max(found, key=lambda each: each.ended - each.begun)
+        return None
+
+
+def read_ranks(directory: Path) -> tuple[list[Rank], list[str]]:
+    """Return what the ranks wrote, by rank, and a line for each file that cannot be read."""
+    found, refused = [], []
+    for path in sorted(directory.glob(RECORDS)):
+        try:
+            found.append(decode(path.read_bytes(), Rank))
+        except (OSError, Unreadable) as error:
+            refused.append(f"{path.name}: {error}")
+    return sorted(found, key=lambda each: (each.rank, each.written_at)), refused
+
+
+def last_job(ranks: Sequence[Rank]) -> tuple[list[Rank], int]:
+    """Return the ranks of the job that ended last, and the number of jobs. A job is one process a
+    rank; a command may have several, one after the other."""
+    jobs: list[list[Rank]] = []
+    for each in sorted(ranks, key=lambda each: each.marks.get("process", 0.0)):
+        # The next process of the same rank belongs to the next job.
+        place = next((job for job in jobs if each.rank not in {one.rank for one in job}), None)
+        if place is None:
+            jobs.append(place := [])
+        place.append(each)
+    if not jobs:
+        return [], 0
+    last = max(jobs, key=lambda job: max(each.written_at for each in job))
+    return sorted(last, key=lambda each: each.rank), len(jobs)

@@ -1,0 +1,775 @@
+"""Records when a rank of a training script does what. The script is not changed, and behaves as
+without it.
+
+`hvdperf run` puts this directory on PYTHONPATH. Hooks are set when a module is imported, so a
+process that never imports Horovod or TensorFlow pays for nothing, and only one that calls hvd.init
+writes: to HVDPERF_RECORD/rank-R-PID.json, at its end and every WRITE_S seconds.
+
+It needs nothing but the standard library, in Python 3.9 and later, until a hook finds TensorFlow
+imported. A hook that does not fit disables itself, and says so in what is written. Times are
+seconds since the epoch, by time.time(), which is also what tf.timestamp returns.
+"""
+
+from __future__ import annotations
+
+import atexit
+import heapq
+import importlib.abc
+import importlib.util
+import json
+import math
+import os
+import resource
+import socket
+import sys
+import threading
+import time
+import weakref
+import zlib
+from typing import Any
+
+FORMAT = 1
+now = time.time
+# Steps that are kept whole; twice as many are halved, so that each rank keeps the same ones.
+KEPT, SLOWEST = 1024, 32
+# Steps up to here are the warm-up, of which nothing but their times is summed up.
+FIRST = 3
+# The width of a bin of step times, in ln.
+BIN = 0.01
+# Seconds from one writing to the next, of the whole and of the one line for the display.
+WRITE_S, LINE_S = 30.0, 1.0
+# Batches whose content is compared between ranks, and functions and events that are told apart.
+BATCHES, SERIES, EVENTS = 8, 64, 256
+
+
+class Steps:
+    """The calls of one function of the script, or the exchanges of a loop without any.
+
+    A row is (index, end of the call before, begin, end, seconds of waiting for input before and
+    within the call, last gradient ready, all exchanged); the last two are 0 where they are
+    unknown. sums: of `summed` calls after the warm-up, of their times from end to end."""
+
+    def __init__(self, name: Any) -> None:
+        self.name = name
+        self.count = self.traces = self.functions = 0
+        self.exchanges = self.updates = self.others = self.jit = False
+        self.begun = self.ended = 0.0
+        self.stride = 1
+        self.rows: list[Any] = []
+        self.slowest: list[Any] = []
+        self.bins: dict[int, int] = {}
+        self.summed, self.sums = 0, 0.0
+        self.samples = 0
+        self.cpu: Any = None
+        # Variables to which the graph writes its stamps, made before it is traced; whether it does.
+        self.variables: Any = None
+        self.has_exchange_stamps = self.has_input_stamps = False
+
+    def add(
+        self, begin: Any, end: Any, before: Any, within: Any, traces: Any, stamps: Any = ()
+    ) -> None:
+        """Add a call. before, within: seconds of input. traces: of the function until now. stamps:
+        last gradient ready, all exchanged."""
+        if not self.count:
+            self.begun = self.ended = begin
+        retraced = bool(self.count and traces > self.traces)
+        self.traces = max(self.traces, traces)
+        row = (self.count, self.ended, begin, end, before, within, *(stamps or (0.0, 0.0)))
+        if self.count == FIRST:
+            self.cpu = (begin, _cpu())
+        if self.count > FIRST:
+            period = max(end - self.ended, 1e-9)
+            self.summed += 1
+            self.sums += period
+            place = round(math.log(period) / BIN)
+            self.bins[place] = self.bins.get(place, 0) + 1
+            entry = (period, retraced, row)
+            if len(self.slowest) < SLOWEST:
+                heapq.heappush(self.slowest, entry)
+            elif entry > self.slowest[0]:
+                heapq.heapreplace(self.slowest, entry)
+        if self.count % self.stride == 0:
+            self.rows.append(row)
+            if len(self.rows) >= 2 * KEPT:
+                self.stride *= 2
+                self.rows = [each for each in self.rows if each[0] % self.stride == 0]
+        self.count += 1
+        self.ended = end
+
+    def told(self) -> Any:
+        found = {
+            name: getattr(self, name)
+            for name in (
+                *("name", "count", "traces", "exchanges", "updates", "others", "jit"),
+                *("begun", "ended", "rows", "summed", "sums", "samples"),
+            )
+        }
+        found["slowest"] = [
+            {"retraced": retraced, "row": row}
+            for _, retraced, row in sorted(self.slowest, reverse=True)
+        ]
+        found["bins"] = sorted(self.bins.items())
+        if self.cpu is not None:
+            begun, used = self.cpu
+            found["cpu"] = [self.ended - begun, _cpu() - used]
+        return found
+
+
+class State:
+    """What is known of this process."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.directory = os.environ["HVDPERF_RECORD"]
+        self.limit = int(os.environ.get("HVDPERF_STEPS") or 0)
+        self.with_stamps = os.environ.get("HVDPERF_STAMPS", "1") == "1"
+        self.marks: dict[str, float] = {}
+        self.events: list[Any] = []
+        self.missing: list[str] = []
+        self.series: dict[Any, Any] = {}
+        self.rank: Any = None
+        self.facts: dict[str, Any] = {}
+        self.current: Any = None
+        self.jit = 0
+        self.waited = 0.0
+        self.exchanged: dict[str, Any] = {}  # by name: tensors, bytes, sparse ones of a trace
+        self.exchanged_variables: Any = weakref.WeakValueDictionary()
+        self.updated: dict[int, Any] = {}  # by id: a weak reference and the name
+        self.local: set[int] = set()
+        self.others: dict[str, int] = {}  # exchanges outside of gradients, by name of the function
+        self.in_gradients = 0
+        self.batches: list[Any] = []
+        self.batch = 0
+        self.is_stopping = False
+        self.written_at = self.line_at = 0.0
+
+
+_state: Any = None
+_hooks: dict[str, Any] = {}
+_finding = threading.local()
+
+
+def install() -> None:
+    """Have modules hooked when they are imported."""
+    global _state
+    if _state is not None:
+        return
+    _state = State()
+    _state.marks = {"process": _process_start(), "python": now()}
+    _hooks.update(
+        {
+            "horovod.common.basics": _hook_init,
+            "horovod.tensorflow": _hook_exchange,
+            "horovod.tensorflow.functions": _hook_broadcast,
+            "tensorflow": lambda module: None,
+            "tensorflow.python.eager.polymorphic_function.polymorphic_function": _hook_function,
+            "tensorflow.python.eager.polymorphic_function.concrete_function": _hook_concrete,
+            "tensorflow.python.data.ops.iterator_ops": _hook_input,
+            "tensorflow.python.client.session": _hook_session,
+            "keras.src.optimizers.base_optimizer": _hook_keras_3,
+            "keras.src.optimizers.optimizer": _hook_keras_2,
+            "tf_keras.src.optimizers.optimizer": _hook_keras_2,
+        }
+    )
+    sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name: Any, path: Any = None, target: Any = None) -> Any:
+        if name not in _hooks or getattr(_finding, "name", None) == name:
+            return None
+        before, _finding.name = getattr(_finding, "name", None), name
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError, AttributeError):
+            return None
+        finally:
+            _finding.name = before
+        if spec is None or not hasattr(spec.loader, "exec_module"):
+            return None
+        spec.loader = _Loader(spec.loader, _hooks[name])
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, inner: Any, hook: Any) -> None:
+        self._inner, self._hook = inner, hook
+
+    def __getattr__(self, name: Any) -> Any:
+        return getattr(self._inner, name)
+
+    def create_module(self, spec: Any) -> Any:
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        begin = now()
+        self._inner.exec_module(module)
+        if "." not in module.__name__ or module.__name__ == "horovod.tensorflow":
+            _event(f"import {module.__name__}", begin)
+        _guarded(module.__name__, self._hook, module)
+
+
+def _guarded(what: Any, call: Any, *arguments: Any) -> Any:
+    """Call a hook; what goes wrong in it is written and nothing else."""
+    try:
+        return call(*arguments)
+    except Exception as error:  # noqa: BLE001 - the script must not end because of a hook
+        text = f"{what}: {type(error).__name__}: {error}"
+        if text not in _state.missing and len(_state.missing) < EVENTS:
+            _state.missing.append(text)
+        return None
+
+
+def _event(name: Any, begin: Any) -> None:
+    if len(_state.events) < EVENTS:
+        _state.events.append([name, begin, now()])
+
+
+def _process_start() -> Any:
+    """Return when this process was started."""
+    with open("/proc/self/stat") as stream:
+        fields = stream.read().rsplit(")", 1)[1].split()
+    with open("/proc/uptime") as stream:
+        up = float(stream.read().split()[0])
+    return now() - up + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _cpu() -> Any:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+# Start ------------------------------------------------------------------------------------------
+
+
+def _hook_init(module: Any) -> None:
+    cls = module.HorovodBasics
+    original = cls.init
+
+    def init(self: Any, *arguments: Any, **named: Any) -> Any:
+        begin = now()
+        result = original(self, *arguments, **named)
+        _event("hvd.init", begin)
+        _guarded("hvd.init", _initialised, self)
+        return result
+
+    cls.init = init
+
+
+def _initialised(basics: Any) -> None:
+    first = _state.rank is None
+    _state.rank = basics.rank()
+    _state.facts = {
+        "size": basics.size(),
+        "local_rank": basics.local_rank(),
+        "host": socket.gethostname(),
+    }
+    if first:
+        # What is registered last runs first, so Horovod is still there.
+        atexit.register(_at_exit)
+        _guarded("the first line", _write_line, None, now())
+
+
+def _hook_broadcast(module: Any) -> None:
+    original = module.broadcast_variables
+
+    def broadcast_variables(*arguments: Any, **named: Any) -> Any:
+        begin = now()
+        try:
+            return original(*arguments, **named)
+        finally:
+            if _state.current is None:
+                _event("hvd.broadcast_variables", begin)
+
+    module.broadcast_variables = broadcast_variables
+
+
+# Steps ------------------------------------------------------------------------------------------
+
+
+def _is_main() -> Any:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _outermost(call: Any) -> Any:
+    """Return the call of a function, with its times if no other one is around it."""
+
+    def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
+        is_jit = bool(getattr(self, "_jit_compile", False))
+        if _state.current is not None or not _is_main():
+            if not is_jit:
+                return call(self, *arguments, **named)
+            _state.jit += 1
+            try:
+                return call(self, *arguments, **named)
+            finally:
+                _state.jit -= 1
+        steps = _state.current = _guarded("a step", _steps_of, self) or Steps("unknown")
+        if steps.variables is None:
+            steps.variables = _guarded("stamps", _make_variables)
+        _state.jit = int(is_jit)
+        steps.jit = steps.jit or is_jit
+        begin = now()
+        try:
+            result = call(self, *arguments, **named)
+        finally:
+            end = now()
+            _state.current = None
+            _state.jit = 0
+        _guarded("a step", _add, steps, self, begin, end)
+        if _state.limit and steps.exchanges and steps.count >= _state.limit:
+            _stop()
+        return result
+
+    return wrapped
+
+
+def _steps_of(function: Any) -> Any:
+    """Return the steps of a function. One that is made anew for each step has those of the one
+    before, by its code."""
+    found = getattr(function, "_hvdperf_steps", None)
+    if found is None:
+        python: Any = getattr(function, "_python_function", None)
+        while hasattr(python, "__wrapped__"):
+            python = python.__wrapped__
+        name = getattr(function, "_name", None) or getattr(function, "name", "") or "function"
+        key = getattr(python, "__code__", None) or f"{name}"
+        found = _state.series.get(key)
+        if found is None:
+            found = Steps(str(name))
+            if len(_state.series) < SERIES:
+                _state.series[key] = found
+        found.functions += 1
+        function._hvdperf_steps = found
+    return found
+
+
+def _make_variables() -> Any:
+    """Return the variables for the stamps of the exchange and of the input. A function must not
+    make any while it is traced."""
+    import tensorflow as tf
+
+    if not _state.with_stamps or not tf.executing_eagerly():
+        return ()
+    with tf.device("CPU:0"):
+        return [tf.Variable([0.0] * size, dtype=tf.float64, trainable=False) for size in (2, 4)]
+
+
+def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
+    traces = 1
+    if hasattr(function, "experimental_get_tracing_count"):
+        traces = function.experimental_get_tracing_count()
+    # A function that is made anew is traced anew.
+    traces += max(0, steps.functions - 1)
+    before = within = 0.0
+    if steps.exchanges or steps.updates:
+        before, _state.waited = _state.waited, 0.0
+    if steps.has_input_stamps:
+        asked, given, count, content = (float(x) for x in steps.variables[1].numpy())
+        if begin <= asked <= given <= end:
+            within = given - asked
+            _saw_batch(int(count), content)
+    stamps: Any = ()
+    if steps.has_exchange_stamps:
+        ready, done = (float(each) for each in steps.variables[0].numpy())
+        # Stamps of an earlier call are those of a call in which nothing was exchanged.
+        if begin <= ready <= done <= end:
+            stamps = ready, done
+    if steps.exchanges or steps.updates:
+        steps.samples += _state.batch
+    steps.add(begin, end, before, within, traces, stamps)
+    _write_now_and_then(steps, end)
+
+
+def _write_now_and_then(steps: Any, at: Any) -> None:
+    if _state.rank is None:
+        return
+    if at - _state.line_at > LINE_S:
+        _write_line(steps, at)
+    if at - _state.written_at > WRITE_S:
+        _write(is_last=False)
+
+
+class _Stop(SystemExit):
+    """Ends the script after HVDPERF_STEPS steps."""
+
+
+def _stop() -> None:
+    if _state.is_stopping:
+        # The script has caught the first one.
+        _at_exit()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+    _state.is_stopping = True
+    raise _Stop(0)
+
+
+def _hook_function(module: Any) -> None:
+    module.Function.__call__ = _outermost(module.Function.__call__)
+
+
+def _hook_concrete(module: Any) -> None:
+    module.ConcreteFunction.__call__ = _outermost(module.ConcreteFunction.__call__)
+
+
+def _hook_session(module: Any) -> None:
+    original = module.BaseSession.run
+    known: dict[Any, Any] = {}
+
+    def run(self: Any, fetches: Any, *arguments: Any, **named: Any) -> Any:
+        begin = now()
+        result = original(self, fetches, *arguments, **named)
+        end = now()
+
+        def note() -> Any:
+            key = (id(self.graph), repr(fetches))
+            if key not in known and len(known) < EVENTS:
+                known[key] = _reaches_horovod(self.graph, fetches)
+            if known.get(key):
+                steps = _state.series.setdefault("session", Steps("a session's run"))
+                steps.exchanges = True
+                _add(steps, None, begin, end)
+                return steps
+            return None
+
+        steps = _guarded("a session", note)
+        if _state.limit and steps is not None and steps.count >= _state.limit:
+            _stop()
+        return result
+
+    module.BaseSession.run = run
+
+
+def _reaches_horovod(graph: Any, fetches: Any) -> Any:
+    """Return whether what is fetched needs an exchange of Horovod."""
+    import tensorflow as tf
+
+    left = []
+    for each in tf.nest.flatten(fetches):
+        if isinstance(each, str):
+            each = graph.as_graph_element(each)
+        left.append(getattr(each, "op", each))
+    seen = set()
+    while left:
+        op = left.pop()
+        if op in seen or not hasattr(op, "inputs"):
+            continue
+        seen.add(op)
+        if op.type.startswith(("HorovodAllreduce", "HorovodGroupedAllreduce", "HorovodAllgather")):
+            return True
+        left += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+    return False
+
+
+# The exchange -----------------------------------------------------------------------------------
+
+
+def _hook_exchange(module: Any) -> None:
+    original = module._make_allreduce_grads_fn
+
+    def make(*arguments: Any, **named: Any) -> Any:
+        inner = original(*arguments, **named)
+
+        def exchange(grads: Any, vars: Any = None, *more: Any, **named_too: Any) -> Any:
+            grads = list(grads)
+            _state.in_gradients += 1
+            try:
+                begun = _guarded("the exchange", _before_exchange, grads, vars)
+                if not begun:
+                    return inner(grads, vars, *more, **named_too)
+                result = inner(grads, vars, *more, **named_too)
+                _guarded("the exchange", _after_exchange, begun, result)
+                return result
+            finally:
+                _state.in_gradients -= 1
+
+        return exchange
+
+    module._make_allreduce_grads_fn = make
+    tape = getattr(module, "_DistributedGradientTape", None)
+    if tape is not None and hasattr(tape, "register_local_source"):
+        register = tape.register_local_source
+
+        def register_local_source(self: Any, source: Any) -> Any:
+            _state.local.add(id(source))
+            return register(self, source)
+
+        tape.register_local_source = register_local_source
+    for name in ("allreduce", "grouped_allreduce", "allgather", "broadcast", "alltoall"):
+        if hasattr(module, name):
+            setattr(module, name, _counted(name, getattr(module, name)))
+
+
+def _counted(name: Any, original: Any) -> Any:
+    def call(*arguments: Any, **named: Any) -> Any:
+        if not _state.in_gradients:
+            where = "in steps" if _state.current is not None else "between steps"
+            _state.others[f"{name} {where}"] = _state.others.get(f"{name} {where}", 0) + 1
+            if _state.current is not None and "allreduce" in name:
+                _state.current.others = True
+        return original(*arguments, **named)
+
+    return call
+
+
+def _values(grads: Any) -> Any:
+    """Return the tensors that are exchanged; of a sparse gradient its values."""
+    return [getattr(each, "values", each) for each in grads if each is not None]
+
+
+def _before_exchange(grads: Any, variables: Any) -> Any:
+    """Note what is exchanged; stamp when the last gradient is ready."""
+    import tensorflow as tf
+
+    tensors = _values(grads)
+    steps = _state.current
+    eager = tf.executing_eagerly()
+    for each in list(variables or ()):
+        _guarded("a variable", _note_variable, each)
+    name = steps.name if steps is not None else "a loop"
+    size = sum(each.dtype.size * (each.shape.num_elements() or 0) for each in tensors)
+    sparse = sum(hasattr(each, "indices") for each in grads if each is not None)
+    _state.exchanged[name] = [len(tensors), size, sparse]
+    if eager and steps is None:
+        return ("eager", now())
+    if steps is not None:
+        steps.exchanges = True
+    if eager or steps is None or not steps.variables:
+        return None
+    if _state.jit:
+        text = "stamps in a step: it is compiled by XLA (jit_compile)"
+        if text not in _state.missing:
+            _state.missing.append(text)
+        return None
+    # Stamps are on the host also if the gradients are on a GPU.
+    with tf.device("CPU:0"), tf.control_dependencies(tensors):
+        return ("graph", tf.timestamp())
+
+
+def _after_exchange(begun: Any, result: Any) -> None:
+    import tensorflow as tf
+
+    kind, ready = begun
+    if kind == "eager":
+        done = now()
+        steps = _state.series.setdefault("loop", Steps("a loop without tf.function"))
+        steps.exchanges = True
+        before, _state.waited = _state.waited, 0.0
+        steps.samples += _state.batch
+        # A step is what lies between the ends of two exchanges.
+        begin = (steps.ended or ready) + before
+        steps.add(min(begin, ready), done, before, 0.0, 1, (ready, done))
+        _write_now_and_then(steps, done)
+        return
+    steps = _state.current
+    # A control edge on the outputs of a call that is inlined does not wait for their values, so the
+    # stamp depends on copies of them.
+    copies = [tf.identity(each) for each in _values(list(result))]
+    with tf.device("CPU:0"), tf.control_dependencies(copies):
+        steps.variables[0].assign(tf.stack([ready, tf.timestamp()]), read_value=False)
+    steps.has_exchange_stamps = True
+
+
+def _note_variable(variable: Any) -> None:
+    _state.exchanged_variables[id(variable)] = variable
+
+
+# Updates ----------------------------------------------------------------------------------------
+
+
+def _updated(optimizer: Any, variables: Any) -> None:
+    """Note which variables an optimizer changes."""
+    for each in variables:
+        inner = getattr(each, "value", None)
+        plain = each if callable(inner) or inner is None else inner
+        name = getattr(each, "path", None) or getattr(each, "name", "")
+        _state.updated[id(each)] = (weakref.ref(each), str(name), id(plain))
+    for each in getattr(optimizer, "_local_vars", ()):
+        _state.local.add(id(getattr(each, "deref", lambda each=each: each)()))
+    if _state.current is not None:
+        _state.current.updates = True
+
+
+def _hook_keras_3(module: Any) -> None:
+    original = module.BaseOptimizer.apply
+
+    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        known = trainable_variables
+        if known is None:
+            known = getattr(self, "_trainable_variables", ())
+        _guarded("an optimizer", _updated, self, list(known))
+        return original(self, grads, trainable_variables)
+
+    module.BaseOptimizer.apply = apply
+
+
+def _hook_keras_2(module: Any) -> None:
+    cls = getattr(module, "Optimizer", None)
+    # With Keras 3 this name is another class, which the hook of its base has seen.
+    if cls is None or "apply_gradients" not in vars(cls):
+        return
+    original = cls.apply_gradients
+
+    def apply_gradients(self: Any, grads_and_vars: Any, *arguments: Any, **named: Any) -> Any:
+        pairs = list(grads_and_vars)
+        _guarded("an optimizer", _updated, self, [variable for _, variable in pairs])
+        return original(self, pairs, *arguments, **named)
+
+    cls.apply_gradients = apply_gradients
+
+
+# Input ------------------------------------------------------------------------------------------
+
+
+def _hook_input(module: Any) -> None:
+    original = module.OwnedIterator._next_internal
+
+    def next_internal(self: Any) -> Any:
+        from tensorflow.python.eager import context
+
+        if context.executing_eagerly():
+            begin = now()
+            result = original(self)
+            if _is_main():
+                _state.waited += now() - begin
+                _guarded("a batch", _note_batch, result)
+            return result
+        asked = _guarded("input", _asked)
+        if asked is None:
+            return original(self)
+        import tensorflow as tf
+
+        with tf.control_dependencies([asked]):
+            result = original(self)
+        _guarded("input", _given, asked, result)
+        return result
+
+    module.OwnedIterator._next_internal = next_internal
+
+
+def _asked() -> Any:
+    import tensorflow as tf
+
+    if _state.jit or _state.current is None or not _state.current.variables:
+        return None
+    with tf.device("CPU:0"):
+        return tf.timestamp()
+
+
+def _given(asked: Any, result: Any) -> None:
+    """Stamp when a batch has come in a graph, with its size and something of its content."""
+    import tensorflow as tf
+
+    leaves = list(tf.nest.flatten(result, expand_composites=True))
+    count, content = tf.constant(0.0, tf.float64), tf.constant(0.0, tf.float64)
+    first = next((x for x in leaves if x.shape.rank and x.dtype.is_numeric), None)
+    with tf.device("CPU:0"), tf.control_dependencies(leaves):
+        if first is not None:
+            count = tf.cast(tf.shape(first)[0], tf.float64)
+            content = tf.reduce_sum(tf.cast(first[:1], tf.float64))
+        values = tf.stack([asked, tf.timestamp(), count, content])
+        _state.current.variables[1].assign(values, read_value=False)
+    _state.current.has_input_stamps = True
+
+
+def _note_batch(result: Any) -> None:
+    import tensorflow as tf
+
+    leaves = tf.nest.flatten(result)
+    first = next(
+        (x for x in leaves if getattr(x, "shape", None) is not None and x.shape.rank), None
+    )
+    if first is None:
+        return
+    _state.batch = int(first.shape[0])
+    if len(_state.batches) < BATCHES:
+        content = first[:1].numpy()
+        _saw_batch(_state.batch, zlib.crc32(content.tobytes()))
+
+
+def _saw_batch(count: Any, content: Any) -> None:
+    _state.batch = count
+    if len(_state.batches) < BATCHES:
+        _state.batches.append(content)
+
+
+# Writing ----------------------------------------------------------------------------------------
+
+
+def _at_exit() -> None:
+    _guarded("the end", _write, True)
+
+
+def _digests() -> Any:
+    """Return for each variable that the optimizer changed its name, a checksum, its sum and the sum
+    of its absolute values."""
+    import numpy as np
+
+    found = []
+    for reference, name, _ in _state.updated.values():
+        variable = reference()
+        if variable is None:
+            continue
+        values = np.ascontiguousarray(np.asarray(variable, dtype=np.float64))
+        found.append(
+            [name, zlib.crc32(values.tobytes()), float(values.sum()), float(abs(values).sum())]
+        )
+    return found
+
+
+def _unexchanged() -> Any:
+    """Return the names of variables that were updated, are not local, and were never exchanged."""
+    known = set(_state.exchanged_variables)
+    return [
+        name
+        for key, (_, name, plain) in _state.updated.items()
+        if key not in known and plain not in known and not {key, plain} & _state.local
+    ]
+
+
+def _write(is_last: Any) -> None:
+    if _state.rank is None or os.getpid() != _state.pid:
+        return
+    _state.written_at = now()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    found = {
+        "format": FORMAT,
+        "rank": _state.rank,
+        **_state.facts,
+        "pid": _state.pid,
+        "arguments": sys.argv,
+        "python": sys.version.split()[0],
+        "marks": _state.marks,
+        "events": _state.events,
+        "missing": _state.missing,
+        "series": [each.told() for each in _state.series.values() if each.count],
+        "exchanged": _state.exchanged,
+        "others": _state.others,
+        "updated": len(_state.updated),
+        "local": len(_state.local),
+        "unexchanged": _unexchanged()[:EVENTS] if _state.exchanged_variables else [],
+        "batches": _state.batches,
+        "peak_memory": used.ru_maxrss * 1024,
+        "written_at": now(),
+        "is_over": is_last,
+        "cut": _state.is_stopping,
+        "weights": [],
+    }
+    if is_last and _state.updated:
+        found["weights"] = _guarded("the weights", _digests) or []
+    path = os.path.join(_state.directory, f"rank-{_state.rank}-{_state.pid}.json")
+    with open(f"{path}.new", "w") as stream:
+        json.dump(found, stream, default=str)
+    os.replace(f"{path}.new", path)
+
+
+def _write_line(steps: Any, at: Any) -> None:
+    """Write what the display shows of this rank: steps, samples, and the time of the last step."""
+    _state.line_at = at
+    path = os.path.join(_state.directory, f"now-{_state.rank}-{_state.pid}")
+    count, samples = (steps.count, steps.samples) if steps is not None else (0, 0)
+    is_training = steps is not None and (steps.exchanges or steps.updates)
+    with open(f"{path}.new", "w") as stream:
+        json.dump([_state.rank, count if is_training else 0, samples, at], stream)
+    os.replace(f"{path}.new", path)

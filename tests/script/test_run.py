@@ -1,0 +1,167 @@
+"""Training scripts that nobody changed, run with the recorder in their ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvdperf.machine.stack import probe
+from hvdperf.paths import CACHE, ROOT
+from hvdperf.script.recorded import Rank, read_ranks
+from hvdperf.script.run import TAP, Live, environment, on_all_hosts
+from hvdperf.script.terms import Term, parts_of
+from hvdperf.session.ending import EXIT_STATUS
+from hvdperf.verdict import Verdict
+
+SCRIPTS = ROOT / "tests/support/scripts"
+LOOP = str(SCRIPTS / "loop.py")
+INVALID = EXIT_STATUS[Verdict.INVALID]
+
+
+def run(tmp_path: Path, *words: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+    """Run a command with the recorder. words: of the command. options: of hvdperf run."""
+    own = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}", *options, "--", *words]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        own, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+def on_two_ranks(*words: str) -> list[str]:
+    launcher = Path(sys.executable).with_name("horovodrun")
+    return [str(launcher), "-np", "2", sys.executable, *words]
+
+
+def ranks_of(tmp_path: Path) -> list[Rank]:
+    (directory,) = (tmp_path / "scripts").iterdir()
+    ranks, refused = read_ranks(directory)
+    assert not refused
+    return ranks
+
+
+def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
+    done = run(tmp_path, *on_two_ranks(LOOP, "--slow", "0.02", "--steps", "60"))
+    assert done.returncode == 0, done.stderr
+    assert "rank 0 is done" in done.stdout
+    first, second = ranks_of(tmp_path)
+    assert [first.missing, second.missing] == [(), ()]
+    assert first.steps is not None
+    assert (first.steps.name, first.steps.count, first.steps.samples) == ("step", 60, 60 * 32)
+    assert first.exchanged["step"][0] == 3
+    assert first.weights == second.weights
+    parts = parts_of([first, second])
+    assert parts is not None
+    assert parts.slower is not None
+    assert (parts.slower.rank, parts.slower.term) == (1, Term.COMPUTE)
+    assert parts.by_rank[1].terms[Term.COMPUTE] > 0.02
+    assert max(abs(each.residual) / each.period for each in parts.by_rank) < 0.02
+    assert "What limits this training: rank 1 takes" in done.stdout
+    assert {"import tensorflow", "hvd.init"} <= {name for name, _, _ in first.events}
+
+
+def test_fit_under_keras_3_exchanges_nothing_and_is_invalid(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "fit.py")
+    done = run(tmp_path, *on_two_ranks(script), options=("--check",))
+    first, _ = ranks_of(tmp_path)
+    assert first.steps is not None
+    assert (first.steps.count, first.missing) == (80, ())
+    assert first.updated == 4
+    if int(probe(sys.executable, CACHE).keras.split(".")[0]) >= 3:
+        assert "no gradient is exchanged" in done.stdout
+        assert done.returncode == INVALID
+    else:
+        assert first.exchanged
+        assert done.returncode == 0
+
+
+def test_a_script_is_ended_after_so_many_steps_and_its_own_error_stays(tmp_path: Path) -> None:
+    done = run(tmp_path, *on_two_ranks(LOOP, "--steps", "9999"), options=("--steps=30",))
+    assert done.returncode == 0, done.stderr
+    assert [each.steps.count for each in ranks_of(tmp_path) if each.steps] == [30, 30]
+    assert "is done" not in done.stdout
+    other = tmp_path / "other"
+    failed = run(other_directory(other), sys.executable, LOOP, "--fail-at", "12")
+    assert failed.returncode == 1
+    assert "RuntimeError: the script's own error" in failed.stderr
+    (alone,) = ranks_of(other)
+    assert (alone.size, alone.steps and alone.steps.count) == (1, 13)
+
+
+def other_directory(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+def test_a_command_without_a_rank_keeps_its_status_and_its_sitecustomize(tmp_path: Path) -> None:
+    hidden = tmp_path / "site"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text("print('the own sitecustomize')\n")
+    code = "import sys; sys.exit(5)"
+    words = ["env", f"PYTHONPATH={TAP}:{hidden}", sys.executable, "-c", code]
+    done = run(tmp_path, *words)
+    assert done.returncode == 5
+    assert done.stdout.count("the own sitecustomize") == 1
+    assert "no rank was seen" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "there is no command"),
+        (("no-such-program",), "does not start"),
+    ],
+)
+def test_what_is_no_command_is_one_line(
+    tmp_path: Path, words: tuple[str, ...], problem: str
+) -> None:
+    done = run(tmp_path, *words)
+    assert done.returncode == 2
+    assert problem in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_sigterm_reaches_the_command(tmp_path: Path) -> None:
+    command = [
+        "sh",
+        "-c",
+        "trap 'echo ended; exit 3' TERM; echo begun; while :; do sleep 0.1; done",
+    ]
+    own = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}", "--", *command]
+    with subprocess.Popen(own, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "ended\n"
+        assert process.wait(30) == 3
+
+
+def test_the_environment_keeps_the_users_own(tmp_path: Path) -> None:
+    found = environment(tmp_path, 7, {"PYTHONPATH": "/own", "A": "b"})
+    assert found["PYTHONPATH"] == f"{TAP}{os.pathsep}/own"
+    assert (found["A"], found["HVDPERF_STEPS"]) == ("b", "7")
+
+
+def test_open_mpi_on_several_hosts_hands_the_recorder_on() -> None:
+    mpirun = str(Path(sys.executable).with_name("mpirun"))
+    plain = [mpirun, "-np", "2", "python", "train.py"]
+    assert on_all_hosts(plain) == plain
+    hosts = [mpirun, "--host", "a:1,b:1", "python", "train.py"]
+    assert on_all_hosts(hosts)[:3] == [mpirun, "-x", "PYTHONPATH"]
+    others = ["horovodrun", "-H", "a:1,b:1", "python", "train.py"]
+    assert on_all_hosts(others) == others
+
+
+def test_the_line_says_how_fast_it_is_and_who_is_behind(tmp_path: Path) -> None:
+    live = Live(tmp_path)
+    assert live.line() == ""
+    for rank, count, samples, at in ((0, 10, 320, 1.0), (1, 10, 320, 1.0)):
+        (tmp_path / f"now-{rank}-7").write_text(f"[{rank}, {count}, {samples}, {at}]")
+    assert live.line() == "step 10"
+    (tmp_path / "now-0-7").write_text("[0, 20, 640, 2.0]")
+    (tmp_path / "now-1-7").write_text("[1, 15, 480, 2.0]")
+    assert live.line() == "step 20, 480 samples/s of 2 ranks, rank 1 is at step 15"

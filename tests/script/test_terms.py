@@ -1,0 +1,285 @@
+"""Where the time of a step goes, what limits a training and which checks fail, by made-up ranks."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from math import log
+
+import pytest
+
+from hvdperf.script.checks import problems
+from hvdperf.script.recorded import BIN, FIRST, Rank, Row, Slow, Steps, last_job
+from hvdperf.script.terms import Term, parts_of, tail_of
+from hvdperf.script.told import lines, training_of
+
+# Seconds of a step by what a rank does.
+BETWEEN, INPUT, COMPUTE, EXCHANGE, UPDATE = 0.001, 0.002, 0.010, 0.003, 0.001
+SAME = [BETWEEN, INPUT, COMPUTE]
+
+
+def made(
+    own: list[list[list[float]]], hosts: tuple[str, ...] = ("a", "a"), ahead: float = 0.0
+) -> list[Rank]:
+    """Return ranks that did these steps. own: [rank][step], each the seconds between calls, of
+    input and of computing. ahead: seconds that the last rank's clock is ahead."""
+    count, size = len(own[0]), len(own)
+    rows: list[list[Row]] = [[] for _ in own]
+    at = [100.0] * size
+    for number in range(count):
+        begins = [at[r] + own[r][number][0] + own[r][number][1] for r in range(size)]
+        readies = [begins[r] + own[r][number][2] for r in range(size)]
+        done = max(readies) + EXCHANGE
+        for r in range(size):
+            by = ahead if r == size - 1 else 0.0
+            times = (at[r] + by, begins[r] + by, done + UPDATE + by)
+            stamps = (readies[r] + by, done + by)
+            rows[r].append(Row(number, *times, own[r][number][1], 0.0, *stamps))
+            at[r] = done + UPDATE
+    return [rank(r, size, tuple(rows[r]), hosts[r % len(hosts)]) for r in range(size)]
+
+
+def rank(number: int, size: int, rows: tuple[Row, ...], host: str = "a") -> Rank:
+    after = [row for row in rows if row.number > FIRST]
+    bins: dict[int, int] = {}
+    for row in after:
+        place = round(log(row.period) / BIN)
+        bins[place] = bins.get(place, 0) + 1
+    slowest = sorted(after, key=lambda row: -row.period)[:32]
+    steps = Steps(
+        name="step",
+        count=len(rows),
+        traces=1,
+        exchanges=True,
+        updates=True,
+        others=False,
+        jit=False,
+        begun=rows[0].begin,
+        ended=rows[-1].end,
+        rows=rows,
+        slowest=tuple(Slow(False, row) for row in slowest),
+        bins=tuple(sorted(bins.items())),
+        summed=len(after),
+        sums=sum(row.period for row in after),
+        samples=32 * len(rows),
+        cpu=(1.0, 0.9),
+    )
+    return Rank(
+        format=1,
+        rank=number,
+        size=size,
+        local_rank=number,
+        host=host,
+        pid=100 + number,
+        arguments=("train.py",),
+        python="3.11.7",
+        marks={"process": 90.0, "python": 90.1},
+        events=(("import tensorflow", 91.0, 95.0),),
+        missing=(),
+        series=(steps,),
+        exchanged={"step": (3, 1000, 0)},
+        others={},
+        updated=3,
+        local=0,
+        unexchanged=(),
+        batches=(1.0 + number, 2.0),
+        peak_memory=10**9,
+        written_at=rows[-1].end,
+        is_over=True,
+        cut=False,
+        weights=(("w", 7, 1.0, 2.0),),
+    )
+
+
+def steps(count: int, *values: float) -> list[list[float]]:
+    return [list(values) for _ in range(count)]
+
+
+def of_own_weights(each: Rank, local: int = 0) -> Rank:
+    """Return a rank with a variable that is like no other rank's."""
+    return replace(each, local=local, weights=(("w", each.rank, 1.0 + each.rank, 2.0),))
+
+
+def scaled(factors: list[float]) -> list[list[float]]:
+    """Return steps that take so many times as long as usual, and scatter a little."""
+    draw = random.Random(1)
+    return [[each * factor * draw.uniform(0.9, 1.1) for each in SAME] for factor in factors]
+
+
+def changed(ranks: list[Rank], **fields: object) -> list[Rank]:
+    return [replace(each, **fields) for each in ranks]  # type: ignore[arg-type]
+
+
+def of_steps(ranks: list[Rank], **fields: object) -> list[Rank]:
+    return [
+        replace(each, series=(replace(each.series[0], **fields),))  # type: ignore[arg-type]
+        for each in ranks
+    ]
+
+
+def told(ranks: list[Rank]) -> str:
+    return " ".join(" ".join(lines(training_of(ranks, 1))).split())
+
+
+def test_terms_are_what_each_rank_did_and_add_up_to_the_step() -> None:
+    parts = parts_of(made([steps(60, *SAME), steps(60, BETWEEN, INPUT, 0.015)]))
+    assert parts is not None
+    fast, slow = parts.by_rank
+    expected = {
+        Term.BETWEEN: BETWEEN,
+        Term.INPUT: INPUT,
+        Term.COMPUTE: COMPUTE,
+        Term.WAITING: 0.005,
+        Term.EXCHANGE: EXCHANGE,
+        Term.UPDATE: UPDATE,
+    }
+    assert fast.terms == pytest.approx(expected)
+    assert slow.terms[Term.WAITING] == pytest.approx(0, abs=1e-9)
+    assert abs(fast.residual) < 1e-9
+    assert parts.last == {0: 0.0, 1: 1.0}
+
+
+def test_clocks_of_hosts_that_differ_change_nothing() -> None:
+    own = [steps(60, *SAME), steps(60, BETWEEN, INPUT, 0.015)]
+    same, apart = parts_of(made(own)), parts_of(made(own, ("a", "b"), ahead=3.0))
+    assert same is not None
+    assert apart is not None
+    for one, other in zip(same.by_rank, apart.by_rank, strict=True):
+        assert one.terms == pytest.approx(dict(other.terms), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("slow", "term"),
+    [
+        ((BETWEEN, INPUT, 0.012), Term.COMPUTE),
+        ((BETWEEN, 0.004, COMPUTE), Term.INPUT),
+        ((0.004, INPUT, COMPUTE), Term.BETWEEN),
+    ],
+    ids=lambda each: each.name if isinstance(each, Term) else "",
+)
+def test_a_slower_rank_is_named_with_its_term(slow: tuple[float, ...], term: Term) -> None:
+    draw = random.Random(1)
+    own = [
+        [[x * draw.lognormvariate(0, 0.1) for x in each] for each in steps(200, *values)]
+        for values in (SAME, slow, SAME)
+    ]
+    parts = parts_of(made(own, ("a", "a", "a")))
+    assert parts is not None
+    assert parts.slower is not None
+    assert (parts.slower.rank, parts.slower.term) == (1, term)
+
+
+def test_ranks_that_are_alike_name_none() -> None:
+    for seed in range(40):
+        draw = random.Random(seed)
+        own = [
+            [[x * draw.lognormvariate(0, 0.3) for x in each] for each in steps(200, *SAME)]
+            for _ in range(2)
+        ]
+        parts = parts_of(made(own))
+        assert parts is not None
+        assert parts.slower is None
+
+
+def test_what_limits_is_the_term_that_takes_most() -> None:
+    assert "ranks wait for input for 70 %" in told(made([steps(60, BETWEEN, 0.035, COMPUTE)] * 2))
+    assert "computation: 59 %" in told(made([steps(60, *SAME)] * 2))
+    text = told(made([steps(60, *SAME), steps(60, BETWEEN, INPUT, 0.030)]))
+    assert "rank 1 takes 2.54 times as long as the others" in text
+
+
+def test_slow_steps_are_blamed_on_the_rank_that_did_something_else() -> None:
+    saving = [[0.5 if number % 50 == 49 else BETWEEN, *SAME[1:]] for number in range(200)]
+    ranks = made([steps(200, *SAME), saving])
+    parts = parts_of(ranks)
+    assert parts is not None
+    tail = tail_of(ranks, parts)
+    assert tail is not None
+    assert (tail.rank, tail.term, tail.count) == (1, Term.BETWEEN, 4)
+    assert "saving" in told(ranks)
+
+
+def test_a_sound_training_fails_no_check() -> None:
+    assert problems(made([steps(60, *SAME)] * 2)) == []
+
+
+def test_local_variables_and_one_rank_fail_no_check() -> None:
+    unlike = made([steps(60, *SAME)] * 2)
+    unlike = [
+        replace(each, local=1, weights=(("w", each.rank, 1.0 + each.rank, 2.0),)) for each in unlike
+    ]
+    assert problems(unlike) == []
+    (single,) = made([steps(60, *SAME)])
+    single = replace(single, exchanged={}, batches=(1.0, 2.0))
+    assert problems([single]) == []
+
+
+def test_each_check_fails_for_its_own_reason() -> None:
+    sound = made([steps(60, *SAME)] * 2)
+    silent = of_steps(changed(sound, exchanged={}), exchanges=False)
+    left_out = changed(sound, unexchanged=("w2",))
+    unlike = [of_own_weights(each) for each in sound]
+    same_data = changed(sound, batches=(1.0, 2.0, 3.0))
+    retraced = of_steps(sound, traces=59)
+    draw = random.Random(1)
+    faster = [
+        [each * (3 - 2 * number / 600) * draw.uniform(0.9, 1.1) for each in SAME]
+        for number in range(600)
+    ]
+    warming = made([faster, faster])
+    for ranks, what in (
+        (silent, "no gradient is exchanged"),
+        (left_out, "w2"),
+        (unlike, "different weights"),
+        (same_data, "same batches"),
+        (retraced, "traced again"),
+        (warming, "warm-up"),
+    ):
+        (problem,) = problems(ranks)
+        assert what in problem.what
+        assert problem.mend
+        assert problem.what in told(ranks)
+
+
+def test_a_machine_that_became_idle_once_is_no_warm_up() -> None:
+    draw = random.Random(1)
+    busy = [
+        [each * (2 if number < 300 else 1) * draw.uniform(0.9, 1.1) for each in SAME]
+        for number in range(600)
+    ]
+    assert problems(made([busy, busy])) == []
+
+
+def test_weights_that_differ_by_rounding_are_the_same() -> None:
+    sound = made([steps(60, *SAME)] * 2)
+    sound[1] = replace(sound[1], weights=(("w", 8, 1.0 + 1e-8, 2.0),))
+    assert problems(sound) == []
+
+
+def test_of_two_jobs_the_last_is_told() -> None:
+    first, second = made([steps(60, *SAME)] * 2), made([steps(60, *SAME)] * 2)
+    second = [
+        replace(each, marks={"process": 200.0, "python": 201.0}, written_at=300.0)
+        for each in second
+    ]
+    job, jobs = last_job([*first, *second])
+    assert (job, jobs) == (second, 2)
+    assert last_job([]) == ([], 0)
+
+
+def test_steps_without_stamps_are_not_taken_apart() -> None:
+    ranks = made([steps(60, *SAME)] * 2)
+    plain = [
+        of_steps(
+            [each], rows=tuple(row._replace(ready=0.0, done=0.0) for row in each.series[0].rows)
+        )[0]
+        for each in ranks
+    ]
+    parts = parts_of(plain)
+    assert parts is not None
+    assert set(parts.by_rank[0].terms) == {Term.BETWEEN, Term.INPUT, Term.CALL}
+    assert "the exchange was not seen" in told(plain)
+
+
+def test_a_run_of_few_steps_is_told_as_such() -> None:
+    assert "too few steps" in told(made([steps(3, *SAME)] * 2))

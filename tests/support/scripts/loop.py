@@ -1,0 +1,89 @@
+"""A training loop of one's own, with tf.function and DistributedGradientTape.
+
+Each option plants a cause: what rank 1 or all ranks do besides, or what they leave out.
+"""
+
+import argparse
+import time
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=60)
+parser.add_argument("--width", type=int, default=256)
+parser.add_argument("--slow", type=float, default=0.0)
+parser.add_argument("--input", type=float, default=0.0)
+parser.add_argument("--save", type=float, default=0.0)
+parser.add_argument("--fail-at", type=int, default=-1)
+for flag in ("retrace", "same-data", "local", "eager", "no-exchange", "drop-one"):
+    parser.add_argument(f"--{flag}", action="store_true")
+options = parser.parse_args()
+
+hvd.init()
+rank = hvd.rank()
+tf.random.set_seed(1)
+shapes = [(64, options.width), (options.width, options.width), (options.width, 1)]
+weights = [
+    tf.Variable(tf.random.normal(shape, stddev=0.05), name=f"w{i}")
+    for i, shape in enumerate(shapes)
+]
+optimizer = tf.keras.optimizers.SGD(0.01)
+seed = 0 if options.same_data else rank
+
+
+def batches():
+    generator = np.random.default_rng(seed)
+    while True:
+        if options.input:
+            time.sleep(options.input)
+        x = generator.standard_normal((32, 64)).astype("float32")
+        yield x, x.sum(axis=1, keepdims=True)
+
+
+spec = (tf.TensorSpec((32, 64), tf.float32), tf.TensorSpec((32, 1), tf.float32))
+data = iter(tf.data.Dataset.from_generator(batches, output_signature=spec))
+
+
+def work():
+    if options.slow and rank == 1:
+        time.sleep(options.slow)
+    return np.float32(0)
+
+
+def step(x, y, number=0):
+    with tf.GradientTape() as own, tf.GradientTape() as tape:
+        hidden = x
+        for weight in weights[:-1]:
+            hidden = tf.nn.relu(hidden @ weight)
+        loss = tf.reduce_mean((hidden @ weights[-1] - y) ** 2)
+        if options.slow:
+            loss += 0.0 * tf.numpy_function(work, [], tf.float32)
+    if not options.no_exchange and not options.drop_one:
+        tape = hvd.DistributedGradientTape(tape)
+        if options.local:
+            tape.register_local_source(weights[0])
+    if options.drop_one:
+        # As with two tapes of which only one is wrapped.
+        exchanged = hvd.DistributedGradientTape(tape).gradient(loss, weights[:-1])
+        gradients = [*exchanged, own.gradient(loss, weights[-1])]
+    else:
+        gradients = tape.gradient(loss, weights)
+    optimizer.apply_gradients(zip(gradients, weights, strict=True))
+    return loss
+
+
+traced = step if options.eager else tf.function(step)
+hvd.broadcast_variables(weights, root_rank=0)
+for number in range(options.steps):
+    x, y = next(data)
+    if options.retrace:
+        traced(x, y, number)
+    else:
+        traced(x, y)
+    if options.save and number % 20 == 19 and rank == 0:
+        time.sleep(options.save)
+    if number == options.fail_at:
+        raise RuntimeError("the script's own error")
+print(f"rank {rank} is done", flush=True)
