@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass
 from datetime import date
 from pathlib import Path
 
-from ci.build_horovod import QUIRKS
+from ci.build_horovod import HOROVOD_QUIRKS, TENSORFLOW_QUIRKS, quirks
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode
 from hvdperf.paths import shown
@@ -136,7 +136,8 @@ def _trained(results: Iterable[RawResult]) -> list[Row]:
         compiler = _compiler(result.compiler)
         if compiler == NOT_RECORDED and stack in latest:
             compiler = latest[stack].compiler
-        builds = "yes, with extra settings" if known["horovod"] in QUIRKS else "yes"
+        needed = quirks(known["horovod"], known["tensorflow"])
+        builds = "yes, with extra settings" if needed else "yes"
         when = result.measured_at.date().isoformat()
         latest[stack] = Row(*stack, compiler, builds, "yes", "yes", when)
     return list(latest.values())
@@ -181,7 +182,8 @@ def page(results: Iterable[RawResult], not_built: Sequence[BuildFailure]) -> str
             )
         )
     parts.append("## Extra settings\n")
-    for why in dict.fromkeys(quirk.why for quirk in QUIRKS.values()):
-        versions = ", ".join(version for version, quirk in QUIRKS.items() if quirk.why == why)
-        parts.append(f"Horovod {versions}: {why}. The suite's build applies it.\n")
+    for name, known in (("Horovod", HOROVOD_QUIRKS), ("TensorFlow", TENSORFLOW_QUIRKS)):
+        for why in dict.fromkeys(quirk.why for quirk in known.values()):
+            versions = ", ".join(version for version, quirk in known.items() if quirk.why == why)
+            parts.append(f"{name} {versions}: {why}. The suite's build applies it.\n")
     return "\n".join(parts)
