@@ -37,15 +37,15 @@ FLAGS = {
 }
 
 
-# Put before every source file: Horovod uses what these declare without including them, and with gcc 13
-# and later no other header includes them.
+# Put before every source file: Horovod uses what these declare without including them, and with gcc
+# 13 and later no other header includes them.
 _STANDARD_HEADERS = ("stdexcept", "string")
 
 
 @dataclass(frozen=True)
 class Quirk:
-    """What a release needs besides. why: the reason. header: the file of ci/quirks that is put before
-    every source file."""
+    """What a release needs besides. why: the reason. header: the file of ci/quirks that is put
+    before every source file."""
 
     why: str
     header: str

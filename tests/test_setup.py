@@ -812,7 +812,8 @@ def test_an_environment_pins_each_package_once(name: str) -> None:
 
 
 def test_every_tensorflow_pins_what_another_one_pins() -> None:
-    # TensorFlow had its own estimators, and TensorBoard a log-in, until 2.15. 2.21 has no TensorBoard.
+    # Until 2.15, TensorFlow had its own estimators, and TensorBoard a log-in. 2.21 needs no
+    # TensorBoard.
     own = {"cmake", "google-auth-oauthlib", "tensorboard", "tensorflow-estimator", *FRAMEWORK}
     assert len({frozenset(pinned.keys() - own) for pinned in TENSORFLOWS.values()}) == 1
 

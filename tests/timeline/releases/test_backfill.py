@@ -174,7 +174,9 @@ def test_a_quirk_of_horovod_and_one_of_tensorflow_are_applied_together(monkeypat
     }
 
 
-XLA_KERNEL = "#ifndef TENSORFLOW_COMPILER_TF2XLA_XLA_OP_KERNEL_H_\n#include <no/such/header.h>\n#endif\n"
+XLA_KERNEL = (
+    "#ifndef TENSORFLOW_COMPILER_TF2XLA_XLA_OP_KERNEL_H_\n#include <no/such/header.h>\n#endif\n"
+)
 
 
 @pytest.mark.parametrize(("macros", "compiles"), [([], True), (["-DHAVE_GPU=1"], False)])
