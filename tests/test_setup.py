@@ -403,6 +403,21 @@ PROGRAMS = (
 )
 
 
+def python_of_version(path: Path, version: tuple[int, int, int]) -> None:
+    """Write a program that is this interpreter and says that it is of another version."""
+    said = script(path.with_name(f"{path.name}.py"), "")
+    said.write_text(
+        "import runpy, sys\n"
+        f"sys.version_info, sys._base_executable = {version}, {str(path)!r}\n"
+        "del sys.argv[0]\n"
+        "if sys.argv[0] == '-c':\n"
+        "    exec(sys.argv.pop(1))\n"
+        "else:\n"
+        "    runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    script(path, f'exec "{sys.executable}" "{said}" "$@"')
+
+
 @pytest.fixture
 def machine(checkout: Path) -> Path:
     """A directory to be the whole PATH: what every Debian has, a Python 3.11, and a compiler."""
@@ -412,7 +427,7 @@ def machine(checkout: Path) -> Path:
         found = shutil.which(name)
         assert found
         (programs / name).symlink_to(found)
-    script(programs / "python3.11", f'exec "{sys.executable}" "$@"')
+    python_of_version(programs / "python3.11", (3, 11, 7))
     script(programs / "g++", "echo g++")
     script(programs / "make", "")
     return programs
@@ -612,17 +627,8 @@ def test_set_up_builds_another_tensorflow_beside_the_first(stand_ins: Path, mach
 
 
 def test_set_up_takes_a_python_that_only_pyenv_knows(stand_ins: Path, machine: Path) -> None:
-    """A stand-in for Python 3.12, which is this interpreter under another version."""
-    code = (
-        "import runpy, sys; sys.version_info = (3, 12, 1); sys._base_executable = sys.argv[1]\n"
-        "sys.argv = sys.argv[2:]\n"
-        "exec(sys.argv.pop(1)) if sys.argv[0] == '-c' else runpy.run_path(sys.argv[0], "
-        "run_name='__main__')"
-    )
     python = stand_ins.parent / "pyenv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    (python.parent / "as_3_12.py").write_text(code)
-    script(python, f'exec "{sys.executable}" "{python.parent}/as_3_12.py" "$0" "$@"')
+    python_of_version(python, (3, 12, 1))
     script(machine / "pyenv", f'echo "{python.parent.parent}"')
     script(machine / "python3.12", "echo no version is set >&2; exit 127")
     shutil.copytree(stand_ins / ".venv", stand_ins / ".venv-tf2.21.0-py3.12")
