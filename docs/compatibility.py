@@ -36,6 +36,8 @@ combination does not *build* if its compilation ended with an error, so it canno
 either. For Horovod {newest}, the last release, the table has a line for every TensorFlow release
 that the suite knows. For older ones it has a line for every combination that was tried. The date is
 that of the last try. `make backfill` builds and measures combinations that are missing.
+What was tried without a session, with other Pythons too: [newer
+versions](../environments.md#newer-versions-than-the-usual-ones).
 
 ## Keras's fit since TensorFlow 2.16
 
