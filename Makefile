@@ -5,9 +5,10 @@ DATA_DIR ?= $(HVDPERF_DATA_DIR)
 ARGS     ?=
 
 # TF=2.15.1 is an environment for CPUs with that TensorFlow, beside the others, HOROVOD=0.28.0 one
-# with that Horovod. From here on TF and HOROVOD are empty for what is in .venv.
+# with that Horovod, PYTHON=3.12 one with that Python. From here on they are empty for what is in .venv.
 TF ?=
 HOROVOD ?=
+PYTHON ?=
 KNOWN_TF = $(shell sed -n 's/^"tf\(.*\)" = \[$$/\1/p' pyproject.toml)
 OWN_TF   = $(shell sed -n 's/^cpu = .*"tf\([^"]*\)".*/\1/p' pyproject.toml)
 ifneq ($(TF),)
@@ -21,8 +22,15 @@ ifneq ($(words $(HOROVOD)) $(filter $(KNOWN_HOROVOD),$(HOROVOD)),1 $(HOROVOD))
 $(error HOROVOD=$(HOROVOD): known are $(KNOWN_HOROVOD))
 endif
 endif
+KNOWN_PYTHON := 3.11 3.12 3.13
+ifneq ($(PYTHON),)
+ifneq ($(words $(PYTHON)) $(filter $(KNOWN_PYTHON),$(PYTHON)),1 $(PYTHON))
+$(error PYTHON=$(PYTHON): known are $(KNOWN_PYTHON))
+endif
+endif
 # A named version means an environment for CPUs, even if it is that of .venv.
-NAMED := $(TF)$(HOROVOD)
+NAMED := $(TF)$(HOROVOD)$(PYTHON)
+override PYTHON := $(filter-out $(firstword $(KNOWN_PYTHON)),$(PYTHON))
 OWN_HOROVOD = $(shell sed -n 's/^ *"horovod==\(.*\)",/\1/p' pyproject.toml)
 override HOROVOD := $(filter-out $(OWN_HOROVOD),$(HOROVOD))
 # An environment of another Horovod says its TensorFlow, too.
@@ -32,9 +40,12 @@ override TF := $(if $(HOROVOD),$(or $(TF),$(OWN_TF)),$(filter-out $(OWN_TF),$(TF
 # is used without saying GPU=1 again; GPU=0 turns to the other.
 GPU  ?= $(if $(NAMED),0,$(if $(wildcard .venv-gpu/.ready),1,0))
 MPI  ?=
-VENV := $(if $(filter 1,$(GPU)),.venv-gpu,.venv$(TF:%=-tf%)$(HOROVOD:%=-hvd%))
+VENV := $(if $(filter 1,$(GPU)),.venv-gpu,.venv$(TF:%=-tf%)$(HOROVOD:%=-hvd%)$(PYTHON:%=-py%))
 ifeq ($(and $(TF),$(GPU)),1)
 $(error TF=$(TF) GPU=1: on GPUs only TensorFlow $(OWN_TF) can be built)
+endif
+ifeq ($(and $(PYTHON),$(GPU)),1)
+$(error PYTHON=$(PYTHON) GPU=1: on GPUs only Python $(firstword $(KNOWN_PYTHON)) has been tried)
 endif
 
 READY    := $(VENV)/.ready
@@ -56,12 +67,14 @@ help: ## list the targets
 	@echo 'DATA_DIR=DIR                        real data instead of samples'
 	@echo 'ARGS="..."                          more options for pytest, or for bench'
 	@echo 'TF=VERSION                          another TensorFlow: $(filter-out $(OWN_TF),$(KNOWN_TF))'
+	@echo 'PYTHON=VERSION                      another Python: $(wordlist 2,9,$(KNOWN_PYTHON))'
 	@echo 'GPU=1 [MPI=system]                  the environment for GPUs, see ci/setup_gpu.sh'
 
 env: $(READY) ## build the environment: uv, TensorFlow, Open MPI, Horovod
 
 $(READY): pyproject.toml ci/setup.sh ci/setup_gpu.sh
-	@VENV=$(VENV) GPU=$(filter 1,$(GPU)) MPI=$(MPI) TF=$(TF) HOROVOD=$(HOROVOD) bash ci/setup.sh
+	@VENV=$(VENV) GPU=$(filter 1,$(GPU)) MPI=$(MPI) TF=$(TF) HOROVOD=$(HOROVOD) PYTHON=$(PYTHON) \
+		bash ci/setup.sh
 
 data: env ## write small files of every data set to data/samples, unless they exist
 	@$(ACTIVATE); python -m hvdperf.models.inputs.sample_sets $(SAMPLES)
@@ -141,4 +154,4 @@ clean: ## remove samples, caches, the site of docs/ and wheels
 	find . -name __pycache__ -type d -not -path './.venv*' -not -path './.uv/*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environments too
-	rm -rf .venv .venv-gpu .venv-tf* .uv .asv uv.lock
+	rm -rf .venv .venv-* .uv .asv uv.lock

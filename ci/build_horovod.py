@@ -2,8 +2,10 @@
 """Compile a release of Horovod against the TensorFlow and the Open MPI of an environment.
 
     python ci/build_horovod.py --horovod 0.28.0 --wheels DIR [--python ENVIRONMENT/bin/python]
+    python ci/build_horovod.py --horovod 0.28.1 --settings-for 2.21.0
 
-asv runs it in its own environments (asv.conf.json), ci/setup.sh for those of `make stack`. It needs
+asv runs it in its own environments (asv.conf.json), ci/setup.sh for those of `make stack`. Where uv
+or pip compiles Horovod on its own, ci/setup.sh takes the settings alone. It needs
 nothing but the standard library and pip. A release that does not compile is recorded with the
 reason in results/not-built/, so that the version matrix has no silent hole.
 """
@@ -17,7 +19,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,22 +37,31 @@ FLAGS = {
 }
 
 
+# Put before every source file: Horovod uses what these declare without including them, and with gcc
+# 13 and later no other header includes them.
+_STANDARD_HEADERS = ("stdexcept", "string")
+
+
 @dataclass(frozen=True)
 class Quirk:
-    """Extra build settings that a release needs. why: the reason. variables: of the environment."""
+    """What a release needs besides. why: the reason. header: the file of ci/quirks that is put
+    before every source file."""
 
     why: str
-    variables: dict[str, str] = field(default_factory=dict)
+    header: str
 
 
 _GLOO = Quirk(
     "gloo needs gcc 11 and the headers of Linux 5.19 at most (ci/quirks/gloo_before_0_28_1.h)",
-    {
-        "CXXFLAGS": "-include gloo_before_0_28_1.h",
-        "CPLUS_INCLUDE_PATH": str(ROOT / "ci" / "quirks"),
-    },
+    "gloo_before_0_28_1.h",
 )
-QUIRKS = dict.fromkeys(("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), _GLOO)
+_XLA = Quirk(
+    "Horovod includes headers of XLA that the package lacks, of which it uses nothing without GPUs "
+    "(ci/quirks/xla_since_tensorflow_2_19.h)",
+    "xla_since_tensorflow_2_19.h",
+)
+HOROVOD_QUIRKS = dict.fromkeys(("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), _GLOO)
+TENSORFLOW_QUIRKS = dict.fromkeys(("2.19.1", "2.20.0", "2.21.0"), _XLA)
 # The directories to which pip unpacks Horovod and installs packages, which differ in every build.
 _PLACE = re.compile(r"\S*/(?:pip-wheel-[^/]+/(?:horovod_[0-9a-f]+/)?|site-packages/)")
 _ERROR = re.compile(r"(?:fatal error|error|Error|ERROR): (?P<message>.+)|CMake Error.*")
@@ -59,10 +70,16 @@ _ERROR = re.compile(r"(?:fatal error|error|Error|ERROR): (?P<message>.+)|CMake E
 def main() -> None:
     parser = argparse.ArgumentParser(description="compile a release of Horovod")
     parser.add_argument("--horovod", required=True, help="version, or a file `horovod==version`")
-    parser.add_argument("--wheels", required=True, type=Path, help="directory for the wheel")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--wheels", type=Path, help="directory for the wheel")
+    target.add_argument("--settings-for", help="only print the settings for this TensorFlow")
     parser.add_argument("--python", default=sys.executable, help="of the environment")
     options = parser.parse_args()
     version = version_of(options.horovod)
+    if options.settings_for is not None:
+        for name, value in settings(version, options.settings_for).items():
+            print(f"{name}={value}")
+        return
     tensorflow = installed(options.python, "tensorflow-cpu") or installed(
         options.python, "tensorflow"
     )
@@ -72,7 +89,7 @@ def main() -> None:
         install_requirements(options.python, tensorflow)
     log = LOGS / f"horovod-{version}-tensorflow-{tensorflow}.log"
     record = NOT_BUILT / f"horovod-{version}-tensorflow-{tensorflow}.json"
-    status = compile_wheel(options.python, version, options.wheels, log)
+    status = compile_wheel(options.python, version, tensorflow, options.wheels, log)
     if status == 0:
         record.unlink(missing_ok=True)
         return
@@ -138,15 +155,32 @@ def install_requirements(python: str, tensorflow: str) -> None:
     )
 
 
-def compile_wheel(python: str, version: str, wheels: Path, log: Path) -> int:
+def quirks(horovod: str, tensorflow: str) -> list[Quirk]:
+    """Return what a release of Horovod needs with a release of TensorFlow."""
+    found = (HOROVOD_QUIRKS.get(horovod), TENSORFLOW_QUIRKS.get(tensorflow))
+    return [quirk for quirk in found if quirk is not None]
+
+
+def settings(horovod: str, tensorflow: str) -> dict[str, str]:
+    """Return the variables by which the compiler takes the headers that Horovod needs, after what
+    these variables hold."""
+    headers = [*_STANDARD_HEADERS, *(quirk.header for quirk in quirks(horovod, tensorflow))]
+    flags = [os.environ.get("CXXFLAGS", ""), *(f"-include {header}" for header in headers)]
+    places = [os.environ.get("CPLUS_INCLUDE_PATH", ""), str(ROOT / "ci" / "quirks")]
+    return {
+        "CXXFLAGS": " ".join(filter(None, flags)),
+        "CPLUS_INCLUDE_PATH": os.pathsep.join(filter(None, places)),
+    }
+
+
+def compile_wheel(python: str, version: str, tensorflow: str, wheels: Path, log: Path) -> int:
     """Compile a wheel by pip and write pip's output to the log; return pip's exit status."""
     environment_bin = Path(python).absolute().parent
     programs = [str(environment_bin), str(Path(sys.executable).parent), os.environ["PATH"]]
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", "2")
-    quirk = QUIRKS.get(version)
     variables = {
         **FLAGS,
-        **(quirk.variables if quirk else {}),
+        **settings(version, tensorflow),
         "CMAKE_BUILD_PARALLEL_LEVEL": jobs,
         "MAKEFLAGS": f"-j{jobs}",
         "OPAL_PREFIX": str(environment_bin.parent),

@@ -7,14 +7,15 @@
 #   HOROVOD=0.28.0 another Horovod, with TF=: compiled by ci/build_horovod.py
 #   GPU=1          TensorFlow with CUDA and Horovod with NCCL, see ci/setup_gpu.sh
 #   MPI=system     with GPU=1: the MPI on PATH instead of the packaged Open MPI
-#   PYTHON=...     the Python 3.11 to use instead of the first one found
+#   PYTHON=3.12    another Python than 3.11, which has to be on PATH or among pyenv's
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 UV_VERSION=0.13.9
 TF=${TF:-}
 HOROVOD=${HOROVOD:-}
-VENV=${VENV:-.venv${TF:+-tf$TF}${HOROVOD:+-hvd$HOROVOD}}
+PYTHON=${PYTHON:-3.11}
+VENV=${VENV:-.venv${TF:+-tf$TF}${HOROVOD:+-hvd$HOROVOD}$([[ $PYTHON == 3.11 ]] || echo "-py$PYTHON")}
 GPU=${GPU:-}
 MPI=${MPI:-}
 LOG=.uv/setup.log
@@ -35,12 +36,15 @@ elapsed() {
 
 # --- what the machine has to have -----------------------------------------------------------------
 
-is_311() { "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1; }
+is_wanted() {
+    "$1" -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != sys.argv[1])' "$PYTHON" >/dev/null 2>&1
+}
 
 find_python() {
     local candidate found=()
-    for candidate in ${PYTHON:+"$PYTHON"} python3.11 python3 python; do
-        if is_311 "$candidate"; then
+    # pyenv's commands find only those of its versions that have been chosen.
+    for candidate in "python$PYTHON" python3 python "$(pyenv prefix "$PYTHON" 2>/dev/null)/bin/python"; do
+        if is_wanted "$candidate"; then
             # A shim, or a virtual environment, leads to the interpreter behind it.
             "$candidate" -c 'import sys; print(getattr(sys, "_base_executable", sys.executable))'
             return
@@ -49,7 +53,8 @@ find_python() {
             found+=("$candidate is $("$candidate" -V 2>&1 | head -n 1)")
         fi
     done
-    fail "Python 3.11 is missing (${found[0]:-no python3 found}): apt-get install python3.11 python3.11-venv"
+    fail "Python $PYTHON is missing (${found[0]:-no python3 found}):" \
+        "apt-get install python$PYTHON python$PYTHON-venv"
 }
 
 check_machine() {
@@ -57,7 +62,7 @@ check_machine() {
     [[ $(uname -sm) == "Linux x86_64" ]] || fail "only Linux x86_64 is supported, this is $(uname -sm)"
     python=$(find_python)
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
-        fail "Python's venv module is missing: apt-get install python3.11-venv"
+        fail "Python's venv module is missing: apt-get install python$PYTHON-venv"
     command -v "${CXX:-g++}" >/dev/null || fail "the C++ compiler ${CXX:-g++} is missing: apt-get install g++"
     command -v make >/dev/null || fail "make is missing: apt-get install make"
     if [[ -n $GPU ]]; then check_gpu_machine; fi
@@ -151,6 +156,14 @@ sync_packages() {
     say "$(.uv/bin/uv pip list --python "$VENV/bin/python" --format json 2>/dev/null |
         "$VENV/bin/python" -c 'import json, sys; print(len(json.load(sys.stdin)))') packages in $VENV" \
         "after $(elapsed "$begun")"
+}
+
+# Exports what Horovod's compilation takes, wherever uv or pip runs it.
+export_settings() {
+    local horovod lines line
+    horovod=$(sed -n 's/^ *"horovod==\([^"]*\)",$/\1/p' pyproject.toml)
+    lines=$("$python" ci/build_horovod.py --horovod "$horovod" --settings-for "$TF")
+    while IFS= read -r line; do export "${line?}"; done <<<"$lines"
 }
 
 # --- Open MPI -------------------------------------------------------------------------------------
@@ -341,6 +354,8 @@ main() {
     take_turn
     install_uv
     follow_pip_index
+    # Another Horovod is compiled by ci/build_horovod.py, which knows them.
+    if [[ -z $HOROVOD ]]; then export_settings; fi
     if [[ -n $GPU ]]; then
         sync_gpu_packages
     elif [[ -n $HOROVOD ]]; then

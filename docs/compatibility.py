@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass
 from datetime import date
 from pathlib import Path
 
-from ci.build_horovod import QUIRKS
+from ci.build_horovod import HOROVOD_QUIRKS, TENSORFLOW_QUIRKS, quirks
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode
 from hvdperf.paths import shown
@@ -40,6 +40,8 @@ combination does not *build* if its compilation ended with an error, so it canno
 either. For Horovod {newest}, the last release, the table has a line for every TensorFlow release
 that the suite knows. For older ones it has a line for every combination that was tried. The date is
 that of the last try. `make backfill` builds and measures combinations that are missing.
+What was tried without a session, with other Pythons too: [newer
+versions](../environments.md#newer-versions-than-the-usual-ones).
 """
 _USES = """\
 ## What works, by use
@@ -141,7 +143,8 @@ def _trained(results: Iterable[RawResult]) -> list[Row]:
         compiler = _compiler(result.compiler)
         if compiler == NOT_RECORDED and stack in latest:
             compiler = latest[stack].compiler
-        builds = "yes, with extra settings" if known["horovod"] in QUIRKS else "yes"
+        needed = quirks(known["horovod"], known["tensorflow"])
+        builds = "yes, with extra settings" if needed else "yes"
         when = result.measured_at.date().isoformat()
         latest[stack] = Row(*stack, compiler, builds, "yes", "yes", when)
     return list(latest.values())
@@ -232,7 +235,8 @@ def page(
             )
         )
     parts.append("## Extra settings\n")
-    for why in dict.fromkeys(quirk.why for quirk in QUIRKS.values()):
-        versions = ", ".join(version for version, quirk in QUIRKS.items() if quirk.why == why)
-        parts.append(f"Horovod {versions}: {why}. The suite's build applies it.\n")
+    for name, known in (("Horovod", HOROVOD_QUIRKS), ("TensorFlow", TENSORFLOW_QUIRKS)):
+        for why in dict.fromkeys(quirk.why for quirk in known.values()):
+            versions = ", ".join(version for version, quirk in known.items() if quirk.why == why)
+            parts.append(f"{name} {versions}: {why}. The suite's build applies it.\n")
     return "\n".join(parts)

@@ -28,9 +28,9 @@ SHELLS = ("sh", "bash")
 # make passes on what it was given to what it starts, such as these tests.
 SETTING_UP = (
     *("activate", "Makefile", "pyproject.toml"),
-    *("ci/setup.sh", "ci/setup_gpu.sh", "ci/pip_index.sh"),
+    *("ci/setup.sh", "ci/setup_gpu.sh", "ci/pip_index.sh", "ci/build_horovod.py"),
 )
-GIVEN_TO_MAKE = ("ARGS", "DATA_DIR", "GPU", "HOROVOD", "MPI", "PROFILE", "TF")
+GIVEN_TO_MAKE = ("ARGS", "DATA_DIR", "GPU", "HOROVOD", "MPI", "PROFILE", "PYTHON", "TF")
 
 packaged_mpi = pytest.mark.skipif(
     not (ENVIRONMENT / "bin/mpirun").exists(), reason="built with MPI=system"
@@ -163,6 +163,8 @@ def test_only_root_is_told_to_run_as_root(
         (".venv-gpu", " GPU=1"),
         (".venv-tf2.15.1", " TF=2.15.1"),
         (".venv-tf2.18.1-hvd0.28.0", " TF=2.18.1 HOROVOD=0.28.0"),
+        (".venv-py3.12", " PYTHON=3.12"),
+        (".venv-tf2.21.0-py3.12", " TF=2.21.0 PYTHON=3.12"),
     ],
 )
 def test_activate_names_what_to_do_when_nothing_is_built(
@@ -273,6 +275,15 @@ def test_a_changed_description_builds_the_environment_again(checkout: Path, chan
         (["HOROVOD=0.28.0", "TF=2.18.1"], [".venv"], ".venv-tf2.18.1-hvd0.28.0"),
         (["HOROVOD=0.28.0", "TF=2.15.1"], [".venv"], ".venv-tf2.15.1-hvd0.28.0"),
         (["HOROVOD=0.28.1", "TF=2.15.1"], [".venv"], ".venv-tf2.15.1"),
+        (["PYTHON=3.11"], [".venv"], ".venv"),
+        (["PYTHON=3.12"], [".venv", ".venv-gpu"], ".venv-py3.12"),
+        (["TF=2.21.0", "PYTHON=3.11"], [".venv"], ".venv-tf2.21.0"),
+        (["TF=2.21.0", "PYTHON=3.12"], [".venv"], ".venv-tf2.21.0-py3.12"),
+        (
+            ["HOROVOD=0.28.0", "TF=2.15.1", "PYTHON=3.12"],
+            [".venv"],
+            ".venv-tf2.15.1-hvd0.28.0-py3.12",
+        ),
     ],
 )
 def test_make_chooses_the_environment(
@@ -294,9 +305,12 @@ def test_make_chooses_the_environment(
         (["TF=2.15.1", "GPU=1"], "TF=2.15.1 GPU=1: on GPUs only TensorFlow 2.18.1"),
         (["HOROVOD=0.1.0"], "HOROVOD=0.1.0: known are 0.25.0"),
         (["HOROVOD=0.28"], "HOROVOD=0.28: known are"),
+        (["PYTHON=3.10"], "PYTHON=3.10: known are 3.11 3.12"),
+        (["PYTHON=/usr/bin/python3"], "PYTHON=/usr/bin/python3: known are"),
+        (["PYTHON=3.12", "GPU=1"], "PYTHON=3.12 GPU=1: on GPUs only Python 3.11"),
     ],
 )
-def test_another_tensorflow_that_does_not_work_is_one_line(
+def test_an_environment_that_does_not_work_is_one_line(
     checkout: Path, arguments: list[str], expected: str
 ) -> None:
     result = make(checkout, "test", *arguments)
@@ -306,7 +320,7 @@ def test_another_tensorflow_that_does_not_work_is_one_line(
 
 
 def test_distclean_removes_every_environment(checkout: Path) -> None:
-    for name in (".venv-gpu", ".venv-tf2.15.1", ".venv-tf2.16.2", ".uv"):
+    for name in (".venv-gpu", ".venv-tf2.15.1", ".venv-py3.12", ".uv"):
         (checkout / name).mkdir()
     make(checkout, "distclean")
     assert [*checkout.glob(".venv*"), *checkout.glob(".uv")] == []
@@ -389,6 +403,21 @@ PROGRAMS = (
 )
 
 
+def python_of_version(path: Path, version: tuple[int, int, int]) -> None:
+    """Write a program that is this interpreter and says that it is of another version."""
+    said = script(path.with_name(f"{path.name}.py"), "")
+    said.write_text(
+        "import runpy, sys\n"
+        f"sys.version_info, sys._base_executable = {version}, {str(path)!r}\n"
+        "del sys.argv[0]\n"
+        "if sys.argv[0] == '-c':\n"
+        "    exec(sys.argv.pop(1))\n"
+        "else:\n"
+        "    runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    script(path, f'exec "{sys.executable}" "{said}" "$@"')
+
+
 @pytest.fixture
 def machine(checkout: Path) -> Path:
     """A directory to be the whole PATH: what every Debian has, a Python 3.11, and a compiler."""
@@ -398,7 +427,7 @@ def machine(checkout: Path) -> Path:
         found = shutil.which(name)
         assert found
         (programs / name).symlink_to(found)
-    script(programs / "python3.11", f'exec "{sys.executable}" "$@"')
+    python_of_version(programs / "python3.11", (3, 11, 7))
     script(programs / "g++", "echo g++")
     script(programs / "make", "")
     return programs
@@ -429,6 +458,12 @@ LACKING: dict[str, tuple[dict[str, str | None], dict[str, str], str]] = {
         {"python3.11": "echo no version is set >&2; exit 127"},
         {},
         "apt-get install python3.11 python3.11-venv",
+    ),
+    "the Python that was asked for": (
+        {"python3": "case $1 in -V) echo Python 3.11.2 ;; *) exit 1 ;; esac"},
+        {"PYTHON": "3.12"},
+        "Python 3.12 is missing (python3 is Python 3.11.2): "
+        "apt-get install python3.12 python3.12-venv",
     ),
     "a Python without venv": (
         {"python3.11": NO_VENV},
@@ -541,6 +576,7 @@ def stand_ins(checkout: Path, machine: Path) -> Path:
         --version) echo 'uv {version[1]} (stand-in)' ;;
         sync) echo "$UV_DEFAULT_INDEX" >index
             echo "$UV_PROJECT_ENVIRONMENT: $*" >synced
+            echo "$CXXFLAGS" >flags
             echo "src.cc:1: error: no such thing"
             for line in $(awk 'BEGIN {{ for (i = 0; i < 99; i++) print i }}'); do echo $line; done
             exit ${{UV_STATUS:-0}} ;;
@@ -588,6 +624,31 @@ def test_set_up_builds_another_tensorflow_beside_the_first(stand_ins: Path, mach
     assert f"env: {stand_ins}/.venv-tf2.15.1: 2 ranks" in result.stdout
     assert result.stdout.endswith("; to use it: HVDPERF_VENV=.venv-tf2.15.1 . ./activate\n")
     assert "Nothing to be done" in make(stand_ins, "env", "TF=2.15.1").stdout
+
+
+def test_set_up_takes_a_python_that_only_pyenv_knows(stand_ins: Path, machine: Path) -> None:
+    python = stand_ins.parent / "pyenv" / "bin" / "python"
+    python_of_version(python, (3, 12, 1))
+    script(machine / "pyenv", f'echo "{python.parent.parent}"')
+    script(machine / "python3.12", "echo no version is set >&2; exit 127")
+    shutil.copytree(stand_ins / ".venv", stand_ins / ".venv-tf2.21.0-py3.12")
+    result = build(stand_ins, machine, TF="2.21.0", PYTHON="3.12")
+    assert result.returncode == 0, result.stdout
+    (line,) = (stand_ins / "synced").read_text().splitlines()
+    assert line.startswith(f".venv-tf2.21.0-py3.12: sync -v --python {python} ")
+    assert "Nothing to be done" in make(stand_ins, "env", "TF=2.21.0", "PYTHON=3.12").stdout
+
+
+@pytest.mark.parametrize(("tensorflow", "quirk"), [("2.18.1", False), ("2.21.0", True)])
+def test_horovod_is_compiled_with_what_its_tensorflow_needs(
+    stand_ins: Path, machine: Path, tensorflow: str, quirk: bool
+) -> None:
+    shutil.copytree(stand_ins / ".venv", stand_ins / f".venv-tf{tensorflow}")
+    result = build(stand_ins, machine, TF=tensorflow, CXXFLAGS="-O1")
+    assert result.returncode == 0, result.stdout
+    flags = (stand_ins / "flags").read_text()
+    assert flags.startswith("-O1 -include stdexcept ")
+    assert ("xla_since_tensorflow_2_19.h" in flags) is quirk
 
 
 # Compiles nothing: leaves a wheel where it is told to, and writes down what pip is asked.
@@ -757,8 +818,9 @@ def test_an_environment_pins_each_package_once(name: str) -> None:
 
 
 def test_every_tensorflow_pins_what_another_one_pins() -> None:
-    # TensorFlow had its own estimators, and TensorBoard a log-in, until 2.15.
-    own = {"cmake", "google-auth-oauthlib", "tensorflow-estimator", *FRAMEWORK}
+    # Until 2.15, TensorFlow had its own estimators, and TensorBoard a log-in. 2.21 needs no
+    # TensorBoard.
+    own = {"cmake", "google-auth-oauthlib", "tensorboard", "tensorflow-estimator", *FRAMEWORK}
     assert len({frozenset(pinned.keys() - own) for pinned in TENSORFLOWS.values()}) == 1
 
 

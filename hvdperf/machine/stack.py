@@ -19,8 +19,10 @@ from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import CHECKOUT, ROOT, shown
 from hvdperf.programs import NotStarted, TooLong, run
 
-# The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.15.1-hvd0.28.0.
-_OWN = re.compile(r"\.venv(-gpu|-tf(?P<tf>[\d.]+)(-hvd(?P<horovod>[\d.]+))?)?")
+# The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.21.0-hvd0.28.0-py3.12.
+_OWN = re.compile(
+    r"\.venv(?P<gpu>-gpu)?(-tf(?P<TF>[\d.]+))?(-hvd(?P<HOROVOD>[\d.]+))?(-py(?P<PYTHON>[\d.]+))?"
+)
 
 _PROBE = "hvdperf.worker.probe"
 _DEADLINE_S = 120.0
@@ -194,11 +196,12 @@ def _ask(interpreter: Path, environment: Mapping[str, str], deadline_s: float) -
 def _build(program: Path) -> str:
     """Return the command that builds the environment that a program is in."""
     own = next(filter(None, (_OWN.fullmatch(part) for part in program.parts)), None)
-    if own is None or own[1] is None:
+    if own is None:
         return "make env"
-    if own["horovod"] is not None:
-        return f"make stack TF={own['tf']} HOROVOD={own['horovod']}"
-    return f"make env TF={own['tf']}" if own["tf"] else "make env GPU=1"
+    if own["gpu"]:
+        return "make env GPU=1"
+    named = [f"{name}={own[name]}" for name in ("TF", "HOROVOD", "PYTHON") if own[name]]
+    return " ".join(["make", "stack" if own["HOROVOD"] else "env", *named])
 
 
 def _install(program: Path) -> str:

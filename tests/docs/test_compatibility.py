@@ -40,6 +40,8 @@ def test_the_committed_page_is_current():
 def test_a_stack_that_was_measured_builds_imports_and_trains():
     (line,) = cells([raw_result("0.28.0")], horovod="0.28.0")
     assert line[5] == "yes, with extra settings"
+    (line,) = cells([raw_result(tensorflow="2.21.0")], tensorflow="2.21.0")
+    assert line[5] == "yes, with extra settings"
     found = cells([raw_result(keras="3.15.1"), raw_result(keras="3.5.0", number=1)])
     assert [line[2] for line in found] == ["3.15.1", "3.5.0"]
     result = raw_result(keras="3.15.1", python="3.11.7")

@@ -229,6 +229,9 @@ class TestWhatKeepsTrainingFromStarting:
         [
             (".venv", "make env"),
             (".venv-tf2.15.1", "make env TF=2.15.1"),
+            (".venv-py3.12", "make env PYTHON=3.12"),
+            (".venv-tf2.15.1-hvd0.28.0", "make stack TF=2.15.1 HOROVOD=0.28.0"),
+            (".venv-tf2.21.0-py3.12", "make env TF=2.21.0 PYTHON=3.12"),
             (".venv-gpu", "make env GPU=1"),
             ("elsewhere", "make env"),
         ],

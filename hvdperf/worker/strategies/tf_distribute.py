@@ -214,11 +214,12 @@ def configure_heartbeat(workers: int) -> None:
     The strategy makes the same call (TensorFlow's collective_all_reduce_strategy.py) unless the
     service is configured already. TensorFlow has no public function for this.
     """
-    # Imported only here, because not every release of TensorFlow has them in these places.
+    # Imported only here, because not every release of TensorFlow has it in this place.
     from tensorflow.python.eager import context
-    from tensorflow.tsl.protobuf import coordination_config_pb2
 
-    job = coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=workers)
+    # The module of this message is elsewhere since 2.19, its place in the configuration is not.
+    jobs = tf.compat.v1.ConfigProto().experimental.coordination_config.coordinated_job_list
+    job = jobs.add(name="worker", num_tasks=workers)
     context.context().configure_coordination_service(
         service_type="standalone",
         service_leader="/job:worker/replica:0/task:0",

@@ -4,6 +4,7 @@ is recorded."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from datetime import date
@@ -155,9 +156,50 @@ def test_a_version_is_taken_from_a_commit_of_the_release_repository(tmp_path):
 
 
 def test_quirks_are_of_releases_that_there_are():
-    assert set(build.QUIRKS) <= set(order(Axis.HOROVOD))
-    for quirk in build.QUIRKS.values():
-        assert quirk.why
+    assert set(build.HOROVOD_QUIRKS) <= set(order(Axis.HOROVOD))
+    assert set(build.TENSORFLOW_QUIRKS) <= set(order(Axis.TENSORFLOW))
+
+
+def test_a_quirk_of_horovod_and_one_of_tensorflow_are_applied_together(monkeypatch):
+    monkeypatch.setenv("CXXFLAGS", "-O1")
+    monkeypatch.setenv("CPLUS_INCLUDE_PATH", "/mine")
+    of_both = build.settings("0.28.0", "2.21.0")["CXXFLAGS"].split(" -include ")
+    assert of_both == [
+        *("-O1", "stdexcept", "string"),
+        *("gloo_before_0_28_1.h", "xla_since_tensorflow_2_19.h"),
+    ]
+    assert build.settings("0.28.1", "2.18.1") == {
+        "CXXFLAGS": "-O1 -include stdexcept -include string",
+        "CPLUS_INCLUDE_PATH": f"/mine:{ROOT / 'ci' / 'quirks'}",
+    }
+
+
+XLA_KERNEL = (
+    "#ifndef TENSORFLOW_COMPILER_TF2XLA_XLA_OP_KERNEL_H_\n#include <no/such/header.h>\n#endif\n"
+)
+
+
+@pytest.mark.parametrize(("macros", "compiles"), [([], True), (["-DHAVE_GPU=1"], False)])
+def test_headers_of_xla_are_left_out_without_gpus(tmp_path, monkeypatch, macros, compiles):
+    header = tmp_path / "tensorflow" / "compiler" / "tf2xla" / "xla_op_kernel.h"
+    header.parent.mkdir(parents=True)
+    header.write_text(XLA_KERNEL)
+    source = tmp_path / "xla_mpi_ops.cc"
+    source.write_text(
+        '#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"\n'
+        '#include "tensorflow/compiler/xla/client/xla_builder.h"\n'
+        'std::string said() { throw std::runtime_error(""); }\n'
+    )
+    variables = build.settings("0.28.1", "2.21.0")
+    command = ["g++", "-std=c++17", "-fsyntax-only", *variables["CXXFLAGS"].split(), *macros]
+    done = subprocess.run(
+        [*command, f"-isystem{tmp_path}", str(source)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode == 0) is compiles, done.stderr
 
 
 def test_flags_are_those_of_the_suites_own_environment():
@@ -206,7 +248,7 @@ def test_pip_hands_out_no_wheel_of_another_tensorflow(environment, tmp_path, mon
     pip.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(pip))
     log = tmp_path / "log"
-    assert build.compile_wheel(str(environment), "0.28.0", tmp_path / "wheels", log) == 0
+    assert build.compile_wheel(str(environment), "0.28.0", "2.16.2", tmp_path / "wheels", log) == 0
     asked = (tmp_path / "asked").read_text()
     for wanted in (
         "--no-build-isolation",
