@@ -92,8 +92,9 @@ def _weights(ranks: Sequence[Rank]) -> Iterator[Problem]:
 def _data(ranks: Sequence[Rank]) -> Iterator[Problem]:
     seen = [rank.batches for rank in ranks]
     count = min(map(len, seen), default=0)
-    # One batch that is alike may be chance.
-    if len(ranks) > 1 and count > 1 and len({each[:count] for each in seen}) == 1:
+    # One batch that is alike may be chance, and batches that are all alike are made-up data.
+    is_data = count > 1 and len(set(seen[0][:count])) > 1
+    if len(ranks) > 1 and is_data and len({each[:count] for each in seen}) == 1:
         yield Problem(
             f"all ranks read the same batches in the same order (the first {count} are equal)",
             "shard the files or samples by hvd.rank(), such as dataset.shard(hvd.size(), "

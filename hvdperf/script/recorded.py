@@ -57,7 +57,8 @@ class Steps:
     hvd.allreduce in it. updates: whether an optimizer changes weights in it. jit: whether XLA
     compiles it. rows: all of its calls, or every second, every fourth, ... bins: number of steps by
     rounded ln of their seconds / BIN. summed, sums: the steps after the warm-up, and their seconds.
-    samples: of all calls. cpu: seconds since the warm-up, and those of CPU time."""
+    samples: of all calls. cpu: seconds since the warm-up, those of CPU time of all threads, and
+    those for which the main thread could run and had no core."""
 
     name: str
     count: int
@@ -74,7 +75,7 @@ class Steps:
     summed: int
     sums: float
     samples: int
-    cpu: tuple[float, float] | None = None
+    cpu: tuple[float, float, float] | None = None
 
     @property
     def period(self) -> float | None:

@@ -15,6 +15,8 @@ from hvdperf.script.terms import SLOW, OfRank, Parts, Tail, Term, parts_of, perc
 PERCENTILES = (0.5, 0.9, 0.99)
 # Ranks that have a row of their own; of more, the fastest and the slowest have one.
 MOST_ROWS = 8
+# A rank that waits for a core for a larger share of the time is disturbed.
+LEAST_DELAY = 0.05
 _MS = 1000.0
 
 
@@ -160,13 +162,17 @@ def _exchanged(training: Training) -> Iterator[str]:
 def _rest(training: Training) -> Iterator[str]:
     memory = [rank.peak_memory for rank in training.ranks]
     yield f"memory of a rank: {min(memory) / 1e9:.2f} to {max(memory) / 1e9:.2f} GB"
-    used = [
-        rank.steps.cpu[1] / rank.steps.cpu[0]
-        for rank in training.ranks
-        if rank.steps is not None and rank.steps.cpu is not None and rank.steps.cpu[0] > 0
-    ]
-    if used:
+    known = [rank.steps.cpu for rank in training.ranks if rank.steps is not None and rank.steps.cpu]
+    known = [each for each in known if each[0] > 0]
+    if known:
+        used = [cpu / seconds for seconds, cpu, _ in known]
         yield f"cores that a rank uses: {min(used):.2f} to {max(used):.2f}, mean {fmean(used):.2f}"
+        waited = max(delayed / seconds for seconds, _, delayed in known)
+        if waited > LEAST_DELAY:
+            yield from wrapped(
+                f"disturbed: a rank's main thread waited for a core for {100 * waited:.0f} % of "
+                "the time, because of other programs or of more busy threads than cores"
+            )
     for text in sorted({text for rank in training.ranks for text in rank.missing}):
         yield from wrapped(f"not seen: {text}")
     if training.jobs > 1:

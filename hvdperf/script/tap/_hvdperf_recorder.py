@@ -30,14 +30,18 @@ from typing import Any
 
 FORMAT = 1
 now = time.time
-# Steps that are kept whole; twice as many are halved, so that each rank keeps the same ones.
-KEPT, SLOWEST = 1024, 32
+# Steps that all ranks together keep whole, and those of a rank: at least, at most. Twice as many
+# are halved, so that each rank keeps the same ones.
+KEPT_OF_ALL, LEAST_KEPT, MOST_KEPT = 32768, 32, 512
+SLOWEST = 32
 # Steps up to here are the warm-up, of which nothing but their times is summed up.
 FIRST = 3
 # The width of a bin of step times, in ln.
 BIN = 0.01
 # Seconds from one writing to the next, of the whole and of the one line for the display.
 WRITE_S, LINE_S = 30.0, 1.0
+# Values of a variable that are compared between ranks.
+COMPARED = 1 << 22
 # Batches whose content is compared between ranks, and functions and events that are told apart.
 BATCHES, SERIES, EVENTS = 8, 64, 256
 
@@ -74,9 +78,10 @@ class Steps:
             self.begun = self.ended = begin
         retraced = bool(self.count and traces > self.traces)
         self.traces = max(self.traces, traces)
-        row = (self.count, self.ended, begin, end, before, within, *(stamps or (0.0, 0.0)))
+        times = (self.ended, begin, end, before, within, *(stamps or (0.0, 0.0)))
+        row = (self.count, *(round(each, 6) for each in times))
         if self.count == FIRST:
-            self.cpu = (begin, _cpu())
+            self.cpu = (begin, _cpu(), _delayed())
         if self.count > FIRST:
             period = max(end - self.ended, 1e-9)
             self.summed += 1
@@ -90,7 +95,7 @@ class Steps:
                 heapq.heapreplace(self.slowest, entry)
         if self.count % self.stride == 0:
             self.rows.append(row)
-            if len(self.rows) >= 2 * KEPT:
+            if len(self.rows) >= 2 * _state.kept:
                 self.stride *= 2
                 self.rows = [each for each in self.rows if each[0] % self.stride == 0]
         self.count += 1
@@ -110,8 +115,8 @@ class Steps:
         ]
         found["bins"] = sorted(self.bins.items())
         if self.cpu is not None:
-            begun, used = self.cpu
-            found["cpu"] = [self.ended - begun, _cpu() - used]
+            begun, used, delayed = self.cpu
+            found["cpu"] = [self.ended - begun, _cpu() - used, _delayed() - delayed]
         return found
 
 
@@ -128,6 +133,7 @@ class State:
         self.missing: list[str] = []
         self.series: dict[Any, Any] = {}
         self.rank: Any = None
+        self.kept = MOST_KEPT
         self.facts: dict[str, Any] = {}
         self.current: Any = None
         self.jit = 0
@@ -239,6 +245,16 @@ def _cpu() -> Any:
     return used.ru_utime + used.ru_stime
 
 
+def _delayed() -> Any:
+    """Return the seconds for which the main thread could run and had no core; 0 if the kernel does
+    not say."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/schedstat") as stream:
+            return int(stream.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 # Start ------------------------------------------------------------------------------------------
 
 
@@ -264,6 +280,7 @@ def _initialised(basics: Any) -> None:
         "local_rank": basics.local_rank(),
         "host": socket.gethostname(),
     }
+    _state.kept = max(LEAST_KEPT, min(MOST_KEPT, KEPT_OF_ALL // basics.size()))
     if first:
         # What is registered last runs first, so Horovod is still there.
         atexit.register(_at_exit)
@@ -703,7 +720,7 @@ def _at_exit() -> None:
 
 def _digests() -> Any:
     """Return for each variable that the optimizer changed its name, a checksum, its sum and the sum
-    of its absolute values."""
+    of its absolute values; of a large one, of some of its values."""
     import numpy as np
 
     found = []
@@ -711,9 +728,11 @@ def _digests() -> Any:
         variable = reference()
         if variable is None:
             continue
-        values = np.ascontiguousarray(np.asarray(variable, dtype=np.float64))
+        values = np.asarray(variable).reshape(-1)
+        values = np.ascontiguousarray(values[:: max(1, values.size // COMPARED)])
+        plain = values.astype(np.float64)
         found.append(
-            [name, zlib.crc32(values.tobytes()), float(values.sum()), float(abs(values).sum())]
+            [name, zlib.crc32(values.tobytes()), float(plain.sum()), float(abs(plain).sum())]
         )
     return found
 
