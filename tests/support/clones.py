@@ -30,8 +30,10 @@ def fresh_clone(path: Path) -> Path:
 
 
 def without_this_environment() -> dict[str, str]:
-    """Return the environment of a shell that has activated nothing."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPAL_")}
+    """Return the environment of a shell that has activated nothing, and that no make started, whose
+    ARGS would count in the clone, too."""
+    others = ("OPAL_", "MAKE", "MFLAGS", "ARGS")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     path = kept["PATH"].split(":")
     here = Path(sys.executable).parent
     kept["PATH"] = ":".join(each for each in path if Path(each) != here)

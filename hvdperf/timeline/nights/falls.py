@@ -341,6 +341,8 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
     changes: dict[Measure, Mapping[Key, Speed]] = {}
     last: UsualSpeeds | None = None
     waits = ""
+    # Whether the last night could be judged by the nights before it.
+    is_ready = False
     for index, night in enumerate(nights):
         changes, last, waits = {}, None, ""
         part, disturbed = night.part(), night.disturbed
@@ -362,6 +364,7 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
             before = known.setdefault((kind, measure), _Known(measure, UsualSpeeds(*how)))
             if measure is Measure.SPEED:
                 last = before.speeds
+                is_ready = not last.waits
             if speeds := before.judge(night):
                 changes[measure] = speeds
         probed = probes[kind].compare(_probed(night))
@@ -389,6 +392,11 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
         waits = "throughputs are judged from the next night on"
         if missing := last.waits:
             waits = f"throughputs are judged after more sound nights of this machine: {missing}"
+        elif is_ready:
+            waits = (
+                "no throughput is judged, because too few were measured to compare them with each "
+                "other"
+            )
     return JudgedSpeeds(found, changes, last.reach() if last is not None else {}, waits)
 
 

@@ -177,6 +177,9 @@ class Series:
                     f"{named(node.hosts)} is slower than other hosts: {percent(node.change)} on "
                     f"{node.nights} nights"
                 )
+        for part in self.last.parts if self.last else ():
+            if part.node and part.disturbed and not (part.is_gate or part.again):
+                yield f"{part.node} is not judged, because it was disturbed: {part.disturbed}"
         if self.absent:
             yield f"no night of {named(self.absent)}, which measured lately"
         if self.speeds.waits:

@@ -238,9 +238,13 @@ class UsualSpeeds:
 
     @property
     def waits(self) -> int:
-        """Return the number of sound nights after which the next night is judged."""
+        """Return the number of sound nights after which the next night is judged: those of a level,
+        and then those of the changes that tell the scale. A node's level takes FEWEST nights."""
         have = min((len(level) for level in self._levels.values()), default=0)
-        return max(0, FEWEST - self.sound, GAP + 1 - have)
+        of_nodes = any(node for node, _ in self._levels)
+        changes = max((len(p.squares) + len(p.waiting) for p in self._past.values()), default=0)
+        level = max(0, (FEWEST if of_nodes else GAP + 1) - have)
+        return max(FEWEST - self.sound, level + max(0, _KNOWN + GAP - changes), 0)
 
     @property
     def correlation(self) -> float:

@@ -396,6 +396,30 @@ def test_a_recorded_night_is_read_whole():
 NODES = [f"gpu{index:02}" for index in range(12)]
 
 
+@pytest.mark.parametrize("nodes", [False, True], ids=["one session", "a session a node"])
+def test_a_young_series_counts_down_to_the_night_that_is_judged(nodes: bool) -> None:
+    made = (by_node(since(40, 1.0)) if nodes else MADE)[:14]
+    first = next(count for count in range(14) if judge_speeds(made[:count]).last)
+    assert first == (12 if nodes else FEWEST + 1)
+    for count in range(1, first - 1):
+        assert judge_speeds(made[:count]).waits.endswith(f": {first - 1 - count}")
+    assert judge_speeds(made[: first - 1]).waits.endswith("from the next night on")
+
+
+def test_a_node_that_was_disturbed_is_told_and_the_others_are_judged() -> None:
+    *before, last = by_node(since(40, 1.0))
+    parts = [
+        replace(part, disturbed="a compiler") if part.node == "gpu05" else part
+        for part in last.parts
+    ]
+    found = state([*before, replace(last, parts=tuple(parts))])
+    assert found.speeds.last
+    assert "gpu05 is not judged, because it was disturbed: a compiler" in list(found.slower())
+    alone = [part for part in last.parts if part.node == "gpu05"][:1]
+    few = replace(alone[0], speeds=alone[0].speeds[:1])
+    assert "too few were measured" in judge_speeds([*before, replace(last, parts=(few,))]).waits
+
+
 def by_node(made: Sequence[Night], slow: Mapping[str, float] = MappingProxyType({})) -> list[Night]:
     """Return the nights as each node measured them of itself. slow: factors from a night on."""
     found = []
