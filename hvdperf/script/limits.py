@@ -91,9 +91,11 @@ def _slower(parts: Parts) -> Iterator[_Found]:
         Term.BETWEEN: "look at what only this rank does, such as saving or logging",
     }
     own = next(each.own for each in parts.by_rank if each.rank == slower.rank)
-    # Without its excess the others still wait as ranks do that are alike.
+    # Without its excess the others still wait as ranks do that are alike, or not even for an
+    # exchange that begins with ranks asleep.
     least = own * (1 - 1 / (1 + longer.lower)) / parts.period
-    yield share, Limit(told, mends[slower.term], _faster(min(least, share), share))
+    most = share + parts.share(Term.EXCHANGE)
+    yield share, Limit(told, mends[slower.term], _faster(min(least, share), most))
 
 
 def _terms(parts: Parts) -> Iterator[_Found]:
