@@ -58,7 +58,14 @@ def probe() -> dict[str, Any]:
         import tensorflow as tf
     except ImportError as error:
         return {**facts, "error": {"kind": "tensorflow", "message": _line(error)}}
-    facts.update(_tensorflow_facts(tf))
+    try:
+        facts.update(_tensorflow_facts(tf))
+    except ImportError as error:
+        # TensorFlow imports Keras only when it is used.
+        legacy = os.environ.get("TF_USE_LEGACY_KERAS", "0") not in ("", "0")
+        told = "TF_USE_LEGACY_KERAS is set, and the package tf-keras is missing"
+        message = told if legacy else _line(error)
+        return {**facts, "error": {"kind": "tensorflow", "message": message}}
     facts["error"] = _add_horovod(facts, tf)
     return facts
 
