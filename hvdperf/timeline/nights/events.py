@@ -4,9 +4,10 @@ however many lines show it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log
+from typing import TypeVar
 
 from hvdperf.timeline.lines import Change
 from hvdperf.timeline.nights.changes import NAMED, UNCERTAIN, Standing, named, repeat
@@ -23,6 +24,8 @@ _URGENT = (
     Standing.REPAIRED,
     Standing.BETTER,
 )
+# What began on a night: a lasting change, or an alarm.
+Began = TypeVar("Began")
 _COMMAND = re.compile(r"((?:look closer|measure it again).*?): (.*)")
 
 
@@ -70,8 +73,11 @@ def events(series: Series) -> list[Event]:
         own = [each for each in left if each[0].is_worse and abs(each[0].at - began) <= UNCERTAIN]
         left = [each for each in left if each not in own]
         found.append(_of_falls(series, began, falls, own))
-    found += [_of_changes(series, together) for together in _together(left)]
-    for alarms in _near(series.gates.alarms):
+    for is_worse in (True, False):
+        alike = [each for each in left if each[0].is_worse is is_worse]
+        found += [_of_changes(series, own) for own in _together(alike, lambda each: each[0].at)]
+    for alarms in _together(series.gates.alarms, lambda each: each.first):
+        alarms.sort(key=_loss, reverse=True)
         near = [each for each in found if _is_near(each, alarms[0])]
         if near:
             found[found.index(near[0])] = _with_alarms(series, near[0], alarms)
@@ -89,33 +95,19 @@ def _falls(series: Series) -> Iterator[tuple[int, list[Fall]]]:
     yield from found.items()
 
 
-def _near(alarms: Sequence[Alarm]) -> Iterator[list[Alarm]]:
-    """Yield the alarms that began within UNCERTAIN nights of the first of them, the largest first.
-    alarms: by their first night."""
-    left = list(alarms)
-    while left:
-        own = [each for each in left if each.first <= left[0].first + UNCERTAIN]
-        left = left[len(own) :]
-        yield sorted(own, key=_loss, reverse=True)
-
-
 def _is_near(event: Event, alarm: Alarm) -> bool:
     is_better = event.standing is Standing.BETTER
     return not is_better and abs(event.at - alarm.first) <= UNCERTAIN
 
 
-def _together(
-    changes: Sequence[tuple[Change, Standing]],
-) -> Iterator[list[tuple[Change, Standing]]]:
-    """Yield the changes for the worse, and those for the better, that began within UNCERTAIN nights
-    of the first of them."""
-    for is_worse in (True, False):
-        own = [each for each in changes if each[0].is_worse is is_worse]
-        own.sort(key=lambda each: each[0].at)
-        while own:
-            began = own[0][0].at
-            yield [each for each in own if each[0].at <= began + UNCERTAIN]
-            own = [each for each in own if each[0].at > began + UNCERTAIN]
+def _together(found: Iterable[Began], at: Callable[[Began], int]) -> Iterator[list[Began]]:
+    """Yield what began within UNCERTAIN nights of the first of it. at: returns the index of the
+    first night."""
+    left = sorted(found, key=at)
+    while left:
+        own = [each for each in left if at(each) <= at(left[0]) + UNCERTAIN]
+        left = left[len(own) :]
+        yield own
 
 
 def _of_falls(
