@@ -34,13 +34,13 @@ Which releases of Horovod and TensorFlow work together, as tried with this suite
 
 A combination *trains* if the suite's own training loop has trained networks with it and a session
 has measured their speed, so it was built and imported before. This does not mean that your script
-trains ([what works, by use](#what-works-by-use)). All builds are of the unpatched source of
-a release: a "no" says that this source does not compile, not that a patched one cannot. A
-combination does not *build* if its compilation ended with an error, so it cannot be imported
-either. For Horovod {newest}, the last release, the table has a line for every TensorFlow release
-that the suite knows. For older ones it has a line for every combination that was tried. The date is
-that of the last try. `make backfill` builds and measures combinations that are missing.
-What was tried without a session, with other Pythons too: [newer
+trains ([what works, by use](#what-works-by-use)). All builds are of the unpatched source of a
+release: a "no" says that this source does not compile, not that a patched one cannot. A combination
+does not *build* if its compilation ended with an error, so it cannot be imported either. For
+Horovod {newest}, the last release, the table has a line for every TensorFlow release that the suite
+knows. For older ones it has a line for every combination that was tried. The date is that of the
+last try. `make backfill` builds and measures combinations that are missing. What was tried without
+a session, with other Pythons too: [newer
 versions](../environments.md#newer-versions-than-the-usual-ones).
 """
 _USES = """\
