@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from math import exp, log
 from statistics import median
 
-from hvdperf.script.recorded import FIRST, Rank
+from hvdperf.script.recorded import Rank
+from hvdperf.script.tap._hvdperf_recorder import FIRST
 from hvdperf.stats import shift
 
 # Sums of weights that lie further apart than this share of the sum of their sizes differ; less is
@@ -48,8 +49,7 @@ def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
     if ranks[0].size < 2:
         return
     trains = any(rank.steps is not None for rank in ranks)
-    has_any = any(rank.exchanged or (rank.steps and rank.steps.others) for rank in ranks)
-    if trains and not has_any:
+    if trains and not any(rank.exchanged or _may_exchange(rank) for rank in ranks):
         yield Problem(
             f"no gradient is exchanged: each of {ranks[0].size} ranks trains by itself",
             "wrap the tape (hvd.DistributedGradientTape) or the optimizer "
@@ -64,6 +64,13 @@ def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
             f"not exchanged: {_listed(left_out)}",
             "give them to the tape or the optimizer that Horovod wraps, or register them as local",
         )
+
+
+def _may_exchange(rank: Rank) -> bool:
+    """Return whether the script itself calls hvd.allreduce in or after every step: for gradients,
+    or for something else. Then only the weights tell."""
+    calls = sum(count for name, count in rank.others.items() if "allreduce" in name)
+    return rank.steps is not None and (rank.steps.others or calls >= rank.steps.count)
 
 
 def _weights(ranks: Sequence[Rank]) -> Iterator[Problem]:

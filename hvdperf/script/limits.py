@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hvdperf.plan.terms import Term
 from hvdperf.script.checks import Problem
-from hvdperf.script.terms import Parts, Tail, Term
+from hvdperf.script.terms import Parts, Tail
 
 # A term that takes a smaller share of the time is not worth a change.
 LEAST_SHARE = 0.10
@@ -22,20 +23,20 @@ class Limit:
     faster: tuple[float, float] | None = None
 
 
-def limit_of(parts: Parts | None, tail: Tail | None, wrong: Sequence[Problem]) -> Limit:
+def limit_of(parts: Parts | None, wrong: Sequence[Problem]) -> Limit:
     """Return what limits a training. A check that failed comes first: the speed of a training that
     does not do what it should means nothing."""
     if wrong:
         return Limit(wrong[0].what, wrong[0].mend)
     if parts is None:
         return Limit("too few steps to say what limits it", "let it run for longer")
-    found = [*_tail(tail), *_slower(parts), *_terms(parts)]
+    found = [*_tail(parts.tail), *_slower(parts), *_terms(parts)]
     share, limit = max(found, key=lambda each: each[0])
-    term = Term.COMPUTE if parts.has_stamps else Term.CALL
+    term = Term.COMPUTE if parts.has_stamps else Term.INSIDE
     computing = parts.share(term)
     if share >= computing:
         return limit
-    told = f"computation: {_percent(computing)} of a step is {term.value}"
+    told = f"{'computation' if parts.has_stamps else term}: {_percent(computing)} of the time"
     if share >= LEAST_SHARE:
         return Limit(f"{told}. Besides, {limit.told}", limit.mend, limit.faster)
     return Limit(told, "a faster device, mixed precision, or larger batches")
@@ -48,9 +49,10 @@ _Found = tuple[float, Limit]
 def _tail(tail: Tail | None) -> Iterator[_Found]:
     if tail is None:
         return
+    many = f"{tail.count} slow steps" if tail.count > 1 else "one slow step"
     told = (
-        f"{tail.count} slow steps of {tail.of} take {_percent(tail.share)} of the time, most of it "
-        f"in {tail.term.value} on rank {tail.rank}"
+        f"{many} of {tail.of}: {_percent(tail.share)} of the time, mostly {tail.term.value} on "
+        f"rank {tail.rank}"
     )
     mends = {
         Term.BETWEEN: "what it does there, such as saving, evaluating or logging, can be done less "
@@ -59,8 +61,10 @@ def _tail(tail: Tail | None) -> Iterator[_Found]:
     }
     mend = mends.get(tail.term, f"look at what rank {tail.rank} or its node does then")
     if tail.retraced:
-        told = f"{tail.count} slow steps of {tail.of}, in which the function is traced again, take "
-        told += f"{_percent(tail.share)} of the time"
+        told = (
+            f"{many} of {tail.of}, in which the function is traced again: {_percent(tail.share)} "
+            "of the time"
+        )
         mend = (
             "give it tensors instead of Python numbers and batches of one shape, and drop a last "
             "batch that is smaller"
@@ -76,14 +80,13 @@ def _faster(low: float, high: float) -> tuple[float, float]:
 
 def _slower(parts: Parts) -> Iterator[_Found]:
     slower = parts.slower
-    if slower is None or not slower.waited:
+    if slower is None:
         return
-    share = slower.waited / parts.period
-    longer = slower.longer
+    share = parts.share_of(slower.waited)
     told = (
-        f"rank {slower.rank} takes {1 + longer.estimate:.2f} times as long as the others "
-        f"({1 + longer.lower:.2f} to {1 + longer.upper:.2f}) for its own part of a step, mostly in "
-        f"{slower.term.value}; they wait for it for {_percent(share)} of a step"
+        f"rank {slower.rank} takes {slower.times:.2f} times as long as the others for its own part "
+        f"of a step, mostly in {slower.term.value}; they wait for it for {_percent(share)} of "
+        "the time"
     )
     mends = {
         Term.COMPUTE: "look at its node and its share of the batch: hvdperf vet compares nodes",
@@ -93,7 +96,7 @@ def _slower(parts: Parts) -> Iterator[_Found]:
     own = next(each.own for each in parts.by_rank if each.rank == slower.rank)
     # Without its excess the others still wait as ranks do that are alike, or not even for an
     # exchange that begins with ranks asleep.
-    least = own * (1 - 1 / (1 + longer.lower)) / parts.period
+    least = parts.share_of(own * (1 - 1 / slower.times))
     most = share + parts.share(Term.EXCHANGE)
     yield share, Limit(told, mends[slower.term], _faster(min(least, share), most))
 
@@ -101,13 +104,15 @@ def _slower(parts: Parts) -> Iterator[_Found]:
 def _terms(parts: Parts) -> Iterator[_Found]:
     share = parts.share(Term.INPUT)
     mend = "read ahead: dataset.prefetch, map with num_parallel_calls, cache, or smaller files"
-    told = f"ranks wait for input for {_percent(share)} of a step"
+    told = f"ranks wait for input for {_percent(share)} of the time"
     # Read ahead, input and the rest run side by side, as long as there are cores for both.
     yield share, Limit(told, mend, _faster(min(share, 1 - share), share))
 
     if parts.slower is None:
-        share = parts.share(Term.WAITING)
-        told = f"ranks wait for each other for {_percent(share)} of a step, now one and now another"
+        share = parts.share(Term.STRAGGLER)
+        told = (
+            f"ranks wait for each other for {_percent(share)} of the time, now one and now another"
+        )
         mend = "batches of equal work, such as samples of equal length; and end other programs"
         yield share, Limit(told, mend, _faster(0.0, share))
 
@@ -116,12 +121,12 @@ def _terms(parts: Parts) -> Iterator[_Found]:
         "larger batches or backward_passes_per_step; hvd.Compression.fp16; and a faster link "
         "between hosts"
     )
-    told = f"the exchange of gradients takes {_percent(share)} of a step beyond the computation"
+    told = f"the exchange of gradients takes {_percent(share)} of the time beyond the computation"
     yield share, Limit(told, mend, _faster(0.0, share))
 
     share = parts.share(Term.BETWEEN)
     mend = "do less between steps: no .numpy() and no logging in each, several steps in a call"
-    told = f"the script itself takes {_percent(share)} of a step, between the calls"
+    told = f"the script itself takes {_percent(share)} of the time, between the calls"
     yield share, Limit(told, mend, _faster(0.0, share))
 
 

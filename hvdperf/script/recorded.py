@@ -11,10 +11,8 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 
 from hvdperf.json_records import Unreadable, decode
+from hvdperf.script.tap._hvdperf_recorder import FORMAT
 
-# As the recorder has them: steps of the warm-up, of which nothing is summed up, and the width of a
-# bin of step times, in ln.
-FIRST, BIN = 3, 0.01
 RECORDS = "rank-*.json"
 
 
@@ -54,11 +52,11 @@ class Slow:
 class Steps:
     """The calls of one function. traces: how often it was traced. exchanges: whether gradients are
     exchanged in it by Horovod's tape or optimizer; others: whether the script itself calls
-    hvd.allreduce in it. updates: whether an optimizer changes weights in it. jit: whether XLA
-    compiles it. rows: all of its calls, or every second, every fourth, ... bins: number of steps by
-    rounded ln of their seconds / BIN. summed, sums: the steps after the warm-up, and their seconds.
-    samples: of all calls. cpu: seconds since the warm-up, those of CPU time of all threads, and
-    those for which the main thread could run and had no core."""
+    hvd.allreduce in it. updates: whether an optimizer changes weights in it. rows: all of its
+    calls, or every second, every fourth, ... bins: number of steps by rounded ln of their seconds /
+    BIN. summed, sums: the steps after the warm-up, and their seconds. samples: of all calls. cpu:
+    seconds since the warm-up, those of CPU time of all threads, and those for which the main thread
+    could run and had no core."""
 
     name: str
     count: int
@@ -66,7 +64,6 @@ class Steps:
     exchanges: bool
     updates: bool
     others: bool
-    jit: bool
     begun: float
     ended: float
     rows: tuple[Row, ...]
@@ -109,16 +106,14 @@ class Rank:
     number of exchanges outside of gradients. updated, local: number of variables that the optimizer
     changes, and of those that are registered as local. unexchanged: names of variables that are
     changed, not local, and never exchanged. batches: a digest of each of the first ones. weights:
-    [] if it did not end as Python does. cut: whether --steps ended it."""
+    [] if it did not end as Python does."""
 
-    format: Annotated[int, Meta(ge=1, le=1)]
+    format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     rank: Annotated[int, Meta(ge=0)]
     size: Annotated[int, Meta(ge=1)]
-    local_rank: int
     host: str
     pid: int
     arguments: tuple[str, ...]
-    python: str
     marks: Mapping[str, float]
     events: tuple[tuple[str, float, float], ...]
     missing: tuple[str, ...]
@@ -132,7 +127,6 @@ class Rank:
     peak_memory: int
     written_at: float
     is_over: bool
-    cut: bool
     weights: tuple[tuple[str, int, float, float], ...]
 
     @cached_property

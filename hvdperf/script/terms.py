@@ -1,50 +1,39 @@
 """Where the time of a step goes, by the stamps of all ranks.
 
-A step of a rank lasts from the end of its call before to the end of its call. In that order it
+A step of a rank lasts from the end of its call before to the end of its call. Its terms
+(hvdperf.plan.terms), in their order:
 
-- runs the script's own code (between),
-- waits for input (input),
-- computes up to its last gradient (compute),
-- waits for the last rank to have computed its last gradient (waiting),
-- exchanges what is not exchanged yet (exchange): what a step takes longer because of Horovod,
-- and changes the weights (update).
+- between steps: the script's own code,
+- input wait,
+- compute: up to its last gradient,
+- straggler wait: until the last rank has computed its last gradient,
+- exposed communication: until all gradients are exchanged,
+- apply: until the weights are changed and the call ends.
 
 Every boundary is a stamp of its own, so the terms add up to the step; what does not, because stamps
-of several ranks contradict each other, is the residual.
+of several ranks contradict each other, is the residual. Without stamps in the graph, compute and
+what follows are one term, "compute or communication".
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from enum import Enum
-from math import exp, log
+from math import exp
 from statistics import fmean, median
 
-from hvdperf.script.recorded import BIN, FIRST, Rank, Row, Steps
-from hvdperf.stats import Interval, hodges_lehmann
+from hvdperf.explain.time_breakdown import straggler
+from hvdperf.plan.terms import Term
+from hvdperf.script.recorded import Rank, Row, Steps
+from hvdperf.script.tap._hvdperf_recorder import BIN, FIRST
 
-
-class Term(Enum):
-    """A part of a step, with what it is called."""
-
-    BETWEEN = "the script between steps"
-    INPUT = "waiting for input"
-    COMPUTE = "compute until the last gradient"
-    WAITING = "waiting for the last rank"
-    EXCHANGE = "exchange"
-    UPDATE = "update of the weights"
-    # Of steps without stamps in the graph: all but BETWEEN and INPUT.
-    CALL = "the step itself"
-
-
+# The terms of a step, in their order.
+TERMS = (
+    *(Term.BETWEEN, Term.INPUT, Term.COMPUTE, Term.STRAGGLER, Term.EXCHANGE, Term.APPLY),
+    Term.INSIDE,
+)
 # What a rank does by itself: if this takes longer on one rank, the others wait.
 OWN = (Term.BETWEEN, Term.INPUT, Term.COMPUTE)
-# Steps that are judged together, one block after the other; fewer decide nothing.
-BLOCKS = 12
-# A rank is slower than the others if its own time is so much longer, with this error rate.
-LEAST_SLOWER, ALPHA = 0.03, 0.005
 # A step is slow if it takes so many times the median.
 SLOW = 2.0
 
@@ -70,12 +59,13 @@ class OfRank:
 
 @dataclass(frozen=True)
 class Slower:
-    """A rank whose own time is longer than that of the others. longer: its ratio to their median,
-    less 1, with bounds. term: in which it is longest. waited: seconds of a step that the other
-    ranks wait for the last one, on average."""
+    """A rank that keeps the others waiting. last: the share of the steps in which it is the last.
+    times: how many times as long its own time is as the median of the others'. term: in which it is
+    longest. waited: seconds of a step that the other ranks wait, on average."""
 
     rank: int
-    longer: Interval
+    last: float
+    times: float
     term: Term
     waited: float
 
@@ -97,13 +87,14 @@ class Tail:
 
 @dataclass(frozen=True)
 class Parts:
-    """Where the time of a step goes. by_rank: in the order of ranks. steps: number of steps that
-    all ranks kept. last: share of the steps in which each rank's last gradient came last."""
+    """Where the time of a training goes. by_rank: of usual steps, in the order of ranks. steps:
+    number of usual steps that all ranks kept. slower: None if no rank is. tail: the other steps;
+    None if there are none."""
 
     by_rank: Sequence[OfRank]
     steps: int
-    last: Mapping[int, float]
     slower: Slower | None
+    tail: Tail | None
 
     @property
     def has_stamps(self) -> bool:
@@ -114,48 +105,51 @@ class Parts:
         return fmean(each.period for each in self.by_rank)
 
     def share(self, term: Term) -> float:
-        """Return the share of a step that a term takes, on average over ranks."""
-        return fmean(each.terms.get(term, 0.0) for each in self.by_rank) / self.period
+        """Return the share of the time that a term takes in usual steps, on average over ranks."""
+        return self.share_of(fmean(each.terms.get(term, 0.0) for each in self.by_rank))
+
+    def share_of(self, seconds: float) -> float:
+        """Return the share of the time that so many seconds of each usual step are."""
+        usual = 1 - (self.tail.share if self.tail is not None else 0.0)
+        return usual * seconds / self.period
 
 
 def parts_of(ranks: Sequence[Rank]) -> Parts | None:
-    """Return where the time goes in the steps that all ranks kept; None if there are none."""
+    """Return where the time goes; None if ranks have kept no step of the same number. A step that
+    is slow on a rank belongs to the tail, since one pause of seconds would be most of a mean."""
     rows = [
         {row.number: row for row in rank.steps.rows if row.number > FIRST} if rank.steps else {}
         for rank in ranks
     ]
     common = sorted(set.intersection(*map(set, rows))) if rows else []
+    slow = [_slow(rank.steps) for rank in ranks if rank.steps is not None and rank.steps.summed]
+    common = [
+        number
+        for number in common
+        if all(row[number].period <= each.above for row, each in zip(rows, slow, strict=True))
+    ]
     if not common:
         return None
     offsets = _offsets(ranks, rows, common)
     table: list[list[Mapping[Term, float]]] = [[] for _ in ranks]
-    came_last = [0] * len(ranks)
-    stamped = 0
-    for index in common:
-        step = [_shifted(row[index], by) for row, by in zip(rows, offsets, strict=True)]
-        ready = max(row.ready for row in step) if all(row.done for row in step) else 0.0
-        if ready:
-            stamped += 1
-            came_last[max(range(len(step)), key=lambda at: step[at].ready)] += 1
+    for number in common:
+        step = [_shifted(row[number], by) for row, by in zip(rows, offsets, strict=True)]
+        ready = _ready(step)
         for place, row in enumerate(step):
             table[place].append(_terms(row, ready))
     by_rank = [
         OfRank(
             rank.rank,
-            {term: fmean(each.get(term, 0.0) for each in own) for term in Term if _has(own, term)},
-            fmean(row[index].period for index in common),
+            {
+                term: fmean(each.get(term, 0.0) for each in own)
+                for term in TERMS
+                if any(term in each for each in own)
+            },
+            fmean(row[number].period for number in common),
         )
         for rank, own, row in zip(ranks, table, rows, strict=True)
     ]
-    last = {
-        rank.rank: count / stamped if stamped else 0.0
-        for rank, count in zip(ranks, came_last, strict=True)
-    }
-    return Parts(by_rank, len(common), last, _slower(by_rank, table))
-
-
-def _has(own: Sequence[Mapping[Term, float]], term: Term) -> bool:
-    return any(term in each for each in own)
+    return Parts(by_rank, len(common), _slower(by_rank, table), _tail(ranks, by_rank, slow))
 
 
 def _offsets(
@@ -181,71 +175,53 @@ def _shifted(row: Row, by: float) -> Row:
     return Row(row.number, *times, row.input_outside, row.input_within, *stamps)
 
 
+def _ready(step: Sequence[Row]) -> float:
+    """Return when the last rank had its last gradient; 0 if that is unknown."""
+    return max(row.ready for row in step) if all(row.done for row in step) else 0.0
+
+
 def _terms(row: Row, ready: float) -> dict[Term, float]:
-    """Return the seconds of a step by term. ready: when the last rank had its last gradient; 0 if
-    that is unknown."""
+    """Return the seconds of a step by term. ready: as from `_ready`."""
     found = {
         Term.BETWEEN: row.begin - row.before - row.input_outside,
         Term.INPUT: row.input,
     }
     if not ready:
-        found[Term.CALL] = row.end - row.begin - row.input_within
+        found[Term.INSIDE] = row.end - row.begin - row.input_within
         return found
     found[Term.COMPUTE] = row.ready - row.begin - row.input_within
     # A rank that has all gradients of the others before the last one's stamp has not waited.
     met = min(ready, row.done)
-    found[Term.WAITING] = met - row.ready
+    found[Term.STRAGGLER] = met - row.ready
     found[Term.EXCHANGE] = row.done - met
-    found[Term.UPDATE] = row.end - row.done
+    found[Term.APPLY] = row.end - row.done
     return found
 
 
 def _slower(
     by_rank: Sequence[OfRank], table: Sequence[Sequence[Mapping[Term, float]]]
 ) -> Slower | None:
-    """Return the rank whose own time is longer than that of the others, by blocks of steps; None if
-    no rank's is, or if there are no stamps."""
-    count = len(table[0])
-    if len(by_rank) < 2 or count < 2 * BLOCKS or not _has(table[0], Term.COMPUTE):
+    """Return the rank that keeps the others waiting, by the rule for the runs of a session; None if
+    there is none, or if there are no stamps. table: of each rank, the terms of each step."""
+    steps = [step for step in zip(*table, strict=True) if Term.STRAGGLER in step[0]]
+    if not steps:
         return None
-    edges = [count * at // BLOCKS for at in range(BLOCKS + 1)]
-    own = [
-        [
-            median(sum(each.get(term, 0.0) for term in OWN) for each in of_rank[begin:end])
-            for begin, end in itertools.pairwise(edges)
-        ]
-        for of_rank in table
-    ]
-    found = []
-    for place, mine in enumerate(own):
-        others = [blocks for at, blocks in enumerate(own) if at != place]
-        ratios = [
-            log(max(mine[at], 1e-9) / max(median(blocks[at] for blocks in others), 1e-9))
-            for at in range(BLOCKS)
-        ]
-        longer = hodges_lehmann(ratios, ALPHA / len(own))
-        if longer.lower > log(1 + LEAST_SLOWER):
-            found.append((longer, place))
-    if not found:
+    waited = [[step[at][Term.STRAGGLER] for step in steps] for at in range(len(table))]
+    found = straggler(waited, fmean(each.period for each in by_rank))
+    if found is None:
         return None
-    longer, place = max(found, key=lambda each: each[0].estimate)
-    others_by_rank = [each for at, each in enumerate(by_rank) if at != place]
+    slow = by_rank[found.rank]
+    others = [each for each in by_rank if each is not slow]
 
     def excess(term: Term) -> float:
-        usual = median(each.terms.get(term, 0.0) for each in others_by_rank)
-        return by_rank[place].terms.get(term, 0.0) - usual
+        return slow.terms[term] - median(each.terms[term] for each in others)
 
     return Slower(
-        by_rank[place].rank,
-        Interval(
-            exp(longer.estimate) - 1,
-            exp(longer.lower) - 1,
-            exp(longer.upper) - 1,
-            longer.alpha,
-            BLOCKS,
-        ),
+        slow.rank,
+        found.share,
+        slow.own / median(each.own for each in others),
         max(OWN, key=excess),
-        fmean(each.terms.get(Term.WAITING, 0.0) for each in others_by_rank),
+        fmean(each.terms[Term.STRAGGLER] for each in others),
     )
 
 
@@ -260,31 +236,37 @@ def percentile(bins: Sequence[tuple[int, int]], share: float) -> float:
     raise ValueError("there is no step")
 
 
-def tail_of(ranks: Sequence[Rank], parts: Parts) -> Tail | None:
-    """Return the slow steps; None if there are none."""
-    worst: tuple[float, int, Steps] | None = None
-    slow: set[int] = set()
-    retraced = 0
-    for rank in ranks:
-        steps = rank.steps
-        if steps is None or not steps.summed:
-            continue
-        usual = percentile(steps.bins, 0.5)
-        seconds = [(exp(place * BIN), count) for place, count in steps.bins]
-        beyond = [(each - usual, count) for each, count in seconds if each > SLOW * usual]
-        lost = sum(each * count for each, count in beyond) / steps.sums
-        found = (lost, sum(count for _, count in beyond), steps)
-        if found[1] and (worst is None or lost > worst[0]):
-            worst = found
-            slow = {each.row.number for each in steps.slowest if each.row.period > SLOW * usual}
-            retraced = sum(each.retraced for each in steps.slowest if each.row.number in slow)
-    if worst is None or not slow:
+@dataclass(frozen=True)
+class _Slow:
+    """The slow steps of a rank. above: seconds. count: how many. share: of the rank's time, what
+    they took beyond the median."""
+
+    above: float
+    count: int
+    share: float
+
+
+def _slow(steps: Steps) -> _Slow:
+    usual = percentile(steps.bins, 0.5)
+    seconds = [(exp(place * BIN), count) for place, count in steps.bins]
+    beyond = [(each - usual, count) for each, count in seconds if each > SLOW * usual]
+    lost = sum(each * count for each, count in beyond)
+    return _Slow(SLOW * usual, sum(count for _, count in beyond), lost / steps.sums)
+
+
+def _tail(ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Sequence[_Slow]) -> Tail | None:
+    """Return the slow steps of the rank that lost most time in them; None if there are none."""
+    rank, worst = max(zip(ranks, slow, strict=True), key=lambda each: each[1].share)
+    assert rank.steps is not None
+    slowest = [each for each in rank.steps.slowest if each.row.period > worst.above]
+    if not worst.count or not slowest:
         return None
-    share, count, steps = worst
-    return Tail(count, steps.summed, share, 2 * retraced > len(slow), *_cause(ranks, parts, slow))
+    is_retraced = 2 * sum(each.retraced for each in slowest) > len(slowest)
+    cause = _cause(ranks, by_rank, {each.row.number for each in slowest})
+    return Tail(worst.count, rank.steps.summed, worst.share, is_retraced, *cause)
 
 
-def _cause(ranks: Sequence[Rank], parts: Parts, slow: Set[int]) -> tuple[int, Term]:
+def _cause(ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Set[int]) -> tuple[int, Term]:
     """Return in which term of which rank slow steps took more time than is usual. slow: their
     indexes."""
     rows = []
@@ -295,12 +277,11 @@ def _cause(ranks: Sequence[Rank], parts: Parts, slow: Set[int]) -> tuple[int, Te
     more: dict[tuple[int, Term], float] = {}
     for index in slow:
         step = {at: own[index] for at, own in enumerate(rows) if index in own}
-        is_whole = len(step) == len(ranks) and all(row.done for row in step.values())
-        ready = max(row.ready for row in step.values()) if is_whole else 0.0
+        ready = _ready(list(step.values())) if len(step) == len(ranks) else 0.0
         for at, row in step.items():
-            usual = parts.by_rank[at].terms
+            usual = by_rank[at].terms
             for term, seconds in _terms(row, ready).items():
-                if term is not Term.WAITING:
+                if term is not Term.STRAGGLER:
                     key = ranks[at].rank, term
                     more[key] = more.get(key, 0.0) + seconds - usual.get(term, 0.0)
     return max(more, key=more.__getitem__)

@@ -10,7 +10,7 @@ from hvdperf.columns import Columns, wrapped
 from hvdperf.script.checks import Problem, problems
 from hvdperf.script.limits import Limit, limit_of
 from hvdperf.script.recorded import Rank
-from hvdperf.script.terms import SLOW, OfRank, Parts, Tail, Term, parts_of, percentile, tail_of
+from hvdperf.script.terms import SLOW, TERMS, OfRank, Parts, parts_of, percentile
 
 PERCENTILES = (0.5, 0.9, 0.99)
 # Ranks that have a row of their own; of more, the fastest and the slowest have one.
@@ -28,7 +28,6 @@ class Training:
     jobs: int
     wrong: Sequence[Problem]
     parts: Parts | None
-    tail: Tail | None
     limit: Limit
 
     @property
@@ -41,8 +40,7 @@ class Training:
 def training_of(ranks: Sequence[Rank], jobs: int) -> Training:
     """Return what is known of a training. ranks: of one job, at least one."""
     wrong, parts = problems(ranks), parts_of(ranks)
-    tail = tail_of(ranks, parts) if parts is not None else None
-    return Training(ranks, jobs, wrong, parts, tail, limit_of(parts, tail, wrong))
+    return Training(ranks, jobs, wrong, parts, limit_of(parts, wrong))
 
 
 def lines(training: Training) -> Iterator[str]:
@@ -79,11 +77,11 @@ def _speed(training: Training) -> Iterator[str]:
     )
     slowest = max(each.row.period for each in steps.slowest)
     yield f"a step: {bounds}; the slowest {_ms(slowest)} (rank {rank.rank})"
-    tail = training.tail
+    tail = training.parts.tail if training.parts is not None else None
     if tail is not None:
         yield from wrapped(
             f"more than {SLOW:g} times the usual: {tail.count} of {tail.of} steps, "
-            f"{100 * tail.share:.0f} % of the time, most of it in {tail.term.value} on rank "
+            f"{100 * tail.share:.0f} % of the time, mostly {tail.term.value} on rank "
             f"{tail.rank}{', while it is traced again' if tail.retraced else ''}"
         )
 
@@ -92,9 +90,11 @@ def _terms(training: Training) -> Iterator[str]:
     parts = training.parts
     if parts is None:
         return
-    shown = [term for term in Term if any(term in each.terms for each in parts.by_rank)]
+    shown = [term for term in TERMS if any(term in each.terms for each in parts.by_rank)]
     table = Columns(
-        ("ms of a step", -34), *((f"rank {each.rank}", 9) for each in _few(parts)), ("share", 7)
+        ("ms of a usual step", -34),
+        *((f"rank {each.rank}", 9) for each in _few(parts)),
+        ("share", 7),
     )
     yield ""
     yield table.header
@@ -102,16 +102,16 @@ def _terms(training: Training) -> Iterator[str]:
         cells = (f"{_MS * each.terms.get(term, 0.0):.2f}" for each in _few(parts))
         yield table.row(term.value, *cells, f"{100 * parts.share(term):.0f} %")
     yield table.row("all", *(f"{_MS * each.period:.2f}" for each in _few(parts)), "")
+    if parts.tail is not None:
+        blank = [""] * len(_few(parts))
+        yield table.row("slow steps", *blank, f"{100 * parts.tail.share:.0f} %")
     residual = max(abs(each.residual) / each.period for each in parts.by_rank)
     yield f"not explained: at most {100 * residual:.1f} % of a step; {parts.steps} steps compared"
     if parts.slower is not None:
         slower = parts.slower
-        yield from wrapped(
-            f"rank {slower.rank} computes its last gradient last in "
-            f"{100 * parts.last[slower.rank]:.0f} % of the steps"
-        )
+        yield f"rank {slower.rank} is last in {100 * slower.last:.0f} % of the steps"
     if not parts.has_stamps:
-        yield "the exchange was not seen, so it is part of the step itself"
+        yield "the exchange was not seen, so communication is not told from computing"
 
 
 def _few(parts: Parts) -> Sequence[OfRank]:

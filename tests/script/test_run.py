@@ -12,9 +12,10 @@ import pytest
 
 from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, ROOT
+from hvdperf.plan.terms import Term
 from hvdperf.script.recorded import Rank, read_ranks
 from hvdperf.script.run import TAP, Live, environment, on_all_hosts
-from hvdperf.script.terms import Term, parts_of
+from hvdperf.script.terms import parts_of
 from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.verdict import Verdict
 
@@ -90,6 +91,29 @@ def test_a_script_is_ended_after_so_many_steps_and_its_own_error_stays(tmp_path:
     assert "RuntimeError: the script's own error" in failed.stderr
     (alone,) = ranks_of(other)
     assert (alone.size, alone.steps and alone.steps.count) == (1, 13)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("way", "name"), [("gan", "train_both"), ("allreduce", "a loop")])
+def test_a_sound_training_in_a_way_of_its_own_fails_no_check(
+    way: str, name: str, tmp_path: Path
+) -> None:
+    script = str(SCRIPTS / "own_ways.py")
+    done = run(tmp_path, *on_two_ranks(script, way), options=("--check",))
+    assert done.returncode == 0, done.stdout
+    first, _ = ranks_of(tmp_path)
+    assert first.steps is not None
+    assert first.steps.name.startswith(name)
+    assert first.steps.count == 40
+    if way == "gan":
+        assert first.exchanged[name][0] == 4
+        assert any("all but the last exchange" in each for each in first.missing)
+
+
+@pytest.mark.long
+def test_a_script_that_exchanges_nothing_is_ended_after_so_many_steps_too(tmp_path: Path) -> None:
+    run(tmp_path, *on_two_ranks(LOOP, "--no-exchange"), options=("--steps=20",))
+    assert [each.steps.count for each in ranks_of(tmp_path) if each.steps] == [20, 20]
 
 
 def other_directory(path: Path) -> Path:

@@ -8,9 +8,11 @@ from math import log
 
 import pytest
 
+from hvdperf.plan.terms import Term
 from hvdperf.script.checks import problems
-from hvdperf.script.recorded import BIN, FIRST, Rank, Row, Slow, Steps, last_job
-from hvdperf.script.terms import Term, parts_of, tail_of
+from hvdperf.script.recorded import Rank, Row, Slow, Steps, last_job
+from hvdperf.script.tap._hvdperf_recorder import BIN, FIRST
+from hvdperf.script.terms import TERMS, parts_of
 from hvdperf.script.told import lines, training_of
 
 # Seconds of a step by what a rank does.
@@ -53,7 +55,6 @@ def rank(number: int, size: int, rows: tuple[Row, ...], host: str = "a") -> Rank
         exchanges=True,
         updates=True,
         others=False,
-        jit=False,
         begun=rows[0].begin,
         ended=rows[-1].end,
         rows=rows,
@@ -68,11 +69,9 @@ def rank(number: int, size: int, rows: tuple[Row, ...], host: str = "a") -> Rank
         format=1,
         rank=number,
         size=size,
-        local_rank=number,
         host=host,
         pid=100 + number,
         arguments=("train.py",),
-        python="3.11.7",
         marks={"process": 90.0, "python": 90.1},
         events=(("import tensorflow", 91.0, 95.0),),
         missing=(),
@@ -86,7 +85,6 @@ def rank(number: int, size: int, rows: tuple[Row, ...], host: str = "a") -> Rank
         peak_memory=10**9,
         written_at=rows[-1].end,
         is_over=True,
-        cut=False,
         weights=(("w", 7, 1.0, 2.0),),
     )
 
@@ -129,14 +127,15 @@ def test_terms_are_what_each_rank_did_and_add_up_to_the_step() -> None:
         Term.BETWEEN: BETWEEN,
         Term.INPUT: INPUT,
         Term.COMPUTE: COMPUTE,
-        Term.WAITING: 0.005,
+        Term.STRAGGLER: 0.005,
         Term.EXCHANGE: EXCHANGE,
-        Term.UPDATE: UPDATE,
+        Term.APPLY: UPDATE,
     }
     assert fast.terms == pytest.approx(expected)
-    assert slow.terms[Term.WAITING] == pytest.approx(0, abs=1e-9)
+    assert slow.terms[Term.STRAGGLER] == pytest.approx(0, abs=1e-9)
     assert abs(fast.residual) < 1e-9
-    assert parts.last == {0: 0.0, 1: 1.0}
+    assert parts.slower is not None
+    assert (parts.slower.rank, parts.slower.last) == (1, 1.0)
 
 
 def test_clocks_of_hosts_that_differ_change_nothing() -> None:
@@ -193,10 +192,22 @@ def test_slow_steps_are_blamed_on_the_rank_that_did_something_else() -> None:
     ranks = made([steps(200, *SAME), saving])
     parts = parts_of(ranks)
     assert parts is not None
-    tail = tail_of(ranks, parts)
+    tail = parts.tail
     assert tail is not None
     assert (tail.rank, tail.term, tail.count) == (1, Term.BETWEEN, 4)
     assert "saving" in told(ranks)
+
+
+def test_a_pause_is_a_slow_step_and_changes_no_term() -> None:
+    paused = [[6.0 if number == 100 else BETWEEN, *SAME[1:]] for number in range(200)]
+    ranks = made([paused, paused])
+    parts = parts_of(ranks)
+    assert parts is not None
+    assert parts.by_rank[0].terms[Term.BETWEEN] == pytest.approx(BETWEEN)
+    assert parts.tail is not None
+    assert parts.tail.count == 1
+    assert sum(map(parts.share, TERMS)) + parts.tail.share == pytest.approx(1, abs=0.01)
+    assert "1 slow steps" not in told(ranks)
 
 
 def test_a_sound_training_fails_no_check() -> None:
@@ -212,6 +223,16 @@ def test_local_variables_and_one_rank_fail_no_check() -> None:
     (single,) = made([steps(60, *SAME)])
     single = replace(single, exchanged={}, batches=(1.0, 2.0))
     assert problems([single]) == []
+
+
+def test_a_script_that_calls_allreduce_itself_is_judged_by_its_weights() -> None:
+    silent = of_steps(changed(made([steps(60, *SAME)] * 2), exchanged={}), exchanges=False)
+    own = changed(silent, others={"allreduce between steps": 180})
+    assert problems(own) == []
+    (problem,) = problems([of_own_weights(each) for each in own])
+    assert "different weights" in problem.what
+    (problem,) = problems(changed(silent, others={"allreduce between steps": 2}))
+    assert "no gradient is exchanged" in problem.what
 
 
 def test_each_check_fails_for_its_own_reason() -> None:
@@ -277,7 +298,7 @@ def test_steps_without_stamps_are_not_taken_apart() -> None:
     ]
     parts = parts_of(plain)
     assert parts is not None
-    assert set(parts.by_rank[0].terms) == {Term.BETWEEN, Term.INPUT, Term.CALL}
+    assert set(parts.by_rank[0].terms) == {Term.BETWEEN, Term.INPUT, Term.INSIDE}
     assert "the exchange was not seen" in told(plain)
 
 

@@ -18,6 +18,7 @@ import importlib.abc
 import importlib.util
 import json
 import math
+import operator
 import os
 import resource
 import socket
@@ -56,7 +57,7 @@ class Steps:
     def __init__(self, name: Any) -> None:
         self.name = name
         self.count = self.traces = self.functions = 0
-        self.exchanges = self.updates = self.others = self.jit = False
+        self.exchanges = self.updates = self.others = False
         self.begun = self.ended = 0.0
         self.stride = 1
         self.rows: list[Any] = []
@@ -68,6 +69,12 @@ class Steps:
         # Variables to which the graph writes its stamps, made before it is traced; whether it does.
         self.variables: Any = None
         self.has_exchange_stamps = self.has_input_stamps = False
+        # The trace that had the last exchange.
+        self.graph: Any = None
+
+    @property
+    def is_training(self) -> Any:
+        return self.exchanges or self.others or self.updates
 
     def add(
         self, begin: Any, end: Any, before: Any, within: Any, traces: Any, stamps: Any = ()
@@ -105,7 +112,7 @@ class Steps:
         found = {
             name: getattr(self, name)
             for name in (
-                *("name", "count", "traces", "exchanges", "updates", "others", "jit"),
+                *("name", "count", "traces", "exchanges", "updates", "others"),
                 *("begun", "ended", "rows", "summed", "sums", "samples"),
             )
         }
@@ -144,8 +151,9 @@ class State:
         self.local: set[int] = set()
         self.others: dict[str, int] = {}  # exchanges outside of gradients, by name of the function
         self.in_gradients = 0
+        # Of the newest batch its samples and something of its content; that of training steps.
+        self.batch, self.content = 0, None
         self.batches: list[Any] = []
-        self.batch = 0
         self.is_stopping = False
         self.written_at = self.line_at = 0.0
 
@@ -220,10 +228,13 @@ def _guarded(what: Any, call: Any, *arguments: Any) -> Any:
     try:
         return call(*arguments)
     except Exception as error:  # noqa: BLE001 - the script must not end because of a hook
-        text = f"{what}: {type(error).__name__}: {error}"
-        if text not in _state.missing and len(_state.missing) < EVENTS:
-            _state.missing.append(text)
+        _note_missing(f"{what}: {type(error).__name__}: {error}")
         return None
+
+
+def _note_missing(text: Any) -> None:
+    if text not in _state.missing and len(_state.missing) < EVENTS:
+        _state.missing.append(text)
 
 
 def _event(name: Any, begin: Any) -> None:
@@ -277,14 +288,12 @@ def _initialised(basics: Any) -> None:
     _state.rank = basics.rank()
     _state.facts = {
         "size": basics.size(),
-        "local_rank": basics.local_rank(),
         "host": socket.gethostname(),
     }
     _state.kept = max(LEAST_KEPT, min(MOST_KEPT, KEPT_OF_ALL // basics.size()))
     if first:
         # What is registered last runs first, so Horovod is still there.
         atexit.register(_at_exit)
-        _guarded("the first line", _write_line, None, now())
 
 
 def _hook_broadcast(module: Any) -> None:
@@ -323,9 +332,8 @@ def _outermost(call: Any) -> Any:
                 _state.jit -= 1
         steps = _state.current = _guarded("a step", _steps_of, self) or Steps("unknown")
         if steps.variables is None:
-            steps.variables = _guarded("stamps", _make_variables)
+            steps.variables = _guarded("stamps", _make_variables) or ()
         _state.jit = int(is_jit)
-        steps.jit = steps.jit or is_jit
         begin = now()
         try:
             result = call(self, *arguments, **named)
@@ -334,8 +342,6 @@ def _outermost(call: Any) -> Any:
             _state.current = None
             _state.jit = 0
         _guarded("a step", _add, steps, self, begin, end)
-        if _state.limit and steps.exchanges and steps.count >= _state.limit:
-            _stop()
         return result
 
     return wrapped
@@ -379,32 +385,36 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
     # A function that is made anew is traced anew.
     traces += max(0, steps.functions - 1)
     before = within = 0.0
-    if steps.exchanges or steps.updates:
+    if steps.is_training:
         before, _state.waited = _state.waited, 0.0
     if steps.has_input_stamps:
         asked, given, count, content = (float(x) for x in steps.variables[1].numpy())
         if begin <= asked <= given <= end:
             within = given - asked
-            _saw_batch(int(count), content)
+            _state.batch, _state.content = int(count), content
     stamps: Any = ()
     if steps.has_exchange_stamps:
         ready, done = (float(each) for each in steps.variables[0].numpy())
         # Stamps of an earlier call are those of a call in which nothing was exchanged.
         if begin <= ready <= done <= end:
             stamps = ready, done
-    if steps.exchanges or steps.updates:
-        steps.samples += _state.batch
     steps.add(begin, end, before, within, traces, stamps)
-    _write_now_and_then(steps, end)
+    if steps.is_training:
+        _trained(steps, end)
 
 
-def _write_now_and_then(steps: Any, at: Any) -> None:
-    if _state.rank is None:
-        return
-    if at - _state.line_at > LINE_S:
-        _write_line(steps, at)
-    if at - _state.written_at > WRITE_S:
-        _write(is_last=False)
+def _trained(steps: Any, at: Any) -> None:
+    """Note the batch of a training step, write now and then, and end the script if it is time."""
+    steps.samples += _state.batch
+    if _state.content is not None and len(_state.batches) < BATCHES:
+        _state.batches.append(_state.content)
+    if _state.rank is not None and os.getpid() == _state.pid:
+        if at - _state.line_at > LINE_S:
+            _write_line(steps, at)
+        if at - _state.written_at > WRITE_S:
+            _write(is_last=False)
+    if _state.limit and steps.count >= _state.limit:
+        _stop()
 
 
 class _Stop(SystemExit):
@@ -439,7 +449,7 @@ def _hook_session(module: Any) -> None:
         result = original(self, fetches, *arguments, **named)
         end = now()
 
-        def note() -> Any:
+        def note() -> None:
             key = (id(self.graph), repr(fetches))
             if key not in known and len(known) < EVENTS:
                 known[key] = _reaches_horovod(self.graph, fetches)
@@ -447,12 +457,8 @@ def _hook_session(module: Any) -> None:
                 steps = _state.series.setdefault("session", Steps("a session's run"))
                 steps.exchanges = True
                 _add(steps, None, begin, end)
-                return steps
-            return None
 
-        steps = _guarded("a session", note)
-        if _state.limit and steps is not None and steps.count >= _state.limit:
-            _stop()
+        _guarded("a session", note)
         return result
 
     module.BaseSession.run = run
@@ -493,10 +499,9 @@ def _hook_exchange(module: Any) -> None:
             _state.in_gradients += 1
             try:
                 begun = _guarded("the exchange", _before_exchange, grads, vars)
-                if not begun:
-                    return inner(grads, vars, *more, **named_too)
                 result = inner(grads, vars, *more, **named_too)
-                _guarded("the exchange", _after_exchange, begun, result)
+                if begun:
+                    _guarded("the exchange", _after_exchange, begun, result)
                 return result
             finally:
                 _state.in_gradients -= 1
@@ -542,12 +547,16 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     tensors = _values(grads)
     steps = _state.current
     eager = tf.executing_eagerly()
-    for each in list(variables or ()):
-        _guarded("a variable", _note_variable, each)
+    for each in variables or ():
+        _state.exchanged_variables[id(each)] = each
     name = steps.name if steps is not None else "a loop"
     size = sum(each.dtype.size * (each.shape.num_elements() or 0) for each in tensors)
     sparse = sum(hasattr(each, "indices") for each in grads if each is not None)
-    _state.exchanged[name] = [len(tensors), size, sparse]
+    exchange = [len(tensors), size, sparse]
+    if steps is not None and not eager and _is_another(steps, tf):
+        exchange = list(map(operator.add, exchange, _state.exchanged[name]))
+        _note_missing("all but the last exchange of a step: the time of the others is compute")
+    _state.exchanged[name] = exchange
     if eager and steps is None:
         return ("eager", now())
     if steps is not None:
@@ -555,13 +564,20 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     if eager or steps is None or not steps.variables:
         return None
     if _state.jit:
-        text = "stamps in a step: it is compiled by XLA (jit_compile)"
-        if text not in _state.missing:
-            _state.missing.append(text)
+        _note_missing("stamps in a step: it is compiled by XLA (jit_compile)")
         return None
     # Stamps are on the host also if the gradients are on a GPU.
     with tf.device("CPU:0"), tf.control_dependencies(tensors):
         return ("graph", tf.timestamp())
+
+
+def _is_another(steps: Any, tf: Any) -> Any:
+    """Return whether a trace of a step has had an exchange before this one."""
+    graph = tf.compat.v1.get_default_graph()
+    while getattr(graph, "outer_graph", None) is not None and hasattr(graph.outer_graph, "inputs"):
+        graph = graph.outer_graph
+    before, steps.graph = steps.graph, weakref.ref(graph)
+    return before is not None and before() is graph
 
 
 def _after_exchange(begun: Any, result: Any) -> None:
@@ -569,15 +585,9 @@ def _after_exchange(begun: Any, result: Any) -> None:
 
     kind, ready = begun
     if kind == "eager":
-        done = now()
-        steps = _state.series.setdefault("loop", Steps("a loop without tf.function"))
+        steps = _of_loop()
         steps.exchanges = True
-        before, _state.waited = _state.waited, 0.0
-        steps.samples += _state.batch
-        # A step is what lies between the ends of two exchanges.
-        begin = (steps.ended or ready) + before
-        steps.add(min(begin, ready), done, before, 0.0, 1, (ready, done))
-        _write_now_and_then(steps, done)
+        _add_of_loop(steps, ready, now())
         return
     steps = _state.current
     # A control edge on the outputs of a call that is inlined does not wait for their values, so the
@@ -588,8 +598,19 @@ def _after_exchange(begun: Any, result: Any) -> None:
     steps.has_exchange_stamps = True
 
 
-def _note_variable(variable: Any) -> None:
-    _state.exchanged_variables[id(variable)] = variable
+def _of_loop() -> Any:
+    """Return the steps of a loop without tf.function."""
+    return _state.series.setdefault("loop", Steps("a loop without tf.function"))
+
+
+def _add_of_loop(steps: Any, ready: Any, done: Any) -> None:
+    """Add a step, which lies between the ends of two exchanges, or of two updates of a loop that
+    exchanges by itself. ready: when the exchange began; 0 for an update."""
+    before, _state.waited = _state.waited, 0.0
+    begin = (steps.ended or ready or done) + before
+    stamps = (ready, done) if ready else ()
+    steps.add(min(begin, ready or done), done, before, 0.0, 1, stamps)
+    _trained(steps, done)
 
 
 # Updates ----------------------------------------------------------------------------------------
@@ -606,6 +627,11 @@ def _updated(optimizer: Any, variables: Any) -> None:
         _state.local.add(id(getattr(each, "deref", lambda each=each: each)()))
     if _state.current is not None:
         _state.current.updates = True
+    elif sys.modules["tensorflow"].executing_eagerly():
+        steps = _of_loop()
+        steps.updates = True
+        if not steps.exchanges:
+            _add_of_loop(steps, 0.0, now())
 
 
 def _hook_keras_3(module: Any) -> None:
@@ -701,21 +727,16 @@ def _note_batch(result: Any) -> None:
         return
     _state.batch = int(first.shape[0])
     if len(_state.batches) < BATCHES:
-        content = first[:1].numpy()
-        _saw_batch(_state.batch, zlib.crc32(content.tobytes()))
-
-
-def _saw_batch(count: Any, content: Any) -> None:
-    _state.batch = count
-    if len(_state.batches) < BATCHES:
-        _state.batches.append(content)
+        _state.content = zlib.crc32(first[:1].numpy().tobytes())
 
 
 # Writing ----------------------------------------------------------------------------------------
 
 
 def _at_exit() -> None:
-    _guarded("the end", _write, True)
+    # A child of this process may end in the same way.
+    if os.getpid() == _state.pid:
+        _guarded("the end", _write, True)
 
 
 def _digests() -> Any:
@@ -748,8 +769,6 @@ def _unexchanged() -> Any:
 
 
 def _write(is_last: Any) -> None:
-    if _state.rank is None or os.getpid() != _state.pid:
-        return
     _state.written_at = now()
     used = resource.getrusage(resource.RUSAGE_SELF)
     found = {
@@ -758,7 +777,6 @@ def _write(is_last: Any) -> None:
         **_state.facts,
         "pid": _state.pid,
         "arguments": sys.argv,
-        "python": sys.version.split()[0],
         "marks": _state.marks,
         "events": _state.events,
         "missing": _state.missing,
@@ -772,23 +790,21 @@ def _write(is_last: Any) -> None:
         "peak_memory": used.ru_maxrss * 1024,
         "written_at": now(),
         "is_over": is_last,
-        "cut": _state.is_stopping,
         "weights": [],
     }
     if is_last and _state.updated:
         found["weights"] = _guarded("the weights", _digests) or []
-    path = os.path.join(_state.directory, f"rank-{_state.rank}-{_state.pid}.json")
-    with open(f"{path}.new", "w") as stream:
-        json.dump(found, stream, default=str)
-    os.replace(f"{path}.new", path)
+    _write_whole(f"rank-{_state.rank}-{_state.pid}.json", found)
 
 
 def _write_line(steps: Any, at: Any) -> None:
     """Write what the display shows of this rank: steps, samples, and the time of the last step."""
     _state.line_at = at
-    path = os.path.join(_state.directory, f"now-{_state.rank}-{_state.pid}")
-    count, samples = (steps.count, steps.samples) if steps is not None else (0, 0)
-    is_training = steps is not None and (steps.exchanges or steps.updates)
+    _write_whole(f"now-{_state.rank}-{_state.pid}", [_state.rank, steps.count, steps.samples, at])
+
+
+def _write_whole(name: Any, found: Any) -> None:
+    path = os.path.join(_state.directory, name)
     with open(f"{path}.new", "w") as stream:
-        json.dump([_state.rank, count if is_training else 0, samples, at], stream)
+        json.dump(found, stream, default=str)
     os.replace(f"{path}.new", path)
