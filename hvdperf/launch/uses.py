@@ -40,14 +40,6 @@ class Tried:
     problem: str
 
 
-@dataclass(frozen=True)
-class _Line:
-    """What the ranks write of a use, by the name of its member."""
-
-    use: str
-    problem: str
-
-
 # What a script's user sees first if Keras and Horovod do not fit together.
 USUAL = (Use.TAPE, Use.FIT)
 
@@ -100,7 +92,7 @@ def _launched(
     interpreter: Path, uses: Sequence[Use], is_elastic: bool, environment: Mapping[str, str]
 ) -> tuple[list[Tried], str]:
     """Return the uses that were tried in one launch, and why the next one was not."""
-    names = [use.name for use in uses]
+    names = [use.value for use in uses]
     with TemporaryDirectory() as directory:
         path = Path(directory) / "uses.jsonl"
         launch: list[str | Path] = [interpreter.parent / "horovodrun", "-np", f"{RANKS}"]
@@ -133,10 +125,9 @@ def _launched(
         found = []
         for line in lines:
             try:
-                each = decode(line, _Line)
+                found.append(decode(line, Tried))
             except Unreadable:
                 break
-            found.append(Tried(Use[each.use], each.problem))
         return found, why
 
 

@@ -2,7 +2,7 @@
 
     horovodrun -np 2 python -m hvdperf.worker.uses FILE USE...
 
-A use, given by the name of its member, trains a small network for a few steps as a user's script
+A use, given by its name, trains a small network for a few steps as a user's script
 does, on data of its own on each rank. Rank 0 appends a line of JSON to the file for each use: its
 name, and "" or what is wrong. A use that promises equal ranks is judged by what the ranks have
 afterwards, not by whether it ended.
@@ -246,7 +246,7 @@ def main() -> None:
     hvd.init()
     for name in names:
         try:
-            problem = USES[Use[name]]()
+            problem = USES[Use(name)]()
         except Exception as error:  # noqa: BLE001 - any error is an answer
             problem = _told(error)
         problems = hvd.allgather_object(problem)
