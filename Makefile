@@ -9,8 +9,8 @@ ARGS     ?=
 TF ?=
 HOROVOD ?=
 PYTHON ?=
-KNOWN_TF = $(shell sed -n 's/^"tf\(.*\)" = \[$$/\1/p' pyproject.toml)
-OWN_TF   = $(shell sed -n 's/^cpu = .*"tf\([^"]*\)".*/\1/p' pyproject.toml)
+KNOWN_TF = $(shell sed -n 's/^"tf\(.*\)" = \[.*/\1/p' pyproject.toml)
+OWN_TF   = $(shell sed -n 's/^$(if $(filter 1,$(GPU)),gpu,cpu) = .*"\(with-\)\?tf\([^"]*\)".*/\2/p' pyproject.toml)
 ifneq ($(TF),)
 ifneq ($(words $(TF)) $(filter $(KNOWN_TF),$(TF)),1 $(TF))
 $(error TF=$(TF): with this Horovod only these versions of TensorFlow work: $(KNOWN_TF))
@@ -30,15 +30,15 @@ endif
 endif
 # A named version means an environment for CPUs, even if it is that of .venv.
 NAMED := $(TF)$(HOROVOD)$(PYTHON)
+# One environment for CPUs and one for GPUs, side by side. Where the one for GPUs has been built it
+# is used without saying GPU=1 again; GPU=0 turns to the other.
+GPU ?= $(if $(NAMED),0,$(if $(wildcard .venv-gpu/.ready),1,0))
 override PYTHON := $(filter-out $(firstword $(KNOWN_PYTHON)),$(PYTHON))
 OWN_HOROVOD = $(shell sed -n 's/^ *"horovod==\(.*\)",/\1/p' pyproject.toml)
 override HOROVOD := $(filter-out $(OWN_HOROVOD),$(HOROVOD))
 # An environment of another Horovod says its TensorFlow, too.
 override TF := $(if $(HOROVOD),$(or $(TF),$(OWN_TF)),$(filter-out $(OWN_TF),$(TF)))
 
-# One environment for CPUs and one for GPUs, side by side. Where the one for GPUs has been built it
-# is used without saying GPU=1 again; GPU=0 turns to the other.
-GPU  ?= $(if $(NAMED),0,$(if $(wildcard .venv-gpu/.ready),1,0))
 MPI  ?=
 VENV := $(if $(filter 1,$(GPU)),.venv-gpu,.venv$(TF:%=-tf%)$(HOROVOD:%=-hvd%)$(PYTHON:%=-py%))
 ifeq ($(and $(TF),$(GPU)),1)

@@ -9,7 +9,7 @@ import tomllib
 
 project = tomllib.load(open("pyproject.toml", "rb"))
 groups = project["dependency-groups"]
-named = groups["suite"] + groups["tf2.18.1"]
+named = groups["suite"] + groups[groups["cpu"][0]["include-group"]]
 wanted = ("jinja2", "msgspec", "numpy", "scipy")
 print(*(each for each in named if each.split("==")[0] in wanted), sep="\n")
 PYTHON

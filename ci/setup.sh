@@ -160,9 +160,12 @@ sync_packages() {
 
 # Exports what Horovod's compilation takes, wherever uv or pip runs it.
 export_settings() {
-    local horovod lines line
+    local horovod lines line tensorflow=$TF
     horovod=$(sed -n 's/^ *"horovod==\([^"]*\)",$/\1/p' pyproject.toml)
-    lines=$("$python" ci/build_horovod.py --horovod "$horovod" --settings-for "$TF")
+    if [[ -z $TF && -z $GPU ]]; then
+        tensorflow=$(sed -n 's/^cpu = .*"tf\([^"]*\)".*/\1/p' pyproject.toml)
+    fi
+    lines=$("$python" ci/build_horovod.py --horovod "$horovod" --settings-for "$tensorflow")
     while IFS= read -r line; do export "${line?}"; done <<<"$lines"
 }
 
@@ -283,7 +286,7 @@ check_horovod() {
 
 sync_other_horovod() {
     local begun wheels=.asv/wheels/horovod-$HOROVOD-tf$TF cmake groups=()
-    if ! grep -q "^cpu = .*tensorflow-cpu==$TF\"" pyproject.toml; then
+    if ! grep -q "^cpu = .*\"tf$TF\"" pyproject.toml; then
         groups=(--no-group cpu --group "tf$TF")
     fi
     sync_packages "${groups[@]}" --no-install-package horovod
