@@ -9,8 +9,10 @@ ARGS     ?=
 TF ?=
 HOROVOD ?=
 PYTHON ?=
-KNOWN_TF = $(shell sed -n 's/^"tf\(.*\)" = \[.*/\1/p' pyproject.toml)
-OWN_TF   = $(shell sed -n 's/^$(if $(filter 1,$(GPU)),gpu,cpu) = .*"\(with-\)\?tf\([^"]*\)".*/\2/p' pyproject.toml)
+KNOWN_TF = $(shell sed -n 's/^"tf\(.*\)" = \[$$/\1/p' pyproject.toml)
+CPU_TF   = $(shell sed -n 's/^cpu = .*"tf\([^"]*\)".*/\1/p' pyproject.toml)
+GPU_TF   = $(shell sed -n 's/^ *"tensorflow\[and-cuda\]==\(.*\)",/\1/p' pyproject.toml)
+OWN_TF   = $(if $(filter 1,$(GPU)),$(GPU_TF),$(CPU_TF))
 ifneq ($(TF),)
 ifneq ($(words $(TF)) $(filter $(KNOWN_TF),$(TF)),1 $(TF))
 $(error TF=$(TF): with this Horovod only these versions of TensorFlow work: $(KNOWN_TF))

@@ -827,7 +827,9 @@ def test_an_environment_pins_each_package_once(name: str) -> None:
 def test_every_tensorflow_pins_what_another_one_pins() -> None:
     # Until 2.15, TensorFlow had its own estimators, and TensorBoard a log-in. 2.21 needs no
     # TensorBoard.
-    own = {"cmake", "google-auth-oauthlib", "tensorboard", "tensorflow-estimator", *FRAMEWORK}
+    # Since 2.16, tf-keras stands beside Keras 3.
+    own = {"cmake", "google-auth-oauthlib", "tensorboard", "tensorflow-estimator", "tf-keras"}
+    own |= set(FRAMEWORK)
     assert len({frozenset(pinned.keys() - own) for pinned in TENSORFLOWS.values()}) == 1
 
 
@@ -835,7 +837,7 @@ def test_every_tensorflow_pins_what_another_one_pins() -> None:
 def test_a_group_is_named_after_its_tensorflow(name: str) -> None:
     included = [entry["include-group"] for entry in GROUPS[name] if isinstance(entry, dict)]
     (version,) = (v for n, v in TENSORFLOWS[name].items() if n in FRAMEWORK)
-    assert f"tf{version}" in (name, *included)
+    assert f"tf{version}" in (name, *included) or name == "gpu"
 
 
 def test_every_group_of_a_tensorflow_can_be_asked_for() -> None:
