@@ -410,7 +410,7 @@ def combined(digests: Iterable[str]) -> str:
 
 def save_arrays(path: str, **sets: Iterable[Any]) -> None:
     """Write sets of tensors or variables to an .npz file, in order: set `a` as a0, a1, ..."""
-    values = {
+    values: dict[str, Any] = {
         f"{name}{i}": np.asarray(array)
         for name, arrays in sets.items()
         for i, array in enumerate(arrays)

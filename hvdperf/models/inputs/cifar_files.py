@@ -321,7 +321,8 @@ class _Dtype:
     def numpy(self) -> np.dtype[Any]:
         if not re.fullmatch("[ui][1248]", self._code) or self._order not in ("|", "<", ">", "="):
             raise _Refused(f"it holds an array of {self._code[:80]!r}")
-        return np.dtype(self._order + self._code)
+        found: np.dtype[Any] = np.dtype(self._order + self._code)
+        return found
 
 
 class _Array:
