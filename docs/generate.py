@@ -349,6 +349,10 @@ VARIABLES = {
     "HVDPERF_GPU": ("CI", "whether a night there uses the environment for GPUs"),
     "HVDPERF_RECORD": ("`hvdperf run`", "where the ranks of a script write what they recorded"),
     "HVDPERF_STEPS": ("`hvdperf run`", "the steps after which a script ends; 0: its own end"),
+    "HVDPERF_SCRATCH": (
+        "`hvdperf run`, with `--against`",
+        "where a run may write: the copy of the script's directory, and that directory",
+    ),
     "HVDPERF_STAMPS": ("you", "0: `hvdperf run` puts no stamps into the graph of a script"),
     "HVDPERF_AGAINST": ("CI", "reference stack of a night there"),
     "HVDPERF_OPTIONS": ("CI", "further options of a night there"),

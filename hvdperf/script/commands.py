@@ -11,6 +11,7 @@ from hvdperf.cli import Commands, add_command, complain, option
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.paths import RESULTS, shown
+from hvdperf.script.against import Arm, compare, other_arm, told, verdict_of
 from hvdperf.script.recorded import last_job, read_ranks
 from hvdperf.script.run import run
 from hvdperf.script.told import lines, training_of
@@ -18,6 +19,7 @@ from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.verdict import Verdict
 
 REPORT = "report.txt"
+BUDGET_MIN = 15.0
 
 
 def add_to(commands: Commands) -> None:
@@ -31,6 +33,14 @@ def add_to(commands: Commands) -> None:
     option(add, "--steps N", "End the script after N steps.", told="its own end", type=int)
     text = "End with exit status 7 if a check of the training fails."
     option(add, "--check", text, told="with that of the command")
+    text = (
+        "Compare with another arm, in short runs of both in turn: settings (NAME=VALUE), the "
+        "Python of an environment, or a revision of the script's repository. A FAIL means that "
+        "the command is slower than that."
+    )
+    option(add, "--against X", text, told="measure the command alone")
+    text = "With --against: end after so many minutes."
+    option(add, "--budget MIN", text, BUDGET_MIN, type=float)
     text = "Write what ranks recorded to a new directory below this one."
     option(add, "--results DIR", text, RESULTS, "results", type=Path)
     add.add_argument("words", metavar="COMMAND", nargs="*", help="Run this, after --.")
@@ -44,10 +54,17 @@ def run_script(arguments: argparse.Namespace) -> int:
     if steps is not None and steps < 1:
         raise UserError(f"--steps {steps}: must be 1 or more")
     results: Path = arguments.results.absolute()
+    other = None
+    if arguments.against is not None:
+        other = other_arm(arguments.against, Path.cwd())
+        if not arguments.budget > 0:
+            raise UserError(f"--budget {arguments.budget:g}: must be more than 0")
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
     directory = results / "scripts" / name
     with refusing(f"--results {shown(results)}: ", OSError):
         directory.mkdir(parents=True)
+    if other is not None:
+        return _compared(command, other, directory, steps, 60 * arguments.budget)
     status = run(command, directory, steps)
     ranks, refused = read_ranks(directory)
     for line in refused:
@@ -68,3 +85,22 @@ def run_script(arguments: argparse.Namespace) -> int:
     if arguments.check and training.wrong:
         return EXIT_STATUS[Verdict.INVALID]
     return status
+
+
+def _compared(
+    command: list[str], other: Arm, directory: Path, steps: int | None, budget_s: float
+) -> int:
+    """Compare the command with another arm, and return the exit status of the verdict."""
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    found = compare(command, other, directory, steps, budget_s, say)
+    if not found.pairs:
+        raise UserError("the comparison was ended before its first pair of runs")
+    text = "".join(f"{line}\n" for line in told(found))
+    print(f"\n{text}", end="")
+    print(f"recorded: {shown(directory)}")
+    with refusing(f"{shown(directory)}: ", OSError):
+        write_whole(directory / REPORT, text)
+    return EXIT_STATUS[verdict_of(found)]

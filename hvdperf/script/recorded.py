@@ -106,7 +106,8 @@ class Rank:
     number of exchanges outside of gradients. updated, local: number of variables that the optimizer
     changes, and of those that are registered as local. unexchanged: names of variables that are
     changed, not local, and never exchanged. batches: a digest of each of the first ones. weights:
-    [] if it did not end as Python does."""
+    [] if it did not end as Python does. outside: a file that it wanted to write outside of
+    HVDPERF_SCRATCH. prefix: the directory of Python's environment."""
 
     format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     rank: Annotated[int, Meta(ge=0)]
@@ -128,6 +129,8 @@ class Rank:
     written_at: float
     is_over: bool
     weights: tuple[tuple[str, int, float, float], ...]
+    outside: str = ""
+    prefix: str = ""
 
     @cached_property
     def steps(self) -> Steps | None:

@@ -27,16 +27,21 @@ _OPEN_MPI = ("Open MPI", "OpenRTE")
 _OURS = ("PYTHONPATH", "HVDPERF_RECORD", "HVDPERF_STEPS")
 
 
-def on_all_hosts(command: Sequence[str]) -> list[str]:
-    """Return the command with what an mpirun on several hosts needs to hand on the recorder."""
+def on_all_hosts(command: Sequence[str], others: Sequence[str] = ()) -> list[str]:
+    """Return the command with what an mpirun on several hosts needs to hand on the recorder.
+    others: variables that it has to hand on besides."""
     has_hosts = any(word.partition("=")[0] in _HOSTS for word in command)
     if os.path.basename(command[0]) not in _MPIRUN or not has_hosts:
         return list(command)
     with suppress(NotStarted, TooLong):
         output = probed([command[0], "--version"], within_s=_VERSION_S).output
         if any(name in output for name in _OPEN_MPI):
-            return [command[0], *(word for name in _OURS for word in ("-x", name)), *command[1:]]
+            return [command[0], *_handed_on((*_OURS, *others)), *command[1:]]
     return list(command)
+
+
+def _handed_on(names: Sequence[str]) -> list[str]:
+    return [word for name in names for word in ("-x", name)]
 
 
 def environment(

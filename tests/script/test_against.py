@@ -1,0 +1,149 @@
+"""A script against itself under other settings, in another environment, at another revision."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.paths import ROOT
+from hvdperf.script import scratch
+from hvdperf.script.against import Arm, Comparison, Figure, Run, other_arm, told
+from hvdperf.verdict import Verdict
+from tests.script.test_terms import SAME, made
+
+SCRIPTS = ROOT / "tests/support/scripts"
+
+
+def git(place: Path, *words: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", "-C", str(place), *identity, *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a repository of two revisions of train.py, with files that are not tracked."""
+    top = tmp_path / "own"
+    top.mkdir()
+    git(top, "init", "-q")
+    for text in ("first", "second"):
+        (top / "train.py").write_text(text)
+        git(top, "add", "train.py")
+        git(top, "commit", "-qm", text)
+    (top / "train.py").write_text("edited")
+    (top / "logs").mkdir()
+    (top / "logs" / "old.txt").write_text("a line")
+    return top
+
+
+def test_what_it_is_compared_with_is_told_from_its_form(repository: Path) -> None:
+    assert other_arm("A=1 B=x=y", repository).settings == {"A": "1", "B": "x=y"}
+    assert other_arm(sys.executable, repository).interpreter == Path(sys.executable)
+    assert other_arm("HEAD~1", repository).revision == "HEAD~1"
+    for wanted in ("", "no-such-revision", "--output=x", "/no/python", "A=1 b"):
+        with pytest.raises(UserError, match="--against"):
+            other_arm(wanted, repository)
+
+
+def test_a_copy_is_written_to_instead_of_the_directory(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "LINKED", 100)
+    (repository / "data.bin").write_bytes(bytes(101))
+    environment = repository / ".venv"
+    environment.mkdir()
+    (environment / "pyvenv.cfg").touch()
+    results = repository / "results"
+    results.mkdir()
+    work = tmp_path / "work"
+    work.mkdir()
+    scratch.copy(repository, work, results)
+    assert sorted(path.name for path in work.iterdir()) == [".venv", "data.bin", "logs", "train.py"]
+    assert (work / "data.bin").readlink() == repository / "data.bin"
+    assert (work / ".venv").readlink() == environment
+    (work / "logs" / "old.txt").write_text("another")
+    (work / "train.py").write_text("another")
+    assert (repository / "logs" / "old.txt").read_text() == "a line"
+    assert (repository / "train.py").read_text() == "edited"
+    scratch.put_revision(repository, "HEAD~1", work)
+    assert (work / "train.py").read_text() == "first"
+    assert (work / "logs" / "old.txt").exists()
+    monkeypatch.setattr(scratch, "MOST_FILES", 1)
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(UserError, match="more than is copied"):
+        scratch.copy(repository, other, results)
+
+
+def compared(pairs: int, compute: float, on: int | None = None) -> Comparison:
+    """Return pairs of runs of two ranks, in which a rank (None: both) of the command takes so many
+    times as long to compute."""
+    rng = random.Random(7)
+
+    def run(factor: float) -> Run:
+        noise = rng.gauss(1.0, 0.01)
+        between, wait, work = SAME
+        times = [factor if on in (None, r) else 1.0 for r in range(2)]
+        own = [[[between, wait, work * noise * each] for _ in range(50)] for each in times]
+        return Run(made(own))
+
+    return Comparison(Arm("X=1"), [(run(compute), run(1.0)) for _ in range(pairs)])
+
+
+def test_a_slower_command_fails_and_an_equal_one_passes() -> None:
+    slower = compared(8, 1.25).judged(is_over=True)
+    assert [each.verdict for each in slower.values()] == [Verdict.FAIL] * len(Figure)
+    equal = compared(12, 1.0).judged(is_over=True)
+    assert [each.verdict for each in equal.values()] == [Verdict.PASS] * len(Figure)
+    early = compared(3, 1.25).judged(is_over=True)
+    assert {each.verdict for each in early.values()} == {Verdict.INCONCLUSIVE}
+
+
+def test_a_check_that_fails_makes_the_comparison_invalid() -> None:
+    found = compared(8, 1.25)
+    found.wrong = "X=1: no gradient is exchanged"
+    assert {each.verdict for each in found.judged(is_over=True).values()} == {Verdict.INVALID}
+    assert found.wrong in told(found)
+
+
+def test_where_the_difference_lies_is_named() -> None:
+    assert any("compute on rank 1" in line for line in told(compared(8, 1.5, on=1)))
+    assert any("compute on all ranks" in line for line in told(compared(8, 1.5)))
+
+
+@pytest.mark.long
+def test_a_revision_is_run_beside_the_files_as_they_are(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    git(own, "init", "-q")
+    text = (SCRIPTS / "loop.py").read_text()
+    (own / "train.py").write_text(f"{text}import os\nopen(os.environ.get('LOG', 'log.txt'), 'a')\n")
+    git(own, "add", ".")
+    git(own, "commit", "-qm", "first")
+    launcher = str(Path(sys.executable).with_name("horovodrun"))
+    command = ["--", launcher, "-np", "2", sys.executable, str(own / "train.py")]
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}", *options]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            [*words, *command],
+            cwd=own,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = run("--against=HEAD", "--steps=40", "--budget=0.01")
+    assert "only 1 round" in done.stdout, done.stderr
+    assert "largest difference" in done.stdout
+    assert sorted(path.name for path in own.iterdir()) == [".git", "train.py"]
+    refused = run(f"--against=LOG={own / 'log.txt'}", "--steps=400", "--budget=0.01")
+    assert f"writes to {own / 'log.txt'}" in refused.stderr
+    assert not (own / "log.txt").exists()
