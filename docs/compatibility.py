@@ -18,6 +18,7 @@ from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode
 from hvdperf.paths import shown
 from hvdperf.timeline import store
+from hvdperf.timeline.releases.backfill import TENSORFLOW
 from hvdperf.timeline.releases.raw import Axis, RawResult, check_known, order, releases
 from hvdperf.timeline.releases.uses import UsesOfStack
 from hvdperf.timeline.releases.uses import read as read_uses_of_stack
@@ -37,11 +38,11 @@ has measured their speed, so it was built and imported before. This does not mea
 trains ([what works, by use](#what-works-by-use)). All builds are of the unpatched source of a
 release: a "no" says that this source does not compile, not that a patched one cannot. A combination
 does not *build* if its compilation ended with an error, so it cannot be imported either. For
-Horovod {newest}, the last release, the table has a line for every TensorFlow release that the suite
-knows. For older ones it has a line for every combination that was tried. The date is that of the
-last try. `make backfill` builds and measures combinations that are missing. What was tried without
-a session, with other Pythons too: [newer
-versions](../environments.md#newer-versions-than-the-usual-ones).
+Horovod {newest}, the last release, the table has a line for the last bug fix of every TensorFlow
+since 2.14. (Those before need NumPy 1.24, which the suite's own packages do not work with.) For
+older ones it has a line for every combination that was tried. The date is that of the last try.
+`make backfill` builds and measures combinations that are missing. What was tried without a session,
+with other Pythons too: [newer versions](../environments.md#newer-versions-than-the-usual-ones).
 """
 _USES = """\
 ## What works, by use
@@ -121,11 +122,7 @@ def rows(results: Iterable[RawResult], not_built: Iterable[BuildFailure]) -> lis
     found = [*_trained(results), *map(_failed, not_built)]
     newest = releases(Axis.HOROVOD)[-1].version
     tried = {row.tensorflow for row in found if row.horovod == newest}
-    found += [
-        Row(newest, release.version)
-        for release in releases(Axis.TENSORFLOW)
-        if release.version not in tried
-    ]
+    found += [Row(newest, tensorflow) for tensorflow in TENSORFLOW if tensorflow not in tried]
 
     def place(row: Row) -> tuple[int, int, tuple[str, ...]]:
         horovod, tensorflow = order(Axis.HOROVOD), order(Axis.TENSORFLOW)

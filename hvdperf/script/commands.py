@@ -11,11 +11,15 @@ from hvdperf.cli import Commands, add_command, complain, option
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.paths import RESULTS, shown
-from hvdperf.script.against import Arm, compare, other_arm, told, verdict_of
+from hvdperf.script.against import compare, told, verdict_of
+from hvdperf.script.arms import Arm, other_arm
+from hvdperf.script.nightly import measure_night
 from hvdperf.script.recorded import last_job, read_ranks
 from hvdperf.script.run import run
 from hvdperf.script.told import lines, training_of
-from hvdperf.session.ending import EXIT_STATUS
+from hvdperf.session.ending import EXIT_STATUS, exit_status
+from hvdperf.timeline.commands import told_next_to_others, write_nights_page
+from hvdperf.timeline.nights.night import check_series
 from hvdperf.verdict import Verdict
 
 REPORT = "report.txt"
@@ -35,12 +39,17 @@ def add_to(commands: Commands) -> None:
     option(add, "--check", text, told="with that of the command")
     text = (
         "Compare with another arm, in short runs of both in turn: settings (NAME=VALUE), the "
-        "Python of an environment, or a revision of the script's repository. A FAIL means that "
-        "the command is slower than that."
+        "Python of an environment, a revision of the script's repository, or `launch` for the "
+        "settings of the suite's own launches. A FAIL means that the command is slower than that."
     )
     option(add, "--against X", text, told="measure the command alone")
     text = "With --against: end after so many minutes."
     option(add, "--budget MIN", text, BUDGET_MIN, type=float)
+    text = (
+        "Measure a night of the command in short runs, and judge it by the nights before of the "
+        "same series."
+    )
+    option(add, "--series NAME", text, told="no night")
     text = "Write what ranks recorded to a new directory below this one."
     option(add, "--results DIR", text, RESULTS, "results", type=Path)
     add.add_argument("words", metavar="COMMAND", nargs="*", help="Run this, after --.")
@@ -55,6 +64,10 @@ def run_script(arguments: argparse.Namespace) -> int:
         raise UserError(f"--steps {steps}: must be 1 or more")
     results: Path = arguments.results.absolute()
     other = None
+    if arguments.series is not None:
+        check_series(arguments.series)
+        if arguments.against is not None:
+            raise UserError("--series and --against: give one of them")
     if arguments.against is not None:
         other = other_arm(arguments.against, Path.cwd())
         if not arguments.budget > 0:
@@ -63,6 +76,8 @@ def run_script(arguments: argparse.Namespace) -> int:
     directory = results / "scripts" / name
     with refusing(f"--results {shown(results)}: ", OSError):
         directory.mkdir(parents=True)
+    if arguments.series is not None:
+        return _night(command, arguments.series, directory, results, steps)
     if other is not None:
         return _compared(command, other, directory, steps, 60 * arguments.budget)
     status = run(command, directory, steps)
@@ -87,15 +102,25 @@ def run_script(arguments: argparse.Namespace) -> int:
     return status
 
 
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _night(
+    command: list[str], series: str, directory: Path, results: Path, steps: int | None
+) -> int:
+    """Measure a night of the command, and return the exit status of its verdict."""
+    night = measure_night(command, series, directory, results, steps, _say)
+    _, verdict, _ = told_next_to_others(night, results)
+    write_nights_page(results)
+    return exit_status([verdict])
+
+
 def _compared(
     command: list[str], other: Arm, directory: Path, steps: int | None, budget_s: float
 ) -> int:
     """Compare the command with another arm, and return the exit status of the verdict."""
-
-    def say(line: str) -> None:
-        print(line, flush=True)
-
-    found = compare(command, other, directory, steps, budget_s, say)
+    found = compare(command, other, directory, steps, budget_s, _say)
     if not found.pairs:
         raise UserError("the comparison was ended before its first pair of runs")
     text = "".join(f"{line}\n" for line in told(found))

@@ -260,19 +260,14 @@ def run_night(arguments: argparse.Namespace) -> int:
         night = _on_each_node(launch, plan)
     else:
         night = run(plan, lambda line: print(f"nightly: {line}", flush=True))
-    night, verdict, slower = _compared(night, plan.results)
+    night, verdict, slower = told_next_to_others(night, plan.results)
     status = exit_status([verdict])
-    told = f"{night.series}, night of {night.night}: {verdict.value} ({night.told})"
-    for line in wrapped(told):
-        print(line, flush=True)
-    for line in slower:
-        print(f"  {line}", flush=True)
     try:
         if arguments.summary is not None:
             _append_summary(arguments.summary, night, verdict, slower, plan.results)
         if night.ended_at is not None:
             if not plan.node:
-                _write_page(plan.results)
+                write_nights_page(plan.results)
             if arguments.publish:
                 _publish(arguments.publish, plan.results, arguments.branch)
     except UserError as error:
@@ -317,8 +312,8 @@ def _on_its_own() -> bool:
     return bool(of_launcher)
 
 
-def _compared(night: Night, results: Path) -> tuple[Night, Verdict, Sequence[str]]:
-    """Return a night as it is next to those before it, its verdict, and what is slower, in
+def told_next_to_others(night: Night, results: Path) -> tuple[Night, Verdict, Sequence[str]]:
+    """Print a night next to those before it. Return it so, with its verdict, and what is slower, in
     lines."""
     from hvdperf.timeline.nights.series import Series
 
@@ -326,7 +321,13 @@ def _compared(night: Night, results: Path) -> tuple[Night, Verdict, Sequence[str
     known = [each for each in read.of[night.series] if each.night <= night.night]
     series = Series(night.series, known, read.accepted[night.series])
     lines = [*series.slower(), *series.speeds.lines()]
-    return series.last or night, series.verdict, lines
+    night = series.last or night
+    told = f"{night.series}, night of {night.night}: {series.verdict.value}"
+    for line in wrapped(f"{told} ({night.told})" if night.told else told):
+        print(line, flush=True)
+    for line in lines:
+        print(f"  {line}", flush=True)
+    return night, series.verdict, lines
 
 
 def _append_summary(
@@ -362,11 +363,11 @@ def write_page(arguments: argparse.Namespace) -> int:
     results: Path = arguments.results
     if not any((results / folder).is_dir() for folder in (NIGHTS, HISTORY)):
         raise UserError(f"{shown(results / NIGHTS)}: there are no nights; measure one: nightly run")
-    _write_page(results)
+    write_nights_page(results)
     return 0
 
 
-def _write_page(results: Path) -> None:
+def write_nights_page(results: Path) -> None:
     from hvdperf.timeline.page.index import write_index
 
     until = datetime.now(UTC).date()
@@ -484,7 +485,7 @@ def accept(arguments: argparse.Namespace) -> int:
     if not why:
         raise UserError("--why: is empty; say why the series may stay as it is, for those who ask")
     add_accepted(directory / name, Accepted(night, why))
-    _write_page(arguments.results)
+    write_nights_page(arguments.results)
     print(f"{name}: accepted as it was in the night of {night}: {why}")
     return 0
 

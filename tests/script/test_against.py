@@ -13,7 +13,8 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.script import scratch
-from hvdperf.script.against import Arm, Comparison, Figure, Run, other_arm, told
+from hvdperf.script.against import Comparison, told
+from hvdperf.script.arms import Arm, Figure, Run, launch_settings, other_arm
 from hvdperf.verdict import Verdict
 from tests.script.test_terms import SAME, made
 
@@ -102,6 +103,13 @@ def test_a_slower_command_fails_and_an_equal_one_passes() -> None:
     assert [each.verdict for each in equal.values()] == [Verdict.PASS] * len(Figure)
     early = compared(3, 1.25).judged(is_over=True)
     assert {each.verdict for each in early.values()} == {Verdict.INCONCLUSIVE}
+
+
+def test_the_suites_launch_shares_the_cores_of_a_host() -> None:
+    ranks = made([[SAME] * 10] * 4, hosts=("a", "b"))
+    assert launch_settings(ranks, 8, has_gpus=False)["TF_NUM_INTRAOP_THREADS"] == "4"
+    assert launch_settings(ranks, 1, has_gpus=False)["OMP_NUM_THREADS"] == "1"
+    assert "OMP_NUM_THREADS" not in launch_settings(ranks, 8, has_gpus=True)
 
 
 def test_a_check_that_fails_makes_the_comparison_invalid() -> None:

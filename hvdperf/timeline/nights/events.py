@@ -13,6 +13,7 @@ from hvdperf.timeline.lines import Change
 from hvdperf.timeline.nights.changes import NAMED, UNCERTAIN, Standing, named, repeat
 from hvdperf.timeline.nights.falls import Fall
 from hvdperf.timeline.nights.gate import Alarm
+from hvdperf.timeline.nights.night import look_closer
 from hvdperf.timeline.nights.series import Series
 
 # The standings of an event, the one that needs somebody first.
@@ -151,12 +152,9 @@ def _of_changes(series: Series, changes: Sequence[tuple[Change, Standing]]) -> E
     notes = [f"changed since {first.before}: {'; '.join(marks) or 'nothing that is recorded'}"]
     commands = []
     nights, step = series.nights, largest.step
-    parts = [nights[largest.line.at[place]].part() for place in (step.at - 1, step.at)]
-    sessions = [f"results/runs/{part.session}" for part in parts if part is not None]
-    if len(sessions) == len(parts):
-        commands.append(
-            ("look closer, where it was measured", f"hvdperf compare {' '.join(sessions)}")
-        )
+    usual, own = (nights[largest.line.at[place]].part() for place in (step.at - 1, step.at))
+    if usual is not None and own is not None:
+        commands.append(("look closer, where it was measured", look_closer(usual, own)))
     if again := repeat(nights[largest.at], largest.line):
         commands.append(("measure the largest again", again))
     return _event(series, first.at, standing, told, notes, commands, changes, _size(largest))

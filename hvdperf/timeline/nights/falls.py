@@ -16,7 +16,7 @@ from statistics import median
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE
 from hvdperf.timeline.nights.changes import marks, named, percent
-from hvdperf.timeline.nights.night import Accepted, Night
+from hvdperf.timeline.nights.night import Accepted, Night, look_closer
 from hvdperf.timeline.nights.speed import (
     ALL,
     FALSE_A_YEAR,
@@ -81,6 +81,8 @@ class Fall:
     @property
     def again(self) -> str:
         """Return the command that measures what fell most again."""
+        if self.night.script:
+            return self.night.command
         _, (name, size) = self.what[0]
         model = f" --models {name}" if name and size != NODE else ""
         sizes = f" --world-sizes {size}" if size > 0 else ""
@@ -109,16 +111,17 @@ class Fall:
             yield f"the machine without Horovod: {', '.join(told)}{first}"
         if self.changed:
             yield f"changed since {self.usual.night}: {'; '.join(self.changed)}"
-            yield from separating(self.changed, self.again)
+            script = self.night.script
+            against = f"{self.again} --against PYTHON"
+            yield from separating(
+                self.changed, f"hvdperf run --against PYTHON -- {script}" if script else against
+            )
         _, (name, kind) = self.what[0]
         usual, own = (
             night.part(node=name if kind == NODE else "") for night in (self.usual, self.night)
         )
         if usual is not None and own is not None:
-            yield (
-                "look closer, where it was measured: hvdperf compare "
-                f"results/runs/{usual.session} results/runs/{own.session}"
-            )
+            yield f"look closer, where it was measured: {look_closer(usual, own)}"
         on = f", on {name}" if kind == NODE else ""
         yield f"measure it again{on}: {self.again}"
 
@@ -137,17 +140,17 @@ _OF_NODE = {
 }
 
 
-def separating(changed: Sequence[str], command: str) -> Iterator[str]:
-    """Yield how what changed can be told apart, if it can. changed: as `marks` returns it. command:
-    measures again."""
+def separating(changed: Sequence[str], against: str) -> Iterator[str]:
+    """Yield how what changed can be told apart, if it can. changed: as `marks` returns it. against:
+    the command that measures beside another environment's PYTHON."""
     names = list(dict.fromkeys(text.partition(":")[0] for text in changed))
     of_stack = [name for name in names if name in _OF_STACK]
     of_node = [name for name in names if name in _OF_NODE]
     settings = [name for name in names if name not in _OF_STACK | _OF_NODE]
     if of_stack:
         yield (
-            f"what {named(of_stack)} did: {command} --against PYTHON, the interpreter of an "
-            "environment with the old packages (make stack)"
+            f"what {named(of_stack)} did: {against}, the interpreter of an environment with the "
+            "old packages (make stack)"
         )
     if settings:
         yield f"what {named(settings)} did: the same command with the value of before"

@@ -45,6 +45,8 @@ BRANCH = "hvdperf-nights"
 MOST_DAYS = 36500
 # In the directory of a series: what was accepted, a line each.
 ACCEPTED = "accepted.txt"
+# What is asked of a training script (hvdperf run --series): its command.
+SCRIPT = frozenset({"script"})
 # The number of files left out that are named.
 _NAMED = 5
 _SERIES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -148,6 +150,13 @@ class Night:
     node: str = ""
 
     @property
+    def script(self) -> str:
+        """Return the command of the training script that a night measured; "" if it measured the
+        suite's networks."""
+        first, _, script = self.command.partition(" -- ")
+        return script if first.startswith("hvdperf run ") else ""
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes that measured themselves, by name."""
         return tuple(sorted({part.node for part in self.parts if part.node}))
@@ -225,6 +234,14 @@ class Night:
         counts = counted({word: words.count(word) for word in words})
         ended = "" if self.is_whole or self.reason else "a session did not end"
         return "; ".join(filter(None, (counts, self.reason, ended)))
+
+
+def look_closer(usual: Part, own: Part) -> str:
+    """Return what shows the sessions of two nights side by side: a command, or files."""
+    if own.asked.keys() == SCRIPT:
+        directories = [f"results/scripts/{part.session}" for part in (usual, own)]
+        return " and ".join(directories)
+    return f"hvdperf compare results/runs/{usual.session} results/runs/{own.session}"
 
 
 def part_of(archive: Archive, is_gate: bool, again: bool = False, node: str = "") -> Part:

@@ -150,10 +150,13 @@ def test_asv_runs_the_matrix_that_a_back_fill_fills():
 
     from hvdperf.timeline.releases.backfill import HOROVOD, TENSORFLOW
 
-    for axis, versions in ((Axis.HOROVOD, TENSORFLOW), (Axis.TENSORFLOW, HOROVOD[1:])):
+    def required(axis: Axis) -> list[str]:
         requirements = Config.load(str(places.CONFIGURATION[axis])).matrix["req"]
-        # 0.27.0 is tried by a back-fill, and cannot be built.
-        assert requirements == {export.REQUIREMENT[axis.other]: list(versions)}
+        return requirements[export.REQUIREMENT[axis.other]]
+
+    assert required(Axis.HOROVOD) == list(TENSORFLOW)
+    # And older ones, which were measured once.
+    assert set(required(Axis.TENSORFLOW)) >= set(HOROVOD)
 
 
 WEAK = weak_scaling(WORKLOAD, 2)
@@ -310,9 +313,7 @@ def test_the_matrix_that_ships_has_no_silent_hole():
     results, _ = read_history(places.RAW)
     found = list(combinations(results, None))
     assert [each.name for each in found if each.state is State.MISSING] == []
-    measured = {(e.horovod, e.tensorflow) for e in found if e.state is State.MEASURED}
-    wanted = ("2.14.1", "2.15.1", "2.16.2", "2.18.1")
-    assert {(horovod, tf) for horovod in ("0.28.0", "0.28.1") for tf in wanted} <= measured
+    assert {each.state for each in found} == {State.MEASURED}
 
 
 @pytest.mark.parametrize("record", sorted(places.NOT_BUILT.glob("*.json")), ids=lambda p: p.stem)
