@@ -67,7 +67,9 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(
         prog=top.prog, required=True, metavar="COMMAND", help=argparse.SUPPRESS
     )
-    for package in (script, report, session, vet, timeline):
+    script.add_to(commands)
+    report.add_to(commands, script.texts)
+    for package in (session, vet, timeline):
         package.add_to(commands)
     top.epilog = _by_purpose(
         {name: each.description or "" for name, each in commands.choices.items()}

@@ -185,9 +185,9 @@ def stacked(
 ) -> Plot:
     """Return a plot of bars of time: parts side by side, with the digit of each part below it.
 
-    y: the place of a bar. seconds: key of the length of a part, in `unit`. parts: their names, each of which
-    begins with its digit; column `part` has them. transform: makes these columns. rows: how many
-    there are. each: pixels of a row. tip: columns of the tooltip.
+    y: the place of a bar. seconds: key of the length of a part, in `unit`. parts: their names, each
+    of which begins with its digit; column `part` has them. transform: makes these columns. rows:
+    how many there are. each: pixels of a row. tip: columns of the tooltip.
     """
     legend = {"title": None, "orient": "bottom", "columns": 4}
     return layered(

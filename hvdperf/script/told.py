@@ -29,7 +29,8 @@ def lines(training: Training) -> Iterator[str]:
     started = list(start(training))
     if started:
         yield ""
-    yield from _wrapped([*started, *exchanged(training), *used(training), *unseen(training)])
+    yield from _wrapped([*started, *exchanged(training), *memory(training), *cores(training)])
+    yield from _wrapped([*disturbed(training), *unseen(training)])
 
 
 def _wrapped(sentences: Iterable[str]) -> Iterator[str]:
@@ -139,15 +140,18 @@ def exchanged(training: Training) -> Iterator[str]:
         yield f"variables that are local to a rank: {rank.local} of {rank.updated}"
 
 
-def used(training: Training) -> Iterator[str]:
-    """Yield memory and cores of ranks, and whether they were disturbed."""
-    memory = [rank.peak_memory for rank in training.ranks]
-    yield f"memory of a rank: {min(memory) / 1e9:.2f} to {max(memory) / 1e9:.2f} GB"
-    cores = [each.cores for each in training.use.values()]
-    if cores:
-        mean = fmean(cores)
-        yield f"cores that a rank uses: {min(cores):.2f} to {max(cores):.2f}, mean {mean:.2f}"
-    yield from disturbed(training)
+def memory(training: Training) -> Iterator[str]:
+    """Yield the memory of ranks."""
+    peaks = [rank.peak_memory / 1e9 for rank in training.ranks]
+    yield f"memory of a rank: {min(peaks):.2f} to {max(peaks):.2f} GB"
+
+
+def cores(training: Training) -> Iterator[str]:
+    """Yield how many cores ranks use."""
+    used = [each.cores for each in training.use.values()]
+    if used:
+        mean = fmean(used)
+        yield f"cores that a rank uses: {min(used):.2f} to {max(used):.2f}, mean {mean:.2f}"
 
 
 def disturbed(training: Training) -> Iterator[str]:

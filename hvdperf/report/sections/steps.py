@@ -24,7 +24,7 @@ _QUANTILES = (
     Column("max_ms", "longest", "ms", 2),
     Column("steps", "steps"),
 )
-_MEDIAN = plots.field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
+MEDIAN = plots.field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
 # With more rows than this, a rank's row is too low for a number beside it.
 MANY_RANKS = 32
 
@@ -102,11 +102,11 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
         for rank, own in enumerate(steps)
         if own
     ]
-    medians = plots.layer("tick", x=_MEDIAN)
+    medians = plots.layer("tick", x=MEDIAN)
     named_ranks = plots.layer(
         {"type": "point", "size": 70, "style": "named", "shape": "diamond"},
         {"filter": "datum.named === 'yes'"},
-        x=_MEDIAN,
+        x=MEDIAN,
     )
     y = plots.field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
     rare = long_steps([started.launch for started in group])
@@ -116,7 +116,7 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
         title=f"{label}, Horovod on {plural(world_size, 'replica')}: step times by rank",
         says=_said_of_ranks(rows, len(blocks), len(group)) + also,
         table=Table(_OF_A_RANK, tuple(rows)),
-        plot=_boxes(_OF_A_RANK, len(rows), y, medians, named_ranks),
+        plot=boxes(_OF_A_RANK, len(rows), y, medians, named_ranks),
         tags={"model": model, "world_size": str(world_size)},
         brief=rare is not None,
     )
@@ -197,20 +197,21 @@ def _strategies(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -
     rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
     said = several(f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows)
     strategy = plots.field("strategy", "nominal", legend=plots.LEGEND)
-    medians = plots.layer({"type": "point", "size": 70}, x=_MEDIAN, color=strategy, shape=strategy)
+    medians = plots.layer({"type": "point", "size": 70}, x=MEDIAN, color=strategy, shape=strategy)
     y = plots.row_names("arm", sort=[str(row["arm"]) for row in rows])
     return Figure(
         name=slug("steps", "strategies", label),
         title=f"{label}: step times of strategies side by side",
         says=f"Medians of all steps of all ranks: {said}.",
         table=Table(_OF_AN_ARM, tuple(rows)),
-        plot=_boxes(_OF_AN_ARM, len(rows), y, medians),
+        plot=boxes(_OF_AN_ARM, len(rows), y, medians),
         tags={"model": model},
     )
 
 
-def _boxes(columns: Sequence[Column], rows: int, y: plots.Channel, *medians: plots.Layer) -> Plot:
-    """Return a plot of rules and bars from the quantiles, with these layers that show medians."""
+def boxes(columns: Sequence[Column], rows: int, y: plots.Channel, *medians: plots.Layer) -> Plot:
+    """Return a plot of rules and bars from the quantiles of rows, with these layers that show
+    medians. columns: of the tooltip. rows: how many there are. y: the place of a row."""
     return plots.layered(
         plots.interval("q01_ms", "q99_ms", "x"),
         plots.layer(
