@@ -24,7 +24,7 @@ _QUANTILES = (
     Column("max_ms", "longest", "ms", 2),
     Column("steps", "steps"),
 )
-MEDIAN = plots.field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
+_MEDIAN = plots.field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
 # With more rows than this, a rank's row is too low for a number beside it.
 MANY_RANKS = 32
 
@@ -102,11 +102,11 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
         for rank, own in enumerate(steps)
         if own
     ]
-    medians = plots.layer("tick", x=MEDIAN)
+    medians = plots.layer("tick", x=_MEDIAN)
     named_ranks = plots.layer(
         {"type": "point", "size": 70, "style": "named", "shape": "diamond"},
         {"filter": "datum.named === 'yes'"},
-        x=MEDIAN,
+        x=_MEDIAN,
     )
     y = plots.field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
     rare = long_steps([started.launch for started in group])
@@ -197,7 +197,7 @@ def _strategies(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -
     rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
     said = several(f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows)
     strategy = plots.field("strategy", "nominal", legend=plots.LEGEND)
-    medians = plots.layer({"type": "point", "size": 70}, x=MEDIAN, color=strategy, shape=strategy)
+    medians = plots.layer({"type": "point", "size": 70}, x=_MEDIAN, color=strategy, shape=strategy)
     y = plots.row_names("arm", sort=[str(row["arm"]) for row in rows])
     return Figure(
         name=slug("steps", "strategies", label),

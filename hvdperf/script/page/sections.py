@@ -9,7 +9,7 @@ from statistics import fmean
 
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
-from hvdperf.report.sections.steps import MEDIAN, boxes
+from hvdperf.report.sections.steps import boxes
 from hvdperf.script import told
 from hvdperf.script.recorded import Rank, Steps
 from hvdperf.script.recorded import Row as Step
@@ -40,7 +40,10 @@ def sections(training: Training) -> tuple[Section, ...]:
             "Steps",
             f"All steps after the warm-up, which are the first {FIRST + 1}. Slow steps take more "
             f"than {SLOW:g} times the median.",
-            (*_distribution(training), *_by_rank(training), *_slow(training), *_strip(training)),
+            (*_distribution(training), *_by_rank(training), *_slow(training)),
+        ),
+        _section(
+            "run", "Over the run", "After the warm-up, of steps that were kept.", _strip(training)
         ),
         _section(
             "terms",
@@ -149,7 +152,14 @@ def _distribution(training: Training) -> Iterator[Figure]:
     # A single slow step is seen beside thousands of others.
     y = plots.field("steps", "quantitative", "steps of all ranks", scale={"type": "symlog"})
     plot = plots.layered(
-        plots.layer("bar", x=x, x2={"field": "to_ms"}, y=y, tooltip=plots.tooltip(_OF_A_BAR)),
+        plots.layer(
+            "bar",
+            x=x,
+            x2={"field": "to_ms"},
+            y=y,
+            y2={"datum": 0},
+            tooltip=plots.tooltip(_OF_A_BAR),
+        ),
         {
             "data": {"values": shares},
             **plots.layer({"type": "rule", "style": "ideal"}, x=at),
@@ -196,6 +206,8 @@ def _by_rank(training: Training) -> Iterator[Figure]:
         }
         for rank, steps in known
     )
+    scale = {"type": "log", "nice": False, "padding": 8}
+    median = plots.field("q50_ms", "quantitative", "step time in ms", scale=scale)
     yield Figure(
         "steps-by-rank",
         "Step times by rank",
@@ -206,7 +218,7 @@ def _by_rank(training: Training) -> Iterator[Figure]:
             _OF_A_RANKS_STEPS,
             len(rows),
             plots.field("rank", "ordinal", "rank"),
-            plots.layer("tick", x=MEDIAN),
+            plots.layer("tick", x=median),
         ),
     )
 
