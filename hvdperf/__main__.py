@@ -54,7 +54,7 @@ PURPOSES = {
 
 
 def parser() -> argparse.ArgumentParser:
-    top = Parser(
+    top: argparse.ArgumentParser = Parser(
         prog="hvdperf",
         usage="hvdperf [-h] [--version] COMMAND ...",
         description="Do everything but measure, which is `pytest perf/`.",
