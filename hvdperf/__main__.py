@@ -54,7 +54,7 @@ PURPOSES = {
 
 
 def parser() -> argparse.ArgumentParser:
-    top = Parser(
+    top: argparse.ArgumentParser = Parser(
         prog="hvdperf",
         usage="hvdperf [-h] [--version] COMMAND ...",
         description="Do everything but measure, which is `pytest perf/`.",
@@ -67,7 +67,9 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(
         prog=top.prog, required=True, metavar="COMMAND", help=argparse.SUPPRESS
     )
-    for package in (script, report, session, vet, timeline):
+    script.add_to(commands)
+    report.add_to(commands, script.texts)
+    for package in (session, vet, timeline):
         package.add_to(commands)
     top.epilog = _by_purpose(
         {name: each.description or "" for name, each in commands.choices.items()}

@@ -22,7 +22,9 @@ from markupsafe import Markup
 PAGE = Path(__file__).parent / "report" / "page"
 VENDOR = PAGE / "vendor"
 # Scripts that run before the page is seen, and after it has been read; start.js has to be the last.
+# Those of BOARD are only in a page with a board.
 EARLY = ("page.js", "theme.js")
+BOARD = ("sorting.js", "filters.js")
 LATE = (
     "tables.js",
     "config.js",
@@ -30,8 +32,7 @@ LATE = (
     "plots.js",
     "downloads.js",
     "address.js",
-    "sorting.js",
-    "filters.js",
+    *BOARD,
     "start.js",
 )
 
@@ -64,20 +65,21 @@ def themes() -> Mapping[str, Theme]:
 
 
 @cache
-def assets() -> Assets:
+def assets(without: Sequence[str] = ()) -> Assets:
+    """Return what a page contains. without: names of scripts that it does not need."""
     style = _safe(_colours() + (PAGE / "page.css").read_text(encoding="utf-8"))
     early = [_script(PAGE / name) for name in EARLY]
-    late = [_script(PAGE / name) for name in LATE]
+    late = [_script(PAGE / name) for name in LATE if name not in without]
     libraries = [_library(copy) for copy in copies()]
     scripts = [*early, *(library["script"] for library in libraries), *late]
     return Assets(style, early, libraries, late, json_text(themes()), _policy(style, scripts))
 
 
 @cache
-def templates(directory: Path) -> Environment:
-    """Return the templates of a directory, for pages in HTML."""
+def templates(*directories: Path) -> Environment:
+    """Return the templates of these directories, for pages in HTML."""
     return Environment(
-        loader=FileSystemLoader(directory),
+        loader=FileSystemLoader(directories),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from hvdperf.cli import REFUSED, Commands, add_command, complain
@@ -30,12 +31,18 @@ from hvdperf.report.words import plural
 EXAMPLE = "tests/published/lab11.json"
 
 
-def add_to(commands: Commands) -> None:
-    """Add the commands report, compare, predict and explain."""
+# Returns what makes the texts of a directory, by their format; None for one of another kind.
+Texts = Callable[[Path], Mapping[str, Callable[[], str]] | None]
+
+
+def add_to(commands: Commands, of_script: Texts) -> None:
+    """Add the commands report, compare, predict and explain. of_script: makes the report of a run
+    of a script."""
     add = add_command(
         commands,
         "report",
-        "Write the report of one session, as a page, tables, or figures for a paper.",
+        "Write the report of one session, as a page, tables, or figures for a paper; or that of a "
+        "run of a script (hvdperf run), as a page or text.",
     )
     which = add.add_argument_group("which session").add_mutually_exclusive_group()
     which.add_argument(
@@ -43,7 +50,8 @@ def add_to(commands: Commands) -> None:
         type=Path,
         nargs="?",
         metavar="SESSION",
-        help="Report this session, a directory of results/runs. Default: the newest one.",
+        help="Report this session, a directory of results/runs, or this run of a script, one of "
+        "results/scripts. Default: the newest session.",
     )
     which.add_argument(
         "--results",
@@ -65,7 +73,7 @@ def add_to(commands: Commands) -> None:
         metavar="WIDTH",
         help=f"Make the figures this wide, in mm, cm, in or pt. Default: {figures.USUAL_WIDTH}.",
     )
-    add.set_defaults(command=report_session)
+    add.set_defaults(command=partial(report_session, of_script))
 
     add = add_command(commands, "compare", "Compare two sessions, case by case.")
     both = add.add_argument_group("which sessions")
@@ -126,10 +134,13 @@ def _add_output(add: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
     )
 
 
-def report_session(arguments: argparse.Namespace) -> int:
+def report_session(of_script: Texts, arguments: argparse.Namespace) -> int:
     points = _points(arguments)
-    directory = arguments.session or newest_session(arguments.results)
+    directory: Path = arguments.session or newest_session(arguments.results)
     results = results_of(directory)
+    texts = of_script(directory)
+    if texts is not None:
+        return _written_texts(texts, arguments, results, directory.resolve().name)
     sources = read_sources(directory, results)
     if sources.archive.session is None and not sources.archive.cases:
         why = next(iter(sources.archive.left_out), "it holds no document of a session")
@@ -165,6 +176,24 @@ def compare_sessions(arguments: argparse.Namespace) -> int:
     first, second = (read_session(each) for each in (arguments.first, arguments.second))
     names = "-and-".join(each.directory.resolve().name for each in (first, second))
     return _written(comparison(first, second), arguments, results_of(arguments.second), names)
+
+
+def _written_texts(
+    texts: Mapping[str, Callable[[], str]],
+    arguments: argparse.Namespace,
+    results: Path,
+    name: str,
+) -> int:
+    form = arguments.format or FORMATS[0]
+    if form not in texts or arguments.figures is not None:
+        known = " or ".join(texts)
+        raise UserError(f"the report of a run of a script is a page or text: --format {known}")
+    text, out = texts[form](), arguments.out
+    if out is None and form != FORMATS[0]:
+        print(text, end="")
+    else:
+        print(shown(_write(out or results / "report" / f"{name}.html", text)))
+    return 0
 
 
 def _written(report: Report, arguments: argparse.Namespace, results: Path, name: str) -> int:

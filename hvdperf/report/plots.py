@@ -181,18 +181,19 @@ def stacked(
     rows: int,
     each: int,
     tip: Iterable[Column],
+    unit: str = "seconds",
 ) -> Plot:
-    """Return a plot of bars of seconds: parts side by side, with the digit of each part below it.
+    """Return a plot of bars of time: parts side by side, with the digit of each part below it.
 
-    y: the place of a bar. seconds: key of the length of a part. parts: their names, each of which
-    begins with its digit; column `part` has them. transform: makes these columns. rows: how many
-    there are. each: pixels of a row. tip: columns of the tooltip.
+    y: the place of a bar. seconds: key of the length of a part, in `unit`. parts: their names, each
+    of which begins with its digit; column `part` has them. transform: makes these columns. rows:
+    how many there are. each: pixels of a row. tip: columns of the tooltip.
     """
     legend = {"title": None, "orient": "bottom", "columns": 4}
     return layered(
         layer(
             {"type": "bar", "height": {"band": 0.55}},
-            x=field("below", "quantitative", "seconds"),
+            x=field("below", "quantitative", unit),
             x2={"field": "above"},
             color=field("part", "nominal", scale={"domain": list(parts)}, legend=legend),
             tooltip=tooltip(tip),

@@ -51,10 +51,11 @@ class Sources:
 
 
 def results_of(session: Path) -> Path:
-    """Return the results that a session belongs to: the directory that holds its runs/, as
-    --results named it. Return the project's own results for a session outside of a runs/."""
+    """Return the results that a session, or a run of a script, belongs to: the directory that holds
+    its runs/ or scripts/, as --results named it. Return the project's own results for one outside
+    of them."""
     runs = Path(os.path.realpath(session)).parent  # unlike Path.resolve, accepts a loop of links
-    return runs.parent if runs.name == "runs" else RESULTS
+    return runs.parent if runs.name in ("runs", "scripts") else RESULTS
 
 
 def newest_session(results: Path) -> Path:

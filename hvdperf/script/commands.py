@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,12 +12,15 @@ from hvdperf.cli import Commands, add_command, complain, option
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.paths import RESULTS, shown
+from hvdperf.report.apart import write_apart
 from hvdperf.script.against import compare, told, verdict_of
 from hvdperf.script.arms import Arm, other_arm
 from hvdperf.script.nightly import measure_night
-from hvdperf.script.recorded import last_job, read_ranks
+from hvdperf.script.page.html import page
+from hvdperf.script.recorded import RECORDS, last_job, read_ranks
 from hvdperf.script.run import run
-from hvdperf.script.told import lines, training_of
+from hvdperf.script.told import lines
+from hvdperf.script.training import Training, training_of
 from hvdperf.session.ending import EXIT_STATUS, exit_status
 from hvdperf.timeline.commands import told_next_to_others, write_nights_page
 from hvdperf.timeline.nights.night import check_series
@@ -92,11 +96,12 @@ def run_script(arguments: argparse.Namespace) -> int:
         )
         return status
     training = training_of(job, jobs)
-    text = "".join(f"{line}\n" for line in lines(training))
+    text = _text(training)
     print(f"\n{text}", end="")
     print(f"recorded: {shown(directory)}")
     with refusing(f"{shown(directory)}: ", OSError):
         write_whole(directory / REPORT, text)
+    print(write_apart(directory, Path.cwd()))
     if arguments.check and training.wrong:
         return EXIT_STATUS[Verdict.INVALID]
     return status
@@ -129,3 +134,22 @@ def _compared(
     with refusing(f"{shown(directory)}: ", OSError):
         write_whole(directory / REPORT, text)
     return EXIT_STATUS[verdict_of(found)]
+
+
+def _text(training: Training) -> str:
+    return "".join(f"{line}\n" for line in lines(training))
+
+
+def texts(directory: Path) -> Mapping[str, Callable[[], str]] | None:
+    """Return what makes the report of a run from its documents, by format; None if the directory
+    has no document of a rank. Raises UserError if none of them can be read."""
+    if not any(directory.glob(RECORDS)):
+        return None
+    ranks, refused = read_ranks(directory)
+    for line in refused:
+        complain(line)
+    if not ranks:
+        raise UserError(f"{shown(directory)}: no document of a rank can be read")
+    training = training_of(*last_job(ranks))
+    name = directory.resolve().name
+    return {"html": lambda: page(training, name), "terminal": lambda: _text(training)}

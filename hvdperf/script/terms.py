@@ -24,7 +24,7 @@ from statistics import fmean, median
 
 from hvdperf.explain.time_breakdown import straggler
 from hvdperf.plan.terms import Term
-from hvdperf.script.recorded import Rank, Row, Steps
+from hvdperf.script.recorded import Rank, Row, Slow, Steps
 from hvdperf.script.tap._hvdperf_recorder import BIN, FIRST
 
 # The terms of a step, in their order.
@@ -262,20 +262,66 @@ def _tail(ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Sequence[_Slow
     if not worst.count or not slowest:
         return None
     is_retraced = 2 * sum(each.retraced for each in slowest) > len(slowest)
-    cause = _cause(ranks, by_rank, {each.row.number for each in slowest})
+    numbers = {each.row.number for each in slowest}
+    cause = _cause(_known(ranks, numbers), ranks, by_rank)
     return Tail(worst.count, rank.steps.summed, worst.share, is_retraced, *cause)
 
 
-def _cause(ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Set[int]) -> tuple[int, Term]:
-    """Return in which term of which rank slow steps took more time than is usual. slow: their
-    indexes."""
-    rows = []
+@dataclass(frozen=True)
+class SlowStep:
+    """A slow step. number: of its call. at: seconds since the end of the rank's first call.
+    seconds: on the rank where it took longest. retraced: whether the function was traced in it.
+    rank, term: what took most time beyond what is usual."""
+
+    number: int
+    at: float
+    seconds: float
+    retraced: bool
+    rank: int
+    term: Term
+
+
+def slow_steps(ranks: Sequence[Rank], parts: Parts, most: int) -> list[SlowStep]:
+    """Return the slow steps that took longest, at most so many, in their order."""
+    longest: dict[int, tuple[float, Slow, Steps]] = {}
+    for rank in ranks:
+        steps = rank.steps
+        if steps is None or not steps.summed:
+            continue
+        above = _slow(steps).above
+        for each in steps.slowest:
+            period = each.row.period
+            if period > max(above, longest.get(each.row.number, (0.0,))[0]):
+                longest[each.row.number] = period, each, steps
+    kept = sorted(longest, key=lambda number: -longest[number][0])[:most]
+    known = _known(ranks, set(kept))
+    found = []
+    for number in sorted(kept):
+        seconds, each, steps = longest[number]
+        at = each.row.before - steps.rows[0].end
+        own = [{number: rows[number]} if number in rows else {} for rows in known]
+        cause = _cause(own, ranks, parts.by_rank)
+        found.append(SlowStep(number, at, seconds, each.retraced, *cause))
+    return found
+
+
+def _known(ranks: Sequence[Rank], slow: Set[int]) -> list[dict[int, Row]]:
+    """Return what each rank kept of these steps, by their indexes."""
+    found = []
     for rank in ranks:
         assert rank.steps is not None
         known = [*(each.row for each in rank.steps.slowest), *rank.steps.rows]
-        rows.append({row.number: row for row in known if row.number in slow})
+        found.append({row.number: row for row in known if row.number in slow})
+    return found
+
+
+def _cause(
+    rows: Sequence[Mapping[int, Row]], ranks: Sequence[Rank], by_rank: Sequence[OfRank]
+) -> tuple[int, Term]:
+    """Return in which term of which rank slow steps took more time than is usual. rows: of each
+    rank, the slow steps by their indexes."""
     more: dict[tuple[int, Term], float] = {}
-    for index in slow:
+    for index in set().union(*rows):
         step = {at: own[index] for at, own in enumerate(rows) if index in own}
         ready = _ready(list(step.values())) if len(step) == len(ranks) else 0.0
         for at, row in step.items():

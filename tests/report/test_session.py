@@ -16,7 +16,7 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.plan.questions import parity, weak_scaling
-from hvdperf.report import plugin
+from hvdperf.report.apart import write_apart
 from hvdperf.report.formats.markdown import markdown
 from hvdperf.report.session import newest_session, read_sources, session_report
 from hvdperf.verdict import Band, Verdict
@@ -314,7 +314,7 @@ def instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
 
 
 def test_a_page_is_named_as_seen_from_the_working_directory(directory, tmp_path):
-    said = plugin._written(directory, tmp_path)
+    said = write_apart(directory, tmp_path)
     assert said == f"report: results/report/{directory.name}.html"
     assert (tmp_path / "results" / "report" / f"{directory.name}.html").is_file()
 
@@ -323,7 +323,7 @@ def test_a_page_that_is_not_written_is_a_line_with_the_command_that_writes_it(
     directory, tmp_path, monkeypatch
 ):
     instead(tmp_path, monkeypatch, "echo 'a warning' >&2; echo 'the disk is full' >&2; exit 2")
-    assert plugin._written(directory, tmp_path) == (
+    assert write_apart(directory, tmp_path) == (
         f"no report: the disk is full; to write it: hvdperf report results/runs/{directory.name}"
     )
 
@@ -342,7 +342,7 @@ def test_ctrl_c_ends_the_writing_and_nothing_else(directory, tmp_path, monkeypat
     pressing = threading.Thread(target=press)
     pressing.start()
     try:
-        said = plugin._written(directory, tmp_path)
+        said = write_apart(directory, tmp_path)
     finally:
         pressing.join()
         signal.signal(signal.SIGINT, before)

@@ -62,6 +62,8 @@ def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
     assert parts.by_rank[1].terms[Term.COMPUTE] > 0.02
     assert max(abs(each.residual) / each.period for each in parts.by_rank) < 0.02
     assert "What limits this training: rank 1 takes" in done.stdout
+    (written,) = (tmp_path / "report").glob("*.html")
+    assert f"report: report/{written.name}\n" in done.stdout
     assert {"import tensorflow", "hvd.init"} <= {name for name, _, _ in first.events}
 
 

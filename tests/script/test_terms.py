@@ -13,7 +13,8 @@ from hvdperf.script.checks import problems
 from hvdperf.script.recorded import Rank, Row, Slow, Steps, last_job
 from hvdperf.script.tap._hvdperf_recorder import BIN, FIRST
 from hvdperf.script.terms import TERMS, parts_of
-from hvdperf.script.told import lines, training_of
+from hvdperf.script.told import lines
+from hvdperf.script.training import training_of
 
 # Seconds of a step by what a rank does.
 BETWEEN, INPUT, COMPUTE, EXCHANGE, UPDATE = 0.001, 0.002, 0.010, 0.003, 0.001

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from urllib.parse import urlencode
 
 from jinja2 import Environment
@@ -47,7 +48,7 @@ _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 def page(report: Report) -> str:
     """Return the HTML document. UTF-8 can encode all of its text."""
     report = printable(report)
-    template = _environment().get_template("page.html.j2")
+    template = environment().get_template("page.html.j2")
     return template.render(
         report=report,
         assets=assets(),
@@ -75,9 +76,10 @@ def body(table: Table) -> Markup:
 
 
 @cache
-def _environment() -> Environment:
-    environment = templates(PAGE)
-    environment.globals.update(
+def environment(*own: Path) -> Environment:
+    """Return the templates of pages with figures. own: directories with more of them."""
+    found = templates(*own, PAGE)
+    found.globals.update(
         Verdict=Verdict,
         meanings=MEANINGS,
         body=body,
@@ -88,7 +90,7 @@ def _environment() -> Environment:
         long_note=_LONG_NOTE,
         unfolded=_UNFOLDED,
     )
-    return environment
+    return found
 
 
 def _bar(report: Report) -> list[tuple[Verdict, int, int]]:

@@ -43,15 +43,15 @@
     addEventListener('resize', room);
     room();
 
-    page.sorting.start();
-    page.filters.start();
+    page.sorting?.start();
+    page.filters?.start();
     page.downloads.start();
     page.plots.start();
     page.places.start();
     followReading();
     addEventListener('hashchange', () => {
-        page.sorting.follow();
-        page.filters.follow();
+        page.sorting?.follow();
+        page.filters?.follow();
         page.places.follow();
     });
     root.dataset.ready = 'true';

@@ -116,7 +116,7 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
         title=f"{label}, Horovod on {plural(world_size, 'replica')}: step times by rank",
         says=_said_of_ranks(rows, len(blocks), len(group)) + also,
         table=Table(_OF_A_RANK, tuple(rows)),
-        plot=_boxes(_OF_A_RANK, len(rows), y, medians, named_ranks),
+        plot=boxes(_OF_A_RANK, len(rows), y, medians, named_ranks),
         tags={"model": model, "world_size": str(world_size)},
         brief=rare is not None,
     )
@@ -204,13 +204,14 @@ def _strategies(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -
         title=f"{label}: step times of strategies side by side",
         says=f"Medians of all steps of all ranks: {said}.",
         table=Table(_OF_AN_ARM, tuple(rows)),
-        plot=_boxes(_OF_AN_ARM, len(rows), y, medians),
+        plot=boxes(_OF_AN_ARM, len(rows), y, medians),
         tags={"model": model},
     )
 
 
-def _boxes(columns: Sequence[Column], rows: int, y: plots.Channel, *medians: plots.Layer) -> Plot:
-    """Return a plot of rules and bars from the quantiles, with these layers that show medians."""
+def boxes(columns: Sequence[Column], rows: int, y: plots.Channel, *medians: plots.Layer) -> Plot:
+    """Return a plot of rules and bars from the quantiles of rows, with these layers that show
+    medians. columns: of the tooltip. rows: how many there are. y: the place of a row."""
     return plots.layered(
         plots.interval("q01_ms", "q99_ms", "x"),
         plots.layer(

@@ -152,7 +152,7 @@ def test_asv_runs_the_matrix_that_a_back_fill_fills():
 
     def required(axis: Axis) -> list[str]:
         requirements = Config.load(str(places.CONFIGURATION[axis])).matrix["req"]
-        return requirements[export.REQUIREMENT[axis.other]]
+        return list(requirements[export.REQUIREMENT[axis.other]])
 
     assert required(Axis.HOROVOD) == list(TENSORFLOW)
     # And older ones, which were measured once.

@@ -1,0 +1,498 @@
+"""Sections of the page of a training script: its figures, with the sentences of the terminal."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import exp, floor
+from statistics import fmean
+
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
+from hvdperf.report.sections.steps import boxes
+from hvdperf.script import told
+from hvdperf.script.recorded import Rank, Steps
+from hvdperf.script.recorded import Row as Step
+from hvdperf.script.tap._hvdperf_recorder import BIN, FIRST
+from hvdperf.script.terms import SLOW, TERMS, OfRank, percentile, slow_steps
+from hvdperf.script.training import Training
+
+# Ranks that are drawn; of more, the fastest and the slowest ones.
+MOST_RANKS = 16
+# Slow steps with a row of their own, and slices of the run in the strip.
+MOST_SLOW, SLICES = 64, 120
+# Bins of the recorder that are a bar together: each some 10 % longer than the one before it.
+_BAR = 10
+_MS = 1000.0
+
+
+def sections(training: Training) -> tuple[Section, ...]:
+    """Return the sections of a training, what matters most first."""
+    return (
+        _section(
+            "start",
+            "Start-up",
+            "The rank that was the last to begin its second step, from its process on.",
+            _start(training),
+        ),
+        _section(
+            "steps",
+            "Steps",
+            f"All steps after the warm-up, which are the first {FIRST + 1}. Slow steps take more "
+            f"than {SLOW:g} times the median.",
+            (*_distribution(training), *_by_rank(training), *_slow(training)),
+        ),
+        _section(
+            "run", "Over the run", "After the warm-up, of steps that were kept.", _strip(training)
+        ),
+        _section(
+            "terms",
+            "A usual step by term",
+            "Means of the steps that are not slow and that all ranks kept. A term begins where the "
+            "one before it ends.",
+            _terms(training),
+        ),
+        _section("exchange", "Exchange", "What Horovod exchanges in a step.", _exchanged(training)),
+        _section("ranks", "Ranks", "After the warm-up, and memory at its peak.", _ranks(training)),
+    )
+
+
+def _section(name: str, title: str, intro: str, figures: Iterable[Figure]) -> Section:
+    return Section(name, title, intro, tuple(figures), "Nothing was recorded of it.")
+
+
+def _said(*sentences: Iterable[str]) -> str:
+    """Return lines of the terminal as sentences."""
+    return " ".join(f"{each[:1].upper()}{each[1:]}." for group in sentences for each in group)
+
+
+def drawn(training: Training) -> list[Rank]:
+    """Return the ranks that plots show."""
+    return [training.ranks[place] for place in training.few(MOST_RANKS)]
+
+
+def _note(training: Training) -> str:
+    """Return which ranks are drawn, with a blank before it; "" if all are."""
+    if len(training.ranks) <= MOST_RANKS:
+        return ""
+    return f" Of {len(training.ranks)} ranks the {MOST_RANKS} fastest and slowest are drawn."
+
+
+# Start-up --------------------------------------------------------------------------------------
+
+_OF_A_PHASE = (Column("phase", "phase"), Column("seconds", "time", "s", 2))
+
+
+def _start(training: Training) -> Iterator[Figure]:
+    start = training.start
+    if start is None:
+        return
+    rows: tuple[Row, ...] = tuple(
+        {"phase": name, "seconds": seconds} for name, seconds in start.phases.items()
+    )
+    # With room for the number behind the longest bar.
+    scale = {"domain": [0, 1.15 * max(start.phases.values())]}
+    plot = plots.layered(
+        plots.layer(
+            "bar",
+            x=plots.field("seconds", "quantitative", "seconds", scale=scale),
+            tooltip=plots.tooltip(_OF_A_PHASE),
+        ),
+        plots.layer(
+            {"type": "text", "align": "left", "dx": 4},
+            x=plots.field("seconds", "quantitative"),
+            text=plots.field("seconds", "quantitative", format=".1f"),
+        ),
+        height=plots.rows_high(len(rows)),
+        encoding={"y": plots.row_names("phase", sort=list(start.phases))},
+    )
+    says = _said(told.start(training))
+    yield Figure("start-up", "Start-up by phase", says, Table(_OF_A_PHASE, rows), plot)
+
+
+# Steps -----------------------------------------------------------------------------------------
+
+_OF_A_BAR = (
+    Column("from_ms", "from", "ms", 2),
+    Column("to_ms", "to", "ms", 2),
+    Column("steps", "steps"),
+)
+
+
+def _known(ranks: Iterable[Rank]) -> list[tuple[Rank, Steps]]:
+    """Return the ranks with steps after the warm-up."""
+    return [(rank, rank.steps) for rank in ranks if rank.steps is not None and rank.steps.summed]
+
+
+def _distribution(training: Training) -> Iterator[Figure]:
+    known = _known(training.ranks)
+    if not known:
+        return
+    counts: dict[int, int] = {}
+    for _, steps in known:
+        for place, count in steps.bins:
+            counts[floor(place / _BAR)] = counts.get(floor(place / _BAR), 0) + count
+    rows: tuple[Row, ...] = tuple(
+        {
+            # A bin of the recorder lies half on either side of its number.
+            "from_ms": _MS * exp((place * _BAR - 0.5) * BIN),
+            "to_ms": _MS * exp(((place + 1) * _BAR - 0.5) * BIN),
+            "steps": count,
+        }
+        for place, count in sorted(counts.items())
+    )
+    longest = training.longest.steps
+    assert longest is not None
+    shares = [
+        {"at": _MS * percentile(longest.bins, share), "share": f"{100 * share:.0f} %"}
+        for share in told.PERCENTILES
+    ]
+    at = plots.field("at", "quantitative")
+    x = plots.field("from_ms", "quantitative", "ms", scale={"type": "log", "nice": False})
+    # A single slow step is seen beside thousands of others.
+    y = plots.field("steps", "quantitative", "steps of all ranks", scale={"type": "symlog"})
+    plot = plots.layered(
+        plots.layer(
+            "bar",
+            x=x,
+            x2={"field": "to_ms"},
+            y=y,
+            y2={"datum": 0},
+            tooltip=plots.tooltip(_OF_A_BAR),
+        ),
+        {
+            "data": {"values": shares},
+            **plots.layer({"type": "rule", "style": "ideal"}, x=at),
+        },
+        {
+            "data": {"values": shares},
+            **plots.layer(
+                {"type": "text", "align": "left", "baseline": "top", "dx": 3},
+                x=at,
+                y={"value": 2},
+                text=plots.field("share", "nominal"),
+            ),
+        },
+    )
+    yield Figure(
+        "step-times",
+        "Step times of all ranks",
+        f"{_said(told.speed(training), told.bounds(training))} Dashed: these percentiles. Both "
+        "axes are logarithmic.",
+        Table(_OF_A_BAR, rows),
+        plot,
+    )
+
+
+_SHARES = (0.01, 0.25, 0.5, 0.75, 0.9, 0.99)
+_OF_A_RANKS_STEPS = (
+    Column("rank", "rank"),
+    *(Column(f"q{100 * share:02.0f}_ms", f"{100 * share:.0f} %", "ms", 2) for share in _SHARES),
+    Column("max_ms", "longest", "ms", 2),
+    Column("steps", "steps"),
+)
+
+
+def _by_rank(training: Training) -> Iterator[Figure]:
+    known = _known(drawn(training))
+    if not known:
+        return
+    rows: tuple[Row, ...] = tuple(
+        {
+            "rank": rank.rank,
+            **{f"q{100 * each:02.0f}_ms": _MS * percentile(steps.bins, each) for each in _SHARES},
+            "max_ms": _MS * max(each.row.period for each in steps.slowest),
+            "steps": steps.summed,
+        }
+        for rank, steps in known
+    )
+    scale = {"type": "log", "nice": False, "padding": 8}
+    median = plots.field("q50_ms", "quantitative", "step time in ms", scale=scale)
+    yield Figure(
+        "steps-by-rank",
+        "Step times by rank",
+        "A line spans the 1st to the 99th percentile, its bar the 25th to the 75th, and its tick "
+        f"is the median.{_note(training)}",
+        Table(_OF_A_RANKS_STEPS, rows),
+        boxes(
+            _OF_A_RANKS_STEPS,
+            len(rows),
+            plots.field("rank", "ordinal", "rank"),
+            plots.layer("tick", x=median),
+        ),
+    )
+
+
+_OF_A_SLOW_STEP = (
+    Column("number", "step"),
+    Column("at", "after", "s", 2),
+    Column("ms", "time", "ms", 1),
+    Column("rank", "longest on rank"),
+    Column("term", "mostly in"),
+    Column("retraced", "traced again"),
+)
+
+
+def _slow(training: Training) -> Iterator[Figure]:
+    if training.parts is None:
+        return
+    found = slow_steps(training.ranks, training.parts, MOST_SLOW)
+    rows: tuple[Row, ...] = tuple(
+        {
+            "number": each.number,
+            "at": each.at,
+            "ms": _MS * each.seconds,
+            "rank": each.rank,
+            "term": each.term.value,
+            "retraced": "yes" if each.retraced else "no",
+        }
+        for each in found
+    )
+    if not rows:
+        return
+    term = plots.field("term", "nominal", legend=plots.LEGEND)
+    log = {"type": "log", "nice": False, "padding": 12}
+    yield Figure(
+        "slow-steps",
+        f"The {len(rows)} slowest steps" if len(rows) > 1 else "The slowest step",
+        _said(told.tail(training)),
+        Table(_OF_A_SLOW_STEP, rows),
+        plots.layered(
+            plots.layer(
+                "point",
+                x=plots.field("at", "quantitative", "seconds since the first step"),
+                y=plots.field("ms", "quantitative", "ms", scale=log),
+                color=term,
+                shape=term,
+                tooltip=plots.tooltip(_OF_A_SLOW_STEP),
+            )
+        ),
+    )
+
+
+_OF_A_SLICE = (
+    Column("rank", "rank"),
+    Column("from_s", "from", "s", 2),
+    Column("to_s", "to", "s", 2),
+    Column("longest_ms", "longest step", "ms", 2),
+    Column("steps", "steps that were kept"),
+)
+
+
+def _strip(training: Training) -> Iterator[Figure]:
+    kept = [(rank, steps, _kept(steps)) for rank, steps in _known(drawn(training))]
+    kept = [each for each in kept if each[2]]
+    if not kept:
+        return
+    # Each rank's own clock, from its first step after the warm-up on.
+    length = max(own[-1].end - own[0].before for _, _, own in kept)
+    count = max(1, min(SLICES, *(len(own) for _, _, own in kept)))
+    edges = [length * place / count for place in range(count + 1)]
+    rows = [{"rank": rank.rank, **row} for rank, _, own in kept for row in _slices(own, edges)]
+    usual = _MS * percentile(kept[0][1].bins, 0.5)
+    longest = max(_MS * row.period for _, _, own in kept for row in own)
+    # A run without slow steps has one colour.
+    domain = [usual, max(longest, 2 * SLOW * usual)]
+    yield Figure(
+        "strip",
+        "Step time over the run",
+        "A row is a rank, and a field the longest step that was kept of its time: a pause is a "
+        f"mark, and what is slow for long a stretch.{_note(training)}",
+        Table(_OF_A_SLICE, tuple(rows)),
+        _strip_plot(domain, len(kept)),
+    )
+
+
+def _kept(steps: Steps) -> list[Step]:
+    """Return the steps that were kept after the warm-up, in their order."""
+    rows = [*steps.rows, *(each.row for each in steps.slowest)]
+    found = {row.number: row for row in rows if row.number > FIRST}
+    return [found[number] for number in sorted(found)]
+
+
+def _slices(own: Sequence[Step], edges: Sequence[float]) -> Iterator[dict[str, Value]]:
+    """Yield the longest step in each slice of the run; a step of several slices is in each. edges:
+    seconds at which slices begin and end."""
+    longest = [0.0] * (len(edges) - 1)
+    count = [0] * len(longest)
+    for row in own:
+        begin, end = row.before - own[0].before, row.end - own[0].before
+        first = min(bisect_right(edges, begin), len(longest)) - 1
+        for place in range(first, len(longest)):
+            if place > first and edges[place] >= end:
+                break
+            longest[place] = max(longest[place], row.period)
+            count[place] += 1
+    for place, period in enumerate(longest):
+        if count[place]:
+            yield {
+                "from_s": edges[place],
+                "to_s": edges[place + 1],
+                "longest_ms": _MS * period,
+                "steps": count[place],
+            }
+
+
+def _strip_plot(domain: Sequence[float], rows: int) -> Plot:
+    legend = {"title": "longest step in ms", "orient": "top", "gradientThickness": 8}
+    scale = {"type": "log", "domain": list(domain), "clamp": True, "nice": False}
+    return plots.layered(
+        plots.layer(
+            {"type": "rect", "strokeWidth": 0, "height": {"band": 0.8}},
+            x=plots.field("from_s", "quantitative", "seconds after the warm-up"),
+            x2={"field": "to_s"},
+            y=plots.field("rank", "ordinal", "rank"),
+            color=plots.field("longest_ms", "quantitative", scale=scale, legend=legend),
+            tooltip=plots.tooltip(_OF_A_SLICE),
+        ),
+        height=plots.rows_high(rows, 28),
+    )
+
+
+# Terms -----------------------------------------------------------------------------------------
+
+_LEFT = "not explained"
+_OTHERS = "all others"
+
+
+def _terms(training: Training) -> Iterator[Figure]:
+    parts = training.parts
+    if parts is None:
+        return
+    shown = [term for term in TERMS if any(term in each.terms for each in parts.by_rank)]
+    names = {f"t{digit}": term.value for digit, term in enumerate(shown, 1)}
+    columns = (
+        Column("rank", "rank"),
+        *(Column(key, name, "ms", 2) for key, name in names.items()),
+        Column("left", _LEFT, "ms", 2),
+        Column("all", "all", "ms", 2),
+    )
+
+    def row(name: str, of: Sequence[OfRank]) -> dict[str, Value]:
+        return {
+            "rank": name,
+            **{
+                key: _MS * fmean(each.terms.get(term, 0.0) for each in of)
+                for key, term in zip(names, shown, strict=True)
+            },
+            "left": _MS * fmean(each.residual for each in of),
+            "all": _MS * fmean(each.period for each in of),
+        }
+
+    places = training.few(MOST_RANKS)
+    rows = [row(f"rank {parts.by_rank[at].rank}", [parts.by_rank[at]]) for at in places]
+    others = [each for at, each in enumerate(parts.by_rank) if at not in set(places)]
+    if others:
+        rows.append(row(f"mean of {len(others)} others", others))
+    yield Figure(
+        "terms",
+        "A usual step by term and rank",
+        _said(told.unexplained(training)) + _note(training),
+        Table(columns, tuple(rows)),
+        _stacked(names, [str(each["rank"]) for each in rows]),
+    )
+
+
+def _stacked(names: Mapping[str, str], ranks: Sequence[str]) -> Plot:
+    """Return bars of a step. names: of terms, by their keys. ranks: as they are named."""
+    parts = {key: f"{digit} {name}" for digit, (key, name) in enumerate(names.items(), 1)}
+    called = ", ".join(f"'{key}': '{name}'" for key, name in parts.items())
+    tip = (Column("rank", "rank"), Column("part", "term"), Column("ms", "time", "ms", 3))
+    return plots.stacked(
+        plots.row_names("rank", sort=list(ranks)),
+        "ms",
+        parts.values(),
+        {"fold": list(parts), "as": ["key", "ms"]},
+        {"calculate": f"{{{called}}}[datum.key]", "as": "part"},
+        rows=len(ranks),
+        each=56 if len(ranks) <= MOST_RANKS // 2 else 40,
+        tip=tip,
+        unit="ms",
+    )
+
+
+# Exchange, and what ranks used -----------------------------------------------------------------
+
+_OF_AN_EXCHANGE = (
+    Column("name", "in"),
+    Column("tensors", "tensors of a step"),
+    Column("sparse", "sparse ones"),
+    Column("megabytes", "size", "MB", 2),
+    Column("calls", "calls in all"),
+)
+
+
+def _exchanged(training: Training) -> Iterator[Figure]:
+    rank = training.ranks[0]
+    rows: list[Row] = [
+        {"name": name, "tensors": n, "sparse": sparse, "megabytes": size / 1e6, "calls": None}
+        for name, (n, size, sparse) in rank.exchanged.items()
+    ]
+    empty = dict.fromkeys(("tensors", "sparse", "megabytes"))
+    rows += [{"name": name, **empty, "calls": count} for name, count in rank.others.items()]
+    if rows:
+        table = Table(_OF_AN_EXCHANGE, tuple(rows))
+        says = _said(told.exchanged(training))
+        yield Figure("exchanged", f"Exchanged by rank {rank.rank}", says, table)
+
+
+_OF_A_RANK = (
+    Column("rank", "rank"),
+    Column("host", "host"),
+    Column("steps", "steps"),
+    Column("samples", "throughput", "samples/s", 1),
+    Column("cores", "cores", digits=2),
+    Column("delayed", "waited for a core", "% of the time", 1),
+)
+_MEMORY = (Column("rank", "rank"), Column("gigabytes", "memory", "GB", 2))
+
+
+def _ranks(training: Training) -> Iterator[Figure]:
+    rows: list[Row] = []
+    for rank in training.ranks:
+        use, steps = training.use.get(rank.rank), rank.steps
+        rows.append(
+            {
+                "rank": rank.rank,
+                "host": rank.host,
+                "steps": steps.count if steps is not None else 0,
+                "samples": steps.samples_per_second if steps is not None else None,
+                "cores": use.cores if use is not None else None,
+                "delayed": 100 * use.delayed if use is not None else None,
+            }
+        )
+    shown = sorted(rank.rank for rank in drawn(training))
+    yield Figure(
+        "cores",
+        "Cores that a rank uses",
+        _said(told.cores(training), told.disturbed(training)) + _note(training),
+        Table(_OF_A_RANK, tuple(rows)),
+        _bars("cores", "cores", _OF_A_RANK, shown),
+    )
+    yield Figure(
+        "memory",
+        "Memory of a rank",
+        _said(told.memory(training)) + _note(training),
+        Table(
+            _MEMORY,
+            tuple(
+                {"rank": rank.rank, "gigabytes": rank.peak_memory / 1e9} for rank in training.ranks
+            ),
+        ),
+        _bars("gigabytes", "GB", _MEMORY, shown),
+    )
+
+
+def _bars(key: str, title: str, columns: Sequence[Column], shown: Sequence[int]) -> Plot:
+    """Return a bar for each of the ranks that are shown."""
+    return plots.layered(
+        plots.layer(
+            "bar",
+            {"filter": {"field": "rank", "oneOf": list(shown)}},
+            plots.known(key),
+            x=plots.field(key, "quantitative", title),
+            y=plots.field("rank", "ordinal", "rank"),
+            tooltip=plots.tooltip(columns),
+        ),
+        height=plots.rows_high(len(shown)),
+    )

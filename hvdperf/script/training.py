@@ -1,0 +1,124 @@
+"""What is known of a training: the content of its report, which the terminal and the page show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from hvdperf.script.checks import Problem, problems
+from hvdperf.script.limits import Limit, limit_of
+from hvdperf.script.recorded import Rank
+from hvdperf.script.terms import Parts, parts_of
+
+# A rank that waits for a core for a larger share of the time is disturbed.
+LEAST_DELAY = 0.05
+# A phase of the start-up that takes less, in seconds, belongs to the script itself.
+_LEAST_PHASE = 0.05
+
+
+@dataclass(frozen=True)
+class Start:
+    """The start-up of a rank, from its process to the end of its first step. seconds: of all.
+    phases: their seconds, in their order."""
+
+    rank: int
+    seconds: float
+    phases: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a rank used after the warm-up. cores: on average. delayed: the share of the time for
+    which its main thread waited for a core."""
+
+    cores: float
+    delayed: float
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is known of a training. ranks: of the job that ended last. jobs: how many there were."""
+
+    ranks: Sequence[Rank]
+    jobs: int
+    wrong: Sequence[Problem]
+    parts: Parts | None
+    limit: Limit
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Return the samples of all ranks a second, after the warm-up; None if they are unknown."""
+        of_ranks = [rank.steps.samples_per_second if rank.steps else None for rank in self.ranks]
+        return None if None in of_ranks or not of_ranks else sum(filter(None, of_ranks))
+
+    @property
+    def longest(self) -> Rank:
+        """Return the rank whose steps took most time together."""
+        return max(self.ranks, key=lambda each: each.steps.sums if each.steps else 0.0)
+
+    @cached_property
+    def start(self) -> Start | None:
+        """Return the start of the rank that was slowest to its second step; None without steps."""
+        rank = max(self.ranks, key=lambda each: each.steps.begun if each.steps else 0.0)
+        return _start(rank)
+
+    @cached_property
+    def use(self) -> Mapping[int, Use]:
+        """Return what ranks used, by rank; without those of which it is unknown."""
+        known = {rank.rank: rank.steps.cpu for rank in self.ranks if rank.steps is not None}
+        return {
+            rank: Use(cpu[1] / cpu[0], cpu[2] / cpu[0])
+            for rank, cpu in known.items()
+            if cpu is not None and cpu[0] > 0
+        }
+
+    @property
+    def delayed(self) -> float:
+        """Return the largest share of the time for which a rank waited for a core."""
+        return max((each.delayed for each in self.use.values()), default=0.0)
+
+    @property
+    def residual(self) -> float:
+        """Return the largest share of a usual step that its terms do not explain; 0 without."""
+        by_rank = self.parts.by_rank if self.parts is not None else ()
+        return max((abs(each.residual) / each.period for each in by_rank), default=0.0)
+
+    def few(self, most: int) -> Sequence[int]:
+        """Return the places of at most so many ranks, in the order of `ranks`, or if that leaves
+        some out, from the fastest half of them to the slowest half by what a rank does by
+        itself."""
+        places = range(len(self.ranks))
+        if len(places) <= most or self.parts is None:
+            return places[:most]
+        by_rank = self.parts.by_rank
+        ordered = sorted(places, key=lambda place: by_rank[place].own)
+        return [*ordered[: most // 2], *ordered[-(most - most // 2) :]]
+
+
+def training_of(ranks: Sequence[Rank], jobs: int) -> Training:
+    """Return what is known of a training. ranks: of one job, at least one."""
+    wrong, parts = problems(ranks), parts_of(ranks)
+    return Training(ranks, jobs, wrong, parts, limit_of(parts, wrong))
+
+
+def _start(rank: Rank) -> Start | None:
+    if rank.steps is None:
+        return None
+    began = rank.marks["process"]
+    phases = {"interpreter": rank.marks["python"] - began}
+    seen = 0.0
+    for name, begin, end in rank.events:
+        if begin > rank.steps.begun:
+            break
+        own = end - max(begin, seen)
+        if own > _LEAST_PHASE:
+            phases[name] = phases.get(name, 0.0) + own
+        seen = max(seen, end)
+    seconds = rank.steps.begun - began
+    phases["the script"] = max(0.0, seconds - sum(phases.values()))
+    first = rank.steps.rows[0] if rank.steps.rows else None
+    if first is not None and not first.number:
+        phases["first step"] = first.end - first.begin
+        seconds += first.end - first.begin
+    return Start(rank.rank, seconds, phases)
