@@ -23,11 +23,13 @@ class Limit:
     faster: tuple[float, float] | None = None
 
 
-def limit_of(parts: Parts | None, wrong: Sequence[Problem]) -> Limit:
+def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> Limit:
     """Return what limits a training. A check that failed comes first: the speed of a training that
-    does not do what it should means nothing."""
+    does not do what it should means nothing. trains: whether a training step was seen."""
     if wrong:
         return Limit(wrong[0].what, wrong[0].mend)
+    if not trains:
+        return Limit("no training step was seen: no gradient exchanged, no weight changed")
     if parts is None:
         return Limit("too few steps to say what limits it", "let it run for longer")
     found = [*_tail(parts.tail), *_slower(parts), *_terms(parts)]

@@ -40,7 +40,8 @@ class Training:
 def training_of(ranks: Sequence[Rank], jobs: int) -> Training:
     """Return what is known of a training. ranks: of one job, at least one."""
     wrong, parts = problems(ranks), parts_of(ranks)
-    return Training(ranks, jobs, wrong, parts, limit_of(parts, wrong))
+    trains = any(rank.steps is not None for rank in ranks)
+    return Training(ranks, jobs, wrong, parts, limit_of(parts, wrong, trains=trains))
 
 
 def lines(training: Training) -> Iterator[str]:
@@ -65,7 +66,9 @@ def lines(training: Training) -> Iterator[str]:
 def _speed(training: Training) -> Iterator[str]:
     rank = max(training.ranks, key=lambda each: each.steps.sums if each.steps else 0.0)
     steps = rank.steps
-    if steps is None or not steps.summed:
+    if steps is None:
+        return
+    if not steps.summed:
         count = max((each.steps.count if each.steps else 0) for each in training.ranks)
         yield f"steps: {count}, all of them in the warm-up"
         return

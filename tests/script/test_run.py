@@ -149,17 +149,18 @@ def test_what_is_no_command_is_one_line(
     assert "Traceback" not in done.stderr
 
 
-def test_sigterm_reaches_the_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["TERM", "USR1"])
+def test_a_signal_reaches_the_command(name: str, tmp_path: Path) -> None:
     command = [
         "sh",
         "-c",
-        "trap 'echo ended; exit 3' TERM; echo begun; while :; do sleep 0.1; done",
+        f"trap 'echo ended; exit 3' {name}; echo begun; while :; do sleep 0.1; done",
     ]
     own = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}", "--", *command]
     with subprocess.Popen(own, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.Signals[f"SIG{name}"])
         assert process.stdout.readline() == "ended\n"
         assert process.wait(30) == 3
 

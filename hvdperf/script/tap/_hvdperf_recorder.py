@@ -182,7 +182,10 @@ def install() -> None:
             "tensorflow.python.client.session": _hook_session,
             "keras.src.optimizers.base_optimizer": _hook_keras_3,
             "keras.src.optimizers.optimizer": _hook_keras_2,
+            "keras.src.optimizers.legacy.optimizer_v2": _hook_keras_2,
             "tf_keras.src.optimizers.optimizer": _hook_keras_2,
+            "tf_keras.src.optimizers.legacy.optimizer_v2": _hook_keras_2,
+            "tensorflow.python.training.optimizer": _hook_keras_2,
         }
     )
     sys.meta_path.insert(0, _Finder())
@@ -456,6 +459,9 @@ def _hook_session(module: Any) -> None:
             if known.get(key):
                 steps = _state.series.setdefault("session", Steps("a session's run"))
                 steps.exchanges = True
+                _note_missing(
+                    "what happens within a session's run: samples, input, communication, weights"
+                )
                 _add(steps, None, begin, end)
 
         _guarded("a session", note)
@@ -549,7 +555,7 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     eager = tf.executing_eagerly()
     for each in variables or ():
         _state.exchanged_variables[id(each)] = each
-    name = steps.name if steps is not None else "a loop"
+    name = steps.name if steps is not None else "a loop" if eager else "a graph"
     size = sum(each.dtype.size * (each.shape.num_elements() or 0) for each in tensors)
     sparse = sum(hasattr(each, "indices") for each in grads if each is not None)
     exchange = [len(tensors), size, sparse]
@@ -559,6 +565,8 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     _state.exchanged[name] = exchange
     if eager and steps is None:
         return ("eager", now())
+    if not eager and not _is_main():
+        _note_missing("steps in a thread: only the main thread's calls are recorded")
     if steps is not None:
         steps.exchanges = True
     if eager or steps is None or not steps.variables:
@@ -618,6 +626,10 @@ def _add_of_loop(steps: Any, ready: Any, done: Any) -> None:
 
 def _updated(optimizer: Any, variables: Any) -> None:
     """Note which variables an optimizer changes."""
+    tf = sys.modules["tensorflow"]
+    # Variables of a session have no values outside of it.
+    if not tf.compat.v1.executing_eagerly_outside_functions():
+        return
     for each in variables:
         inner = getattr(each, "value", None)
         plain = each if callable(inner) or inner is None else inner
@@ -627,7 +639,7 @@ def _updated(optimizer: Any, variables: Any) -> None:
         _state.local.add(id(getattr(each, "deref", lambda each=each: each)()))
     if _state.current is not None:
         _state.current.updates = True
-    elif sys.modules["tensorflow"].executing_eagerly():
+    elif tf.executing_eagerly():
         steps = _of_loop()
         steps.updates = True
         if not steps.exchanges:
@@ -648,7 +660,7 @@ def _hook_keras_3(module: Any) -> None:
 
 
 def _hook_keras_2(module: Any) -> None:
-    cls = getattr(module, "Optimizer", None)
+    cls = getattr(module, "OptimizerV2", None) or getattr(module, "Optimizer", None)
     # With Keras 3 this name is another class, which the hook of its base has seen.
     if cls is None or "apply_gradients" not in vars(cls):
         return
