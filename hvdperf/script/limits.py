@@ -129,6 +129,9 @@ def _terms(parts: Parts) -> Iterator[_Found]:
     share = parts.share(Term.BETWEEN)
     mend = "do less between steps: no .numpy() and no logging in each, several steps in a call"
     told = f"the script itself takes {_percent(share)} of the time, between the calls"
+    if not parts.share(Term.INPUT):
+        # It may make its batches by itself.
+        mend = f"read input ahead by tf.data; and {mend}"
     yield share, Limit(told, mend, _faster(0.0, share))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from hvdperf.columns import Columns, wrapped
+from hvdperf.plan.terms import Term
 from hvdperf.script.checks import Problem, problems
 from hvdperf.script.limits import Limit, limit_of
 from hvdperf.script.recorded import Rank
@@ -35,6 +36,11 @@ class Training:
         """Return the samples of all ranks a second, after the warm-up; None if they are unknown."""
         of_ranks = [rank.steps.samples_per_second if rank.steps else None for rank in self.ranks]
         return None if None in of_ranks or not of_ranks else sum(filter(None, of_ranks))
+
+    @property
+    def has_batches(self) -> bool:
+        """Return whether a batch of a training step was seen."""
+        return any(rank.steps is not None and rank.steps.samples for rank in self.ranks)
 
 
 def training_of(ranks: Sequence[Rank], jobs: int) -> Training:
@@ -94,6 +100,8 @@ def _terms(training: Training) -> Iterator[str]:
     if parts is None:
         return
     shown = [term for term in TERMS if any(term in each.terms for each in parts.by_rank)]
+    if not training.has_batches:
+        shown.remove(Term.INPUT)
     table = Columns(
         ("ms of a usual step", -34),
         *((f"rank {each.rank}", 9) for each in _few(parts)),
@@ -115,6 +123,11 @@ def _terms(training: Training) -> Iterator[str]:
         yield f"rank {slower.rank} is last in {100 * slower.last:.0f} % of the steps"
     if not parts.has_stamps:
         yield "the exchange was not seen, so communication is not told from computing"
+    if not training.has_batches:
+        yield from wrapped(
+            "batches were not seen, since they do not come from a loop over tf.data: so samples/s "
+            "are not known, and input is part of what stands above"
+        )
 
 
 def _few(parts: Parts) -> Sequence[OfRank]:

@@ -94,7 +94,9 @@ def test_a_script_is_ended_after_so_many_steps_and_its_own_error_stays(tmp_path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("way", "name"), [("gan", "train_both"), ("allreduce", "a loop")])
+@pytest.mark.parametrize(
+    ("way", "name"), [("gan", "train_both"), ("allreduce", "a loop"), ("several", "train_on_four")]
+)
 def test_a_sound_training_in_a_way_of_its_own_fails_no_check(
     way: str, name: str, tmp_path: Path
 ) -> None:
@@ -108,6 +110,26 @@ def test_a_sound_training_in_a_way_of_its_own_fails_no_check(
     if way == "gan":
         assert first.exchanged[name][0] == 4
         assert any("all but the last exchange" in each for each in first.missing)
+    if way == "several":
+        assert first.steps.samples == 40 * 4 * 32
+        assert any("several batches" in each for each in first.missing)
+
+
+@pytest.mark.long
+def test_a_session_has_its_steps_and_says_what_it_hides(tmp_path: Path) -> None:
+    done = run(tmp_path, *on_two_ranks(str(SCRIPTS / "session.py")), options=("--check",))
+    assert done.returncode == 0, done.stdout
+    first, _ = ranks_of(tmp_path)
+    assert first.steps is not None
+    assert (first.steps.count, first.steps.samples, len(first.missing)) == (40, 0, 1)
+    assert "samples/s of all" not in done.stdout
+
+
+def test_a_process_that_the_script_forks_is_the_one_that_trains(tmp_path: Path) -> None:
+    done = run(tmp_path, sys.executable, str(SCRIPTS / "forked.py"))
+    assert done.returncode == 0, done.stderr
+    (alone,) = ranks_of(tmp_path)
+    assert (alone.steps and alone.steps.count, alone.is_over) == (20, True)
 
 
 @pytest.mark.long

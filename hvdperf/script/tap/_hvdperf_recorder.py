@@ -69,6 +69,8 @@ class Steps:
         # Variables to which the graph writes its stamps, made before it is traced; whether it does.
         self.variables: Any = None
         self.has_exchange_stamps = self.has_input_stamps = False
+        # What the graph has counted until the call before: samples, seconds of waiting, batches.
+        self.counted = (0.0, 0.0, 0.0)
         # The trace that had the last exchange.
         self.graph: Any = None
 
@@ -140,6 +142,7 @@ class State:
         self.missing: list[str] = []
         self.series: dict[Any, Any] = {}
         self.rank: Any = None
+        self.name = ""
         self.kept = MOST_KEPT
         self.facts: dict[str, Any] = {}
         self.current: Any = None
@@ -154,7 +157,7 @@ class State:
         # Of the newest batch its samples and something of its content; that of training steps.
         self.batch, self.content = 0, None
         self.batches: list[Any] = []
-        self.is_stopping = False
+        self.is_stopping = self.is_over = False
         self.written_at = self.line_at = 0.0
 
 
@@ -289,6 +292,12 @@ def _hook_init(module: Any) -> None:
 def _initialised(basics: Any) -> None:
     first = _state.rank is None
     _state.rank = basics.rank()
+    if first:
+        if os.getpid() != _state.pid:
+            # The script trains in a process that it has forked.
+            _state.pid, _state.marks["process"] = os.getpid(), _process_start()
+        # An elastic job gives a process another rank later on; it still writes one file.
+        _state.name = f"{_state.rank}-{_state.pid}"
     _state.facts = {
         "size": basics.size(),
         "host": socket.gethostname(),
@@ -297,6 +306,10 @@ def _initialised(basics: Any) -> None:
     if first:
         # What is registered last runs first, so Horovod is still there.
         atexit.register(_at_exit)
+        # A forked process of multiprocessing ends without atexit.
+        processes = sys.modules.get("multiprocessing.util")
+        if processes is not None:
+            processes.Finalize(None, _at_exit, exitpriority=100)
 
 
 def _hook_broadcast(module: Any) -> None:
@@ -378,7 +391,7 @@ def _make_variables() -> Any:
     if not _state.with_stamps or not tf.executing_eagerly():
         return ()
     with tf.device("CPU:0"):
-        return [tf.Variable([0.0] * size, dtype=tf.float64, trainable=False) for size in (2, 4)]
+        return [tf.Variable([0.0] * size, dtype=tf.float64, trainable=False) for size in (2, 6)]
 
 
 def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
@@ -391,10 +404,13 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
     if steps.is_training:
         before, _state.waited = _state.waited, 0.0
     if steps.has_input_stamps:
-        asked, given, count, content = (float(x) for x in steps.variables[1].numpy())
+        asked, given, content, *counted = (float(x) for x in steps.variables[1].numpy())
         if begin <= asked <= given <= end:
-            within = given - asked
-            _state.batch, _state.content = int(count), content
+            samples, within, batches = map(operator.sub, counted, steps.counted)
+            _state.batch, _state.content = int(samples), content
+            if batches > 1:
+                _note_missing("single steps of a call that takes several batches: it counts as one")
+        steps.counted = tuple(counted)
     stamps: Any = ()
     if steps.has_exchange_stamps:
         ready, done = (float(each) for each in steps.variables[0].numpy())
@@ -459,9 +475,7 @@ def _hook_session(module: Any) -> None:
             if known.get(key):
                 steps = _state.series.setdefault("session", Steps("a session's run"))
                 steps.exchanges = True
-                _note_missing(
-                    "what happens within a session's run: samples, input, communication, weights"
-                )
+                _note_missing("what happens within a session's run: input, communication, weights")
                 _add(steps, None, begin, end)
 
         _guarded("a session", note)
@@ -713,7 +727,8 @@ def _asked() -> Any:
 
 
 def _given(asked: Any, result: Any) -> None:
-    """Stamp when a batch has come in a graph, with its size and something of its content."""
+    """Stamp when a batch has come in a graph, with something of its content, and count samples,
+    waiting and batches, since a call may take several (steps_per_execution)."""
     import tensorflow as tf
 
     leaves = list(tf.nest.flatten(result, expand_composites=True))
@@ -723,8 +738,10 @@ def _given(asked: Any, result: Any) -> None:
         if first is not None:
             count = tf.cast(tf.shape(first)[0], tf.float64)
             content = tf.reduce_sum(tf.cast(first[:1], tf.float64))
-        values = tf.stack([asked, tf.timestamp(), count, content])
-        _state.current.variables[1].assign(values, read_value=False)
+        given, one = tf.timestamp(), tf.constant(1.0, tf.float64)
+        variable = _state.current.variables[1]
+        counted = variable.read_value()[3:] + tf.stack([count, given - asked, one])
+        variable.assign(tf.concat([[asked, given, content], counted], 0), read_value=False)
     _state.current.has_input_stamps = True
 
 
@@ -747,7 +764,8 @@ def _note_batch(result: Any) -> None:
 
 def _at_exit() -> None:
     # A child of this process may end in the same way.
-    if os.getpid() == _state.pid:
+    if os.getpid() == _state.pid and not _state.is_over:
+        _state.is_over = True
         _guarded("the end", _write, True)
 
 
@@ -806,13 +824,13 @@ def _write(is_last: Any) -> None:
     }
     if is_last and _state.updated:
         found["weights"] = _guarded("the weights", _digests) or []
-    _write_whole(f"rank-{_state.rank}-{_state.pid}.json", found)
+    _write_whole(f"rank-{_state.name}.json", found)
 
 
 def _write_line(steps: Any, at: Any) -> None:
     """Write what the display shows of this rank: steps, samples, and the time of the last step."""
     _state.line_at = at
-    _write_whole(f"now-{_state.rank}-{_state.pid}", [_state.rank, steps.count, steps.samples, at])
+    _write_whole(f"now-{_state.name}", [_state.rank, steps.count, steps.samples, at])
 
 
 def _write_whole(name: Any, found: Any) -> None:
