@@ -23,11 +23,13 @@ class Limit:
     faster: tuple[float, float] | None = None
 
 
-def limit_of(parts: Parts | None, wrong: Sequence[Problem]) -> Limit:
+def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> Limit:
     """Return what limits a training. A check that failed comes first: the speed of a training that
-    does not do what it should means nothing."""
+    does not do what it should means nothing. trains: whether a training step was seen."""
     if wrong:
         return Limit(wrong[0].what, wrong[0].mend)
+    if not trains:
+        return Limit("no training step was seen: no gradient exchanged, no weight changed")
     if parts is None:
         return Limit("too few steps to say what limits it", "let it run for longer")
     found = [*_tail(parts.tail), *_slower(parts), *_terms(parts)]
@@ -127,6 +129,9 @@ def _terms(parts: Parts) -> Iterator[_Found]:
     share = parts.share(Term.BETWEEN)
     mend = "do less between steps: no .numpy() and no logging in each, several steps in a call"
     told = f"the script itself takes {_percent(share)} of the time, between the calls"
+    if not parts.share(Term.INPUT):
+        # It may make its batches by itself.
+        mend = f"read input ahead by tf.data; and {mend}"
     yield share, Limit(told, mend, _faster(0.0, share))
 
 

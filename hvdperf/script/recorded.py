@@ -158,9 +158,8 @@ def last_job(ranks: Sequence[Rank]) -> tuple[list[Rank], int]:
     """Return the ranks of the job that ended last, and the number of jobs. A job is one process a
     rank; a command may have several, one after the other."""
     jobs: list[list[Rank]] = []
-    for each in sorted(ranks, key=lambda each: each.marks.get("process", 0.0)):
-        # The next process of the same rank belongs to the next job.
-        place = next((job for job in jobs if each.rank not in {one.rank for one in job}), None)
+    for each in sorted(ranks, key=_started):
+        place = next((job for job in jobs if _belongs(each, job)), None)
         if place is None:
             jobs.append(place := [])
         place.append(each)
@@ -168,3 +167,17 @@ def last_job(ranks: Sequence[Rank]) -> tuple[list[Rank], int]:
         return [], 0
     last = max(jobs, key=lambda job: max(each.written_at for each in job))
     return sorted(last, key=lambda each: each.rank), len(jobs)
+
+
+def _belongs(process: Rank, job: Sequence[Rank]) -> bool:
+    """Return whether a process is of this job: of the same size, another rank, and started before
+    the job's first process ended."""
+    return (
+        process.size == job[0].size
+        and process.rank not in {each.rank for each in job}
+        and _started(process) < min(each.written_at for each in job)
+    )
+
+
+def _started(process: Rank) -> float:
+    return process.marks.get("process", 0.0)

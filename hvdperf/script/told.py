@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from statistics import fmean
 
 from hvdperf.columns import Columns, wrapped
+from hvdperf.plan.terms import Term
 from hvdperf.script.terms import SLOW, TERMS, percentile
 from hvdperf.script.training import LEAST_DELAY, Training
 
@@ -50,7 +51,9 @@ def first(training: Training) -> Iterator[str]:
 def speed(training: Training) -> Iterator[str]:
     """Yield how many steps there were, and samples a second."""
     steps = training.longest.steps
-    if steps is None or not steps.summed:
+    if steps is None:
+        return
+    if not steps.summed:
         count = max((each.steps.count if each.steps else 0) for each in training.ranks)
         yield f"steps: {count}, all of them in the warm-up"
         return
@@ -89,6 +92,8 @@ def _table(training: Training) -> Iterator[str]:
         return
     few = [parts.by_rank[place] for place in training.few(MOST_ROWS)]
     shown = [term for term in TERMS if any(term in each.terms for each in parts.by_rank)]
+    if not training.has_batches:
+        shown.remove(Term.INPUT)
     table = Columns(
         ("ms of a usual step", -34),
         *((f"rank {each.rank}", 9) for each in few),
@@ -117,6 +122,11 @@ def unexplained(training: Training) -> Iterator[str]:
         yield f"rank {slower.rank} is last in {100 * slower.last:.0f} % of the steps"
     if not parts.has_stamps:
         yield "the exchange was not seen, so communication is not told from computing"
+    if not training.has_batches:
+        yield (
+            "batches were not seen, since they do not come from a loop over tf.data: so samples/s "
+            "are not known, and input is part of what stands above"
+        )
 
 
 def start(training: Training) -> Iterator[str]:

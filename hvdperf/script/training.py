@@ -53,6 +53,11 @@ class Training:
         return None if None in of_ranks or not of_ranks else sum(filter(None, of_ranks))
 
     @property
+    def has_batches(self) -> bool:
+        """Return whether a batch of a training step was seen."""
+        return any(rank.steps is not None and rank.steps.samples for rank in self.ranks)
+
+    @property
     def longest(self) -> Rank:
         """Return the rank whose steps took most time together."""
         return max(self.ranks, key=lambda each: each.steps.sums if each.steps else 0.0)
@@ -99,7 +104,8 @@ class Training:
 def training_of(ranks: Sequence[Rank], jobs: int) -> Training:
     """Return what is known of a training. ranks: of one job, at least one."""
     wrong, parts = problems(ranks), parts_of(ranks)
-    return Training(ranks, jobs, wrong, parts, limit_of(parts, wrong))
+    trains = any(rank.steps is not None for rank in ranks)
+    return Training(ranks, jobs, wrong, parts, limit_of(parts, wrong, trains=trains))
 
 
 def _start(rank: Rank) -> Start | None:

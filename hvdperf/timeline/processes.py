@@ -21,7 +21,8 @@ from hvdperf.paths import ROOT
 NO_SESSION = (2, 3, 4)
 # Seconds for which a signal may go unnoticed.
 WAIT_S = 1.0
-
+# Signals that are passed on to a command: schedulers send the others before the time is up.
+_PASSED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 # Seconds that a command of git may take.
 _DEADLINE_S = 600.0
@@ -45,18 +46,20 @@ def ended(
     stdout; None for this process's. cwd: None for this process's. meanwhile: is called every WAIT_S
     seconds. Raises OSError if the command does not start.
 
-    Ctrl-C reaches the command by itself, and SIGTERM is passed on to it. The command then gets the
-    time that it needs to end its ranks and to clean up.
+    Ctrl-C reaches the command by itself, and SIGTERM is passed on to it, as is what schedulers send
+    before. The command then gets the time that it needs to end its ranks and to clean up. A signal
+    that this process ignores, as in the background of a script, the command ignores as well.
     """
     early: list[int] = []
     # Before the command starts, since a signal may come as soon as it runs.
-    before = {
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: early.append(number)),
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
-    }
+    passed = [each for each in _PASSED if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, lambda number, _: early.append(number)) for each in passed}
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         process = subprocess.Popen(command, cwd=cwd, env=env, stdout=output)
-        signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
+        for each in passed:
+            signal.signal(each, lambda number, _: process.send_signal(number))
         for number in early:
             process.send_signal(number)
         # A signal that arrives just before this waits would be handled only at the end of the wait.

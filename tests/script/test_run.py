@@ -46,7 +46,7 @@ def ranks_of(tmp_path: Path) -> list[Rank]:
 
 
 def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
-    done = run(tmp_path, *on_two_ranks(LOOP, "--slow", "0.02", "--steps", "60"))
+    done = run(tmp_path, *on_two_ranks(LOOP, "--slow", "0.06", "--steps", "60"))
     assert done.returncode == 0, done.stderr
     assert "rank 0 is done" in done.stdout
     first, second = ranks_of(tmp_path)
@@ -59,7 +59,7 @@ def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
     assert parts is not None
     assert parts.slower is not None
     assert (parts.slower.rank, parts.slower.term) == (1, Term.COMPUTE)
-    assert parts.by_rank[1].terms[Term.COMPUTE] > 0.02
+    assert parts.by_rank[1].terms[Term.COMPUTE] > 0.06
     assert max(abs(each.residual) / each.period for each in parts.by_rank) < 0.02
     assert "What limits this training: rank 1 takes" in done.stdout
     (written,) = (tmp_path / "report").glob("*.html")
@@ -96,7 +96,9 @@ def test_a_script_is_ended_after_so_many_steps_and_its_own_error_stays(tmp_path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("way", "name"), [("gan", "train_both"), ("allreduce", "a loop")])
+@pytest.mark.parametrize(
+    ("way", "name"), [("gan", "train_both"), ("allreduce", "a loop"), ("several", "train_on_four")]
+)
 def test_a_sound_training_in_a_way_of_its_own_fails_no_check(
     way: str, name: str, tmp_path: Path
 ) -> None:
@@ -110,6 +112,26 @@ def test_a_sound_training_in_a_way_of_its_own_fails_no_check(
     if way == "gan":
         assert first.exchanged[name][0] == 4
         assert any("all but the last exchange" in each for each in first.missing)
+    if way == "several":
+        assert first.steps.samples == 40 * 4 * 32
+        assert any("several batches" in each for each in first.missing)
+
+
+@pytest.mark.long
+def test_a_session_has_its_steps_and_says_what_it_hides(tmp_path: Path) -> None:
+    done = run(tmp_path, *on_two_ranks(str(SCRIPTS / "session.py")), options=("--check",))
+    assert done.returncode == 0, done.stdout
+    first, _ = ranks_of(tmp_path)
+    assert first.steps is not None
+    assert (first.steps.count, first.steps.samples, len(first.missing)) == (40, 0, 1)
+    assert "samples/s of all" not in done.stdout
+
+
+def test_a_process_that_the_script_forks_is_the_one_that_trains(tmp_path: Path) -> None:
+    done = run(tmp_path, sys.executable, str(SCRIPTS / "forked.py"))
+    assert done.returncode == 0, done.stderr
+    (alone,) = ranks_of(tmp_path)
+    assert (alone.steps and alone.steps.count, alone.is_over) == (20, True)
 
 
 @pytest.mark.long
@@ -151,17 +173,18 @@ def test_what_is_no_command_is_one_line(
     assert "Traceback" not in done.stderr
 
 
-def test_sigterm_reaches_the_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["TERM", "USR1"])
+def test_a_signal_reaches_the_command(name: str, tmp_path: Path) -> None:
     command = [
         "sh",
         "-c",
-        "trap 'echo ended; exit 3' TERM; echo begun; while :; do sleep 0.1; done",
+        f"trap 'echo ended; exit 3' {name}; echo begun; while :; do sleep 0.1; done",
     ]
     own = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}", "--", *command]
     with subprocess.Popen(own, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.Signals[f"SIG{name}"])
         assert process.stdout.readline() == "ended\n"
         assert process.wait(30) == 3
 

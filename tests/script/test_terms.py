@@ -289,6 +289,24 @@ def test_of_two_jobs_the_last_is_told() -> None:
     assert last_job([]) == ([], 0)
 
 
+def test_a_job_after_one_of_another_size_keeps_its_ranks() -> None:
+    """Its rank 1 is no part of the job before, which had none or whose rank 1 wrote nothing."""
+    (alone,), second = made([steps(60, *SAME)]), made([steps(60, *SAME)] * 2)
+    second = [
+        replace(each, marks={"process": 200.0 - each.rank, "python": 201.0}, written_at=300.0)
+        for each in second
+    ]
+    assert last_job([alone, *second]) == (second, 2)
+    assert last_job([replace(alone, size=2), *second]) == (second, 2)
+
+
+def test_a_script_that_never_trains_is_told_as_such() -> None:
+    idle = [replace(each, series=(), exchanged={}) for each in made([steps(60, *SAME)] * 2)]
+    assert problems(idle) == []
+    assert "no training step was seen" in told(idle)
+    assert "steps:" not in told(idle)
+
+
 def test_steps_without_stamps_are_not_taken_apart() -> None:
     ranks = made([steps(60, *SAME)] * 2)
     plain = [

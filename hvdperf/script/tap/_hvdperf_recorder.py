@@ -69,6 +69,8 @@ class Steps:
         # Variables to which the graph writes its stamps, made before it is traced; whether it does.
         self.variables: Any = None
         self.has_exchange_stamps = self.has_input_stamps = False
+        # What the graph has counted until the call before: samples, seconds of waiting, batches.
+        self.counted = (0.0, 0.0, 0.0)
         # The trace that had the last exchange.
         self.graph: Any = None
 
@@ -141,6 +143,7 @@ class State:
         self.outside = ""
         self.series: dict[Any, Any] = {}
         self.rank: Any = None
+        self.name = ""
         self.kept = MOST_KEPT
         self.facts: dict[str, Any] = {}
         self.current: Any = None
@@ -155,7 +158,7 @@ class State:
         # Of the newest batch its samples and something of its content; that of training steps.
         self.batch, self.content = 0, None
         self.batches: list[Any] = []
-        self.is_stopping = False
+        self.is_stopping = self.is_over = False
         self.written_at = self.line_at = 0.0
 
 
@@ -183,7 +186,10 @@ def install() -> None:
             "tensorflow.python.client.session": _hook_session,
             "keras.src.optimizers.base_optimizer": _hook_keras_3,
             "keras.src.optimizers.optimizer": _hook_keras_2,
+            "keras.src.optimizers.legacy.optimizer_v2": _hook_keras_2,
             "tf_keras.src.optimizers.optimizer": _hook_keras_2,
+            "tf_keras.src.optimizers.legacy.optimizer_v2": _hook_keras_2,
+            "tensorflow.python.training.optimizer": _hook_keras_2,
         }
     )
     sys.meta_path.insert(0, _Finder())
@@ -287,6 +293,12 @@ def _hook_init(module: Any) -> None:
 def _initialised(basics: Any) -> None:
     first = _state.rank is None
     _state.rank = basics.rank()
+    if first:
+        if os.getpid() != _state.pid:
+            # The script trains in a process that it has forked.
+            _state.pid, _state.marks["process"] = os.getpid(), _process_start()
+        # An elastic job gives a process another rank later on; it still writes one file.
+        _state.name = f"{_state.rank}-{_state.pid}"
     _state.facts = {
         "size": basics.size(),
         "host": socket.gethostname(),
@@ -297,6 +309,10 @@ def _initialised(basics: Any) -> None:
         atexit.register(_at_exit)
         if os.environ.get("HVDPERF_SCRATCH"):
             sys.addaudithook(_only_within(os.environ["HVDPERF_SCRATCH"]))
+        # A forked process of multiprocessing ends without atexit.
+        processes = sys.modules.get("multiprocessing.util")
+        if processes is not None:
+            processes.Finalize(None, _at_exit, exitpriority=100)
 
 
 # What changes a file, besides opening it for writing.
@@ -424,7 +440,7 @@ def _make_variables() -> Any:
     if not _state.with_stamps or not tf.executing_eagerly():
         return ()
     with tf.device("CPU:0"):
-        return [tf.Variable([0.0] * size, dtype=tf.float64, trainable=False) for size in (2, 4)]
+        return [tf.Variable([0.0] * size, dtype=tf.float64, trainable=False) for size in (2, 6)]
 
 
 def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
@@ -437,10 +453,13 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
     if steps.is_training:
         before, _state.waited = _state.waited, 0.0
     if steps.has_input_stamps:
-        asked, given, count, content = (float(x) for x in steps.variables[1].numpy())
+        asked, given, content, *counted = (float(x) for x in steps.variables[1].numpy())
         if begin <= asked <= given <= end:
-            within = given - asked
-            _state.batch, _state.content = int(count), content
+            samples, within, batches = map(operator.sub, counted, steps.counted)
+            _state.batch, _state.content = int(samples), content
+            if batches > 1:
+                _note_missing("single steps of a call that takes several batches: it counts as one")
+        steps.counted = tuple(counted)
     stamps: Any = ()
     if steps.has_exchange_stamps:
         ready, done = (float(each) for each in steps.variables[0].numpy())
@@ -505,6 +524,7 @@ def _hook_session(module: Any) -> None:
             if known.get(key):
                 steps = _state.series.setdefault("session", Steps("a session's run"))
                 steps.exchanges = True
+                _note_missing("what happens within a session's run: input, communication, weights")
                 _add(steps, None, begin, end)
 
         _guarded("a session", note)
@@ -598,7 +618,7 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     eager = tf.executing_eagerly()
     for each in variables or ():
         _state.exchanged_variables[id(each)] = each
-    name = steps.name if steps is not None else "a loop"
+    name = steps.name if steps is not None else "a loop" if eager else "a graph"
     size = sum(each.dtype.size * (each.shape.num_elements() or 0) for each in tensors)
     sparse = sum(hasattr(each, "indices") for each in grads if each is not None)
     exchange = [len(tensors), size, sparse]
@@ -608,6 +628,8 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     _state.exchanged[name] = exchange
     if eager and steps is None:
         return ("eager", now())
+    if not eager and not _is_main():
+        _note_missing("steps in a thread: only the main thread's calls are recorded")
     if steps is not None:
         steps.exchanges = True
     if eager or steps is None or not steps.variables:
@@ -667,6 +689,10 @@ def _add_of_loop(steps: Any, ready: Any, done: Any) -> None:
 
 def _updated(optimizer: Any, variables: Any) -> None:
     """Note which variables an optimizer changes."""
+    tf = sys.modules["tensorflow"]
+    # Variables of a session have no values outside of it.
+    if not tf.compat.v1.executing_eagerly_outside_functions():
+        return
     for each in variables:
         inner = getattr(each, "value", None)
         plain = each if callable(inner) or inner is None else inner
@@ -676,7 +702,7 @@ def _updated(optimizer: Any, variables: Any) -> None:
         _state.local.add(id(getattr(each, "deref", lambda each=each: each)()))
     if _state.current is not None:
         _state.current.updates = True
-    elif sys.modules["tensorflow"].executing_eagerly():
+    elif tf.executing_eagerly():
         steps = _of_loop()
         steps.updates = True
         if not steps.exchanges:
@@ -697,7 +723,7 @@ def _hook_keras_3(module: Any) -> None:
 
 
 def _hook_keras_2(module: Any) -> None:
-    cls = getattr(module, "Optimizer", None)
+    cls = getattr(module, "OptimizerV2", None) or getattr(module, "Optimizer", None)
     # With Keras 3 this name is another class, which the hook of its base has seen.
     if cls is None or "apply_gradients" not in vars(cls):
         return
@@ -750,7 +776,8 @@ def _asked() -> Any:
 
 
 def _given(asked: Any, result: Any) -> None:
-    """Stamp when a batch has come in a graph, with its size and something of its content."""
+    """Stamp when a batch has come in a graph, with something of its content, and count samples,
+    waiting and batches, since a call may take several (steps_per_execution)."""
     import tensorflow as tf
 
     leaves = list(tf.nest.flatten(result, expand_composites=True))
@@ -760,8 +787,10 @@ def _given(asked: Any, result: Any) -> None:
         if first is not None:
             count = tf.cast(tf.shape(first)[0], tf.float64)
             content = tf.reduce_sum(tf.cast(first[:1], tf.float64))
-        values = tf.stack([asked, tf.timestamp(), count, content])
-        _state.current.variables[1].assign(values, read_value=False)
+        given, one = tf.timestamp(), tf.constant(1.0, tf.float64)
+        variable = _state.current.variables[1]
+        counted = variable.read_value()[3:] + tf.stack([count, given - asked, one])
+        variable.assign(tf.concat([[asked, given, content], counted], 0), read_value=False)
     _state.current.has_input_stamps = True
 
 
@@ -784,7 +813,8 @@ def _note_batch(result: Any) -> None:
 
 def _at_exit() -> None:
     # A child of this process may end in the same way.
-    if os.getpid() == _state.pid:
+    if os.getpid() == _state.pid and not _state.is_over:
+        _state.is_over = True
         _guarded("the end", _write, True)
 
 
@@ -845,13 +875,13 @@ def _write(is_last: Any) -> None:
     }
     if is_last and _state.updated:
         found["weights"] = _guarded("the weights", _digests) or []
-    _write_whole(f"rank-{_state.rank}-{_state.pid}.json", found)
+    _write_whole(f"rank-{_state.name}.json", found)
 
 
 def _write_line(steps: Any, at: Any) -> None:
     """Write what the display shows of this rank: steps, samples, and the time of the last step."""
     _state.line_at = at
-    _write_whole(f"now-{_state.rank}-{_state.pid}", [_state.rank, steps.count, steps.samples, at])
+    _write_whole(f"now-{_state.name}", [_state.rank, steps.count, steps.samples, at])
 
 
 def _write_whole(name: Any, found: Any) -> None:

@@ -1,5 +1,6 @@
 """Training in ways of one's own: `gan` has two networks, two tapes and data that every rank reads
-first; `allreduce` exchanges gradients by itself, after the step."""
+first; `allreduce` exchanges gradients by itself, after the step; `several` takes four batches in a
+call."""
 
 import sys
 
@@ -38,6 +39,15 @@ def train_both(x):
 
 
 @tf.function
+def train_on_four(data):
+    for _ in tf.range(4):
+        with tf.GradientTape() as tape:
+            value = loss(first, next(data))
+        gradients = hvd.DistributedGradientTape(tape).gradient(value, first)
+        optimizers[0].apply_gradients(zip(gradients, first, strict=True))
+
+
+@tf.function
 def gradients_of(x):
     with tf.GradientTape() as tape:
         value = loss(first, x)
@@ -49,6 +59,10 @@ if sys.argv[1] == "gan":
         loss(first, x)
     for x in batches(hvd.rank(), 40):
         train_both(x)
+elif sys.argv[1] == "several":
+    data = iter(batches(hvd.rank(), 160))
+    for _ in range(40):
+        train_on_four(data)
 else:
     for x in batches(hvd.rank(), 40):
         exchanged = [hvd.allreduce(each) for each in gradients_of(x)]
