@@ -179,26 +179,42 @@ def read_uses(directory: Path) -> tuple[list[UsesOfStack], list[str]]:
 
 
 def _by_use(tried: Sequence[UsesOfStack]) -> Iterator[str]:
-    """Yield the table of uses, a column for each stack and Keras, and the errors behind it."""
-    yield _row(["use", *(f"{each.tensorflow}, Keras {each.keras}" for each in tried)])
-    yield _row(["---"] * (len(tried) + 1))
+    """Yield the table of uses, a column for stacks and Keras with which all of them do the same,
+    and the errors behind it."""
     errors: dict[str, int] = {}
-    for use in Use:
-        cells = []
-        for stack in tried:
-            problem = next((each.problem for each in stack.uses if each.use is use), NOT_TRIED)
-            if problem.startswith(SILENTLY):
-                cells.append(_SILENT)
-            elif problem and problem != NOT_TRIED:
-                cells.append(f"no ({errors.setdefault(problem, len(errors) + 1)})")
-            else:
-                cells.append(problem or "yes")
-        yield _row([f"`{use.value}`" if use.value.isidentifier() else use.value, *cells])
+    columns: dict[tuple[str, ...], list[UsesOfStack]] = {}
+    for stack in tried:
+        problems = {each.use: each.problem for each in stack.uses}
+        cells = (_cell(problems.get(use, NOT_TRIED), errors) for use in Use)
+        columns.setdefault(tuple(cells), []).append(stack)
+    yield _row(["use", *map(_heading, columns.values())])
+    yield _row(["---"] * (len(columns) + 1))
+    for use, *cells in zip(Use, *columns, strict=True):
+        name = f"`{use.value}`" if use.value.isidentifier() else use.value
+        yield _row([name, *cells])
     yield "\n"
     yield from (f"{number}. ``{problem}``\n" for problem, number in errors.items())
     days = sorted({f"{each.tried_at}" for each in tried})
     pythons = sorted({each.python for each in tried})
     yield f"\nTried on {', '.join(days)} with Python {', '.join(pythons)}.\n"
+
+
+def _cell(problem: str, errors: dict[str, int]) -> str:
+    """Return what became of a use. errors: numbers those that are met first."""
+    if problem.startswith(SILENTLY):
+        return _SILENT
+    if problem and problem != NOT_TRIED:
+        return f"no ({errors.setdefault(problem, len(errors) + 1)})"
+    return problem or "yes"
+
+
+def _heading(stacks: Sequence[UsesOfStack]) -> str:
+    """Return the releases of TensorFlow and of Keras in a column. stacks: the newest first."""
+    texts = []
+    for versions in ([each.tensorflow for each in stacks], [each.keras for each in stacks]):
+        first, last = versions[-1], versions[0]
+        texts.append(first if first == last else f"{first} to {last}")
+    return f"{texts[0]}, Keras {texts[1]}"
 
 
 def _row(cells: Iterable[str]) -> str:

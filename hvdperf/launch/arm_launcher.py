@@ -35,6 +35,8 @@ from hvdperf.worker.rank_config import RankConfig
 from hvdperf.worker.strategies.table import Strategy
 
 SEED = 20181231
+# How `mpirun --version` begins.
+_KNOWN_MPIRUN = "mpirun (Open MPI) 4."
 # Something hangs if it takes this many times as long as the known pace predicts.
 PATIENCE = 3
 # Used if the data has no end, or if the learning rate is constant.
@@ -371,6 +373,16 @@ def make_launcher(
     return AgentsLauncher([agent(rank) for rank in range(processes)])
 
 
+def check_mpirun(stack: Stack) -> None:
+    """Raise UserError if the stack's mpirun is none that the suite's command line is for."""
+    if not stack.mpirun_version.startswith(_KNOWN_MPIRUN):
+        raise UserError(
+            f"{stack.mpirun} is of another MPI ({stack.mpirun_version}), and the suite starts "
+            "ranks by mpirun of Open MPI 4 only: add --launcher agents, under which ranks need no "
+            "mpirun, and Horovod communicates over Gloo"
+        )
+
+
 def make_arm_launcher(
     session_plan: SessionPlan, stacks: Mapping[str, Stack], slots: Slots | None
 ) -> ArmLauncher:
@@ -387,6 +399,9 @@ def make_arm_launcher(
         hub = Hub() if interface is None else Hub("0.0.0.0", str(interface.address.ip))
         undo.callback(hub.close)
         processes, launcher = len(session_plan.slots), session_plan.options.launcher
+        if launcher == "mpirun":
+            for stack in stacks.values():
+                check_mpirun(stack)
         installed = {
             name: Installed(
                 stack.interpreter,

@@ -107,8 +107,8 @@ def _terms(parts: Parts) -> Iterator[_Found]:
     share = parts.share(Term.INPUT)
     mend = "read ahead: dataset.prefetch, map with num_parallel_calls, cache, or smaller files"
     told = f"ranks wait for input for {_percent(share)} of the time"
-    # Read ahead, input and the rest run side by side, as long as there are cores for both.
-    yield share, Limit(told, mend, _faster(min(share, 1 - share), share))
+    # Read ahead, input and the rest run side by side, as far as there are cores for both.
+    yield share, Limit(told, mend, _faster(min(share, 1 - share) / 2, share))
 
     if parts.slower is None:
         share = parts.share(Term.STRAGGLER)
