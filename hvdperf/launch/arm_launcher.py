@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -35,8 +36,8 @@ from hvdperf.worker.rank_config import RankConfig
 from hvdperf.worker.strategies.table import Strategy
 
 SEED = 20181231
-# How `mpirun --version` begins.
-_KNOWN_MPIRUN = "mpirun (Open MPI) 4."
+# In what `mpirun --version` prints: OpenRTE if it is Debian's, or a link to orterun.
+_KNOWN_MPIRUN = re.compile(r"\((Open MPI|OpenRTE)\) 4\.")
 # Something hangs if it takes this many times as long as the known pace predicts.
 PATIENCE = 3
 # Used if the data has no end, or if the learning rate is constant.
@@ -375,7 +376,7 @@ def make_launcher(
 
 def check_mpirun(stack: Stack) -> None:
     """Raise UserError if the stack's mpirun is none that the suite's command line is for."""
-    if not stack.mpirun_version.startswith(_KNOWN_MPIRUN):
+    if not _KNOWN_MPIRUN.search(stack.mpirun_version):
         raise UserError(
             f"{stack.mpirun} is of another MPI ({stack.mpirun_version}), and the suite starts "
             "ranks by mpirun of Open MPI 4 only: add --launcher agents, under which ranks need no "

@@ -18,6 +18,7 @@ from hvdperf.launch import arm_launcher
 from hvdperf.launch.arm_launcher import (
     ArmLauncher,
     Installed,
+    check_mpirun,
     how_launched,
     make_arm_launcher,
     make_launcher,
@@ -319,11 +320,33 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
     session_plan: Any = SimpleNamespace(
         slots=SLOTS, profile=SimpleNamespace(sampling=Sampling()), options=Options()
     )
-    stack: Any = SimpleNamespace(interpreter="python", mpirun="mpirun")
+    stack: Any = SimpleNamespace(
+        interpreter="python", mpirun="mpirun", mpirun_version="mpirun (Open MPI) 4.1.8"
+    )
     with pytest.raises(ConnectionError):
         make_arm_launcher(session_plan, {"": stack}, None)
     assert list(tmp_path.iterdir()) == []
     assert [hub._server.fileno() for hub in opened] == [-1]
+
+
+@pytest.mark.parametrize(
+    ("version", "known"),
+    [
+        ("mpirun (Open MPI) 4.1.8", True),
+        ("orterun (OpenRTE) 4.1.4", True),
+        ("mpirun (Open MPI) 5.0.11", False),
+        ("HYDRA build details:", False),
+    ],
+)
+def test_the_mpirun_of_another_mpi_is_refused_with_what_works_there(
+    version: str, known: bool
+) -> None:
+    stack: Any = SimpleNamespace(mpirun="mpirun", mpirun_version=version)
+    if known:
+        check_mpirun(stack)
+        return
+    with pytest.raises(UserError, match="--launcher agents"):
+        check_mpirun(stack)
 
 
 def test_no_socket_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
