@@ -266,21 +266,21 @@ def test_a_changed_description_builds_the_environment_again(checkout: Path, chan
         (["GPU=0"], [".venv", ".venv-gpu"], ".venv"),
         (["GPU=1"], [".venv"], ".venv-gpu"),
         (["TF=2.15.1"], [".venv", ".venv-gpu"], ".venv-tf2.15.1"),
-        (["TF=2.21.0"], [".venv"], ".venv"),
-        (["TF=2.21.0"], [".venv", ".venv-gpu"], ".venv"),
+        (["TF=2.20.0"], [".venv"], ".venv"),
+        (["TF=2.20.0"], [".venv", ".venv-gpu"], ".venv"),
         (["TF=2.18.1"], [".venv"], ".venv-tf2.18.1"),
         (["HOROVOD=0.28.1"], [".venv", ".venv-gpu"], ".venv"),
         (["TF=2.18.1", "GPU=1"], [".venv"], ".venv-gpu"),
         (["HOROVOD=0.28.1"], [".venv"], ".venv"),
-        (["HOROVOD=0.28.0"], [".venv"], ".venv-tf2.21.0-hvd0.28.0"),
-        (["HOROVOD=0.28.0", "TF=2.21.0"], [".venv"], ".venv-tf2.21.0-hvd0.28.0"),
+        (["HOROVOD=0.28.0"], [".venv"], ".venv-tf2.20.0-hvd0.28.0"),
+        (["HOROVOD=0.28.0", "TF=2.20.0"], [".venv"], ".venv-tf2.20.0-hvd0.28.0"),
         (["HOROVOD=0.28.0", "TF=2.15.1"], [".venv"], ".venv-tf2.15.1-hvd0.28.0"),
         (["HOROVOD=0.28.1", "TF=2.15.1"], [".venv"], ".venv-tf2.15.1"),
         (["PYTHON=3.11"], [".venv"], ".venv"),
         (["PYTHON=3.12"], [".venv", ".venv-gpu"], ".venv-py3.12"),
-        (["TF=2.20.0", "PYTHON=3.11"], [".venv"], ".venv-tf2.20.0"),
-        (["TF=2.20.0", "PYTHON=3.12"], [".venv"], ".venv-tf2.20.0-py3.12"),
-        (["TF=2.21.0", "PYTHON=3.12"], [".venv"], ".venv-py3.12"),
+        (["TF=2.21.0", "PYTHON=3.11"], [".venv"], ".venv-tf2.21.0"),
+        (["TF=2.21.0", "PYTHON=3.12"], [".venv"], ".venv-tf2.21.0-py3.12"),
+        (["TF=2.20.0", "PYTHON=3.12"], [".venv"], ".venv-py3.12"),
         (
             ["HOROVOD=0.28.0", "TF=2.15.1", "PYTHON=3.12"],
             [".venv"],
@@ -633,18 +633,18 @@ def test_set_up_takes_a_python_that_only_pyenv_knows(stand_ins: Path, machine: P
     python_of_version(python, (3, 12, 1))
     script(machine / "pyenv", f'echo "{python.parent.parent}"')
     script(machine / "python3.12", "echo no version is set >&2; exit 127")
-    shutil.copytree(stand_ins / ".venv", stand_ins / ".venv-tf2.20.0-py3.12")
-    result = build(stand_ins, machine, TF="2.20.0", PYTHON="3.12")
+    shutil.copytree(stand_ins / ".venv", stand_ins / ".venv-tf2.21.0-py3.12")
+    result = build(stand_ins, machine, TF="2.21.0", PYTHON="3.12")
     assert result.returncode == 0, result.stdout
     (line,) = (stand_ins / "synced").read_text().splitlines()
-    assert line.startswith(f".venv-tf2.20.0-py3.12: sync -v --python {python} ")
-    assert "Nothing to be done" in make(stand_ins, "env", "TF=2.20.0", "PYTHON=3.12").stdout
+    assert line.startswith(f".venv-tf2.21.0-py3.12: sync -v --python {python} ")
+    assert "Nothing to be done" in make(stand_ins, "env", "TF=2.21.0", "PYTHON=3.12").stdout
 
 
 @pytest.mark.parametrize(
     ("wanted", "quirk"),
-    [({}, True), ({"TF": "2.18.1"}, False), ({"TF": "2.20.0"}, True)],
-    ids=["default", "2.18.1", "2.20.0"],
+    [({}, True), ({"TF": "2.18.1"}, False), ({"TF": "2.21.0"}, True)],
+    ids=["default", "2.18.1", "2.21.0"],
 )
 def test_horovod_is_compiled_with_what_its_tensorflow_needs(
     stand_ins: Path, machine: Path, wanted: dict[str, str], quirk: bool
@@ -669,7 +669,7 @@ esac"""
 
 @pytest.mark.parametrize(
     ("tensorflow", "groups"),
-    [("2.15.1", " --no-group cpu --group tf2.15.1"), ("2.21.0", "")],
+    [("2.15.1", " --no-group cpu --group tf2.15.1"), ("2.20.0", "")],
 )
 def test_set_up_compiles_another_horovod(
     stand_ins: Path, machine: Path, tensorflow: str, groups: str
