@@ -185,13 +185,13 @@ def _by_use(tried: Sequence[UsesOfStack]) -> Iterator[str]:
     columns: dict[tuple[str, ...], list[UsesOfStack]] = {}
     for stack in tried:
         problems = {each.use: each.problem for each in stack.uses}
-        cells = (_cell(problems.get(use, NOT_TRIED), errors) for use in Use)
-        columns.setdefault(tuple(cells), []).append(stack)
+        cells = tuple(_cell(problems.get(use, NOT_TRIED), errors) for use in Use)
+        columns.setdefault(cells, []).append(stack)
     yield _row(["use", *map(_heading, columns.values())])
     yield _row(["---"] * (len(columns) + 1))
-    for use, *cells in zip(Use, *columns, strict=True):
+    for use, *row in zip(Use, *columns, strict=True):
         name = f"`{use.value}`" if use.value.isidentifier() else use.value
-        yield _row([name, *cells])
+        yield _row([name, *row])
     yield "\n"
     yield from (f"{number}. ``{problem}``\n" for problem, number in errors.items())
     days = sorted({f"{each.tried_at}" for each in tried})
