@@ -350,7 +350,7 @@ VARIABLES = {
     "HVDPERF_RECORD": ("`hvdperf run`", "where the ranks of a script write what they recorded"),
     "HVDPERF_STEPS": ("`hvdperf run`", "the steps after which a script ends; 0: its own end"),
     "HVDPERF_SCRATCH": (
-        "`hvdperf run`, with `--against`",
+        "`hvdperf run`, with `--against` or `--series`",
         "where a run may write: the copy of the script's directory, and that directory",
     ),
     "HVDPERF_STAMPS": ("you", "0: `hvdperf run` puts no stamps into the graph of a script"),

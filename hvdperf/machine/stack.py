@@ -67,6 +67,11 @@ class Stack:
     packages: tuple[str, ...] = ()
     horovod_compiler: str | None = None
 
+    @property
+    def has_tf_keras(self) -> bool:
+        """Return whether the package of Keras 2 is installed, whichever Keras is used."""
+        return any(line.startswith("tf-keras==") for line in self.packages)
+
 
 # What ranks import. They find what is in the checkout first.
 _PACKAGES = ("tensorflow", "horovod", "keras", "numpy", "mpi4py")

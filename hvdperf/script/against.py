@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log
 from pathlib import Path
 from statistics import fmean
 
-from hvdperf.columns import Columns, wrapped
+from hvdperf.columns import Columns, figure_text, wrapped
 from hvdperf.interim import judge_rounds
 from hvdperf.machine.host import local_machine
 from hvdperf.plan.terms import Term
@@ -66,9 +66,7 @@ class Comparison:
             ]
             judgement = judge_rounds(rows, REGRESSION, LOOKS, None, is_over)
             if self.wrong:
-                judgement = Judgement(
-                    Verdict.INVALID, judgement.figure, REGRESSION, len(rows), self.wrong
-                )
+                judgement = replace(judgement, verdict=Verdict.INVALID, reason=self.wrong)
             found[figure] = judgement
         return found
 
@@ -114,8 +112,8 @@ def compare(
             break
         found.pairs.append((done[0], done[1]))
         longest = max(longest, time.monotonic() - begun)
-        own, its = (_MS * done[at].seconds(Figure.USUAL, False) for at in (0, 1))
-        say(f"pair {number + 1}: a usual step takes {own:.2f} ms, in the other arm {its:.2f} ms")
+        own, its = (_MS * done[at].seconds(Figure.LOW, False) for at in (0, 1))
+        say(f"pair {number + 1}: {Figure.LOW.value} of steps {own:.2f} ms, other {its:.2f} ms")
         found.wrong = found.wrong or _wrong(arms, done)
         if found.wrong:
             break
@@ -134,9 +132,7 @@ def _wrong(arms: Sequence[Arm], done: Mapping[int, Run]) -> str:
     return ""
 
 
-_TABLE = Columns(
-    ("figure", -12), ("speed", 6), ("interval", -16), ("limit", -10), ("n", 3), ("verdict", -12)
-)
+_TABLE = Columns(("step", -15), ("speed", -21), ("limit", -10), ("n", 3), ("verdict", -12))
 
 
 def told(found: Comparison) -> list[str]:
@@ -146,11 +142,7 @@ def told(found: Comparison) -> list[str]:
     lines += ["", _TABLE.header]
     judged = found.judged(is_over=True)
     for figure, each in judged.items():
-        interval = (
-            "-" if each.figure is None else f"[{each.figure.lower:.3f}, {each.figure.upper:.3f}]"
-        )
-        ratio = "-" if each.figure is None else f"{each.figure.estimate:.3f}"
-        cells = (ratio, interval, must_be(each), each.rounds, each.verdict.value)
+        cells = (figure_text(each.figure), must_be(each), each.rounds, each.verdict.value)
         lines.append(_TABLE.row(figure.value, *cells))
     for reason in dict.fromkeys(each.reason for each in judged.values() if each.reason):
         lines += wrapped(reason)
@@ -186,9 +178,9 @@ def _by_term(found: Comparison) -> list[str]:
         for (other, its), seconds in changed.items()
         if its is term and other != rank
     )
-    where = f"on rank {rank}" if alone and len(ranks) > 1 else "on all ranks"
+    where = "" if len(ranks) == 1 else f" on rank {rank}" if alone else " on all ranks"
     lines += wrapped(
-        f"largest difference: {term.value} {where}, {_MS * changed[rank, term]:+.2f} ms a step"
+        f"largest difference: {term.value}{where}, {_MS * changed[rank, term]:+.2f} ms a step"
     )
     return lines
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 
 from hvdperf.errors import UserError, refusing
+from hvdperf.launch.launchers import BINDING, SETTINGS
 from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import shown
 from hvdperf.script import scratch
@@ -26,18 +27,18 @@ from hvdperf.timeline.processes import ended
 
 # The first run, which is not counted, says how many steps take SECONDS.
 FIRST_STEPS, LEAST_STEPS, MOST_STEPS, SECONDS = 30, 40, 2000, 4.0
-# Of the steps of a run; others are disturbed more often.
-LOW = 0.1
+# The share of steps that are faster than Figure.LOW; slower ones are disturbed more often.
+_FASTER = 0.1
 _SETTING = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 # Exit statuses of a command that Ctrl-C or SIGTERM ended.
 _INTERRUPTED = (-2, -15, 130, 143)
 
 
 class Figure(Enum):
-    """What is judged."""
+    """What is judged of the seconds of steps."""
 
-    USUAL = "usual step"
-    MEAN = "all steps"
+    LOW = "10th percentile"
+    MEAN = "mean"
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,8 @@ def launch_settings(job: Sequence[Rank], cores: int, has_gpus: bool) -> dict[str
     """Return the variables with which the suite would launch the ranks of a job. A rank that waits
     in Open MPI yields its core, ranks are not bound by it, and on CPUs TensorFlow has as many
     threads as a rank has cores. cores: of a host."""
-    found = {
-        "OMPI_MCA_mpi_yield_when_idle": "1",
-        "OMPI_MCA_hwloc_base_binding_policy": "none",
-    }
+    found = {f"OMPI_MCA_{name}": value for name, value in SETTINGS.items()}
+    found["OMPI_MCA_hwloc_base_binding_policy"] = BINDING
     if not has_gpus:
         ranks = max(Counter(rank.host for rank in job).values())
         share = f"{max(1, cores // ranks)}"
@@ -88,7 +87,8 @@ def other_arm(wanted: str, place: Path) -> Arm:
     interpreter = Path(wanted).expanduser()
     if interpreter.is_file() and os.access(interpreter, os.X_OK):
         return Arm(shown(interpreter.absolute()), interpreter=interpreter.absolute())
-    if scratch.is_revision(place, wanted):
+    repository = scratch.repository(place)
+    if repository is not None and scratch.is_revision(repository, wanted):
         return Arm(f"revision {wanted}", revision=wanted)
     raise UserError(
         f"--against {wanted}: this is neither settings (NAME=VALUE), nor the Python of an "
@@ -103,16 +103,16 @@ class Run:
     job: Sequence[Rank]
 
     def seconds(self, figure: Figure, by_sample: bool) -> float:
-        """Return the seconds of a step, on average over the ranks; of a sample if `by_sample`."""
+        """Return the figure of a step, on average over the ranks; of a sample if `by_sample`."""
         found = []
         for rank in self.job:
             steps = rank.steps
             assert steps is not None
             assert steps.period is not None
             seconds = steps.period
-            if figure is Figure.USUAL:
+            if figure is Figure.LOW:
                 periods = sorted(row.period for row in steps.rows if row.number > FIRST)
-                seconds = periods[int(LOW * len(periods))]
+                seconds = periods[int(_FASTER * len(periods))]
             found.append(seconds / (steps.samples / steps.count if by_sample else 1.0))
         return fmean(found)
 
@@ -139,7 +139,8 @@ class Runner:
 
     def __init__(self, command: Sequence[str], directory: Path) -> None:
         self.place = Path.cwd()
-        self.top = scratch.repository(self.place) or self.place
+        self.repository = scratch.repository(self.place)
+        self.top = self.place if self.repository is None else Path(self.repository.name)
         self.command = command
         self.directory = directory
 
@@ -152,8 +153,8 @@ class Runner:
         try:
             with refusing(f"{self.top}: ", OSError, "; it is copied for every run"):
                 scratch.copy(self.top, work, self.directory.parent)
-            if arm.revision:
-                scratch.put_revision(self.top, arm.revision, work)
+            if arm.revision and self.repository is not None:
+                scratch.put_revision(self.repository, arm.revision, work)
             given = {
                 **environment(place, steps, self._environment(arm)),
                 "HVDPERF_SCRATCH": os.pathsep.join([str(work), str(self.top)]),
@@ -171,11 +172,11 @@ class Runner:
                 "is started: that would be your file in every run; give it a relative path"
             )
         if arm.interpreter is not None:
-            own = arm.interpreter.parent.parent.resolve()
-            strange = sorted({rank.prefix for rank in job if Path(rank.prefix).resolve() != own})
-            if strange:
+            own = arm.interpreter.parent.resolve()
+            used = {Path(rank.interpreter).parent.resolve() for rank in job}
+            if used - {own}:
                 raise UserError(
-                    f"the ranks ran with the Python of {strange[0]}, not of {own}: give the "
+                    f"the ranks ran with the Python in {min(used - {own})}, not in {own}: give the "
                     "command the programs' names alone (horovodrun, python), not their paths"
                 )
         ended_early = [

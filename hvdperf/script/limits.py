@@ -52,10 +52,7 @@ def _tail(tail: Tail | None) -> Iterator[_Found]:
     if tail is None:
         return
     many = f"{tail.count} slow steps" if tail.count > 1 else "one slow step"
-    told = (
-        f"{many} of {tail.of}: {_percent(tail.share)} of the time, mostly {tail.term.value} on "
-        f"rank {tail.rank}"
-    )
+    told = f"{many} of {tail.of}: {share_told(tail)}, mostly {tail.term.value} on rank {tail.rank}"
     mends = {
         Term.BETWEEN: "what it does there, such as saving, evaluating or logging, can be done less "
         "often or in the background",
@@ -63,15 +60,20 @@ def _tail(tail: Tail | None) -> Iterator[_Found]:
     }
     mend = mends.get(tail.term, f"look at what rank {tail.rank} or its node does then")
     if tail.retraced:
-        told = (
-            f"{many} of {tail.of}, in which the function is traced again: {_percent(tail.share)} "
-            "of the time"
-        )
+        told = f"{many} of {tail.of}, in which the function is traced again: {share_told(tail)}"
         mend = (
             "give it tensors instead of Python numbers and batches of one shape, and drop a last "
             "batch that is smaller"
         )
     yield tail.share, Limit(told, mend, _faster(tail.share / 2, tail.share))
+
+
+def share_told(tail: Tail) -> str:
+    """Return the share of the time that slow steps take, and that of the longest if it is most of
+    it: a pause is not what the other slow steps are."""
+    is_one = tail.count > 1 and 2 * tail.longest > tail.share
+    alone = f" ({_percent(tail.longest)} by the longest alone)" if is_one else ""
+    return f"{_percent(tail.share)} of the time{alone}"
 
 
 def _faster(low: float, high: float) -> tuple[float, float]:

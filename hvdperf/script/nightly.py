@@ -11,18 +11,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
+from hvdperf.json_records import Unreadable
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.probe import probe as probe_machine
 from hvdperf.machine.stack import probe
-from hvdperf.paths import CACHE
+from hvdperf.paths import CACHE, shown
 from hvdperf.records.documents import now
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Measure
-from hvdperf.script.arms import AS_IT_IS, FIRST_STEPS, Figure, Run, Runner, steps_of
+from hvdperf.script.arms import AS_IT_IS, FIRST_STEPS, Figure, Interrupted, Run, Runner, steps_of
 from hvdperf.script.checks import problems
 from hvdperf.script.recorded import Rank
+from hvdperf.script.training import start_of
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import (
     FORMAT,
@@ -32,6 +34,7 @@ from hvdperf.timeline.nights.night import (
     Part,
     Speeds,
     path_of,
+    read_night,
     read_nights,
     write_night,
 )
@@ -51,14 +54,18 @@ def measure_night(
     steps: int | None,
     say: Say,
 ) -> Night:
-    """Measure a night of a script and keep it. directory: takes what is recorded. results: holds
-    the nights. steps: of a run; None for as many as take some seconds. Raises UserError if this
-    night was measured before, if a run does not train, or if a check of the training fails."""
+    """Measure a night of a script and keep it. If a run does not train, or a check of the training
+    fails, the night has that as its reason, and may be measured again. directory: takes what is
+    recorded. results: holds the nights. steps: of a run; None for as many as take some seconds.
+    Raises UserError if this night was measured before, or if somebody ends a run."""
     nights = results / NIGHTS
     nights.mkdir(parents=True, exist_ok=True)
     with alone(nights / ".lock", "another night is being measured here; wait for its end"):
         today = datetime.now(UTC).date()
-        if path_of(nights, series, today).exists():
+        path = path_of(nights, series, today)
+        with refusing(f"{shown(path)}: ", Unreadable, then="; move it away"):
+            is_measured = path.exists() and not read_night(path).reason
+        if is_measured:
             raise UserError(f"--series {series}: the night of {today} (UTC) is measured already")
         given = ["--series", series, *([] if steps is None else ["--steps", f"{steps}"])]
         words = shlex.join(["hvdperf", "run", *given, "--", *command])
@@ -66,16 +73,21 @@ def measure_night(
         with suppress(OSError, MemoryError):
             night = replace(night, probe=probe_machine())
         runner = Runner(command, directory)
-        if steps is None:
-            steps = steps_of([runner.run(AS_IT_IS, "first", FIRST_STEPS)])
-        night = replace(night, parts=(_part(command, runner, steps, False, say),))
-        read = read_nights(nights)
-        before = [each for each in read.of.get(series, ()) if each.night < today]
-        judged = judge_speeds([*before, night], read.accepted.get(series, ()))
-        if judged.suspects:
-            say(f"measure again what is slower: {judged.told}")
-            again = _part(command, runner, steps, True, say)
-            night = replace(night, parts=(*night.parts, again))
+        try:
+            if steps is None:
+                steps = steps_of([runner.run(AS_IT_IS, "first", FIRST_STEPS)])
+            night = replace(night, parts=(_part(command, runner, steps, False, say),))
+            read = read_nights(nights)
+            before = [each for each in read.of.get(series, ()) if each.night < today]
+            judged = judge_speeds([*before, night], read.accepted.get(series, ()))
+            if judged.suspects:
+                say(f"measure again what is slower: {judged.told}")
+                again = _part(command, runner, steps, True, say)
+                night = replace(night, parts=(*night.parts, again))
+        except Interrupted:
+            raise
+        except UserError as error:
+            night = replace(night, reason=str(error))
         night = replace(night, ended_at=now())
         write_night(nights, night)
         return night
@@ -91,16 +103,15 @@ def _part(command: Sequence[str], runner: Runner, steps: int, again: bool, say: 
         if wrong:
             raise UserError(f"a check of the training fails: {wrong[0].what}; {wrong[0].mend}")
         runs.append(run)
-        usual = 1000 * run.seconds(Figure.USUAL, by_sample=False)
-        say(f"run {number} of {RUNS}: a usual step takes {usual:.2f} ms")
+        low = 1000 * run.seconds(Figure.LOW, by_sample=False)
+        say(f"run {number} of {RUNS}: {Figure.LOW.value} of steps {low:.2f} ms")
     job = runs[0].job
     machine = local_machine()
-    stack = probe(Path(job[0].prefix) / "bin" / "python", CACHE)
+    stack = probe(job[0].interpreter, CACHE)
     slots = place(local_offers(machine))
     name, size = Path(job[0].arguments[0]).name, len(job)
-    start, memory = (
-        tuple(max(of(rank) for rank in run.job) for run in runs) for of in (_start, _memory)
-    )
+    starts = tuple(max(map(_start_seconds, run.job)) for run in runs)
+    memory = tuple(float(max(rank.peak_memory for rank in run.job)) for run in runs)
     return Part(
         is_gate=False,
         session=runner.directory.name,
@@ -108,7 +119,7 @@ def _part(command: Sequence[str], runner: Runner, steps: int, again: bool, say: 
         minutes=(time.monotonic() - began) / 60,
         hosts=tuple(sorted({rank.host for rank in job})),
         fingerprint=fingerprint(machine, stack, "mpirun", slots),
-        asked=dict.fromkeys(SCRIPT, shlex.join(command)),
+        asked={SCRIPT: shlex.join(command)},
         cases=(),
         speeds=tuple(
             Speeds(f"{name}, {figure.value}", size, tuple(_speed(run, figure) for run in runs))
@@ -116,7 +127,7 @@ def _part(command: Sequence[str], runner: Runner, steps: int, again: bool, say: 
         ),
         again=again,
         costs=(
-            Costs(Measure.START, name, size, start),
+            Costs(Measure.START, name, size, starts),
             Costs(Measure.MEMORY, name, size, memory),
         ),
     )
@@ -128,12 +139,7 @@ def _speed(run: Run, figure: Figure) -> float:
     return (len(run.job) if run.has_samples else 1) / seconds
 
 
-def _start(rank: Rank) -> float:
-    """Return the seconds from the begin of the process to the end of its first step."""
-    assert rank.steps is not None
-    first = rank.steps.rows[0] if rank.steps.rows else None
-    return (first.end if first is not None else rank.steps.begun) - rank.marks["process"]
-
-
-def _memory(rank: Rank) -> float:
-    return float(rank.peak_memory)
+def _start_seconds(rank: Rank) -> float:
+    start = start_of(rank)
+    assert start is not None
+    return start.seconds

@@ -107,7 +107,7 @@ class Rank:
     changes, and of those that are registered as local. unexchanged: names of variables that are
     changed, not local, and never exchanged. batches: a digest of each of the first ones. weights:
     [] if it did not end as Python does. outside: a file that it wanted to write outside of
-    HVDPERF_SCRATCH. prefix: the directory of Python's environment."""
+    HVDPERF_SCRATCH. interpreter: the path of its Python."""
 
     format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     rank: Annotated[int, Meta(ge=0)]
@@ -130,7 +130,7 @@ class Rank:
     is_over: bool
     weights: tuple[tuple[str, int, float, float], ...]
     outside: str = ""
-    prefix: str = ""
+    interpreter: str = ""
 
     @cached_property
     def steps(self) -> Steps | None:

@@ -36,12 +36,9 @@ def on_all_hosts(command: Sequence[str], others: Sequence[str] = ()) -> list[str
     with suppress(NotStarted, TooLong):
         output = probed([command[0], "--version"], within_s=_VERSION_S).output
         if any(name in output for name in _OPEN_MPI):
-            return [command[0], *_handed_on((*_OURS, *others)), *command[1:]]
+            names = (*_OURS, *others)
+            return [command[0], *(word for name in names for word in ("-x", name)), *command[1:]]
     return list(command)
-
-
-def _handed_on(names: Sequence[str]) -> list[str]:
-    return [word for name in names for word in ("-x", name)]
 
 
 def environment(

@@ -8,34 +8,33 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from hvdperf.errors import UserError
+from hvdperf.timeline.processes import Git
 
 # A larger file is data, or a checkpoint, and is linked.
 LINKED = 16 << 20
 # What is copied for a run, at most: bytes and files.
 MOST_BYTES, MOST_FILES = 256 << 20, 20_000
 _IGNORED = frozenset({".git", "__pycache__", ".hg", ".svn"})
-_GIT_S = 120.0
 
 
-def repository(place: Path) -> Path | None:
-    """Return the top directory of the git repository that a directory is in; None without one."""
-    found = _git(place, "rev-parse", "--show-toplevel")
-    return Path(found.strip()) if found is not None else None
+def repository(place: Path) -> Git | None:
+    """Return the git repository that a directory is in; None without one."""
+    for top in (place, *place.parents):
+        if (top / ".git").exists():
+            return Git(top / ".git", str(top), top)
+    return None
 
 
-def is_revision(place: Path, name: str) -> bool:
-    """Return whether a repository has a revision of that name."""
-    found = _git(
-        place, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
-    )
-    return found is not None
+def is_revision(repository: Git, name: str) -> bool:
+    """Return whether a repository has a revision of that name. Raises UserError without git."""
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return repository.tried(*words).returncode == 0
 
 
 def copy(source: Path, target: Path, without: Path) -> None:
@@ -81,31 +80,13 @@ def _entries(source: Path, without: Path) -> Iterator[tuple[Path, Path]]:
                 waiting.append(path)
 
 
-def put_revision(top: Path, name: str, target: Path) -> None:
-    """Replace the tracked files of a copy by those of a revision. top: the repository. target: the
-    copy of it. Raises UserError."""
-    tracked = _git(top, "ls-files", "-z") or ""
-    for each in filter(None, tracked.split("\0")):
+def put_revision(repository: Git, name: str, target: Path) -> None:
+    """Replace the tracked files of a copy by those of a revision. target: the copy of the
+    repository's work tree. Raises UserError."""
+    for each in filter(None, repository.run("ls-files", "-z").split("\0")):
         (target / each).unlink(missing_ok=True)
     archive = target.with_suffix(".tar")
-    made = _git(top, "archive", f"--output={archive}", "--end-of-options", name)
-    if made is None:
-        raise UserError(f"git archive {name} does not work in {top}")
+    repository.run("archive", f"--output={archive}", "--end-of-options", name)
     with tarfile.open(archive) as opened:
         opened.extractall(target, filter="tar")
     archive.unlink()
-
-
-def _git(place: Path, *words: str) -> str | None:
-    """Return what git prints; None if it fails or is not installed."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(place), *words],
-            capture_output=True,
-            text=True,
-            timeout=_GIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None

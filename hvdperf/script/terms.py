@@ -75,7 +75,8 @@ class Tail:
     """Steps that take more than SLOW times the median, of the rank that lost most time in them.
     count, of: how many, and of how many steps. share: of its time, what they took beyond the
     median. retraced: whether the function was traced in most of the slowest. rank, term: what the
-    slowest spent most time in beyond what is usual; waiting for another rank does not count."""
+    slowest spent most time in beyond what is usual; waiting for another rank does not count.
+    longest: the share of the time that the slowest step alone took beyond the median."""
 
     count: int
     of: int
@@ -83,6 +84,7 @@ class Tail:
     retraced: bool
     rank: int
     term: Term
+    longest: float
 
 
 @dataclass(frozen=True)
@@ -264,7 +266,15 @@ def _tail(ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Sequence[_Slow
     is_retraced = 2 * sum(each.retraced for each in slowest) > len(slowest)
     numbers = {each.row.number for each in slowest}
     cause = _cause(_known(ranks, numbers), ranks, by_rank)
-    return Tail(worst.count, rank.steps.summed, worst.share, is_retraced, *cause)
+    longest = max(each.row.period for each in slowest) - worst.above / SLOW
+    return Tail(
+        worst.count,
+        rank.steps.summed,
+        worst.share,
+        is_retraced,
+        *cause,
+        longest=longest / rank.steps.sums,
+    )
 
 
 @dataclass(frozen=True)

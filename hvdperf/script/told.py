@@ -7,6 +7,7 @@ from statistics import fmean
 
 from hvdperf.columns import Columns, wrapped
 from hvdperf.plan.terms import Term
+from hvdperf.script.limits import share_told
 from hvdperf.script.terms import SLOW, TERMS, percentile
 from hvdperf.script.training import LEAST_DELAY, Training
 
@@ -81,7 +82,7 @@ def tail(training: Training) -> Iterator[str]:
     if found is not None:
         yield (
             f"more than {SLOW:g} times the usual: {found.count} of {found.of} steps, "
-            f"{100 * found.share:.0f} % of the time, mostly {found.term.value} on rank "
+            f"{share_told(found)}, mostly {found.term.value} on rank "
             f"{found.rank}{', while it is traced again' if found.retraced else ''}"
         )
 

@@ -66,7 +66,7 @@ class Training:
     def start(self) -> Start | None:
         """Return the start of the rank that was slowest to its second step; None without steps."""
         rank = max(self.ranks, key=lambda each: each.steps.begun if each.steps else 0.0)
-        return _start(rank)
+        return start_of(rank)
 
     @cached_property
     def use(self) -> Mapping[int, Use]:
@@ -108,7 +108,8 @@ def training_of(ranks: Sequence[Rank], jobs: int) -> Training:
     return Training(ranks, jobs, wrong, parts, limit_of(parts, wrong, trains=trains))
 
 
-def _start(rank: Rank) -> Start | None:
+def start_of(rank: Rank) -> Start | None:
+    """Return the start-up of a rank; None without steps."""
     if rank.steps is None:
         return None
     began = rank.marks["process"]

@@ -354,9 +354,10 @@ def _scripts(stack: Stack) -> Check:
     note = f"what works: {FACTS}"
     if not stack.keras.startswith(KNOWN_TO_HOROVOD):
         release = ".".join(stack.tensorflow.split(".")[:2])
+        install = "" if stack.has_tf_keras else f"install tf-keras~={release}.0 and "
         note = (
-            f"mend: install tf-keras~={release}.0 and set TF_USE_LEGACY_KERAS=1; what works then: "
-            f"{FACTS}; the suite's own training is not concerned"
+            f"mend: {install}set TF_USE_LEGACY_KERAS=1; what works then: {FACTS}; the suite's own "
+            "training is not concerned"
         )
     return Check(name, told, note=note)
 

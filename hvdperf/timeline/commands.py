@@ -322,8 +322,9 @@ def told_next_to_others(night: Night, results: Path) -> tuple[Night, Verdict, Se
     series = Series(night.series, known, read.accepted[night.series])
     lines = [*series.slower(), *series.speeds.lines()]
     night = series.last or night
-    told = f"{night.series}, night of {night.night}: {series.verdict.value}"
-    for line in wrapped(f"{told} ({night.told})" if night.told else told):
+    for line in wrapped(
+        f"{night.series}, night of {night.night}: {series.verdict.value} ({night.told})"
+    ):
         print(line, flush=True)
     for line in lines:
         print(f"  {line}", flush=True)
@@ -641,8 +642,7 @@ def try_uses_of_stack(arguments: argparse.Namespace) -> int:
     from hvdperf.timeline.releases.uses import try_stack
 
     stack = probe(arguments.stack, CACHE, {**os.environ, "TF_USE_LEGACY_KERAS": "0"})
-    has_legacy = any(line.startswith("tf-keras==") for line in stack.packages)
-    for legacy in (False, True)[: 1 + has_legacy]:
+    for legacy in (False, True)[: 1 + stack.has_tf_keras]:
         found = try_stack(
             arguments.stack, CACHE, legacy, lambda line: print(f"uses: {line}", flush=True)
         )

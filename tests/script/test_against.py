@@ -71,7 +71,9 @@ def test_a_copy_is_written_to_instead_of_the_directory(
     (work / "train.py").write_text("another")
     assert (repository / "logs" / "old.txt").read_text() == "a line"
     assert (repository / "train.py").read_text() == "edited"
-    scratch.put_revision(repository, "HEAD~1", work)
+    found = scratch.repository(repository / "logs")
+    assert found is not None
+    scratch.put_revision(found, "HEAD~1", work)
     assert (work / "train.py").read_text() == "first"
     assert (work / "logs" / "old.txt").exists()
     monkeypatch.setattr(scratch, "MOST_FILES", 1)

@@ -14,6 +14,7 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.records.outcome import Measure
 from hvdperf.script.arms import Run, Runner
+from hvdperf.script.checks import Problem
 from hvdperf.script.nightly import RUNS, measure_night
 from hvdperf.timeline.commands import told_next_to_others
 from hvdperf.timeline.nights.night import Night, path_of, read_nights, write_night
@@ -35,7 +36,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
             between, wait, work = SAME
             of_run = rng.gauss(1.0, 0.01)
             steps = [[[between, wait, work * factor * of_run] for _ in range(30)]] * 2
-            return Run([replace(rank, prefix=sys.prefix) for rank in made(steps)])
+            return Run([replace(rank, interpreter=sys.executable) for rank in made(steps)])
 
         monkeypatch.setattr(Runner, "run", run)
         directory = tmp_path / "scripts" / "20261126T010203Z-7"
@@ -68,13 +69,26 @@ def test_a_script_that_became_slower_falls_and_is_measured_again(
     assert "results/scripts/20261126T010203Z-7" in told
 
 
+def test_a_night_whose_script_fails_is_kept_with_the_reason_and_measured_again(
+    measured: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as context:
+        problem = Problem("no gradient is exchanged", "wrap the tape")
+        context.setattr("hvdperf.script.nightly.problems", lambda _: [problem])
+        failed = measured(1.0)
+    _, verdict, _ = told_next_to_others(failed, tmp_path)
+    assert verdict is Verdict.NOT_RUN
+    assert "no gradient is exchanged" in failed.told
+    assert measured(1.0).told == "throughputs: 2"
+
+
 def test_a_night_keeps_speeds_starts_and_memory_of_each_run(
     measured: Measured, tmp_path: Path
 ) -> None:
     measured(1.0)
     (night,) = read_nights(tmp_path / NIGHTS, ["mine"]).of["mine"]
     assert night.ended_at is not None
-    assert {model for model, _ in night.speeds} == {"train.py, usual step", "train.py, all steps"}
+    assert {model for model, _ in night.speeds} == {"train.py, 10th percentile", "train.py, mean"}
     assert {len(speeds) for speeds in night.speeds.values()} == {RUNS}
     assert all(night.figures(measure) for measure in (Measure.START, Measure.MEMORY))
     assert night.script == "horovodrun -np 2 python train.py"

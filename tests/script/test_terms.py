@@ -211,6 +211,18 @@ def test_a_pause_is_a_slow_step_and_changes_no_term() -> None:
     assert "1 slow steps" not in told(ranks)
 
 
+def test_a_pause_among_slow_steps_is_told_from_them() -> None:
+    saving = [[0.05 if number % 50 == 49 else BETWEEN, *SAME[1:]] for number in range(200)]
+    paused = [[6.0, *SAME[1:]] if number == 100 else own for number, own in enumerate(saving)]
+    for own, is_told in ((saving, False), (paused, True)):
+        ranks = made([steps(200, *SAME), own])
+        parts = parts_of(ranks)
+        assert parts is not None
+        assert parts.tail is not None
+        assert (2 * parts.tail.longest > parts.tail.share) is is_told
+        assert ("by the longest alone" in told(ranks)) is is_told
+
+
 def test_a_sound_training_fails_no_check() -> None:
     assert problems(made([steps(60, *SAME)] * 2)) == []
 

@@ -356,7 +356,7 @@ def _only_within(scratch: Any) -> Any:
         place = os.path.realpath(os.fsdecode(path))
         if not is_allowed(place):
             _state.outside = _state.outside or place
-            raise PermissionError(13, "hvdperf run --against leaves files of yours alone", place)
+            raise PermissionError(13, "hvdperf run leaves files of yours alone", place)
 
     return hook
 
@@ -871,7 +871,7 @@ def _write(is_last: Any) -> None:
         "is_over": is_last,
         "weights": [],
         "outside": _state.outside,
-        "prefix": sys.prefix,
+        "interpreter": sys.executable,
     }
     if is_last and _state.updated:
         found["weights"] = _guarded("the weights", _digests) or []

@@ -45,8 +45,8 @@ BRANCH = "hvdperf-nights"
 MOST_DAYS = 36500
 # In the directory of a series: what was accepted, a line each.
 ACCEPTED = "accepted.txt"
-# What is asked of a training script (hvdperf run --series): its command.
-SCRIPT = frozenset({"script"})
+# What is asked of a training script (hvdperf run --series): its command, by this name.
+SCRIPT = "script"
 # The number of files left out that are named.
 _NAMED = 5
 _SERIES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -153,8 +153,7 @@ class Night:
     def script(self) -> str:
         """Return the command of the training script that a night measured; "" if it measured the
         suite's networks."""
-        first, _, script = self.command.partition(" -- ")
-        return script if first.startswith("hvdperf run ") else ""
+        return next((part.asked[SCRIPT] for part in self.parts if SCRIPT in part.asked), "")
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -229,18 +228,20 @@ class Night:
 
     @property
     def told(self) -> str:
-        """Return the number of cases by verdict, and why a session is missing."""
+        """Return the number of cases by verdict, or of throughputs if there is no case, and why a
+        session is missing."""
         words = [row.verdict for _, row in self.cases]
         counts = counted({word: words.count(word) for word in words})
+        if not counts and self.speeds:
+            counts = f"throughputs: {len(self.speeds)}"
         ended = "" if self.is_whole or self.reason else "a session did not end"
         return "; ".join(filter(None, (counts, self.reason, ended)))
 
 
 def look_closer(usual: Part, own: Part) -> str:
-    """Return what shows the sessions of two nights side by side: a command, or files."""
-    if own.asked.keys() == SCRIPT:
-        directories = [f"results/scripts/{part.session}" for part in (usual, own)]
-        return " and ".join(directories)
+    """Return what shows the sessions of two nights side by side: a command, or directories."""
+    if SCRIPT in own.asked:
+        return f"results/scripts/{usual.session} and results/scripts/{own.session}"
     return f"hvdperf compare results/runs/{usual.session} results/runs/{own.session}"
 
 
@@ -424,6 +425,7 @@ def remove_older(results: Path, days: int) -> Iterator[str]:
             for part in night.parts:
                 for path in (
                     results / "runs" / part.session,
+                    results / "scripts" / part.session,
                     results / "report" / f"{part.session}.html",
                 ):
                     if path.is_dir():
