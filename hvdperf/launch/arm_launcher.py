@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 import shutil
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,7 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hvdperf.errors import UserError
+from hvdperf import copies
+from hvdperf.errors import UserError, refusing
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.launchers import HOW_LAUNCHED, AgentsLauncher, Launcher, MpirunLauncher, Order
 from hvdperf.launch.live_launch import LiveLaunch
@@ -104,8 +106,9 @@ class ArmLauncher:
 
     stacks: by Arm.stack. data: by the name of the data set. scratch: directory in which every
     launch gets a directory. startup_deadline_s, order_deadline_s: seconds. fault: injected by the
-    session. gone: returns the slots that cannot be used any more, by rank. paces: of networks that
-    have been tried, by model.
+    session. gone: returns the slots that cannot be used any more, by rank. results: directory of
+    the session's results. paces: of networks that have been tried, by model. unseen: models that
+    are scripts whose exchange cannot be told from computing.
     """
 
     stacks: Mapping[str, Installed]
@@ -117,7 +120,9 @@ class ArmLauncher:
     order_deadline_s: float
     fault: Fault | None = None
     gone: Callable[[], Mapping[int, SlotGone]] = dict
+    results: Path = Path()
     paces: dict[str, Pace] = field(default_factory=dict)
+    unseen: Collection[str] = ()
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     _placed: dict[Arm, tuple[Slot, ...]] = field(default_factory=dict, init=False)
     # By Arm.stack; None while ranks are fresh processes.
@@ -150,7 +155,8 @@ class ArmLauncher:
         its own part of the data. timeline: Horovod can be asked for a timeline. Its writing thread
         on rank 0 never sleeps, so nothing else may be timed in such a launch. without: variables
         of the session's environment that the ranks, which are then fresh processes, do not get.
-        Raises LaunchError, DataError or OSError if the group cannot be started.
+        Raises LaunchError, DataError or OSError if the group cannot be started; UserError if the
+        directory of a script cannot be copied.
         """
         launcher = self.stacks[arm.stack].launcher
         placed = self._place(arm)
@@ -180,6 +186,11 @@ class ArmLauncher:
             configs.append(config.message())
         timeline_settings = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
         order = self._order(arm, placed, {**_settings(exchange), **timeline_settings}, without)
+        if arm.workload.is_script:
+            place = order.scratch / "script"
+            with refusing("", OSError):
+                copies.copy(Path(configs[0]["script_top"]), place, self.results)
+            configs = [{**config, "script_copy": str(place)} for config in configs]
         server = None if without else self._server(arm, placed)
         return LiveLaunch(arm.name, launcher, self.hub, order, configs, server)
 
@@ -196,6 +207,7 @@ class ArmLauncher:
         process."""
         workload, pools, cores = arm.workload, threads(arm.strategy, slots), cores_of(slots)
         trains = workload != SWEEP
+        script = shlex.split(network(workload.model).script) if trains else []
         data = self.data[workload.dataset] if trains else DataSource(workload.dataset, "", 0)
         devices = [slot.device for slot in slots if slot.device is not None]
         return RankConfig(
@@ -206,7 +218,9 @@ class ArmLauncher:
             data_dir=data.directory,
             data_id=data.identity,
             data_files=data.files,
-            own_network=network(workload.model).origin if trains else "",
+            own_network=network(workload.model).origin if trains and not script else "",
+            script=script,
+            script_top=str(copies.top_of(Path(script[0]).parent)) if script else "",
             classes=(trains and network(workload.model).classes) or data.classes,
             # The rest of the exchange is in the rank's environment.
             exchange=rank_config.Exchange(
@@ -251,11 +265,13 @@ class ArmLauncher:
 
     def _server(self, arm: Arm, slots: Sequence[Slot]) -> ForkServer | None:
         """Return the process that forks the arm's ranks. Return None if they have to be fresh
-        processes: outside of `forking`; for `bare`, which does not import TensorFlow; on other
-        hosts, which have no server; on GPUs, because forking has not been tried with CUDA."""
+        processes: outside of `forking`; for `bare`, which does not import TensorFlow; for a script,
+        which may set what TensorFlow reads at its import; on other hosts, which have no server; on
+        GPUs, because forking has not been tried with CUDA."""
         here = {slot.host for slot in slots} == {socket.gethostname()}
         on_cpus = all(slot.device is None for slot in slots)
-        if self._servers is None or not (arm.strategy.spec.trains and here and on_cpus):
+        imports = arm.strategy.spec.trains and not arm.workload.is_script
+        if self._servers is None or not (imports and here and on_cpus):
             return None
         server = self._servers.get(arm.stack)
         if server is not None and not server.ended:
@@ -420,6 +436,7 @@ def make_arm_launcher(
             order_deadline_s=sampling.block_deadline_s,
             fault=session_plan.fault,
             gone=slots.gone if slots is not None else dict,
+            results=Path(session_plan.options.results).absolute(),
         )
         undo.pop_all()
     return arm_launcher

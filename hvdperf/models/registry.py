@@ -60,6 +60,10 @@ class Shard(NamedTuple):
     count: int  # type: ignore[assignment]
 
 
+# The data set of a workload that is a training script, which opens its own.
+SCRIPT = "script"
+
+
 class UnknownNetwork(ValueError):
     """No network has that name."""
 
@@ -78,7 +82,8 @@ class Network:
     A network of one's own may also have functions "module:function": loss (labels, outputs) ->
     float32 [n], optimizer () -> Keras optimizer, and data (input_size, shard) -> tf.data.Dataset of
     that Shard's single samples (inputs, label), of which each part may be a tensor, or tensors in
-    dicts and tuples. origin: the file or module that defines the network.
+    dicts and tuples. origin: the file or module that defines the network. script: of a training
+    script, which is run as it is, its path and its arguments.
     """
 
     name: str
@@ -94,6 +99,7 @@ class Network:
     optimizer: str = ""
     data: str = ""
     origin: str = ""
+    script: str = ""
 
     @property
     def looks_up_rows(self) -> bool:

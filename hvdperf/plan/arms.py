@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from hvdperf.json_records import Positive
+from hvdperf.models.registry import SCRIPT
 from hvdperf.worker.strategies.table import Strategy
 
 
@@ -114,9 +115,9 @@ class Schedule(Enum):
 class Workload:
     """A training task, without the way in which it is spread over devices.
 
-    batch: samples per replica and step. input_size: pixels a side, or words a sequence. precision:
-    the policy of Keras under which the network is built. learning_rate: "constant", or "adaptive"
-    (hvdperf/worker/learning.py).
+    batch: samples per replica and step; 1 for a script, whose batch is its own. input_size: pixels
+    a side, or words a sequence. precision: the policy of Keras under which the network is built.
+    learning_rate: "constant", or "adaptive" (hvdperf/worker/learning.py).
     """
 
     model: str
@@ -129,7 +130,14 @@ class Workload:
 
     @property
     def name(self) -> str:
+        if self.is_script:
+            return self.model
         return f"{self.model}/{self.dataset}/{self.input_size}/batch{self.batch}"
+
+    @property
+    def is_script(self) -> bool:
+        """Whether it is a training script of the user's, which has its own data and batch."""
+        return self.dataset == SCRIPT
 
     @property
     def recipes(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from hvdperf.files import write_whole
 from hvdperf.models import inputs, registry
 from hvdperf.models.inputs import DataError, sample_sets
 from hvdperf.models.inputs.imagenet_files import ImagenetFiles
+from hvdperf.models.registry import SCRIPT
 from hvdperf.paths import CACHE, ROOT, SAMPLES
 from hvdperf.plan.arms import Workload
 from hvdperf.programs import run
@@ -61,6 +62,8 @@ def dataset_of(network: registry.Network, wanted: str) -> str:
     Usually this is `wanted`, but a language model reads WORDS if `wanted` has images. Raises
     UserError if the network needs images and `wanted` has words.
     """
+    if network.script:
+        return SCRIPT
     if network.data:
         return network.name
     if network.task.form in known_input(wanted).forms:

@@ -14,7 +14,7 @@ from msgspec import Meta
 from hvdperf.errors import UserError, refusing
 from hvdperf.json_records import Positive, plain
 from hvdperf.machine.placement import PACKED
-from hvdperf.models import inputs, own_networks, registry
+from hvdperf.models import inputs, own_networks, own_scripts, registry
 from hvdperf.models.registry import UnknownNetwork, network
 from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import Schedule
@@ -107,13 +107,14 @@ class Profile:
     judged if replicas share cores; empty for all. questions: empty for all. representatives: for
     each question that is not asked of every network, the networks that it is asked of. fault_cases:
     for each fault case (hvdperf.plan.questions.FAULT_CASES), the networks that get it. sentinels:
-    networks of which only the trace is measured. workloads: files of networks, relative to the
-    profile's own file. budget_s: the session begins no round that would end after this many
-    seconds, except the first round of each workload and kind of work.
+    networks of which only the trace is measured. workloads, scripts: files of networks, and
+    training scripts with their arguments, relative to the profile's own file. budget_s: the session
+    begins no round that would end after this many seconds, except the first round of each workload
+    and kind of work.
     """
 
     name: str
-    models: Names
+    models: tuple[Text, ...]
     dataset: Text
     batch: Batch
     budget_s: Annotated[float, Meta(gt=0, le=366 * 86400)]
@@ -127,6 +128,7 @@ class Profile:
     representatives: Mapping[Question, Names] = field(default_factory=dict)
     fault_cases: Mapping[str, Names] = field(default_factory=dict)
     workloads: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
     sentinels: Names = ()
 
     def __post_init__(self) -> None:
@@ -163,11 +165,15 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
     """
     path = _file_of(name_or_path, directory)
     profile = as_record(path, read_toml(path), Profile, name=path.stem)
-    for file in profile.workloads:
-        try:
+    try:
+        for file in profile.workloads:
             own_networks.load_file(path.parent / file)
-        except own_networks.BadWorkloads as error:
-            raise file_error(path, f"workloads: {error}") from None
+        scripts = [own_scripts.load(text, str(path.parent)).name for text in profile.scripts]
+    except own_networks.BadWorkloads as error:
+        raise file_error(path, str(error)) from None
+    profile = replace(profile, models=(*profile.models, *scripts))
+    if not profile.models:
+        raise file_error(path, "models: name a network, or give scripts")
     _check_networks(path, profile)
     try:
         inputs.find(profile.dataset)
@@ -234,6 +240,7 @@ class Options:
     world_sizes: str = ""
     models: str = ""
     workloads: tuple[str, ...] = ()
+    script: tuple[str, ...] = ()
     dataset: str = ""
     data_dir: str = ""
     batch_size: int | None = None
@@ -269,6 +276,7 @@ def from_command_line(given: Mapping[str, Any]) -> Options:
         **{
             **{name: value for name, value in given.items() if value is not None},
             "workloads": tuple(given["workloads"]),
+            "script": tuple(given["script"]),
             "allow_setting": tuple(given["allow_setting"]),
             "models": ",".join(given["models"]),
             "inject": faults[0] if faults else "",
@@ -280,6 +288,7 @@ def resolve_profile(options: Options) -> Profile:
     """Return the named profile with the changes that the command line makes. Raises UserError."""
     installed_networks()
     own = [network.name for path in options.workloads for network in _own_networks(path)]
+    own += [_own_script(text).name for text in options.script]
     profile = load_profile(options.profile)
     if own and not options.models:
         profile = replace(
@@ -329,6 +338,11 @@ def installed_networks() -> None:
 def _own_networks(path: str) -> Sequence[registry.Network]:
     with refusing("--workloads ", own_networks.BadWorkloads):
         return own_networks.load_file(path)
+
+
+def _own_script(text: str) -> registry.Network:
+    with refusing("--script ", own_networks.BadWorkloads):
+        return own_scripts.load(text)
 
 
 def known_model(name: str) -> registry.Network:

@@ -17,6 +17,7 @@ from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, place
 from hvdperf.models import inputs, registry
 from hvdperf.models.inputs import DataError
+from hvdperf.models.registry import SCRIPT
 from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.data import (
@@ -75,18 +76,20 @@ class SessionPlan:
         largest: float = math.inf,
         anyway: bool = False,
         against_from: int | None = None,
+        scripts: bool = False,
     ) -> list[Comparison]:
         """Return the comparisons of every workload at every world size at which they make sense.
 
         ask: makes the comparisons of one workload at one world size. smallest, largest: limits of
         the world size. anyway: include comparisons that the profile does not ask, or asks only of
         other networks. against_from: the smallest world size at which two stacks are compared, if
-        that is not `smallest`.
+        that is not `smallest`. scripts: of training scripts in place of networks.
         """
         asked: list[Comparison] = []
         if self.options.against and against_from is not None:
             smallest = against_from
-        for workload in (*self.workloads, *self.sentinels):
+        every = (*self.workloads, *self.sentinels)
+        for workload in (each for each in every if each.is_script == scripts):
             for size in self.world_sizes:
                 if smallest <= size <= largest:
                     answer = ask(workload, size)
@@ -144,6 +147,14 @@ class SessionPlan:
     def _possible(self, comparison: Comparison) -> bool:
         size = comparison.world_size
         question, model = comparison.question, comparison.workload.model
+        if comparison.workload.is_script and (
+            comparison.is_fault_case
+            # The broadcast of a script may be anywhere.
+            or question is Question.STARTUP_BROADCAST
+            # No ceiling fits every script's trace, whose fixed part does not grow with tensors.
+            or (question is Question.STARTUP_TRACE and not self.options.against)
+        ):
+            return False
         needs_bare = any(arm.strategy is Strategy.BARE for arm in comparison.arms)
         if needs_bare and not self._has_bare_transport():
             return False
@@ -237,8 +248,12 @@ class SessionPlan:
     @property
     def work(self) -> str:
         """The profile with its networks and data, in words."""
-        networks, data = ", ".join(self.profile.models), ", ".join(self.data)
-        return f"{self.profile.name}: {networks}; {data}, batch {self.profile.batch} per replica"
+        networks = ", ".join(self.profile.models)
+        data = ", ".join(name for name in self.data if name != SCRIPT)
+        told = f"{self.profile.name}: {networks}"
+        if all(each.is_script for each in self.workloads):
+            return told
+        return f"{told}; {data}, batch {self.profile.batch} per replica"
 
     def describe(self) -> list[str]:
         """Return lines that describe the plan: workloads, slots, looks, time and thresholds."""
@@ -327,14 +342,15 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
         model=name,
         dataset=dataset_of(network, profile.dataset),
         input_size=input_size,
-        batch=profile.batch,
-        precision=options.precision,
+        batch=1 if network.script else profile.batch,
+        precision="float32" if network.script else options.precision,
     )
 
 
 def _takes_images(name: str) -> bool:
     """Return whether --image-size changes the network's input."""
-    return registry.network(name).task is registry.Task.CLASSIFICATION
+    network = registry.network(name)
+    return network.task is registry.Task.CLASSIFICATION and not network.script
 
 
 def _check_memory(workloads: Sequence[Workload], machine: Machine, ranks: int) -> None:

@@ -123,7 +123,9 @@ def _workloads(archive: Archive) -> Iterator[str]:
     made_up = None if archive.session is None else archive.session.made_up_data
     alike: dict[tuple[str, int, str, str], dict[str, None]] = {}
     for workload in dict.fromkeys(case.workload for case in cases):
-        if workload != SWEEP:
+        if workload.is_script:
+            yield f"The script {workload.model} was run unchanged, with its own data and batches."
+        elif workload != SWEEP:
             data, optimizer = _data(workload, made_up), _optimizer(workload)
             name = f"{workload.model} (input size {workload.input_size})"
             key = (data, workload.batch, optimizer, workload.precision)

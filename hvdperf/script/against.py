@@ -2,7 +2,7 @@
 revision: short runs of both in turn, and a verdict on each of two figures.
 
 Each run is cut after the same number of steps on all ranks, in a copy of the directory in which
-the script is started (hvdperf.script.scratch). A pair of runs is a round, judged by the suite's
+the script is started (hvdperf.copies). A pair of runs is a round, judged by the suite's
 rule for one stack against another.
 """
 

@@ -1,5 +1,5 @@
 """Short runs of a script, each cut after the same number of steps on all ranks, in a copy of the
-directory in which the script is started (hvdperf.script.scratch)."""
+directory in which the script is started (hvdperf.copies)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from math import ceil
 from pathlib import Path
 from statistics import fmean
 
+from hvdperf import copies
 from hvdperf.errors import UserError, refusing
 from hvdperf.launch.launchers import BINDING, SETTINGS
 from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import shown
-from hvdperf.script import scratch
+from hvdperf.script import revisions
 from hvdperf.script.recorded import Rank, last_job, read_ranks
 from hvdperf.script.run import environment, on_all_hosts
-from hvdperf.script.tap._hvdperf_recorder import FIRST
 from hvdperf.timeline.processes import ended
+from hvdperf.worker.script.tap._hvdperf_recorder import FIRST
 
 # The first run, which is not counted, says how many steps take SECONDS.
 FIRST_STEPS, LEAST_STEPS, MOST_STEPS, SECONDS = 30, 40, 2000, 4.0
@@ -87,8 +88,8 @@ def other_arm(wanted: str, place: Path) -> Arm:
     interpreter = Path(wanted).expanduser()
     if interpreter.is_file() and os.access(interpreter, os.X_OK):
         return Arm(shown(interpreter.absolute()), interpreter=interpreter.absolute())
-    repository = scratch.repository(place)
-    if repository is not None and scratch.is_revision(repository, wanted):
+    repository = revisions.repository(place)
+    if repository is not None and revisions.is_revision(repository, wanted):
         return Arm(f"revision {wanted}", revision=wanted)
     raise UserError(
         f"--against {wanted}: this is neither settings (NAME=VALUE), nor the Python of an "
@@ -139,7 +140,7 @@ class Runner:
 
     def __init__(self, command: Sequence[str], directory: Path) -> None:
         self.place = Path.cwd()
-        self.repository = scratch.repository(self.place)
+        self.repository = revisions.repository(self.place)
         self.top = self.place if self.repository is None else Path(self.repository.name)
         self.command = command
         self.directory = directory
@@ -152,9 +153,9 @@ class Runner:
         work.mkdir(parents=True)
         try:
             with refusing(f"{self.top}: ", OSError, "; it is copied for every run"):
-                scratch.copy(self.top, work, self.directory.parent)
+                copies.copy(self.top, work, self.directory.parent)
             if arm.revision and self.repository is not None:
-                scratch.put_revision(self.repository, arm.revision, work)
+                revisions.put_revision(self.repository, arm.revision, work)
             given = {
                 **environment(place, steps, self._environment(arm)),
                 "HVDPERF_SCRATCH": os.pathsep.join([str(work), str(self.top)]),

@@ -14,8 +14,8 @@ from math import exp, log
 from statistics import median
 
 from hvdperf.script.recorded import Rank
-from hvdperf.script.tap._hvdperf_recorder import FIRST
 from hvdperf.stats import shift
+from hvdperf.worker.script.tap._hvdperf_recorder import FIRST
 
 # Sums of weights that lie further apart than this share of the sum of their sizes differ; less is
 # what different processors compute.

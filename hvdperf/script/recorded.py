@@ -1,4 +1,4 @@
-"""What the ranks of a training script wrote (hvdperf/script/tap), as typed records."""
+"""What the ranks of a training script wrote (hvdperf/worker/script/tap), as typed records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 
 from hvdperf.json_records import Unreadable, decode
-from hvdperf.script.tap._hvdperf_recorder import FORMAT
+from hvdperf.worker.script.tap._hvdperf_recorder import FORMAT
 
 RECORDS = "rank-*.json"
 

@@ -14,8 +14,9 @@ from hvdperf.errors import UserError
 from hvdperf.programs import NotStarted, TooLong
 from hvdperf.programs import run as probed
 from hvdperf.timeline.processes import ended
+from hvdperf.worker.script.tap import _hvdperf_recorder
 
-TAP = Path(__file__).with_name("tap")
+TAP = Path(_hvdperf_recorder.__file__).parent
 # Steps of the slowest rank behind the fastest one that are told.
 _BEHIND = 2
 _VERSION_S = 20.0

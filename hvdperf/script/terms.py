@@ -25,7 +25,7 @@ from statistics import fmean, median
 from hvdperf.explain.time_breakdown import straggler
 from hvdperf.plan.terms import Term
 from hvdperf.script.recorded import Rank, Row, Slow, Steps
-from hvdperf.script.tap._hvdperf_recorder import BIN, FIRST
+from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST
 
 # The terms of a step, in their order.
 TERMS = (

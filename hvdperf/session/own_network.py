@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.launch.arm_launcher import ArmLauncher, Pace
 from hvdperf.launch.guard import guarded
+from hvdperf.launch.launchers import LaunchError
+from hvdperf.launch.live_launch import LaunchFailed
 from hvdperf.machine.stack import Stack
 from hvdperf.machine.starting import rank_environment
 from hvdperf.models.own_networks import digest
 from hvdperf.models.registry import Network, network
 from hvdperf.paths import CACHE, ROOT, shown
-from hvdperf.plan.arms import SWEEP, Arm
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.programs import run
+from hvdperf.records.rounds import BlockReport
 from hvdperf.verdict import Judgement, Verdict
 from hvdperf.worker.own_trial import APART_AT_MOST
 
+# Steps of each kind of block of a script that is tried.
+STEPS_OF_A_TRIAL = 3
 # Seconds that one way of training, or reading the data, may take.
 DEADLINE_S = 600.0
 # Changes with what a trial does, so that what was remembered of earlier ones is not taken.
@@ -37,7 +44,8 @@ class Trial:
     error: why it cannot be measured at all, in words; "" if it can. late: whether that is only
     because time ran out. refused: reasons why arms cannot be trained in their way. doubt: why no
     figure of the network can be trusted. differs: why its trainings cannot be compared. sparse:
-    number of gradients of single rows. identity: a text that tells its own data from others.
+    number of gradients of single rows. unseen: why the exchange of a script cannot be told from
+    computing. identity: a text that tells its own data from others.
     """
 
     error: str = ""
@@ -46,6 +54,7 @@ class Trial:
     doubt: str = ""
     differs: str = ""
     sparse: int = 0
+    unseen: str = ""
     pace: Pace = field(default_factory=Pace)
     identity: str = ""
 
@@ -62,6 +71,8 @@ class Trial:
                 return f"{arm.label} cannot train it: {self.refused[arm]}", Verdict.NOT_RUN
         if self.doubt:
             return self.doubt, Verdict.INVALID
+        if self.unseen and comparison.question is Question.COMMUNICATION:
+            return self.unseen, Verdict.NOT_JUDGED
         if self.differs and comparison.tolerance is not None:
             return (
                 "its trainings cannot be compared, because its data differ at each opening "
@@ -94,9 +105,41 @@ def try_all(
             if trains and network(arm.workload.model).origin:
                 arms.setdefault(arm.workload.model, {})[arm] = None
     return {
-        name: _try_one(network(name), list(of_network), arm_launcher, stacks, say)
+        name: _try_script(list(of_network), arm_launcher, say)
+        if network(name).script
+        else _try_one(network(name), list(of_network), arm_launcher, stacks, say)
         for name, of_network in arms.items()
     }
+
+
+def _try_script(
+    arms: Sequence[Arm], arm_launcher: ArmLauncher, say: Callable[[str], None]
+) -> Trial:
+    """Try a script on as many ranks as the session will."""
+    arm = max(arms, key=lambda arm: (arm.world_size, not arm.stack, not arm.injected))
+    found, name = Trial(), arm.workload.model
+    say(f"try {name} with {arm.world_size} ranks")
+    began, deadline_s = time.monotonic(), arm_launcher.startup_deadline_s
+    kinds = (BlockKind.FULL, BlockKind.LOCAL) if arm.world_size > 1 else (BlockKind.FULL,)
+    kind = BlockKind.FULL
+    try:
+        group = arm_launcher.start(arm, kinds, data_seed=1, share_startup=False)
+        group.wait_ready(deadline_s)
+        starts = time.monotonic() - began
+        for kind in kinds:
+            asked = {"kind": kind.value, "steps": STEPS_OF_A_TRIAL}
+            blocks = group.reports(BlockReport, "block", deadline_s, **asked)
+            if kind is BlockKind.FULL:
+                found.pace = Pace(starts, max(each.seconds for each in blocks) / STEPS_OF_A_TRIAL)
+        group.close()
+    except LaunchFailed as failed:
+        if kind is BlockKind.LOCAL and failed.failure.of_user:
+            found.unseen = failed.failure.cause
+        else:
+            found.error = f"{failed.failure}"
+    except (LaunchError, UserError) as error:
+        found.error = f"{name}: {error}"
+    return found
 
 
 def _try_one(

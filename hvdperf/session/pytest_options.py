@@ -70,6 +70,11 @@ def add_options(parser: pytest.Parser) -> None:
         "Add the networks that this Python file defines, and without --models measure only them. "
         "The option may be repeated. Default: none.",
     )
+    group.several(
+        "--script TEXT",
+        'Measure this training script as it is, such as "train.py --batch 64", in a copy of its '
+        "directory, and without --models only such. The option may be repeated. Default: none.",
+    )
     group.choice(
         "--dataset",
         INPUTS,

@@ -236,6 +236,7 @@ class PytestSession:
         trials = try_all(self.selected, arm_launcher, stacks, self._progress.say)
         self._refuse_broken(trials)
         arm_launcher.paces.update({name: trial.pace for name, trial in trials.items()})
+        arm_launcher.unseen = {name for name, trial in trials.items() if trial.unseen}
         facts = fingerprint(
             self.machine,
             stacks[""],

@@ -270,7 +270,11 @@ class WorkloadRun:
             for each in self.comparisons
             if each.judged_as is not JudgedAs.THRESHOLD and each not in wanted
         ]
-        return kinds_of([*wanted, *attributed], self._rules.judged)
+        unseen = self._scheduler.arm_launcher.unseen
+        return kinds_of(
+            [*wanted, *attributed],
+            lambda each: self._rules.judged(each) and each.workload.model not in unseen,
+        )
 
     def _turns(self) -> int:
         """Return the number of turns of the next round: the profile's fewest in the first rounds,

@@ -21,7 +21,8 @@ def problems_of_launch(launch: Launch) -> list[str]:
     sizes = {rank.world_size for rank in launch.evidence}
     if sizes != {arm.world_size}:
         found.append(f"{arm.name}: the framework saw world size {sorted(sizes)}")
-    rates = {rank.learning_rate for rank in launch.evidence}
+    # The learning rate, the loss and the batch of a user's script are not known.
+    rates = {rank.learning_rate for rank in launch.evidence if not math.isnan(rank.learning_rate)}
     if len(rates) > 1:
         found.append(f"{arm.name}: ranks train with different learning rates: {shown(rates)}")
     digests = [digest for rank in launch.evidence for digest in rank.digests]
@@ -71,11 +72,13 @@ def _block_problems(launch: Launch, block: Block) -> list[str]:
                 f"{arm.name}: rank {number}: the loss is {loss} at step {rank.not_finite_at}"
             )
             continue
-        figures = [rank.seconds, rank.loss, *rank.step_seconds]
+        figures = [rank.seconds, *rank.step_seconds]
+        if not arm.workload.is_script:
+            figures.append(rank.loss)
         if not all(math.isfinite(figure) for figure in figures) or rank.seconds <= 0:
             found.append(f"{where}: rank {number} reported a figure that is not finite")
     expected = expected_samples(launch, block)
-    if block.samples != expected:
+    if block.samples != expected and not arm.workload.is_script:
         found.append(f"{where}: {block.samples} samples were consumed instead of {expected}")
     return found
 

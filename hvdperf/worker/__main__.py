@@ -5,7 +5,6 @@ import gc
 import importlib
 import os
 import signal
-import sys
 import time
 import traceback
 from pathlib import Path
@@ -95,6 +94,23 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
     return found
 
 
+def run_script(config: RankConfig, driver: Driver, fault: Fault) -> NoReturn:
+    """Run a script of the user's, whose errors are its own, until the driver dismisses this
+    rank."""
+    from hvdperf.worker.script.rank import BadScript, ScriptRank
+
+    rank = ScriptRank(config, driver, fault)
+    try:
+        rank.run()
+    except BadScript as error:
+        driver.fail(error, str(error), of_user=True)
+    except BaseException as error:  # noqa: BLE001 - whatever the script raises
+        traceback.print_exc()
+        line = own_networks.line_of(error, rank.path)
+        driver.fail(error, f"line {line}: {in_words(error)}" if line else in_words(error), True)
+    process.leave(1)
+
+
 def data_read(config: RankConfig) -> dict[str, Any]:
     """Return `data`, the id of the training data that this rank has read ("" for none), and
     `data_wanted`, the id of the session's data."""
@@ -114,14 +130,16 @@ def run_rank() -> NoReturn:
         config = RankConfig.of(driver.next_order())
     except ValueError as error:
         driver.fail(error, message_of(error))
-        leave(1)
+        process.leave(1)
     fault = Fault(config.fault, driver.rank)
     try:
-        process.configure_environment(config.device)
+        process.configure_environment(config.device, hides_others=not config.script)
         if config.share_startup:
             # This start-up is not timed. Without garbage collection it takes a fifth less.
             gc.disable()
         process.pin(config.startup_cores)
+        if config.script:
+            run_script(config, driver, fault)
         if config.own_network:
             own_networks.load(config.own_network)
         trainer = start_up(driver, fault, config)
@@ -141,15 +159,8 @@ def run_rank() -> NoReturn:
             driver.fail(error, in_words(error), of_user=True)
         else:
             driver.fail(error, explained or message_of(error))
-        leave(1)
-    leave(0)
-
-
-def leave(status: int) -> NoReturn:
-    """End the process at once: destructors of TensorFlow and MPI would take most of a second."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+        process.leave(1)
+    process.leave(0)
 
 
 if __name__ == "__main__":

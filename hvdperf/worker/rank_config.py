@@ -39,7 +39,9 @@ class RankConfig(NamedTuple):
     none. intra_op, inter_op: TensorFlow's threads, 0 for its own choice. input_threads: those of
     the input. The others depend on the launch: see ArmLauncher.start; their defaults are those of
     one process that trains without others. rendezvous: the plan of hvdperf.worker.session_link, if
-    rank 0 has to open a server. cluster: whether ranks form a cluster of TensorFlow.
+    rank 0 has to open a server. cluster: whether ranks form a cluster of TensorFlow. script: the
+    path of a training script that is run instead, and its arguments; script_top, script_copy: the
+    directory that it belongs to, and a copy of that for this launch.
     """
 
     strategy: str
@@ -74,6 +76,9 @@ class RankConfig(NamedTuple):
     rendezvous: Optional[list[dict[str, Any]]] = None
     cluster: bool = False
     fault: Optional[FaultConfig] = None
+    script: Sequence[str] = ()
+    script_top: str = ""
+    script_copy: str = ""
 
     def message(self) -> dict[str, Any]:
         """Return the configuration as it is sent."""

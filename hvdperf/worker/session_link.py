@@ -79,12 +79,13 @@ class Driver:
         """Wait for the next order; the first one is this rank's config."""
         return self._orders.get()
 
-    def enter(self, phase: str, **metadata: Any) -> None:
-        """Tell the driver which phase begins now, with the time of day and with this host's
-        monotonic clock, which is never set."""
+    def enter(self, phase: str, at: float | None = None, **metadata: Any) -> None:
+        """Tell the driver which phase begins now, or began at that time of day, with the time of
+        day and with this host's monotonic clock, which is never set."""
         self.phase = phase
-        now = {"at": time.time(), "clock": time.monotonic()}
-        self._send({"phase": phase, **now, **metadata})
+        now, clock = time.time(), time.monotonic()
+        when = now if at is None else at
+        self._send({"phase": phase, "at": when, "clock": clock - (now - when), **metadata})
 
     def share(self, value: str) -> None:
         """Send a value to every other rank of the launch, each of which gets it by `shared`."""

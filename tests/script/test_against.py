@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from hvdperf import copies
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
-from hvdperf.script import scratch
+from hvdperf.script import revisions
 from hvdperf.script.against import Comparison, told
 from hvdperf.script.arms import Arm, Figure, Run, launch_settings, other_arm
 from hvdperf.verdict import Verdict
@@ -54,7 +55,7 @@ def test_what_it_is_compared_with_is_told_from_its_form(repository: Path) -> Non
 def test_a_copy_is_written_to_instead_of_the_directory(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scratch, "LINKED", 100)
+    monkeypatch.setattr(copies, "LINKED", 100)
     (repository / "data.bin").write_bytes(bytes(101))
     environment = repository / ".venv"
     environment.mkdir()
@@ -63,7 +64,7 @@ def test_a_copy_is_written_to_instead_of_the_directory(
     results.mkdir()
     work = tmp_path / "work"
     work.mkdir()
-    scratch.copy(repository, work, results)
+    copies.copy(repository, work, results)
     assert sorted(path.name for path in work.iterdir()) == [".venv", "data.bin", "logs", "train.py"]
     assert (work / "data.bin").readlink() == repository / "data.bin"
     assert (work / ".venv").readlink() == environment
@@ -71,16 +72,16 @@ def test_a_copy_is_written_to_instead_of_the_directory(
     (work / "train.py").write_text("another")
     assert (repository / "logs" / "old.txt").read_text() == "a line"
     assert (repository / "train.py").read_text() == "edited"
-    found = scratch.repository(repository / "logs")
+    found = revisions.repository(repository / "logs")
     assert found is not None
-    scratch.put_revision(found, "HEAD~1", work)
+    revisions.put_revision(found, "HEAD~1", work)
     assert (work / "train.py").read_text() == "first"
     assert (work / "logs" / "old.txt").exists()
-    monkeypatch.setattr(scratch, "MOST_FILES", 1)
+    monkeypatch.setattr(copies, "MOST_FILES", 1)
     other = tmp_path / "other"
     other.mkdir()
     with pytest.raises(UserError, match="more than is copied"):
-        scratch.copy(repository, other, results)
+        copies.copy(repository, other, results)
 
 
 def compared(pairs: int, compute: float, on: int | None = None) -> Comparison:

@@ -11,10 +11,10 @@ import pytest
 from hvdperf.plan.terms import Term
 from hvdperf.script.checks import problems
 from hvdperf.script.recorded import Rank, Row, Slow, Steps, last_job
-from hvdperf.script.tap._hvdperf_recorder import BIN, FIRST
 from hvdperf.script.terms import TERMS, parts_of
 from hvdperf.script.told import lines
 from hvdperf.script.training import training_of
+from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST
 
 # Seconds of a step by what a rank does.
 BETWEEN, INPUT, COMPUTE, EXCHANGE, UPDATE = 0.001, 0.002, 0.010, 0.003, 0.001

@@ -13,9 +13,9 @@ from hvdperf.report.sections.steps import boxes
 from hvdperf.script import told
 from hvdperf.script.recorded import Rank, Steps
 from hvdperf.script.recorded import Row as Step
-from hvdperf.script.tap._hvdperf_recorder import BIN, FIRST
 from hvdperf.script.terms import SLOW, TERMS, OfRank, percentile, slow_steps
 from hvdperf.script.training import Training
+from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST
 
 # Ranks that are drawn; of more, the fastest and the slowest ones.
 MOST_RANKS = 16

@@ -69,10 +69,15 @@ class Steps:
         # Variables to which the graph writes its stamps, made before it is traced; whether it does.
         self.variables: Any = None
         self.has_exchange_stamps = self.has_input_stamps = False
+        # Whether a call has several exchanges, of which only the last one has stamps.
+        self.has_several = False
         # What the graph has counted until the call before: samples, seconds of waiting, batches.
         self.counted = (0.0, 0.0, 0.0)
         # The trace that had the last exchange.
         self.graph: Any = None
+        # When its first trace was done; 0 if that was not seen.
+        self.traced_at = 0.0
+        self.last: Any = None  # the row of the last call
 
     @property
     def is_training(self) -> Any:
@@ -88,7 +93,7 @@ class Steps:
         retraced = bool(self.count and traces > self.traces)
         self.traces = max(self.traces, traces)
         times = (self.ended, begin, end, before, within, *(stamps or (0.0, 0.0)))
-        row = (self.count, *(round(each, 6) for each in times))
+        row = self.last = (self.count, *(round(each, 6) for each in times))
         if self.count == FIRST:
             self.cpu = (begin, _cpu(), _delayed())
         if self.count > FIRST:
@@ -159,6 +164,8 @@ class State:
         self.batch, self.content = 0, None
         self.batches: list[Any] = []
         self.is_stopping = self.is_over = False
+        # Called after each training step in place of all writing, by a rank of the suite's own.
+        self.at_step: Any = None
         self.written_at = self.line_at = 0.0
 
 
@@ -193,6 +200,36 @@ def install() -> None:
         }
     )
     sys.meta_path.insert(0, _Finder())
+
+
+# Of a rank of the suite's own, which follows orders between steps --------------------------------
+
+
+def follow(at_step: Any) -> None:
+    """Have `at_step` called with the Steps after each training step; nothing is written then."""
+    _state.at_step = at_step
+
+
+def first_call(steps: Any) -> Any:
+    """Return the begin and the end of the first call of a function."""
+    return steps.rows[0][2:4]
+
+
+def event(name: Any) -> Any:
+    """Return the begin and the end of the first event of that name; () if there was none."""
+    return next((each[1:] for each in _state.events if each[0] == name), ())
+
+
+def exchanged(steps: Any) -> Any:
+    """Return the number of tensors, their bytes, and the number of sparse ones that a step
+    exchanges."""
+    return _state.exchanged.get(steps.name, (0, 0, 0))
+
+
+def weights_of_all() -> Any:
+    """Return the name and a checksum of each variable that all ranks should have alike."""
+    own = [key for key, (_, _, plain) in _state.updated.items() if {key, plain} & _state.local]
+    return [row[:2] for row in _digests(own)]
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -458,6 +495,7 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
             samples, within, batches = map(operator.sub, counted, steps.counted)
             _state.batch, _state.content = int(samples), content
             if batches > 1:
+                steps.has_several = True
                 _note_missing("single steps of a call that takes several batches: it counts as one")
         steps.counted = tuple(counted)
     stamps: Any = ()
@@ -476,6 +514,9 @@ def _trained(steps: Any, at: Any) -> None:
     steps.samples += _state.batch
     if _state.content is not None and len(_state.batches) < BATCHES:
         _state.batches.append(_state.content)
+    if _state.at_step is not None:
+        _state.at_step(steps)
+        return
     if _state.rank is not None and os.getpid() == _state.pid:
         if at - _state.line_at > LINE_S:
             _write_line(steps, at)
@@ -502,6 +543,16 @@ def _stop() -> None:
 
 def _hook_function(module: Any) -> None:
     module.Function.__call__ = _outermost(module.Function.__call__)
+    original = module.Function._initialize
+
+    def initialize(self: Any, *arguments: Any, **named: Any) -> Any:
+        result = original(self, *arguments, **named)
+        steps = _state.current
+        if steps is not None and not steps.traced_at:
+            steps.traced_at = now()
+        return result
+
+    module.Function._initialize = initialize
 
 
 def _hook_concrete(module: Any) -> None:
@@ -624,6 +675,7 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     exchange = [len(tensors), size, sparse]
     if steps is not None and not eager and _is_another(steps, tf):
         exchange = list(map(operator.add, exchange, _state.exchanged[name]))
+        steps.has_several = True
         _note_missing("all but the last exchange of a step: the time of the others is compute")
     _state.exchanged[name] = exchange
     if eager and steps is None:
@@ -818,15 +870,15 @@ def _at_exit() -> None:
         _guarded("the end", _write, True)
 
 
-def _digests() -> Any:
+def _digests(without: Any = ()) -> Any:
     """Return for each variable that the optimizer changed its name, a checksum, its sum and the sum
-    of its absolute values; of a large one, of some of its values."""
+    of its absolute values; of a large one, of some of its values. without: ids of variables."""
     import numpy as np
 
     found = []
-    for reference, name, _ in _state.updated.values():
+    for key, (reference, name, _) in _state.updated.items():
         variable = reference()
-        if variable is None:
+        if variable is None or key in without:
             continue
         values = np.asarray(variable).reshape(-1)
         values = np.ascontiguousarray(values[:: max(1, values.size // COMPARED)])

@@ -1,45 +1,37 @@
-"""A copy of the directory in which a script is started, so that a run of it leaves no trace there.
+"""A copy of the directory of a script, so that a run of it leaves no trace there.
 
 Directories and small files are copied, so checkpoints and logs are written to the copy, and every
-run begins with the same ones. Large files and installed environments are links.
+run begins with the same ones. Large files and installed environments are links. Hidden directories,
+such as .git and .cache, are left out.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from hvdperf.errors import UserError
-from hvdperf.timeline.processes import Git
 
 # A larger file is data, or a checkpoint, and is linked.
 LINKED = 16 << 20
 # What is copied for a run, at most: bytes and files.
 MOST_BYTES, MOST_FILES = 256 << 20, 20_000
-_IGNORED = frozenset({".git", "__pycache__", ".hg", ".svn"})
 
 
-def repository(place: Path) -> Git | None:
-    """Return the git repository that a directory is in; None without one."""
-    for top in (place, *place.parents):
-        if (top / ".git").exists():
-            return Git(top / ".git", str(top), top)
-    return None
-
-
-def is_revision(repository: Git, name: str) -> bool:
-    """Return whether a repository has a revision of that name. Raises UserError without git."""
-    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    return repository.tried(*words).returncode == 0
+def top_of(place: Path) -> Path:
+    """Return the directory that a script in `place` belongs to: the top of its git repository, if
+    it is in one."""
+    tops = (top for top in (place, *place.parents) if (top / ".git").exists())
+    return next(tops, place)
 
 
 def copy(source: Path, target: Path, without: Path) -> None:
     """Copy a directory for a run. without: a directory that is left out. Raises UserError if it
-    holds more than is copied for every run."""
+    holds more than is copied for every run, and OSError."""
+    target.mkdir(parents=True, exist_ok=True)
     size = Counter[str]()
     files = 0
     for path, relative in _entries(source, without):
@@ -72,21 +64,10 @@ def _entries(source: Path, without: Path) -> Iterator[tuple[Path, Path]]:
     waiting = [source]
     while waiting:
         for path in sorted(waiting.pop().iterdir()):
-            if path.name in _IGNORED or path == without:
+            is_environment = (path / "pyvenv.cfg").exists()
+            is_hidden = path.name.startswith(".") or path.name == "__pycache__"
+            if path == without or (path.is_dir() and is_hidden and not is_environment):
                 continue
             yield path, path.relative_to(source)
-            is_environment = (path / "pyvenv.cfg").exists()
             if path.is_dir() and not path.is_symlink() and not is_environment:
                 waiting.append(path)
-
-
-def put_revision(repository: Git, name: str, target: Path) -> None:
-    """Replace the tracked files of a copy by those of a revision. target: the copy of the
-    repository's work tree. Raises UserError."""
-    for each in filter(None, repository.run("ls-files", "-z").split("\0")):
-        (target / each).unlink(missing_ok=True)
-    archive = target.with_suffix(".tar")
-    repository.run("archive", f"--output={archive}", "--end-of-options", name)
-    with tarfile.open(archive) as opened:
-        opened.extractall(target, filter="tar")
-    archive.unlink()

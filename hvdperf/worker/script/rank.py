@@ -1,0 +1,294 @@
+"""A rank that runs a training script of the user's, in place of the suite's own loop.
+
+The script is not changed. Between two of its steps, which the recorder sees (`tap`), the rank
+carries out the orders of the driver: it lets the script go on for as many steps as a block has, and
+then keeps it waiting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import runpy
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from hvdperf.worker import process
+from hvdperf.worker.evidence import settings
+from hvdperf.worker.faults import Fault
+from hvdperf.worker.process import Resumes, cpu_seconds, resident_bytes
+from hvdperf.worker.protocol import Message, Phase
+from hvdperf.worker.rank_config import RankConfig
+from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
+from hvdperf.worker.session_link import Driver, meet, message_of
+
+# Training steps with which a start-up ends: the first one, with its trace, and another one.
+STEPS_OF_A_START = 2
+STEPS_BETWEEN_READINGS = 25
+# The seconds of the exchange end a step's own, so only steps with stamps have blocks without it.
+UNSEEN = (
+    "the exchange within a step is not seen, as in one that has several exchanges, that XLA "
+    "compiles (jit_compile), or that a session runs, so its communication is not measured"
+)
+
+
+class BadScript(Exception):
+    """A script cannot be measured; the message says why, in words that follow its name."""
+
+
+class Order:
+    """The steps of a block or of a run: begun, and counted until none is left."""
+
+    def __init__(self, order: Message) -> None:
+        self.name = order["op"]
+        self.left: int = order["steps"]
+        self.is_local = order.get("kind") == "local"
+        self.period: list[float] = []
+        self.input: list[float] = []
+        self.exchange: list[float] = []
+        self.inside = 0.0
+        self.samples = 0
+        self.memory: list[list[int]] = []
+        self.cpu, self.resumes = cpu_seconds(), Resumes.count
+        self.begun = time.perf_counter()
+        self.before = recorder.now()
+        self.seconds = 0.0
+
+    def count(self, steps: Any, samples: int) -> None:
+        """Count the last one of these steps."""
+        _, _, begin, end, before, within, ready, done = steps.last
+        # Gradients that are added up are not exchanged in every step.
+        missing = 0.0 if steps.has_exchange_stamps else math.nan
+        exchange = done - ready if done else missing
+        self.seconds = time.perf_counter() - self.begun
+        self.period.append(end - self.before)
+        self.input.append(before + within)
+        self.exchange.append(math.nan if steps.has_several else exchange)
+        self.inside += end - begin - within
+        self.samples += samples
+        self.before = end
+        self.left -= 1
+        if len(self.period) % STEPS_BETWEEN_READINGS == 0:
+            self.memory.append([len(self.period), resident_bytes()])
+
+    def block(self) -> dict[str, Any]:
+        """Return what steps.run_block returns. A block without exchange is one of whole steps less
+        the time from a rank's last gradient to the end of the exchange."""
+        exchange = self.exchange if self.is_local else [0.0] * len(self.period)
+        hidden = sum(exchange)
+        if math.isnan(hidden):
+            raise BadScript(UNSEEN)
+        return {
+            "seconds": self.seconds - hidden,
+            "step_seconds": [one - other for one, other in zip(self.period, exchange)],
+            "input_seconds": self.input,
+            "inside_seconds": self.inside - hidden,
+            "samples": self.samples,
+            "cpu_seconds": cpu_seconds() - self.cpu,
+            "loss": math.nan,
+            "not_finite_at": None,
+            "resumed": Resumes.count - self.resumes,
+        }
+
+    def run(self) -> dict[str, Any]:
+        """Return what steps.run returns."""
+        return {
+            "seconds": self.seconds,
+            "steps": len(self.period),
+            "epochs": 0.0,
+            "samples": self.samples,
+            "loss": math.nan,
+            "learning_rate": math.nan,
+            "memory": self.memory,
+            "timestamps": [],
+            "curve": [],
+        }
+
+
+class ScriptRank:
+    """Runs the script of a rank's config until the driver dismisses it."""
+
+    def __init__(self, config: RankConfig, driver: Driver, fault: Fault) -> None:
+        self._config, self._driver, self._fault = config, driver, fault
+        # The function whose calls are the steps; of several, the one that is called twice first.
+        self._steps: Any = None
+        self._order: Any = None
+        self._samples = 0
+        self.path = ""
+
+    def run(self) -> None:
+        """Run the script. Raises what it raises, and BadScript if it ends by itself."""
+        driver, config = self._driver, self._config
+        driver.enter(Phase.IMPORT)
+        self._fault.strike(Phase.IMPORT)
+        if config.rendezvous:
+            meet(driver, config.rendezvous)
+        place = _place(config)
+        self.path = path = os.path.join(place, os.path.basename(config.script[0]))
+        if config.device is None:
+            for name, count in (("INTRAOP", config.intra_op), ("INTEROP", config.inter_op)):
+                os.environ.setdefault(f"TF_NUM_{name}_THREADS", f"{count}")
+            os.environ.setdefault("OMP_NUM_THREADS", f"{config.intra_op}")
+        os.environ["HVDPERF_RECORD"] = tempfile.gettempdir()
+        recorder.install()
+        recorder.follow(self._at_step)
+        os.chdir(place)
+        sys.argv = [path, *config.script[1:]]
+        sys.path.insert(0, place)
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as ended:
+            if ended.code not in (None, 0):
+                raise BadScript(f"it exited with status {ended.code}") from None
+        raise BadScript(self._of_its_end())
+
+    def _of_its_end(self) -> str:
+        count = 0 if self._steps is None else self._steps.count
+        if not count:
+            return (
+                "it ended without a training step that was seen: a step is a call of a function, "
+                "from the main thread, in which Horovod exchanges gradients"
+            )
+        return f"it ended after {count} steps, before the session had all of its steps; train more"
+
+    def _at_step(self, steps: Any) -> None:
+        try:
+            self._follow(steps)
+        except Exception as error:  # noqa: BLE001 - the driver must know of any error
+            self._driver.fail(error, message_of(error), of_user=isinstance(error, BadScript))
+            process.leave(1)
+
+    def _follow(self, steps: Any) -> None:
+        """Count a step of the script; carry out orders until one of them needs more steps."""
+        driver = self._driver
+        if self._steps is None:
+            if steps.count < STEPS_OF_A_START:
+                return
+            self._steps = steps
+            self._end_start()
+        elif steps is not self._steps:
+            return
+        else:
+            driver.steps_begun += 1
+            # A step of a script that shows no batches counts as one.
+            samples = steps.samples - self._samples or 1
+            if self._order.left == 1:
+                _wait_for_gpus()
+            self._order.count(steps, samples)
+        self._samples = steps.samples
+        if self._order is not None and self._order.left:
+            self._delay(steps.last)
+            return
+        if self._order is not None:
+            result = self._order.run() if self._order.name == "run" else self._order.block()
+            driver.reply(result)
+            driver.enter(Phase.READY)
+        self._begin_next()
+
+    def _delay(self, row: Any) -> None:
+        """Delay the next step by the session's injected fault, if it has one for this rank."""
+        _, _, begin, end, *_ = row
+        self._fault.slow_down(end - begin)
+        self._fault.leak()
+
+    def _begin_next(self) -> None:
+        """Carry out orders, until one that needs steps has begun."""
+        driver = self._driver
+        while True:
+            order = driver.next_order()
+            if order["op"] == "close":
+                driver.enter(Phase.END)
+                if order["leave_group"]:
+                    _horovod().shutdown()
+                process.leave(0)
+            driver.enter(order["op"])
+            self._fault.strike(order["op"])
+            if order["op"] in (Phase.BLOCK, Phase.RUN):
+                _meet_others()
+                self._order = Order(order)
+                return
+            driver.reply(self._evidence())
+            driver.enter(Phase.READY)
+
+    def _end_start(self) -> None:
+        """Tell the driver when the script went through which phase, and that it is ready."""
+        driver, steps = self._driver, self._steps
+        begin, end = recorder.first_call(steps)
+        init = recorder.event("hvd.init")
+        marks = [
+            (Phase.INIT, init[0] if init else begin),
+            (Phase.BUILD, init[1] if init else begin),
+            (Phase.TRACE, begin),
+            (Phase.FIRST_STEP, steps.traced_at or begin),
+            # What follows the first step: its broadcast, if that is not a part of it.
+            (Phase.BROADCAST, end),
+        ]
+        for phase, at in marks:
+            driver.enter(phase, at=at)
+        process.pin(self._config.cores)
+        self._fault.compete()
+        driver.enter(Phase.READY, metadata=self._metadata())
+
+    def _metadata(self) -> Mapping[str, Any]:
+        hvd = _horovod()
+        tensors, size, sparse = recorder.exchanged(self._steps)
+        return {
+            "rank": hvd.rank(),
+            "world_size": hvd.size(),
+            "transport": "mpi" if hvd.mpi_enabled() else "gloo",
+            "nccl": bool(hvd.nccl_built()),
+            "gradient_tensors": tensors,
+            "gradient_bytes": size,
+            "sparse_tensors": sparse,
+            "peak_bytes": process.peak_bytes(),
+        }
+
+    def _evidence(self) -> dict[str, Any]:
+        """Return what Trainer.evidence and the rank's environment say. No weights are no digest."""
+        weights = recorder.weights_of_all()
+        digest = hashlib.sha256(json.dumps(weights).encode()).hexdigest()
+        return {
+            "world_size": _horovod().size(),
+            "learning_rate": math.nan,
+            "digests": [digest] if weights else [],
+            "data": "",
+            "data_wanted": "",
+            "settings": settings(),
+        }
+
+
+def _place(config: RankConfig) -> str:
+    """Return the directory in which the script runs: the launch's copy of its own; on another host,
+    which does not have it, a copy that this rank makes there."""
+    original = os.path.dirname(config.script[0])
+    if os.path.isdir(config.script_copy):
+        copy = config.script_copy
+    else:
+        copy = os.path.join(tempfile.mkdtemp(), "script")
+        shutil.copytree(config.script_top, copy, symlinks=True)
+    os.environ["HVDPERF_SCRATCH"] = os.pathsep.join([copy, config.script_top])
+    return os.path.join(copy, os.path.relpath(original, config.script_top))
+
+
+def _horovod() -> Any:
+    return sys.modules["horovod.tensorflow"]
+
+
+def _meet_others() -> None:
+    """Wait for all ranks, if the script has eager execution, as one of TensorFlow 1 has not."""
+    tf = sys.modules["tensorflow"]
+    if tf.executing_eagerly():
+        _horovod().mpi_ops._allreduce(tf.zeros([]), name="hvdperf.barrier").numpy()
+
+
+def _wait_for_gpus() -> None:
+    """Wait for what steps have only queued."""
+    tf = sys.modules["tensorflow"]
+    if tf.config.list_physical_devices("GPU"):
+        tf.test.experimental.sync_devices()

@@ -1,0 +1,112 @@
+"""Real groups that run a training script of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hvdperf.launch.arm_launcher import ArmLauncher
+from hvdperf.models import inputs, own_scripts, registry
+from hvdperf.paths import ROOT
+from hvdperf.plan.arms import Arm, Workload
+from hvdperf.plan.data import DataSource
+from hvdperf.plan.questions import communication, weak_scaling
+from hvdperf.records.rounds import BlockReport, Evidence, Metadata, RunReport
+from hvdperf.session.own_network import try_all
+from hvdperf.verdict import Verdict
+from hvdperf.worker.strategies.table import Strategy
+from tests.support.groups import DEADLINE_S, MakeStarter
+
+SCRIPTS = ROOT / "tests/support/scripts"
+LOOP = (SCRIPTS / "loop.py").read_text()
+STARTS = {"import", "init", "build", "trace", "first step"}
+Make = Callable[..., tuple[Workload, ArmLauncher]]
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm_launchers: MakeStarter) -> Make:
+    """Return a function that writes a script, and returns its workload and what launches it."""
+    networks = dict(registry.NETWORKS)
+    for module in (registry, own_scripts):
+        monkeypatch.setattr(module, "NETWORKS", networks)
+    monkeypatch.setitem(inputs.INPUTS, "script", inputs.Input("script", 0, needs_data=False))
+
+    def make(
+        text: str, arguments: str = "", launcher: str = "mpirun"
+    ) -> tuple[Workload, ArmLauncher]:
+        path = tmp_path / "own" / "train.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        name = own_scripts.load(f"{path} {arguments}").name
+        starter = arm_launchers(launcher)
+        starter.data = {"script": DataSource("script", "", 0)}
+        return Workload(name, "script", 0, 1), starter
+
+    return make
+
+
+@pytest.mark.mpirun
+def test_a_script_trains_in_blocks(made: Make, launcher: str, tmp_path: Path) -> None:
+    text = LOOP.replace("hvd.init()", "hvd.init(); open('log.txt', 'w')")
+    workload, starter = made(text, "--steps=100000", launcher)
+    group = starter.start(Arm(workload, Strategy.HOROVOD, 2), (), 1, share_startup=False)
+    try:
+        group.wait_ready(DEADLINE_S)
+        assert group.startup_seconds()[0].keys() >= STARTS
+        for rank, facts in enumerate(group.metadata(Metadata)):
+            assert (facts.rank, facts.world_size, facts.gradient_tensors) == (rank, 2, 3)
+            assert facts.gradient_bytes == 4 * (64 * 256 + 256 * 256 + 256)
+            assert facts.transport == {"mpirun": "mpi", "agents": "gloo"}[launcher]
+        for kind in ("full", "local"):
+            for block in group.reports(BlockReport, "block", DEADLINE_S, kind=kind, steps=7):
+                assert (block.samples, len(block.step_seconds)) == (7 * 32, 7)
+                assert 0 < sum(block.step_seconds) <= block.seconds
+                assert 0 <= sum(block.input_seconds) < block.seconds
+                assert 0 < block.inside_seconds < block.seconds
+        (run, _) = group.reports(RunReport, "run", DEADLINE_S, steps=50)
+        assert run.steps == 50
+        assert [steps for steps, _ in run.memory] == [25, 50]
+        first, second = group.reports(Evidence, "evidence", DEADLINE_S)
+        assert first.world_size == 2
+        assert first.digests == second.digests != []
+        group.close(leave_group=True)
+    finally:
+        group.end()
+    assert [path.name for path in (tmp_path / "own").iterdir()] == ["train.py"], "it left a file"
+
+
+@pytest.mark.mpirun
+@pytest.mark.parametrize(
+    ("text", "arguments", "said"),
+    [
+        ("import sys\nsys.exit(3)\n", "", "it exited with status 3"),
+        ("print('done')\n", "", "without a training step that was seen"),
+        ("one = 1\nraise ValueError('no data')\n", "", "line 2: ValueError: no data"),
+        (LOOP, "--steps=4", "it ended after 4 steps, before the session had all"),
+        (
+            LOOP.replace("hvd.init()", f"hvd.init(); open('{ROOT}/of_a_test', 'w')"),
+            "",
+            "leaves files of yours alone",
+        ),
+    ],
+    ids=["status", "no training", "error", "short", "writes elsewhere"],
+)
+def test_a_script_that_cannot_be_measured_is_told(
+    made: Make, text: str, arguments: str, said: str
+) -> None:
+    workload, starter = made(text, arguments)
+    (found,) = try_all([weak_scaling(workload, 2)], starter, {}, lambda _: None).values()
+    assert said in found.error
+
+
+@pytest.mark.mpirun
+def test_a_script_that_hides_its_exchange_has_no_communication(made: Make) -> None:
+    workload, starter = made((SCRIPTS / "own_ways.py").read_text(), "gan")
+    (found,) = try_all([weak_scaling(workload, 2)], starter, {}, lambda _: None).values()
+    assert found.error == ""
+    judgement = found.judgement(communication(workload, 2))
+    assert judgement is not None
+    assert judgement.verdict is Verdict.NOT_JUDGED
+    assert found.judgement(weak_scaling(workload, 2)) is None
