@@ -92,6 +92,7 @@ def meanings(documented: Any, names: Iterable[str]) -> dict[str, str]:
 NEEDS = {
     Question.GRADIENT_REDUCTION: "`adasum`: MPI and 2, 4, 8, ... ranks; `dense`: language models",
     Question.RECIPE: "`f16`: GPUs",
+    Question.LAUNCH: "`--launcher mpirun`; `threads`: CPUs",
     Question.CONVERGENCE_LOSS: "held-out data, at least one sample per rank",
     Question.CONVERGENCE_ACCURACY: "held-out data, at least one sample per rank",
     Question.COLLECTIVE_OVERHEAD: "`--launcher mpirun`; NOT JUDGED on GPUs",
@@ -106,6 +107,10 @@ VARIANTS = {
     "nofuse": "Horovod fuses no tensors",
     "cycle": "Horovod collects tensors for 25 ms",
     "passes": "the gradients of two batches are added up before they are exchanged",
+    "default": "the launch is as Open MPI and TensorFlow have it: all of the following three",
+    "polling": "a rank that waits polls, in place of yielding its core",
+    "binding": "mpirun binds ranks to cores, in place of the rank itself to those of its slot",
+    "threads": "TensorFlow chooses its numbers of threads",
     "bf16": "the network trains in mixed precision with bfloat16",
     "f16": "the network trains in mixed precision with float16",
     "rate": "the learning rate is warmed up, and reduced when training stalls",

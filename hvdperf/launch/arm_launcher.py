@@ -28,7 +28,17 @@ from hvdperf.machine.stack import Stack
 from hvdperf.machine.starting import user_settings
 from hvdperf.models import inputs
 from hvdperf.models.registry import network
-from hvdperf.plan.arms import AA, EXCHANGES, SWEEP, Arm, BlockKind, Exchange
+from hvdperf.plan.arms import (
+    AA,
+    BINDING,
+    EXCHANGES,
+    LAUNCHES,
+    SWEEP,
+    THREADS,
+    Arm,
+    BlockKind,
+    Exchange,
+)
 from hvdperf.plan.data import DataSource, other_data
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.session_plan import SessionPlan
@@ -183,6 +193,11 @@ class ArmLauncher:
                 fault=fault.as_config() if fault else None,
                 data_dir=str(self._other_data(arm)) if other_data else config.data_dir,
             )
+            left = LAUNCHES[arm.launched]
+            if THREADS in left:
+                config = config._replace(intra_op=0, inter_op=0)
+            if BINDING in left:
+                config = config._replace(cores=(), startup_cores=())
             configs.append(config.message())
         timeline_settings = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
         order = self._order(arm, placed, {**_settings(exchange), **timeline_settings}, without)
@@ -271,7 +286,9 @@ class ArmLauncher:
         here = {slot.host for slot in slots} == {socket.gethostname()}
         on_cpus = all(slot.device is None for slot in slots)
         imports = arm.strategy.spec.trains and not arm.workload.is_script
-        if self._servers is None or not (imports and here and on_cpus):
+        # What is forked is not bound by mpirun.
+        bound = BINDING in LAUNCHES[arm.launched]
+        if self._servers is None or bound or not (imports and here and on_cpus):
             return None
         server = self._servers.get(arm.stack)
         if server is not None and not server.ended:
@@ -345,6 +362,7 @@ class ArmLauncher:
             environment={**dict.fromkeys(without), **defaults, **user_settings(kept), **settings},
             scratch=self.scratch / f"launch-{next(self._numbers)}",
             deadline_s=max(self.startup_deadline(arm), self.order_deadline_s),
+            left=LAUNCHES[arm.launched],
         )
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from hvdperf.launch.scratch import scratch_directory
 from hvdperf.launch.slots import Slots, interface_settings
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.starting import shared_memory_directory
+from hvdperf.plan.arms import BINDING, POLLING
 from hvdperf.worker.protocol import Connection, Message
 
 
@@ -32,7 +33,8 @@ class Order:
     """An order to start `processes` ranks of `python -m hvdperf.worker` on the first slots.
 
     interpreter: runs the ranks. environment: variables that the ranks get on top of the session's
-    own. scratch: directory of this launch alone, removed with it. deadline_s: the longest deadline
+    own. left: settings of a launch that stay as they are by default (plan.arms.LAUNCHES). scratch:
+    directory of this launch alone, removed with it. deadline_s: the longest deadline
     of the launch, in seconds. stub: command line to start in place of each rank, which the fork
     server then forks.
     """
@@ -44,6 +46,7 @@ class Order:
     scratch: Path
     deadline_s: float
     stub: tuple[str, ...] = ()
+    left: Collection[str] = ()
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -90,7 +93,7 @@ class LaunchError(Exception):
 
 
 # The binding of ranks by mpirun: none, because each rank pins itself to the cores of its slot.
-BINDING = "none"
+BOUND_TO = "none"
 # Settings of every launch. A rank that waits in MPI lets other threads have its core.
 SETTINGS = {"mpi_yield_when_idle": "1"}
 # Settings that the user may have made for other programs, in a file of Open MPI, where only a value
@@ -105,7 +108,7 @@ OVERRIDES = {
 # How each launcher starts ranks, in words, by its name (plan.options.LAUNCHERS).
 _SETTINGS = " ".join(f"--mca {name} {value}" for name, value in SETTINGS.items())
 HOW_LAUNCHED = {
-    "mpirun": f"mpirun --bind-to {BINDING} {_SETTINGS} (a rank that waits yields its core)",
+    "mpirun": f"mpirun --bind-to {BOUND_TO} {_SETTINGS} (a rank that waits yields its core)",
     "agents": "each slot starts its own, Horovod over Gloo",
 }
 
@@ -113,10 +116,13 @@ HOW_LAUNCHED = {
 def command(order: Order, mpirun: str, network: str, shared: Path | None) -> list[str]:
     """Return the inner mpirun's command line. network: the one between hosts. shared: directory in
     which the ranks share memory; None on several hosts, where Open MPI chooses one."""
-    tokens = [mpirun, "-np", str(order.processes), "--tag-output", "--bind-to", BINDING]
-    tokens += ["--map-by", "slot"]
+    tokens = [mpirun, "-np", str(order.processes), "--tag-output"]
+    if BINDING not in order.left:
+        tokens += ["--bind-to", BOUND_TO, "--map-by", "slot"]
     # The suite itself reports more ranks than cores, so mpirun must not refuse them.
-    settings = {**SETTINGS, **OVERRIDES, "rmaps_base_oversubscribe": "1"}
+    settings = {**OVERRIDES, "rmaps_base_oversubscribe": "1"}
+    if POLLING not in order.left:
+        settings |= SETTINGS
     per_host = Counter(slot.host for slot in order.slots[: order.processes])
     if len(per_host) > 1:
         tokens += ["--host", ",".join(f"{host}:{n}" for host, n in per_host.items())]
@@ -136,6 +142,21 @@ def command(order: Order, mpirun: str, network: str, shared: Path | None) -> lis
     for name, value in settings.items():
         tokens += ["--mca", name, value]
     return [*tokens, *order.command]
+
+
+def own_settings(cores: int) -> dict[str, str]:
+    """Return the variables with which other launches are like those of the suite. A rank that waits
+    in Open MPI yields its core, ranks are not bound, and TensorFlow has as many threads as a rank
+    has cores. cores: of a rank; 0 on GPUs, where TensorFlow chooses."""
+    found = {f"OMPI_MCA_{name}": value for name, value in SETTINGS.items()}
+    found["OMPI_MCA_hwloc_base_binding_policy"] = BOUND_TO
+    if cores:
+        found |= {
+            "TF_NUM_INTRAOP_THREADS": f"{cores}",
+            "TF_NUM_INTEROP_THREADS": "1",
+            "OMP_NUM_THREADS": f"{cores}",
+        }
+    return found
 
 
 class Daemons:

@@ -45,6 +45,16 @@ EXCHANGES = {
     "cycle": Exchange(cycle_ms=25.0),
 }
 
+# What a launch leaves as Open MPI and TensorFlow have it by default, by the short name that a case
+# shows. The suite's own launches change all of it: a rank that waits yields its core, ranks are not
+# bound by mpirun, and TensorFlow has as many threads as a rank has cores.
+POLLING, BINDING, THREADS = "polling", "binding", "threads"
+LAUNCHES = {
+    "": (),
+    "default": (POLLING, BINDING, THREADS),
+    **{name: (name,) for name in (POLLING, BINDING, THREADS)},
+}
+
 # Each recipe maps to the fields of a workload that it changes.
 # On CPUs oneDNN supports bfloat16, while float16 takes 30 to 60 times as long as float32.
 RECIPES: dict[str, dict[str, str]] = {
@@ -164,10 +174,11 @@ AA = "aa"
 class Arm:
     """A workload run one way. One launch of an arm is one group of processes.
 
-    exchange: a key of EXCHANGES. passes: number of batches, one a step, whose gradients are added
-    up before they are exchanged and applied (Horovod's `backward_passes_per_step`). stack: the
-    installed stack that runs the arm: "" for the session's own, or AGAINST. injected: the injected
-    fault: "", or a key of hvdperf.plan.questions.FAULT_CASES, of which AA is one.
+    exchange: a key of EXCHANGES. launched: a key of LAUNCHES. passes: number of batches, one a
+    step, whose gradients are added up before they are exchanged and applied (Horovod's
+    `backward_passes_per_step`). stack: the installed stack that runs the arm: "" for the session's
+    own, or AGAINST. injected: the injected fault: "", or a key of
+    hvdperf.plan.questions.FAULT_CASES, of which AA is one.
     """
 
     workload: Workload
@@ -177,6 +188,7 @@ class Arm:
     passes: Positive = 1
     stack: str = ""
     injected: str = ""
+    launched: str = ""
 
     @property
     def name(self) -> str:
@@ -186,7 +198,7 @@ class Arm:
     def variants(self) -> tuple[str, ...]:
         """Short names of the settings that differ from the default."""
         several = "passes" if self.passes > 1 else ""
-        return tuple(filter(None, (self.exchange, several, *self.workload.recipes)))
+        return tuple(filter(None, (self.exchange, several, self.launched, *self.workload.recipes)))
 
     @property
     def label(self) -> str:

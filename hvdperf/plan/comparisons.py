@@ -133,6 +133,13 @@ class Question(Enum):
         has_variants=True,
         own_rounds=True,
     )
+    LAUNCH = QuestionSpec(
+        "launch",
+        "speed as launched by default / speed as the suite launches",
+        has_variants=True,
+        own_rounds=True,
+        between=Between.NEITHER,
+    )
     RECIPE = QuestionSpec(
         "recipe",
         "speed with another recipe / speed with the workload's own",

@@ -15,6 +15,7 @@ from hvdperf.plan.arms import (
     AA,
     AGAINST,
     EXCHANGES,
+    LAUNCHES,
     RECIPES,
     SWEEP,
     Arm,
@@ -263,6 +264,14 @@ def gradient_reductions(workload: Workload, world_size: int) -> tuple[Comparison
     return tuple(
         Comparison(Question.GRADIENT_REDUCTION, Side(other), Side(plain)) for other in others
     )
+
+
+def launches(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
+    """Compare a launch as Open MPI and TensorFlow have it by default, and one that leaves a single
+    setting so, with the suite's: S_default / S_suite."""
+    plain = Arm(workload, Strategy.HOROVOD, world_size)
+    others = [replace(plain, launched=name) for name in LAUNCHES if name]
+    return tuple(Comparison(Question.LAUNCH, Side(other), Side(plain)) for other in others)
 
 
 def recipes(workload: Workload, world_size: int) -> tuple[Comparison, ...]:

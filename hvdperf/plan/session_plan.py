@@ -18,7 +18,7 @@ from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, pla
 from hvdperf.models import inputs, registry
 from hvdperf.models.inputs import DataError
 from hvdperf.models.registry import SCRIPT
-from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Workload
+from hvdperf.plan.arms import SWEEP, THREADS, Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.data import (
     DataSource,
@@ -156,7 +156,7 @@ class SessionPlan:
         ):
             return False
         needs_bare = any(arm.strategy is Strategy.BARE for arm in comparison.arms)
-        if needs_bare and not self._has_bare_transport():
+        if needs_bare and not self._is_over_mpi():
             return False
         if comparison.workload == SWEEP:
             return True
@@ -169,6 +169,10 @@ class SessionPlan:
             return False
         if question is Question.BASELINE:
             return self._speed_of_baseline(comparison) is not None
+        if question is Question.LAUNCH:
+            # Each slot starts its rank under agents, and on GPUs TensorFlow chooses its threads.
+            on_cpus = not self.machine.gpus
+            return self._is_over_mpi() and (on_cpus or comparison.variant != THREADS)
         if question is Question.PARITY:
             return size >= self.profile.parity_from
         divides_batch = any(side.kind is BlockKind.SPLIT for side in comparison.sides)
@@ -204,8 +208,8 @@ class SessionPlan:
                     "one host"
                 )
 
-    def _has_bare_transport(self) -> bool:
-        """Return whether mpi4py can use Horovod's transport without Horovod."""
+    def _is_over_mpi(self) -> bool:
+        """Return whether Horovod communicates over MPI, which mpi4py can use without Horovod."""
         return LAUNCHERS[self.options.launcher].over_mpi
 
     def _can_run(self, arm: Arm) -> bool:

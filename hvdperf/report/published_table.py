@@ -28,6 +28,12 @@ PRINTED = ("speedup_time_printed", "speedup_speed_printed")
 # From this share of the work of a single replica on, a replica among many divides no work.
 EQUAL_WORK = 0.9
 
+# What else may cost speed at n replicas, which no such table can tell.
+_UNTESTED = (
+    "Not tested by such a table: how ranks were launched. On CPUs, waiting by polling, binding and "
+    "numbers of threads can cost a third of the speed; pytest perf/test_launch.py measures them."
+)
+
 _TABLE = Columns(
     ("n", 4),
     ("by speed", 9),
@@ -204,6 +210,7 @@ def lines(explanation: Explanation) -> list[str]:
         f"synchronous steps. {_of_the_gap(rows)}"
     )
     result += wrapped(said, others="")
+    result += wrapped(_UNTESTED, others="")
     for misprint in explanation.misprints:
         result += wrapped(f"Not reproducible: {misprint}")
     return result

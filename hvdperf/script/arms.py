@@ -17,7 +17,7 @@ from statistics import fmean
 
 from hvdperf import copies
 from hvdperf.errors import UserError, refusing
-from hvdperf.launch.launchers import BINDING, SETTINGS
+from hvdperf.launch.launchers import own_settings
 from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import shown
 from hvdperf.script import revisions
@@ -61,20 +61,10 @@ LAUNCH = "launch"
 
 
 def launch_settings(job: Sequence[Rank], cores: int, has_gpus: bool) -> dict[str, str]:
-    """Return the variables with which the suite would launch the ranks of a job. A rank that waits
-    in Open MPI yields its core, ranks are not bound by it, and on CPUs TensorFlow has as many
-    threads as a rank has cores. cores: of a host."""
-    found = {f"OMPI_MCA_{name}": value for name, value in SETTINGS.items()}
-    found["OMPI_MCA_hwloc_base_binding_policy"] = BINDING
-    if not has_gpus:
-        ranks = max(Counter(rank.host for rank in job).values())
-        share = f"{max(1, cores // ranks)}"
-        found |= {
-            "TF_NUM_INTRAOP_THREADS": share,
-            "TF_NUM_INTEROP_THREADS": "1",
-            "OMP_NUM_THREADS": share,
-        }
-    return found
+    """Return the variables with which the suite would launch the ranks of a job. cores: of a
+    host."""
+    ranks = max(Counter(rank.host for rank in job).values())
+    return own_settings(0 if has_gpus else max(1, cores // ranks))
 
 
 def other_arm(wanted: str, place: Path) -> Arm:

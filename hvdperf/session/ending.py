@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdperf.columns import WIDTH, figure_text, wrapped
@@ -247,6 +247,27 @@ def next_steps(
     for verdict in (Verdict.FAIL, Verdict.INVALID):
         found += _to_see_again([o for o in outcomes if o.judgement.verdict is verdict], alone)
     return found
+
+
+def launch_advice(outcomes: Sequence[Outcome], settings: Mapping[str, str]) -> list[str]:
+    """Return what a launch by default costs, and the settings that are the suite's, to paste; [] if
+    no case shows that it costs anything."""
+    found = [
+        (figure.estimate, outcome.comparison)
+        for outcome in outcomes
+        if outcome.comparison.candidate.arm.launched == "default"
+        and (figure := outcome.judgement.figure) is not None
+        and figure.upper < 1
+    ]
+    if not found:
+        return []
+    speed, slowest = min(found, key=lambda each: each[0])
+    text = (
+        f"Launched as Open MPI and TensorFlow have it by default, {slowest.workload.model} on "
+        f"{slowest.world_size} ranks has {speed:.2f} of its speed here. Settings that launch your "
+        "own training as this session does:"
+    )
+    return [*wrapped(text), "  " + " ".join(f"{name}={value}" for name, value in settings.items())]
 
 
 def _to_decide(

@@ -134,7 +134,8 @@ def _try_script(
         group.close()
     except LaunchFailed as failed:
         if kind is BlockKind.LOCAL and failed.failure.of_user:
-            found.unseen = failed.failure.cause
+            # It begins with the number of the step.
+            found.unseen = failed.failure.cause.partition(": ")[2]
         else:
             found.error = f"{failed.failure}"
     except (LaunchError, UserError) as error:

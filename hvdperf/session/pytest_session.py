@@ -18,6 +18,7 @@ from hvdperf.errors import UserError
 from hvdperf.judge.judge import doubted
 from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher, dispose, how_launched, make_arm_launcher
+from hvdperf.launch.launchers import own_settings
 from hvdperf.launch.outer import words_before_pytest
 from hvdperf.launch.pytest_command import typed
 from hvdperf.launch.slots import Slots, check_network
@@ -40,7 +41,7 @@ from hvdperf.records.fingerprinting import fingerprint, machine_of
 from hvdperf.records.outcome import Outcome, throughputs
 from hvdperf.session.commands import DryRun
 from hvdperf.session.control import Control, preflight
-from hvdperf.session.ending import CommandLine, next_steps
+from hvdperf.session.ending import CommandLine, launch_advice, next_steps
 from hvdperf.session.own_network import Trial, try_all
 from hvdperf.session.progress import ProgressReporter
 from hvdperf.session.results_writer import (
@@ -442,7 +443,10 @@ class PytestSession:
             return []
         directory = shown(self._results_writer.directory)
         own = math.ceil(self.session_plan.profile.budget_s / 60)
-        return next_steps(
+        slots = self.session_plan.slots
+        cores = 0 if self.machine.gpus else max(len(slot.cores) for slot in slots)
+        advice = launch_advice(self.decided, own_settings(cores))
+        return advice + next_steps(
             self.decided,
             self.session_plan.profile.sampling.looks,
             self._results_writer.elapsed_seconds,

@@ -32,7 +32,9 @@ def problems_of_launch(launch: Launch) -> list[str]:
             "their weights"
         )
     if len(set(digests)) > 1:
-        found.append(f"{arm.name}: replicas differ: {_odd_ones(digests)}")
+        exchanged = any(rank.gradient_tensors for rank in launch.metadata)
+        why = "" if exchanged or not arm.workload.is_script else "; no gradient is exchanged"
+        found.append(f"{arm.name}: replicas differ: {_odd_ones(digests)}{why}")
     found += _data_problems(launch) + _setting_problems(launch)
     return found + [each for block in launch.blocks for each in _block_problems(launch, block)]
 

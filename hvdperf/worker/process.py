@@ -41,8 +41,11 @@ def _prctl(option: int, value: object) -> None:
 
 
 def pin(cores: Iterable[int]) -> None:
-    """Restrict every thread of this process to the cores. New threads inherit the restriction."""
+    """Restrict every thread of this process to the cores; without any, leave them as they are. New
+    threads inherit the restriction."""
     wanted = set(cores)
+    if not wanted:
+        return
     for thread in os.listdir("/proc/self/task"):
         try:
             os.sched_setaffinity(int(thread), wanted)

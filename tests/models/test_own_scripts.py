@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.models import inputs, registry
+from hvdperf.models import inputs, own_scripts, registry
 from hvdperf.models.own_networks import BadWorkloads
 from hvdperf.models.own_scripts import load
 from hvdperf.models.registry import SCRIPT
@@ -14,10 +14,11 @@ from hvdperf.models.registry import SCRIPT
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "NETWORKS", registry.NETWORKS)
-    for known in (registry.NETWORKS, inputs.INPUTS):
-        for name in list(known):
-            monkeypatch.setitem(known, name, known[name])
+    networks, sources = dict(registry.NETWORKS), dict(inputs.INPUTS)
+    for module in (registry, own_scripts):
+        monkeypatch.setattr(module, "NETWORKS", networks)
+    for module in (inputs, own_scripts):
+        monkeypatch.setattr(module, "INPUTS", sources)
 
 
 @pytest.fixture

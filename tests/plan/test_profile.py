@@ -161,7 +161,7 @@ def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
         ("[1, 2, 8]", "[1, 1]", "world_sizes: lists 1 2 times"),
         ("[8, 12]", "[]", "sampling.looks: Expected `array` of length >= 1"),
         ("[sampling]", "[[sampling]]", "sampling: Expected `table`, got `array`"),
-        ('"vgg_16_s", "resnet_50_s"', "", "models: Expected `array` of length >= 1"),
+        ('"vgg_16_s", "resnet_50_s"', "", "models: name a network, or give scripts"),
         ('"resnet_50_s"', '"vgg_61_s"', "models: unknown network 'vgg_61_s': did you mean"),
     ],
 )

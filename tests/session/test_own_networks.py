@@ -122,7 +122,7 @@ def test_a_process_that_ends_without_an_answer_is_told_with_its_last_words(
     interpreter = tmp_path / "python"
     interpreter.write_text(f"#!/bin/sh\necho {last_words} >&2\nexit 3\n")
     interpreter.chmod(0o755)
-    own = SimpleNamespace(name=WORKLOAD.model, origin="mine.py", data=None)
+    own = SimpleNamespace(name=WORKLOAD.model, origin="mine.py", data=None, script="")
     monkeypatch.setattr(own_network, "network", lambda name: own)
     monkeypatch.setattr(own_network, "digest", lambda network: "")
     launcher: Any = SimpleNamespace(config_of_trial=lambda arm: {})

@@ -31,6 +31,7 @@ ALONE = RankConfig(
     inter_op=1,
     input_threads=1,
     seed=1,
+    script=[],
 )
 
 

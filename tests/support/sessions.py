@@ -214,6 +214,7 @@ class Stage:
         cores = tuple(range(self.cores))
         offers = [Offer(rank, "host", cores, self.gpus) for rank in range(self.slots)]
         arm_launcher: Any = SimpleNamespace(
+            unseen=(),
             slots=place(offers),
             scratch=self.script.scratch,
         )

@@ -133,8 +133,10 @@ class ScriptRank:
         self.path = path = os.path.join(place, os.path.basename(config.script[0]))
         if config.device is None:
             for name, count in (("INTRAOP", config.intra_op), ("INTEROP", config.inter_op)):
-                os.environ.setdefault(f"TF_NUM_{name}_THREADS", f"{count}")
-            os.environ.setdefault("OMP_NUM_THREADS", f"{config.intra_op}")
+                if count:
+                    os.environ.setdefault(f"TF_NUM_{name}_THREADS", f"{count}")
+            if config.intra_op:
+                os.environ.setdefault("OMP_NUM_THREADS", f"{config.intra_op}")
         os.environ["HVDPERF_RECORD"] = tempfile.gettempdir()
         recorder.install()
         recorder.follow(self._at_step)
@@ -186,6 +188,8 @@ class ScriptRank:
             self._delay(steps.last)
             return
         if self._order is not None:
+            if self._order.is_local and not recorder.exchanged(steps)[0] and not steps.others:
+                raise BadScript("no gradient is exchanged")
             result = self._order.run() if self._order.name == "run" else self._order.block()
             driver.reply(result)
             driver.enter(Phase.READY)
