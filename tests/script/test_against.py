@@ -103,7 +103,9 @@ def compared(pairs: int, compute: float, on: int | None = None) -> Comparison:
 def test_a_program_of_the_command_that_the_other_environment_lacks_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "own"
+    own.mkdir()
+    monkeypatch.chdir(own)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     other = Arm("other", interpreter=tmp_path / "bin" / "python")
     with pytest.raises(UserError, match="there is no horovodrun in"):
