@@ -14,6 +14,12 @@
 # and two ranks add up a tensor on the CPU. What was compiled so ran on an H100 (docs/notebook.md). Not
 # checked: several GPUs, MPI=system, HOROVOD_NCCL_HOME, and a toolkit of CUDA 12, which is the one that
 # TensorFlow 2.18 was built with.
+#
+# It builds TensorFlow 2.18.1. By hand, with ci/quirks on CPLUS_INCLUDE_PATH, Horovod also compiled with
+# tensorflow 2.20.0 (nvcc 13.5, capability 80, nvidia-nccl-cu12 2.32.3), without LLVM's headers and without
+# an abseil of its own; it imports, nccl_built() is 23203, and two ranks train on the CPU. With 2.21.0
+# xla_mpi_ops.cc and mpi_ops.cc compile, the link is untried. With 2.19.1 they need llvm/ADT/ArrayRef.h.
+# None of the three has run on a GPU.
 
 # The directory of the CUDA toolkit: the one named, or that of the nvcc on PATH. CMake has to be told,
 # since that nvcc may be a wrapper somewhere else; nvcc itself says where it is.
@@ -55,9 +61,12 @@ sync_gpu_packages() {
 }
 
 compile_gpu_horovod() {
-    local version nccl capabilities begun=$SECONDS
+    local version nccl capabilities headers begun=$SECONDS
     version=$(sed -n 's/^ *"\(horovod==[^"]*\)",$/\1/p' pyproject.toml)
     say "compiling Horovod with NCCL"
+    # TensorFlow 2.21 includes headers of these, which its package has elsewhere.
+    headers=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tensorflow/include/external
+    export CPLUS_INCLUDE_PATH=${CPLUS_INCLUDE_PATH:+$CPLUS_INCLUDE_PATH:}$headers/highwayhash:$headers/farmhash_archive/src
     if [[ -z ${HOROVOD_NCCL_HOME:-} ]]; then
         # The package has no libnccl.so to link with. Next to Open MPI's libraries it is also found at
         # run time.

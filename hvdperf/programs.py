@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -10,6 +12,8 @@ from typing import NamedTuple
 
 from hvdperf.errors import UserError
 
+_WORD = re.compile(r"[^\W_]")
+
 
 class NotStarted(UserError):
     """The program does not start."""
@@ -17,6 +21,23 @@ class NotStarted(UserError):
 
 class TooLong(UserError):
     """The program did not end in time, and was killed."""
+
+
+def fate_of(status: int) -> str:
+    """Return how a process ended, in words. status: as subprocess.Popen returns it."""
+    return f"(exit status {status})" if status >= 0 else killed_by(-status)
+
+
+def killed_by(signum: int) -> str:
+    """Return by which signal a process was killed, in words."""
+    names = {each.value: each.name for each in signal.Signals}
+    return f"(killed by signal {signum}, {names.get(signum, 'which has no name')})"
+
+
+def last_line(text: str) -> str:
+    """Return the last line that has a letter or a digit, as that of a frame has none; "" without
+    such a line."""
+    return next((line.strip() for line in reversed(text.splitlines()) if _WORD.search(line)), "")
 
 
 class Done(NamedTuple):
@@ -34,7 +55,7 @@ class Done(NamedTuple):
     @property
     def why(self) -> str:
         """The last line of its errors."""
-        return (self.errors.strip().splitlines() or [f"it ended with status {self.status}"])[-1]
+        return last_line(self.errors) or f"it ended with status {self.status}"
 
 
 def run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdperf.programs import NotStarted, TooLong, run
+from hvdperf.programs import NotStarted, TooLong, last_line, run
 
 
 def test_what_a_program_reads_writes_and_ends_with_is_told() -> None:
@@ -13,6 +13,11 @@ def test_what_a_program_reads_writes_and_ends_with_is_told() -> None:
     assert (done.said[0], done.why) == ("a", "b")
     silent = run(["/bin/sh", "-c", "exit 3"])
     assert (silent.said, silent.why) == (["it printed nothing"], "it ended with status 3")
+
+
+def test_the_last_line_of_a_framed_message_is_within_the_frame() -> None:
+    assert last_line("-----\nnot found\n-----\n\n") == "not found"
+    assert last_line("-----\n") == ""
 
 
 def test_a_program_that_does_not_start_or_end_is_one_line(tmp_path) -> None:

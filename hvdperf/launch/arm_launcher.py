@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import shlex
 import shutil
 import socket
@@ -49,7 +48,6 @@ from hvdperf.worker.strategies.table import Strategy
 
 SEED = 20181231
 # In what `mpirun --version` prints: OpenRTE if it is Debian's, or a link to orterun.
-_KNOWN_MPIRUN = re.compile(r"\((Open MPI|OpenRTE)\) 4\.")
 # Something hangs if it takes this many times as long as the known pace predicts.
 PATIENCE = 3
 # Used if the data has no end, or if the learning rate is constant.
@@ -408,16 +406,6 @@ def make_launcher(
     return AgentsLauncher([agent(rank) for rank in range(processes)])
 
 
-def check_mpirun(stack: Stack) -> None:
-    """Raise UserError if the stack's mpirun is none that the suite's command line is for."""
-    if not _KNOWN_MPIRUN.search(stack.mpirun_version):
-        raise UserError(
-            f"{stack.mpirun} is of another MPI ({stack.mpirun_version}), and the suite starts "
-            "ranks by mpirun of Open MPI 4 only: add --launcher agents, under which ranks need no "
-            "mpirun, and Horovod communicates over Gloo"
-        )
-
-
 def make_arm_launcher(
     session_plan: SessionPlan, stacks: Mapping[str, Stack], slots: Slots | None
 ) -> ArmLauncher:
@@ -434,9 +422,6 @@ def make_arm_launcher(
         hub = Hub() if interface is None else Hub("0.0.0.0", str(interface.address.ip))
         undo.callback(hub.close)
         processes, launcher = len(session_plan.slots), session_plan.options.launcher
-        if launcher == "mpirun":
-            for stack in stacks.values():
-                check_mpirun(stack)
         installed = {
             name: Installed(
                 stack.interpreter,

@@ -17,14 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from hvdperf.errors import UserError
 from hvdperf.launch import daemon_start, processes
 from hvdperf.launch.guard import guarded
 from hvdperf.launch.processes import Agent, SlotGone, Variables
 from hvdperf.launch.scratch import scratch_directory
 from hvdperf.launch.slots import Slots, interface_settings
 from hvdperf.machine.placement import Slot
+from hvdperf.machine.stack import NO_MPIRUN, Stack, find_mpirun, mpirun_version
 from hvdperf.machine.starting import shared_memory_directory
 from hvdperf.plan.arms import BINDING, POLLING
+from hvdperf.programs import fate_of, killed_by
 from hvdperf.worker.protocol import Connection, Message
 
 
@@ -86,6 +89,69 @@ class Launcher(Protocol):
 
     def start(self, order: Order) -> Job:
         """Start the processes without waiting for them. Raises LaunchError."""
+
+
+# The mpirun that `command` is for, and the library that finds it.
+_KNOWN_MPIRUN = re.compile(r"\((Open MPI|OpenRTE)\) 4\.")
+_KNOWN_LIBRARY = "Open MPI v4."
+
+
+def check_can_start(launcher: str, stack: Stack) -> None:
+    """Raise UserError if the launcher with this name (plan.options.LAUNCHERS) cannot start ranks of
+    a stack. The message says what can."""
+    problem, mend = problem_of_mpirun(stack)
+    has_gloo = "gloo" in stack.horovod_flags
+    if launcher == "agents":
+        if has_gloo:
+            return
+        told = f"Horovod of {stack.interpreter} was built without Gloo, which ranks need there"
+        if problem:
+            raise UserError(f"{told}, nor can mpirun start them, since {problem}; {_BUILD_GLOO}")
+        raise UserError(f"{told}; leave out --launcher agents")
+    if problem:
+        raise UserError(
+            "".join(
+                [
+                    problem,
+                    "; ",
+                    mend,
+                    ", or " * bool(mend),
+                    (_ADD_AGENTS if has_gloo else _BUILD_GLOO),
+                ]
+            )
+        )
+
+
+_ADD_AGENTS = "add --launcher agents (Horovod over Gloo, without mpirun)"
+_BUILD_GLOO = "build Horovod with HOROVOD_WITH_GLOO=1, for --launcher agents"
+
+
+def problem_of_mpirun(stack: Stack) -> tuple[str, str]:
+    """Return why mpirun cannot start ranks of a stack, and what mends it, in words; "" twice if it
+    can."""
+    version, mend = stack.mpirun_version, ""
+    if "mpi" not in stack.horovod_flags:
+        return f"Horovod of {stack.interpreter} was built without MPI", mend
+    if version == NO_MPIRUN:
+        try:
+            version = mpirun_version(find_mpirun(Path(stack.interpreter)))
+        except UserError as error:
+            problem, _, mend = str(error).partition("; ")
+            return problem, mend
+    if not _KNOWN_MPIRUN.search(version):
+        return (
+            f"{stack.mpirun} is of another MPI ({version}), and the suite starts ranks by mpirun "
+            "of Open MPI 4 only",
+            mend,
+        )
+    library = stack.mpi_library
+    if library is not None and not library.startswith(_KNOWN_LIBRARY):
+        return (
+            f"Horovod of {stack.interpreter} loads {library}, whose ranks {stack.mpirun} "
+            f"({version}) cannot start",
+            mend,
+        )
+    return "", mend
 
 
 class LaunchError(Exception):
@@ -257,7 +323,7 @@ class MpirunJob:
         text = "".join(processes.lines_of(self._stderr))
         found = re.search(rf"process rank {rank} .*\s+exited\s+on signal (\d+)", text)
         if found:
-            return processes.killed_by(int(found[1]))
+            return killed_by(int(found[1]))
         found = re.search(rf"\[\[\d+,\d+\],{rank}\]\s+Exit code:\s+(\d+)", text)
         return f"(exit status {found[1]})" if found else ""
 
@@ -428,7 +494,7 @@ class AgentsJob:
                 time.sleep(0.01)
         except SlotGone as gone:
             return f"({gone})"
-        return processes.fate_of(status)
+        return fate_of(status)
 
     def signal(self, signum: int, pids: Mapping[int, int]) -> None:
         if self._forked:

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import ROOT
+from hvdperf.programs import fate_of
 from hvdperf.worker.cpu_hog import is_stopped, stat_fields
 from hvdperf.worker.fork import stub
 from hvdperf.worker.fork.stub import READY
@@ -104,17 +105,6 @@ def shown_of(lines: Sequence[str]) -> list[str]:
     end = max(0, len(lines) - TAIL_LINES)
     earlier = [i for i in diagnosis_lines(lines) if i < end][-DIAGNOSIS_LINES:]
     return [*(lines[i] for i in earlier), *lines[end:]]
-
-
-def fate_of(status: int) -> str:
-    """Return how a process ended, in words. status: as subprocess.Popen returns it."""
-    return f"(exit status {status})" if status >= 0 else killed_by(-status)
-
-
-def killed_by(signum: int) -> str:
-    """Return by which signal a process was killed, in words."""
-    names = {each.value: each.name for each in signal.Signals}
-    return f"(killed by signal {signum}, {names.get(signum, 'which has no name')})"
 
 
 def is_running(pid: int) -> bool:

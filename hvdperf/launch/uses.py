@@ -20,6 +20,7 @@ from hvdperf.errors import UserError
 from hvdperf.files import write_record
 from hvdperf.json_records import Unreadable, decode
 from hvdperf.launch.guard import guarded
+from hvdperf.launch.launchers import problem_of_mpirun
 from hvdperf.machine.stack import KERAS_VARIABLES, Stack
 from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import ROOT
@@ -54,26 +55,32 @@ def usual_uses(stack: Stack, cache_dir: Path) -> tuple[Tried, ...]:
     Raises UserError if the stack has no horovodrun."""
     scripts = sorted((ROOT / "hvdperf/worker/uses").glob("*.py"))
     inputs = [
-        *(stack.interpreter, stack.packages_sha256),
+        *(stack.interpreter, stack.packages_sha256, f"{needs_gloo(stack)}"),
         *(os.environ.get(name, "") for name in KERAS_VARIABLES),
         *(path.read_text() for path in scripts),
     ]
     path = cache_dir / f"uses-{sha256(json.dumps(inputs).encode()).hexdigest()[:16]}.json"
     with suppress(OSError, Unreadable):
         return decode(path.read_bytes(), _Kept).tried
-    kept = _Kept(tuple(try_uses(Path(stack.interpreter), USUAL)))
+    kept = _Kept(tuple(try_uses(stack, USUAL)))
     with suppress(OSError):
         cache_dir.mkdir(parents=True, exist_ok=True)
         write_record(path, kept)
     return kept.tried
 
 
+def needs_gloo(stack: Stack) -> bool:
+    """Return whether the stack's horovodrun starts ranks only with --gloo: it knows few MPIs."""
+    return bool(problem_of_mpirun(stack)[0])
+
+
 def try_uses(
-    interpreter: Path, uses: Sequence[Use], environment: Mapping[str, str] = os.environ
+    stack: Stack, uses: Sequence[Use], environment: Mapping[str, str] = os.environ
 ) -> Iterator[Tried]:
-    """Try the uses, and yield each. A use at which the ranks end or hang has that as its problem,
-    and those after it are tried in another launch. Raises UserError if the interpreter has no
-    horovodrun."""
+    """Try the uses with a stack, and yield each. A use at which the ranks end or hang has that as
+    its problem, and those after it are tried in another launch. Raises UserError if the stack has
+    no horovodrun."""
+    interpreter = Path(stack.interpreter)
     if not (interpreter.parent / "horovodrun").exists():
         raise UserError(f"there is no horovodrun beside {interpreter}")
     left = list(uses)
@@ -81,7 +88,7 @@ def try_uses(
         # An elastic job has a launcher of its own.
         is_elastic = left[0] is Use.ELASTIC
         batch = [use for use in left if (use is Use.ELASTIC) is is_elastic]
-        found, why = _launched(interpreter, batch, is_elastic, environment)
+        found, why = _launched(stack, batch, is_elastic, environment)
         if len(found) < len(batch):
             found.append(Tried(batch[len(found)], why))
         yield from found
@@ -89,14 +96,15 @@ def try_uses(
 
 
 def _launched(
-    interpreter: Path, uses: Sequence[Use], is_elastic: bool, environment: Mapping[str, str]
+    stack: Stack, uses: Sequence[Use], is_elastic: bool, environment: Mapping[str, str]
 ) -> tuple[list[Tried], str]:
     """Return the uses that were tried in one launch, and why the next one was not."""
     names = [use.value for use in uses]
+    interpreter = Path(stack.interpreter)
     with TemporaryDirectory() as directory:
         path = Path(directory) / "uses.jsonl"
         launch: list[str | Path] = [interpreter.parent / "horovodrun", "-np", f"{RANKS}"]
-        if is_elastic:
+        if is_elastic:  # over Gloo in any case
             script = Path(directory) / "hosts"
             script.write_text(_DISCOVERY)
             script.chmod(0o755)
@@ -107,6 +115,8 @@ def _launched(
             ]
             # Without it Horovod waits for a second host to find the network between them.
             launch.append("--network-interface=lo")
+        elif needs_gloo(stack):
+            launch.append("--gloo")
         command = [*launch, interpreter, "-m", "hvdperf.worker.uses", path, *names]
         try:
             done = run(

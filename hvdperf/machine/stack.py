@@ -17,7 +17,7 @@ from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import CHECKOUT, ROOT, shown
-from hvdperf.programs import NotStarted, TooLong, run
+from hvdperf.programs import NotStarted, TooLong, fate_of, last_line, run
 
 # The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.21.0-hvd0.28.0-py3.12.
 _OWN = re.compile(
@@ -27,6 +27,11 @@ _OWN = re.compile(
 _PROBE = "hvdperf.worker.probe"
 _DEADLINE_S = 120.0
 _MPIRUN_DEADLINE_S = 20.0
+_PYTHON_DEADLINE_S = 20.0
+# The oldest Python in which ranks run.
+_OLDEST = (3, 9)
+# Stack.mpirun_version without an mpirun that works.
+NO_MPIRUN = "none"
 
 # Variables that decide what tf.keras is.
 KERAS_VARIABLES = ("TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
@@ -42,10 +47,11 @@ _PROBED_VARIABLES = (
 class Stack:
     """One installed stack, as the probe (hvdperf.worker.probe) and mpirun report it.
 
-    horovod_flags: the features that Horovod was built with, among mpi, gloo, nccl, cuda, rocm, ddl
-    and ccl. mpi_library: the library that Horovod loads, which mpirun should match. packages: the
-    sorted name==version lines. packages_sha256: the hash of these lines. horovod_compiler: the
-    compiler that Horovod's library names.
+    mpirun: the one that belongs to it; "" if there is none. mpirun_version: the first line of its
+    --version; NO_MPIRUN if it does not work. horovod_flags: the features that Horovod was built
+    with, among mpi, gloo, nccl, cuda, rocm, ddl and ccl. mpi_library: the library that Horovod
+    loads, which mpirun should match. packages: the sorted name==version lines. packages_sha256: the
+    hash of these lines. horovod_compiler: the compiler that Horovod's library names.
     """
 
     interpreter: str
@@ -93,16 +99,19 @@ def probe(
 ) -> Stack:
     """Return the stack of an interpreter, from the cache if nothing has been installed since.
 
-    Raises UserError if training could not start: no interpreter, no mpirun, no TensorFlow, no
-    Horovod, a Horovod built for another TensorFlow or that cannot load its library, a probe that
-    does not end.
+    Raises UserError if training could not start: no interpreter, no TensorFlow, no Horovod, a
+    Horovod built for another TensorFlow or that cannot load its library, a probe that does not end.
+    Whether a launcher can start it is another question (launch.launchers.check_can_start).
     """
     interpreter = Path(interpreter).absolute()
     if not interpreter.is_file() or not os.access(interpreter, os.X_OK):
         raise UserError(f"there is no Python interpreter at {interpreter}; {_install(interpreter)}")
     if hiding := next(filter(None, map(_hiding, _PACKAGES)), ""):
         raise UserError(hiding)
-    mpirun = find_mpirun(interpreter, environment)
+    try:
+        mpirun = str(find_mpirun(interpreter, environment))
+    except UserError:
+        mpirun = ""
     # The probe inspects the installation, so it needs no GPU.
     worker_environment = {**rank_environment(interpreter, environment), "CUDA_VISIBLE_DEVICES": ""}
     cache = cache_dir / f"stack-{_key(interpreter, mpirun, worker_environment)}.json"
@@ -111,8 +120,12 @@ def probe(
         return kept
     facts = _ask(interpreter, worker_environment, deadline_s)
     _refuse(interpreter, facts)
-    facts["mpirun_version"] = _mpirun_version(mpirun, environment)
-    _keep(cache, facts, [interpreter, mpirun])
+    facts["mpirun_version"] = NO_MPIRUN
+    with contextlib.suppress(UserError):
+        facts["mpirun_version"] = mpirun_version(Path(mpirun), worker_environment)
+    # What is wrong with an mpirun may be mended elsewhere than in its file.
+    if not mpirun or facts["mpirun_version"] != NO_MPIRUN:
+        _keep(cache, facts, [interpreter, *([Path(mpirun)] if mpirun else [])])
     return _stack(interpreter, mpirun, facts)
 
 
@@ -151,13 +164,13 @@ def find_mpirun(interpreter: Path, environment: Mapping[str, str] = os.environ) 
     found = shutil.which("mpirun", path=search)
     if found is None:
         raise UserError(
-            f"there is no mpirun, neither in {interpreter.parent} nor on PATH: "
+            f"there is no mpirun, neither in {interpreter.parent} nor on PATH; "
             f"{_install(interpreter)}"
         )
     return Path(found)
 
 
-def _mpirun_version(mpirun: Path, environment: Mapping[str, str]) -> str:
+def mpirun_version(mpirun: Path, environment: Mapping[str, str] = os.environ) -> str:
     """Return the first line of mpirun --version, such as "mpirun (Open MPI) 4.1.8".
 
     Raises UserError if the command fails.
@@ -168,13 +181,44 @@ def _mpirun_version(mpirun: Path, environment: Mapping[str, str]) -> str:
         raise UserError(f"{mpirun} --version does not work: {error}; {_install(mpirun)}") from None
     if done.status != 0:
         raise UserError(
-            f"{mpirun} --version failed with exit code {done.status}: {done.said[0]}; "
-            f"{_install(mpirun)}"
+            f"{mpirun} --version failed {fate_of(done.status)}: {done.said[0]}; {_install(mpirun)}"
         )
-    return done.said[0]
+    first, *more = done.said
+    # MPICH has its version in the second line.
+    return f"{first} {' '.join(more[0].split())}" if first.endswith(":") and more else first
+
+
+def check_python(interpreter: Path, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise UserError if this is no Python in which ranks run."""
+    install = _install(interpreter)
+    if not interpreter.is_file() or not os.access(interpreter, os.X_OK):
+        raise UserError(f"there is no Python interpreter at {interpreter}; {install}")
+    ask = "import sys; print('%d %d' % sys.version_info[:2])"
+    try:
+        done = run([interpreter, "-c", ask], env=environment, within_s=_PYTHON_DEADLINE_S)
+    except NotStarted as error:
+        raise UserError(f"{error}; {install}") from None
+    except TooLong:
+        raise UserError(
+            f"{interpreter} does not answer as Python does within {_PYTHON_DEADLINE_S:g} s; "
+            f"{install}"
+        ) from None
+    told = re.fullmatch(r"(\d+) (\d+)", last_line(done.output))
+    if told is None or done.status != 0:
+        why = f": {last_line(done.errors)}" if done.errors.strip() else ""
+        raise UserError(
+            f"{interpreter} does not answer as Python does {fate_of(done.status)}{why}; {install}"
+        )
+    version = int(told[1]), int(told[2])
+    if version < _OLDEST:
+        names = [".".join(map(str, each)) for each in (version, _OLDEST)]
+        raise UserError(
+            f"{interpreter} is Python {names[0]}, and ranks need {names[1]} or later; {install}"
+        )
 
 
 def _ask(interpreter: Path, environment: Mapping[str, str], deadline_s: float) -> dict[str, Any]:
+    command = f"{interpreter} -m {_PROBE}"
     try:
         done = run([interpreter, "-m", _PROBE], ROOT, environment, within_s=deadline_s)
     except NotStarted as error:
@@ -182,19 +226,18 @@ def _ask(interpreter: Path, environment: Mapping[str, str], deadline_s: float) -
     except TooLong:
         raise UserError(
             f"{interpreter} did not import TensorFlow and Horovod within {deadline_s:g} s: "
-            f"try `{interpreter} -m {_PROBE}` to see where it hangs"
+            f"try `{command}` to see where it hangs"
         ) from None
     try:
-        facts: dict[str, Any] = json.loads(done.output)
+        # The programs of containers and modules have their say first.
+        facts: dict[str, Any] = json.loads(last_line(done.output))
     except ValueError:
-        if done.status == 0:
-            raise UserError(
-                f"{interpreter} does not answer as Python does; {_install(interpreter)}"
-            ) from None
-        last = done.why if done.errors.strip() else "it printed no error"
-        raise UserError(
-            f"{interpreter} -m {_PROBE} failed with exit code {done.status}: {last}"
-        ) from None
+        check_python(interpreter, environment)
+        last = last_line(done.errors) or "it printed no error"
+        mend = f"try `{command}` in {ROOT} to see all of it"
+        if "No module named 'hvdperf'" in last:
+            mend = f"a container has to show {ROOT} at the same path, and to hand on PYTHONPATH"
+        raise UserError(f"{command} failed {fate_of(done.status)}: {last}; {mend}") from None
     return facts
 
 
@@ -218,6 +261,17 @@ def _install(program: Path) -> str:
     return command if is_own else f"{command}, or give the interpreter that `make stack` prints"
 
 
+def _linked_environment(interpreter: Path) -> Path | None:
+    """Return the Python of a virtual environment that an interpreter outside of it is a link to;
+    None if it is none."""
+    path = interpreter
+    while path.is_symlink():
+        if (path.parent.parent / "pyvenv.cfg").exists():
+            return path if path != interpreter else None
+        path = path.parent / path.readlink()
+    return None
+
+
 def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:
     """Raise UserError if the probe reports an error (probe.ERRORS)."""
     error = facts["error"]
@@ -225,37 +279,41 @@ def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:
         return
     kind, message = error["kind"], error["message"]
     install = _install(interpreter)
+    if kind == "tensorflow" and (linked := _linked_environment(interpreter)) is not None:
+        install = (
+            f"it is a link, and Python finds the packages of {linked} only by that path: give it"
+        )
     if kind == "tensorflow":
-        raise UserError(f"{interpreter} cannot import TensorFlow ({message}): {install}")
+        raise UserError(f"{interpreter} cannot import TensorFlow ({message}); {install}")
     if kind == "horovod":
-        raise UserError(f"{interpreter} has TensorFlow but no Horovod ({message}): {install}")
+        raise UserError(f"{interpreter} has TensorFlow but no Horovod ({message}); {install}")
     if kind == "built for another tensorflow":
         build = "" if CHECKOUT is None else f"run `{_build(interpreter)}` to "
         raise UserError(f"{interpreter}: {message}; {build}build Horovod again")
     raise UserError(
-        f"{interpreter}: Horovod {facts['horovod']} does not load ({message}): {install}"
+        f"{interpreter}: Horovod {facts['horovod']} does not load ({message}); {install}"
     )
 
 
-def _key(interpreter: Path, mpirun: Path, environment: Mapping[str, str]) -> str:
+def _key(interpreter: Path, mpirun: str, environment: Mapping[str, str]) -> str:
     """Return a hash of all that the probe's answer depends on, except the installed files."""
     probe_source = (ROOT / "hvdperf/worker/probe.py").read_text()
     variables = [environment.get(name) for name in _PROBED_VARIABLES]
-    inputs = [str(interpreter), str(mpirun), probe_source, variables]
+    inputs = [str(interpreter), mpirun, probe_source, variables]
     return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]
 
 
-def _stack(interpreter: Path, mpirun: Path, facts: Mapping[str, Any]) -> Stack:
+def _stack(interpreter: Path, mpirun: str, facts: Mapping[str, Any]) -> Stack:
     known = {field.name for field in fields(Stack)}
     values = {name: value for name, value in facts.items() if name in known}
     values["horovod_flags"] = tuple(facts["horovod_flags"])
     values["packages"] = tuple(facts["packages"])
     # It is missing in what an earlier version of the suite has cached: probe again.
     values["horovod_compiler"] = facts["horovod_compiler"]
-    return Stack(interpreter=str(interpreter), mpirun=str(mpirun), **values)
+    return Stack(interpreter=str(interpreter), mpirun=mpirun, **values)
 
 
-def _cached(cache: Path, interpreter: Path, mpirun: Path) -> Stack | None:
+def _cached(cache: Path, interpreter: Path, mpirun: str) -> Stack | None:
     """Return the stack of an earlier probe. Return None if a file that it depends on has changed
     since, or if the cache is missing or incomplete."""
     try:

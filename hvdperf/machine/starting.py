@@ -58,13 +58,17 @@ def rank_environment(
     """Return the environment of a rank's process, whether or not the user has sourced `activate`.
 
     Horovod's libraries do not know where their MPI is, so the `lib` of the interpreter's
-    environment is added to LD_LIBRARY_PATH if it holds an MPI library. Open MPI refuses to run as
+    environment is added to LD_LIBRARY_PATH if it holds an MPI library, which OPAL_PREFIX must not
+    send to the files of another one. Open MPI refuses to run as
     root unless two variables confirm that this is meant.
     """
     result = {name: value for name, value in environment.items() if not _is_outer(name)}
     result["PYTHONPATH"] = _prepend(ROOT, result.get("PYTHONPATH"))
-    libraries = Path(interpreter).absolute().parent.parent / "lib"
+    home = Path(interpreter).absolute().parent.parent
+    libraries = home / "lib"
     if any(libraries.glob("libmpi.so*")):
+        if Path(result.get("OPAL_PREFIX", home)).resolve() != home.resolve():
+            del result["OPAL_PREFIX"]
         result["LD_LIBRARY_PATH"] = _prepend(libraries, result.get("LD_LIBRARY_PATH"))
     if os.geteuid() == 0:
         result["OMPI_ALLOW_RUN_AS_ROOT"] = "1"

@@ -18,11 +18,13 @@ from statistics import fmean
 from hvdperf import copies
 from hvdperf.errors import UserError, refusing
 from hvdperf.launch.launchers import own_settings
+from hvdperf.machine.stack import check_python
 from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import shown
+from hvdperf.programs import last_line
 from hvdperf.script import revisions
 from hvdperf.script.recorded import Rank, last_job, read_ranks
-from hvdperf.script.run import environment, on_all_hosts
+from hvdperf.script.run import environment, is_mpirun, on_all_hosts
 from hvdperf.timeline.processes import ended
 from hvdperf.worker.script.tap._hvdperf_recorder import FIRST
 
@@ -31,6 +33,8 @@ FIRST_STEPS, LEAST_STEPS, MOST_STEPS, SECONDS = 30, 40, 2000, 4.0
 # The share of steps that are faster than Figure.LOW; slower ones are disturbed more often.
 _FASTER = 0.1
 _SETTING = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+# The programs of the environment that is active here.
+_ACTIVE = Path(sys.executable).parent
 # Exit statuses of a command that Ctrl-C or SIGTERM ended.
 _INTERRUPTED = (-2, -15, 130, 143)
 
@@ -76,7 +80,9 @@ def other_arm(wanted: str, place: Path) -> Arm:
     if words and all(_SETTING.fullmatch(word) for word in words):
         return Arm(wanted, dict(word.split("=", 1) for word in words))
     interpreter = Path(wanted).expanduser()
-    if interpreter.is_file() and os.access(interpreter, os.X_OK):
+    if interpreter.is_file():
+        with refusing(f"--against {wanted}: ", UserError):
+            check_python(interpreter.absolute())
         return Arm(shown(interpreter.absolute()), interpreter=interpreter.absolute())
     repository = revisions.repository(place)
     if repository is not None and revisions.is_revision(repository, wanted):
@@ -174,17 +180,15 @@ class Runner:
             rank for rank in job if rank.steps is None or rank.steps.count < min(steps, FIRST + 2)
         ]
         if status != 0 or not job or ended_early:
-            said = output.read_text(errors="replace").strip().splitlines() or ["nothing"]
+            said = last_line(output.read_text(errors="replace")) or "nothing"
             why = f"it ended with status {status}" if status else "no rank trained long enough"
-            raise UserError(f"{arm.name}: {why}, and said: {said[-1]}; see {shown(output)}")
+            raise UserError(f"{arm.name}: {why}, and said: {said}; see {shown(output)}")
         return Run(job)
 
     def _environment(self, arm: Arm) -> dict[str, str]:
         found = {**os.environ, **arm.settings}
         if arm.interpreter is None:
             return found
-        # Open MPI would look for its files in the environment that is active here.
-        found.pop("OPAL_PREFIX", None)
         found = rank_environment(arm.interpreter, found)
         # The suite's own ranks find its modules by that; a script needs none of them.
         found["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
@@ -195,13 +199,20 @@ class Runner:
         """Return the words of the command for an arm: files below the directory are those of its
         copy, and programs of an environment are those of the arm's own."""
         here = shutil.which(self.command[0])
+        if arm.interpreter is not None and here is not None and not is_mpirun(here):
+            own = arm.interpreter.parent / Path(here).name
+            if Path(here).parent == _ACTIVE and not own.exists():
+                raise UserError(
+                    f"there is no {own.name} in {own.parent}, and the one in {Path(here).parent} "
+                    "starts another environment; install what the command starts there, too"
+                )
         found = []
         for word in self.command:
             path = Path(word)
             program = Path(shutil.which(word) or "") if word == self.command[0] else path
             if arm.interpreter is not None and here is not None:
                 own = arm.interpreter.parent / program.name
-                beside = program.parent in (Path(here).parent, Path(sys.executable).parent)
+                beside = program.parent in (Path(here).parent, _ACTIVE)
                 if program.is_absolute() and beside and own.exists():
                     found.append(str(own))
                     continue

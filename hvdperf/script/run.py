@@ -28,11 +28,15 @@ _OPEN_MPI = ("Open MPI", "OpenRTE")
 _OURS = ("PYTHONPATH", "HVDPERF_RECORD", "HVDPERF_STEPS")
 
 
+def is_mpirun(program: str) -> bool:
+    return os.path.basename(program) in _MPIRUN
+
+
 def on_all_hosts(command: Sequence[str], others: Sequence[str] = ()) -> list[str]:
     """Return the command with what an mpirun on several hosts needs to hand on the recorder.
     others: variables that it has to hand on besides."""
     has_hosts = any(word.partition("=")[0] in _HOSTS for word in command)
-    if os.path.basename(command[0]) not in _MPIRUN or not has_hosts:
+    if not is_mpirun(command[0]) or not has_hosts:
         return list(command)
     with suppress(NotStarted, TooLong):
         output = probed([command[0], "--version"], within_s=_VERSION_S).output

@@ -21,14 +21,15 @@ from hvdperf.files import write_whole
 from hvdperf.json_records import decode
 from hvdperf.judge.judge import is_outside
 from hvdperf.launch.guard import guarded
-from hvdperf.launch.uses import usual_uses
+from hvdperf.launch.launchers import check_can_start
+from hvdperf.launch.uses import needs_gloo, usual_uses
 from hvdperf.machine.fitness import Check, judged
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
-from hvdperf.machine.stack import Stack, probe
+from hvdperf.machine.stack import NO_MPIRUN, Stack, probe
 from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import CACHE, RESULTS, ROOT, cases
-from hvdperf.plan.options import PROFILES, SHORT, installed_networks, load_profile
+from hvdperf.plan.options import PROFILES, SHORT, Options, installed_networks, load_profile
 from hvdperf.plan.proposals import MOST_A_YEAR
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
@@ -333,11 +334,24 @@ def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
         return
     built = ", ".join(stack.horovod_flags)
     versions = f"TensorFlow {stack.tensorflow}, Keras {stack.keras}, Horovod {stack.horovod}"
-    yield Check("stack", f"{versions} ({built}), {stack.mpirun_version}")
+    yield Check("stack", f"{versions} ({built}), {_mpirun(stack)}", note=_launcher(stack))
     yield _scripts(stack)
     yield from _planned(arguments)
     if arguments.pair:
         yield pair_check()
+
+
+def _mpirun(stack: Stack) -> str:
+    return "no mpirun" if stack.mpirun_version == NO_MPIRUN else stack.mpirun_version
+
+
+def _launcher(stack: Stack) -> str:
+    """Return why the usual launcher cannot start ranks, and what can, in words; "" if it can."""
+    try:
+        check_can_start(Options().launcher, stack)
+    except UserError as error:
+        return str(error)
+    return ""
 
 
 def _scripts(stack: Stack) -> Check:
@@ -348,9 +362,10 @@ def _scripts(stack: Stack) -> Check:
         wrong = [each for each in usual_uses(stack, CACHE) if each.problem]
     except UserError as error:
         return Check(name, "not tried", note=str(error))
+    how = "by horovodrun --gloo, " if needs_gloo(stack) else ""
     if not wrong:
-        return Check(name, "gradients are exchanged in loops and in model.fit")
-    told = "; ".join(f"{each.use.value}: {each.problem}" for each in wrong)
+        return Check(name, f"{how}gradients are exchanged in loops and in model.fit")
+    told = how + "; ".join(f"{each.use.value}: {each.problem}" for each in wrong)
     note = f"what works: {FACTS}"
     if not stack.keras.startswith(KNOWN_TO_HOROVOD):
         release = ".".join(stack.tensorflow.split(".")[:2])

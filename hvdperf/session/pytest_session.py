@@ -18,7 +18,7 @@ from hvdperf.errors import UserError
 from hvdperf.judge.judge import doubted
 from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher, dispose, how_launched, make_arm_launcher
-from hvdperf.launch.launchers import own_settings
+from hvdperf.launch.launchers import check_can_start, own_settings
 from hvdperf.launch.outer import words_before_pytest
 from hvdperf.launch.pytest_command import typed
 from hvdperf.launch.slots import Slots, check_network
@@ -311,6 +311,7 @@ class PytestSession:
                 continue
             try:
                 stacks[name] = probe(interpreter or sys.executable, CACHE)
+                check_can_start(self.options.launcher, stacks[name])
             except UserError as error:
                 raise UserError(f"{option}: {error}" if interpreter else str(error)) from None
         return stacks

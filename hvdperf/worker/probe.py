@@ -56,15 +56,15 @@ def probe() -> dict[str, Any]:
     }
     try:
         import tensorflow as tf
-    except ImportError as error:
+    except Exception as error:  # noqa: BLE001 (packages that do not fit raise all kinds)
         return {**facts, "error": {"kind": "tensorflow", "message": _line(error)}}
     try:
         facts.update(_tensorflow_facts(tf))
-    except ImportError as error:
+    except Exception as error:  # noqa: BLE001
         # TensorFlow imports Keras only when it is used.
         legacy = os.environ.get("TF_USE_LEGACY_KERAS", "0") not in ("", "0")
         told = "TF_USE_LEGACY_KERAS is set, and the package tf-keras is missing"
-        message = told if legacy else _line(error)
+        message = told if legacy and isinstance(error, ImportError) else _line(error)
         return {**facts, "error": {"kind": "tensorflow", "message": message}}
     facts["error"] = _add_horovod(facts, tf)
     return facts
@@ -119,7 +119,7 @@ def _add_horovod(facts: dict[str, Any], tf: Any) -> dict[str, str] | None:
         }
     try:
         import horovod.tensorflow as hvd
-    except (ImportError, OSError, tf.errors.OpError) as error:
+    except Exception as error:  # noqa: BLE001 (of its library, its packages, or TensorFlow)
         return {"kind": "horovod library", "message": _line(error)}
     facts["horovod_flags"] = _flags(hvd)
     facts["nccl"] = nccl_version(int(hvd.nccl_built()))

@@ -18,7 +18,6 @@ from hvdperf.launch import arm_launcher
 from hvdperf.launch.arm_launcher import (
     ArmLauncher,
     Installed,
-    check_mpirun,
     how_launched,
     make_arm_launcher,
     make_launcher,
@@ -32,18 +31,21 @@ from hvdperf.launch.launchers import (
     MpirunJob,
     MpirunLauncher,
     Order,
+    check_can_start,
     command,
     horovod_environment,
     rendezvous_plan,
 )
 from hvdperf.launch.processes import TAIL_LINES, Variables, with_defaults
 from hvdperf.machine.placement import Offer, Slot, place
+from hvdperf.machine.stack import NO_MPIRUN
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.options import LAUNCHERS, Options, Sampling
 from hvdperf.worker.protocol import address_towards
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import WORKLOAD
+from tests.support.stores import STACK
 
 
 def slots(*hosts: str) -> list[Slot]:
@@ -329,24 +331,50 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
     assert [hub._server.fileno() for hub in opened] == [-1]
 
 
+MPICH = "HYDRA build details: Version: 5.0.2"
+
+
 @pytest.mark.parametrize(
-    ("version", "known"),
+    ("built", "version", "library", "told"),
     [
-        ("mpirun (Open MPI) 4.1.8", True),
-        ("orterun (OpenRTE) 4.1.4", True),
-        ("mpirun (Open MPI) 5.0.11", False),
-        ("HYDRA build details:", False),
+        ("mpi gloo", "mpirun (Open MPI) 4.1.8", "Open MPI v4.1.8", {}),
+        ("mpi gloo", "orterun (OpenRTE) 4.1.4", "Open MPI v4.1.8", {}),
+        ("mpi gloo", "mpirun (Open MPI) 5.0.11", "Open MPI v5.0.11", {"mpirun": "add --launcher"}),
+        ("mpi gloo", MPICH, "MPICH Version: 5.0.2", {"mpirun": "another MPI.*; add --launcher"}),
+        # Where the environment has no mpirun, the one on PATH is of something else.
+        ("mpi gloo", "mpirun (Open MPI) 4.1.8", "MPICH Version: 5.0.2", {"mpirun": "loads MPICH"}),
+        ("gloo", "mpirun (Open MPI) 4.1.8", None, {"mpirun": "without MPI; add --launcher"}),
+        ("mpi", "mpirun (Open MPI) 4.1.8", "Open MPI v4.1.8", {"agents": "leave out --launcher"}),
+        ("mpi", MPICH, "MPICH Version: 5.0.2", dict.fromkeys(LAUNCHERS, "HOROVOD_WITH_GLOO=1")),
     ],
 )
-def test_the_mpirun_of_another_mpi_is_refused_with_what_works_there(
-    version: str, known: bool
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_launcher_that_cannot_start_a_stack_is_refused_with_what_can(
+    launcher: str, built: str, version: str, library: str | None, told: dict[str, str]
 ) -> None:
-    stack: Any = SimpleNamespace(mpirun="mpirun", mpirun_version=version)
-    if known:
-        check_mpirun(stack)
+    flags = tuple(built.split())
+    stack = replace(STACK, mpirun_version=version, mpi_library=library, horovod_flags=flags)
+    if launcher not in told:
+        check_can_start(launcher, stack)
         return
-    with pytest.raises(UserError, match="--launcher agents"):
-        check_mpirun(stack)
+    with pytest.raises(UserError, match=told[launcher]) as caught:
+        check_can_start(launcher, stack)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_an_mpirun_ranks_start_by_agents_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    stack = replace(STACK, interpreter=str(tmp_path / "python"), mpirun_version=NO_MPIRUN)
+    check_can_start("agents", stack)
+    with pytest.raises(UserError, match=r"there is no mpirun.*make env.*--launcher agents"):
+        check_can_start("mpirun", stack)
+    broken = tmp_path / "mpirun"
+    broken.write_text("#!/bin/sh\necho libopen-rte.so.40: not found >&2; exit 127\n")
+    broken.chmod(0o755)
+    with pytest.raises(UserError, match=r"exit status 127\): libopen-rte.so.40: not found"):
+        check_can_start("mpirun", stack)
 
 
 def test_no_socket_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.machine.stack import Stack, find_mpirun, probe, stack_differences
+from hvdperf.machine.stack import NO_MPIRUN, Stack, find_mpirun, probe, stack_differences
 from hvdperf.worker.probe import ERRORS, built_for_tensorflow, compiler_of, main, nccl_version
 from tests.support.stores import STACK
 
@@ -240,20 +240,18 @@ class TestWhatKeepsTrainingFromStarting:
         with pytest.raises(UserError, match=f"run `{command}` and"):
             probe(tmp_path / environment / "bin" / "python", cache)
 
-    def test_no_mpirun(self, virtual_environment, cache, environment, tmp_path):
-        interpreter = virtual_environment(lambda name: False)
-        with pytest.raises(UserError) as caught:
-            probe(interpreter, cache, {**environment, "PATH": str(tmp_path)})
-        assert "there is no mpirun" in str(caught.value)
-        assert "`make env` and `. ./activate`" in str(caught.value)
-
-    def test_an_mpirun_that_does_not_run(self, cache, environment, tmp_path):
-        interpreter = program(
-            tmp_path / "bin" / "python", f"echo '{json.dumps({**FACTS, 'searched': []})}'"
-        )
-        program(tmp_path / "bin" / "mpirun", "echo 'libopen-rte.so.40: not found' >&2; exit 127")
-        with pytest.raises(UserError, match=r"exit code 127: libopen-rte.so.40: not found"):
-            probe(interpreter, cache, environment)
+    def test_an_mpirun_that_does_not_run_keeps_nobody_from_another_launcher(
+        self, cache, environment, tmp_path
+    ):
+        answer = f"echo '{json.dumps({**FACTS, 'searched': []})}'"
+        interpreter = program(tmp_path / "bin" / "python", answer)
+        nowhere = {**environment, "PATH": "/nowhere"}
+        assert probe(interpreter, cache, nowhere).mpirun_version == NO_MPIRUN
+        mpirun = program(tmp_path / "bin" / "mpirun", "exit 127")
+        assert probe(interpreter, cache, environment).mpirun_version == NO_MPIRUN
+        program(mpirun, "echo 'HYDRA build details:'; echo '    Version:   5.0.2'")
+        found = probe(interpreter, cache, environment)
+        assert found.mpirun_version == "HYDRA build details: Version: 5.0.2"
 
     @pytest.mark.parametrize(
         ("hidden", "told"),
@@ -272,9 +270,18 @@ class TestWhatKeepsTrainingFromStarting:
         [
             (
                 "echo 'Fatal Python error: no encodings' >&2; exit 1",
-                "exit code 1: Fatal Python error: no encodings",
+                r"exit status 1\): Fatal Python error: no encodings; .*make env",
             ),
-            ("exit 3", "exit code 3: it printed no error$"),
+            ("exit 3", r"not answer as Python does \(exit status 3\); .*make env"),
+            ("kill -SEGV $$", r"SIGSEGV\); .*make env"),
+            ("exit 0", r"not answer as Python does .*make env"),
+            ("echo 2 7", r"is Python 2\.7, and ranks need 3\.9 or later; .*make env"),
+            # It answers, but not the probe.
+            ('[ "$1" = -c ] && exec echo 3 11; kill -ILL $$', r"SIGILL\): .*to see all of it"),
+            (
+                """[ "$1" = -c ] && exec echo 3 11; echo "No module named 'hvdperf'" >&2; exit 1""",
+                "a container has to show",
+            ),
             ("exec sleep 600", r"within 0\.5 s"),
             (b"\x00\x01", "does not start"),
         ],
@@ -287,6 +294,19 @@ class TestWhatKeepsTrainingFromStarting:
             program(interpreter, script)
         with pytest.raises(UserError, match=told):
             probe(interpreter, cache, with_mpirun, deadline_s=0.5)
+
+    def test_a_link_to_the_python_of_an_environment_is_told(
+        self, virtual_environment, cache, with_mpirun, tmp_path
+    ):
+        interpreter = virtual_environment(lambda name: True)
+        (tmp_path / "link").symlink_to(interpreter)
+        with pytest.raises(UserError, match=f"packages of {interpreter} only by that path"):
+            probe(tmp_path / "link", cache, with_mpirun)
+
+    def test_what_a_wrapper_says_first_is_no_answer(self, cache, with_mpirun, tmp_path):
+        (tmp_path / "answer").write_text(json.dumps({**FACTS, "searched": []}))
+        wrapper = program(tmp_path / "python", f"echo Welcome; cat {tmp_path}/answer")
+        assert probe(wrapper, cache, with_mpirun).horovod == "0.28.1"
 
     def test_a_horovod_built_for_another_tensorflow(self, cache, environment, tmp_path):
         copied = tmp_path / "packages" / "horovod"

@@ -89,6 +89,9 @@ def test_ranks_find_the_mpi_of_their_own_environment(interpreter, tmp_path):
     (library / "libmpi.so.40").touch()
     result = rank_environment(interpreter, {"LD_LIBRARY_PATH": "/theirs"})
     assert result["LD_LIBRARY_PATH"].split(os.pathsep) == [str(library), "/theirs"]
+    for prefix, kept in ((tmp_path, True), ("/theirs", False)):
+        result = rank_environment(interpreter, {"OPAL_PREFIX": str(prefix)})
+        assert ("OPAL_PREFIX" in result) is kept
 
 
 @pytest.mark.parametrize(("uid", "expected"), [(0, "1"), (1000, None)])

@@ -15,7 +15,7 @@ from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.script import revisions
 from hvdperf.script.against import Comparison, told
-from hvdperf.script.arms import Arm, Figure, Run, launch_settings, other_arm
+from hvdperf.script.arms import Arm, Figure, Run, Runner, launch_settings, other_arm
 from hvdperf.verdict import Verdict
 from tests.script.test_terms import SAME, made
 
@@ -46,6 +46,8 @@ def repository(tmp_path: Path) -> Path:
 def test_what_it_is_compared_with_is_told_from_its_form(repository: Path) -> None:
     assert other_arm("A=1 B=x=y", repository).settings == {"A": "1", "B": "x=y"}
     assert other_arm(sys.executable, repository).interpreter == Path(sys.executable)
+    with pytest.raises(UserError, match="not answer as Python does"):
+        other_arm("/bin/true", repository)
     assert other_arm("HEAD~1", repository).revision == "HEAD~1"
     for wanted in ("", "no-such-revision", "--output=x", "/no/python", "A=1 b"):
         with pytest.raises(UserError, match="--against"):
@@ -97,6 +99,18 @@ def compared(pairs: int, compute: float, on: int | None = None) -> Comparison:
         return Run(made(own))
 
     return Comparison(Arm("X=1"), [(run(compute), run(1.0)) for _ in range(pairs)])
+
+
+def test_a_program_of_the_command_that_the_other_environment_lacks_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    monkeypatch.chdir(own)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    other = Arm("other", interpreter=tmp_path / "bin" / "python")
+    with pytest.raises(UserError, match="there is no horovodrun in"):
+        Runner(["horovodrun", "-np", "2", "python", "a.py"], tmp_path / "out").run(other, "0", 40)
 
 
 def test_a_slower_command_fails_and_an_equal_one_passes() -> None:

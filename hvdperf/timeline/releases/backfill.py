@@ -41,7 +41,7 @@ PROFILE = "history"
 
 # The default versions: the last Horovod, and of each TensorFlow line the last bug fix. Those before
 # 2.14 need NumPy 1.24, which the suite's own SciPy does not work with. Horovod 0.28.0 builds with
-# TensorFlow 2.14 to 2.18; results/not-built records why older ones do not.
+# all of these; results/not-built records why older ones do not.
 HOROVOD = ("0.28.1",)
 TENSORFLOW = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 

@@ -53,7 +53,7 @@ def try_stack(
     stack = probe(interpreter, cache, environment)
     say(f"TensorFlow {stack.tensorflow}, Keras {stack.keras}, Horovod {stack.horovod}")
     tried = []
-    for each in try_uses(interpreter.absolute(), list(Use), environment):
+    for each in try_uses(stack, list(Use), environment):
         say(f"{each.use.value}: {each.problem or 'works'}")
         tried.append(each)
     today = datetime.now(UTC).date()
