@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from hvdperf.plan.terms import Term
 from hvdperf.script.checks import Problem
+from hvdperf.script.cores import Group, Stop
 from hvdperf.script.terms import Parts, Tail
 
 # A term that takes a smaller share of the time is not worth a change.
 LEAST_SHARE = 0.10
+# Of more ranks only the number is told.
+_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,19 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> 
         return Limit("no training step was seen: no gradient exchanged, no weight changed")
     if parts is None:
         return Limit("too few steps to say what limits it", "let it run for longer")
-    found = [*_tail(parts.tail), *_slower(parts), *_terms(parts)]
+    found = [
+        *_stop(parts.stop),
+        *_cores(parts),
+        *_tail(parts.tail),
+        *_slower(parts),
+        *_terms(parts),
+    ]
     share, limit = max(found, key=lambda each: each[0])
-    term = Term.COMPUTE if parts.has_stamps else Term.INSIDE
+    term = max((Term.COMPUTE, Term.INSIDE), key=parts.share)
     computing = parts.share(term)
     if share >= computing:
         return limit
-    told = f"{'computation' if parts.has_stamps else term}: {_percent(computing)} of the time"
+    told = f"{'computation' if term is Term.COMPUTE else term}: {_percent(computing)} of the time"
     if share >= LEAST_SHARE:
         return Limit(f"{told}. Besides, {limit.told}", limit.mend, limit.faster)
     return Limit(told, "a faster device, mixed precision, or larger batches")
@@ -46,6 +56,64 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> 
 
 # A share of the time, and what limits if it does.
 _Found = tuple[float, Limit]
+
+
+def stop_told(stop: Stop) -> str:
+    """Return for how long a rank did not run, and why."""
+    times = f", {stop.count} times" if stop.count > 1 else ""
+    why = "it had no core" if stop.is_starved else "it was stopped, or its machine was"
+    return f"rank {stop.rank} did not run for {stop.seconds:.1f} s{times}: {why}"
+
+
+def _stop(stop: Stop | None) -> Iterator[_Found]:
+    if stop is None:
+        return
+    told = f"{stop_told(stop)}; that is {_percent(stop.share)} of the time"
+    mend = (
+        "look for what stops it: a signal (SIGSTOP, Ctrl-Z), a scheduler that suspends jobs, a "
+        "frozen container, or a virtual machine that is paused"
+    )
+    if stop.is_starved:
+        mend = "end the programs on its cores, or give it cores of its own"
+    # It may have stopped in what takes its time anyway.
+    yield stop.share, Limit(told, mend, _faster(0.9 * stop.share, stop.share))
+
+
+def cores_told(groups: Sequence[Group]) -> Iterator[str]:
+    """Yield what else uses the cores of ranks, and which ranks have fewer cores than they are."""
+    for group in groups:
+        cores = f"{group.cores} cores" if group.cores > 1 else "single core"
+        ranks = _ranks(group.ranks)
+        if len(group.ranks) > group.cores:
+            yield f"{ranks} share the same {cores}"
+        if group.others:
+            yield f"other processes use {_percent(group.others)} of the {cores} of {ranks}"
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    if len(numbers) > _NAMED:
+        return f"{len(numbers)} ranks"
+    return f"{'ranks' if len(numbers) > 1 else 'rank'} {' and '.join(map(str, numbers))}"
+
+
+def _cores(parts: Parts) -> Iterator[_Found]:
+    worst = max(parts.groups, key=lambda each: each.missing, default=None)
+    if worst is None or not worst.missing:
+        return
+    # Ranks that take turns on a core wait for each other, and one of their steps is slow.
+    waits = parts.share(Term.STRAGGLER) + parts.share(Term.EXCHANGE)
+    tail = parts.tail
+    if tail is not None and tail.term not in (Term.BETWEEN, Term.INPUT) and not tail.retraced:
+        waits += tail.share
+    most = 1 - (1 - worst.missing) * (1 - min(waits, 1.0))
+    told = "; ".join(cores_told([worst]))
+    mend = (
+        "give each rank a core of its own: another binding (mpirun --bind-to, srun "
+        "--cpus-per-task), or fewer ranks on the host"
+    )
+    if worst.others:
+        mend = "end other programs (loaders of the script count as such), or use other cores"
+    yield max(worst.missing, waits), Limit(told, mend, _faster(0.0, most))
 
 
 def _tail(tail: Tail | None) -> Iterator[_Found]:
@@ -98,9 +166,9 @@ def _slower(parts: Parts) -> Iterator[_Found]:
         Term.BETWEEN: "look at what only this rank does, such as saving or logging",
     }
     own = next(each.own for each in parts.by_rank if each.rank == slower.rank)
-    # Without its excess the others still wait as ranks do that are alike, or not even for an
-    # exchange that begins with ranks asleep.
-    least = parts.share_of(own * (1 - 1 / slower.times))
+    # Its excess may be gone, or be the others' part afterwards. Then the others still wait as ranks
+    # do that are alike, or not even for an exchange that begins with ranks asleep.
+    least = parts.share_of(own - fmean(each.own for each in parts.by_rank))
     most = share + parts.share(Term.EXCHANGE)
     yield share, Limit(told, mends[slower.term], _faster(min(least, share), most))
 

@@ -46,7 +46,8 @@ def ranks_of(tmp_path: Path) -> list[Rank]:
 
 
 def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
-    done = run(tmp_path, *on_two_ranks(LOOP, "--slow", "0.06", "--steps", "60"))
+    options = ("--slow", "0.06", "--steps", "60", "--stop", "2")
+    done = run(tmp_path, *on_two_ranks(LOOP, *options))
     assert done.returncode == 0, done.stderr
     assert "rank 0 is done" in done.stdout
     first, second = ranks_of(tmp_path)
@@ -62,6 +63,10 @@ def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
     assert parts.by_rank[1].terms[Term.COMPUTE] > 0.06
     assert max(abs(each.residual) / each.period for each in parts.by_rank) < 0.02
     assert "What limits this training: rank 1 takes" in done.stdout
+    assert parts.stop is not None
+    assert (parts.stop.rank, parts.stop.count, parts.stop.is_starved) == (1, 1, False)
+    assert parts.stop.seconds == pytest.approx(2, abs=0.5)
+    assert [len(group.ranks) for group in parts.groups] in ([2], [1, 1])
     (written,) = (tmp_path / "report").glob("*.html")
     assert f"report: report/{written.name}\n" in done.stdout
     assert {"import tensorflow", "hvd.init"} <= {name for name, _, _ in first.events}

@@ -12,6 +12,7 @@ seconds since the epoch, by time.time(), which is also what tf.timestamp returns
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import heapq
 import importlib.abc
@@ -41,6 +42,8 @@ FIRST = 3
 BIN = 0.01
 # Seconds from one writing to the next, of the whole and of the one line for the display.
 WRITE_S, LINE_S = 30.0, 1.0
+# Seconds from one beat of a thread of ours to the next, and how late one is if nothing ran then.
+BEAT_S, LATE_S = 0.05, 1.0
 # Values of a variable that are compared between ranks.
 COMPARED = 1 << 22
 # Batches whose content is compared between ranks, and functions and events that are told apart.
@@ -51,8 +54,9 @@ class Steps:
     """The calls of one function of the script, or the exchanges of a loop without any.
 
     A row is (index, end of the call before, begin, end, seconds of waiting for input before and
-    within the call, last gradient ready, all exchanged); the last two are 0 where they are
-    unknown. sums: of `summed` calls after the warm-up, of their times from end to end."""
+    within the call, last gradient ready, all exchanged, seconds in other functions that train since
+    the call before); ready and exchanged are 0 where they are unknown. sums: of `summed` calls
+    after the warm-up, of their times from end to end."""
 
     def __init__(self, name: Any) -> None:
         self.name = name
@@ -65,14 +69,20 @@ class Steps:
         self.bins: dict[int, int] = {}
         self.summed, self.sums = 0, 0.0
         self.samples = 0
-        self.cpu: Any = None
+        # What was used until the warm-up ended, and from then on until some step.
+        self.use: Any = None
+        self.used: Any = None
+        self.used_at = 0.0
         # Variables to which the graph writes its stamps, made before it is traced; whether it does.
         self.variables: Any = None
         self.has_exchange_stamps = self.has_input_stamps = False
         # What the graph has counted until the call before: samples, seconds of waiting, batches.
         self.counted = (0.0, 0.0, 0.0)
-        # The trace that had the last exchange.
+        # Seconds that functions which train had taken when this one ended.
+        self.trained = 0.0
+        # The trace that had the last exchange, and the variables that it has exchanged until now.
         self.graph: Any = None
+        self.traced: set[int] = set()
 
     @property
     def is_training(self) -> Any:
@@ -85,13 +95,18 @@ class Steps:
         last gradient ready, all exchanged."""
         if not self.count:
             self.begun = self.ended = begin
+            self.trained = _state.trained
         retraced = bool(self.count and traces > self.traces)
         self.traces = max(self.traces, traces)
-        times = (self.ended, begin, end, before, within, *(stamps or (0.0, 0.0)))
+        elsewhere, self.trained = _state.trained - self.trained, _state.trained
+        times = (self.ended, begin, end, before, within, *(stamps or (0.0, 0.0)), elsewhere)
         row = (self.count, *(round(each, 6) for each in times))
         if self.count == FIRST:
-            self.cpu = (begin, _cpu(), _delayed())
+            self.use, self.used_at = _guarded("cores", _use), end
         if self.count > FIRST:
+            if self.use is not None and end - self.used_at > LINE_S:
+                # Here, since a script may do much after its last step.
+                self.used, self.used_at = _guarded("cores", _used_since, self.use), end
             period = max(end - self.ended, 1e-9)
             self.summed += 1
             self.sums += period
@@ -123,9 +138,8 @@ class Steps:
             for _, retraced, row in sorted(self.slowest, reverse=True)
         ]
         found["bins"] = sorted(self.bins.items())
-        if self.cpu is not None:
-            begun, used, delayed = self.cpu
-            found["cpu"] = [self.ended - begun, _cpu() - used, _delayed() - delayed]
+        if self.used is not None:
+            found["cpu"], found["cores"] = self.used
         return found
 
 
@@ -140,6 +154,7 @@ class State:
         self.marks: dict[str, float] = {}
         self.events: list[Any] = []
         self.missing: list[str] = []
+        self.pauses: list[Any] = []
         self.outside = ""
         self.series: dict[Any, Any] = {}
         self.rank: Any = None
@@ -149,6 +164,8 @@ class State:
         self.current: Any = None
         self.jit = 0
         self.waited = 0.0
+        # Seconds of all calls of functions that train.
+        self.trained = 0.0
         self.exchanged: dict[str, Any] = {}  # by name: tensors, bytes, sparse ones of a trace
         self.exchanged_variables: Any = weakref.WeakValueDictionary()
         self.updated: dict[int, Any] = {}  # by id: a weak reference and the name
@@ -263,14 +280,68 @@ def _cpu() -> Any:
     return used.ru_utime + used.ru_stime
 
 
-def _delayed() -> Any:
-    """Return the seconds for which the main thread could run and had no core; 0 if the kernel does
-    not say."""
+def _delayed(thread: Any = None) -> Any:
+    """Return the seconds for which a thread, or else the main one, could run and had no core; 0 if
+    the kernel does not say."""
     try:
-        with open(f"/proc/self/task/{os.getpid()}/schedstat") as stream:
+        with open(f"/proc/self/task/{thread or os.getpid()}/schedstat") as stream:
             return int(stream.read().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
+
+
+def _use() -> Any:
+    """Return the cores that this process may use, and, until now: time, CPU time of this process,
+    seconds for which its main thread had no core, seconds for which the cores were not idle, of all
+    programs, and pages that the process had to wait for."""
+    cores = sorted(os.sched_getaffinity(0))
+    names = {f"cpu{core}" for core in cores}
+    ticks = 0
+    with open("/proc/stat") as stream:
+        for line in stream:
+            name, *fields = line.split()
+            if name in names:
+                user, nice, system, _, _, *others = map(int, fields[:8])
+                ticks += user + nice + system + sum(others)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    return cores, now(), _cpu(), _delayed(), ticks / os.sysconf("SC_CLK_TCK"), faults
+
+
+def _used_since(before: Any) -> Any:
+    """Return seconds, CPU time and delay since then; and the cores, with the seconds, all of their
+    work, this process's, and pages; None if it may use others since then."""
+    cores, *after = _use()
+    seconds, cpu, delayed, busy, faults = map(operator.sub, after, before[1:])
+    same = [cores, seconds, busy, cpu, faults] if cores == before[0] else None
+    return [seconds, cpu, delayed], same
+
+
+def _beat() -> None:
+    """Note when this process did not run: a thread that only sleeps woke up too late. What was done
+    in the meantime tells a process that was stopped from one that had no core, and from one whose
+    main thread did not give the interpreter away."""
+    before = _readings()
+    usual = 0.0
+    while not _state.is_over:
+        time.sleep(BEAT_S)
+        after = _readings()
+        lasted, *used = map(operator.sub, after, before)
+        if lasted > BEAT_S + LATE_S and len(_state.pauses) < EVENTS:
+            end = now()
+            _state.pauses.append([end - lasted, end, *used, usual])
+        elif lasted < 2 * BEAT_S:
+            usual = used[2] / lasted
+        before = after
+
+
+def _readings() -> Any:
+    """Return a clock that nobody sets and that does not stop when the machine is suspended, this
+    process's CPU time, the seconds for which this thread had no core, and how often threads of the
+    process began to wait."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    clock = time.clock_gettime(time.CLOCK_BOOTTIME)
+    delayed = _delayed(threading.get_native_id())
+    return clock, used.ru_utime + used.ru_stime, delayed, used.ru_nvcsw
 
 
 # Start ------------------------------------------------------------------------------------------
@@ -307,6 +378,8 @@ def _initialised(basics: Any) -> None:
     if first:
         # What is registered last runs first, so Horovod is still there.
         atexit.register(_at_exit)
+        # Not one of threading, whose threads the script may count or join.
+        _thread.start_new_thread(_guarded, ("pauses", _beat))
         if os.environ.get("HVDPERF_SCRATCH"):
             sys.addaudithook(_only_within(os.environ["HVDPERF_SCRATCH"]))
         # A forked process of multiprocessing ends without atexit.
@@ -468,6 +541,8 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
             stamps = ready, done
     steps.add(begin, end, before, within, traces, stamps)
     if steps.is_training:
+        _state.trained += end - begin
+        steps.trained = _state.trained
         _trained(steps, end)
 
 
@@ -622,7 +697,7 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     size = sum(each.dtype.size * (each.shape.num_elements() or 0) for each in tensors)
     sparse = sum(hasattr(each, "indices") for each in grads if each is not None)
     exchange = [len(tensors), size, sparse]
-    if steps is not None and not eager and _is_another(steps, tf):
+    if steps is not None and not eager and _is_another(steps, tf, variables):
         exchange = list(map(operator.add, exchange, _state.exchanged[name]))
         _note_missing("all but the last exchange of a step: the time of the others is compute")
     _state.exchanged[name] = exchange
@@ -642,13 +717,17 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
         return ("graph", tf.timestamp())
 
 
-def _is_another(steps: Any, tf: Any) -> Any:
-    """Return whether a trace of a step has had an exchange before this one."""
+def _is_another(steps: Any, tf: Any, variables: Any) -> Any:
+    """Return whether a trace of a step has had an exchange before this one, of other variables: the
+    body of a loop is traced twice."""
     graph = tf.compat.v1.get_default_graph()
     while getattr(graph, "outer_graph", None) is not None and hasattr(graph.outer_graph, "inputs"):
         graph = graph.outer_graph
-    before, steps.graph = steps.graph, weakref.ref(graph)
-    return before is not None and before() is graph
+    if steps.graph is None or steps.graph() is not graph:
+        steps.graph, steps.traced = weakref.ref(graph), set()
+    before = set(steps.traced)
+    steps.traced |= {id(each) for each in variables or ()}
+    return bool(before) and not before >= steps.traced
 
 
 def _after_exchange(begun: Any, result: Any) -> None:
@@ -859,6 +938,7 @@ def _write(is_last: Any) -> None:
         "marks": _state.marks,
         "events": _state.events,
         "missing": _state.missing,
+        "pauses": _state.pauses,
         "series": [each.told() for each in _state.series.values() if each.count],
         "exchanged": _state.exchanged,
         "others": _state.others,
