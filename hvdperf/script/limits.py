@@ -33,7 +33,7 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> 
     if wrong:
         return Limit(wrong[0].what, wrong[0].mend)
     if not trains:
-        return Limit("no training step was seen: no gradient exchanged, no weight changed")
+        return Limit("no training step was seen")
     if parts is None:
         return Limit("too few steps to say what limits it", "let it run for longer")
     found = [
@@ -48,7 +48,10 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> 
     computing = parts.share(term)
     if share >= computing:
         return limit
-    told = f"{'computation' if term is Term.COMPUTE else term}: {_percent(computing)} of the time"
+    name = "computation" if term is Term.COMPUTE else term.value
+    # A function may read its input by itself.
+    name += "" if parts.share(Term.INPUT) else ", with input, if any"
+    told = f"{name}: {_percent(computing)} of the time"
     if share >= LEAST_SHARE:
         return Limit(f"{told}. Besides, {limit.told}", limit.mend, limit.faster)
     return Limit(told, "a faster device, mixed precision, or larger batches")
@@ -124,6 +127,7 @@ def _tail(tail: Tail | None) -> Iterator[_Found]:
     mends = {
         Term.BETWEEN: "what it does there, such as saving, evaluating or logging, can be done less "
         "often or in the background",
+        Term.INSIDE: "what other functions do there, such as evaluating, can be done less often",
         Term.INPUT: "cache the data set, read ahead, and keep the begin of an epoch short",
     }
     mend = mends.get(tail.term, f"look at what rank {tail.rank} or its node does then")
@@ -162,13 +166,16 @@ def _slower(parts: Parts) -> Iterator[_Found]:
     )
     mends = {
         Term.COMPUTE: "look at its node and its share of the batch: hvdperf vet compares nodes",
-        Term.INPUT: "look at its files and its storage, and give every rank as many samples",
+        Term.INPUT: "look at its files and its storage, and give every rank as many samples; "
+        "others may read as slowly, while they wait for it",
         Term.BETWEEN: "look at what only this rank does, such as saving or logging",
     }
     own = next(each.own for each in parts.by_rank if each.rank == slower.rank)
     # Its excess may be gone, or be the others' part afterwards. Then the others still wait as ranks
     # do that are alike, or not even for an exchange that begins with ranks asleep.
     least = parts.share_of(own - fmean(each.own for each in parts.by_rank))
+    if slower.term is Term.INPUT:
+        least = 0.0
     most = share + parts.share(Term.EXCHANGE)
     yield share, Limit(told, mends[slower.term], _faster(min(least, share), most))
 

@@ -22,8 +22,8 @@ class Row(NamedTuple):
     """A step of one rank, in seconds since the epoch. number: of its call. before: the end of the
     step before. input_outside, input_within: seconds of waiting for it, outside of the call and in
     it. ready, done: the last gradient was ready, and all were exchanged; 0 where that is unknown or
-    nothing was exchanged. elsewhere: seconds of calls of other functions that train, since the step
-    before."""
+    nothing was exchanged. elsewhere: seconds of calls of other functions, since the step before.
+    earlier: seconds of exchanges of this step before its last one."""
 
     number: int
     before: float
@@ -34,6 +34,7 @@ class Row(NamedTuple):
     ready: float
     done: float
     elsewhere: float = 0.0
+    earlier: float = 0.0
 
     @property
     def period(self) -> float:

@@ -13,7 +13,7 @@ A step of a rank lasts from the end of its call before to the end of its call. I
 Every boundary is a stamp of its own, so the terms add up to the step; what does not, because stamps
 of several ranks contradict each other, is the residual. Without stamps in the graph, compute and
 what follows are one term, "compute or communication". To it belong the calls of other functions
-that train, such as of a generator beside its discriminator.
+of TensorFlow, such as of a generator beside its discriminator.
 """
 
 from __future__ import annotations
@@ -150,10 +150,10 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
     rarely = all(_exchanges_rarely(list(row.values())) for row in rows)
     for number in common:
         step = [_shifted(row[number], by) for row, by in zip(rows, offsets, strict=True)]
-        ready = _ready(step)
+        ready, earlier = _ready(step), min(row.earlier for row in step)
         is_alone = rarely and not any(row.done for row in step)
         for place, row in enumerate(step):
-            terms = _terms(row, ready)
+            terms = _terms(row, ready, earlier)
             if is_alone:
                 # Nothing was exchanged in this step.
                 terms[Term.COMPUTE] = terms.pop(Term.INSIDE)
@@ -214,8 +214,9 @@ def _ready(step: Sequence[Row]) -> float:
     return max(row.ready for row in step) if all(row.done for row in step) else 0.0
 
 
-def _terms(row: Row, ready: float) -> dict[Term, float]:
-    """Return the seconds of a step by term. ready: as from `_ready`."""
+def _terms(row: Row, ready: float, earlier: float) -> dict[Term, float]:
+    """Return the seconds of a step by term. ready: as from `_ready`. earlier: the least seconds of
+    a rank for the exchanges before the last one; who takes longer has waited."""
     found = {
         Term.BETWEEN: row.begin - row.before - row.input_outside - row.elsewhere,
         Term.INPUT: row.input,
@@ -225,11 +226,11 @@ def _terms(row: Row, ready: float) -> dict[Term, float]:
         return found
     if row.elsewhere:
         found[Term.INSIDE] = row.elsewhere
-    found[Term.COMPUTE] = row.ready - row.begin - row.input_within
+    found[Term.COMPUTE] = row.ready - row.begin - row.input_within - row.earlier
     # A rank that has all gradients of the others before the last one's stamp has not waited.
     met = min(ready, row.done)
-    found[Term.STRAGGLER] = met - row.ready
-    found[Term.EXCHANGE] = row.done - met
+    found[Term.STRAGGLER] = met - row.ready + row.earlier - earlier
+    found[Term.EXCHANGE] = row.done - met + earlier
     found[Term.APPLY] = row.end - row.done
     return found
 
@@ -395,9 +396,10 @@ def _cause(
     for index in set().union(*rows):
         step = {at: own[index] for at, own in enumerate(rows) if index in own}
         ready = _ready(list(step.values())) if len(step) == len(ranks) else 0.0
+        earlier = min(row.earlier for row in step.values())
         for at, row in step.items():
             usual = by_rank[at].terms
-            for term, seconds in _terms(row, ready).items():
+            for term, seconds in _terms(row, ready, earlier).items():
                 if term is not Term.STRAGGLER:
                     key = ranks[at].rank, term
                     more[key] = more.get(key, 0.0) + seconds - usual.get(term, 0.0)

@@ -130,7 +130,7 @@ def unexplained(training: Training) -> Iterator[str]:
     if not parts.has_stamps:
         yield "the exchange was not seen, so communication is not told from computing"
     elif parts.share(Term.INSIDE):
-        yield f"calls of other functions that train are {Term.INSIDE}"
+        yield f"calls of other functions of TensorFlow are {Term.INSIDE}"
     if not training.has_batches:
         yield (
             "batches were not seen, since they do not come from a loop over tf.data: so samples/s "

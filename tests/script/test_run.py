@@ -116,7 +116,8 @@ def test_a_sound_training_in_a_way_of_its_own_fails_no_check(
     assert first.steps.count == 40
     if way == "gan":
         assert first.exchanged[name][0] == 4
-        assert any("all but the last exchange" in each for each in first.missing)
+        assert first.missing == ()
+        assert all(row.earlier > 0 for row in first.steps.rows)
     if way == "several":
         assert first.steps.samples == 40 * 4 * 32
         assert any("several batches" in each for each in first.missing)

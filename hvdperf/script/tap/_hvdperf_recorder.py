@@ -54,9 +54,9 @@ class Steps:
     """The calls of one function of the script, or the exchanges of a loop without any.
 
     A row is (index, end of the call before, begin, end, seconds of waiting for input before and
-    within the call, last gradient ready, all exchanged, seconds in other functions that train since
-    the call before); ready and exchanged are 0 where they are unknown. sums: of `summed` calls
-    after the warm-up, of their times from end to end."""
+    within the call, last gradient ready, all exchanged, seconds in other functions since the call
+    before, seconds of exchanges of the call before its last one); ready and exchanged are 0 where
+    they are unknown. sums: of `summed` calls after the warm-up, of their times from end to end."""
 
     def __init__(self, name: Any) -> None:
         self.name = name
@@ -78,8 +78,8 @@ class Steps:
         self.has_exchange_stamps = self.has_input_stamps = False
         # What the graph has counted until the call before: samples, seconds of waiting, batches.
         self.counted = (0.0, 0.0, 0.0)
-        # Seconds that functions which train had taken when this one ended.
-        self.trained = 0.0
+        # Seconds that exchanges of this function, and that calls of all functions had taken.
+        self.exchanging = self.called = 0.0
         # The trace that had the last exchange, and the variables that it has exchanged until now.
         self.graph: Any = None
         self.traced: set[int] = set()
@@ -89,17 +89,25 @@ class Steps:
         return self.exchanges or self.others or self.updates
 
     def add(
-        self, begin: Any, end: Any, before: Any, within: Any, traces: Any, stamps: Any = ()
+        self,
+        begin: Any,
+        end: Any,
+        before: Any,
+        within: Any,
+        traces: Any,
+        stamps: Any = (),
+        earlier: Any = 0.0,
     ) -> None:
         """Add a call. before, within: seconds of input. traces: of the function until now. stamps:
         last gradient ready, all exchanged."""
         if not self.count:
             self.begun = self.ended = begin
-            self.trained = _state.trained
+            self.called = _state.called
         retraced = bool(self.count and traces > self.traces)
         self.traces = max(self.traces, traces)
-        elsewhere, self.trained = _state.trained - self.trained, _state.trained
-        times = (self.ended, begin, end, before, within, *(stamps or (0.0, 0.0)), elsewhere)
+        elsewhere, self.called = _state.called - self.called, _state.called
+        ready, done = stamps or (0.0, 0.0)
+        times = (self.ended, begin, end, before, within, ready, done, elsewhere, earlier)
         row = (self.count, *(round(each, 6) for each in times))
         if self.count == FIRST:
             self.use, self.used_at = _guarded("cores", _use), end
@@ -148,6 +156,7 @@ class State:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self.thread = threading.get_ident()
         self.directory = os.environ["HVDPERF_RECORD"]
         self.limit = int(os.environ.get("HVDPERF_STEPS") or 0)
         self.with_stamps = os.environ.get("HVDPERF_STAMPS", "1") == "1"
@@ -164,8 +173,8 @@ class State:
         self.current: Any = None
         self.jit = 0
         self.waited = 0.0
-        # Seconds of all calls of functions that train.
-        self.trained = 0.0
+        # Seconds of all calls.
+        self.called = 0.0
         self.exchanged: dict[str, Any] = {}  # by name: tensors, bytes, sparse ones of a trace
         self.exchanged_variables: Any = weakref.WeakValueDictionary()
         self.updated: dict[int, Any] = {}  # by id: a weak reference and the name
@@ -174,6 +183,9 @@ class State:
         self.in_gradients = 0
         # Of the newest batch its samples and something of its content; that of training steps.
         self.batch, self.content = 0, None
+        # The iterator that was asked last, and samples of each since the step before.
+        self.iterator = 0
+        self.taken: dict[int, int] = {}
         self.batches: list[Any] = []
         self.is_stopping = self.is_over = False
         self.written_at = self.line_at = 0.0
@@ -364,6 +376,7 @@ def _hook_init(module: Any) -> None:
 def _initialised(basics: Any) -> None:
     first = _state.rank is None
     _state.rank = basics.rank()
+    _state.thread = threading.get_ident()
     if first:
         if os.getpid() != _state.pid:
             # The script trains in a process that it has forked.
@@ -452,7 +465,8 @@ def _hook_broadcast(module: Any) -> None:
 
 
 def _is_main() -> Any:
-    return threading.current_thread() is threading.main_thread()
+    """Return whether this is the thread that trains: the one that called hvd.init."""
+    return threading.get_ident() == _state.thread
 
 
 def _outermost(call: Any) -> Any:
@@ -513,7 +527,7 @@ def _make_variables() -> Any:
     if not _state.with_stamps or not tf.executing_eagerly():
         return ()
     with tf.device("CPU:0"):
-        return [tf.Variable([0.0] * size, dtype=tf.float64, trainable=False) for size in (2, 6)]
+        return [tf.Variable([0.0] * size, dtype=tf.float64, trainable=False) for size in (3, 6)]
 
 
 def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
@@ -529,26 +543,34 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
         asked, given, content, *counted = (float(x) for x in steps.variables[1].numpy())
         if begin <= asked <= given <= end:
             samples, within, batches = map(operator.sub, counted, steps.counted)
+            _state.taken.clear()
             _state.batch, _state.content = int(samples), content
             if batches > 1:
                 _note_missing("single steps of a call that takes several batches: it counts as one")
         steps.counted = tuple(counted)
     stamps: Any = ()
+    earlier = 0.0
     if steps.has_exchange_stamps:
-        ready, done = (float(each) for each in steps.variables[0].numpy())
+        ready, done, exchanging = (float(each) for each in steps.variables[0].numpy())
         # Stamps of an earlier call are those of a call in which nothing was exchanged.
         if begin <= ready <= done <= end:
             stamps = ready, done
-    steps.add(begin, end, before, within, traces, stamps)
+            earlier = max(0.0, exchanging - steps.exchanging - (done - ready))
+        steps.exchanging = exchanging
+    steps.add(begin, end, before, within, traces, stamps, earlier)
+    _state.called += end - begin
+    steps.called = _state.called
     if steps.is_training:
-        _state.trained += end - begin
-        steps.trained = _state.trained
         _trained(steps, end)
 
 
 def _trained(steps: Any, at: Any) -> None:
     """Note the batch of a training step, write now and then, and end the script if it is time."""
-    steps.samples += _state.batch
+    # Of the iterator that was asked last: others are there to evaluate.
+    taken = _state.taken.get(_state.iterator, 0)
+    # Before the first step a batch may have made the model, or many may have been left out.
+    steps.samples += taken if taken and steps.count > 1 else _state.batch
+    _state.taken.clear()
     if _state.content is not None and len(_state.batches) < BATCHES:
         _state.batches.append(_state.content)
     if _state.rank is not None and os.getpid() == _state.pid:
@@ -699,12 +721,11 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     exchange = [len(tensors), size, sparse]
     if steps is not None and not eager and _is_another(steps, tf, variables):
         exchange = list(map(operator.add, exchange, _state.exchanged[name]))
-        _note_missing("all but the last exchange of a step: the time of the others is compute")
     _state.exchanged[name] = exchange
     if eager and steps is None:
         return ("eager", now())
     if not eager and not _is_main():
-        _note_missing("steps in a thread: only the main thread's calls are recorded")
+        _note_missing("steps in another thread than the one that called hvd.init")
     if steps is not None:
         steps.exchanges = True
     if eager or steps is None or not steps.variables:
@@ -744,7 +765,13 @@ def _after_exchange(begun: Any, result: Any) -> None:
     # stamp depends on copies of them.
     copies = [tf.identity(each) for each in _values(list(result))]
     with tf.device("CPU:0"), tf.control_dependencies(copies):
-        steps.variables[0].assign(tf.stack([ready, tf.timestamp()]), read_value=False)
+        now_done = tf.timestamp()
+        # Of exchanges that run side by side no second is counted twice.
+        _, before, seconds = tf.unstack(steps.variables[0].read_value())
+        ready = tf.maximum(ready, before)
+        done = tf.maximum(now_done, ready)
+        stamps = tf.stack([ready, done, seconds + done - ready])
+        steps.variables[0].assign(stamps, read_value=False)
     steps.has_exchange_stamps = True
 
 
@@ -830,7 +857,7 @@ def _hook_input(module: Any) -> None:
             result = original(self)
             if _is_main():
                 _state.waited += now() - begin
-                _guarded("a batch", _note_batch, result)
+                _guarded("a batch", _note_batch, self, result)
             return result
         asked = _guarded("input", _asked)
         if asked is None:
@@ -873,7 +900,7 @@ def _given(asked: Any, result: Any) -> None:
     _state.current.has_input_stamps = True
 
 
-def _note_batch(result: Any) -> None:
+def _note_batch(iterator: Any, result: Any) -> None:
     import tensorflow as tf
 
     leaves = tf.nest.flatten(result)
@@ -882,7 +909,8 @@ def _note_batch(result: Any) -> None:
     )
     if first is None:
         return
-    _state.batch = int(first.shape[0])
+    _state.batch, _state.iterator = int(first.shape[0]), id(iterator)
+    _state.taken[id(iterator)] = _state.taken.get(id(iterator), 0) + _state.batch
     if len(_state.batches) < BATCHES:
         _state.content = zlib.crc32(first[:1].numpy().tobytes())
 
