@@ -36,18 +36,17 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> 
         return Limit("no training step was seen")
     if parts is None:
         return Limit("too few steps to say what limits it", "let it run for longer")
-    found = [
-        *_stop(parts.stop),
-        *_cores(parts),
-        *_tail(parts.tail),
-        *_slower(parts),
-        *_terms(parts),
-    ]
-    share, limit = max(found, key=lambda each: each[0])
+    own = [*_tail(parts.tail), *_slower(parts), *_terms(parts)]
+    others = [*_stop(parts.stop), *_cores(parts)]
+    share, limit = max([*others, *own], key=lambda each: each[0])
     term = max((Term.COMPUTE, Term.INSIDE), key=parts.share)
     computing = parts.share(term)
     if share >= computing:
-        return limit
+        besides = max(own, key=lambda each: each[0])[1]
+        if limit is besides:
+            return limit
+        # What a training does by itself is still to be told.
+        return Limit(f"{limit.told}. Besides, {besides.told}", limit.mend, limit.faster)
     name = "computation" if term is Term.COMPUTE else term.value
     # A function may read its input by itself.
     name += "" if parts.share(Term.INPUT) else ", with input, if any"

@@ -630,12 +630,22 @@ def _hook_session(module: Any) -> None:
     module.BaseSession.run = run
 
 
+def _leaves(fetches: Any) -> Any:
+    """Yield what is fetched. A monitored session has a dictionary by its hooks, which cannot be
+    sorted as TensorFlow would."""
+    if isinstance(fetches, dict):
+        fetches = list(fetches.values())
+    if isinstance(fetches, (list, tuple)):
+        for each in fetches:
+            yield from _leaves(each)
+    elif fetches is not None:
+        yield fetches
+
+
 def _reaches_horovod(graph: Any, fetches: Any) -> Any:
     """Return whether what is fetched needs an exchange of Horovod."""
-    import tensorflow as tf
-
     left = []
-    for each in tf.nest.flatten(fetches):
+    for each in _leaves(fetches):
         if isinstance(each, str):
             each = graph.as_graph_element(each)
         left.append(getattr(each, "op", each))
