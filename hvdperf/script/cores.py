@@ -101,13 +101,15 @@ def stop_of(ranks: Sequence[Rank]) -> Stop | None:
 class Group:
     """Ranks of a host that may use the same cores. busy: cores that were not idle, on average. own:
     those of them that the ranks used. delayed: the largest share of the time for which the main
-    thread of one of them waited for a core."""
+    thread of one of them waited for a core. waited: the largest number of threads of one of them
+    that waited for a core, on average."""
 
     ranks: Sequence[int]
     cores: int
     busy: float
     own: float
     delayed: float
+    waited: float
 
     @property
     def others(self) -> float:
@@ -137,7 +139,8 @@ def _group(cores: Sequence[int], ranks: Sequence[Rank]) -> Group:
     own = sum(each.own / each.seconds for each in used)
     cpu = [rank.steps.cpu for rank in ranks if rank.steps and rank.steps.cpu]
     delayed = max((each[2] / each[0] for each in cpu), default=0.0)
-    return Group([rank.rank for rank in ranks], len(cores), busy, own, delayed)
+    waited = max(each.waited / each.seconds for each in used)
+    return Group([rank.rank for rank in ranks], len(cores), busy, own, delayed, waited)
 
 
 def faults_of(ranks: Sequence[Rank]) -> Mapping[int, float]:

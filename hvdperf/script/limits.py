@@ -36,16 +36,19 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> 
         return Limit("no training step was seen")
     if parts is None:
         return Limit("too few steps to say what limits it", "let it run for longer")
-    own = [*_tail(parts.tail), *_slower(parts), *_terms(parts)]
+    own = [*_tail(parts), *_slower(parts), *_terms(parts)]
     others = [*_stop(parts.stop), *_cores(parts)]
     share, limit = max([*others, *own], key=lambda each: each[0])
     term = max((Term.COMPUTE, Term.INSIDE), key=parts.share)
     computing = parts.share(term)
     if share >= computing:
-        besides = max(own, key=lambda each: each[0])[1]
-        if limit is besides:
+        if not any(limit is each for _, each in others):
             return limit
-        # What a training does by itself is still to be told.
+        # What the training does by itself remains to be told.
+        tail = [] if _may_lack_a_core(parts.tail) else _tail(parts)
+        most, besides = max([*tail, *_slower(parts), *_terms(parts)], key=lambda each: each[0])
+        if most < LEAST_SHARE:
+            return limit
         return Limit(f"{limit.told}. Besides, {besides.told}", limit.mend, limit.faster)
     name = "computation" if term is Term.COMPUTE else term.value
     # A function may read its input by itself.
@@ -98,15 +101,22 @@ def _ranks(numbers: Sequence[int]) -> str:
     return f"{'ranks' if len(numbers) > 1 else 'rank'} {' and '.join(map(str, numbers))}"
 
 
+def _may_lack_a_core(tail: Tail | None) -> bool:
+    """Return whether slow steps may be those in which a rank waits for a core."""
+    own = (Term.BETWEEN, Term.INPUT)
+    return tail is not None and tail.term not in own and not tail.retraced
+
+
 def _cores(parts: Parts) -> Iterator[_Found]:
     worst = max(parts.groups, key=lambda each: each.missing, default=None)
     if worst is None or not worst.missing:
         return
     # Ranks that take turns on a core wait for each other, and one of their steps is slow.
-    waits = parts.share(Term.STRAGGLER) + parts.share(Term.EXCHANGE)
-    tail = parts.tail
-    if tail is not None and tail.term not in (Term.BETWEEN, Term.INPUT) and not tail.retraced:
-        waits += tail.share
+    waits = parts.share(Term.EXCHANGE)
+    if parts.slower is None:
+        waits += parts.share(Term.STRAGGLER)
+    if parts.tail is not None and _may_lack_a_core(parts.tail):
+        waits += parts.tail.share
     most = 1 - (1 - worst.missing) * (1 - min(waits, 1.0))
     told = "; ".join(cores_told([worst]))
     mend = (
@@ -115,10 +125,13 @@ def _cores(parts: Parts) -> Iterator[_Found]:
     )
     if worst.others:
         mend = "end other programs (loaders of the script count as such), or use other cores"
-    yield max(worst.missing, waits), Limit(told, mend, _faster(0.0, most))
+    # More is not lost than threads had to wait.
+    share = min(max(worst.missing, waits), worst.waited)
+    yield share, Limit(told, mend, _faster(0.0, most))
 
 
-def _tail(tail: Tail | None) -> Iterator[_Found]:
+def _tail(parts: Parts) -> Iterator[_Found]:
+    tail = parts.tail
     if tail is None:
         return
     many = f"{tail.count} slow steps" if tail.count > 1 else "one slow step"
@@ -126,9 +139,10 @@ def _tail(tail: Tail | None) -> Iterator[_Found]:
     mends = {
         Term.BETWEEN: "what it does there, such as saving, evaluating or logging, can be done less "
         "often or in the background",
-        Term.INSIDE: "what other functions do there, such as evaluating, can be done less often",
         Term.INPUT: "cache the data set, read ahead, and keep the begin of an epoch short",
     }
+    if parts.has_stamps:
+        mends[Term.INSIDE] = "what other functions do there, such as evaluating, can be rarer"
     mend = mends.get(tail.term, f"look at what rank {tail.rank} or its node does then")
     if tail.retraced:
         told = f"{many} of {tail.of}, in which the function is traced again: {share_told(tail)}"
@@ -180,11 +194,17 @@ def _slower(parts: Parts) -> Iterator[_Found]:
 
 
 def _terms(parts: Parts) -> Iterator[_Found]:
+    # Ranks also wait for each other because of what each of them does now and then.
+    waits = 0.0 if parts.slower is not None else parts.share(Term.STRAGGLER)
     share = parts.share(Term.INPUT)
-    mend = "read ahead: dataset.prefetch, map with num_parallel_calls, cache, or smaller files"
+    mend = (
+        "read with several threads: map with num_parallel_calls (tf.data has as many threads as "
+        "the rank has cores, or private_threadpool_size), interleave, prefetch; cache, or smaller "
+        "files"
+    )
     told = f"ranks wait for input for {_percent(share)} of the time"
-    # Read ahead, input and the rest run side by side, as far as there are cores for both.
-    yield share, Limit(told, mend, _faster(min(share, 1 - share) / 2, share))
+    # tf.data reads ahead by itself, so without more threads or cores nothing is gained.
+    yield share, Limit(told, mend, _faster(0.0, share + waits))
 
     if parts.slower is None:
         share = parts.share(Term.STRAGGLER)
@@ -208,7 +228,7 @@ def _terms(parts: Parts) -> Iterator[_Found]:
     if not parts.share(Term.INPUT):
         # It may make its batches by itself.
         mend = f"read input ahead by tf.data; and {mend}"
-    yield share, Limit(told, mend, _faster(0.0, share))
+    yield share, Limit(told, mend, _faster(0.0, share + waits))
 
 
 def _percent(share: float) -> str:

@@ -74,13 +74,15 @@ class Pause(NamedTuple):
 class Cores(NamedTuple):
     """How busy cores were after the warm-up. cores: the numbers of those that the rank may use.
     busy: seconds for which they were not idle, of all programs and all cores together. own: CPU
-    seconds of the rank. faults: pages that it had to wait for, from swap or from a file."""
+    seconds of the rank. faults: pages that it had to wait for, from swap or from a file. waited:
+    seconds for which its threads could run and had no core, of all threads together."""
 
     cores: tuple[int, ...]
     seconds: float
     busy: float
     own: float
     faults: int
+    waited: float
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,9 @@ class Slower:
 class Tail:
     """Steps that take more than SLOW times the median, of the rank that lost most time in them.
     count, of: how many, and of how many steps. share: of its time, what they took beyond the
-    median. retraced: whether the function was traced in most of the slowest. rank, term: what the
-    slowest spent most time in beyond what is usual; waiting for another rank does not count.
+    median. retraced: whether most of that was lost in steps in which the function was traced. rank,
+    term: what the slowest spent most time in beyond what is usual; waiting for another rank does
+    not count.
     longest: the share of the time that the slowest step alone took beyond the median."""
 
     count: int
@@ -322,7 +323,9 @@ def _tail(
     ]
     if not worst.count or not slowest:
         return None
-    is_retraced = 2 * sum(each.retraced for each in slowest) > len(slowest)
+    beyond = [(each.row.period - worst.above / SLOW, each.retraced) for each in slowest]
+    retraced = sum(seconds for seconds, is_retraced in beyond if is_retraced)
+    is_retraced = 2 * retraced > sum(seconds for seconds, _ in beyond)
     numbers = {each.row.number for each in slowest}
     cause = _cause(_known(ranks, numbers), ranks, by_rank)
     longest = max(each.row.period for each in slowest) - worst.above / SLOW

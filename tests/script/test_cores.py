@@ -73,7 +73,7 @@ def test_a_pause_outside_of_the_steps_is_none() -> None:
 
 def using(ranks: list[Rank], cores: tuple[int, ...], busy: float, delayed: float) -> list[Rank]:
     """Return ranks of 0.9 cores each on these ones, of which `busy` are not idle."""
-    used = Cores(cores, 10.0, 10 * busy, 9.0, 0)
+    used = Cores(cores, 10.0, 10 * busy, 9.0, 0, 8.0)
     return of_steps(ranks, cores=used, cpu=(10.0, 9.0, 10 * delayed))
 
 
@@ -109,6 +109,6 @@ def replace_own(rank: Rank) -> Cores:
 
 
 def test_memory_that_comes_from_the_disk_is_told() -> None:
-    ranks = of_steps(made([steps(60, *SAME)] * 2), cores=Cores((0, 1), 10.0, 15.0, 9.0, 5000))
+    ranks = of_steps(made([steps(60, *SAME)] * 2), cores=Cores((0, 1), 10.0, 15.0, 9.0, 5000, 0.0))
     assert faults_of(ranks) == {0: 500.0, 1: 500.0}
     assert "memory is short" in told(ranks)

@@ -385,3 +385,24 @@ def test_functions_that_take_turns_are_the_same_one_on_all_ranks() -> None:
     found = replace(first, series=(own, critic, once)).steps
     assert found is not None
     assert found.name == "critic"
+
+
+def test_few_steps_that_are_traced_again_outweigh_many_slow_ones() -> None:
+    own = [
+        [BETWEEN, INPUT, 0.9 if number % 40 == 39 else 0.05 if number % 10 == 5 else COMPUTE]
+        for number in range(200)
+    ]
+    ranks = made([own] * 2)
+    ranks = [
+        of_steps(
+            [each],
+            slowest=tuple(
+                replace(slow, retraced=slow.row.period > 0.5) for slow in each.series[0].slowest
+            ),
+        )[0]
+        for each in ranks
+    ]
+    parts = parts_of(ranks)
+    assert parts is not None
+    assert parts.tail is not None
+    assert (parts.tail.retraced, parts.tail.count) == (True, 25)

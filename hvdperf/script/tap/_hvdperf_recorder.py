@@ -305,7 +305,8 @@ def _delayed(thread: Any = None) -> Any:
 def _use() -> Any:
     """Return the cores that this process may use, and, until now: time, CPU time of this process,
     seconds for which its main thread had no core, seconds for which the cores were not idle, of all
-    programs, and pages that the process had to wait for."""
+    programs, pages that the process had to wait for, and seconds for which its threads had no core,
+    of all together."""
     cores = sorted(os.sched_getaffinity(0))
     names = {f"cpu{core}" for core in cores}
     ticks = 0
@@ -316,15 +317,17 @@ def _use() -> Any:
                 user, nice, system, _, _, *others = map(int, fields[:8])
                 ticks += user + nice + system + sum(others)
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-    return cores, now(), _cpu(), _delayed(), ticks / os.sysconf("SC_CLK_TCK"), faults
+    waited = sum(map(_delayed, os.listdir("/proc/self/task")))
+    return cores, now(), _cpu(), _delayed(), ticks / os.sysconf("SC_CLK_TCK"), faults, waited
 
 
 def _used_since(before: Any) -> Any:
     """Return seconds, CPU time and delay since then; and the cores, with the seconds, all of their
-    work, this process's, and pages; None if it may use others since then."""
+    work, this process's, pages, and the wait of its threads; None if it may use others since
+    then."""
     cores, *after = _use()
-    seconds, cpu, delayed, busy, faults = map(operator.sub, after, before[1:])
-    same = [cores, seconds, busy, cpu, faults] if cores == before[0] else None
+    seconds, cpu, delayed, busy, faults, waited = map(operator.sub, after, before[1:])
+    same = [cores, seconds, busy, cpu, faults, waited] if cores == before[0] else None
     return [seconds, cpu, delayed], same
 
 
