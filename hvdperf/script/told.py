@@ -204,7 +204,10 @@ def unseen(training: Training) -> Iterator[str]:
     if missing > 0:
         yield f"{missing} of {training.ranks[0].size} ranks wrote nothing"
     if not all(rank.is_over for rank in training.ranks):
-        yield "a rank did not end as Python does, so its last seconds and its weights are unknown"
+        yield (
+            "a rank did not end as Python does, so its weights, and its last seconds if it was "
+            "killed, are unknown"
+        )
 
 
 def _ms(seconds: float) -> str:

@@ -140,6 +140,13 @@ def test_a_process_that_the_script_forks_is_the_one_that_trains(tmp_path: Path) 
     assert (alone.steps and alone.steps.count, alone.is_over) == (20, True)
 
 
+def test_a_script_that_leaves_at_once_has_all_of_its_steps(tmp_path: Path) -> None:
+    done = run(tmp_path, sys.executable, LOOP, "--steps", "30", "--leave", "3")
+    assert done.returncode == 3
+    (alone,) = ranks_of(tmp_path)
+    assert (alone.steps and alone.steps.count, alone.is_over) == (30, False)
+
+
 @pytest.mark.long
 def test_a_script_that_exchanges_nothing_is_ended_after_so_many_steps_too(tmp_path: Path) -> None:
     run(tmp_path, *on_two_ranks(LOOP, "--no-exchange"), options=("--steps=20",))

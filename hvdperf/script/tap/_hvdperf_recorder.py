@@ -42,6 +42,8 @@ FIRST = 3
 BIN = 0.01
 # Seconds from one writing to the next, of the whole and of the one line for the display.
 WRITE_S, LINE_S = 30.0, 1.0
+# Of a short run it is written whenever it has become so much longer.
+EARLY = 0.2
 # Seconds from one beat of a thread of ours to the next, and how late one is if nothing ran then.
 BEAT_S, LATE_S = 0.05, 1.0
 # Values of a variable that are compared between ranks.
@@ -268,6 +270,13 @@ def _guarded(what: Any, call: Any, *arguments: Any) -> Any:
         return None
 
 
+def _as_it_is(hook: Any) -> Any:
+    """Return a hook that AutoGraph calls as it is. It would read the hook's source, which an upgrade
+    may have changed since it was imported, and what it made of that would fail."""
+    hook.autograph_info__ = {}
+    return hook
+
+
 def _note_missing(text: Any) -> None:
     if text not in _state.missing and len(_state.missing) < EVENTS:
         _state.missing.append(text)
@@ -362,6 +371,18 @@ def _readings() -> Any:
 # Start ------------------------------------------------------------------------------------------
 
 
+def _exiting(original: Any) -> Any:
+    """Return os._exit, with which many scripts end, so that they do not wait for a dead rank: their
+    steps are written, and nothing is asked of TensorFlow."""
+
+    def leave(status: Any) -> Any:
+        if os.getpid() == _state.pid and not _state.is_over:
+            _guarded("the end", _write, False)
+        original(status)
+
+    return leave
+
+
 def _hook_init(module: Any) -> None:
     cls = module.HorovodBasics
     original = cls.init
@@ -394,6 +415,7 @@ def _initialised(basics: Any) -> None:
     if first:
         # What is registered last runs first, so Horovod is still there.
         atexit.register(_at_exit)
+        os._exit = _exiting(os._exit)
         # Not one of threading, whose threads the script may count or join.
         _thread.start_new_thread(_guarded, ("pauses", _beat))
         if os.environ.get("HVDPERF_SCRATCH"):
@@ -453,6 +475,7 @@ def _only_within(scratch: Any) -> Any:
 def _hook_broadcast(module: Any) -> None:
     original = module.broadcast_variables
 
+    @_as_it_is
     def broadcast_variables(*arguments: Any, **named: Any) -> Any:
         begin = now()
         try:
@@ -475,6 +498,7 @@ def _is_main() -> Any:
 def _outermost(call: Any) -> Any:
     """Return the call of a function, with its times if no other one is around it."""
 
+    @_as_it_is
     def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
         is_jit = bool(getattr(self, "_jit_compile", False))
         if _state.current is not None or not _is_main():
@@ -579,7 +603,8 @@ def _trained(steps: Any, at: Any) -> None:
     if _state.rank is not None and os.getpid() == _state.pid:
         if at - _state.line_at > LINE_S:
             _write_line(steps, at)
-        if at - _state.written_at > WRITE_S:
+        # Of a script that is killed early most is known as well.
+        if at - _state.written_at > min(WRITE_S, max(LINE_S, EARLY * (at - steps.begun))):
             _write(is_last=False)
     if _state.limit and steps.count >= _state.limit:
         _stop()
@@ -670,9 +695,11 @@ def _reaches_horovod(graph: Any, fetches: Any) -> Any:
 def _hook_exchange(module: Any) -> None:
     original = module._make_allreduce_grads_fn
 
+    @_as_it_is
     def make(*arguments: Any, **named: Any) -> Any:
         inner = original(*arguments, **named)
 
+        @_as_it_is
         def exchange(grads: Any, vars: Any = None, *more: Any, **named_too: Any) -> Any:
             grads = list(grads)
             _state.in_gradients += 1
@@ -692,6 +719,7 @@ def _hook_exchange(module: Any) -> None:
     if tape is not None and hasattr(tape, "register_local_source"):
         register = tape.register_local_source
 
+        @_as_it_is
         def register_local_source(self: Any, source: Any) -> Any:
             _state.local.add(id(source))
             return register(self, source)
@@ -703,6 +731,7 @@ def _hook_exchange(module: Any) -> None:
 
 
 def _counted(name: Any, original: Any) -> Any:
+    @_as_it_is
     def call(*arguments: Any, **named: Any) -> Any:
         if not _state.in_gradients:
             where = "in steps" if _state.current is not None else "between steps"
@@ -831,6 +860,7 @@ def _updated(optimizer: Any, variables: Any) -> None:
 def _hook_keras_3(module: Any) -> None:
     original = module.BaseOptimizer.apply
 
+    @_as_it_is
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         known = trainable_variables
         if known is None:
@@ -848,6 +878,7 @@ def _hook_keras_2(module: Any) -> None:
         return
     original = cls.apply_gradients
 
+    @_as_it_is
     def apply_gradients(self: Any, grads_and_vars: Any, *arguments: Any, **named: Any) -> Any:
         pairs = list(grads_and_vars)
         _guarded("an optimizer", _updated, self, [variable for _, variable in pairs])
@@ -862,6 +893,7 @@ def _hook_keras_2(module: Any) -> None:
 def _hook_input(module: Any) -> None:
     original = module.OwnedIterator._next_internal
 
+    @_as_it_is
     def next_internal(self: Any) -> Any:
         from tensorflow.python.eager import context
 

@@ -4,6 +4,7 @@ Each option plants a cause: what rank 1 or all ranks do besides, or what they le
 """
 
 import argparse
+import os
 import subprocess
 import time
 
@@ -19,6 +20,7 @@ parser.add_argument("--input", type=float, default=0.0)
 parser.add_argument("--save", type=float, default=0.0)
 parser.add_argument("--stop", type=float, default=0.0)
 parser.add_argument("--fail-at", type=int, default=-1)
+parser.add_argument("--leave", type=int, default=0)
 for flag in ("retrace", "same-data", "local", "eager", "no-exchange", "drop-one"):
     parser.add_argument(f"--{flag}", action="store_true")
 options = parser.parse_args()
@@ -92,3 +94,5 @@ for number in range(options.steps):
     if number == options.fail_at:
         raise RuntimeError("the script's own error")
 print(f"rank {rank} is done", flush=True)
+if options.leave:
+    os._exit(options.leave)
