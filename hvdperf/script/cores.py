@@ -121,7 +121,7 @@ class Group:
     @property
     def missing(self) -> float:
         """Return the share of a core that a rank lacks, because of other processes or of ranks."""
-        return max(self.others, 1 - self.cores / len(self.ranks))
+        return 1 - (1 - self.others) * min(self.cores / len(self.ranks), 1.0)
 
 
 def groups_of(ranks: Sequence[Rank]) -> list[Group]:

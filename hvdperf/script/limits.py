@@ -119,12 +119,15 @@ def _cores(parts: Parts) -> Iterator[_Found]:
         waits += parts.tail.share
     most = 1 - (1 - worst.missing) * (1 - min(waits, 1.0))
     told = "; ".join(cores_told([worst]))
-    mend = (
-        "give each rank a core of its own: another binding (mpirun --bind-to, srun "
-        "--cpus-per-task), or fewer ranks on the host"
-    )
+    mends = []
     if worst.others:
-        mend = "end other programs (loaders of the script count as such), or use other cores"
+        mends.append("end other programs (loaders of the script count as such), or use other cores")
+    if len(worst.ranks) > worst.cores:
+        mends.append(
+            "give each rank a core of its own, by another binding (mpirun --bind-to, srun "
+            "--cpus-per-task) or fewer ranks on the host"
+        )
+    mend = "; and ".join(mends)
     # More is not lost than threads had to wait.
     share = min(max(worst.missing, waits), worst.waited)
     yield share, Limit(told, mend, _faster(0.0, most))

@@ -271,8 +271,8 @@ def _guarded(what: Any, call: Any, *arguments: Any) -> Any:
 
 
 def _as_it_is(hook: Any) -> Any:
-    """Return a hook that AutoGraph calls as it is. It would read the hook's source, which an upgrade
-    may have changed since it was imported, and what it made of that would fail."""
+    """Return a hook that AutoGraph calls as it is. It would read the hook's source, which an
+    upgrade may have changed since it was imported, and what it makes of that fails."""
     hook.autograph_info__ = {}
     return hook
 
