@@ -180,7 +180,7 @@ def disturbed(training: Training) -> Iterator[str]:
         yield stop_told(parts.stop)
     told = list(cores_told(parts.groups)) if parts is not None else []
     if training.delayed > LEAST_DELAY:
-        why = "; ".join(told) or "its own threads and other programs are more than the cores"
+        why = "; ".join(told) or "more threads than cores, or a limit of its container"
         yield (
             f"disturbed: a rank's main thread waited for a core for {100 * training.delayed:.0f} % "
             f"of the time: {why}"

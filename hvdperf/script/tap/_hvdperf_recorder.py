@@ -190,6 +190,8 @@ class State:
         self.taken: dict[int, int] = {}
         self.batches: list[Any] = []
         self.is_stopping = self.is_over = False
+        # Ends the beats; is held while there are any.
+        self.ending, self.beating = threading.Event(), threading.Lock()
         self.written_at = self.line_at = 0.0
 
 
@@ -346,8 +348,7 @@ def _beat() -> None:
     main thread did not give the interpreter away."""
     before = _readings()
     usual = 0.0
-    while not _state.is_over:
-        time.sleep(BEAT_S)
+    while not _state.ending.wait(BEAT_S):
         after = _readings()
         lasted, *used = map(operator.sub, after, before)
         if lasted > BEAT_S + LATE_S and len(_state.pauses) < EVENTS:
@@ -356,6 +357,11 @@ def _beat() -> None:
         elif lasted < 2 * BEAT_S:
             usual = used[2] / lasted
         before = after
+
+
+def _beat_until_the_end() -> None:
+    with _state.beating:
+        _guarded("pauses", _beat)
 
 
 def _readings() -> Any:
@@ -417,7 +423,7 @@ def _initialised(basics: Any) -> None:
         atexit.register(_at_exit)
         os._exit = _exiting(os._exit)
         # Not one of threading, whose threads the script may count or join.
-        _thread.start_new_thread(_guarded, ("pauses", _beat))
+        _thread.start_new_thread(_beat_until_the_end, ())
         if os.environ.get("HVDPERF_SCRATCH"):
             sys.addaudithook(_only_within(os.environ["HVDPERF_SCRATCH"]))
         # A forked process of multiprocessing ends without atexit.
@@ -968,6 +974,10 @@ def _at_exit() -> None:
     if os.getpid() == _state.pid and not _state.is_over:
         _state.is_over = True
         _guarded("the end", _write, True)
+        # No thread of ours is left when the interpreter ends.
+        _state.ending.set()
+        if _state.beating.acquire(timeout=1.0):
+            _state.beating.release()
 
 
 def _digests() -> Any:
