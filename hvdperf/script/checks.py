@@ -52,9 +52,10 @@ def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
     if trains and not any(rank.exchanged or _may_exchange(rank) for rank in ranks):
         yield Problem(
             f"no gradient is exchanged: each of {ranks[0].size} ranks trains by itself",
-            "wrap the tape (hvd.DistributedGradientTape) or the optimizer "
-            "(hvd.DistributedOptimizer); under model.fit with Keras 3 set TF_USE_LEGACY_KERAS=1 "
-            "and install tf-keras; hvdperf doctor says what works here",
+            "in a loop of one's own wrap the tape (hvd.DistributedGradientTape), under model.fit "
+            "the optimizer (hvd.DistributedOptimizer), which exchanges nothing if a loop calls its "
+            "apply_gradients; with Keras 3 set TF_USE_LEGACY_KERAS=1 and install tf-keras; hvdperf "
+            "doctor says what works here",
         )
         return
     left_out = sorted({name for rank in ranks for name in rank.unexchanged})
@@ -75,7 +76,8 @@ def _may_exchange(rank: Rank) -> bool:
 
 def _weights(ranks: Sequence[Rank]) -> Iterator[Problem]:
     known = [rank for rank in ranks if rank.weights]
-    if len(known) < 2 or len({_steps(rank) for rank in known}) > 1:
+    # A script that failed in its first step has not yet made them alike.
+    if len(known) < 2 or len({_steps(rank) for rank in known}) > 1 or not _steps(known[0]):
         return
     # Local variables are the ranks' own.
     if any(rank.local for rank in known):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from hvdperf.plan.terms import Term
 from hvdperf.script.checks import Problem
+from hvdperf.script.cores import Group, Stop
 from hvdperf.script.terms import Parts, Tail
 
 # A term that takes a smaller share of the time is not worth a change.
 LEAST_SHARE = 0.10
+# Of more ranks only the number is told.
+_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -29,16 +33,27 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> 
     if wrong:
         return Limit(wrong[0].what, wrong[0].mend)
     if not trains:
-        return Limit("no training step was seen: no gradient exchanged, no weight changed")
+        return Limit("no training step was seen")
     if parts is None:
         return Limit("too few steps to say what limits it", "let it run for longer")
-    found = [*_tail(parts.tail), *_slower(parts), *_terms(parts)]
-    share, limit = max(found, key=lambda each: each[0])
-    term = Term.COMPUTE if parts.has_stamps else Term.INSIDE
+    own = [*_tail(parts), *_slower(parts), *_terms(parts)]
+    others = [*_stop(parts.stop), *_cores(parts)]
+    share, limit = max([*others, *own], key=lambda each: each[0])
+    term = max((Term.COMPUTE, Term.INSIDE), key=parts.share)
     computing = parts.share(term)
     if share >= computing:
-        return limit
-    told = f"{'computation' if parts.has_stamps else term}: {_percent(computing)} of the time"
+        if not any(limit is each for _, each in others):
+            return limit
+        # What the training does by itself remains to be told.
+        tail = [] if _may_lack_a_core(parts.tail) else _tail(parts)
+        most, besides = max([*tail, *_slower(parts), *_terms(parts)], key=lambda each: each[0])
+        if most < LEAST_SHARE:
+            return limit
+        return Limit(f"{limit.told}. Besides, {besides.told}", limit.mend, limit.faster)
+    name = "computation" if term is Term.COMPUTE else term.value
+    # A function may read its input by itself.
+    name += "" if parts.share(Term.INPUT) else ", with input, if any"
+    told = f"{name}: {_percent(computing)} of the time"
     if share >= LEAST_SHARE:
         return Limit(f"{told}. Besides, {limit.told}", limit.mend, limit.faster)
     return Limit(told, "a faster device, mixed precision, or larger batches")
@@ -48,7 +63,78 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> 
 _Found = tuple[float, Limit]
 
 
-def _tail(tail: Tail | None) -> Iterator[_Found]:
+def stop_told(stop: Stop) -> str:
+    """Return for how long a rank did not run, and why."""
+    times = f", {stop.count} times" if stop.count > 1 else ""
+    why = "it had no core" if stop.is_starved else "it was stopped, or its machine was"
+    return f"rank {stop.rank} did not run for {stop.seconds:.1f} s{times}: {why}"
+
+
+def _stop(stop: Stop | None) -> Iterator[_Found]:
+    if stop is None:
+        return
+    told = f"{stop_told(stop)}; that is {_percent(stop.share)} of the time"
+    mend = (
+        "look for what stops it: a signal (SIGSTOP, Ctrl-Z), a scheduler that suspends jobs, a "
+        "frozen container, or a virtual machine that is paused"
+    )
+    if stop.is_starved:
+        mend = "end the programs on its cores, or give it cores of its own"
+    # It may have stopped in what takes its time anyway.
+    yield stop.share, Limit(told, mend, _faster(0.9 * stop.share, stop.share))
+
+
+def cores_told(groups: Sequence[Group]) -> Iterator[str]:
+    """Yield what else uses the cores of ranks, and which ranks have fewer cores than they are."""
+    for group in groups:
+        cores = f"{group.cores} cores" if group.cores > 1 else "single core"
+        ranks = _ranks(group.ranks)
+        if len(group.ranks) > group.cores:
+            yield f"{ranks} share the same {cores}"
+        if group.others:
+            yield f"other processes use {_percent(group.others)} of the {cores} of {ranks}"
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    if len(numbers) > _NAMED:
+        return f"{len(numbers)} ranks"
+    return f"{'ranks' if len(numbers) > 1 else 'rank'} {' and '.join(map(str, numbers))}"
+
+
+def _may_lack_a_core(tail: Tail | None) -> bool:
+    """Return whether slow steps may be those in which a rank waits for a core."""
+    own = (Term.BETWEEN, Term.INPUT)
+    return tail is not None and tail.term not in own and not tail.retraced
+
+
+def _cores(parts: Parts) -> Iterator[_Found]:
+    worst = max(parts.groups, key=lambda each: each.missing, default=None)
+    if worst is None or not worst.missing:
+        return
+    # Ranks that take turns on a core wait for each other, and one of their steps is slow.
+    waits = parts.share(Term.EXCHANGE)
+    if parts.slower is None:
+        waits += parts.share(Term.STRAGGLER)
+    if parts.tail is not None and _may_lack_a_core(parts.tail):
+        waits += parts.tail.share
+    most = 1 - (1 - worst.missing) * (1 - min(waits, 1.0))
+    told = "; ".join(cores_told([worst]))
+    mends = []
+    if worst.others:
+        mends.append("end other programs (loaders of the script count as such), or use other cores")
+    if len(worst.ranks) > worst.cores:
+        mends.append(
+            "give each rank a core of its own, by another binding (mpirun --bind-to, srun "
+            "--cpus-per-task) or fewer ranks on the host"
+        )
+    mend = "; and ".join(mends)
+    # More is not lost than its threads had to wait, and not less than the main one had to.
+    share = max(min(waits, worst.waited), worst.delayed)
+    yield share, Limit(told, mend, _faster(0.0, most))
+
+
+def _tail(parts: Parts) -> Iterator[_Found]:
+    tail = parts.tail
     if tail is None:
         return
     many = f"{tail.count} slow steps" if tail.count > 1 else "one slow step"
@@ -58,6 +144,8 @@ def _tail(tail: Tail | None) -> Iterator[_Found]:
         "often or in the background",
         Term.INPUT: "cache the data set, read ahead, and keep the begin of an epoch short",
     }
+    if parts.has_stamps:
+        mends[Term.INSIDE] = "what other functions do there, such as evaluating, can be rarer"
     mend = mends.get(tail.term, f"look at what rank {tail.rank} or its node does then")
     if tail.retraced:
         told = f"{many} of {tail.of}, in which the function is traced again: {share_told(tail)}"
@@ -94,23 +182,32 @@ def _slower(parts: Parts) -> Iterator[_Found]:
     )
     mends = {
         Term.COMPUTE: "look at its node and its share of the batch: hvdperf vet compares nodes",
-        Term.INPUT: "look at its files and its storage, and give every rank as many samples",
+        Term.INPUT: "look at its files and its storage, and give every rank as many samples; "
+        "others may read as slowly, while they wait for it",
         Term.BETWEEN: "look at what only this rank does, such as saving or logging",
     }
     own = next(each.own for each in parts.by_rank if each.rank == slower.rank)
-    # Without its excess the others still wait as ranks do that are alike, or not even for an
-    # exchange that begins with ranks asleep.
-    least = parts.share_of(own * (1 - 1 / slower.times))
+    # Its excess may be gone, or be the others' part afterwards. Then the others still wait as ranks
+    # do that are alike, or not even for an exchange that begins with ranks asleep.
+    least = parts.share_of(own - fmean(each.own for each in parts.by_rank))
+    if slower.term is Term.INPUT:
+        least = 0.0
     most = share + parts.share(Term.EXCHANGE)
     yield share, Limit(told, mends[slower.term], _faster(min(least, share), most))
 
 
 def _terms(parts: Parts) -> Iterator[_Found]:
+    # Ranks also wait for each other because of what each of them does now and then.
+    waits = 0.0 if parts.slower is not None else parts.share(Term.STRAGGLER)
     share = parts.share(Term.INPUT)
-    mend = "read ahead: dataset.prefetch, map with num_parallel_calls, cache, or smaller files"
+    mend = (
+        "read with several threads: map with num_parallel_calls (tf.data has as many threads as "
+        "the rank has cores, or private_threadpool_size), interleave, prefetch; cache, or smaller "
+        "files"
+    )
     told = f"ranks wait for input for {_percent(share)} of the time"
-    # Read ahead, input and the rest run side by side, as far as there are cores for both.
-    yield share, Limit(told, mend, _faster(min(share, 1 - share) / 2, share))
+    # tf.data reads ahead by itself, so without more threads or cores nothing is gained.
+    yield share, Limit(told, mend, _faster(0.0, share + waits))
 
     if parts.slower is None:
         share = parts.share(Term.STRAGGLER)
@@ -134,7 +231,7 @@ def _terms(parts: Parts) -> Iterator[_Found]:
     if not parts.share(Term.INPUT):
         # It may make its batches by itself.
         mend = f"read input ahead by tf.data; and {mend}"
-    yield share, Limit(told, mend, _faster(0.0, share))
+    yield share, Limit(told, mend, _faster(0.0, share + waits))
 
 
 def _percent(share: float) -> str:

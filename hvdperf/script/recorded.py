@@ -14,13 +14,16 @@ from hvdperf.json_records import Unreadable, decode
 from hvdperf.worker.script.tap._hvdperf_recorder import FORMAT
 
 RECORDS = "rank-*.json"
+# Functions that ran for at least so much of the longest time are called in turn.
+_ALIKE = 0.8
 
 
 class Row(NamedTuple):
     """A step of one rank, in seconds since the epoch. number: of its call. before: the end of the
     step before. input_outside, input_within: seconds of waiting for it, outside of the call and in
     it. ready, done: the last gradient was ready, and all were exchanged; 0 where that is unknown or
-    nothing was exchanged."""
+    nothing was exchanged. elsewhere: seconds of calls of other functions, since the step before.
+    earlier: seconds of exchanges of this step before its last one."""
 
     number: int
     before: float
@@ -30,6 +33,8 @@ class Row(NamedTuple):
     input_within: float
     ready: float
     done: float
+    elsewhere: float = 0.0
+    earlier: float = 0.0
 
     @property
     def period(self) -> float:
@@ -48,6 +53,38 @@ class Slow:
     row: Row
 
 
+class Pause(NamedTuple):
+    """Seconds in which nothing of a process ran that only had to wake up. begin, end: since the
+    epoch. cpu: CPU seconds of the process meanwhile. delayed: seconds for which what had to wake up
+    had no core. switches: how often a thread began to wait. usual: the same, a second, shortly
+    before."""
+
+    begin: float
+    end: float
+    cpu: float
+    delayed: float
+    switches: float
+    usual: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.begin
+
+
+class Cores(NamedTuple):
+    """How busy cores were after the warm-up. cores: the numbers of those that the rank may use.
+    busy: seconds for which they were not idle, of all programs and all cores together. own: CPU
+    seconds of the rank. faults: pages that it had to wait for, from swap or from a file. waited:
+    seconds for which its threads could run and had no core, of all threads together."""
+
+    cores: tuple[int, ...]
+    seconds: float
+    busy: float
+    own: float
+    faults: int
+    waited: float
+
+
 @dataclass(frozen=True)
 class Steps:
     """The calls of one function. traces: how often it was traced. exchanges: whether gradients are
@@ -56,7 +93,7 @@ class Steps:
     calls, or every second, every fourth, ... bins: number of steps by rounded ln of their seconds /
     BIN. summed, sums: the steps after the warm-up, and their seconds. samples: of all calls. cpu:
     seconds since the warm-up, those of CPU time of all threads, and those for which the main thread
-    could run and had no core."""
+    could run and had no core. cores: None if that is unknown."""
 
     name: str
     count: int
@@ -73,6 +110,7 @@ class Steps:
     sums: float
     samples: int
     cpu: tuple[float, float, float] | None = None
+    cores: Cores | None = None
 
     @property
     def period(self) -> float | None:
@@ -107,7 +145,7 @@ class Rank:
     changes, and of those that are registered as local. unexchanged: names of variables that are
     changed, not local, and never exchanged. batches: a digest of each of the first ones. weights:
     [] if it did not end as Python does. outside: a file that it wanted to write outside of
-    HVDPERF_SCRATCH. interpreter: the path of its Python."""
+    HVDPERF_SCRATCH. interpreter: the path of its Python. pauses: in which it did not run."""
 
     format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     rank: Annotated[int, Meta(ge=0)]
@@ -131,6 +169,7 @@ class Rank:
     weights: tuple[tuple[str, int, float, float], ...]
     outside: str = ""
     interpreter: str = ""
+    pauses: tuple[Pause, ...] = ()
 
     @cached_property
     def steps(self) -> Steps | None:
@@ -139,7 +178,9 @@ class Rank:
         for kind in ("exchanges", "others", "updates"):
             found = [each for each in self.series if getattr(each, kind)]
             if found:
-                return max(found, key=lambda each: each.ended - each.begun)
+                longest = max(each.ended - each.begun for each in found)
+                alike = [each for each in found if each.ended - each.begun >= _ALIKE * longest]
+                return max(alike, key=lambda each: each.count)
         return None
 
 

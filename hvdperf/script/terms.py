@@ -12,7 +12,8 @@ A step of a rank lasts from the end of its call before to the end of its call. I
 
 Every boundary is a stamp of its own, so the terms add up to the step; what does not, because stamps
 of several ranks contradict each other, is the residual. Without stamps in the graph, compute and
-what follows are one term, "compute or communication".
+what follows are one term, "compute or communication". To it belong the calls of other functions
+of TensorFlow, such as of a generator beside its discriminator.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from statistics import fmean, median
 
 from hvdperf.explain.time_breakdown import straggler
 from hvdperf.plan.terms import Term
+from hvdperf.script.cores import Group, Stop, groups_of, paused_steps, stop_of
 from hvdperf.script.recorded import Rank, Row, Slow, Steps
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST
 
@@ -36,6 +38,8 @@ TERMS = (
 OWN = (Term.BETWEEN, Term.INPUT, Term.COMPUTE)
 # A step is slow if it takes so many times the median.
 SLOW = 2.0
+# A share of the steps that is more than an exception.
+_SOME = 0.05
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,9 @@ class Slower:
 class Tail:
     """Steps that take more than SLOW times the median, of the rank that lost most time in them.
     count, of: how many, and of how many steps. share: of its time, what they took beyond the
-    median. retraced: whether the function was traced in most of the slowest. rank, term: what the
-    slowest spent most time in beyond what is usual; waiting for another rank does not count.
+    median. retraced: whether most of that was lost in steps in which the function was traced. rank,
+    term: what the slowest spent most time in beyond what is usual; waiting for another rank does
+    not count.
     longest: the share of the time that the slowest step alone took beyond the median."""
 
     count: int
@@ -91,12 +96,17 @@ class Tail:
 class Parts:
     """Where the time of a training goes. by_rank: of usual steps, in the order of ranks. steps:
     number of usual steps that all ranks kept. slower: None if no rank is. tail: the other steps;
-    None if there are none."""
+    None if there are none. stop: a rank that did not run for a while; the steps in which it did not
+    are neither usual nor in the tail. rarely: whether the ranks exchange in some of the steps
+    only, after several backward passes. groups: ranks by the cores that they may use."""
 
     by_rank: Sequence[OfRank]
     steps: int
     slower: Slower | None
     tail: Tail | None
+    stop: Stop | None = None
+    rarely: bool = False
+    groups: Sequence[Group] = ()
 
     @property
     def has_stamps(self) -> bool:
@@ -112,8 +122,8 @@ class Parts:
 
     def share_of(self, seconds: float) -> float:
         """Return the share of the time that so many seconds of each usual step are."""
-        usual = 1 - (self.tail.share if self.tail is not None else 0.0)
-        return usual * seconds / self.period
+        beyond = [each.share for each in (self.tail, self.stop) if each is not None]
+        return max(1 - sum(beyond), 0.0) * seconds / self.period
 
 
 def parts_of(ranks: Sequence[Rank]) -> Parts | None:
@@ -124,21 +134,31 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
         for rank in ranks
     ]
     common = sorted(set.intersection(*map(set, rows))) if rows else []
-    slow = [_slow(rank.steps) for rank in ranks if rank.steps is not None and rank.steps.summed]
+    paused = paused_steps(ranks)
+    slow = [
+        _slow(rank.steps, paused) for rank in ranks if rank.steps is not None and rank.steps.summed
+    ]
     common = [
         number
         for number in common
         if all(row[number].period <= each.above for row, each in zip(rows, slow, strict=True))
+        and number not in paused
     ]
     if not common:
         return None
     offsets = _offsets(ranks, rows, common)
     table: list[list[Mapping[Term, float]]] = [[] for _ in ranks]
+    rarely = all(_exchanges_rarely(list(row.values())) for row in rows)
     for number in common:
         step = [_shifted(row[number], by) for row, by in zip(rows, offsets, strict=True)]
-        ready = _ready(step)
+        ready, earlier = _ready(step), min(row.earlier for row in step)
+        is_alone = rarely and not any(row.done for row in step)
         for place, row in enumerate(step):
-            table[place].append(_terms(row, ready))
+            terms = _terms(row, ready, earlier)
+            if is_alone:
+                # Nothing was exchanged in this step.
+                terms[Term.COMPUTE] = terms.pop(Term.INSIDE)
+            table[place].append(terms)
     by_rank = [
         OfRank(
             rank.rank,
@@ -151,7 +171,16 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
         )
         for rank, own, row in zip(ranks, table, rows, strict=True)
     ]
-    return Parts(by_rank, len(common), _slower(by_rank, table), _tail(ranks, by_rank, slow))
+    tail = _tail(ranks, by_rank, slow, paused)
+    return Parts(
+        by_rank,
+        len(common),
+        _slower(by_rank, table),
+        tail,
+        stop_of(ranks),
+        rarely,
+        groups_of(ranks),
+    )
 
 
 def _offsets(
@@ -172,9 +201,13 @@ def _offsets(
 def _shifted(row: Row, by: float) -> Row:
     if not by:
         return row
-    stamps = (each and each - by for each in (row.ready, row.done))
-    times = (row.before - by, row.begin - by, row.end - by)
-    return Row(row.number, *times, row.input_outside, row.input_within, *stamps)
+    return row._replace(
+        before=row.before - by,
+        begin=row.begin - by,
+        end=row.end - by,
+        ready=row.ready and row.ready - by,
+        done=row.done and row.done - by,
+    )
 
 
 def _ready(step: Sequence[Row]) -> float:
@@ -182,20 +215,23 @@ def _ready(step: Sequence[Row]) -> float:
     return max(row.ready for row in step) if all(row.done for row in step) else 0.0
 
 
-def _terms(row: Row, ready: float) -> dict[Term, float]:
-    """Return the seconds of a step by term. ready: as from `_ready`."""
+def _terms(row: Row, ready: float, earlier: float) -> dict[Term, float]:
+    """Return the seconds of a step by term. ready: as from `_ready`. earlier: the least seconds of
+    a rank for the exchanges before the last one; who takes longer has waited."""
     found = {
-        Term.BETWEEN: row.begin - row.before - row.input_outside,
+        Term.BETWEEN: row.begin - row.before - row.input_outside - row.elsewhere,
         Term.INPUT: row.input,
     }
     if not ready:
-        found[Term.INSIDE] = row.end - row.begin - row.input_within
+        found[Term.INSIDE] = row.end - row.begin - row.input_within + row.elsewhere
         return found
-    found[Term.COMPUTE] = row.ready - row.begin - row.input_within
+    if row.elsewhere:
+        found[Term.INSIDE] = row.elsewhere
+    found[Term.COMPUTE] = row.ready - row.begin - row.input_within - row.earlier
     # A rank that has all gradients of the others before the last one's stamp has not waited.
     met = min(ready, row.done)
-    found[Term.STRAGGLER] = met - row.ready
-    found[Term.EXCHANGE] = row.done - met
+    found[Term.STRAGGLER] = met - row.ready + row.earlier - earlier
+    found[Term.EXCHANGE] = row.done - met + earlier
     found[Term.APPLY] = row.end - row.done
     return found
 
@@ -248,22 +284,48 @@ class _Slow:
     share: float
 
 
-def _slow(steps: Steps) -> _Slow:
+def _exchanges_rarely(rows: Sequence[Row]) -> bool:
+    """Return whether gradients are exchanged in some of the steps only, time and again."""
+    with_exchange = sum(1 for row in rows if row.done)
+    return min(with_exchange, len(rows) - with_exchange) > _SOME * len(rows)
+
+
+def _slow(steps: Steps, paused: Set[int]) -> _Slow:
+    """Return the slow steps of a rank, without those in which a rank did not run. A step that
+    exchanges what several have computed may take longer than these."""
     usual = percentile(steps.bins, 0.5)
+    if _exchanges_rarely(steps.rows):
+        usual = max(usual, median(row.period for row in steps.rows if row.done))
+    above = SLOW * usual
     seconds = [(exp(place * BIN), count) for place, count in steps.bins]
-    beyond = [(each - usual, count) for each, count in seconds if each > SLOW * usual]
-    lost = sum(each * count for each, count in beyond)
-    return _Slow(SLOW * usual, sum(count for _, count in beyond), lost / steps.sums)
+    beyond = [(each - usual, count) for each, count in seconds if each > above]
+    apart = {each.row.number: each.row.period for each in steps.slowest}
+    beyond += [
+        (usual - period, -1)
+        for number, period in apart.items()
+        if number in paused and period > above
+    ]
+    count = max(sum(number for _, number in beyond), 0)
+    lost = sum(each * abs(number) for each, number in beyond) if count else 0.0
+    return _Slow(above, count, max(lost, 0.0) / steps.sums)
 
 
-def _tail(ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Sequence[_Slow]) -> Tail | None:
+def _tail(
+    ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Sequence[_Slow], paused: Set[int]
+) -> Tail | None:
     """Return the slow steps of the rank that lost most time in them; None if there are none."""
     rank, worst = max(zip(ranks, slow, strict=True), key=lambda each: each[1].share)
     assert rank.steps is not None
-    slowest = [each for each in rank.steps.slowest if each.row.period > worst.above]
+    slowest = [
+        each
+        for each in rank.steps.slowest
+        if each.row.period > worst.above and each.row.number not in paused
+    ]
     if not worst.count or not slowest:
         return None
-    is_retraced = 2 * sum(each.retraced for each in slowest) > len(slowest)
+    beyond = [(each.row.period - worst.above / SLOW, each.retraced) for each in slowest]
+    retraced = sum(seconds for seconds, is_retraced in beyond if is_retraced)
+    is_retraced = 2 * retraced > sum(seconds for seconds, _ in beyond)
     numbers = {each.row.number for each in slowest}
     cause = _cause(_known(ranks, numbers), ranks, by_rank)
     longest = max(each.row.period for each in slowest) - worst.above / SLOW
@@ -292,17 +354,20 @@ class SlowStep:
 
 
 def slow_steps(ranks: Sequence[Rank], parts: Parts, most: int) -> list[SlowStep]:
-    """Return the slow steps that took longest, at most so many, in their order."""
+    """Return the slow steps that took longest, at most so many, in their order; without those in
+    which a rank did not run."""
     longest: dict[int, tuple[float, Slow, Steps]] = {}
+    paused = paused_steps(ranks)
     for rank in ranks:
         steps = rank.steps
         if steps is None or not steps.summed:
             continue
-        above = _slow(steps).above
+        above = _slow(steps, paused).above
         for each in steps.slowest:
             period = each.row.period
-            if period > max(above, longest.get(each.row.number, (0.0,))[0]):
-                longest[each.row.number] = period, each, steps
+            number = each.row.number
+            if number not in paused and period > max(above, longest.get(number, (0.0,))[0]):
+                longest[number] = period, each, steps
     kept = sorted(longest, key=lambda number: -longest[number][0])[:most]
     known = _known(ranks, set(kept))
     found = []
@@ -334,9 +399,10 @@ def _cause(
     for index in set().union(*rows):
         step = {at: own[index] for at, own in enumerate(rows) if index in own}
         ready = _ready(list(step.values())) if len(step) == len(ranks) else 0.0
+        earlier = min(row.earlier for row in step.values())
         for at, row in step.items():
             usual = by_rank[at].terms
-            for term, seconds in _terms(row, ready).items():
+            for term, seconds in _terms(row, ready, earlier).items():
                 if term is not Term.STRAGGLER:
                     key = ranks[at].rank, term
                     more[key] = more.get(key, 0.0) + seconds - usual.get(term, 0.0)

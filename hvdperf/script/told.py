@@ -7,9 +7,10 @@ from statistics import fmean
 
 from hvdperf.columns import Columns, wrapped
 from hvdperf.plan.terms import Term
-from hvdperf.script.limits import share_told
+from hvdperf.script.cores import LEAST_DELAY, faults_of
+from hvdperf.script.limits import cores_told, share_told, stop_told
 from hvdperf.script.terms import SLOW, TERMS, percentile
-from hvdperf.script.training import LEAST_DELAY, Training
+from hvdperf.script.training import Training
 
 LIMITS = "What limits this training"
 PERCENTILES = (0.5, 0.9, 0.99)
@@ -103,12 +104,15 @@ def _table(training: Training) -> Iterator[str]:
     yield ""
     yield table.header
     for term in shown:
-        cells = (f"{_MS * each.terms.get(term, 0.0):.2f}" for each in few)
-        yield table.row(term.value, *cells, f"{100 * parts.share(term):.0f} %")
+        cells = (f"{_MS * each.terms.get(term, 0.0):z.2f}" for each in few)
+        yield table.row(term.value, *cells, f"{100 * parts.share(term):z.0f} %")
     yield table.row("all", *(f"{_MS * each.period:.2f}" for each in few), "")
     if parts.tail is not None:
         blank = [""] * len(few)
         yield table.row("slow steps", *blank, f"{100 * parts.tail.share:.0f} %")
+    if parts.stop is not None:
+        blank = [""] * len(few)
+        yield table.row("not running", *blank, f"{100 * parts.stop.share:.0f} %")
 
 
 def unexplained(training: Training) -> Iterator[str]:
@@ -121,8 +125,12 @@ def unexplained(training: Training) -> Iterator[str]:
     if parts.slower is not None:
         slower = parts.slower
         yield f"rank {slower.rank} is last in {100 * slower.last:.0f} % of the steps"
+    if parts.rarely:
+        yield "gradients are exchanged in some of the steps only"
     if not parts.has_stamps:
         yield "the exchange was not seen, so communication is not told from computing"
+    elif parts.share(Term.INSIDE):
+        yield f"calls of other functions of TensorFlow are {Term.INSIDE}"
     if not training.has_batches:
         yield (
             "batches were not seen, since they do not come from a loop over tf.data: so samples/s "
@@ -166,11 +174,23 @@ def cores(training: Training) -> Iterator[str]:
 
 
 def disturbed(training: Training) -> Iterator[str]:
-    """Yield whether ranks waited for cores."""
+    """Yield whether ranks waited for cores or for their memory, or did not run for a while."""
+    parts = training.parts
+    if parts is not None and parts.stop is not None:
+        yield stop_told(parts.stop)
+    told = list(cores_told(parts.groups)) if parts is not None else []
     if training.delayed > LEAST_DELAY:
+        why = "; ".join(told) or "more threads than cores, or a limit of its container"
         yield (
             f"disturbed: a rank's main thread waited for a core for {100 * training.delayed:.0f} % "
-            "of the time, because of other programs or of more busy threads than cores"
+            f"of the time: {why}"
+        )
+    elif told:
+        yield f"disturbed: {'; '.join(told)}"
+    for rank, pages in faults_of(training.ranks).items():
+        yield (
+            f"rank {rank} waited for {pages:.0f} pages of memory a second to come from the disk: "
+            "memory is short, or files are mapped"
         )
 
 
@@ -184,7 +204,10 @@ def unseen(training: Training) -> Iterator[str]:
     if missing > 0:
         yield f"{missing} of {training.ranks[0].size} ranks wrote nothing"
     if not all(rank.is_over for rank in training.ranks):
-        yield "a rank did not end as Python does, so its last seconds and its weights are unknown"
+        yield (
+            "a rank did not end as Python does, so its weights, and its last seconds if it was "
+            "killed, are unknown"
+        )
 
 
 def _ms(seconds: float) -> str:

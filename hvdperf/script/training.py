@@ -11,8 +11,6 @@ from hvdperf.script.limits import Limit, limit_of
 from hvdperf.script.recorded import Rank
 from hvdperf.script.terms import Parts, parts_of
 
-# A rank that waits for a core for a larger share of the time is disturbed.
-LEAST_DELAY = 0.05
 # A phase of the start-up that takes less, in seconds, belongs to the script itself.
 _LEAST_PHASE = 0.05
 

@@ -103,7 +103,7 @@ def test_a_script_that_cannot_be_measured_is_told(
 
 @pytest.mark.mpirun
 def test_a_script_that_hides_its_exchange_has_no_communication(made: Make) -> None:
-    workload, starter = made((SCRIPTS / "own_ways.py").read_text(), "gan")
+    workload, starter = made((SCRIPTS / "own_ways.py").read_text(), "allreduce")
     (found,) = try_all([weak_scaling(workload, 2)], starter, {}, lambda _: None).values()
     assert found.error == ""
     judgement = found.judgement(communication(workload, 2))

@@ -46,7 +46,8 @@ def ranks_of(tmp_path: Path) -> list[Rank]:
 
 
 def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
-    done = run(tmp_path, *on_two_ranks(LOOP, "--slow", "0.06", "--steps", "60"))
+    options = ("--slow", "0.06", "--steps", "60", "--stop", "2")
+    done = run(tmp_path, *on_two_ranks(LOOP, *options))
     assert done.returncode == 0, done.stderr
     assert "rank 0 is done" in done.stdout
     first, second = ranks_of(tmp_path)
@@ -61,7 +62,12 @@ def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
     assert (parts.slower.rank, parts.slower.term) == (1, Term.COMPUTE)
     assert parts.by_rank[1].terms[Term.COMPUTE] > 0.06
     assert max(abs(each.residual) / each.period for each in parts.by_rank) < 0.02
-    assert "What limits this training: rank 1 takes" in done.stdout
+    # On a busy machine other programs may stand first.
+    assert "rank 1 takes" in " ".join(done.stdout.split())
+    assert parts.stop is not None
+    assert (parts.stop.rank, parts.stop.count, parts.stop.is_starved) == (1, 1, False)
+    assert parts.stop.seconds == pytest.approx(2, abs=0.5)
+    assert [len(group.ranks) for group in parts.groups] in ([2], [1, 1])
     (written,) = (tmp_path / "report").glob("*.html")
     assert f"report: report/{written.name}\n" in done.stdout
     assert {"import tensorflow", "hvd.init"} <= {name for name, _, _ in first.events}
@@ -111,7 +117,8 @@ def test_a_sound_training_in_a_way_of_its_own_fails_no_check(
     assert first.steps.count == 40
     if way == "gan":
         assert first.exchanged[name][0] == 4
-        assert any("all but the last exchange" in each for each in first.missing)
+        assert first.missing == ()
+        assert all(row.earlier > 0 for row in first.steps.rows)
     if way == "several":
         assert first.steps.samples == 40 * 4 * 32
         assert any("several batches" in each for each in first.missing)
@@ -132,6 +139,13 @@ def test_a_process_that_the_script_forks_is_the_one_that_trains(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     (alone,) = ranks_of(tmp_path)
     assert (alone.steps and alone.steps.count, alone.is_over) == (20, True)
+
+
+def test_a_script_that_leaves_at_once_has_all_of_its_steps(tmp_path: Path) -> None:
+    done = run(tmp_path, sys.executable, LOOP, "--steps", "30", "--leave", "3")
+    assert done.returncode == 3
+    (alone,) = ranks_of(tmp_path)
+    assert (alone.steps and alone.steps.count, alone.is_over) == (30, False)
 
 
 @pytest.mark.long

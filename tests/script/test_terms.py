@@ -335,3 +335,74 @@ def test_steps_without_stamps_are_not_taken_apart() -> None:
 
 def test_a_run_of_few_steps_is_told_as_such() -> None:
     assert "too few steps" in told(made([steps(3, *SAME)] * 2))
+
+
+def test_a_script_that_failed_in_its_first_step_has_no_weights_to_compare() -> None:
+    none = of_steps(made([steps(60, *SAME)] * 2), count=0, summed=0, rows=(), bins=(), samples=0)
+    assert problems([of_own_weights(each) for each in none]) == []
+
+
+def test_an_exchange_after_several_passes_is_no_slow_step() -> None:
+    """Every fourth step exchanges, and takes three times as long."""
+    ranks = made([[[BETWEEN, INPUT, 0.05 if n % 4 == 3 else 0.01] for n in range(200)]] * 2)
+    ranks = [
+        of_steps(
+            [each],
+            rows=tuple(
+                row if row.number % 4 == 3 else row._replace(ready=0.0, done=0.0)
+                for row in each.series[0].rows
+            ),
+        )[0]
+        for each in ranks
+    ]
+    parts = parts_of(ranks)
+    assert parts is not None
+    assert parts.rarely
+    assert parts.tail is None
+    assert Term.INSIDE not in parts.by_rank[0].terms
+    assert "some of the steps only" in told(ranks)
+
+
+def test_calls_of_another_function_that_trains_are_not_the_scripts_own_code() -> None:
+    ranks = [
+        of_steps([each], rows=tuple(row._replace(elsewhere=0.010) for row in each.series[0].rows))[
+            0
+        ]
+        for each in made([steps(60, 0.012, INPUT, COMPUTE)] * 2)
+    ]
+    parts = parts_of(ranks)
+    assert parts is not None
+    assert parts.by_rank[0].terms[Term.BETWEEN] == pytest.approx(0.002)
+    assert parts.by_rank[0].terms[Term.INSIDE] == pytest.approx(0.010)
+    assert abs(parts.by_rank[0].residual) < 1e-9
+
+
+def test_functions_that_take_turns_are_the_same_one_on_all_ranks() -> None:
+    (first,) = made([steps(60, *SAME)])
+    (own,) = first.series
+    critic = replace(own, name="critic", count=180, ended=own.ended - 0.01)
+    once = replace(own, name="once", ended=own.begun + 0.2 * (own.ended - own.begun), count=999)
+    found = replace(first, series=(own, critic, once)).steps
+    assert found is not None
+    assert found.name == "critic"
+
+
+def test_few_steps_that_are_traced_again_outweigh_many_slow_ones() -> None:
+    own = [
+        [BETWEEN, INPUT, 0.9 if number % 40 == 39 else 0.05 if number % 10 == 5 else COMPUTE]
+        for number in range(200)
+    ]
+    ranks = made([own] * 2)
+    ranks = [
+        of_steps(
+            [each],
+            slowest=tuple(
+                replace(slow, retraced=slow.row.period > 0.5) for slow in each.series[0].slowest
+            ),
+        )[0]
+        for each in ranks
+    ]
+    parts = parts_of(ranks)
+    assert parts is not None
+    assert parts.tail is not None
+    assert (parts.tail.retraced, parts.tail.count) == (True, 25)

@@ -33,7 +33,7 @@ STEPS_OF_A_START = 2
 STEPS_BETWEEN_READINGS = 25
 # The seconds of the exchange end a step's own, so only steps with stamps have blocks without it.
 UNSEEN = (
-    "the exchange within a step is not seen, as in one that has several exchanges, that XLA "
+    "the exchange within a step is not seen, as in one that calls hvd.allreduce itself, that XLA "
     "compiles (jit_compile), or that a session runs, so its communication is not measured"
 )
 
@@ -62,14 +62,13 @@ class Order:
 
     def count(self, steps: Any, samples: int) -> None:
         """Count the last one of these steps."""
-        _, _, begin, end, before, within, ready, done = steps.last
+        _, _, begin, end, before, within, ready, done, _, earlier = steps.last
         # Gradients that are added up are not exchanged in every step.
         missing = 0.0 if steps.has_exchange_stamps else math.nan
-        exchange = done - ready if done else missing
         self.seconds = time.perf_counter() - self.begun
         self.period.append(end - self.before)
         self.input.append(before + within)
-        self.exchange.append(math.nan if steps.has_several else exchange)
+        self.exchange.append(done - ready + earlier if done else missing)
         self.inside += end - begin - within
         self.samples += samples
         self.before = end
@@ -188,7 +187,8 @@ class ScriptRank:
             self._delay(steps.last)
             return
         if self._order is not None:
-            if self._order.is_local and not recorder.exchanged(steps)[0] and not steps.others:
+            known = recorder.exchanged(steps)[0] or recorder.calls_allreduce()
+            if self._order.is_local and not known:
                 raise BadScript("no gradient is exchanged")
             result = self._order.run() if self._order.name == "run" else self._order.block()
             driver.reply(result)
@@ -250,6 +250,7 @@ class ScriptRank:
             "gradient_tensors": tensors,
             "gradient_bytes": size,
             "sparse_tensors": sparse,
+            "other_exchanges": int(recorder.calls_allreduce()),
             "peak_bytes": process.peak_bytes(),
         }
 

@@ -4,6 +4,8 @@ Each option plants a cause: what rank 1 or all ranks do besides, or what they le
 """
 
 import argparse
+import os
+import subprocess
 import time
 
 import horovod.tensorflow as hvd
@@ -16,7 +18,9 @@ parser.add_argument("--width", type=int, default=256)
 parser.add_argument("--slow", type=float, default=0.0)
 parser.add_argument("--input", type=float, default=0.0)
 parser.add_argument("--save", type=float, default=0.0)
+parser.add_argument("--stop", type=float, default=0.0)
 parser.add_argument("--fail-at", type=int, default=-1)
+parser.add_argument("--leave", type=int, default=0)
 for flag in ("retrace", "same-data", "local", "eager", "no-exchange", "drop-one"):
     parser.add_argument(f"--{flag}", action="store_true")
 options = parser.parse_args()
@@ -84,6 +88,11 @@ for number in range(options.steps):
         traced(x, y)
     if options.save and number % 20 == 19 and rank == 0:
         time.sleep(options.save)
+    if options.stop and number == options.steps // 2 and rank == 1:
+        code = f"kill -STOP $PPID; sleep {options.stop}; kill -CONT $PPID"
+        subprocess.Popen(["sh", "-c", code])
     if number == options.fail_at:
         raise RuntimeError("the script's own error")
 print(f"rank {rank} is done", flush=True)
+if options.leave:
+    os._exit(options.leave)

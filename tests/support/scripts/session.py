@@ -1,4 +1,4 @@
-"""A session of TensorFlow 1, which trains on arrays."""
+"""A monitored session of TensorFlow 1, which trains on arrays."""
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -11,8 +11,10 @@ weights = tf.get_variable("weights", [64, 1])
 optimizer = hvd.DistributedOptimizer(tf.train.GradientDescentOptimizer(0.01))
 step = optimizer.minimize(tf.reduce_mean((x @ weights) ** 2))
 generator = np.random.default_rng(hvd.rank())
-with tf.Session() as session:
-    session.run(tf.global_variables_initializer())
-    session.run(hvd.broadcast_global_variables(0))
+alike = hvd.broadcast_global_variables(0)
+tf.train.create_global_step()
+hooks = [tf.train.StopAtStepHook(num_steps=100), tf.train.StepCounterHook()]
+with tf.train.MonitoredTrainingSession(hooks=hooks) as session:
+    session.run(alike)
     for _ in range(40):
         session.run(step, {x: generator.standard_normal((32, 64))})

@@ -12,6 +12,7 @@ seconds since the epoch, by time.time(), which is also what tf.timestamp returns
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import heapq
 import importlib.abc
@@ -41,6 +42,10 @@ FIRST = 3
 BIN = 0.01
 # Seconds from one writing to the next, of the whole and of the one line for the display.
 WRITE_S, LINE_S = 30.0, 1.0
+# Of a short run it is written whenever it has become so much longer.
+EARLY = 0.2
+# Seconds from one beat of a thread of ours to the next, and how late one is if nothing ran then.
+BEAT_S, LATE_S = 0.05, 1.0
 # Values of a variable that are compared between ranks.
 COMPARED = 1 << 22
 # Batches whose content is compared between ranks, and functions and events that are told apart.
@@ -51,8 +56,9 @@ class Steps:
     """The calls of one function of the script, or the exchanges of a loop without any.
 
     A row is (index, end of the call before, begin, end, seconds of waiting for input before and
-    within the call, last gradient ready, all exchanged); the last two are 0 where they are
-    unknown. sums: of `summed` calls after the warm-up, of their times from end to end."""
+    within the call, last gradient ready, all exchanged, seconds in other functions since the call
+    before, seconds of exchanges of the call before its last one); ready and exchanged are 0 where
+    they are unknown. sums: of `summed` calls after the warm-up, of their times from end to end."""
 
     def __init__(self, name: Any) -> None:
         self.name = name
@@ -65,38 +71,55 @@ class Steps:
         self.bins: dict[int, int] = {}
         self.summed, self.sums = 0, 0.0
         self.samples = 0
-        self.cpu: Any = None
+        # What was used until the warm-up ended, and from then on until some step.
+        self.use: Any = None
+        self.used: Any = None
+        self.used_at = 0.0
         # Variables to which the graph writes its stamps, made before it is traced; whether it does.
         self.variables: Any = None
         self.has_exchange_stamps = self.has_input_stamps = False
-        # Whether a call has several exchanges, of which only the last one has stamps.
-        self.has_several = False
         # What the graph has counted until the call before: samples, seconds of waiting, batches.
         self.counted = (0.0, 0.0, 0.0)
-        # The trace that had the last exchange.
+        # Seconds that exchanges of this function, and that calls of all functions had taken.
+        self.exchanging = self.called = 0.0
+        # The trace that had the last exchange, and the variables that it has exchanged until now.
         self.graph: Any = None
         # When its first trace was done; 0 if that was not seen.
         self.traced_at = 0.0
         self.last: Any = None  # the row of the last call
+        self.traced: set[int] = set()
 
     @property
     def is_training(self) -> Any:
         return self.exchanges or self.others or self.updates
 
     def add(
-        self, begin: Any, end: Any, before: Any, within: Any, traces: Any, stamps: Any = ()
+        self,
+        begin: Any,
+        end: Any,
+        before: Any,
+        within: Any,
+        traces: Any,
+        stamps: Any = (),
+        earlier: Any = 0.0,
     ) -> None:
         """Add a call. before, within: seconds of input. traces: of the function until now. stamps:
         last gradient ready, all exchanged."""
         if not self.count:
             self.begun = self.ended = begin
+            self.called = _state.called
         retraced = bool(self.count and traces > self.traces)
         self.traces = max(self.traces, traces)
-        times = (self.ended, begin, end, before, within, *(stamps or (0.0, 0.0)))
+        elsewhere, self.called = _state.called - self.called, _state.called
+        ready, done = stamps or (0.0, 0.0)
+        times = (self.ended, begin, end, before, within, ready, done, elsewhere, earlier)
         row = self.last = (self.count, *(round(each, 6) for each in times))
-        if self.count == FIRST:
-            self.cpu = (begin, _cpu(), _delayed())
+        if self.count == FIRST and _state.at_step is None:
+            self.use, self.used_at = _guarded("cores", _use), end
         if self.count > FIRST:
+            if self.use is not None and end - self.used_at > LINE_S:
+                # Here, since a script may do much after its last step.
+                self.used, self.used_at = _guarded("cores", _used_since, self.use), end
             period = max(end - self.ended, 1e-9)
             self.summed += 1
             self.sums += period
@@ -128,9 +151,8 @@ class Steps:
             for _, retraced, row in sorted(self.slowest, reverse=True)
         ]
         found["bins"] = sorted(self.bins.items())
-        if self.cpu is not None:
-            begun, used, delayed = self.cpu
-            found["cpu"] = [self.ended - begun, _cpu() - used, _delayed() - delayed]
+        if self.used is not None:
+            found["cpu"], found["cores"] = self.used
         return found
 
 
@@ -139,12 +161,14 @@ class State:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self.thread = threading.get_ident()
         self.directory = os.environ["HVDPERF_RECORD"]
         self.limit = int(os.environ.get("HVDPERF_STEPS") or 0)
         self.with_stamps = os.environ.get("HVDPERF_STAMPS", "1") == "1"
         self.marks: dict[str, float] = {}
         self.events: list[Any] = []
         self.missing: list[str] = []
+        self.pauses: list[Any] = []
         self.outside = ""
         self.series: dict[Any, Any] = {}
         self.rank: Any = None
@@ -154,6 +178,8 @@ class State:
         self.current: Any = None
         self.jit = 0
         self.waited = 0.0
+        # Seconds of all calls.
+        self.called = 0.0
         self.exchanged: dict[str, Any] = {}  # by name: tensors, bytes, sparse ones of a trace
         self.exchanged_variables: Any = weakref.WeakValueDictionary()
         self.updated: dict[int, Any] = {}  # by id: a weak reference and the name
@@ -162,10 +188,15 @@ class State:
         self.in_gradients = 0
         # Of the newest batch its samples and something of its content; that of training steps.
         self.batch, self.content = 0, None
+        # The iterator that was asked last, and samples of each since the step before.
+        self.iterator = 0
+        self.taken: dict[int, int] = {}
         self.batches: list[Any] = []
         self.is_stopping = self.is_over = False
         # Called after each training step in place of all writing, by a rank of the suite's own.
         self.at_step: Any = None
+        # Ends the beats; is held while there are any.
+        self.ending, self.beating = threading.Event(), threading.Lock()
         self.written_at = self.line_at = 0.0
 
 
@@ -226,6 +257,11 @@ def exchanged(steps: Any) -> Any:
     return _state.exchanged.get(steps.name, (0, 0, 0))
 
 
+def calls_allreduce() -> Any:
+    """Return whether the script exchanges by hvd.allreduce itself."""
+    return any("allreduce" in name for name in _state.others)
+
+
 def weights_of_all() -> Any:
     """Return the name and a checksum of each variable that all ranks should have alike."""
     own = [key for key, (_, _, plain) in _state.updated.items() if {key, plain} & _state.local]
@@ -276,6 +312,13 @@ def _guarded(what: Any, call: Any, *arguments: Any) -> Any:
         return None
 
 
+def _as_it_is(hook: Any) -> Any:
+    """Return a hook that AutoGraph calls as it is. It would read the hook's source, which an
+    upgrade may have changed since it was imported, and what it makes of that fails."""
+    hook.autograph_info__ = {}
+    return hook
+
+
 def _note_missing(text: Any) -> None:
     if text not in _state.missing and len(_state.missing) < EVENTS:
         _state.missing.append(text)
@@ -300,17 +343,90 @@ def _cpu() -> Any:
     return used.ru_utime + used.ru_stime
 
 
-def _delayed() -> Any:
-    """Return the seconds for which the main thread could run and had no core; 0 if the kernel does
-    not say."""
+def _delayed(thread: Any = None) -> Any:
+    """Return the seconds for which a thread, or else the main one, could run and had no core; 0 if
+    the kernel does not say."""
     try:
-        with open(f"/proc/self/task/{os.getpid()}/schedstat") as stream:
+        with open(f"/proc/self/task/{thread or os.getpid()}/schedstat") as stream:
             return int(stream.read().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
 
 
+def _use() -> Any:
+    """Return the cores that this process may use, and, until now: time, CPU time of this process,
+    seconds for which its main thread had no core, seconds for which the cores were not idle, of all
+    programs, pages that the process had to wait for, and seconds for which its threads had no core,
+    of all together."""
+    cores = sorted(os.sched_getaffinity(0))
+    names = {f"cpu{core}" for core in cores}
+    ticks = 0
+    with open("/proc/stat") as stream:
+        for line in stream:
+            name, *fields = line.split()
+            if name in names:
+                user, nice, system, _, _, *others = map(int, fields[:8])
+                ticks += user + nice + system + sum(others)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    waited = sum(map(_delayed, os.listdir("/proc/self/task")))
+    return cores, now(), _cpu(), _delayed(), ticks / os.sysconf("SC_CLK_TCK"), faults, waited
+
+
+def _used_since(before: Any) -> Any:
+    """Return seconds, CPU time and delay since then; and the cores, with the seconds, all of their
+    work, this process's, pages, and the wait of its threads; None if it may use others since
+    then."""
+    cores, *after = _use()
+    seconds, cpu, delayed, busy, faults, waited = map(operator.sub, after, before[1:])
+    same = [cores, seconds, busy, cpu, faults, waited] if cores == before[0] else None
+    return [seconds, cpu, delayed], same
+
+
+def _beat() -> None:
+    """Note when this process did not run: a thread that only sleeps woke up too late. What was done
+    in the meantime tells a process that was stopped from one that had no core, and from one whose
+    main thread did not give the interpreter away."""
+    before = _readings()
+    usual = 0.0
+    while not _state.ending.wait(BEAT_S):
+        after = _readings()
+        lasted, *used = map(operator.sub, after, before)
+        if lasted > BEAT_S + LATE_S and len(_state.pauses) < EVENTS:
+            end = now()
+            _state.pauses.append([end - lasted, end, *used, usual])
+        elif lasted < 2 * BEAT_S:
+            usual = used[2] / lasted
+        before = after
+
+
+def _beat_until_the_end() -> None:
+    with _state.beating:
+        _guarded("pauses", _beat)
+
+
+def _readings() -> Any:
+    """Return a clock that nobody sets and that does not stop when the machine is suspended, this
+    process's CPU time, the seconds for which this thread had no core, and how often threads of the
+    process began to wait."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    clock = time.clock_gettime(time.CLOCK_BOOTTIME)
+    delayed = _delayed(threading.get_native_id())
+    return clock, used.ru_utime + used.ru_stime, delayed, used.ru_nvcsw
+
+
 # Start ------------------------------------------------------------------------------------------
+
+
+def _exiting(original: Any) -> Any:
+    """Return os._exit, with which many scripts end, so that they do not wait for a dead rank: their
+    steps are written, and nothing is asked of TensorFlow."""
+
+    def leave(status: Any) -> Any:
+        if os.getpid() == _state.pid and not _state.is_over:
+            _guarded("the end", _write, False)
+        original(status)
+
+    return leave
 
 
 def _hook_init(module: Any) -> None:
@@ -330,6 +446,7 @@ def _hook_init(module: Any) -> None:
 def _initialised(basics: Any) -> None:
     first = _state.rank is None
     _state.rank = basics.rank()
+    _state.thread = threading.get_ident()
     if first:
         if os.getpid() != _state.pid:
             # The script trains in a process that it has forked.
@@ -341,11 +458,14 @@ def _initialised(basics: Any) -> None:
         "host": socket.gethostname(),
     }
     _state.kept = max(LEAST_KEPT, min(MOST_KEPT, KEPT_OF_ALL // basics.size()))
-    if first:
+    if first and os.environ.get("HVDPERF_SCRATCH"):
+        sys.addaudithook(_only_within(os.environ["HVDPERF_SCRATCH"]))
+    if first and _state.at_step is None:
         # What is registered last runs first, so Horovod is still there.
         atexit.register(_at_exit)
-        if os.environ.get("HVDPERF_SCRATCH"):
-            sys.addaudithook(_only_within(os.environ["HVDPERF_SCRATCH"]))
+        os._exit = _exiting(os._exit)
+        # Not one of threading, whose threads the script may count or join.
+        _thread.start_new_thread(_beat_until_the_end, ())
         # A forked process of multiprocessing ends without atexit.
         processes = sys.modules.get("multiprocessing.util")
         if processes is not None:
@@ -401,6 +521,7 @@ def _only_within(scratch: Any) -> Any:
 def _hook_broadcast(module: Any) -> None:
     original = module.broadcast_variables
 
+    @_as_it_is
     def broadcast_variables(*arguments: Any, **named: Any) -> Any:
         begin = now()
         try:
@@ -416,12 +537,14 @@ def _hook_broadcast(module: Any) -> None:
 
 
 def _is_main() -> Any:
-    return threading.current_thread() is threading.main_thread()
+    """Return whether this is the thread that trains: the one that called hvd.init."""
+    return threading.get_ident() == _state.thread
 
 
 def _outermost(call: Any) -> Any:
     """Return the call of a function, with its times if no other one is around it."""
 
+    @_as_it_is
     def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
         is_jit = bool(getattr(self, "_jit_compile", False))
         if _state.current is not None or not _is_main():
@@ -477,7 +600,7 @@ def _make_variables() -> Any:
     if not _state.with_stamps or not tf.executing_eagerly():
         return ()
     with tf.device("CPU:0"):
-        return [tf.Variable([0.0] * size, dtype=tf.float64, trainable=False) for size in (2, 6)]
+        return [tf.Variable([0.0] * size, dtype=tf.float64, trainable=False) for size in (3, 6)]
 
 
 def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
@@ -493,25 +616,34 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
         asked, given, content, *counted = (float(x) for x in steps.variables[1].numpy())
         if begin <= asked <= given <= end:
             samples, within, batches = map(operator.sub, counted, steps.counted)
+            _state.taken.clear()
             _state.batch, _state.content = int(samples), content
             if batches > 1:
-                steps.has_several = True
                 _note_missing("single steps of a call that takes several batches: it counts as one")
         steps.counted = tuple(counted)
     stamps: Any = ()
+    earlier = 0.0
     if steps.has_exchange_stamps:
-        ready, done = (float(each) for each in steps.variables[0].numpy())
+        ready, done, exchanging = (float(each) for each in steps.variables[0].numpy())
         # Stamps of an earlier call are those of a call in which nothing was exchanged.
         if begin <= ready <= done <= end:
             stamps = ready, done
-    steps.add(begin, end, before, within, traces, stamps)
+            earlier = max(0.0, exchanging - steps.exchanging - (done - ready))
+        steps.exchanging = exchanging
+    steps.add(begin, end, before, within, traces, stamps, earlier)
+    _state.called += end - begin
+    steps.called = _state.called
     if steps.is_training:
         _trained(steps, end)
 
 
 def _trained(steps: Any, at: Any) -> None:
     """Note the batch of a training step, write now and then, and end the script if it is time."""
-    steps.samples += _state.batch
+    # Of the iterator that was asked last: others are there to evaluate.
+    taken = _state.taken.get(_state.iterator, 0)
+    # Before the first step a batch may have made the model, or many may have been left out.
+    steps.samples += taken if taken and steps.count > 1 else _state.batch
+    _state.taken.clear()
     if _state.content is not None and len(_state.batches) < BATCHES:
         _state.batches.append(_state.content)
     if _state.at_step is not None:
@@ -520,7 +652,8 @@ def _trained(steps: Any, at: Any) -> None:
     if _state.rank is not None and os.getpid() == _state.pid:
         if at - _state.line_at > LINE_S:
             _write_line(steps, at)
-        if at - _state.written_at > WRITE_S:
+        # Of a script that is killed early most is known as well.
+        if at - _state.written_at > min(WRITE_S, max(LINE_S, EARLY * (at - steps.begun))):
             _write(is_last=False)
     if _state.limit and steps.count >= _state.limit:
         _stop()
@@ -584,12 +717,22 @@ def _hook_session(module: Any) -> None:
     module.BaseSession.run = run
 
 
+def _leaves(fetches: Any) -> Any:
+    """Yield what is fetched. A monitored session has a dictionary by its hooks, which cannot be
+    sorted as TensorFlow would."""
+    if isinstance(fetches, dict):
+        fetches = list(fetches.values())
+    if isinstance(fetches, (list, tuple)):
+        for each in fetches:
+            yield from _leaves(each)
+    elif fetches is not None:
+        yield fetches
+
+
 def _reaches_horovod(graph: Any, fetches: Any) -> Any:
     """Return whether what is fetched needs an exchange of Horovod."""
-    import tensorflow as tf
-
     left = []
-    for each in tf.nest.flatten(fetches):
+    for each in _leaves(fetches):
         if isinstance(each, str):
             each = graph.as_graph_element(each)
         left.append(getattr(each, "op", each))
@@ -611,9 +754,11 @@ def _reaches_horovod(graph: Any, fetches: Any) -> Any:
 def _hook_exchange(module: Any) -> None:
     original = module._make_allreduce_grads_fn
 
+    @_as_it_is
     def make(*arguments: Any, **named: Any) -> Any:
         inner = original(*arguments, **named)
 
+        @_as_it_is
         def exchange(grads: Any, vars: Any = None, *more: Any, **named_too: Any) -> Any:
             grads = list(grads)
             _state.in_gradients += 1
@@ -633,6 +778,7 @@ def _hook_exchange(module: Any) -> None:
     if tape is not None and hasattr(tape, "register_local_source"):
         register = tape.register_local_source
 
+        @_as_it_is
         def register_local_source(self: Any, source: Any) -> Any:
             _state.local.add(id(source))
             return register(self, source)
@@ -644,6 +790,7 @@ def _hook_exchange(module: Any) -> None:
 
 
 def _counted(name: Any, original: Any) -> Any:
+    @_as_it_is
     def call(*arguments: Any, **named: Any) -> Any:
         if not _state.in_gradients:
             where = "in steps" if _state.current is not None else "between steps"
@@ -673,15 +820,13 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     size = sum(each.dtype.size * (each.shape.num_elements() or 0) for each in tensors)
     sparse = sum(hasattr(each, "indices") for each in grads if each is not None)
     exchange = [len(tensors), size, sparse]
-    if steps is not None and not eager and _is_another(steps, tf):
+    if steps is not None and not eager and _is_another(steps, tf, variables):
         exchange = list(map(operator.add, exchange, _state.exchanged[name]))
-        steps.has_several = True
-        _note_missing("all but the last exchange of a step: the time of the others is compute")
     _state.exchanged[name] = exchange
     if eager and steps is None:
         return ("eager", now())
     if not eager and not _is_main():
-        _note_missing("steps in a thread: only the main thread's calls are recorded")
+        _note_missing("steps in another thread than the one that called hvd.init")
     if steps is not None:
         steps.exchanges = True
     if eager or steps is None or not steps.variables:
@@ -694,13 +839,17 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
         return ("graph", tf.timestamp())
 
 
-def _is_another(steps: Any, tf: Any) -> Any:
-    """Return whether a trace of a step has had an exchange before this one."""
+def _is_another(steps: Any, tf: Any, variables: Any) -> Any:
+    """Return whether a trace of a step has had an exchange before this one, of other variables: the
+    body of a loop is traced twice."""
     graph = tf.compat.v1.get_default_graph()
     while getattr(graph, "outer_graph", None) is not None and hasattr(graph.outer_graph, "inputs"):
         graph = graph.outer_graph
-    before, steps.graph = steps.graph, weakref.ref(graph)
-    return before is not None and before() is graph
+    if steps.graph is None or steps.graph() is not graph:
+        steps.graph, steps.traced = weakref.ref(graph), set()
+    before = set(steps.traced)
+    steps.traced |= {id(each) for each in variables or ()}
+    return bool(before) and not before >= steps.traced
 
 
 def _after_exchange(begun: Any, result: Any) -> None:
@@ -717,7 +866,13 @@ def _after_exchange(begun: Any, result: Any) -> None:
     # stamp depends on copies of them.
     copies = [tf.identity(each) for each in _values(list(result))]
     with tf.device("CPU:0"), tf.control_dependencies(copies):
-        steps.variables[0].assign(tf.stack([ready, tf.timestamp()]), read_value=False)
+        now_done = tf.timestamp()
+        # Of exchanges that run side by side no second is counted twice.
+        _, before, seconds = tf.unstack(steps.variables[0].read_value())
+        ready = tf.maximum(ready, before)
+        done = tf.maximum(now_done, ready)
+        stamps = tf.stack([ready, done, seconds + done - ready])
+        steps.variables[0].assign(stamps, read_value=False)
     steps.has_exchange_stamps = True
 
 
@@ -764,6 +919,7 @@ def _updated(optimizer: Any, variables: Any) -> None:
 def _hook_keras_3(module: Any) -> None:
     original = module.BaseOptimizer.apply
 
+    @_as_it_is
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         known = trainable_variables
         if known is None:
@@ -781,6 +937,7 @@ def _hook_keras_2(module: Any) -> None:
         return
     original = cls.apply_gradients
 
+    @_as_it_is
     def apply_gradients(self: Any, grads_and_vars: Any, *arguments: Any, **named: Any) -> Any:
         pairs = list(grads_and_vars)
         _guarded("an optimizer", _updated, self, [variable for _, variable in pairs])
@@ -795,6 +952,7 @@ def _hook_keras_2(module: Any) -> None:
 def _hook_input(module: Any) -> None:
     original = module.OwnedIterator._next_internal
 
+    @_as_it_is
     def next_internal(self: Any) -> Any:
         from tensorflow.python.eager import context
 
@@ -803,7 +961,7 @@ def _hook_input(module: Any) -> None:
             result = original(self)
             if _is_main():
                 _state.waited += now() - begin
-                _guarded("a batch", _note_batch, result)
+                _guarded("a batch", _note_batch, self, result)
             return result
         asked = _guarded("input", _asked)
         if asked is None:
@@ -846,7 +1004,7 @@ def _given(asked: Any, result: Any) -> None:
     _state.current.has_input_stamps = True
 
 
-def _note_batch(result: Any) -> None:
+def _note_batch(iterator: Any, result: Any) -> None:
     import tensorflow as tf
 
     leaves = tf.nest.flatten(result)
@@ -855,7 +1013,8 @@ def _note_batch(result: Any) -> None:
     )
     if first is None:
         return
-    _state.batch = int(first.shape[0])
+    _state.batch, _state.iterator = int(first.shape[0]), id(iterator)
+    _state.taken[id(iterator)] = _state.taken.get(id(iterator), 0) + _state.batch
     if len(_state.batches) < BATCHES:
         _state.content = zlib.crc32(first[:1].numpy().tobytes())
 
@@ -868,6 +1027,10 @@ def _at_exit() -> None:
     if os.getpid() == _state.pid and not _state.is_over:
         _state.is_over = True
         _guarded("the end", _write, True)
+        # No thread of ours is left when the interpreter ends.
+        _state.ending.set()
+        if _state.beating.acquire(timeout=1.0):
+            _state.beating.release()
 
 
 def _digests(without: Any = ()) -> Any:
@@ -911,6 +1074,7 @@ def _write(is_last: Any) -> None:
         "marks": _state.marks,
         "events": _state.events,
         "missing": _state.missing,
+        "pauses": _state.pauses,
         "series": [each.told() for each in _state.series.values() if each.count],
         "exchanged": _state.exchanged,
         "others": _state.others,

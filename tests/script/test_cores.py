@@ -1,0 +1,114 @@
+"""Whether ranks had their cores, by made-up ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hvdperf.plan.terms import Term
+from hvdperf.script.cores import faults_of, groups_of, paused_steps, stop_of
+from hvdperf.script.limits import limit_of
+from hvdperf.script.recorded import Cores, Pause, Rank
+from hvdperf.script.terms import parts_of, slow_steps
+from tests.script.test_terms import BETWEEN, SAME, made, of_steps, steps, told
+
+# Of a process whose threads begin to wait 3000 times a second.
+USUAL = 3000.0
+AT, LONG = 50, 6.0
+
+
+def with_pause(cpu: float, delayed: float, switches: float) -> list[Rank]:
+    """Return ranks of which the last one needs LONG seconds more for its step number AT, with what
+    its process did meanwhile."""
+    late = [[LONG if number == AT else BETWEEN, *SAME[1:]] for number in range(200)]
+    first, second = made([steps(200, *SAME), late])
+    row = second.series[0].rows[AT]
+    pause = Pause(row.before, row.before + LONG, cpu, delayed, switches, USUAL)
+    return [first, replace(second, pauses=(pause,))]
+
+
+def test_a_rank_that_was_stopped_is_told_and_its_step_is_no_slow_step() -> None:
+    ranks = with_pause(0.05, 0.01, 150)
+    assert paused_steps(ranks) == {AT}
+    parts = parts_of(ranks)
+    assert parts is not None
+    assert parts.stop is not None
+    assert (parts.stop.rank, parts.stop.count, parts.stop.is_starved) == (1, 1, False)
+    assert parts.stop.seconds == pytest.approx(LONG)
+    assert parts.tail is None or parts.tail.share < 0.01
+    assert slow_steps(ranks, parts, 10) == []
+    limit = limit_of(parts, [], trains=True)
+    assert limit.told.startswith("rank 1 did not run")
+    assert parts.by_rank[1].terms[Term.BETWEEN] == pytest.approx(BETWEEN)
+    assert "SIGSTOP" in told(ranks)
+
+
+def test_a_rank_without_a_core_is_starved() -> None:
+    stop = stop_of(with_pause(0.05, 5.5, 150))
+    assert stop is not None
+    assert stop.is_starved
+
+
+@pytest.mark.parametrize(
+    ("cpu", "switches"),
+    [(LONG, 150), (0.1, 1000 * LONG)],
+    ids=["it computes", "it waits for a disk, and Horovod's thread runs"],
+)
+def test_own_work_that_keeps_the_interpreter_is_no_stop(cpu: float, switches: float) -> None:
+    ranks = with_pause(cpu, 0.0, switches)
+    assert paused_steps(ranks) == set()
+    parts = parts_of(ranks)
+    assert parts is not None
+    assert parts.stop is None
+    assert parts.tail is not None
+    assert (parts.tail.rank, parts.tail.term) == (1, Term.BETWEEN)
+
+
+def test_a_pause_outside_of_the_steps_is_none() -> None:
+    ranks = with_pause(0.05, 0.01, 150)
+    before = [replace(each, pauses=(Pause(10.0, 16.0, 0.0, 0.0, 0.0, USUAL),)) for each in ranks]
+    assert stop_of(before) is None
+
+
+def using(ranks: list[Rank], cores: tuple[int, ...], busy: float, delayed: float) -> list[Rank]:
+    """Return ranks of 0.9 cores each on these ones, of which `busy` are not idle."""
+    used = Cores(cores, 10.0, 10 * busy, 9.0, 0, 8.0)
+    return of_steps(ranks, cores=used, cpu=(10.0, 9.0, 10 * delayed))
+
+
+def test_other_processes_on_the_cores_are_told_if_they_disturb() -> None:
+    ranks = made([steps(60, *SAME)] * 2)
+    (group,) = groups_of(using(ranks, (0, 1, 2), 3.0, 0.3))
+    assert group.ranks == [0, 1]
+    assert group.others == pytest.approx(0.4)
+    assert "40 % of the 3 cores of ranks 0 and 1" in told(using(ranks, (0, 1, 2), 3.0, 0.3))
+    for quiet in (using(ranks, (0, 1, 2), 2.4, 0.3), using(ranks, (0, 1, 2), 3.0, 0.01)):
+        assert groups_of(quiet)[0].missing == 0
+
+
+def test_ranks_with_cores_of_their_own_are_groups_of_their_own() -> None:
+    first, second = made([steps(60, *SAME)] * 2)
+    ranks = [*using([first], (0,), 0.95, 0.1), *using([second], (1,), 1.0, 0.1)]
+    assert [group.ranks for group in groups_of(ranks)] == [[0], [1]]
+    assert not any(group.missing for group in groups_of(ranks))
+
+
+def test_more_ranks_than_cores_limit() -> None:
+    ranks = using(made([steps(60, *SAME)] * 2), (0,), 1.0, 0.5)
+    ranks = [of_steps([each], cores=replace_own(each))[0] for each in ranks]
+    (group,) = groups_of(ranks)
+    assert (group.others, group.missing) == (0.0, 0.5)
+    assert "ranks 0 and 1 share the same single core" in told(ranks)
+
+
+def replace_own(rank: Rank) -> Cores:
+    assert rank.steps is not None
+    assert rank.steps.cores is not None
+    return rank.steps.cores._replace(own=4.9)
+
+
+def test_memory_that_comes_from_the_disk_is_told() -> None:
+    ranks = of_steps(made([steps(60, *SAME)] * 2), cores=Cores((0, 1), 10.0, 15.0, 9.0, 5000, 0.0))
+    assert faults_of(ranks) == {0: 500.0, 1: 500.0}
+    assert "memory is short" in told(ranks)
