@@ -160,7 +160,7 @@ def cases() -> str:
             ("question", "variant", "what it changes"),
             [
                 (code(question.value), code(name), VARIANTS[name])
-                for question in (Question.GRADIENT_REDUCTION, Question.RECIPE)
+                for question in (Question.GRADIENT_REDUCTION, Question.LAUNCH, Question.RECIPE)
                 for name in dict.fromkeys(variants[question])
             ],
         ),
@@ -173,7 +173,9 @@ def cases() -> str:
         "names as representatives. `throughput` is asked where the thresholds have a line for it, "
         "and `baseline` with `--baseline`. If you name a file, its questions are asked, whatever "
         "the profile says: `pytest perf/test_wall_time.py`. The profile `trust` asks the "
-        "[fault cases](faults.md).",
+        "[fault cases](faults.md). Of a training script (`--script`) `perf/test_script.py` and "
+        "`perf/test_launch.py` ask what can be asked of one: [my script is "
+        "slow](../slow_script.md#in-a-session).",
     )
 
 
@@ -191,6 +193,8 @@ def _asked() -> Iterator[tuple[Question, str, str, str]]:
             continue
         for test in vars(importlib.import_module(f"perf.{path.stem}")).values():
             for mark in getattr(test, "pytestmark", ()):
+                if mark.kwargs.get("scripts"):
+                    continue
                 found = mark.kwargs["ask"](workload, 2)
                 smallest, largest = mark.kwargs.get("smallest", 2), mark.kwargs.get("largest")
                 replicas = "1 replica" if largest == 1 else f"{smallest} replicas or more"

@@ -31,6 +31,8 @@ from hvdperf.worker.session_link import Driver, meet, message_of
 # Training steps with which a start-up ends: the first one, with its trace, and another one.
 STEPS_OF_A_START = 2
 STEPS_BETWEEN_READINGS = 25
+# As in hvdperf.copies.
+LINKED = 16 << 20
 # The seconds of the exchange end a step's own, so only steps with stamps have blocks without it.
 UNSEEN = (
     "the exchange within a step is not seen, as in one that calls hvd.allreduce itself, that XLA "
@@ -276,9 +278,23 @@ def _place(config: RankConfig) -> str:
         copy = config.script_copy
     else:
         copy = os.path.join(tempfile.mkdtemp(), "script")
-        shutil.copytree(config.script_top, copy, symlinks=True)
+        shutil.copytree(
+            config.script_top,
+            copy,
+            symlinks=True,
+            ignore=shutil.ignore_patterns(".*", "__pycache__"),
+            copy_function=_copied,
+        )
     os.environ["HVDPERF_SCRATCH"] = os.pathsep.join([copy, config.script_top])
     return os.path.join(copy, os.path.relpath(original, config.script_top))
+
+
+def _copied(source: str, target: str) -> str:
+    """Copy a file; link a large one, which is data or a checkpoint."""
+    if os.path.getsize(source) > LINKED:
+        os.symlink(source, target)
+        return target
+    return str(shutil.copy2(source, target))
 
 
 def _horovod() -> Any:
