@@ -14,10 +14,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hvdperf import copies
-from hvdperf.errors import UserError, refusing
+from hvdperf.errors import UserError
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.launchers import HOW_LAUNCHED, AgentsLauncher, Launcher, MpirunLauncher, Order
+from hvdperf.launch.launchers import (
+    HOW_LAUNCHED,
+    AgentsLauncher,
+    Launcher,
+    LaunchError,
+    MpirunLauncher,
+    Order,
+)
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.launch.processes import Agent, ForkServer, LocalAgent, SlotGone
 from hvdperf.launch.scratch import scratch_directory
@@ -44,10 +50,10 @@ from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.worker import rank_config
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.rank_config import RankConfig
+from hvdperf.worker.script import copies
 from hvdperf.worker.strategies.table import Strategy
 
 SEED = 20181231
-# In what `mpirun --version` prints: OpenRTE if it is Debian's, or a link to orterun.
 # Something hangs if it takes this many times as long as the known pace predicts.
 PATIENCE = 3
 # Used if the data has no end, or if the learning rate is constant.
@@ -163,9 +169,10 @@ class ArmLauncher:
         its own part of the data. timeline: Horovod can be asked for a timeline. Its writing thread
         on rank 0 never sleeps, so nothing else may be timed in such a launch. without: variables
         of the session's environment that the ranks, which are then fresh processes, do not get.
-        Raises LaunchError, DataError or OSError if the group cannot be started; UserError if the
-        directory of a script cannot be copied.
+        Raises LaunchError, DataError or OSError if the group cannot be started.
         """
+        # A script, or TensorFlow itself, may count the cores when it starts.
+        share_startup = share_startup and not (arm.workload.is_script or arm.launched)
         launcher = self.stacks[arm.stack].launcher
         placed = self._place(arm)
         fault = self._fault_of(arm)
@@ -201,8 +208,10 @@ class ArmLauncher:
         order = self._order(arm, placed, {**_settings(exchange), **timeline_settings}, without)
         if arm.workload.is_script:
             place = order.scratch / "script"
-            with refusing("", OSError):
+            try:
                 copies.copy(Path(configs[0]["script_top"]), place, self.results)
+            except (copies.TooLarge, OSError) as error:
+                raise LaunchError(f"the directory of the script is not copied: {error}") from None
             configs = [{**config, "script_copy": str(place)} for config in configs]
         server = None if without else self._server(arm, placed)
         return LiveLaunch(arm.name, launcher, self.hub, order, configs, server)
@@ -220,7 +229,8 @@ class ArmLauncher:
         process."""
         workload, pools, cores = arm.workload, threads(arm.strategy, slots), cores_of(slots)
         trains = workload != SWEEP
-        script = shlex.split(network(workload.model).script) if trains else []
+        own = network(workload.model) if trains else None
+        script = shlex.split(own.script) if own is not None else []
         data = self.data[workload.dataset] if trains else DataSource(workload.dataset, "", 0)
         devices = [slot.device for slot in slots if slot.device is not None]
         return RankConfig(
@@ -233,7 +243,8 @@ class ArmLauncher:
             data_files=data.files,
             own_network=network(workload.model).origin if trains and not script else "",
             script=script,
-            script_top=str(copies.top_of(Path(script[0]).parent)) if script else "",
+            script_place=own.place if own is not None else "",
+            script_top=str(copies.top_of(Path(own.place))) if own is not None and script else "",
             classes=(trains and network(workload.model).classes) or data.classes,
             # The rest of the exchange is in the rank's environment.
             exchange=rank_config.Exchange(

@@ -212,10 +212,13 @@ def command(order: Order, mpirun: str, network: str, shared: Path | None) -> lis
 
 def own_settings(cores: int) -> dict[str, str]:
     """Return the variables with which other launches are like those of the suite. A rank that waits
-    in Open MPI yields its core, ranks are not bound, and TensorFlow has as many threads as a rank
-    has cores. cores: of a rank; 0 on GPUs, where TensorFlow chooses."""
+    in Open MPI yields its core, each rank has cores of its own, and TensorFlow as many threads as a
+    rank has cores. The suite's ranks pin themselves to their cores; others have mpirun bind them.
+    cores: of a rank; 0 on GPUs, where TensorFlow chooses."""
     found = {f"OMPI_MCA_{name}": value for name, value in SETTINGS.items()}
-    found["OMPI_MCA_hwloc_base_binding_policy"] = BOUND_TO
+    found["OMPI_MCA_hwloc_base_binding_policy"] = "core"
+    if cores > 1:
+        found["OMPI_MCA_rmaps_base_mapping_policy"] = f"slot:PE={cores}"
     if cores:
         found |= {
             "TF_NUM_INTRAOP_THREADS": f"{cores}",

@@ -164,7 +164,12 @@ def _add(network: Network) -> None:
 
 
 def digest(network: Network) -> str:
-    """Return a hash of the file that defines the network; "" for a network of the suite."""
+    """Return a hash of the file that defines the network, of a script with the modules beside it;
+    "" for a network of the suite."""
     if not network.origin:
         return ""
+    if network.script:
+        beside = sorted(Path(network.origin).parent.glob("*.py"))
+        whole = b"".join(path.read_bytes() for path in beside)
+        return hashlib.sha256(whole).hexdigest()[:12]
     return hashlib.sha256(Path(source(network.origin)).read_bytes()).hexdigest()[:12]

@@ -107,10 +107,10 @@ class Profile:
     judged if replicas share cores; empty for all. questions: empty for all. representatives: for
     each question that is not asked of every network, the networks that it is asked of. fault_cases:
     for each fault case (hvdperf.plan.questions.FAULT_CASES), the networks that get it. sentinels:
-    networks of which only the trace is measured. workloads, scripts: files of networks, and
-    training scripts with their arguments, relative to the profile's own file. budget_s: the session
-    begins no round that would end after this many seconds, except the first round of each workload
-    and kind of work.
+    networks of which only the trace is measured. workloads: files of networks, relative to the
+    profile's own file. scripts: training scripts with their arguments, relative to the same.
+    budget_s: the session begins no round that would end after this many seconds, except the first
+    round of each workload and kind of work.
     """
 
     name: str
@@ -171,7 +171,7 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
         scripts = [own_scripts.load(text, str(path.parent)).name for text in profile.scripts]
     except own_networks.BadWorkloads as error:
         raise file_error(path, str(error)) from None
-    profile = replace(profile, models=(*profile.models, *scripts))
+    profile = replace(profile, models=tuple(dict.fromkeys((*profile.models, *scripts))))
     if not profile.models:
         raise file_error(path, "models: name a network, or give scripts")
     _check_networks(path, profile)
@@ -292,7 +292,11 @@ def resolve_profile(options: Options) -> Profile:
     profile = load_profile(options.profile)
     if own and not options.models:
         profile = replace(
-            profile, models=tuple(own), oversubscribed=(), representatives={}, sentinels=()
+            profile,
+            models=tuple(dict.fromkeys(own)),
+            oversubscribed=(),
+            representatives={},
+            sentinels=(),
         )
     if options.models:
         names = tuple(name.strip() for name in options.models.split(",") if name.strip())

@@ -40,8 +40,17 @@ from hvdperf.plan.options import (
 from hvdperf.plan.questions import Fault, against
 from hvdperf.plan.settings import refuse
 from hvdperf.plan.thresholds import Thresholds, case_of, load_thresholds, select
+from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
 
+# What can be injected into a script, and in which phases.
+FAULTS_OF_SCRIPTS = (
+    *("slow", "delay", "busy", "leak", "nofuse", "cycle"),
+    *("raise", "exit", "kill", "hang"),
+)
+PHASES_OF_SCRIPTS = tuple(
+    phase.value for phase in (Phase.IMPORT, Phase.INIT, Phase.BUILD, Phase.BLOCK, Phase.RUN)
+)
 # Of float32, and of the number of a word.
 BYTES_OF_A_VALUE = 4
 
@@ -142,7 +151,9 @@ class SessionPlan:
         if comparison.is_fault_case and self.profile.fault_cases:
             return False
         alike = comparison.judged_as in (JudgedAs.DETECTION, JudgedAs.AA_PAIR)
-        return not alike or comparison.workload == self.workloads[0]
+        is_script = comparison.workload.is_script
+        first = next(each for each in self.workloads if each.is_script == is_script)
+        return not alike or comparison.workload == first
 
     def _possible(self, comparison: Comparison) -> bool:
         size = comparison.world_size
@@ -327,9 +338,28 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
         ),
         fault=parse_fault(options.inject, [w.model for w in workloads], sizes),
     )
+    _check_fault_of_scripts(planned)
     if planned.fault is not None and planned.fault.kind == "data":
         planned.check_other_data(planned.fault)
     return planned
+
+
+def _check_fault_of_scripts(plan: SessionPlan) -> None:
+    """Raise UserError if a fault would strike a script, and has no place there."""
+    fault, told = plan.fault, f"--inject {plan.options.inject}"
+    struck = [
+        each.model
+        for each in plan.workloads
+        if each.is_script and fault is not None and fault.model in ("", each.model)
+    ]
+    if fault is None or not struck:
+        return
+    if fault.kind not in FAULTS_OF_SCRIPTS:
+        known = ", ".join(FAULTS_OF_SCRIPTS)
+        raise UserError(f"{told}: {struck[0]} is a script, which can have {known}")
+    if fault.phase not in PHASES_OF_SCRIPTS:
+        known = ", ".join(PHASES_OF_SCRIPTS)
+        raise UserError(f"{told}: {struck[0]} is a script, in which the phase can be {known}")
 
 
 def _workload(name: str, profile: Profile, options: Options) -> Workload:

@@ -2,8 +2,8 @@
 revision: short runs of both in turn, and a verdict on each of two figures.
 
 Each run is cut after the same number of steps on all ranks, in a copy of the directory in which
-the script is started (hvdperf.copies). A pair of runs is a round, judged by the suite's
-rule for one stack against another.
+the script is started (hvdperf.worker.script.copies). A pair of runs is a round, judged by the
+suite's rule for one stack against another.
 """
 
 from __future__ import annotations

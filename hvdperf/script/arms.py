@@ -1,8 +1,9 @@
 """Short runs of a script, each cut after the same number of steps on all ranks, in a copy of the
-directory in which the script is started (hvdperf.copies)."""
+directory in which the script is started (hvdperf.worker.script.copies)."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,6 @@ from math import ceil
 from pathlib import Path
 from statistics import fmean
 
-from hvdperf import copies
 from hvdperf.errors import UserError, refusing
 from hvdperf.launch.launchers import own_settings
 from hvdperf.machine.stack import check_python
@@ -26,6 +26,7 @@ from hvdperf.script import revisions
 from hvdperf.script.recorded import Rank, last_job, read_ranks
 from hvdperf.script.run import environment, is_mpirun, on_all_hosts
 from hvdperf.timeline.processes import ended
+from hvdperf.worker.script import copies
 from hvdperf.worker.script.tap._hvdperf_recorder import FIRST
 
 # The first run, which is not counted, says how many steps take SECONDS.
@@ -35,6 +36,7 @@ _FASTER = 0.1
 _SETTING = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 # The programs of the environment that is active here.
 _ACTIVE = Path(sys.executable).parent
+_COPIED = "; it is copied for every run"
 # Exit statuses of a command that Ctrl-C or SIGTERM ended.
 _INTERRUPTED = (-2, -15, 130, 143)
 
@@ -148,13 +150,13 @@ class Runner:
         output = place / "output.txt"
         work.mkdir(parents=True)
         try:
-            with refusing(f"{self.top}: ", OSError, "; it is copied for every run"):
+            with refusing("", copies.TooLarge), refusing(f"{self.top}: ", OSError, _COPIED):
                 copies.copy(self.top, work, self.directory.parent)
             if arm.revision and self.repository is not None:
                 revisions.put_revision(self.repository, arm.revision, work)
             given = {
                 **environment(place, steps, self._environment(arm)),
-                "HVDPERF_SCRATCH": os.pathsep.join([str(work), str(self.top)]),
+                "HVDPERF_SCRATCH": json.dumps([str(work), str(self.top)]),
             }
             command = on_all_hosts(self._command(arm, work), (*arm.settings, "HVDPERF_SCRATCH"))
             status = self._ended(command, output, work / self.place.relative_to(self.top), given)

@@ -1,12 +1,12 @@
-"""Revisions of the repository of a script, of which a copy is run (hvdperf.copies)."""
+"""Revisions of the repository of a script, of which a copy is run."""
 
 from __future__ import annotations
 
 import tarfile
 from pathlib import Path
 
-from hvdperf.copies import top_of
 from hvdperf.timeline.processes import Git
+from hvdperf.worker.script.copies import top_of
 
 
 def repository(place: Path) -> Git | None:

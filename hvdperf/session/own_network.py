@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.launch.arm_launcher import ArmLauncher, Pace
 from hvdperf.launch.guard import guarded
@@ -28,6 +27,7 @@ from hvdperf.programs import run
 from hvdperf.records.rounds import BlockReport
 from hvdperf.verdict import Judgement, Verdict
 from hvdperf.worker.own_trial import APART_AT_MOST
+from hvdperf.worker.script.rank import UNSEEN
 
 # Steps of each kind of block of a script that is tried.
 STEPS_OF_A_TRIAL = 3
@@ -115,10 +115,25 @@ def try_all(
 def _try_script(
     arms: Sequence[Arm], arm_launcher: ArmLauncher, say: Callable[[str], None]
 ) -> Trial:
-    """Try a script on as many ranks as the session will."""
-    arm = max(arms, key=lambda arm: (arm.world_size, not arm.stack, not arm.injected))
-    found, name = Trial(), arm.workload.model
-    say(f"try {name} with {arm.world_size} ranks")
+    """Try a script with every stack, on as many ranks as the session will."""
+    found = Trial()
+    for stack in dict.fromkeys(arm.stack for arm in sorted(arms, key=lambda arm: arm.stack)):
+        of_stack = [arm for arm in arms if arm.stack == stack]
+        plain = [arm for arm in of_stack if not arm.injected and not arm.launched]
+        arm = max(plain or of_stack, key=lambda arm: arm.world_size)
+        say(f"try {arm.name}")
+        problem = _try_launch(arm, arm_launcher, found)
+        if problem and not stack:
+            found.error = problem
+            break
+        if problem:
+            found.refused.update(dict.fromkeys(of_stack, problem))
+    return found
+
+
+def _try_launch(arm: Arm, arm_launcher: ArmLauncher, found: Trial) -> str:
+    """Start an arm of a script and let it train a few steps. Return why it cannot be measured; ""
+    if it can."""
     began, deadline_s = time.monotonic(), arm_launcher.startup_deadline_s
     kinds = (BlockKind.FULL, BlockKind.LOCAL) if arm.world_size > 1 else (BlockKind.FULL,)
     kind = BlockKind.FULL
@@ -130,17 +145,16 @@ def _try_script(
             asked = {"kind": kind.value, "steps": STEPS_OF_A_TRIAL}
             blocks = group.reports(BlockReport, "block", deadline_s, **asked)
             if kind is BlockKind.FULL:
-                found.pace = Pace(starts, max(each.seconds for each in blocks) / STEPS_OF_A_TRIAL)
+                seconds = max(each.seconds for each in blocks) / STEPS_OF_A_TRIAL
+                found.pace = Pace(starts, seconds)
         group.close()
     except LaunchFailed as failed:
-        if kind is BlockKind.LOCAL and failed.failure.of_user:
-            # It begins with the number of the step.
-            found.unseen = failed.failure.cause.partition(": ")[2]
-        else:
-            found.error = f"{failed.failure}"
-    except (LaunchError, UserError) as error:
-        found.error = f"{name}: {error}"
-    return found
+        if kind is not BlockKind.LOCAL or UNSEEN not in failed.failure.cause:
+            return str(failed.failure)
+        found.unseen = UNSEEN
+    except (LaunchError, OSError) as error:
+        return f"{arm.name}: {error}"
+    return ""
 
 
 def _try_one(

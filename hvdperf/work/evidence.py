@@ -32,9 +32,7 @@ def problems_of_launch(launch: Launch) -> list[str]:
             "their weights"
         )
     if len(set(digests)) > 1:
-        exchanged = any(rank.gradient_tensors or rank.other_exchanges for rank in launch.metadata)
-        why = "" if exchanged or not arm.workload.is_script else "; no gradient is exchanged"
-        found.append(f"{arm.name}: replicas differ: {_odd_ones(digests)}{why}")
+        found.append(f"{arm.name}: replicas differ: {_odd_ones(digests)}")
     found += _data_problems(launch) + _setting_problems(launch)
     return found + [each for block in launch.blocks for each in _block_problems(launch, block)]
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from hvdperf.models import inputs, own_networks
 from hvdperf.worker import process
 from hvdperf.worker.evidence import dataset_id, settings
-from hvdperf.worker.faults import Fault
+from hvdperf.worker.faults import Fault, InjectedFault
 from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.rank_config import RankConfig
 from hvdperf.worker.session_link import Driver, form_cluster, in_words, is_of_user, meet, message_of
@@ -95,8 +95,8 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
 
 
 def run_script(config: RankConfig, driver: Driver, fault: Fault) -> NoReturn:
-    """Run a script of the user's, whose errors are its own, until the driver dismisses this
-    rank."""
+    """Run a script of the user's until the driver dismisses this rank. An error that passed a line
+    of it is its own, unless Horovod raised it, as it does when another rank has failed."""
     from hvdperf.worker.script.rank import BadScript, ScriptRank
 
     rank = ScriptRank(config, driver, fault)
@@ -107,8 +107,10 @@ def run_script(config: RankConfig, driver: Driver, fault: Fault) -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - whatever the script raises
         traceback.print_exc()
         line = own_networks.line_of(error, rank.path)
-        driver.fail(error, f"line {line}: {in_words(error)}" if line else in_words(error), True)
-    process.leave(1)
+        others = isinstance(error, InjectedFault) or "Horovod" in type(error).__name__
+        where = f"line {line}: " if line else ""
+        driver.fail(error, f"{where}{in_words(error)}", of_user=bool(line) and not others)
+    rank.leave(1)
 
 
 def data_read(config: RankConfig) -> dict[str, Any]:

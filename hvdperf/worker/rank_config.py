@@ -40,8 +40,9 @@ class RankConfig(NamedTuple):
     the input. The others depend on the launch: see ArmLauncher.start; their defaults are those of
     one process that trains without others. rendezvous: the plan of hvdperf.worker.session_link, if
     rank 0 has to open a server. cluster: whether ranks form a cluster of TensorFlow. script: the
-    path of a training script that is run instead, and its arguments; script_top, script_copy: the
-    directory that it belongs to, and a copy of that for this launch.
+    path of a training script that is run instead, and its arguments; script_place: the directory
+    in which it is run; script_top, script_copy: the directory that both belong to, and a copy of
+    that for this launch.
     """
 
     strategy: str
@@ -77,6 +78,7 @@ class RankConfig(NamedTuple):
     cluster: bool = False
     fault: Optional[FaultConfig] = None
     script: Sequence[str] = ()
+    script_place: str = ""
     script_top: str = ""
     script_copy: str = ""
 

@@ -48,6 +48,7 @@ class Driver:
         self._main_thread = threading.get_ident()
         self.rank = rank
         self.phase: str = Phase.LAUNCH
+        self.entered_at = time.time()
         self.steps_begun = 0
         self._send(protocol.hello_of(rank, token))
         threading.Thread(target=self._listen, name="driver", daemon=True).start()
@@ -84,8 +85,12 @@ class Driver:
         day and with this host's monotonic clock, which is never set."""
         self.phase = phase
         now, clock = time.time(), time.monotonic()
-        when = now if at is None else at
+        when = self.entered_at = now if at is None else at
         self._send({"phase": phase, "at": when, "clock": clock - (now - when), **metadata})
+
+    def close(self) -> None:
+        """End the connection, also if a process that this one has forked still holds it."""
+        self._connection.socket.shutdown(socket.SHUT_RDWR)
 
     def share(self, value: str) -> None:
         """Send a value to every other rank of the launch, each of which gets it by `shared`."""

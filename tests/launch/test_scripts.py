@@ -16,6 +16,7 @@ from hvdperf.plan.questions import communication, weak_scaling
 from hvdperf.records.rounds import BlockReport, Evidence, Metadata, RunReport
 from hvdperf.session.own_network import try_all
 from hvdperf.verdict import Verdict
+from hvdperf.work.training import problems_of_run
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.groups import DEADLINE_S, MakeStarter
 
@@ -51,7 +52,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm_launchers: MakeSta
 def test_a_script_trains_in_blocks(made: Make, launcher: str, tmp_path: Path) -> None:
     text = LOOP.replace("hvd.init()", "hvd.init(); open('log.txt', 'w')")
     workload, starter = made(text, "--steps=100000", launcher)
-    group = starter.start(Arm(workload, Strategy.HOROVOD, 2), (), 1, share_startup=False)
+    arm = Arm(workload, Strategy.HOROVOD, 2)
+    group = starter.start(arm, (), 1, share_startup=False)
     try:
         group.wait_ready(DEADLINE_S)
         assert group.startup_seconds()[0].keys() >= STARTS
@@ -65,9 +67,10 @@ def test_a_script_trains_in_blocks(made: Make, launcher: str, tmp_path: Path) ->
                 assert 0 < sum(block.step_seconds) <= block.seconds
                 assert 0 <= sum(block.input_seconds) < block.seconds
                 assert 0 < block.inside_seconds < block.seconds
-        (run, _) = group.reports(RunReport, "run", DEADLINE_S, steps=50)
+        (run, other) = group.reports(RunReport, "run", DEADLINE_S, steps=50)
         assert run.steps == 50
         assert [steps for steps, _ in run.memory] == [25, 50]
+        assert problems_of_run(arm, [run, other]) == []
         first, second = group.reports(Evidence, "evidence", DEADLINE_S)
         assert first.world_size == 2
         assert first.digests == second.digests != []
@@ -84,14 +87,15 @@ def test_a_script_trains_in_blocks(made: Make, launcher: str, tmp_path: Path) ->
         ("import sys\nsys.exit(3)\n", "", "it exited with status 3"),
         ("print('done')\n", "", "without a training step that was seen"),
         ("one = 1\nraise ValueError('no data')\n", "", "line 2: ValueError: no data"),
-        (LOOP, "--steps=4", "it ended after 4 steps, before the session had all"),
+        (f"{LOOP}\nimport os\nos._exit(0)\n", "--steps=4", "it ended after 4 steps, before"),
+        (LOOP, "--no-exchange", "no gradient is exchanged"),
         (
             LOOP.replace("hvd.init()", f"hvd.init(); open('{ROOT}/of_a_test', 'w')"),
             "",
             "leaves files of yours alone",
         ),
     ],
-    ids=["status", "no training", "error", "short", "writes elsewhere"],
+    ids=["status", "no training", "error", "short", "no exchange", "writes elsewhere"],
 )
 def test_a_script_that_cannot_be_measured_is_told(
     made: Make, text: str, arguments: str, said: str
@@ -99,6 +103,28 @@ def test_a_script_that_cannot_be_measured_is_told(
     workload, starter = made(text, arguments)
     (found,) = try_all([weak_scaling(workload, 2)], starter, {}, lambda _: None).values()
     assert said in found.error
+
+
+@pytest.mark.mpirun
+@pytest.mark.parametrize(
+    ("script", "arguments", "tensors"),
+    [("loop.py", "--eager", 3), ("session.py", "", 1), ("own_ways.py", "gan", 4)],
+)
+def test_steps_of_every_kind_are_blocks(
+    made: Make, script: str, arguments: str, tensors: int
+) -> None:
+    workload, starter = made((SCRIPTS / script).read_text(), arguments)
+    group = starter.start(Arm(workload, Strategy.HOROVOD, 2), (), 1, share_startup=False)
+    try:
+        group.wait_ready(DEADLINE_S)
+        for block in group.reports(BlockReport, "block", DEADLINE_S, kind="full", steps=5):
+            assert len(block.step_seconds) == 5
+        assert {rank.gradient_tensors for rank in group.metadata(Metadata)} == {tensors}
+        (first, second) = group.reports(Evidence, "evidence", DEADLINE_S)
+        assert first.digests == second.digests != []
+        group.close()
+    finally:
+        group.end()
 
 
 @pytest.mark.mpirun

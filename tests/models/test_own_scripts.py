@@ -30,11 +30,27 @@ def script(tmp_path: Path) -> Path:
 
 def test_a_script_is_named_by_its_file_and_arguments(script: Path) -> None:
     found = load(f"python3 {script} --batch 64 --data '/a b'")
-    assert found.name == "train.py-batch-64-data-a-b"
+    assert found.name.startswith("train.py-batch-64-data-a-b-")
     assert found.script == f"{script} --batch 64 --data '/a b'"
     assert found.origin == str(script)
     assert registry.network(found.name) is found
     assert not inputs.find(SCRIPT).needs_data
+
+
+def test_other_arguments_give_another_name(script: Path) -> None:
+    names = {load(f"{script} --lr {lr}").name for lr in ("1e-3", "1e+3", "1e3", "é", "x" * 300)}
+    assert len(names) == 5
+    assert max(map(len, names)) < 100
+
+
+def test_it_runs_where_the_command_is_typed_if_it_lies_below_that(script: Path) -> None:
+    top = script.parent.parent
+    assert load(f"{script.parent.name}/train.py", str(top)).place == str(top)
+    assert load(f"{script} -v", "/").place == "/"
+    hidden = script.parent / ".own" / "train.py"
+    hidden.parent.mkdir()
+    hidden.write_text("")
+    assert load(f"{hidden} -h", str(top)).place == str(hidden.parent)
 
 
 def test_its_path_is_relative_to_the_profile_that_names_it(script: Path) -> None:
@@ -59,6 +75,7 @@ def test_two_files_of_one_name_need_other_arguments(script: Path, tmp_path: Path
         ("python", "names no script"),
         ("train.sh", "names no script"),
         ("horovodrun -np 2 python train.py", "without horovodrun"),
+        ("/usr/bin/python3 train.py", "--stack chooses one"),
         ("nowhere.py", "nowhere.py: no such file"),
     ],
 )

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf import copies
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.script import revisions
 from hvdperf.script.against import Comparison, told
 from hvdperf.script.arms import Arm, Figure, Run, Runner, launch_settings, other_arm
 from hvdperf.verdict import Verdict
+from hvdperf.worker.script import copies
 from tests.script.test_terms import SAME, made
 
 SCRIPTS = ROOT / "tests/support/scripts"
@@ -82,7 +82,7 @@ def test_a_copy_is_written_to_instead_of_the_directory(
     monkeypatch.setattr(copies, "MOST_FILES", 1)
     other = tmp_path / "other"
     other.mkdir()
-    with pytest.raises(UserError, match="more than is copied"):
+    with pytest.raises(copies.TooLarge, match="more than is copied"):
         copies.copy(repository, other, results)
 
 

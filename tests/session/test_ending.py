@@ -14,8 +14,9 @@ import pytest
 from _pytest._io import TerminalWriter
 
 from hvdperf.columns import WIDTH
+from hvdperf.launch.launchers import own_settings
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.questions import communication, parity, weak_scaling
+from hvdperf.plan.questions import communication, launches, parity, weak_scaling
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.session.ending import (
     NOTHING_MEASURED,
@@ -23,6 +24,7 @@ from hvdperf.session.ending import (
     ending,
     exit_status,
     explanation,
+    launch_advice,
     next_steps,
     rounds_needed,
     rounds_to_go,
@@ -54,6 +56,16 @@ WEAK = weak_scaling(WORKLOAD, 2)
 def test_the_worst_verdict_decides_the_exit_status(verdicts, status):
     for order in itertools.permutations(verdicts):
         assert exit_status(order) == status
+
+
+def test_a_launch_by_default_that_costs_speed_comes_with_settings():
+    (default, polling, *_) = launches(WORKLOAD, 2)
+    settings = own_settings(cores=2)
+    slower = Judgement(Verdict.PASS, Interval(0.5, 0.4, 0.6, 0.05, 8), Floor.at(0.2), 8)
+    equal = replace(slower, figure=Interval(0.99, 0.95, 1.02, 0.05, 8))
+    told = " ".join(launch_advice([Outcome(default, slower), Outcome(polling, slower)], settings))
+    assert all(f"{name}={value}" in told for name, value in settings.items())
+    assert launch_advice([Outcome(default, equal), Outcome(polling, slower)], settings) == []
 
 
 def test_every_verdict_has_its_own_exit_status():

@@ -12,12 +12,13 @@ import json
 import math
 import os
 import runpy
-import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 from hvdperf.worker import process
 from hvdperf.worker.evidence import settings
@@ -25,23 +26,28 @@ from hvdperf.worker.faults import Fault
 from hvdperf.worker.process import Resumes, cpu_seconds, resident_bytes
 from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.rank_config import RankConfig
+from hvdperf.worker.script import copies
 from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
 from hvdperf.worker.session_link import Driver, meet, message_of
 
 # Training steps with which a start-up ends: the first one, with its trace, and another one.
 STEPS_OF_A_START = 2
 STEPS_BETWEEN_READINGS = 25
-# As in hvdperf.copies.
-LINKED = 16 << 20
+# The directory of the suite, which ranks find its modules by.
+ROOT = str(Path(__file__).resolve().parents[3])
 # The seconds of the exchange end a step's own, so only steps with stamps have blocks without it.
 UNSEEN = (
     "the exchange within a step is not seen, as in one that calls hvd.allreduce itself, that XLA "
     "compiles (jit_compile), or that a session runs, so its communication is not measured"
 )
 
+NO_EXCHANGE = (
+    "no gradient is exchanged, so each rank trains by itself; hvdperf run --check tells what to do"
+)
+
 
 class BadScript(Exception):
-    """A script cannot be measured; the message says why, in words that follow its name."""
+    """A script cannot be measured; the message says why."""
 
 
 class Order:
@@ -121,7 +127,11 @@ class ScriptRank:
         self._steps: Any = None
         self._order: Any = None
         self._samples = 0
+        self._initialised = False
         self.path = ""
+        # Of the thread that runs the script, in this process and not in one that it forks.
+        self._runner = os.getpid(), threading.get_ident()
+        self._exit = os._exit
 
     def run(self) -> None:
         """Run the script. Raises what it raises, and BadScript if it ends by itself."""
@@ -130,42 +140,90 @@ class ScriptRank:
         self._fault.strike(Phase.IMPORT)
         if config.rendezvous:
             meet(driver, config.rendezvous)
-        place = _place(config)
-        self.path = path = os.path.join(place, os.path.basename(config.script[0]))
-        if config.device is None:
-            for name, count in (("INTRAOP", config.intra_op), ("INTEROP", config.inter_op)):
-                if count:
-                    os.environ.setdefault(f"TF_NUM_{name}_THREADS", f"{count}")
-            if config.intra_op:
-                os.environ.setdefault("OMP_NUM_THREADS", f"{config.intra_op}")
-        os.environ["HVDPERF_RECORD"] = tempfile.gettempdir()
+        self._set_environment()
         recorder.install()
-        recorder.follow(self._at_step)
-        os.chdir(place)
-        sys.argv = [path, *config.script[1:]]
-        sys.path.insert(0, place)
+        recorder.follow(self._at_step, self._at_init)
+        os.register_at_fork(after_in_child=self._forked)
+        os._exit = self._exits
+        sys.argv = [self.path, *config.script[1:]]
+        sys.path = [os.path.dirname(self.path), *(each for each in sys.path if each != ROOT), ROOT]
         try:
-            runpy.run_path(path, run_name="__main__")
+            runpy.run_path(self.path, run_name="__main__")
         except SystemExit as ended:
             if ended.code not in (None, 0):
                 raise BadScript(f"it exited with status {ended.code}") from None
         raise BadScript(self._of_its_end())
+
+    def _set_environment(self) -> None:
+        """Go to the launch's copy of the script, and set what the script and the recorder read. On
+        another host, which has no copy, make one."""
+        config = self._config
+        copy = config.script_copy
+        if not os.path.isdir(copy):
+            copy = os.path.join(tempfile.mkdtemp(), "script")
+            copies.copy(Path(config.script_top), Path(copy))
+        self.path = os.path.join(copy, os.path.relpath(config.script[0], config.script_top))
+        os.chdir(os.path.join(copy, os.path.relpath(config.script_place, config.script_top)))
+        os.environ["HVDPERF_SCRATCH"] = json.dumps([copy, config.script_top])
+        os.environ["HVDPERF_RECORD"] = tempfile.gettempdir()
+        own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join(each for each in own if each != ROOT)
+        threads = {
+            "TF_NUM_INTRAOP_THREADS": config.intra_op,
+            "TF_NUM_INTEROP_THREADS": config.inter_op,
+            "OMP_NUM_THREADS": config.intra_op,
+        }
+        for name, count in threads.items():
+            if count:
+                os.environ.setdefault(name, f"{count}")
 
     def _of_its_end(self) -> str:
         count = 0 if self._steps is None else self._steps.count
         if not count:
             return (
                 "it ended without a training step that was seen: a step is a call of a function, "
-                "from the main thread, in which Horovod exchanges gradients"
+                "from the thread that called hvd.init, in which Horovod exchanges gradients"
             )
         return f"it ended after {count} steps, before the session had all of its steps; train more"
+
+    # How it ends ---------------------------------------------------------------------------------
+
+    def leave(self, status: int) -> NoReturn:
+        """End this process. What the script has started would keep the connection open."""
+        os._exit = self._exit
+        children = getattr(sys.modules.get("multiprocessing"), "active_children", list)
+        for child in children():
+            child.kill()
+        self._driver.close()
+        process.leave(status)
+
+    def _exits(self, status: int) -> NoReturn:
+        """Take the place of os._exit, with which some scripts end."""
+        if self._runner == (os.getpid(), threading.get_ident()):
+            told = f"it exited with status {status}" if status else self._of_its_end()
+            self._driver.fail(BadScript(told), told, of_user=True)
+            self.leave(1)
+        self._exit(status)
+
+    def _forked(self) -> None:
+        """End a process that the script has forked, such as a loader of data, with this one."""
+        process.die_with_parent(self._runner[0])
+
+    # Steps ---------------------------------------------------------------------------------------
+
+    def _at_init(self, is_over: bool) -> None:
+        if self._steps is None and not self._initialised:
+            self._initialised = is_over
+            phase = Phase.BUILD if is_over else Phase.INIT
+            self._driver.enter(phase)
+            self._fault.strike(phase)
 
     def _at_step(self, steps: Any) -> None:
         try:
             self._follow(steps)
         except Exception as error:  # noqa: BLE001 - the driver must know of any error
             self._driver.fail(error, message_of(error), of_user=isinstance(error, BadScript))
-            process.leave(1)
+            self.leave(1)
 
     def _follow(self, steps: Any) -> None:
         """Count a step of the script; carry out orders until one of them needs more steps."""
@@ -186,20 +244,20 @@ class ScriptRank:
             self._order.count(steps, samples)
         self._samples = steps.samples
         if self._order is not None and self._order.left:
-            self._delay(steps.last)
+            self._delay()
             return
         if self._order is not None:
-            known = recorder.exchanged(steps)[0] or recorder.calls_allreduce()
+            known = recorder.exchanged(steps)[0] or recorder.calls_allreduce(steps)
             if self._order.is_local and not known:
-                raise BadScript("no gradient is exchanged")
+                raise BadScript(NO_EXCHANGE)
             result = self._order.run() if self._order.name == "run" else self._order.block()
             driver.reply(result)
             driver.enter(Phase.READY)
         self._begin_next()
 
-    def _delay(self, row: Any) -> None:
+    def _delay(self) -> None:
         """Delay the next step by the session's injected fault, if it has one for this rank."""
-        _, _, begin, end, *_ = row
+        _, _, begin, end, *_ = self._steps.last
         self._fault.slow_down(end - begin)
         self._fault.leak()
 
@@ -212,12 +270,13 @@ class ScriptRank:
                 driver.enter(Phase.END)
                 if order["leave_group"]:
                     _horovod().shutdown()
-                process.leave(0)
+                self.leave(0)
             driver.enter(order["op"])
             self._fault.strike(order["op"])
             if order["op"] in (Phase.BLOCK, Phase.RUN):
                 _meet_others()
                 self._order = Order(order)
+                self._delay()
                 return
             driver.reply(self._evidence())
             driver.enter(Phase.READY)
@@ -226,17 +285,14 @@ class ScriptRank:
         """Tell the driver when the script went through which phase, and that it is ready."""
         driver, steps = self._driver, self._steps
         begin, end = recorder.first_call(steps)
-        init = recorder.event("hvd.init")
-        marks = [
-            (Phase.INIT, init[0] if init else begin),
-            (Phase.BUILD, init[1] if init else begin),
-            (Phase.TRACE, begin),
-            (Phase.FIRST_STEP, steps.traced_at or begin),
-            # What follows the first step: its broadcast, if that is not a part of it.
-            (Phase.BROADCAST, end),
-        ]
-        for phase, at in marks:
-            driver.enter(phase, at=at)
+        if steps.traced_at:
+            driver.enter(Phase.TRACE, at=begin)
+            driver.enter(Phase.FIRST_STEP, at=steps.traced_at)
+        else:
+            # Of a loop without tf.function only the exchange is seen: the step began before it.
+            driver.enter(Phase.FIRST_STEP, at=driver.entered_at)
+        # What follows the first step: its broadcast, if that is not a part of it.
+        driver.enter(Phase.BROADCAST, at=end)
         process.pin(self._config.cores)
         self._fault.compete()
         driver.enter(Phase.READY, metadata=self._metadata())
@@ -252,7 +308,6 @@ class ScriptRank:
             "gradient_tensors": tensors,
             "gradient_bytes": size,
             "sparse_tensors": sparse,
-            "other_exchanges": int(recorder.calls_allreduce()),
             "peak_bytes": process.peak_bytes(),
         }
 
@@ -268,33 +323,6 @@ class ScriptRank:
             "data_wanted": "",
             "settings": settings(),
         }
-
-
-def _place(config: RankConfig) -> str:
-    """Return the directory in which the script runs: the launch's copy of its own; on another host,
-    which does not have it, a copy that this rank makes there."""
-    original = os.path.dirname(config.script[0])
-    if os.path.isdir(config.script_copy):
-        copy = config.script_copy
-    else:
-        copy = os.path.join(tempfile.mkdtemp(), "script")
-        shutil.copytree(
-            config.script_top,
-            copy,
-            symlinks=True,
-            ignore=shutil.ignore_patterns(".*", "__pycache__"),
-            copy_function=_copied,
-        )
-    os.environ["HVDPERF_SCRATCH"] = os.pathsep.join([copy, config.script_top])
-    return os.path.join(copy, os.path.relpath(original, config.script_top))
-
-
-def _copied(source: str, target: str) -> str:
-    """Copy a file; link a large one, which is data or a checkpoint."""
-    if os.path.getsize(source) > LINKED:
-        os.symlink(source, target)
-        return target
-    return str(shutil.copy2(source, target))
 
 
 def _horovod() -> Any:

@@ -46,6 +46,8 @@ WRITE_S, LINE_S = 30.0, 1.0
 EARLY = 0.2
 # Seconds from one beat of a thread of ours to the next, and how late one is if nothing ran then.
 BEAT_S, LATE_S = 0.05, 1.0
+# Steps that are no calls of a function.
+OF_LOOP, OF_SESSION = "a loop without tf.function", "a session's run"
 # Values of a variable that are compared between ranks.
 COMPARED = 1 << 22
 # Batches whose content is compared between ranks, and functions and events that are told apart.
@@ -195,6 +197,9 @@ class State:
         self.is_stopping = self.is_over = False
         # Called after each training step in place of all writing, by a rank of the suite's own.
         self.at_step: Any = None
+        self.at_init: Any = None
+        # Of TensorFlow 1: a weak reference to the newest session that trains, and what runs it.
+        self.session: Any = (None, None)
         # Ends the beats; is held while there are any.
         self.ending, self.beating = threading.Event(), threading.Lock()
         self.written_at = self.line_at = 0.0
@@ -236,19 +241,15 @@ def install() -> None:
 # Of a rank of the suite's own, which follows orders between steps --------------------------------
 
 
-def follow(at_step: Any) -> None:
-    """Have `at_step` called with the Steps after each training step; nothing is written then."""
-    _state.at_step = at_step
+def follow(at_step: Any, at_init: Any) -> None:
+    """Have `at_step` called with the Steps after each training step, and `at_init` with whether it
+    is over before and after hvd.init; nothing is written then."""
+    _state.at_step, _state.at_init = at_step, at_init
 
 
 def first_call(steps: Any) -> Any:
     """Return the begin and the end of the first call of a function."""
     return steps.rows[0][2:4]
-
-
-def event(name: Any) -> Any:
-    """Return the begin and the end of the first event of that name; () if there was none."""
-    return next((each[1:] for each in _state.events if each[0] == name), ())
 
 
 def exchanged(steps: Any) -> Any:
@@ -257,15 +258,25 @@ def exchanged(steps: Any) -> Any:
     return _state.exchanged.get(steps.name, (0, 0, 0))
 
 
-def calls_allreduce() -> Any:
-    """Return whether the script exchanges by hvd.allreduce itself."""
-    return any("allreduce" in name for name in _state.others)
+def calls_allreduce(steps: Any) -> Any:
+    """Return whether the script exchanges by hvd.allreduce itself in each of these steps, or as
+    often between them."""
+    between = sum(count for name, count in _state.others.items() if "allreduce between" in name)
+    return steps.others or between >= steps.count
 
 
 def weights_of_all() -> Any:
-    """Return the name and a checksum of each variable that all ranks should have alike."""
-    own = [key for key, (_, _, plain) in _state.updated.items() if {key, plain} & _state.local]
-    return [row[:2] for row in _digests(own)]
+    """Return a checksum of each variable that all ranks should have alike: those that an optimizer
+    changed, or else whose gradients were exchanged. Those of a session are asked of it."""
+    import numpy as np
+
+    if _state.updated:
+        own = [key for key, (_, _, plain) in _state.updated.items() if {key, plain} & _state.local]
+        return [row[1] for row in _digests(own)]
+    variables = list(_state.exchanged_variables.values())
+    session, run = _state.session
+    values = variables if session is None else run(session(), variables)
+    return [zlib.crc32(np.asarray(each).tobytes()) for each in values]
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -435,9 +446,13 @@ def _hook_init(module: Any) -> None:
 
     def init(self: Any, *arguments: Any, **named: Any) -> Any:
         begin = now()
+        if _state.at_init is not None:
+            _state.at_init(False)
         result = original(self, *arguments, **named)
         _event("hvd.init", begin)
         _guarded("hvd.init", _initialised, self)
+        if _state.at_init is not None:
+            _state.at_init(True)
         return result
 
     cls.init = init
@@ -484,7 +499,7 @@ def _only_within(scratch: Any) -> Any:
     the directory that it was made of."""
     import tempfile
 
-    copy, original = map(os.path.realpath, scratch.split(os.pathsep))
+    copy, original = map(os.path.realpath, json.loads(scratch))
     own = (copy, os.path.realpath(_state.directory))
     others = ("/tmp", "/dev", "/proc", "/sys", "/run", os.path.realpath(tempfile.gettempdir()))
     home = os.path.join(os.path.realpath(os.path.expanduser("~")), ".")
@@ -513,7 +528,7 @@ def _only_within(scratch: Any) -> Any:
         place = os.path.realpath(os.fsdecode(path))
         if not is_allowed(place):
             _state.outside = _state.outside or place
-            raise PermissionError(13, "hvdperf run leaves files of yours alone", place)
+            raise PermissionError(13, "hvdperf leaves files of yours alone", place)
 
     return hook
 
@@ -706,7 +721,8 @@ def _hook_session(module: Any) -> None:
             if key not in known and len(known) < EVENTS:
                 known[key] = _reaches_horovod(self.graph, fetches)
             if known.get(key):
-                steps = _state.series.setdefault("session", Steps("a session's run"))
+                steps = _state.series.setdefault("session", Steps(OF_SESSION))
+                _state.session = weakref.ref(self), original
                 steps.exchanges = True
                 _note_missing("what happens within a session's run: input, communication, weights")
                 _add(steps, None, begin, end)
@@ -816,7 +832,7 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     eager = tf.executing_eagerly()
     for each in variables or ():
         _state.exchanged_variables[id(each)] = each
-    name = steps.name if steps is not None else "a loop" if eager else "a graph"
+    name = steps.name if steps is not None else OF_LOOP if eager else OF_SESSION
     size = sum(each.dtype.size * (each.shape.num_elements() or 0) for each in tensors)
     sparse = sum(hasattr(each, "indices") for each in grads if each is not None)
     exchange = [len(tensors), size, sparse]
@@ -878,7 +894,7 @@ def _after_exchange(begun: Any, result: Any) -> None:
 
 def _of_loop() -> Any:
     """Return the steps of a loop without tf.function."""
-    return _state.series.setdefault("loop", Steps("a loop without tf.function"))
+    return _state.series.setdefault("loop", Steps(OF_LOOP))
 
 
 def _add_of_loop(steps: Any, ready: Any, done: Any) -> None:

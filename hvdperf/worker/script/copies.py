@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from hvdperf.errors import UserError
+
+class TooLarge(ValueError):
+    """A directory holds more than is copied for every run."""
+
 
 # A larger file is data, or a checkpoint, and is linked.
 LINKED = 16 << 20
@@ -23,16 +25,18 @@ MOST_BYTES, MOST_FILES = 256 << 20, 20_000
 
 def top_of(place: Path) -> Path:
     """Return the directory that a script in `place` belongs to: the top of its git repository, if
-    it is in one."""
+    it is in one, and not in a hidden directory there."""
     tops = (top for top in (place, *place.parents) if (top / ".git").exists())
-    return next(tops, place)
+    top = next(tops, place)
+    hidden = any(part.startswith(".") for part in place.relative_to(top).parts)
+    return place if hidden else top
 
 
-def copy(source: Path, target: Path, without: Path) -> None:
-    """Copy a directory for a run. without: a directory that is left out. Raises UserError if it
-    holds more than is copied for every run, and OSError."""
+def copy(source: Path, target: Path, without: Path | None = None) -> None:
+    """Copy a directory for a run. without: a directory that is left out. Raises TooLarge, and
+    OSError."""
     target.mkdir(parents=True, exist_ok=True)
-    size = Counter[str]()
+    size: dict[str, int] = {}
     files = 0
     for path, relative in _entries(source, without):
         place = target / relative
@@ -46,10 +50,11 @@ def copy(source: Path, target: Path, without: Path) -> None:
             place.symlink_to(path)
         elif path.is_file():
             files += 1
-            size[relative.parts[0]] += path.stat().st_size
-            if size.total() > MOST_BYTES or files > MOST_FILES:
-                largest = size.most_common(1)[0][0]
-                raise UserError(
+            first = relative.parts[0]
+            size[first] = size.get(first, 0) + path.stat().st_size
+            if sum(size.values()) > MOST_BYTES or files > MOST_FILES:
+                largest = max(size, key=lambda name: size[name])
+                raise TooLarge(
                     f"{source} holds more than is copied for every run ({MOST_BYTES >> 20} MiB in "
                     f"files of up to {LINKED >> 20} MiB, {MOST_FILES} files), most of it in "
                     f"{largest}; start the script in a directory that holds the script alone, and "
@@ -58,7 +63,7 @@ def copy(source: Path, target: Path, without: Path) -> None:
             shutil.copy2(path, place)
 
 
-def _entries(source: Path, without: Path) -> Iterator[tuple[Path, Path]]:
+def _entries(source: Path, without: Path | None) -> Iterator[tuple[Path, Path]]:
     """Yield each file and directory, a directory before what it holds, with its path relative to
     the source."""
     waiting = [source]
