@@ -42,10 +42,21 @@ def start(hosts: Hosts, arguments: list[str], **variables: str) -> subprocess.Po
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_network_of_ones_own_is_measured_on_two_hosts(
-    options: list[str], tmp_path: Path, launcher: str
+@pytest.mark.parametrize(
+    ("own", "name"),
+    [
+        (f"--workloads={ROOT / 'examples' / 'keras_network.py'}", "small_cnn"),
+        pytest.param(
+            f"--script={ROOT / 'tests/support/scripts/loop.py'} --steps 9999",
+            "loop.py-steps-9999",
+            marks=long,
+        ),
+    ],
+    ids=["network", "script"],
+)
+def test_what_is_the_users_own_is_measured_on_two_hosts(
+    options: list[str], tmp_path: Path, launcher: str, own: str, name: str
 ) -> None:
-    own = f"--workloads={ROOT / 'examples' / 'keras_network.py'}"
     asked = [*options, own, f"--launcher={launcher}", "-k", "weak_scaling"]
     with two_hosts(tmp_path) as hosts:
         session = start(hosts, asked, HOROVOD_CYCLE_TIME="2")
@@ -55,7 +66,7 @@ def test_a_network_of_ones_own_is_measured_on_two_hosts(
     assert "hosts: node1 (1 slot), node2 (1 slot); network 10.77.0.0/24 (eth0 on node1)" in output
     assert "mpirun --host node1:1,node2:1 -np 2 pytest" in output, "the command to go on"
     case = case_on_two_hosts(tmp_path)
-    assert case["name"] == "weak_scaling[small_cnn-np2]"
+    assert case["name"] == f"weak_scaling[{name}-np2]"
     (measured,) = case["outcome"]["rounds"]
     for launch in measured["launches"]:
         for rank in launch["evidence"]:

@@ -1,0 +1,53 @@
+"""The rank of a training script, without a launch."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvdperf.worker.faults import Fault
+from hvdperf.worker.script.rank import ROOT, ScriptRank
+from tests.support.rank_configs import rank_config
+
+
+def test_on_a_host_without_the_launchs_copy_a_rank_makes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = tmp_path / "project"
+    (top / "src").mkdir(parents=True)
+    (top / "src" / "train.py").write_text("")
+    (top / ".cache").mkdir()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    for name in ("HVDPERF_SCRATCH", "HVDPERF_RECORD", "TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TF_NUM_INTEROP_THREADS", "4")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}/own")
+    config = rank_config(
+        script=[str(top / "src" / "train.py")],
+        script_place=str(top),
+        script_top=str(top),
+        script_copy=str(tmp_path / "nowhere"),
+        intra_op=2,
+        inter_op=1,
+    )
+    driver: Any = None
+    rank = ScriptRank(config, driver, Fault(None, 0))
+    rank._set_environment()
+    copy, original = json.loads(os.environ["HVDPERF_SCRATCH"])
+    assert original == str(top)
+    assert Path(copy).is_relative_to(temporary)
+    assert os.getcwd() == os.path.realpath(copy)
+    assert rank.path == os.path.join(copy, "src", "train.py")
+    assert not (Path(copy) / ".cache").exists()
+    assert os.environ["PYTHONPATH"] == "/own"
+    asked = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+    assert [os.environ[name] for name in asked] == ["2", "4", "2"], "the user's own stays"
