@@ -155,7 +155,7 @@ def earlier_parts(
             f"stack, or {_BEGIN_ANEW}"
         )
     recalled = {c: replace(cases[c.name].outcome, taken_over=True) for c in again}
-    decided = _decided(recalled, selected)
+    decided = _decided(recalled, selected, session_plan.profile.sampling.precision)
     return Earlier(
         directory=archive.directory,
         document=document,
@@ -171,11 +171,15 @@ def earlier_parts(
 
 
 def _decided(
-    recalled: Mapping[Comparison, Outcome], selected: Sequence[Comparison]
+    recalled: Mapping[Comparison, Outcome], selected: Sequence[Comparison], precision: float
 ) -> dict[Comparison, Outcome]:
     """Return the outcomes of an earlier part that need no more rounds. A valid A/A pair does as
-    long as a comparison with the same rounds does."""
-    decided = {c: o for c, o in recalled.items() if not o.is_undecided}
+    long as a comparison with the same rounds does. precision: of this part."""
+    decided = {
+        comparison: outcome
+        for comparison, outcome in recalled.items()
+        if not outcome.needs_rounds(precision)
+    }
     going_on = {c.round_group for c in selected if c not in decided}
     return {
         comparison: outcome
@@ -235,6 +239,7 @@ def session_document(
             resumed_at=(*document.resumed_at, now()),
             taken_over=tuple(earlier.cases),
             unfit=tuple(dict.fromkeys((*document.unfit, *unfit))),
+            precision=session_plan.profile.sampling.precision,
         )
     return SessionDocument(
         format=FORMAT,
@@ -259,6 +264,7 @@ def session_document(
         hosts=tuple(dict.fromkeys(slot.host for slot in session_plan.slots)),
         unfit=tuple(unfit),
         made_up_data=tuple(name for name, data in session_plan.data.items() if data.is_made_up),
+        precision=session_plan.profile.sampling.precision,
     )
 
 
