@@ -251,8 +251,7 @@ class Options:
     data_dir: str = ""
     batch_size: int | None = None
     image_size: int | None = None
-    precision: str = "float32"
-    half_width: float | None = None
+    precision: tuple[str, ...] = ()
     launcher: str = "mpirun"
     placement: str = PACKED
     budget_minutes: float | None = None
@@ -263,21 +262,36 @@ class Options:
     against: str = ""
     allow_setting: tuple[str, ...] = ()
 
+    @property
+    def policy(self) -> str:
+        """The precision policy of Keras. Raises UserError if there are several."""
+        return self._one(is_share=False) or "float32"
 
-def is_share(text: str) -> bool:
+    @property
+    def interval(self) -> float | None:
+        """How far intervals may reach to either side, as a share. Raises UserError unless it lies
+        between 0 and 100 %."""
+        text = self._one(is_share=True)
+        if not text:
+            return None
+        try:
+            share = float(text.removesuffix("%")) / 100
+        except ValueError:
+            share = math.nan
+        if not 0 < share < 1:
+            raise UserError(f"--precision {text}: must be above 0 % and below 100 %, such as 2%")
+        return share
+
+    def _one(self, is_share: bool) -> str:
+        found = [text for text in self.precision if is_a_share(text) is is_share]
+        if len(found) > 1:
+            raise UserError(f"--precision: is given as {' and '.join(found)}; give one of them")
+        return found[0] if found else ""
+
+
+def is_a_share(text: str) -> bool:
     """Return whether a value of --precision is a share, such as 2%, and not a policy of Keras."""
     return text.endswith("%")
-
-
-def share_of(text: str) -> float:
-    """Return the share that `2%` means. Raises UserError unless it lies between 0 and 100 %."""
-    try:
-        share = float(text.removesuffix("%")) / 100
-    except ValueError:
-        share = math.nan
-    if not 0 < share < 1:
-        raise UserError(f"--precision {text}: must be above 0 % and below 100 %, such as 2%")
-    return share
 
 
 def resuming(session: str, minutes: int) -> list[str]:
@@ -295,16 +309,10 @@ def from_command_line(given: Mapping[str, Any]) -> Options:
             f"--inject: given {len(faults)} times, {' and '.join(faults)}; a session injects "
             "only one fault; leave out the others"
         )
-    policies = [text for text in given["precision"] if not is_share(text)]
-    shares = [text for text in given["precision"] if is_share(text)]
-    for what, several in (("policy", policies), ("share", shares)):
-        if len(several) > 1:
-            raise UserError(f"--precision: has {len(several)} values of one kind; give one {what}")
     return Options(
         **{
             **{name: value for name, value in given.items() if value is not None},
-            "precision": policies[0] if policies else Options.precision,
-            "half_width": share_of(shares[0]) if shares else None,
+            "precision": tuple(given["precision"]),
             "workloads": tuple(given["workloads"]),
             "script": tuple(given["script"]),
             "allow_setting": tuple(given["allow_setting"]),
@@ -360,8 +368,8 @@ def resolve_profile(options: Options) -> Profile:
                 "too few to start a rank; give minutes, such as 5"
             )
         profile = replace(profile, budget_s=60 * options.budget_minutes)
-    if options.half_width is not None:
-        sampling = replace(profile.sampling, precision=options.half_width)
+    if options.interval is not None:
+        sampling = replace(profile.sampling, precision=options.interval)
         profile = replace(profile, sampling=sampling)
     return profile
 

@@ -241,7 +241,7 @@ class SessionPlan:
             return known.looks_up_rows or bool(known.origin)
         if arm.workload.precision == "mixed_float16":
             # Without a GPU float16 takes 30 to 60 times as long as float32: only on request.
-            return bool(self.machine.gpus) or self.options.precision == "mixed_float16"
+            return bool(self.machine.gpus) or self.options.policy == "mixed_float16"
         return True
 
     def _can_validate(self, workload: Workload, world_size: int) -> bool:
@@ -386,7 +386,7 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
         dataset=dataset_of(network, profile.dataset),
         input_size=input_size,
         batch=1 if network.script else profile.batch,
-        precision="float32" if network.script else options.precision,
+        precision="float32" if network.script else options.policy,
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from hvdperf.machine.placement import PACKED, PLACEMENTS
 from hvdperf.models.inputs import INPUTS
 from hvdperf.plan.arms import PRECISIONS
-from hvdperf.plan.options import LAUNCHERS, Options, is_share
+from hvdperf.plan.options import LAUNCHERS, Options, is_a_share
 from hvdperf.plan.settings import ALLOW, REFUSED
 
 # The environment variable that gives the default of --data-dir.
@@ -232,7 +232,7 @@ def _number(option: str, kind: type[int] | type[float]) -> Callable[[str], float
 
 
 def _precision(text: str) -> str:
-    return text if is_share(text) else _known("--precision", PRECISIONS)(text)
+    return text if is_a_share(text) else _known("--precision", PRECISIONS)(text)
 
 
 def _known(option: str, choices: tuple[str, ...]) -> Callable[[str], str]:
