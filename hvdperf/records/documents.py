@@ -140,10 +140,12 @@ class Case(Head):
 
 @dataclass(frozen=True)
 class ThresholdsFile:
-    """A file of thresholds. sha256: the first digits of the hash of what it says."""
+    """A file of thresholds. sha256: the first digits of the hash of what it says. label: as the
+    file calls itself; "" in documents that do not say it."""
 
     name: str = ""
     sha256: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True)

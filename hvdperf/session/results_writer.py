@@ -111,6 +111,7 @@ def asked(session_plan: SessionPlan, changed: Sequence[str]) -> Asked:
         "thresholds": {
             "name": thresholds.path.name,
             "sha256": hashlib.sha256(content.encode()).hexdigest()[:8],
+            "label": thresholds.label,
         },
         "replicas_per_node": replicas_per_node(session_plan.slots, len(session_plan.slots)),
         "inject": session_plan.options.inject,
