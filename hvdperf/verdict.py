@@ -257,6 +257,11 @@ def longer_side(figure: Interval) -> float:
     return max(figure.estimate / figure.lower, figure.upper / figure.estimate) - 1
 
 
+def is_precise(figure: Interval | None, share: float) -> bool:
+    """Return whether the interval of a figure reaches at most that far to either side."""
+    return figure is not None and longer_side(figure) <= share
+
+
 def smallest_detectable_effect(figure: Interval) -> float:
     """Return the smallest change, as a share of the figure, that a session with such an interval
     finds in 90 % of cases: its interval then does not contain the figure without the change. Return

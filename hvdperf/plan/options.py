@@ -28,6 +28,7 @@ PROFILES = SHIPPED / "ci" / "profiles"
 # find a regression.
 FEWEST_TO_FAIL = 8
 
+Share = Annotated[float, Meta(ge=0, lt=1)]
 Above0 = Annotated[float, Meta(gt=0)]
 Names = Annotated[tuple[Text, ...], Meta(min_length=1)]
 # More rounds or turns than a session of months could take are a mistake.
@@ -55,7 +56,9 @@ class Sampling:
     hvdperf.scatter.turns_worth chooses; rounds whose comparisons gain nothing from turns may take
     fewer. min_block_seconds, min_block_steps: the shortest block, in seconds at the pace of the
     warm-up and in steps. startup_deadline_s, block_deadline_s: the longest wait for one order, in
-    seconds; a block of a launch with a slow pace may take longer (hvdperf.work.base).
+    seconds; a block of a launch with a slow pace may take longer (hvdperf.work.base). precision:
+    how far the interval of a case may reach to either side, as a share of its figure, when the case
+    is over; 0 for cases that are over with their verdict.
     """
 
     looks: Looks = (8, 12, 24)
@@ -66,6 +69,7 @@ class Sampling:
     min_block_steps: Positive = 10
     startup_deadline_s: Above0 = 240.0
     block_deadline_s: Above0 = 60.0
+    precision: Share = 0.0
 
     def __post_init__(self) -> None:
         _check_ascending("looks", self.looks)
@@ -144,8 +148,10 @@ class Profile:
         return f"{self.budget_s / 60:.3g} min"
 
     def settings(self) -> dict[str, Any]:
-        """Return, as plain data, all that sessions must have alike: not the time for rounds."""
-        return {name: value for name, value in plain(self).items() if name != "budget_s"}
+        """Return, as plain data, all that sessions must have alike: not how long they last."""
+        found = {name: value for name, value in plain(self).items() if name != "budget_s"}
+        found["sampling"] = {k: v for k, v in found["sampling"].items() if k != "precision"}
+        return found
 
 
 def default_world_sizes(slots: int) -> tuple[int, ...]:
@@ -245,7 +251,7 @@ class Options:
     data_dir: str = ""
     batch_size: int | None = None
     image_size: int | None = None
-    precision: str = "float32"
+    precision: tuple[str, ...] = ()
     launcher: str = "mpirun"
     placement: str = PACKED
     budget_minutes: float | None = None
@@ -255,6 +261,37 @@ class Options:
     stack: str = ""
     against: str = ""
     allow_setting: tuple[str, ...] = ()
+
+    @property
+    def policy(self) -> str:
+        """The precision policy of Keras. Raises UserError if there are several."""
+        return self._one(is_share=False) or "float32"
+
+    @property
+    def interval(self) -> float | None:
+        """How far intervals may reach to either side, as a share. Raises UserError unless it lies
+        between 0 and 100 %."""
+        text = self._one(is_share=True)
+        if not text:
+            return None
+        try:
+            share = float(text.removesuffix("%")) / 100
+        except ValueError:
+            share = math.nan
+        if not 0 < share < 1:
+            raise UserError(f"--precision {text}: must be above 0 % and below 100 %, such as 2%")
+        return share
+
+    def _one(self, is_share: bool) -> str:
+        found = [text for text in self.precision if is_a_share(text) is is_share]
+        if len(found) > 1:
+            raise UserError(f"--precision: is given as {' and '.join(found)}; give one of them")
+        return found[0] if found else ""
+
+
+def is_a_share(text: str) -> bool:
+    """Return whether a value of --precision is a share, such as 2%, and not a policy of Keras."""
+    return text.endswith("%")
 
 
 def resuming(session: str, minutes: int) -> list[str]:
@@ -275,6 +312,7 @@ def from_command_line(given: Mapping[str, Any]) -> Options:
     return Options(
         **{
             **{name: value for name, value in given.items() if value is not None},
+            "precision": tuple(given["precision"]),
             "workloads": tuple(given["workloads"]),
             "script": tuple(given["script"]),
             "allow_setting": tuple(given["allow_setting"]),
@@ -330,6 +368,9 @@ def resolve_profile(options: Options) -> Profile:
                 "too few to start a rank; give minutes, such as 5"
             )
         profile = replace(profile, budget_s=60 * options.budget_minutes)
+    if options.interval is not None:
+        sampling = replace(profile.sampling, precision=options.interval)
+        profile = replace(profile, sampling=sampling)
     return profile
 
 

@@ -131,8 +131,10 @@ class SessionPlan:
         if question is Question.BASELINE:
             return True
         if question is Question.THROUGHPUT:
+            # Precise figures are asked for to be published.
             where = nodes(self.slots, comparison.world_size)
-            return self.thresholds.rule(case_of(comparison, where)) is not None
+            known = self.thresholds.rule(case_of(comparison, where)) is not None
+            return known or self.profile.sampling.precision > 0
         if comparison.is_fault_case:
             return model in self.profile.fault_cases.get(comparison.variant, ())
         if self.profile.questions and question not in self.profile.questions:
@@ -239,7 +241,7 @@ class SessionPlan:
             return known.looks_up_rows or bool(known.origin)
         if arm.workload.precision == "mixed_float16":
             # Without a GPU float16 takes 30 to 60 times as long as float32: only on request.
-            return bool(self.machine.gpus) or self.options.precision == "mixed_float16"
+            return bool(self.machine.gpus) or self.options.policy == "mixed_float16"
         return True
 
     def _can_validate(self, workload: Workload, world_size: int) -> bool:
@@ -278,13 +280,20 @@ class SessionPlan:
         ]
         sampling, schedule = self.profile.sampling, self.profile.schedule
         first = EARLY_LOOKS[0] if sampling.early else sampling.looks[0]
+        ends = (
+            f"PASS after {first} or more rounds, FAIL after {' or '.join(map(str, sampling.looks))}"
+        )
+        if sampling.precision:
+            ends = (
+                f"{sampling.looks[0]} rounds or more, until every interval reaches at most "
+                f"{100 * sampling.precision:g} % to either side"
+            )
         return [
             f"profile {self.work}",
             f"world sizes {', '.join(sizes)} on {len(self.slots)} slots; launcher "
             f"{self.options.launcher}, schedule {schedule.value}",
-            f"PASS after {first} or more rounds, FAIL after "
-            f"{' or '.join(map(str, sampling.looks))}; {sampling.turns_min} to "
-            f"{sampling.turns_max} turns a round; {self.profile.duration} for rounds",
+            f"{ends}; {sampling.turns_min} to {sampling.turns_max} turns a round; "
+            f"{self.profile.duration} for rounds",
             f"thresholds: {self.thresholds.path.name}: {self.thresholds.label}",
         ]
 
@@ -377,7 +386,7 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
         dataset=dataset_of(network, profile.dataset),
         input_size=input_size,
         batch=1 if network.script else profile.batch,
-        precision="float32" if network.script else options.precision,
+        precision="float32" if network.script else options.policy,
     )
 
 

@@ -140,10 +140,12 @@ class Case(Head):
 
 @dataclass(frozen=True)
 class ThresholdsFile:
-    """A file of thresholds. sha256: the first digits of the hash of what it says."""
+    """A file of thresholds. sha256: the first digits of the hash of what it says. label: as the
+    file calls itself; "" in documents that do not say it."""
 
     name: str = ""
     sha256: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,8 @@ class SessionDocument:
     host was not fit to measure when a part began, one line each (hvdperf/machine/fitness.py).
     verdicts: of all cases so far. disturbances: by other programs, one a round. made_up_data: the
     data sets of which the suite's own sample was read, whose contents are made up; None in
-    documents that do not say it.
+    documents that do not say it. precision: how far intervals may reach to either side, as a share;
+    0 if none was asked for.
     """
 
     format: Positive
@@ -241,6 +244,7 @@ class SessionDocument:
     verdicts: Mapping[str, Verdict] | None = None
     disturbances: tuple[Disturbance, ...] = ()
     made_up_data: tuple[str, ...] | None = None
+    precision: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeVar
 
 from hvdperf.json_records import Figures, Number
 from hvdperf.plan.arms import Arm, BlockKind, Workload
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.records.fingerprint import ranges
 from hvdperf.records.rounds import Launch, Round, Turns, is_disturbed
 from hvdperf.stats import Interval
-from hvdperf.verdict import Judgement, Verdict
+from hvdperf.verdict import Judgement, Verdict, is_precise
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
 
@@ -230,6 +230,15 @@ class Conclusion(Figures):
     def is_undecided(self) -> bool:
         """Return whether more rounds may decide the case."""
         return self.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
+
+    def needs_rounds(self, precision: float) -> bool:
+        """Return whether more rounds may decide the case; or, if precision is asked for, bring its
+        interval to at most that share on either side."""
+        if not precision:
+            return self.is_undecided
+        ended = self.failure is not None or self.judgement.verdict is Verdict.INVALID
+        pair = self.comparison.judged_as is JudgedAs.AA_PAIR
+        return not (ended or pair or is_precise(self.judgement.figure, precision))
 
     @property
     def is_sound(self) -> bool:

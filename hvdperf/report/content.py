@@ -106,7 +106,7 @@ class Report:
     board: a figure whose table has a row per case and the columns "verdict", "question", "model",
     "world_size" and "case", among others. notes: for the cases that need one. left_out: a line per
     file that could not be read. overview: the figure that a reader wants first; None if it was not
-    measured.
+    measured. limits: what the thresholds are called that cases were judged by.
     """
 
     title: str
@@ -119,6 +119,7 @@ class Report:
     sections: tuple[Section, ...]
     left_out: tuple[str, ...] = ()
     overview: Figure | None = None
+    limits: str = ""
 
     @property
     def figures(self) -> Sequence[Figure]:

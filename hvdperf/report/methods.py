@@ -253,6 +253,11 @@ def _rule(archive: Archive) -> Iterator[str]:
         only = "; earlier analyses could only pass a case" if session.asked.early else ""
         looks = _joined(map(str, session.asked.looks), "or")
         yield f"A case could fail after {looks} rounds{only}."
+    if session is not None and session.precision:
+        yield (
+            "Rounds were taken until the interval of every case reached at most "
+            f"{100 * session.precision:g} % to either side, or time was up."
+        )
     if cases:
         verdicts = counted(Counter(case.verdict for case in cases))
         yield f"The verdicts on {plural(len(cases), 'case')}: {verdicts}."

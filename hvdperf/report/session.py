@@ -161,6 +161,7 @@ def _report(
         sections=named_apart(filter(None, sections)),
         left_out=left_out,
         overview=board.overview(cases),
+        limits="" if archive.session is None else archive.session.asked.thresholds.label,
     )
 
 

@@ -15,7 +15,17 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import resuming
 from hvdperf.records.outcome import Outcome, each_launch
 from hvdperf.session.scheduler import starts_of
-from hvdperf.verdict import Band, Ceiling, Judgement, Rule, Verdict, confidence, is_bounded, must_be
+from hvdperf.verdict import (
+    Band,
+    Ceiling,
+    Judgement,
+    Rule,
+    Verdict,
+    confidence,
+    is_bounded,
+    longer_side,
+    must_be,
+)
 from hvdperf.work.table import work_of
 
 # Exit statuses; the worst verdict of a session decides, in the order of hvdperf.verdict.Verdict.
@@ -220,12 +230,13 @@ def next_steps(
     seconds: float,
     resumed: Callable[[int | None], list[str]],
     alone: Callable[[Comparison], list[str]],
+    precision: float = 0.0,
 ) -> list[str]:
     """Return a few lines with commands to paste; [] if no case is worth measuring again.
 
-    looks: the profile's. seconds: how long the session took. resumed: returns the command that
-    resumes this session for a number of minutes; None for those of the profile. alone: returns the
-    command for a single case.
+    looks: the profile's. precision: that is asked for, 0 for none. seconds: how long the session
+    took. resumed: returns the command that resumes this session for a number of minutes; None for
+    those of the profile. alone: returns the command for a single case.
     """
     undecided = [
         outcome
@@ -236,8 +247,12 @@ def next_steps(
     reachable = [(each, int(rounds)) for each, rounds in to_go if math.isfinite(rounds)]
     on_limit = [each for each, rounds in to_go if math.isinf(rounds)]
     found: list[str] = []
+    of_start = seconds_of_a_start(outcomes, seconds)
+    wide = [outcome for outcome in outcomes if outcome.needs_rounds(precision)] if precision else []
+    if wide:
+        return _to_be_precise(wide, precision, of_start, resumed)
     if reachable:
-        found += _to_decide(reachable, seconds_of_a_start(outcomes, seconds), resumed)
+        found += _to_decide(reachable, of_start, resumed)
     if on_limit:
         names = ", ".join(each.comparison.name for each in on_limit)
         found += wrapped(
@@ -268,6 +283,34 @@ def launch_advice(outcomes: Sequence[Outcome], settings: Mapping[str, str]) -> l
         "own training as this session does:"
     )
     return [*wrapped(text), "  " + " ".join(f"{name}={value}" for name, value in settings.items())]
+
+
+def _to_be_precise(
+    outcomes: Sequence[Outcome],
+    precision: float,
+    seconds_of_start: float | None,
+    resumed: Callable[[int | None], list[str]],
+) -> list[str]:
+    """Return which interval is the longest, and the command that makes all as short as wanted. The
+    length of an interval falls with the root of the rounds."""
+    to_go, longest, widest = [], 0.0, outcomes[0]
+    for outcome in outcomes:
+        figure, rounds = outcome.judgement.figure, outcome.judgement.rounds
+        reach = math.inf if figure is None else longer_side(figure)
+        if math.isfinite(reach):
+            to_go.append((outcome, max(1, math.ceil(rounds * ((reach / precision) ** 2 - 1)))))
+            longest, widest = max((longest, widest), (reach, outcome), key=lambda each: each[0])
+    many = f"{len(outcomes)} {'case is' if len(outcomes) == 1 else 'cases are'}"
+    text = f"{many} not as precise as asked ({100 * precision:g} %)"
+    if not to_go:
+        return wrapped(f"{text}: there are too few rounds for an interval")
+    text += f"; the longest interval reaches {100 * longest:.2g} % ({widest.comparison.name})"
+    most = max(rounds for _, rounds in to_go)
+    minutes = None
+    if seconds_of_start is not None:
+        minutes = max(1, math.ceil(_starts(to_go) * seconds_of_start / 60))
+    took = f", about {minutes} min" if minutes is not None else ""
+    return [*wrapped(f"{text}. To go on (up to {most} more rounds{took}):"), *resumed(minutes)]
 
 
 def _to_decide(

@@ -11,7 +11,7 @@ import pytest
 from hvdperf.machine.placement import PACKED, PLACEMENTS
 from hvdperf.models.inputs import INPUTS
 from hvdperf.plan.arms import PRECISIONS
-from hvdperf.plan.options import LAUNCHERS, Options
+from hvdperf.plan.options import LAUNCHERS, Options, is_a_share
 from hvdperf.plan.settings import ALLOW, REFUSED
 
 # The environment variable that gives the default of --data-dir.
@@ -96,11 +96,16 @@ def add_options(parser: pytest.Parser) -> None:
         int,
         "Train on images of PX by PX pixels. Default: the size of each network.",
     )
-    group.choice(
+    group.add(
         "--precision",
-        PRECISIONS,
-        "Train all networks with this precision policy of Keras. Default: float32.",
-        Options.precision,
+        action="append",
+        default=[],
+        metavar="2%|POLICY",
+        type=_precision,
+        help="Take rounds until the interval of every selected figure reaches at most so far to "
+        "either side, such as 2%%; or train all networks with this precision policy of Keras "
+        f"({', '.join(PRECISIONS)}). May be given once of each kind. Default: until the verdict; "
+        "float32.",
     )
     group = _Group(parser, "where, and on how many replicas")
     group.number(
@@ -224,6 +229,10 @@ def _number(option: str, kind: type[int] | type[float]) -> Callable[[str], float
             _refuse(f"{option} {shown}: is not {_KINDS[kind]}")
 
     return number
+
+
+def _precision(text: str) -> str:
+    return text if is_a_share(text) else _known("--precision", PRECISIONS)(text)
 
 
 def _known(option: str, choices: tuple[str, ...]) -> Callable[[str], str]:

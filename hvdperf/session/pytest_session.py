@@ -453,6 +453,7 @@ class PytestSession:
             self._results_writer.elapsed_seconds,
             resumed=lambda minutes: self.command.resumed(directory, minutes or own),
             alone=lambda comparison: self.command.alone(node(comparison)),
+            precision=self.session_plan.profile.sampling.precision,
         )
 
     def close(self) -> None:

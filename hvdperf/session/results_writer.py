@@ -111,6 +111,7 @@ def asked(session_plan: SessionPlan, changed: Sequence[str]) -> Asked:
         "thresholds": {
             "name": thresholds.path.name,
             "sha256": hashlib.sha256(content.encode()).hexdigest()[:8],
+            "label": thresholds.label,
         },
         "replicas_per_node": replicas_per_node(session_plan.slots, len(session_plan.slots)),
         "inject": session_plan.options.inject,
@@ -155,7 +156,7 @@ def earlier_parts(
             f"stack, or {_BEGIN_ANEW}"
         )
     recalled = {c: replace(cases[c.name].outcome, taken_over=True) for c in again}
-    decided = _decided(recalled, selected)
+    decided = _decided(recalled, selected, session_plan.profile.sampling.precision)
     return Earlier(
         directory=archive.directory,
         document=document,
@@ -171,11 +172,15 @@ def earlier_parts(
 
 
 def _decided(
-    recalled: Mapping[Comparison, Outcome], selected: Sequence[Comparison]
+    recalled: Mapping[Comparison, Outcome], selected: Sequence[Comparison], precision: float
 ) -> dict[Comparison, Outcome]:
     """Return the outcomes of an earlier part that need no more rounds. A valid A/A pair does as
-    long as a comparison with the same rounds does."""
-    decided = {c: o for c, o in recalled.items() if not o.is_undecided}
+    long as a comparison with the same rounds does. precision: of this part."""
+    decided = {
+        comparison: outcome
+        for comparison, outcome in recalled.items()
+        if not outcome.needs_rounds(precision)
+    }
     going_on = {c.round_group for c in selected if c not in decided}
     return {
         comparison: outcome
@@ -235,6 +240,7 @@ def session_document(
             resumed_at=(*document.resumed_at, now()),
             taken_over=tuple(earlier.cases),
             unfit=tuple(dict.fromkeys((*document.unfit, *unfit))),
+            precision=session_plan.profile.sampling.precision,
         )
     return SessionDocument(
         format=FORMAT,
@@ -259,6 +265,7 @@ def session_document(
         hosts=tuple(dict.fromkeys(slot.host for slot in session_plan.slots)),
         unfit=tuple(unfit),
         made_up_data=tuple(name for name, data in session_plan.data.items() if data.is_made_up),
+        precision=session_plan.profile.sampling.precision,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from math import sqrt
+from math import ceil, inf, sqrt
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
-from hvdperf.plan.options import Profile
+from hvdperf.plan.options import MOST_ROUNDS, Profile
 from hvdperf.plan.thresholds import Thresholds
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Round
@@ -34,7 +34,7 @@ from hvdperf.scatter import (
     turn_variance,
     turns_worth,
 )
-from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, Verdict
+from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, Verdict, longer_side
 from hvdperf.work.base import RoundRequest, RoundSettings
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.live_launches import Progress
@@ -101,6 +101,8 @@ class WorkloadRun:
         self.rows: dict[Comparison, list[Row]] = {}
         # A/A pairs that may differ, which only more rounds can tell.
         self._apart: set[Comparison] = set()
+        # How far the intervals reach, as shares, after the last round.
+        self._reach: dict[Comparison, float] = {}
         self._scheduler, self._rules = scheduler, scheduler.rules
         workload, work = comparisons[0].workload, work_of(comparisons[0].question)
         self._work = work
@@ -173,7 +175,7 @@ class WorkloadRun:
         """Return the comparisons that need rounds. An A/A pair shares the rounds of other
         comparisons; without these it needs only the first few rounds, unless its sides may
         differ."""
-        judged = [c for c in self.comparisons if self._rules.judged(c)]
+        judged = [c for c in self.comparisons if self._precision or self._rules.judged(c)]
         asking = [c for c in judged if c.judged_as is not JudgedAs.AA_PAIR or c in self._apart]
         if not asking and self.done < EARLY_LOOKS[0]:
             asking = judged
@@ -196,7 +198,7 @@ class WorkloadRun:
         """Return whether all undecided comparisons with turns would FAIL already, if an early look
         could FAIL them."""
         known = [comparison for comparison in self.undecided if comparison in self.rows]
-        return bool(known) and all(map(self._fails_early, known))
+        return not self._precision and bool(known) and all(map(self._fails_early, known))
 
     @property
     def ends_in_time(self) -> bool:
@@ -314,7 +316,13 @@ class WorkloadRun:
 
     def _next_look(self) -> int:
         """Return the number of undisturbed rounds after which a comparison may be decided next. If
-        all are failing, only a full look can decide."""
+        all are failing, only a full look can decide. If precision is asked for, an interval becomes
+        shorter with the root of the rounds."""
+        if self._precision:
+            longest = max((self._reach.get(each, 0.0) for each in self.undecided), default=0.0)
+            wanted = self._count() * (longest / self._precision) ** 2
+            most = min(wanted, MOST_ROUNDS)
+            return max(self._looks[0], self._count() + 1, ceil(most))
         early = self._may_pass_early and not self.is_failing
         return next_look(self._count(), self._looks, early)
 
@@ -331,11 +339,15 @@ class WorkloadRun:
 
     def _is_final(self, comparison: Comparison) -> bool:
         """Return whether the comparison is at its last look, or past it."""
-        return self._counted(comparison) >= self._looks[-1]
+        return not self._precision and self._counted(comparison) >= self._looks[-1]
 
     @property
     def _looks(self) -> tuple[int, ...]:
         return self._scheduler.profile.sampling.looks
+
+    @property
+    def _precision(self) -> float:
+        return self._sampling.precision
 
     # Verdicts ----------------------------------------------------------------------------------
 
@@ -354,7 +366,7 @@ class WorkloadRun:
     def _look(self, wanted: Sequence[Comparison]) -> None:
         """Judge the comparisons of a round, and decide those that need no more rounds."""
         for comparison in wanted:
-            outcome = self._outcome(comparison, final=self._is_final(comparison))
+            outcome = self._outcome(comparison, final=self._ends(comparison))
             self._note_whether_apart(outcome)
             if self._settles(outcome):
                 self._decide(outcome)
@@ -363,6 +375,12 @@ class WorkloadRun:
         if not self.undecided:
             for comparison in [c for c in self.left if c.judged_as is JudgedAs.AA_PAIR]:
                 self._decide(self._outcome(comparison, final=True))
+
+    def _ends(self, comparison: Comparison) -> bool:
+        """Return whether a verdict is tried although it is not the time of a look: at the last one,
+        and after every round that may be precise enough."""
+        precise = self._precision and self._counted(comparison) >= self._looks[0]
+        return bool(precise) or self._is_final(comparison)
 
     def _note_whether_apart(self, outcome: Outcome) -> None:
         """Let an A/A pair ask for rounds while its estimate lies outside its band, until the last
@@ -381,6 +399,10 @@ class WorkloadRun:
             return True
         if outcome.comparison.judged_as is JudgedAs.AA_PAIR:
             return False
+        if self._precision:
+            figure = outcome.judgement.figure
+            self._reach[outcome.comparison] = inf if figure is None else longer_side(figure)
+            return self._ends(outcome.comparison) and not outcome.needs_rounds(self._precision)
         return not outcome.is_undecided or self._is_final(outcome.comparison)
 
     def _outcome(self, comparison: Comparison, final: bool) -> Outcome:

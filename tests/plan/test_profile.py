@@ -229,7 +229,17 @@ def test_the_command_line_comes_before_the_profile():
 
 def given(**changes: object) -> dict[str, object]:
     """As pytest parses a command line without options."""
-    return {**asdict(Options()), "models": [], "inject": [], **changes}
+    return {**asdict(Options()), "models": [], "inject": [], "precision": [], **changes}
+
+
+def test_precision_is_a_policy_of_keras_or_a_share():
+    options = from_command_line(given(precision=["2.5%", "mixed_bfloat16"]))
+    assert options.policy == "mixed_bfloat16"
+    assert resolve_profile(options).sampling.precision == 0.025
+    for values in (["0%"], ["100%"], ["two%"], ["2%", "3%"], ["float32", "float32"]):
+        refused = from_command_line(given(precision=values))
+        with pytest.raises(UserError, match="--precision"):
+            _ = refused.policy, refused.interval
 
 
 def test_networks_of_several_options_are_added_up():

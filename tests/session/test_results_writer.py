@@ -324,7 +324,7 @@ def test_another_stack_is_refused(interrupted, plan):
         ({"inject": "kill:rank=1"}, "inject:  -> kill:rank=1"),
         ({"models": "vgg_16_s"}, "models: ['resnet_50_s'] -> ['vgg_16_s']"),
         ({"world_sizes": "1"}, "world_sizes: [1, 2] -> [1]"),
-        ({"precision": "mixed_bfloat16"}, "mixed_bfloat16"),
+        ({"precision": ("mixed_bfloat16",)}, "mixed_bfloat16"),
         ({"image_size": 64}, "/64/"),
         ({"profile": "smoke"}, "name: tiny -> smoke"),
         ({"thresholds": "ci/thresholds/gpu-v100.toml"}, "thresholds: cpu-unknown.toml"),

@@ -17,7 +17,7 @@ from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.options import Sampling
 from hvdperf.plan.questions import against, parity, sweep, weak_scaling
 from hvdperf.session.scheduler import starts_of
-from hvdperf.verdict import Band, Noise, Verdict
+from hvdperf.verdict import Band, Noise, Verdict, longer_side
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.collectives import SWEEP_TURNS, Collectives
 from hvdperf.worker.strategies.table import Strategy
@@ -264,6 +264,33 @@ def test_what_is_only_shown_is_left_out_where_the_budget_ends(stage):
     assert outcome.judgement.verdict is Verdict.NOT_JUDGED
     assert outcome.rounds == ()
     assert not any(set(shown.arms) <= set(arms) for arms in stage.script.launched)
+
+
+# Precision --------------------------------------------------------------------------------------
+
+
+def test_rounds_go_on_until_every_interval_is_as_short_as_asked(stage):
+    stage.slots = 4  # on two cores, so that this one is only shown
+    shown = weak_scaling(WORKLOAD, 4)
+    stage.sampling = replace(stage.sampling, precision=0.02)
+    stage.script.speed = noisy(0.95, 0.03)
+    outcomes = stage.measure(WEAK, shown)
+    assert verdicts(outcomes) == {WEAK: Verdict.PASS, shown: Verdict.NOT_JUDGED}
+    for outcome in outcomes.values():
+        assert longer_side(outcome.judgement.figure) <= 0.02
+        assert not outcome.needs_rounds(0.02)
+    assert outcomes[WEAK].needs_rounds(0.001)
+    assert outcomes[WEAK].judgement.rounds > FIRST_LOOK
+
+
+def test_a_budget_ends_a_session_that_is_not_precise_enough(stage):
+    stage.sampling = replace(stage.sampling, precision=0.001)
+    stage.script.speed = noisy(1.0, 0.03)
+    stage.budget_s = 200.0
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.PASS
+    assert outcome.judgement.rounds > FIRST_LOOK
+    assert outcome.needs_rounds(0.001)
 
 
 # Budget ----------------------------------------------------------------------------------------
