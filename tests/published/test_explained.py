@@ -70,7 +70,7 @@ def test_a_gap_is_explained_at_every_size_or_said_to_be_left(size):
     assert not found.rows[sizes.index(size)].explained
     assert f" at {size} (by speed 1.00)" in " ".join(lines(found))
     straight = {**table, "train_seconds": [20 + 160 // n for n in sizes]}
-    assert lines(explain(read_table(straight, "t")))[-1].endswith("the gap at every size.")
+    assert "the gap at every size." in " ".join(lines(explain(read_table(straight, "t"))))
 
 
 def test_times_in_minutes_have_their_own_unit_and_rounding():
