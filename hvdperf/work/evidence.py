@@ -21,9 +21,9 @@ def problems_of_launch(launch: Launch) -> list[str]:
     sizes = {rank.world_size for rank in launch.evidence}
     if sizes != {arm.world_size}:
         found.append(f"{arm.name}: the framework saw world size {sorted(sizes)}")
+    rates = {rank.learning_rate for rank in launch.evidence}
     # The learning rate, the loss and the batch of a user's script are not known.
-    rates = {rank.learning_rate for rank in launch.evidence if not math.isnan(rank.learning_rate)}
-    if len(rates) > 1:
+    if len(rates) > 1 and not arm.workload.is_script:
         found.append(f"{arm.name}: ranks train with different learning rates: {shown(rates)}")
     digests = [digest for rank in launch.evidence for digest in rank.digests]
     if len(digests) != arm.world_size:

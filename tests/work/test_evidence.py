@@ -114,6 +114,13 @@ def test_ranks_that_train_with_another_learning_rate_are_a_problem():
     assert "replicas differ" in second
 
 
+def test_a_learning_rate_that_is_no_number_on_one_rank_is_a_problem():
+    torn = launch(HOROVOD_2, SPEEDS)
+    torn.evidence = [evidence_report(learning_rate=rate) for rate in (1e-3, math.nan)]
+    (only,) = invalid_reasons(torn)
+    assert "different learning rates" in only
+
+
 def test_the_problems_of_a_run_are_those_of_its_launch():
     trained = launch(HOROVOD_2, {})
     trained.work = Run([run_report(steps=100), run_report(steps=101)])
