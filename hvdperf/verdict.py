@@ -262,6 +262,13 @@ def is_precise(figure: Interval | None, share: float) -> bool:
     return figure is not None and longer_side(figure) <= share
 
 
+def rounds_until_precise(figure: Interval | None, rounds: int, share: float) -> float:
+    """Return after how many rounds the interval of a figure is likely to reach at most that far to
+    either side, since it becomes shorter with the root of the rounds; infinity without finite
+    bounds. rounds: of the figure."""
+    return math.inf if figure is None else rounds * (longer_side(figure) / share) ** 2
+
+
 def smallest_detectable_effect(figure: Interval) -> float:
     """Return the smallest change, as a share of the figure, that a session with such an interval
     finds in 90 % of cases: its interval then does not contain the figure without the change. Return

@@ -25,6 +25,7 @@ from hvdperf.verdict import (
     is_bounded,
     longer_side,
     must_be,
+    rounds_until_precise,
 )
 from hvdperf.work.table import work_of
 
@@ -250,10 +251,10 @@ def next_steps(
     of_start = seconds_of_a_start(outcomes, seconds)
     wide = [outcome for outcome in outcomes if outcome.needs_rounds(precision)] if precision else []
     if wide:
-        return _to_be_precise(wide, precision, of_start, resumed)
-    if reachable:
+        found += _to_be_precise(wide, precision, of_start, resumed)
+    elif reachable:
         found += _to_decide(reachable, of_start, resumed)
-    if on_limit:
+    if on_limit and not wide:
         names = ", ".join(each.comparison.name for each in on_limit)
         found += wrapped(
             "The figures of these cases lie on their limits, so more rounds cannot decide "
@@ -291,26 +292,22 @@ def _to_be_precise(
     seconds_of_start: float | None,
     resumed: Callable[[int | None], list[str]],
 ) -> list[str]:
-    """Return which interval is the longest, and the command that makes all as short as wanted. The
-    length of an interval falls with the root of the rounds."""
-    to_go, longest, widest = [], 0.0, outcomes[0]
+    """Return which interval is the longest, and the command that makes all as short as wanted."""
+    to_go, reaches = [], {}
     for outcome in outcomes:
         figure, rounds = outcome.judgement.figure, outcome.judgement.rounds
-        reach = math.inf if figure is None else longer_side(figure)
-        if math.isfinite(reach):
-            to_go.append((outcome, max(1, math.ceil(rounds * ((reach / precision) ** 2 - 1)))))
-            longest, widest = max((longest, widest), (reach, outcome), key=lambda each: each[0])
+        needed = rounds_until_precise(figure, rounds, precision)
+        if figure is not None and math.isfinite(needed):
+            to_go.append((outcome, max(1, math.ceil(needed - rounds))))
+            reaches[outcome.comparison.name] = longer_side(figure)
     many = f"{len(outcomes)} {'case is' if len(outcomes) == 1 else 'cases are'}"
     text = f"{many} not as precise as asked ({100 * precision:g} %)"
     if not to_go:
         return wrapped(f"{text}: there are too few rounds for an interval")
-    text += f"; the longest interval reaches {100 * longest:.2g} % ({widest.comparison.name})"
-    most = max(rounds for _, rounds in to_go)
-    minutes = None
-    if seconds_of_start is not None:
-        minutes = max(1, math.ceil(_starts(to_go) * seconds_of_start / 60))
-    took = f", about {minutes} min" if minutes is not None else ""
-    return [*wrapped(f"{text}. To go on (up to {most} more rounds{took}):"), *resumed(minutes)]
+    longest = max(reaches, key=reaches.__getitem__)
+    text += f"; the longest interval reaches {100 * reaches[longest]:.2g} % ({longest})"
+    minutes, of_each = _how_long(to_go, seconds_of_start)
+    return [*wrapped(f"{text}. To go on ({of_each}):"), *resumed(minutes)]
 
 
 def _to_decide(
@@ -320,13 +317,20 @@ def _to_decide(
 ) -> list[str]:
     count = Counter(outcome.judgement.verdict for outcome, _ in to_go)
     words = " and ".join(f"{count[word]} {word.value}" for word in Verdict if count[word])
+    minutes, of_each = _how_long(to_go, seconds_of_start)
+    return [*wrapped(f"To decide {words} ({of_each}):"), *resumed(minutes)]
+
+
+def _how_long(
+    to_go: Sequence[tuple[Outcome, int]], seconds_of_start: float | None
+) -> tuple[int | None, str]:
+    """Return the minutes that these rounds take, None if that is not known, and both in words."""
     most = max(rounds for _, rounds in to_go)
-    minutes, took = None, ""
-    if seconds_of_start is not None:
-        minutes = max(1, math.ceil(_starts(to_go) * seconds_of_start / 60))
-        took = f", about {minutes} min"
     of_each = f"up to {most} more rounds" if most > 1 else "one more round"
-    return [*wrapped(f"To decide {words} ({of_each}{took}):"), *resumed(minutes)]
+    if seconds_of_start is None:
+        return None, of_each
+    minutes = max(1, math.ceil(_starts(to_go) * seconds_of_start / 60))
+    return minutes, f"{of_each}, about {minutes} min"
 
 
 def _starts(to_go: Sequence[tuple[Outcome, int]]) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from math import ceil, inf, sqrt
+from math import ceil, sqrt
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ from hvdperf.scatter import (
     turn_variance,
     turns_worth,
 )
-from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, Verdict, longer_side
+from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, Verdict, rounds_until_precise
 from hvdperf.work.base import RoundRequest, RoundSettings
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.live_launches import Progress
@@ -101,8 +101,8 @@ class WorkloadRun:
         self.rows: dict[Comparison, list[Row]] = {}
         # A/A pairs that may differ, which only more rounds can tell.
         self._apart: set[Comparison] = set()
-        # How far the intervals reach, as shares, after the last round.
-        self._reach: dict[Comparison, float] = {}
+        # If precision is asked for, the rounds that each comparison is likely to need.
+        self._needed: dict[Comparison, float] = {}
         self._scheduler, self._rules = scheduler, scheduler.rules
         workload, work = comparisons[0].workload, work_of(comparisons[0].question)
         self._work = work
@@ -316,13 +316,10 @@ class WorkloadRun:
 
     def _next_look(self) -> int:
         """Return the number of undisturbed rounds after which a comparison may be decided next. If
-        all are failing, only a full look can decide. If precision is asked for, an interval becomes
-        shorter with the root of the rounds."""
+        all are failing, only a full look can decide."""
         if self._precision:
-            longest = max((self._reach.get(each, 0.0) for each in self.undecided), default=0.0)
-            wanted = self._count() * (longest / self._precision) ** 2
-            most = min(wanted, MOST_ROUNDS)
-            return max(self._looks[0], self._count() + 1, ceil(most))
+            needed = max((self._needed.get(each, 0.0) for each in self.undecided), default=0.0)
+            return max(self._looks[0], self._count() + 1, ceil(min(needed, MOST_ROUNDS)))
         early = self._may_pass_early and not self.is_failing
         return next_look(self._count(), self._looks, early)
 
@@ -368,6 +365,9 @@ class WorkloadRun:
         for comparison in wanted:
             outcome = self._outcome(comparison, final=self._ends(comparison))
             self._note_whether_apart(outcome)
+            if self._precision:
+                figure, rounds = outcome.judgement.figure, outcome.judgement.rounds
+                self._needed[comparison] = rounds_until_precise(figure, rounds, self._precision)
             if self._settles(outcome):
                 self._decide(outcome)
             else:
@@ -400,8 +400,6 @@ class WorkloadRun:
         if outcome.comparison.judged_as is JudgedAs.AA_PAIR:
             return False
         if self._precision:
-            figure = outcome.judgement.figure
-            self._reach[outcome.comparison] = inf if figure is None else longer_side(figure)
             return self._ends(outcome.comparison) and not outcome.needs_rounds(self._precision)
         return not outcome.is_undecided or self._is_final(outcome.comparison)
 

@@ -167,14 +167,29 @@ def undecided(estimate: float, half: float, asked: Comparison = WEAK, rounds: in
     return replace(measured, judgement=judged(estimate, half, Floor.at(0.55), rounds))
 
 
-def told(outcomes: Sequence[Outcome], seconds: float = 240.0) -> list[str]:
+def told(outcomes: Sequence[Outcome], seconds: float = 240.0, precision: float = 0.0) -> list[str]:
     return next_steps(
         outcomes,
         LOOKS,
         seconds,
         resumed=lambda minutes: [f"resume {minutes}"],
         alone=lambda comparison: [f"alone {comparison.name}"],
+        precision=precision,
     )
+
+
+def test_a_session_that_is_not_precise_enough_says_how_to_go_on_and_what_to_repeat():
+    passed = Judgement(Verdict.PASS, Interval(1.0, 0.96, 1.04, 0.05, 8), Floor.at(0.5), 8)
+    failed = replace(passed, verdict=Verdict.FAIL)
+    rounds = outcome(WEAK, RATIOS).rounds
+    found = told([Outcome(WEAK, passed, rounds=rounds)], precision=0.02)
+    assert WEAK.name in " ".join(found)
+    assert found[-1].startswith("resume ")
+    assert found[-1] != "resume None"
+    other = communication(WORKLOAD, 2)
+    both = told([Outcome(WEAK, passed), Outcome(other, failed)], precision=0.02)
+    assert f"alone {other.name}" in both
+    assert told([Outcome(WEAK, passed)], precision=0.05) == []
 
 
 # How many rounds ---------------------------------------------------------------------------------
