@@ -32,10 +32,20 @@ from bench.sessions import (
     ordinary,
     simulated,
 )
-from hvdperf.interim import EARLY_LOOKS, judge_pair
+from bench.sessions import Noise as DrawnNoise
+from hvdperf.interim import EARLY_LOOKS, judge_pair, judge_rounds
 from hvdperf.machine.noise_record import LEAST_LAUNCH_SD
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.verdict import REGRESSION, UNKNOWN_LAUNCH_SD, Band, Floor, Noise, Rule, Verdict
+from hvdperf.verdict import (
+    REGRESSION,
+    UNKNOWN_LAUNCH_SD,
+    Band,
+    Floor,
+    Noise,
+    Rule,
+    Verdict,
+    is_precise,
+)
 
 SESSIONS = 300
 # Full looks of the profiles.
@@ -325,6 +335,68 @@ def pairs_table(sessions: int) -> list[str]:
     return rows
 
 
+# Intervals of a given length ---------------------------------------------------------------------
+
+# How far an interval may reach, and the most rounds of a case.
+PRECISION, MOST_PRECISE = 0.02, 120
+# An interval of normal values reaches 2 and more standard errors to either side.
+FAR = 1.5
+# By noise: the standard deviation of ln ratio between rounds, of few turns.
+OF_ROUNDS: Mapping[str, float] = {"quiet": 0.026, "asked for": 0.045, "A": 0.071}
+PRECISE_KINDS = ("normal", "Student t5", "5 % outliers x5", "rounds AR(1) 0.5")
+# Of a figure whose true value is 1; no case FAILs.
+FLOOR_HALF = Floor.at(0.5)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Of many cases the share whose interval covers the true figure, and the mean of rounds."""
+
+    covered: float
+    rounds: float
+
+
+def coverage(sd: float, noise: DrawnNoise, cases: int) -> Coverage:
+    """Return the coverage of intervals whose rounds end at PRECISION. sd: of a round. The
+    correlation of rounds is known from earlier sessions, as in a session's record."""
+    generator = np.random.default_rng(SEED)
+    drawn = sd * noise.of_launches(generator, cases, MOST_PRECISE)
+    known = Noise(of_rounds=noise.rounds)
+    covered = taken = 0
+    for values in drawn.tolist():
+        for count in range(LOOKS["default"][0], MOST_PRECISE + 1):
+            if count < MOST_PRECISE and _is_far(values[:count]):
+                continue
+            rows = [[value] for value in values[:count]]
+            figure = judge_rounds(rows, FLOOR_HALF, LOOKS["default"], known, forced=True).figure
+            if is_precise(figure, PRECISION):
+                break
+        assert figure is not None
+        covered += figure.lower <= 1 <= figure.upper
+        taken += count
+    return Coverage(covered / cases, taken / cases)
+
+
+def _is_far(values: Sequence[float]) -> bool:
+    """Return whether the interval is certainly still too long, which saves most of the time."""
+    return FAR * float(np.std(values)) / math.sqrt(len(values)) > PRECISION
+
+
+def precision_table(sessions: int) -> list[str]:
+    """Return the table of coverage by the noise of a round and its kind."""
+    rows = heading("a round's sd", *PRECISE_KINDS)
+    for name, sd in OF_ROUNDS.items():
+        cells = []
+        for kind in PRECISE_KINDS:
+            found = coverage(sd, NOISES[kind], sessions)
+            error = math.sqrt(found.covered * (1 - found.covered) / sessions)
+            cells.append(
+                f"{100 * found.covered:.1f} ± {100 * error:.1f} %, {found.rounds:.0f} rounds"
+            )
+        rows.append(row(f"{100 * sd:g} % ({name})", *cells))
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.simulation", description=__doc__)
     parser.add_argument(
@@ -348,6 +420,7 @@ def main() -> None:
         ("two identical groups", pairs_table),
         ("of other noise", noise_table),
         ("of sessions that are resumed", parts_table),
+        ("intervals of a given length", precision_table),
     ):
         print(f"\n{title}\n", *table(sessions), sep="\n", flush=True)
 

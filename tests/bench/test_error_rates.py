@@ -312,6 +312,7 @@ def test_the_command_prints_all_tables(capsys, monkeypatch):
         len(MACHINES) * (len(LOOKS) + 3 + len(simulation.PAIR_RATIOS))
         + len(simulation.kinds())
         + len(simulation.PARTS)
+        + len(simulation.OF_ROUNDS)
     )
-    assert told.count("\n| ") == rows + 7
+    assert told.count("\n| ") == rows + 8
     assert "nan" not in told
