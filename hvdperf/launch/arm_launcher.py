@@ -198,11 +198,6 @@ class ArmLauncher:
                 fault=fault.as_config() if fault else None,
                 data_dir=str(self._other_data(arm)) if other_data else config.data_dir,
             )
-            left = LAUNCHES[arm.launched]
-            if THREADS in left:
-                config = config._replace(intra_op=0, inter_op=0)
-            if BINDING in left:
-                config = config._replace(cores=(), startup_cores=())
             configs.append(config.message())
         timeline_settings = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
         order = self._order(arm, placed, {**_settings(exchange), **timeline_settings}, without)
@@ -227,10 +222,13 @@ class ArmLauncher:
     def _config(self, arm: Arm, slots: Sequence[Slot], exchange: Exchange) -> RankConfig:
         """Return a process's config, as far as it does not depend on the launch. slots: of the
         process."""
-        workload, pools, cores = arm.workload, threads(arm.strategy, slots), cores_of(slots)
+        workload, left = arm.workload, LAUNCHES[arm.launched]
+        pools = Threads(0, 0) if THREADS in left else threads(arm.strategy, slots)
+        # Where mpirun binds a rank, it stays.
+        cores = () if BINDING in left else cores_of(slots)
         trains = workload != SWEEP
-        own = network(workload.model) if trains else None
-        script = shlex.split(own.script) if own is not None else []
+        known = network(workload.model) if trains else None
+        script = shlex.split(known.script) if known is not None else []
         data = self.data[workload.dataset] if trains else DataSource(workload.dataset, "", 0)
         devices = [slot.device for slot in slots if slot.device is not None]
         return RankConfig(
@@ -241,11 +239,11 @@ class ArmLauncher:
             data_dir=data.directory,
             data_id=data.identity,
             data_files=data.files,
-            own_network=network(workload.model).origin if trains and not script else "",
+            own_network=known.origin if known is not None and not script else "",
             script=script,
-            script_place=own.place if own is not None else "",
-            script_top=str(copies.top_of(Path(own.place))) if own is not None and script else "",
-            classes=(trains and network(workload.model).classes) or data.classes,
+            script_place=known.place if known is not None else "",
+            script_top=str(copies.top_of(Path(known.place))) if known and script else "",
+            classes=(known is not None and known.classes) or data.classes,
             # The rest of the exchange is in the rank's environment.
             exchange=rank_config.Exchange(
                 exchange.compression, exchange.reduction, exchange.groups, exchange.sparse_as_dense
@@ -256,7 +254,7 @@ class ArmLauncher:
             device=",".join(devices) if devices else None,
             intra_op=pools.intra_op,
             inter_op=pools.inter_op,
-            input_threads=max(1, len(cores)),
+            input_threads=max(1, len(cores_of(slots))),
             seed=SEED,
         )
 

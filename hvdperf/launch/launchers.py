@@ -37,9 +37,8 @@ class Order:
 
     interpreter: runs the ranks. environment: variables that the ranks get on top of the session's
     own. left: settings of a launch that stay as they are by default (plan.arms.LAUNCHES). scratch:
-    directory of this launch alone, removed with it. deadline_s: the longest deadline
-    of the launch, in seconds. stub: command line to start in place of each rank, which the fork
-    server then forks.
+    directory of this launch alone, removed with it. deadline_s: the longest deadline of the launch,
+    in seconds. stub: command line to start in place of each rank, which the fork server then forks.
     """
 
     processes: int
@@ -109,17 +108,8 @@ def check_can_start(launcher: str, stack: Stack) -> None:
             raise UserError(f"{told}, nor can mpirun start them, since {problem}; {_BUILD_GLOO}")
         raise UserError(f"{told}; leave out --launcher agents")
     if problem:
-        raise UserError(
-            "".join(
-                [
-                    problem,
-                    "; ",
-                    mend,
-                    ", or " * bool(mend),
-                    (_ADD_AGENTS if has_gloo else _BUILD_GLOO),
-                ]
-            )
-        )
+        mends = filter(None, (mend, _ADD_AGENTS if has_gloo else _BUILD_GLOO))
+        raise UserError(f"{problem}; {', or '.join(mends)}")
 
 
 _ADD_AGENTS = "add --launcher agents (Horovod over Gloo, without mpirun)"
@@ -129,9 +119,9 @@ _BUILD_GLOO = "build Horovod with HOROVOD_WITH_GLOO=1, for --launcher agents"
 def problem_of_mpirun(stack: Stack) -> tuple[str, str]:
     """Return why mpirun cannot start ranks of a stack, and what mends it, in words; "" twice if it
     can."""
-    version, mend = stack.mpirun_version, ""
+    version = stack.mpirun_version
     if "mpi" not in stack.horovod_flags:
-        return f"Horovod of {stack.interpreter} was built without MPI", mend
+        return f"Horovod of {stack.interpreter} was built without MPI", ""
     if version == NO_MPIRUN:
         try:
             version = mpirun_version(find_mpirun(Path(stack.interpreter)))
@@ -142,16 +132,16 @@ def problem_of_mpirun(stack: Stack) -> tuple[str, str]:
         return (
             f"{stack.mpirun} is of another MPI ({version}), and the suite starts ranks by mpirun "
             "of Open MPI 4 only",
-            mend,
+            "",
         )
     library = stack.mpi_library
     if library is not None and not library.startswith(_KNOWN_LIBRARY):
         return (
             f"Horovod of {stack.interpreter} loads {library}, whose ranks {stack.mpirun} "
             f"({version}) cannot start",
-            mend,
+            "",
         )
-    return "", mend
+    return "", ""
 
 
 class LaunchError(Exception):

@@ -104,8 +104,7 @@ def probe(
     Whether a launcher can start it is another question (launch.launchers.check_can_start).
     """
     interpreter = Path(interpreter).absolute()
-    if not interpreter.is_file() or not os.access(interpreter, os.X_OK):
-        raise UserError(f"there is no Python interpreter at {interpreter}; {_install(interpreter)}")
+    _must_be_a_program(interpreter)
     if hiding := next(filter(None, map(_hiding, _PACKAGES)), ""):
         raise UserError(hiding)
     try:
@@ -188,11 +187,15 @@ def mpirun_version(mpirun: Path, environment: Mapping[str, str] = os.environ) ->
     return f"{first} {' '.join(more[0].split())}" if first.endswith(":") and more else first
 
 
+def _must_be_a_program(interpreter: Path) -> None:
+    if not interpreter.is_file() or not os.access(interpreter, os.X_OK):
+        raise UserError(f"there is no Python interpreter at {interpreter}; {_install(interpreter)}")
+
+
 def check_python(interpreter: Path, environment: Mapping[str, str] = os.environ) -> None:
     """Raise UserError if this is no Python in which ranks run."""
+    _must_be_a_program(interpreter)
     install = _install(interpreter)
-    if not interpreter.is_file() or not os.access(interpreter, os.X_OK):
-        raise UserError(f"there is no Python interpreter at {interpreter}; {install}")
     ask = "import sys; print('%d %d' % sys.version_info[:2])"
     try:
         done = run([interpreter, "-c", ask], env=environment, within_s=_PYTHON_DEADLINE_S)

@@ -59,8 +59,8 @@ def rank_environment(
 
     Horovod's libraries do not know where their MPI is, so the `lib` of the interpreter's
     environment is added to LD_LIBRARY_PATH if it holds an MPI library, which OPAL_PREFIX must not
-    send to the files of another one. Open MPI refuses to run as
-    root unless two variables confirm that this is meant.
+    send to the files of another one. Open MPI refuses to run as root unless two variables confirm
+    that this is meant.
     """
     result = {name: value for name, value in environment.items() if not _is_outer(name)}
     result["PYTHONPATH"] = _prepend(ROOT, result.get("PYTHONPATH"))

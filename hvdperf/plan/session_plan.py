@@ -355,20 +355,17 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
 
 def _check_fault_of_scripts(plan: SessionPlan) -> None:
     """Raise UserError if a fault would strike a script, and has no place there."""
-    fault, told = plan.fault, f"--inject {plan.options.inject}"
-    struck = [
-        each.model
-        for each in plan.workloads
-        if each.is_script and fault is not None and fault.model in ("", each.model)
-    ]
-    if fault is None or not struck:
+    fault = plan.fault
+    if fault is None:
         return
-    if fault.kind not in FAULTS_OF_SCRIPTS:
-        known = ", ".join(FAULTS_OF_SCRIPTS)
-        raise UserError(f"{told}: {struck[0]} is a script, which can have {known}")
-    if fault.phase not in PHASES_OF_SCRIPTS:
-        known = ", ".join(PHASES_OF_SCRIPTS)
-        raise UserError(f"{told}: {struck[0]} is a script, in which the phase can be {known}")
+    for each in plan.workloads:
+        if not each.is_script or fault.model not in ("", each.model):
+            continue
+        told = f"--inject {plan.options.inject}: {each.model} is a script"
+        if fault.kind not in FAULTS_OF_SCRIPTS:
+            raise UserError(f"{told}, which can have {', '.join(FAULTS_OF_SCRIPTS)}")
+        if fault.phase not in PHASES_OF_SCRIPTS:
+            raise UserError(f"{told}, in which the phase can be {', '.join(PHASES_OF_SCRIPTS)}")
 
 
 def _workload(name: str, profile: Profile, options: Options) -> Workload:

@@ -139,7 +139,7 @@ class Runner:
     def __init__(self, command: Sequence[str], directory: Path) -> None:
         self.place = Path.cwd()
         self.repository = revisions.repository(self.place)
-        self.top = self.place if self.repository is None else Path(self.repository.name)
+        self.top = copies.top_of(self.place)
         self.command = command
         self.directory = directory
 

@@ -117,7 +117,7 @@ def _try_script(
 ) -> Trial:
     """Try a script with every stack, on as many ranks as the session will."""
     found = Trial()
-    for stack in dict.fromkeys(arm.stack for arm in sorted(arms, key=lambda arm: arm.stack)):
+    for stack in sorted({arm.stack for arm in arms}):
         of_stack = [arm for arm in arms if arm.stack == stack]
         plain = [arm for arm in of_stack if not arm.injected and not arm.launched]
         arm = max(plain or of_stack, key=lambda arm: arm.world_size)

@@ -40,7 +40,6 @@ UNSEEN = (
     "the exchange within a step is not seen, as in one that calls hvd.allreduce itself, that XLA "
     "compiles (jit_compile), or that a session runs, so its communication is not measured"
 )
-
 NO_EXCHANGE = (
     "no gradient is exchanged, so each rank trains by itself; hvdperf run --check tells what to do"
 )
@@ -243,17 +242,24 @@ class ScriptRank:
                 _wait_for_gpus()
             self._order.count(steps, samples)
         self._samples = steps.samples
-        if self._order is not None and self._order.left:
-            self._delay()
-            return
         if self._order is not None:
-            known = recorder.exchanged(steps)[0] or recorder.calls_allreduce(steps)
-            if self._order.is_local and not known:
-                raise BadScript(NO_EXCHANGE)
-            result = self._order.run() if self._order.name == "run" else self._order.block()
-            driver.reply(result)
+            if self._order.left:
+                self._delay()
+                return
+            driver.reply(self._result())
             driver.enter(Phase.READY)
         self._begin_next()
+
+    def _result(self) -> dict[str, Any]:
+        """Return the result of the order whose steps are done."""
+        order: Order = self._order
+        steps = self._steps
+        if order.name == Phase.RUN:
+            return order.run()
+        exchanges = recorder.exchanged(steps)[0] or recorder.calls_allreduce(steps)
+        if order.is_local and not exchanges:
+            raise BadScript(NO_EXCHANGE)
+        return order.block()
 
     def _delay(self) -> None:
         """Delay the next step by the session's injected fault, if it has one for this rank."""
