@@ -122,7 +122,7 @@ def _try_script(
         plain = [arm for arm in of_stack if not arm.injected and not arm.launched]
         arm = max(plain or of_stack, key=lambda arm: arm.world_size)
         say(f"try {arm.name}")
-        problem = _try_launch(arm, arm_launcher, found)
+        problem = _try_launch(arm, arm_launcher, found, say)
         if problem and not stack:
             found.error = problem
             break
@@ -131,7 +131,9 @@ def _try_script(
     return found
 
 
-def _try_launch(arm: Arm, arm_launcher: ArmLauncher, found: Trial) -> str:
+def _try_launch(
+    arm: Arm, arm_launcher: ArmLauncher, found: Trial, say: Callable[[str], None]
+) -> str:
     """Start an arm of a script and let it train a few steps. Return why it cannot be measured; ""
     if it can."""
     began, deadline_s = time.monotonic(), arm_launcher.startup_deadline_s
@@ -147,6 +149,8 @@ def _try_launch(arm: Arm, arm_launcher: ArmLauncher, found: Trial) -> str:
             if kind is BlockKind.FULL:
                 seconds = max(each.seconds for each in blocks) / STEPS_OF_A_TRIAL
                 found.pace = Pace(starts, seconds)
+                if all(each.samples == STEPS_OF_A_TRIAL for each in blocks):
+                    say(f"{arm.workload.model}: a step counts as one sample: no batch is seen")
         group.close()
     except LaunchFailed as failed:
         if kind is not BlockKind.LOCAL or UNSEEN not in failed.failure.cause:
