@@ -139,11 +139,10 @@ def _add_output(add: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
 def report_session(of_script: Texts, arguments: argparse.Namespace) -> int:
     points = _points(arguments)
     directory, *others = arguments.session or [newest_session(arguments.results)]
-    results, name = results_of(directory), directory.resolve().name
-    if others:
-        name = f"{name}-and-{len(others)}-more"
-    elif (texts := of_script(directory)) is not None:
-        return _written_texts(texts, arguments, results, name)
+    results = results_of(directory)
+    texts = None if others else of_script(directory)
+    if texts is not None:
+        return _written_texts(texts, arguments, results, directory.resolve().name)
     sources = read_sources(directory, results, others)
     if sources.archive.session is None and not sources.archive.cases:
         why = next(iter(sources.archive.left_out), "it holds no document of a session")
@@ -155,6 +154,7 @@ def report_session(of_script: Texts, arguments: argparse.Namespace) -> int:
         form = arguments.format or figures.FORMATS[0]
         print(write_figures(report, sentences, form, points, Path(arguments.figures)))
         return 0
+    name = directory.resolve().name + (f"-and-{len(others)}-more" if others else "")
     return _written(session_report(sources), arguments, results, name)
 
 
