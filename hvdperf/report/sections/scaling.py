@@ -1,19 +1,29 @@
-"""Scaling: speedup and efficiency by world size, by speed and by wall time, and by nodes."""
+"""Scaling: throughput, speedup and efficiency by world size, by speed and by wall time, and by
+nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import Any
 
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
-from hvdperf.report.cases import asked, cells_of, confidence_of, level, number
+from hvdperf.report.cases import asked, cells_of, confidence_of, level, number, speed_of
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
+from hvdperf.report.words import (
+    Labels,
+    confidence_words,
+    plural,
+    several,
+    shown,
+    slug,
+    workload_labels,
+)
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
 
@@ -23,7 +33,8 @@ INTRO = (
     "number of steps is divided among the replicas; throughput is of a divided batch, wall "
     "times are of divided steps, and speeds are of either. By speed: samples per second of the "
     "steps. By wall time: from the trace to the last step. Of the job: from the launch to the "
-    "end. Plots leave out cases that are not judged or not valid; tables show them."
+    "end. The ideal line is the speed of one replica times their number. Plots leave out cases "
+    "that are not judged or not valid; tables show them."
 )
 ASKED = (
     Question.WEAK_SCALING,
@@ -47,12 +58,12 @@ MISSING = (
 
 @dataclass
 class _Point:
-    """The results at one world size. ways: efficiencies with their intervals, by way to count;
-    confidences: of these intervals, in %. verdict: the worst of its cases; None if there are none.
-    sound: whether one of the cases is (Case.is_sound)."""
+    """The results at one world size. per_node: replicas on each node. ways: efficiencies with their
+    intervals, by way to count; confidences: of these intervals, in %. verdict: the worst of its
+    cases; None if there are none. sound: whether one of the cases is (Case.is_sound)."""
 
     world_size: int
-    nodes: int
+    per_node: tuple[int, ...]
     verdict: Verdict | None = None
     sound: bool = True
     samples_per_second: float | None = None
@@ -62,15 +73,23 @@ class _Point:
 
 # A label and its point.
 _Named = tuple[str, _Point]
+# By workload and world size.
+_Speeds = Mapping[tuple[Workload, int], Interval]
 
 
 def section(cases: Sequence[Case]) -> Section:
-    """Return the section: for weak and for strong scaling, a figure per way to count, with all
-    networks."""
-    figures = []
-    speeds = throughputs(cases)
+    """Return the section: the throughput, and for weak and for strong scaling a figure per way to
+    count, each with all networks."""
+    return Section("scaling", "Scaling", INTRO, tuple(figures(cases)), MISSING)
+
+
+def figures(cases: Sequence[Case], name_of: Callable[[str], str] = str) -> list[Figure]:
+    """Return the figures of the section. name_of: makes the name of a network in them from that of
+    its model."""
+    speeds = {key: speed_of(found) for key, found in throughputs(cases).items()}
     found = asked(cases, *ASKED)
-    labels = workload_labels(case.workload for case in found)
+    labels = workload_labels((*(key[0] for key in speeds), *(c.workload for c in found)), name_of)
+    curves = [throughput(cases, speeds, labels)]
     for weak, ways in ((True, WEAK), (False, STRONG)):
         named = [
             (label, point)
@@ -78,20 +97,15 @@ def section(cases: Sequence[Case]) -> Section:
             for point in _points(workload, weak, found, speeds)
         ]
         measured = {way for _, point in named for way in point.ways}
-        figures += [
-            _figure(weak, way, name, [each for each in named if way in each[1].ways])
-            for way, name in ways.items()
-            if way in measured
-        ]
-    return Section("scaling", "Scaling", INTRO, tuple(figures), MISSING)
+        for way, name in ways.items():
+            if way in measured:
+                own = [each for each in named if way in each[1].ways]
+                curves.append(_figure(weak, way, name, own))
+                curves.append(_of_efficiency(name, own) if weak and way == "speed" else None)
+    return [figure for figure in curves if figure is not None]
 
 
-def _points(
-    workload: Workload,
-    weak: bool,
-    cases: Sequence[Case],
-    speeds: Mapping[tuple[Workload, int], Sequence[float]],
-) -> list[_Point]:
+def _points(workload: Workload, weak: bool, cases: Sequence[Case], speeds: _Speeds) -> list[_Point]:
     """Return points by world size, from one replica on. If one case of a size is sound, unsound
     cases add only their verdicts."""
     by_speed = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
@@ -103,7 +117,7 @@ def _points(
         if case.question not in (by_speed, by_time):
             continue
         n = case.world_size
-        point = found.setdefault(n, _Point(n, len(case.replicas_per_node), sound=case.is_sound))
+        point = found.setdefault(n, _Point(n, case.replicas_per_node, sound=case.is_sound))
         point.verdict = worst([case.verdict, *([point.verdict] if point.verdict else [])])
         if point.sound and not case.is_sound:
             continue
@@ -121,11 +135,11 @@ def _points(
                 point.samples_per_second = _split_speed(case)
     if found and 1 not in found:
         known = [way for point in found.values() for way in point.ways]
-        found[1] = _Point(1, 1, ways=dict.fromkeys(known, _ALONE))
+        found[1] = _Point(1, (1,), ways=dict.fromkeys(known, _ALONE))
     for n, point in found.items():
         measured = speeds.get((workload, n))
         if measured and (weak or n == 1):
-            point.samples_per_second = median(measured)
+            point.samples_per_second = measured.estimate
     return [found[n] for n in sorted(found)]
 
 
@@ -136,7 +150,7 @@ def _efficiency(speedup: Interval, n: int) -> Interval:
 
 
 def _split_speed(case: Case) -> float | None:
-    """Return the samples per second of blocks with a divided batch: the median over launches of
+    """Return the samples per second of blocks with a divided batch: the centre, over launches, of
     each launch's median; None if there are none."""
     launches = [
         [
@@ -147,16 +161,104 @@ def _split_speed(case: Case) -> float | None:
         for measured in case.rounds
     ]
     medians = [median(speeds) for speeds in launches if speeds]
-    return median(medians) if medians else None
+    return speed_of(medians).estimate if medians else None
 
 
-_COLUMNS = (
+# Throughput ------------------------------------------------------------------------------------
+
+_SPEED = (
+    Column("samples_per_second", "throughput", "samples/s", digits=1),
+    Column("samples_per_second_low", "lower", "samples/s", digits=1),
+    Column("samples_per_second_high", "upper", "samples/s", digits=1),
+)
+_OF_A_GROUP = (
     Column("model", "network"),
     Column("world_size", "replicas"),
-    Column("nodes", "nodes"),
+    # Beside each other, so that the intervals of networks can be told apart.
+    Column("at", "drawn at", hidden=True),
+    Column("layout", "nodes x replicas"),
+)
+_OF_A_SPEED = (
+    *_OF_A_GROUP,
+    *_SPEED,
+    Column("ideal", "ideal throughput", "samples/s", digits=1),
+    Column("launches", "launches"),
+    Column("confidence", "confidence", "%", digits=1),
+)
+
+
+def throughput(cases: Sequence[Case], speeds: _Speeds, labels: Labels) -> Figure | None:
+    """Return the figure of the samples per second of all replicas together, each with a whole
+    batch, by their number; None if there is only one replica."""
+    ordered = sorted(speeds, key=lambda key: (labels[key[0]], key[1]))
+    if all(n == 1 for _, n in ordered):
+        return None
+    per_node = {case.world_size: case.replicas_per_node for case in cases} | {1: (1,)}
+    rows: list[Row] = []
+    for workload, n in ordered:
+        speed, alone = speeds[workload, n], speeds.get((workload, 1))
+        rows.append(
+            {
+                "model": labels[workload],
+                "world_size": n,
+                "layout": layout(per_node.get(n, (n,))),
+                **cells_of(speed, *(column.key for column in _SPEED)),
+                "ideal": None if alone is None else n * alone.estimate,
+                "launches": speed.observations,
+                "confidence": level(speed),
+            }
+        )
+    last = {str(row["model"]): row for row in rows}
+    said = several(
+        f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
+        f"{plural(int(number(row['world_size'])), 'replica')}"
+        + ("" if row["ideal"] is None else f", ideal {number(row['ideal']):,.0f}")
+        for label, row in last.items()
+    )
+    levels = confidence_words(level(speed) for speed in speeds.values())
+    return Figure(
+        "scaling-throughput",
+        "Throughput of all replicas, each with a whole batch",
+        f"On the most replicas: {said}.{levels}",
+        Table(_OF_A_SPEED, _beside_each_other(rows)),
+        _by_replicas(
+            plots.field("samples_per_second", "quantitative", "samples/s"),
+            ("samples_per_second_low", "samples_per_second_high"),
+            rows,
+            "ideal",
+            plots.tooltip(_OF_A_SPEED),
+        ),
+    )
+
+
+def layout(per_node: Sequence[int]) -> str:
+    """Return nodes and the replicas on each, such as `2 x 4`, or `4 + 2` if they differ."""
+    if len(set(per_node)) == 1:
+        return f"{len(per_node)} x {per_node[0]}"
+    return " + ".join(map(str, per_node))
+
+
+def _beside_each_other(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return the rows with the place along x: the number of replicas, above one of them a little
+    to the left or right of it, for each network another."""
+    networks = list(dict.fromkeys(row["model"] for row in rows))
+    largest = max((number(row["world_size"]) for row in rows), default=0.0)
+
+    def place(row: Row) -> float:
+        n = number(row["world_size"])
+        step = 0.0 if n == 1 else min(0.014 * largest, 0.04 * n)
+        return n + step * (networks.index(row["model"]) - (len(networks) - 1) / 2)
+
+    return tuple({**row, "at": place(row)} for row in rows)
+
+
+# Speedup and efficiency ------------------------------------------------------------------------
+
+_COLUMNS = (
+    *_OF_A_GROUP,
     Column("verdict", "verdict"),
     Column("drawn", "drawn"),
-    Column("samples_per_second", "throughput", "samples/s", digits=1),
+    _SPEED[0],
     Column("speedup", "speedup", digits=2),
     Column("speedup_low", "lower", digits=2),
     Column("speedup_high", "upper", digits=2),
@@ -178,7 +280,7 @@ def _row(label: str, point: _Point, way: str) -> Row:
     return {
         "model": label,
         "world_size": point.world_size,
-        "nodes": point.nodes,
+        "layout": layout(point.per_node),
         "verdict": point.verdict.value if point.verdict else None,
         "drawn": "yes" if point.sound else "no",
         "samples_per_second": point.samples_per_second,
@@ -188,23 +290,60 @@ def _row(label: str, point: _Point, way: str) -> Row:
     }
 
 
+def _table(way: str, named: Sequence[_Named]) -> Table:
+    return Table(_COLUMNS, _beside_each_other([_row(*each, way) for each in named]))
+
+
 def _figure(weak: bool, way: str, name: str, named: Sequence[_Named]) -> Figure:
     """Return the figure of one way to count. named: all points that have the way."""
     kind = "weak" if weak else "strong"
-    drawn = [each for each in named if each[1].sound]
-    sizes = sorted({point.world_size for _, point in drawn})
-    networks = list(dict.fromkeys(label for label, _ in drawn))
     tags = {}
     if way in ("speed", "split") and (weak or way == "split"):
         tags["question"] = f"{kind} scaling"
+    table = _table(way, named)
+    drawn = [row for row in table.rows if row["drawn"] == "yes"]
+    plot = _by_replicas(
+        plots.field("speedup", "quantitative", "speedup"),
+        ("speedup_low", "speedup_high"),
+        drawn,
+        "world_size",
+        plots.tooltip(_COLUMNS, *_TIP),
+        transform=[_DRAWN],
+    )
     return Figure(
         slug("scaling", kind, way),
-        f"{kind.capitalize()} scaling, {name}: efficiency",
+        f"{kind.capitalize()} scaling, {name}: speedup",
         _says(way, named),
-        Table(_COLUMNS, tuple(_row(label, point, way) for label, point in named)),
-        # A single replica gives no curve.
-        efficiency(networks, sizes) if len(sizes) > 1 else None,
+        table,
+        plot,
         tags,
+    )
+
+
+def _of_efficiency(name: str, named: Sequence[_Named]) -> Figure | None:
+    """Return the figure of efficiencies, in which small groups can be read as well as large ones;
+    None if there are fewer than three sizes, or too many networks for lines."""
+    drawn = [each for each in named if each[1].sound]
+    networks = list(dict.fromkeys(label for label, _ in drawn))
+    sizes = sorted({point.world_size for _, point in drawn})
+    if len(sizes) < 3 or len(networks) > MOST_LINES:
+        return None
+    apart = _apart(networks)
+    y = plots.percent("efficiency", "efficiency")
+    plot = plots.layered(
+        plots.line("ideal", x=None, y={"datum": 1}),
+        plots.interval("efficiency_low", "efficiency_high", color=apart),
+        *plots.curves(y, apart, tooltip=plots.tooltip(_COLUMNS, *_TIP)),
+        encoding={"x": _replicas_axis("world_size", sizes, {"type": "log", "base": 2})},
+        transform=[_DRAWN],
+    )
+    return Figure(
+        "scaling-weak-efficiency",
+        f"Weak scaling, {name}: efficiency",
+        _says("speed", named),
+        _table("speed", named),
+        plot,
+        {"question": "weak scaling"},
     )
 
 
@@ -237,49 +376,98 @@ def _replicas(point: _Point) -> str:
 
 # With more networks, their lines cannot be told apart: there are as many colours in the palette.
 MOST_LINES = 8
-# If replicas share cores, there is no ideal to compare an efficiency with. A line does not go
+# If replicas share cores, there is no ideal to compare a speedup with. A line does not go
 # through points whose evidence is unsound.
 _DRAWN = {"filter": "datum.drawn == 'yes'"}
-_BOUNDS = ("efficiency_low", "efficiency_high")
-_TIP = ("model", "world_size", "speedup", "efficiency", *_BOUNDS, "confidence")
-_EFFICIENCY = plots.percent("efficiency", "efficiency", scale={"zero": False})
+_TIP = (
+    "model",
+    "world_size",
+    "layout",
+    "speedup",
+    "speedup_low",
+    "speedup_high",
+    "efficiency",
+    "confidence",
+)
 
 
-def efficiency(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
-    """Return a plot of efficiencies: a line per network; a row per network if the lines would have
-    only two points, or if there are too many of them. sizes: the world sizes, which are marked."""
-    if len(sizes) > 2 and len(networks) <= MOST_LINES:
-        return _lines(networks, sizes)
-    return _rows(len(networks), len(sizes) - 1)
+def _by_replicas(
+    y: plots.Channel,
+    bounds: tuple[str, str],
+    rows: Sequence[Row],
+    ideal: str,
+    tip: Sequence[Mapping[str, Any]],
+    **more: Any,
+) -> Plot | None:
+    """Return a plot over the number of replicas, both axes from 0: a line per network, or a row per
+    network if there are too many of them. None for a single number of replicas, which gives no
+    curve.
 
-
-def _lines(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
-    apart = plots.field("model", "nominal", scale={"domain": list(networks)}, legend=plots.LEGEND)
-    axis = {"values": list(sizes), "format": "d", "labelFlush": False, "grid": False}
-    scale = {"type": "log", "base": 2}
-    x = plots.field("world_size", "quantitative", "replicas", scale=scale, axis=axis)
+    rows: those that are drawn. ideal: key of the ideal value; "world_size" is that of all networks.
+    tip: the tooltip. more: of the plot, such as its transform.
+    """
+    networks = list(dict.fromkeys(str(row["model"]) for row in rows))
+    sizes = sorted({int(number(row["world_size"])) for row in rows})
+    if len(sizes) < 2:
+        return None
+    if len(networks) > MOST_LINES:
+        return _rows(y, bounds, len(networks), len(sizes), ideal, tip, **more)
+    apart = _apart(networks)
+    scale = {"domain": [0, 1.04 * sizes[-1]], "nice": False}
+    at_size = _replicas_axis("world_size", sizes, scale)
+    straight = {"type": "line", "style": "ideal"}
+    if ideal == "world_size":
+        once = {"aggregate": [{"op": "count", "as": "rows"}], "groupby": ["world_size"]}
+        perfect = plots.layer(straight, once, x=at_size, y=plots.field(ideal, "quantitative"))
+    else:
+        # Thinner than that of all networks, because each network has one, in its colour.
+        thin = {**straight, "strokeWidth": 1}
+        own = plots.field(ideal, "quantitative")
+        perfect = plots.layer(thin, plots.known(ideal), x=at_size, y=own, color=apart)
     return plots.layered(
-        plots.line("ideal", x=None, y={"datum": 1}),
-        plots.interval(*_BOUNDS, color=apart),
-        *plots.curves(_EFFICIENCY, apart, tooltip=plots.tooltip(_COLUMNS, *_TIP)),
-        encoding={"x": x},
-        transform=[_DRAWN],
+        perfect,
+        plots.interval(*bounds, color=apart),
+        *plots.curves(y, apart, tooltip=tip),
+        encoding={"x": _replicas_axis("at", sizes, scale)},
+        **more,
     )
 
 
-def _rows(networks: int, sizes: int) -> Plot:
-    """Return a plot with a row per network, in which each world size above one has a line."""
+def _apart(networks: Sequence[str]) -> dict[str, Any]:
+    """Return the channel that distinguishes networks."""
+    scale = {"domain": list(networks)}
+    return plots.field("model", "nominal", scale=scale, legend=plots.LEGEND)
+
+
+def _replicas_axis(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the channel of x. key: of its column. sizes: the world sizes, which are marked."""
+    axis = {"values": list(sizes), "format": "d", "labelFlush": False, "grid": False}
+    return plots.field(key, "quantitative", "replicas", scale=scale, axis=axis)
+
+
+def _rows(
+    x: plots.Channel,
+    bounds: tuple[str, str],
+    networks: int,
+    sizes: int,
+    ideal: str,
+    tip: Sequence[Mapping[str, Any]],
+    **more: Any,
+) -> Plot:
+    """Return a plot with a row per network, in which each world size has a line and a mark at the
+    ideal."""
     replicas = plots.field("world_size", "ordinal", "replicas")
-    tip = plots.tooltip(_COLUMNS, *_TIP)
+    at = {"y": plots.row_names("model"), "yOffset": {"field": "world_size", "type": "ordinal"}}
+    perfect = plots.field(ideal, "quantitative")
     return plots.estimates(
-        {"y": plots.row_names("model"), "yOffset": {"field": "world_size", "type": "ordinal"}},
-        _EFFICIENCY,
-        _BOUNDS,
-        plots.line("ideal", x={"datum": 1}),
+        at,
+        x,
+        bounds,
+        plots.layer({"type": "tick", "style": "ideal"}, plots.known(ideal), **at, x=perfect),
         rows=networks,
         each=max(22, 14 * sizes),
         point={"color": replicas, "shape": replicas, "tooltip": tip},
-        transform=[_DRAWN, {"filter": "datum.world_size > 1"}],
+        **more,
     )
 
 
@@ -293,7 +481,7 @@ def by_nodes(cases: Sequence[Case]) -> Section | None:
         return None
     labels = workload_labels(case.workload for case in scaled)
     speeds = throughputs(cases)
-    figures = []
+    figures: list[Figure] = []
     for workload in dict.fromkeys(case.workload for case in scaled):
         # Of several groups of one shape keep the last: the even one, or else the largest.
         own = sorted(
