@@ -18,7 +18,7 @@ from hvdperf.records.outcome import each_launch
 from hvdperf.records.rounds import Launch
 from hvdperf.report.cases import confidence_of, with_confidence
 from hvdperf.report.session import began
-from hvdperf.report.words import plural, span
+from hvdperf.report.words import joined, plural, span
 from hvdperf.verdict import REGRESSION, counted
 from hvdperf.worker.strategies.table import Strategy
 
@@ -98,7 +98,7 @@ def _software(archive: Archive) -> Iterator[str]:
             )
         ),
     ]
-    yield f"The software was {_joined(filter(None, parts))}."
+    yield f"The software was {joined(filter(None, parts))}."
     fusion = known["horovod_fusion_threshold_bytes"]
     fused = f"{fusion / 2**20:g} MiB" if isinstance(fusion, int | float) else fusion
     settings = [*known["horovod_settings"], *known["mca_settings"], *known["nccl_settings"]]
@@ -133,19 +133,19 @@ def _workloads(archive: Archive) -> Iterator[str]:
     for (data, batch, optimizer, precision), names in alike.items():
         verb = "was" if len(names) == 1 else "were"
         size = f"a batch of {plural(batch, 'sample')} per replica"
-        how = _joined(filter(None, (size, optimizer, f"{precision} arithmetic")))
-        yield f"{_joined(names)} {verb} trained on {data} with {how}."
+        how = joined(filter(None, (size, optimizer, f"{precision} arithmetic")))
+        yield f"{joined(names)} {verb} trained on {data} with {how}."
     sizes: dict[Strategy, set[int]] = {}
     for launch in _launches(cases):
         sizes.setdefault(launch.arm.strategy, set()).add(launch.arm.world_size)
     ran = [
-        f"{_NAMES[strategy]} on {_joined(map(str, sorted(sizes[strategy])))} "
+        f"{_NAMES[strategy]} on {joined(map(str, sorted(sizes[strategy])))} "
         f"{'replica' if sizes[strategy] == {1} else 'replicas'}"
         for strategy in Strategy
         if strategy in sizes
     ]
     if ran:
-        yield f"The arms were {_joined(ran)}."
+        yield f"The arms were {joined(ran)}."
 
 
 def _data(workload: Workload, made_up: Sequence[str] | None) -> str:
@@ -213,7 +213,7 @@ def _intervals(cases: Sequence[Case]) -> Iterator[str]:
         )
     if early:
         assumed = [noise for case in early if (noise := case.outcome.judgement.early) is not None]
-        between = _joined(
+        between = joined(
             dict.fromkeys(f"{100 * noise.launch_sd:.1f} % ({noise.source})" for noise in assumed)
         )
         yield (
@@ -251,7 +251,7 @@ def _rule(archive: Archive) -> Iterator[str]:
         )
     if session is not None and session.asked.looks:
         only = "; earlier analyses could only pass a case" if session.asked.early else ""
-        looks = _joined(map(str, session.asked.looks), "or")
+        looks = joined(map(str, session.asked.looks), "or")
         yield f"A case could fail after {looks} rounds{only}."
     if session is not None and session.precision:
         yield (
@@ -280,9 +280,3 @@ def _disturbance(session: SessionDocument | None) -> Iterator[str]:
 def _launches(cases: Iterable[Case]) -> list[Launch]:
     """Return the launches of all cases, each once."""
     return [launch for _, _, launch in each_launch(cases)]
-
-
-def _joined(parts: Iterable[str], last: str = "and") -> str:
-    """Return a list for a sentence: `a, b and c`."""
-    *others, end = parts
-    return f"{', '.join(others)} {last} {end}" if others else end

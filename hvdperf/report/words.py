@@ -120,6 +120,12 @@ def several(parts: Iterable[str]) -> str:
     return "; ".join(first) + (f"; and {more} more" if more > 0 else "")
 
 
+def joined(parts: Iterable[str], last: str = "and") -> str:
+    """Return a list for a sentence: `a, b and c`."""
+    *others, end = parts
+    return f"{', '.join(others)} {last} {end}" if others else end
+
+
 def plural(count: int, word: str, words: str = "") -> str:
     return f"{count} {word if count == 1 else words or f'{word}s'}"
 

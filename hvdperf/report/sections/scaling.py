@@ -166,7 +166,7 @@ def _split_speed(case: Case) -> float | None:
 
 # Throughput ------------------------------------------------------------------------------------
 
-_SPEED = (
+SPEED = (
     Column("samples_per_second", "throughput", "samples/s", digits=1),
     Column("samples_per_second_low", "lower", "samples/s", digits=1),
     Column("samples_per_second_high", "upper", "samples/s", digits=1),
@@ -180,7 +180,7 @@ _OF_A_GROUP = (
 )
 _OF_A_SPEED = (
     *_OF_A_GROUP,
-    *_SPEED,
+    *SPEED,
     Column("ideal", "ideal throughput", "samples/s", digits=1),
     Column("launches", "launches"),
     Column("confidence", "confidence", "%", digits=1),
@@ -202,7 +202,7 @@ def throughput(cases: Sequence[Case], speeds: _Speeds, labels: Labels) -> Figure
                 "model": labels[workload],
                 "world_size": n,
                 "layout": layout(per_node.get(n, (n,))),
-                **cells_of(speed, *(column.key for column in _SPEED)),
+                **cells_of(speed, *(column.key for column in SPEED)),
                 "ideal": None if alone is None else n * alone.estimate,
                 "launches": speed.observations,
                 "confidence": level(speed),
@@ -258,7 +258,7 @@ _COLUMNS = (
     *_OF_A_GROUP,
     Column("verdict", "verdict"),
     Column("drawn", "drawn"),
-    _SPEED[0],
+    SPEED[0],
     Column("speedup", "speedup", digits=2),
     Column("speedup_low", "lower", digits=2),
     Column("speedup_high", "upper", digits=2),
@@ -411,7 +411,11 @@ def _by_replicas(
     if len(sizes) < 2:
         return None
     if len(networks) > MOST_LINES:
-        return _rows(y, bounds, len(networks), len(sizes), ideal, tip, **more)
+        of_row = plots.field(ideal, "quantitative")
+        perfect = plots.layer(
+            {"type": "tick", "style": "ideal"}, plots.known(ideal), **plots.NETWORK, x=of_row
+        )
+        return plots.by_network(y, bounds, rows, perfect, tip=tip, **more)
     apart = _apart(networks)
     scale = {"domain": [0, 1.04 * sizes[-1]], "nice": False}
     at_size = _replicas_axis("world_size", sizes, scale)
@@ -443,32 +447,6 @@ def _replicas_axis(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> 
     """Return the channel of x. key: of its column. sizes: the world sizes, which are marked."""
     axis = {"values": list(sizes), "format": "d", "labelFlush": False, "grid": False}
     return plots.field(key, "quantitative", "replicas", scale=scale, axis=axis)
-
-
-def _rows(
-    x: plots.Channel,
-    bounds: tuple[str, str],
-    networks: int,
-    sizes: int,
-    ideal: str,
-    tip: Sequence[Mapping[str, Any]],
-    **more: Any,
-) -> Plot:
-    """Return a plot with a row per network, in which each world size has a line and a mark at the
-    ideal."""
-    replicas = plots.field("world_size", "ordinal", "replicas")
-    at = {"y": plots.row_names("model"), "yOffset": {"field": "world_size", "type": "ordinal"}}
-    perfect = plots.field(ideal, "quantitative")
-    return plots.estimates(
-        at,
-        x,
-        bounds,
-        plots.layer({"type": "tick", "style": "ideal"}, plots.known(ideal), **at, x=perfect),
-        rows=networks,
-        each=max(22, 14 * sizes),
-        point={"color": replicas, "shape": replicas, "tooltip": tip},
-        **more,
-    )
 
 
 # Nodes -----------------------------------------------------------------------------------------

@@ -1,0 +1,342 @@
+"""What a paper shows of a session: a few figures whose captions stand alone, and a table of the
+main results. Every number and every word on how it was measured is of the session's documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from hvdperf.plan.comparisons import Question
+from hvdperf.records.archive import Archive
+from hvdperf.records.documents import Case
+from hvdperf.report import plots
+from hvdperf.report.cases import asked, cells_of, confidence_of, number
+from hvdperf.report.content import Column, Figure, Row, Table, Value
+from hvdperf.report.sections import scaling, wall_time
+from hvdperf.report.words import (
+    confidence_words,
+    joined,
+    plural,
+    published_name,
+    span,
+    workload_labels,
+)
+
+# A reader of a paper looks at no more.
+MOST_FIGURES = 6
+_IDEAL = "The dashed line is the ideal."
+
+
+def paper_figures(archive: Archive) -> list[Figure]:
+    """Return the figures, those first that a reader asks for first. What each says is its caption:
+    it names the networks, the machine, the rounds and the confidence of intervals."""
+    cases = [case for case in archive.cases if case.is_sound]
+    curves = {figure.name: figure for figure in scaling.figures(cases, published_name)}
+    found = (
+        _throughput(curves.get("scaling-throughput"), cases),
+        _weak(curves.get("scaling-weak-speed"), cases),
+        _strong(curves, cases),
+        _parity(cases),
+        _communication(cases),
+        _wall_time(cases),
+        _efficiency(curves.get("scaling-weak-efficiency"), cases),
+    )
+    drawn = [each for each in found if each is not None and each.plot is not None]
+    where = measured_on(archive)
+    return [replace(each, says=f"{each.says} {where}") for each in drawn[:MOST_FIGURES]]
+
+
+def measured_on(archive: Archive) -> str:
+    """Return a sentence on the machine and the stack."""
+    known, session = archive.fingerprint, archive.session
+    hosts = len(session.hosts) if session is not None else 0
+    of_hosts = f"{plural(hosts, 'host')}; that of rank 0 has " if hosts > 1 else ""
+    parts = [f"{plural(known['cores'], 'core')} ({known['cpu_model']})"]
+    if known["gpus"]:
+        parts.insert(0, f"{plural(known['gpus'], 'GPU')} ({' and '.join(known['gpu_model'])})")
+    versions = (f"TensorFlow {known['tensorflow']}", f"Horovod {known['horovod']}")
+    stack = ", ".join(filter(None, (*versions, known["mpi_library"])))
+    return f"Measured on {of_hosts}{' and '.join(parts)} with {stack}."
+
+
+# Captions --------------------------------------------------------------------------------------
+
+
+def _captioned(figure: Figure | None, name: str, title: str, *sentences: str) -> Figure | None:
+    """Return the figure under another name with a caption of these sentences; "" is left out."""
+    if figure is None:
+        return None
+    return replace(figure, name=name, title=title, says=" ".join(filter(None, (title, *sentences))))
+
+
+def _intervals(
+    rows: Iterable[Row], low: str, counts: Sequence[int], word: str, words: str = ""
+) -> str:
+    """Return a sentence on the bars of a plot. low: key of the lower bounds. counts: how many
+    launches or rounds each point has. word, words: what these are called."""
+    levels = [row["confidence"] for row in rows if row[low] is not None]
+    known = [level for level in levels if isinstance(level, int | float)]
+    many = f"{span(counts)} {word if set(counts) == {1} else words or f'{word}s'}"
+    if not known:
+        return f"Points are of {many}, too few for an interval."
+    return f"Bars are {span(known, '.3g')} % intervals over {many}."
+
+
+def _rounds(cases: Iterable[Case]) -> list[int]:
+    return [case.outcome.judgement.rounds for case in cases]
+
+
+def _networks(rows: Iterable[Row]) -> str:
+    return joined(dict.fromkeys(str(row["model"]) for row in rows))
+
+
+def _batch(cases: Iterable[Case]) -> str:
+    """Return the batch in words, such as `32 samples`."""
+    return f"{span({case.workload.batch for case in cases})} samples"
+
+
+def _throughput(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
+    if figure is None:
+        return None
+    rows = figure.table.rows
+    counts = [int(number(row["launches"])) for row in rows]
+    return _captioned(
+        figure,
+        "throughput",
+        "Throughput of training with Horovod over the number of replicas.",
+        f"Networks: {_networks(rows)}. Every replica has a batch of {_batch(cases)}.",
+        "Thin dotted lines are the ideal, the speed of one replica times their number.",
+        _intervals(rows, "samples_per_second_low", counts, "launch", "launches"),
+    )
+
+
+def _weak(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
+    own = _weak_cases(cases)
+    if figure is None or not own:
+        return None
+    rows = figure.table.rows
+    return _captioned(
+        figure,
+        "speedup",
+        "Speedup of weak scaling: samples per second of n replicas over those of one.",
+        f"Networks: {_networks(rows)}. Every replica has a batch of {_batch(own)}.",
+        _IDEAL,
+        _intervals(rows, "speedup_low", _rounds(own), "round"),
+    )
+
+
+def _efficiency(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
+    own = _weak_cases(cases)
+    if figure is None or not own:
+        return None
+    rows = figure.table.rows
+    return _captioned(
+        figure,
+        "efficiency",
+        "Efficiency of weak scaling: samples per second of n replicas over n times those of one.",
+        f"Networks: {_networks(rows)}. Every replica has a batch of {_batch(own)}.",
+        _IDEAL,
+        _intervals(rows, "efficiency_low", _rounds(own), "round"),
+    )
+
+
+def _weak_cases(cases: Sequence[Case]) -> list[Case]:
+    """Return the cases of weak scaling by speed; without any, those by wall time, whose breakdown
+    has a speed, too."""
+    return asked(cases, Question.WEAK_SCALING) or asked(cases, Question.WALL_TIME_WEAK)
+
+
+def _strong(curves: Mapping[str, Figure], cases: Sequence[Case]) -> Figure | None:
+    for name, question, divided in (
+        ("scaling-strong-split", Question.STRONG_SCALING, "a batch of {} is"),
+        ("scaling-strong-speed", Question.WALL_TIME_STRONG, "the steps, of {} each, are"),
+    ):
+        own = asked(cases, question)
+        if name in curves and own:
+            rows = curves[name].table.rows
+            return _captioned(
+                curves[name],
+                "speedup-strong",
+                "Speedup of strong scaling: samples per second of n replicas over those of one, "
+                f"where {divided.format(_batch(own))} divided among the replicas.",
+                f"Networks: {_networks(rows)}.",
+                _IDEAL,
+                _intervals(rows, "speedup_low", _rounds(own), "round"),
+            )
+    return None
+
+
+# Ratios by network -----------------------------------------------------------------------------
+
+_COLUMNS = (
+    Column("model", "network"),
+    Column("world_size", "replicas"),
+    Column("layout", "nodes x replicas"),
+)
+_RATIO = (
+    *_COLUMNS,
+    Column("ratio", "ratio of speeds", digits=3),
+    Column("ratio_low", "lower", digits=3),
+    Column("ratio_high", "upper", digits=3),
+    Column("confidence", "confidence", "%", digits=1),
+)
+_SHARE = (
+    *_COLUMNS,
+    Column("share", "exposed communication", "% of a step", digits=1),
+    Column("share_low", "lower", "% of a step", digits=1),
+    Column("share_high", "upper", "% of a step", digits=1),
+    Column("confidence", "confidence", "%", digits=1),
+)
+
+
+def _rows(cases: Sequence[Case], *keys: str) -> list[Row]:
+    """Return a row per case that has a figure, ordered by network and size. keys: of the figure and
+    its bounds."""
+    labels = workload_labels((case.workload for case in cases), published_name)
+    ordered = sorted(cases, key=lambda case: (labels[case.workload], case.world_size))
+    return [
+        {
+            "model": labels[case.workload],
+            "world_size": case.world_size,
+            "layout": scaling.layout(case.replicas_per_node),
+            **cells_of(case.figure, *keys),
+            "confidence": confidence_of(case),
+        }
+        for case in ordered
+    ]
+
+
+def _parity(cases: Sequence[Case]) -> Figure | None:
+    own = [case for case in asked(cases, Question.PARITY) if case.figure is not None]
+    if not own:
+        return None
+    keys = ("ratio", "ratio_low", "ratio_high")
+    rows = _rows(own, *keys)
+    what = "speed of Horovod / speed of MirroredStrategy"
+    title = "Speed of Horovod over that of MirroredStrategy on the same devices."
+    plot = plots.by_network(
+        plots.field("ratio", "quantitative", what, scale={"zero": False}),
+        keys[1:],
+        rows,
+        plots.line("ideal", x={"datum": 1}),
+        tip=plots.tooltip(_RATIO),
+    )
+    return Figure(
+        "parity",
+        title,
+        f"{title} Networks: {_networks(rows)}. Every replica has a batch of {_batch(own)}. Right "
+        "of the dashed line Horovod is faster. "
+        f"{_intervals(rows, 'ratio_low', _rounds(own), 'round')}",
+        Table(_RATIO, tuple(rows)),
+        plot,
+    )
+
+
+def _communication(cases: Sequence[Case]) -> Figure | None:
+    """Return the figure of the share of a step that is spent on waiting for communication: 1 - the
+    ratio of the speeds with and without it."""
+    own = [case for case in asked(cases, Question.COMMUNICATION) if case.figure is not None]
+    if not own:
+        return None
+    rows: list[Row] = []
+    for row in _rows(own, "ratio", "high", "low"):
+        # A high ratio is a small share.
+        shares = {key: _lost(row[key]) for key in ("ratio", "low", "high")}
+        named = {"share": "ratio", "share_low": "low", "share_high": "high"}
+        rows.append({**row, **{key: shares[of] for key, of in named.items()}})
+    title = "Share of a training step that communication takes and computation does not hide."
+    plot = plots.by_network(
+        plots.field("share", "quantitative", "exposed communication, % of a step"),
+        ("share_low", "share_high"),
+        rows,
+        tip=plots.tooltip(_SHARE),
+    )
+    return Figure(
+        "communication",
+        title,
+        f"{title} It is 1 - the speed with the exchange of gradients / the speed without it. "
+        f"Networks: {_networks(rows)}. Every replica has a batch of {_batch(own)}. "
+        f"{_intervals(rows, 'share_low', _rounds(own), 'round')}",
+        Table(_SHARE, tuple(rows)),
+        plot,
+    )
+
+
+def _lost(ratio: Value) -> float | None:
+    return None if ratio is None else 100 * (1 - number(ratio))
+
+
+def _wall_time(cases: Sequence[Case]) -> Figure | None:
+    own = [
+        case for case in asked(cases, Question.WALL_TIME_WEAK) if case.outcome.breakdown is not None
+    ]
+    if not own:
+        return None
+    labels = workload_labels((case.workload for case in own), published_name)
+    figure = wall_time.shares(own, labels)
+    rounds = _rounds(own)
+    many = f"{span(rounds)} {'round' if set(rounds) == {1} else 'rounds'}"
+    steps = span({wall_time.breakdown_of(case).candidate.steps for case in own})
+    return _captioned(
+        figure,
+        "wall-time",
+        "Where the wall time of a training goes, from the launch of its processes to their end.",
+        f"Networks: {joined(dict.fromkeys(labels[case.workload] for case in own))}, each for "
+        f"{steps} steps on every replica with a batch of {_batch(own)}. Means over the ranks and "
+        f"{many}.",
+    )
+
+
+# Tables ----------------------------------------------------------------------------------------
+
+
+def paper_tables(archive: Archive) -> list[Figure]:
+    """Return the tables of the main results, of weak and of strong scaling, without plots."""
+    cases = [case for case in archive.cases if case.is_sound]
+    curves = {figure.name: figure for figure in scaling.figures(cases, published_name)}
+    speeds = {}
+    if "scaling-throughput" in curves:
+        rows = curves["scaling-throughput"].table.rows
+        speeds = {(row["model"], row["world_size"]): row for row in rows}
+    weak = curves.get("scaling-weak-speed")
+    strong = curves.get("scaling-strong-split") or curves.get("scaling-strong-speed")
+    where = measured_on(archive)
+    return [
+        _results(figure, f"results-{kind}", f"{kind.capitalize()} scaling", own, where)
+        for kind, figure, own in (("weak", weak, speeds), ("strong", strong, {}))
+        if figure is not None
+    ]
+
+
+def _results(
+    figure: Figure, name: str, title: str, speeds: Mapping[tuple[Value, Value], Row], where: str
+) -> Figure:
+    """Return the table of a figure of speedups. speeds: rows of throughputs with their intervals,
+    by network and world size."""
+    rows = tuple(
+        {**_NO_INTERVAL, **row, **_speed(speeds.get((row["model"], row["world_size"]), {}))}
+        for row in figure.table.rows
+    )
+    several_nodes = any(not str(row["layout"]).startswith("1 x ") for row in rows)
+    keys = ("model", "world_size", *(["layout"] if several_nodes else []))
+    columns = {column.key: column for column in (*figure.table.columns, *scaling.SPEED)}
+    shown = (*keys, *(f"{key}{end}" for key in _RESULTS for end in ("", "_low", "_high")))
+    levels = confidence_words(
+        level if isinstance(level := row["confidence"], float) else None for row in rows
+    )
+    return Figure(
+        name,
+        f"{title}: throughput, speedup and efficiency",
+        f"Speedup is the speed of n replicas over that of one, efficiency is speedup / n.{levels} "
+        f"{where}",
+        Table(tuple(columns[key] for key in shown), rows),
+    )
+
+
+_RESULTS = ("samples_per_second", "speedup", "efficiency")
+_NO_INTERVAL: Row = {"samples_per_second_low": None, "samples_per_second_high": None}
+
+
+def _speed(row: Row) -> Row:
+    return {key: value for key, value in row.items() if key.startswith("samples_per_second")}
