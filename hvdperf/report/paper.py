@@ -75,12 +75,14 @@ def _intervals(
 ) -> str:
     """Return a sentence on the bars of a plot. low: key of the lower bounds. counts: how many
     launches or rounds each point has. word, words: what these are called."""
-    levels = [row["confidence"] for row in rows if row[low] is not None]
-    known = [level for level in levels if isinstance(level, int | float)]
+    rows = list(rows)
+    known = [level for row in rows if isinstance(level := row["confidence"], int | float)]
     many = f"{span(counts)} {word if set(counts) == {1} else words or f'{word}s'}"
     if not known:
         return f"Points are of {many}, too few for an interval."
-    return f"Bars are {span(known, '.3g')} % intervals over {many}."
+    bare = any(row[low] is None for row in rows)
+    left = " Points without a bar have too few of them." if bare else ""
+    return f"Bars are {span(known, '.3g')} % intervals over {many}.{left}"
 
 
 def _rounds(cases: Iterable[Case]) -> list[int]:
@@ -106,7 +108,7 @@ def _throughput(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
         "throughput",
         "Throughput of training with Horovod over the number of replicas.",
         f"Networks: {_networks(rows)}. Every replica has a batch of {_batch(cases)}.",
-        "Thin dotted lines are the ideal, the speed of one replica times their number.",
+        "Thin dashed lines are the ideal, the speed of one replica times their number.",
         _intervals(rows, "samples_per_second_low", counts, "launch", "launches"),
     )
 
@@ -303,8 +305,12 @@ def paper_tables(archive: Archive) -> list[Figure]:
     strong = curves.get("scaling-strong-split") or curves.get("scaling-strong-speed")
     where = measured_on(archive)
     return [
-        _results(figure, f"results-{kind}", f"{kind.capitalize()} scaling", own, where)
-        for kind, figure, own in (("weak", weak, speeds), ("strong", strong, {}))
+        _results(figure, f"results-{name}", title, own, where)
+        for name, title, figure, own in (
+            ("weak", "Weak scaling: throughput, speedup and efficiency", weak, speeds),
+            # The ratios are not those of the throughputs, which are of whole batches.
+            ("strong", "Strong scaling: speedup and efficiency", strong, {}),
+        )
         if figure is not None
     ]
 
@@ -315,28 +321,31 @@ def _results(
     """Return the table of a figure of speedups. speeds: rows of throughputs with their intervals,
     by network and world size."""
     rows = tuple(
-        {**_NO_INTERVAL, **row, **_speed(speeds.get((row["model"], row["world_size"]), {}))}
+        {
+            **row,
+            **speeds.get((row["model"], row["world_size"]), {}),
+            "confidence": row["confidence"],
+            # The ratios of one replica to itself have no interval.
+            **(dict.fromkeys(_BOUNDS) if row["world_size"] == 1 else {}),
+        }
         for row in figure.table.rows
     )
     several_nodes = any(not str(row["layout"]).startswith("1 x ") for row in rows)
     keys = ("model", "world_size", *(["layout"] if several_nodes else []))
     columns = {column.key: column for column in (*figure.table.columns, *scaling.SPEED)}
-    shown = (*keys, *(f"{key}{end}" for key in _RESULTS for end in ("", "_low", "_high")))
+    results = ("samples_per_second", *_RATIOS) if speeds else _RATIOS
+    shown = (*keys, *(f"{key}{end}" for key in results for end in ("", "_low", "_high")))
     levels = confidence_words(
         level if isinstance(level := row["confidence"], float) else None for row in rows
     )
     return Figure(
         name,
-        f"{title}: throughput, speedup and efficiency",
+        title,
         f"Speedup is the speed of n replicas over that of one, efficiency is speedup / n.{levels} "
         f"{where}",
         Table(tuple(columns[key] for key in shown), rows),
     )
 
 
-_RESULTS = ("samples_per_second", "speedup", "efficiency")
-_NO_INTERVAL: Row = {"samples_per_second_low": None, "samples_per_second_high": None}
-
-
-def _speed(row: Row) -> Row:
-    return {key: value for key, value in row.items() if key.startswith("samples_per_second")}
+_RATIOS = ("speedup", "efficiency")
+_BOUNDS = tuple(f"{key}{end}" for key in _RATIOS for end in ("_low", "_high"))

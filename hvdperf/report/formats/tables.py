@@ -65,8 +65,11 @@ _HEAD = r"""% Needs, before \begin{document}:
 % Scripts other than Latin need lualatex or xelatex, and a font that has them.
 % Tables are tab:NAME, NAME being that of the figure in the report.
 """
-_HEAD_OF_FIGURES = r"""% Needs, before \begin{document}: \usepackage[T1]{fontenc}, \usepackage{textcomp},
-% \usepackage{graphicx}; and the figures as PDF (--format pdf).
+_HEAD_OF_FIGURES = r"""% Needs, before \begin{document}:
+%   \usepackage[T1]{fontenc}
+%   \usepackage{textcomp}
+%   \usepackage{graphicx}
+% and the figures as PDF (--format pdf).
 """
 _ESCAPES = str.maketrans(
     {

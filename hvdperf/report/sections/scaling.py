@@ -222,7 +222,7 @@ def throughput(cases: Sequence[Case], speeds: _Speeds, labels: Labels) -> Figure
         f"On the most replicas: {said}.{levels}",
         Table(_OF_A_SPEED, _beside_each_other(rows)),
         _by_replicas(
-            plots.field("samples_per_second", "quantitative", "samples/s"),
+            plots.field("samples_per_second", "quantitative", "throughput in samples/s"),
             ("samples_per_second_low", "samples_per_second_high"),
             rows,
             "ideal",
@@ -418,16 +418,20 @@ def _by_replicas(
         return plots.by_network(y, bounds, rows, perfect, tip=tip, **more)
     apart = _apart(networks)
     scale = {"domain": [0, 1.04 * sizes[-1]], "nice": False}
-    at_size = _replicas_axis("world_size", sizes, scale)
-    straight = {"type": "line", "style": "ideal"}
-    if ideal == "world_size":
-        once = {"aggregate": [{"op": "count", "as": "rows"}], "groupby": ["world_size"]}
-        perfect = plots.layer(straight, once, x=at_size, y=plots.field(ideal, "quantitative"))
-    else:
-        # Thinner than that of all networks, because each network has one, in its colour.
-        thin = {**straight, "strokeWidth": 1}
-        own = plots.field(ideal, "quantitative")
-        perfect = plots.layer(thin, plots.known(ideal), x=at_size, y=own, color=apart)
+    of_all = ideal == "world_size"
+    # Of several networks each has its own, thinner and in its colour.
+    mark = {"type": "rule", "style": "ideal", **({} if of_all else {"strokeWidth": 1})}
+    ends = [{"op": "max", "field": key, "as": f"{key}_end"} for key in ("world_size", ideal)]
+    perfect = plots.layer(
+        mark,
+        plots.known(ideal),
+        {"aggregate": ends, "groupby": [] if of_all else ["model"]},
+        x=_replicas_axis("world_size_end", sizes, scale),
+        x2={"datum": 0},
+        y={**y, "field": f"{ideal}_end"},
+        y2={"datum": 0},
+        **({} if of_all else {"stroke": {**apart, "legend": None}}),
+    )
     return plots.layered(
         perfect,
         plots.interval(*bounds, color=apart),
@@ -446,7 +450,7 @@ def _apart(networks: Sequence[str]) -> dict[str, Any]:
 def _replicas_axis(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> dict[str, Any]:
     """Return the channel of x. key: of its column. sizes: the world sizes, which are marked."""
     axis = {"values": list(sizes), "format": "d", "labelFlush": False, "grid": False}
-    return plots.field(key, "quantitative", "replicas", scale=scale, axis=axis)
+    return plots.field(key, "quantitative", "number of replicas", scale=scale, axis=axis)
 
 
 # Nodes -----------------------------------------------------------------------------------------
