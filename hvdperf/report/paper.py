@@ -10,6 +10,7 @@ from dataclasses import replace
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
+from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
 from hvdperf.report.cases import asked, cells_of, confidence_of, number
 from hvdperf.report.content import Column, Figure, Row, Table, Value
@@ -103,11 +104,12 @@ def _throughput(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
         return None
     rows = figure.table.rows
     counts = [int(number(row["launches"])) for row in rows]
+    batch = span({workload.batch for workload, _ in throughputs(cases)})
     return _captioned(
         figure,
         "throughput",
         "Throughput of training with Horovod over the number of replicas.",
-        f"Networks: {_networks(rows)}. Every replica has a batch of {_batch(cases)}.",
+        f"Networks: {_networks(rows)}. Every replica has a batch of {batch} samples.",
         "Thin dashed lines are the ideal, the speed of one replica times their number.",
         _intervals(rows, "samples_per_second_low", counts, "launch", "launches"),
     )
@@ -144,9 +146,14 @@ def _efficiency(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
 
 
 def _weak_cases(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases of weak scaling by speed; without any, those by wall time, whose breakdown
-    has a speed, too."""
-    return asked(cases, Question.WEAK_SCALING) or asked(cases, Question.WALL_TIME_WEAK)
+    """Return the cases of weak scaling by speed, and where there are none those by wall time, whose
+    breakdown has a speed, too."""
+    found = asked(cases, Question.WALL_TIME_WEAK, Question.WEAK_SCALING)
+    by_group = {(case.workload, case.world_size): case for case in found}
+    by_group |= {
+        (case.workload, case.world_size): case for case in asked(found, Question.WEAK_SCALING)
+    }
+    return list(by_group.values())
 
 
 def _strong(curves: Mapping[str, Figure], cases: Sequence[Case]) -> Figure | None:
@@ -322,6 +329,7 @@ def _results(
     by network and world size."""
     rows = tuple(
         {
+            **dict.fromkeys(column.key for column in scaling.SPEED),
             **row,
             **speeds.get((row["model"], row["world_size"]), {}),
             "confidence": row["confidence"],

@@ -235,7 +235,7 @@ def stacked(
         layer(
             {"type": "text", "baseline": "top", "dy": round(0.28 * each)},
             {"joinaggregate": [{"op": "max", "field": "above", "as": "longest"}]},
-            {"filter": "datum.above - datum.below > 0.015 * datum.longest"},
+            {"filter": "datum.above - datum.below > 0.03 * datum.longest"},
             {"calculate": "(datum.below + datum.above) / 2", "as": "middle"},
             {"calculate": "substring(datum.part, 0, 1)", "as": "digit"},
             x=field("middle", "quantitative"),

@@ -131,7 +131,7 @@ def _encodings(part: Any) -> Iterator[dict[str, Any]]:
 
 def _legend_columns(channel: Mapping[str, Any], rows: Iterable[Row], pixels: float) -> int:
     """Return how many of a legend's columns fit beside each other."""
-    domain = channel.get("scale", {}).get("domain")
+    domain = channel["legend"].get("values") or channel.get("scale", {}).get("domain")
     names = domain or [row.get(str(channel.get("field"))) for row in rows]
     longest = max((len(str(name)) for name in names), default=1)
     fit = int((pixels - _MARGINS) / (_LETTER * longest + _SYMBOL))

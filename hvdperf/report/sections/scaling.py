@@ -48,6 +48,8 @@ WEAK = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the
 # There is no wall time with a divided batch. The other ways are of divided steps, in which every
 # replica has a whole batch.
 STRONG = {"split": "by speed of a divided batch", **WEAK, "speed": "by speed of divided steps"}
+# Weak scaling by speed.
+_PLAIN = (True, "speed")
 # The efficiency of one replica, by definition.
 _ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
 MISSING = (
@@ -89,6 +91,9 @@ def figures(cases: Sequence[Case], name_of: Callable[[str], str] = str) -> list[
     speeds = {key: speed_of(found) for key, found in throughputs(cases).items()}
     found = asked(cases, *ASKED)
     labels = workload_labels((*(key[0] for key in speeds), *(c.workload for c in found)), name_of)
+    # Ordered, so that a network has the same colour in every figure.
+    labels = {each: labels[each] for each in sorted(labels, key=lambda each: labels[each])}
+    networks = list(dict.fromkeys(labels.values()))
     curves = [throughput(cases, speeds, labels)]
     for weak, ways in ((True, WEAK), (False, STRONG)):
         named = [
@@ -100,8 +105,8 @@ def figures(cases: Sequence[Case], name_of: Callable[[str], str] = str) -> list[
         for way, name in ways.items():
             if way in measured:
                 own = [each for each in named if way in each[1].ways]
-                curves.append(_figure(weak, way, name, own))
-                curves.append(_of_efficiency(name, own) if weak and way == "speed" else None)
+                curves.append(_figure(weak, way, name, own, networks))
+                curves.append(_of_efficiency(own, networks) if (weak, way) == _PLAIN else None)
     return [figure for figure in curves if figure is not None]
 
 
@@ -225,6 +230,7 @@ def throughput(cases: Sequence[Case], speeds: _Speeds, labels: Labels) -> Figure
             plots.field("samples_per_second", "quantitative", "throughput in samples/s"),
             ("samples_per_second_low", "samples_per_second_high"),
             rows,
+            list(dict.fromkeys(labels.values())),
             "ideal",
             plots.tooltip(_OF_A_SPEED),
         ),
@@ -294,8 +300,11 @@ def _table(way: str, named: Sequence[_Named]) -> Table:
     return Table(_COLUMNS, _beside_each_other([_row(*each, way) for each in named]))
 
 
-def _figure(weak: bool, way: str, name: str, named: Sequence[_Named]) -> Figure:
-    """Return the figure of one way to count. named: all points that have the way."""
+def _figure(
+    weak: bool, way: str, name: str, named: Sequence[_Named], networks: Sequence[str]
+) -> Figure:
+    """Return the figure of one way to count. named: all points that have the way. networks: of all
+    figures."""
     kind = "weak" if weak else "strong"
     tags = {}
     if way in ("speed", "split") and (weak or way == "split"):
@@ -306,6 +315,7 @@ def _figure(weak: bool, way: str, name: str, named: Sequence[_Named]) -> Figure:
         plots.field("speedup", "quantitative", "speedup"),
         ("speedup_low", "speedup_high"),
         drawn,
+        networks,
         "world_size",
         plots.tooltip(_COLUMNS, *_TIP),
         transform=[_DRAWN],
@@ -320,16 +330,17 @@ def _figure(weak: bool, way: str, name: str, named: Sequence[_Named]) -> Figure:
     )
 
 
-def _of_efficiency(name: str, named: Sequence[_Named]) -> Figure | None:
-    """Return the figure of efficiencies, in which small groups can be read as well as large ones;
-    None if there are fewer than three sizes, or too many networks for lines."""
+def _of_efficiency(named: Sequence[_Named], networks: Sequence[str]) -> Figure | None:
+    """Return the figure of efficiencies by speed, in which small groups can be read as well as
+    large ones; None if there are fewer than three sizes, or too many networks for lines. named: all
+    points. networks: of all figures."""
     drawn = [each for each in named if each[1].sound]
-    networks = list(dict.fromkeys(label for label, _ in drawn))
     sizes = sorted({point.world_size for _, point in drawn})
     if len(sizes) < 3 or len(networks) > MOST_LINES:
         return None
-    apart = _apart(networks)
-    y = plots.percent("efficiency", "efficiency")
+    apart = _apart(networks, {label for label, _ in drawn})
+    axis = {"format": ".0%", "grid": True}
+    y = plots.field("efficiency", "quantitative", "efficiency", axis=axis)
     plot = plots.layered(
         plots.line("ideal", x=None, y={"datum": 1}),
         plots.interval("efficiency_low", "efficiency_high", color=apart),
@@ -339,7 +350,7 @@ def _of_efficiency(name: str, named: Sequence[_Named]) -> Figure | None:
     )
     return Figure(
         "scaling-weak-efficiency",
-        f"Weak scaling, {name}: efficiency",
+        f"Weak scaling, {WEAK['speed']}: efficiency",
         _says("speed", named),
         _table("speed", named),
         plot,
@@ -395,6 +406,7 @@ def _by_replicas(
     y: plots.Channel,
     bounds: tuple[str, str],
     rows: Sequence[Row],
+    networks: Sequence[str],
     ideal: str,
     tip: Sequence[Mapping[str, Any]],
     **more: Any,
@@ -403,10 +415,9 @@ def _by_replicas(
     network if there are too many of them. None for a single number of replicas, which gives no
     curve.
 
-    rows: those that are drawn. ideal: key of the ideal value; "world_size" is that of all networks.
+    rows: those that are drawn. networks: of all figures. ideal: key of the ideal value; "world_size" is that of all networks.
     tip: the tooltip. more: of the plot, such as its transform.
     """
-    networks = list(dict.fromkeys(str(row["model"]) for row in rows))
     sizes = sorted({int(number(row["world_size"])) for row in rows})
     if len(sizes) < 2:
         return None
@@ -416,7 +427,7 @@ def _by_replicas(
             {"type": "tick", "style": "ideal"}, plots.known(ideal), **plots.NETWORK, x=of_row
         )
         return plots.by_network(y, bounds, rows, perfect, tip=tip, **more)
-    apart = _apart(networks)
+    apart = _apart(networks, {str(row["model"]) for row in rows})
     scale = {"domain": [0, 1.04 * sizes[-1]], "nice": False}
     of_all = ideal == "world_size"
     # Of several networks each has its own, thinner and in its colour.
@@ -441,10 +452,10 @@ def _by_replicas(
     )
 
 
-def _apart(networks: Sequence[str]) -> dict[str, Any]:
-    """Return the channel that distinguishes networks."""
-    scale = {"domain": list(networks)}
-    return plots.field("model", "nominal", scale=scale, legend=plots.LEGEND)
+def _apart(networks: Sequence[str], drawn: Collection[str]) -> dict[str, Any]:
+    """Return the channel that distinguishes networks. drawn: those of the plot."""
+    legend = {**plots.LEGEND, "values": [each for each in networks if each in drawn]}
+    return plots.field("model", "nominal", scale={"domain": list(networks)}, legend=legend)
 
 
 def _replicas_axis(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> dict[str, Any]:
