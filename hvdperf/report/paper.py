@@ -27,6 +27,21 @@ from hvdperf.report.words import (
 # A reader of a paper looks at no more.
 MOST_FIGURES = 6
 _IDEAL = "The dashed line is the ideal."
+# Figures of strong scaling, the first of which is shown that was measured.
+_STRONG = (
+    (
+        "scaling-strong-split",
+        Question.STRONG_SCALING,
+        "samples per second of n replicas over those of one, where a batch of {} is divided among "
+        "the replicas",
+    ),
+    (
+        "scaling-strong-time",
+        Question.WALL_TIME_STRONG,
+        "the wall time of one replica over that of n, from the trace to the last step, where the "
+        "steps, of {} on each replica, are divided among the replicas",
+    ),
+)
 
 
 def paper_figures(archive: Archive) -> list[Figure]:
@@ -157,18 +172,14 @@ def _weak_cases(cases: Sequence[Case]) -> list[Case]:
 
 
 def _strong(curves: Mapping[str, Figure], cases: Sequence[Case]) -> Figure | None:
-    for name, question, divided in (
-        ("scaling-strong-split", Question.STRONG_SCALING, "a batch of {} is"),
-        ("scaling-strong-speed", Question.WALL_TIME_STRONG, "the steps, of {} each, are"),
-    ):
+    for name, question, what in _STRONG:
         own = asked(cases, question)
         if name in curves and own:
             rows = curves[name].table.rows
             return _captioned(
                 curves[name],
                 "speedup-strong",
-                "Speedup of strong scaling: samples per second of n replicas over those of one, "
-                f"where {divided.format(_batch(own))} divided among the replicas.",
+                f"Speedup of strong scaling: {what.format(_batch(own))}.",
                 f"Networks: {_networks(rows)}.",
                 _IDEAL,
                 _intervals(rows, "speedup_low", _rounds(own), "round"),
@@ -309,7 +320,7 @@ def paper_tables(archive: Archive) -> list[Figure]:
         rows = curves["scaling-throughput"].table.rows
         speeds = {(row["model"], row["world_size"]): row for row in rows}
     weak = curves.get("scaling-weak-speed")
-    strong = curves.get("scaling-strong-split") or curves.get("scaling-strong-speed")
+    strong = next((curves[name] for name, *_ in _STRONG if name in curves), None)
     where = measured_on(archive)
     return [
         _results(figure, f"results-{name}", title, own, where)

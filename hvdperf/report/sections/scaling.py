@@ -415,8 +415,9 @@ def _by_replicas(
     network if there are too many of them. None for a single number of replicas, which gives no
     curve.
 
-    rows: those that are drawn. networks: of all figures. ideal: key of the ideal value; "world_size" is that of all networks.
-    tip: the tooltip. more: of the plot, such as its transform.
+    rows: those that are drawn. networks: of all figures. ideal: key of the ideal value;
+    "world_size" is that of all networks. tip: the tooltip. more: of the plot, such as its
+    transform.
     """
     sizes = sorted({int(number(row["world_size"])) for row in rows})
     if len(sizes) < 2:
