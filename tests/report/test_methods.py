@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hvdperf.plan.questions import against, weak_scaling
+from hvdperf.plan.questions import against, fault_cases, weak_scaling
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.outcome import Outcome
+from hvdperf.records.rounds import Round
 from hvdperf.report.methods import methods
 from hvdperf.verdict import Noise
 from tests.report.cases import edit, recorded_session
@@ -177,8 +178,12 @@ def test_the_optimizer_and_the_data_of_an_own_network_are_not_guessed(tmp_path):
 
 
 def test_the_networks_of_a_file_are_the_users_own_whatever_their_name(tmp_path):
-    fingerprint = fingerprint_of(placed()) | {"own_networks": [f"{WORKLOAD.model}: 0a1b"]}
-    assert "adam" not in trained(archive_with(tmp_path, fingerprint=fingerprint))
+    archive = archive_with(tmp_path)
+    assert archive.session is not None
+    known = archive.session.fingerprint | {"own_networks": [f"{WORKLOAD.model}: 0a1b"]}
+    own = replace(archive, session=replace(archive.session, fingerprint=known))
+    assert "adam" in trained(archive)
+    assert "adam" not in trained(own)
 
 
 def test_the_learning_rate_is_the_one_that_ranks_reported(tmp_path):
@@ -226,7 +231,7 @@ def test_wider_intervals_tell_their_factor(tmp_path):
 
 
 def test_injected_faults_are_told(tmp_path):
-    (asked, *_) = fault_cases(WORKLOAD, 2, "slow10")
+    asked = next(each for each in fault_cases(WORKLOAD, 2) if each.variant == "slow10")
     assert "slow10" in said(archive_with(tmp_path, outcome(asked, [0.9] * 6)))
 
 
