@@ -71,6 +71,16 @@ def add_to(commands: Commands, of_script: Texts) -> None:
         "Default: write the report.",
     )
     paper.add_argument(
+        "--with",
+        dest="others",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="SESSION",
+        help="Show the curves of this session beside those of the other one. It has another number "
+        "of replicas on each node. May be repeated.",
+    )
+    paper.add_argument(
         "--width",
         metavar="WIDTH",
         help=f"Make the figures this wide, in mm, cm, in or pt. Default: {figures.USUAL_WIDTH}.",
@@ -151,7 +161,8 @@ def report_session(of_script: Texts, arguments: argparse.Namespace) -> int:
         for told in sources.left_out:
             complain(told)
         form = arguments.format or figures.FORMATS[0]
-        print(write_paper(sources.archive, form, points, Path(arguments.figures)))
+        archives = [sources.archive, *map(read_session, arguments.others)]
+        print(write_paper(archives, form, points, Path(arguments.figures)))
         return 0
     return _written(session_report(sources), arguments, results, directory.resolve().name)
 
@@ -161,8 +172,10 @@ def _points(arguments: argparse.Namespace) -> float:
     other."""
     form, of_figures = arguments.format, arguments.format in figures.FORMATS
     if arguments.figures is None:
-        if of_figures or arguments.width is not None:
-            given = f"--format {form}" if of_figures else "--width"
+        if of_figures or arguments.width is not None or arguments.others:
+            given = (
+                f"--format {form}" if of_figures else "--with" if arguments.others else "--width"
+            )
             raise UserError(f"{given} is for figures: give their directory, --figures DIR")
     elif not arguments.figures:
         raise UserError("--figures: is empty; give a directory")
@@ -262,14 +275,18 @@ _TEXTS: Mapping[str, Callable[[Report], str]] = {
 }
 
 
-def write_paper(archive: Archive, form: str, points: float, directory: Path) -> str:
+def write_paper(archives: Sequence[Archive], form: str, points: float, directory: Path) -> str:
     """Write the figures of a paper to NAME.svg or NAME.pdf in the directory, their captions, the
-    tables of the main results, and the paragraph on methods. Return the text to print.
+    tables of the main results, and a paragraph on the methods of each session. Return the text to
+    print.
 
     form: svg or pdf. points: width of the figures. Raises UserError if a file cannot be written.
     """
-    drawn, results, sentences = map(
-        printable, (tuple(paper_figures(archive)), tuple(paper_tables(archive)), methods(archive))
+    drawn = printable(tuple(paper_figures(*archives)))
+    results = printable(tuple(paper_tables(*archives)))
+    sentences = [printable(methods(archive)) for archive in archives]
+    in_markdown, in_latex = (
+        "\n\n".join(" ".join(map(form_of, each)) for each in sentences) for form_of in (line, tex)
     )
     for figure in drawn:
         content = figures.drawing(figure, form, points)
@@ -278,8 +295,8 @@ def write_paper(archive: Archive, form: str, points: float, directory: Path) -> 
         "captions.md": captions(drawn),
         "captions.tex": figures_tex(drawn),
         "results.tex": latex_of(results),
-        "methods.md": f"# Methods\n\n{' '.join(map(line, sentences))}\n",
-        "methods.tex": f"{' '.join(map(tex, sentences))}\n",
+        "methods.md": f"# Methods\n\n{in_markdown}\n",
+        "methods.tex": f"{in_latex}\n",
     }
     for name, text in texts.items():
         _write(directory / name, text, "--figures")

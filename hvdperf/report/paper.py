@@ -4,9 +4,10 @@ main results. Every number and every word on how it was measured is of the sessi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from hvdperf.errors import UserError
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
@@ -17,7 +18,6 @@ from hvdperf.report.content import Column, Figure, Row, Table, Value
 from hvdperf.report.sections import scaling, wall_time
 from hvdperf.report.words import (
     confidence_words,
-    joined,
     plural,
     published_name,
     span,
@@ -44,23 +44,44 @@ _STRONG = (
 )
 
 
-def paper_figures(archive: Archive) -> list[Figure]:
+def paper_figures(first: Archive, *others: Archive) -> list[Figure]:
     """Return the figures, those first that a reader asks for first. What each says is its caption:
-    it names the networks, the machine, the rounds and the confidence of intervals."""
-    cases = [case for case in archive.cases if case.is_sound]
-    curves = {figure.name: figure for figure in scaling.figures(cases, published_name)}
-    found = (
+    it names the networks, the machine, the rounds and the confidence of intervals. others: further
+    sessions, whose networks have curves of their own beside those of the first; then there are only
+    curves."""
+    sessions = _measured(first, *others)
+    cases = [case for each in sessions for case in each.cases]
+    curves = {figure.name: figure for figure in scaling.figures(*sessions)}
+    found = [
         _throughput(curves.get("scaling-throughput"), cases),
         _weak(curves.get("scaling-weak-speed"), cases),
         _strong(curves, cases),
-        _parity(cases),
-        _communication(cases),
-        _wall_time(cases),
+        *([] if others else [_parity(cases), _communication(cases), _wall_time(cases)]),
         _efficiency(curves.get("scaling-weak-efficiency"), cases),
-    )
+    ]
     drawn = [each for each in found if each is not None and each.plot is not None]
-    where = measured_on(archive)
+    where = measured_on(first)
     return [replace(each, says=f"{each.says} {where}") for each in drawn[:MOST_FIGURES]]
+
+
+def _measured(*archives: Archive) -> list[scaling.Measured]:
+    """Return the sound cases of sessions. With several of them, the names of networks say how many
+    replicas a node had. Raises UserError if two sessions had as many."""
+    sound = [[case for case in archive.cases if case.is_sound] for archive in archives]
+    if len(archives) == 1:
+        return [scaling.Measured(sound[0], published_name)]
+    widths = [max((max(case.replicas_per_node) for case in own), default=0) for own in sound]
+    for width, archive in zip(widths, archives, strict=True):
+        if widths.count(width) > 1:
+            raise UserError(
+                f"{archive.name}: has at most {plural(width, 'replica')} a node, as another "
+                "session: one figure shows each number once"
+            )
+
+    def named(width: int) -> Callable[[str], str]:
+        return lambda model: f"{published_name(model)}, {width} a node"
+
+    return [scaling.Measured(own, named(width)) for own, width in zip(sound, widths, strict=True)]
 
 
 def measured_on(archive: Archive) -> str:
@@ -106,7 +127,7 @@ def _rounds(cases: Iterable[Case]) -> list[int]:
 
 
 def _networks(rows: Iterable[Row]) -> str:
-    return joined(dict.fromkeys(str(row["model"]) for row in rows))
+    return "; ".join(dict.fromkeys(str(row["model"]) for row in rows))
 
 
 def _batch(cases: Iterable[Case]) -> str:
@@ -163,12 +184,8 @@ def _efficiency(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
 def _weak_cases(cases: Sequence[Case]) -> list[Case]:
     """Return the cases of weak scaling by speed, and where there are none those by wall time, whose
     breakdown has a speed, too."""
-    found = asked(cases, Question.WALL_TIME_WEAK, Question.WEAK_SCALING)
-    by_group = {(case.workload, case.world_size): case for case in found}
-    by_group |= {
-        (case.workload, case.world_size): case for case in asked(found, Question.WEAK_SCALING)
-    }
-    return list(by_group.values())
+    found = [*asked(cases, Question.WALL_TIME_WEAK), *asked(cases, Question.WEAK_SCALING)]
+    return list({(case.session, case.workload, case.world_size): case for case in found}.values())
 
 
 def _strong(curves: Mapping[str, Figure], cases: Sequence[Case]) -> Figure | None:
@@ -302,8 +319,8 @@ def _wall_time(cases: Sequence[Case]) -> Figure | None:
         figure,
         "wall-time",
         "Where the wall time of a training goes, from the launch of its processes to their end.",
-        f"Networks: {joined(dict.fromkeys(labels[case.workload] for case in own))}, each for "
-        f"{steps} steps on every replica with a batch of {_batch(own)}. Means over the ranks and "
+        f"Networks: {'; '.join(dict.fromkeys(labels[case.workload] for case in own))}. Every "
+        f"replica trains for {steps} steps with a batch of {_batch(own)}. Means over the ranks and "
         f"{many}.",
     )
 
@@ -311,17 +328,18 @@ def _wall_time(cases: Sequence[Case]) -> Figure | None:
 # Tables ----------------------------------------------------------------------------------------
 
 
-def paper_tables(archive: Archive) -> list[Figure]:
-    """Return the tables of the main results, of weak and of strong scaling, without plots."""
-    cases = [case for case in archive.cases if case.is_sound]
-    curves = {figure.name: figure for figure in scaling.figures(cases, published_name)}
+def paper_tables(first: Archive, *others: Archive) -> list[Figure]:
+    """Return the tables of the main results, of weak and of strong scaling, without plots. others:
+    further sessions."""
+    sessions = _measured(first, *others)
+    curves = {figure.name: figure for figure in scaling.figures(*sessions)}
     speeds = {}
     if "scaling-throughput" in curves:
         rows = curves["scaling-throughput"].table.rows
         speeds = {(row["model"], row["world_size"]): row for row in rows}
     weak = curves.get("scaling-weak-speed")
     strong = next((curves[name] for name, *_ in _STRONG if name in curves), None)
-    where = measured_on(archive)
+    where = measured_on(first)
     return [
         _results(figure, f"results-{name}", title, own, where)
         for name, title, figure, own in (

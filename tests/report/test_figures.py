@@ -36,15 +36,15 @@ def command(*words: object) -> int:
     return run(parser(), command_line=["report", *map(str, words)])
 
 
-def of_networks(results: Path, *networks: str) -> Figure:
-    """The curves of speedups on 1, 2 and 4 replicas."""
+def of_networks(results: Path, *networks: str, name: str = "scaling-weak-speed") -> Figure:
+    """The curves on 1, 2 and 4 replicas."""
     outcomes = [
         outcome(weak_scaling(replace(WORKLOAD, model=network), n), [0.9] * 6)
         for network in networks
         for n in (2, 4)
     ]
     cases = cases_of(results, *outcomes, slots=4, per_node=4)
-    return next(each for each in scaling.figures(cases) if each.name == "scaling-weak-speed")
+    return next(each for each in scaling.figures(scaling.Measured(cases)) if each.name == name)
 
 
 # Widths ------------------------------------------------------------------------------------------
@@ -84,8 +84,9 @@ def test_a_drawing_has_its_width_and_legible_letters(millimetres: int, tmp_path:
 # Content -----------------------------------------------------------------------------------------
 
 
-def test_every_network_of_a_plot_is_in_its_legend(tmp_path: Path) -> None:
-    figure = of_networks(tmp_path, "vgg_16_s", "resnet_50_s")
+@pytest.mark.parametrize("name", ["scaling-throughput", "scaling-weak-speed"])
+def test_every_network_of_a_plot_is_in_its_legend(name: str, tmp_path: Path) -> None:
+    figure = of_networks(tmp_path, "vgg_16_s", "resnet_50_s", name=name)
     root = ET.fromstring(figures.drawing(figure, "svg", 250))
     texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
     assert texts.count("vgg_16_s") == texts.count("resnet_50_s") == 1
@@ -145,6 +146,7 @@ def test_each_figure_is_a_file_beside_the_texts_of_the_paper(
     [
         (["--format", "svg"], "give their directory, --figures DIR"),
         (["--width", "88mm"], "give their directory, --figures DIR"),
+        (["--with", "x"], "give their directory, --figures DIR"),
         (["--figures", "x", "--format", "csv"], "give --format svg or pdf"),
         (["--figures", "x", "--out", "y"], "give one of them"),
         (["--figures", "x", "--width", "88"], "with its unit"),

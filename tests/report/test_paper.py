@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hvdperf.errors import UserError
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import Comparison
@@ -95,6 +96,22 @@ def test_a_network_has_the_same_colour_in_every_figure(tmp_path: Path) -> None:
     assert len({tuple(channel["scale"]["domain"]) for channel in channels}) == 1
     # Without those that a figure does not show.
     assert channels[-1]["legend"]["values"] == ["VGG-16 (small)"]
+
+
+def test_sessions_with_other_layouts_have_curves_of_their_own(tmp_path: Path) -> None:
+    asked = [outcome(weak_scaling(WORKLOAD, n), RATIOS) for n in (2, 4)]
+    wide, narrow = (
+        archive_of(tmp_path / str(per_node), *asked, slots=4, per_node=per_node)
+        for per_node in (4, 1)
+    )
+    found = {figure.name: figure for figure in paper_figures(wide, narrow)}
+    (table,) = paper_tables(wide, narrow)
+    for figure in (found["throughput"], found["speedup"], table):
+        layouts = {row["layout"] for row in figure.table.rows if row["world_size"] == 4}
+        assert layouts == {"1 x 4", "4 x 1"}
+        assert len({row["model"] for row in figure.table.rows}) == 2
+    with pytest.raises(UserError, match="replicas a node"):
+        paper_figures(wide, wide)
 
 
 def test_a_caption_names_networks_machine_rounds_and_confidence(tmp_path: Path) -> None:

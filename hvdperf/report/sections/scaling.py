@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
 from typing import Any
 
@@ -82,25 +83,45 @@ _Speeds = Mapping[tuple[Workload, int], Interval]
 def section(cases: Sequence[Case]) -> Section:
     """Return the section: the throughput, and for weak and for strong scaling a figure per way to
     count, each with all networks."""
-    return Section("scaling", "Scaling", INTRO, tuple(figures(cases)), MISSING)
+    return Section("scaling", "Scaling", INTRO, tuple(figures(Measured(cases))), MISSING)
 
 
-def figures(cases: Sequence[Case], name_of: Callable[[str], str] = str) -> list[Figure]:
-    """Return the figures of the section. name_of: makes the name of a network in them from that of
-    its model."""
-    speeds = {key: speed_of(found) for key, found in throughputs(cases).items()}
-    found = asked(cases, *ASKED)
-    labels = workload_labels((*(key[0] for key in speeds), *(c.workload for c in found)), name_of)
-    # Ordered, so that a network has the same colour in every figure.
-    labels = {each: labels[each] for each in sorted(labels, key=lambda each: labels[each])}
-    networks = list(dict.fromkeys(labels.values()))
-    curves = [throughput(cases, speeds, labels)]
+@dataclass(frozen=True)
+class Measured:
+    """The cases of a session. name_of: makes the name of a network in figures from that of its
+    model."""
+
+    cases: Sequence[Case]
+    name_of: Callable[[str], str] = str
+
+    @cached_property
+    def speeds(self) -> _Speeds:
+        return {key: speed_of(found) for key, found in throughputs(self.cases).items()}
+
+    @cached_property
+    def asked(self) -> Sequence[Case]:
+        """The cases of the section's questions."""
+        return asked(self.cases, *ASKED)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The labels of workloads."""
+        workloads = [*(workload for workload, _ in self.speeds), *(c.workload for c in self.asked)]
+        return workload_labels(workloads, self.name_of)
+
+
+def figures(*sessions: Measured) -> list[Figure]:
+    """Return the figures of the section. A network has the same colour in all of them."""
+    networks = sorted({label for each in sessions for label in each.labels.values()})
+    curves = [throughput(sessions, networks)]
     for weak, ways in ((True, WEAK), (False, STRONG)):
         named = [
             (label, point)
-            for workload, label in labels.items()
-            for point in _points(workload, weak, found, speeds)
+            for session in sessions
+            for workload, label in session.labels.items()
+            for point in _points(workload, weak, session.asked, session.speeds)
         ]
+        named.sort(key=lambda each: networks.index(each[0]))
         measured = {way for _, point in named for way in point.ways}
         for way, name in ways.items():
             if way in measured:
@@ -192,15 +213,47 @@ _OF_A_SPEED = (
 )
 
 
-def throughput(cases: Sequence[Case], speeds: _Speeds, labels: Labels) -> Figure | None:
+def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure | None:
     """Return the figure of the samples per second of all replicas together, each with a whole
-    batch, by their number; None if there is only one replica."""
-    ordered = sorted(speeds, key=lambda key: (labels[key[0]], key[1]))
-    if all(n == 1 for _, n in ordered):
+    batch, by their number; None if there is only one replica. networks: of all figures."""
+    rows = sorted(
+        (row for session in sessions for row in _speeds_of(session)),
+        key=lambda row: networks.index(str(row["model"])),
+    )
+    if all(row["world_size"] == 1 for row in rows):
         return None
-    per_node = {case.world_size: case.replicas_per_node for case in cases} | {1: (1,)}
+    last = {str(row["model"]): row for row in rows}
+    said = several(
+        f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
+        f"{plural(int(number(row['world_size'])), 'replica')}"
+        + ("" if row["ideal"] is None else f", ideal {number(row['ideal']):,.0f}")
+        for label, row in last.items()
+    )
+    levels = confidence_words(
+        level(speed) for session in sessions for speed in session.speeds.values()
+    )
+    return Figure(
+        "scaling-throughput",
+        "Throughput of all replicas, each with a whole batch",
+        f"On the most replicas: {said}.{levels}",
+        Table(_OF_A_SPEED, _beside_each_other(rows)),
+        _by_replicas(
+            plots.field("samples_per_second", "quantitative", "throughput in samples/s"),
+            ("samples_per_second_low", "samples_per_second_high"),
+            rows,
+            networks,
+            "ideal",
+            plots.tooltip(_OF_A_SPEED),
+        ),
+    )
+
+
+def _speeds_of(session: Measured) -> list[Row]:
+    """Return a row per network and world size, ordered by world size."""
+    speeds, labels = session.speeds, session.labels
+    per_node = {case.world_size: case.replicas_per_node for case in session.cases} | {1: (1,)}
     rows: list[Row] = []
-    for workload, n in ordered:
+    for workload, n in sorted(speeds, key=lambda key: key[1]):
         speed, alone = speeds[workload, n], speeds.get((workload, 1))
         rows.append(
             {
@@ -213,28 +266,7 @@ def throughput(cases: Sequence[Case], speeds: _Speeds, labels: Labels) -> Figure
                 "confidence": level(speed),
             }
         )
-    last = {str(row["model"]): row for row in rows}
-    said = several(
-        f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
-        f"{plural(int(number(row['world_size'])), 'replica')}"
-        + ("" if row["ideal"] is None else f", ideal {number(row['ideal']):,.0f}")
-        for label, row in last.items()
-    )
-    levels = confidence_words(level(speed) for speed in speeds.values())
-    return Figure(
-        "scaling-throughput",
-        "Throughput of all replicas, each with a whole batch",
-        f"On the most replicas: {said}.{levels}",
-        Table(_OF_A_SPEED, _beside_each_other(rows)),
-        _by_replicas(
-            plots.field("samples_per_second", "quantitative", "throughput in samples/s"),
-            ("samples_per_second_low", "samples_per_second_high"),
-            rows,
-            list(dict.fromkeys(labels.values())),
-            "ideal",
-            plots.tooltip(_OF_A_SPEED),
-        ),
-    )
+    return rows
 
 
 def layout(per_node: Sequence[int]) -> str:
@@ -252,7 +284,7 @@ def _beside_each_other(rows: Sequence[Row]) -> tuple[Row, ...]:
 
     def place(row: Row) -> float:
         n = number(row["world_size"])
-        step = 0.0 if n == 1 else min(0.014 * largest, 0.04 * n)
+        step = 0.0 if n == 1 else min(0.014 * largest, 0.04 * largest / len(networks), 0.04 * n)
         return n + step * (networks.index(row["model"]) - (len(networks) - 1) / 2)
 
     return tuple({**row, "at": place(row)} for row in rows)
@@ -449,6 +481,8 @@ def _by_replicas(
         plots.interval(*bounds, color=apart),
         *plots.curves(y, apart, tooltip=tip),
         encoding={"x": _replicas_axis("at", sizes, scale)},
+        # The ideal lines have no legend of their own, which would also remove that of colours.
+        resolve={"legend": dict.fromkeys(("stroke", "strokeDash"), "independent")},
         **more,
     )
 
