@@ -15,6 +15,7 @@ from hvdperf.plan.arms import SWEEP, Schedule, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument, disturbance_summary
+from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
 from hvdperf.report.cases import confidence_of, with_confidence
@@ -31,6 +32,8 @@ _NAMES = {
     Strategy.SINGLE: "TensorFlow without distribution",
     Strategy.BARE: "MPI without a framework",
 }
+# What a fingerprint has for a text that the host does not tell.
+UNKNOWN = "unknown"
 _TRANSPORTS = {"mpi": "MPI", "gloo": "Gloo"}
 
 
@@ -70,17 +73,25 @@ def _machine(archive: Archive) -> Iterator[str]:
     known, session = archive.fingerprint, archive.session
     hosts = 1 if session is None else len(session.hosts)
     which = "The host has" if hosts <= 1 else f"Of the {hosts} hosts, that of rank 0 has"
-    parts = [f"{plural(known['cores'], 'core')} ({known['cpu_model']})"]
+    parts = [processor(known)]
     if known["smt"]:
         parts[0] += f", with SMT {known['smt']}"
     if known["gpus"]:
         models = " and ".join(known["gpu_model"])
         drivers = " and ".join(known["gpu_driver"])
         parts.append(f"{plural(known['gpus'], 'GPU')} ({models}; driver {drivers})")
-    parts.append(f"{known['memory_gib']} GiB of memory")
-    kernel = f"Linux {known['kernel']}"
-    inside = f", in a container ({known['container']})" if known["container"] else ""
-    yield f"{which} {', '.join(parts)} and runs {kernel}{inside}."
+    if known["memory_gib"]:
+        parts.append(f"{known['memory_gib']} GiB of memory")
+    system = [] if known["kernel"] == UNKNOWN else [f"Linux {known['kernel']}"]
+    system += [f"in a container ({known['container']})"] if known["container"] else []
+    runs = f"; it runs {', '.join(system)}" if system else ""
+    yield f"{which} {', '.join(parts)}{runs}."
+
+
+def processor(known: Fingerprint) -> str:
+    """Return the number of cores and, if it is known, their model."""
+    model = "" if known["cpu_model"] == UNKNOWN else f" ({known['cpu_model']})"
+    return f"{plural(known['cores'], 'core')}{model}"
 
 
 def _software(archive: Archive) -> Iterator[str]:
@@ -284,7 +295,7 @@ def _throughputs(cases: Sequence[Case]) -> Iterator[str]:
     if counts:
         yield (
             f"Intervals of throughputs, of {100 * (1 - 2 * ALPHA):g} %, are over {span(counts)} "
-            f"launches of this session, {joined(kinds)}."
+            f"launches each, {joined(kinds)}."
         )
 
 

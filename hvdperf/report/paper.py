@@ -15,6 +15,7 @@ from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
 from hvdperf.report.cases import asked, cells_of, confidence_of, number
 from hvdperf.report.content import Column, Figure, Row, Table, Value
+from hvdperf.report.methods import processor
 from hvdperf.report.sections import scaling, wall_time
 from hvdperf.report.words import (
     confidence_words,
@@ -89,7 +90,7 @@ def measured_on(archive: Archive) -> str:
     known, session = archive.fingerprint, archive.session
     hosts = len(session.hosts) if session is not None else 0
     of_hosts = f"{plural(hosts, 'host')}; that of rank 0 has " if hosts > 1 else ""
-    parts = [f"{plural(known['cores'], 'core')} ({known['cpu_model']})"]
+    parts = [processor(known)]
     if known["gpus"]:
         parts.insert(0, f"{plural(known['gpus'], 'GPU')} ({' and '.join(known['gpu_model'])})")
     versions = (f"TensorFlow {known['tensorflow']}", f"Horovod {known['horovod']}")

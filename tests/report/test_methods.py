@@ -67,6 +67,12 @@ def test_machine_and_software_are_those_of_the_fingerprint(tmp_path):
     assert "other settings: HOROVOD_AUTOTUNE=1" in text
 
 
+def test_what_is_not_known_of_the_machine_is_left_out(tmp_path):
+    text = said(archive_with(tmp_path))
+    for missing in ("unknown", "0 GiB", "CUDA", "None"):
+        assert missing not in text
+
+
 def test_how_ranks_were_launched_is_that_of_the_document(tmp_path):
     text = said(archive_with(tmp_path, launched="mpirun --bind-to none"))
     assert "mpirun --bind-to none" in text
@@ -198,8 +204,9 @@ def with_rate(measured: Round, rate: float) -> Round:
 
 
 def test_a_session_of_a_precision_ends_by_its_own_rule(tmp_path):
+    case = outcome(weak_scaling(WORKLOAD, 2), [0.88, 0.89, 0.9, 0.91, 0.92, 0.93])
     wide, narrow = (
-        said(archive_with(tmp_path / name, precision=share, asked={"looks": [8, 12]}))
+        said(archive_with(tmp_path / name, case, precision=share, asked={"looks": [8, 12]}))
         for name, share in (("wide", 0.5), ("narrow", 1e-9))
     )
     assert "1 of 1 interval" in wide

@@ -107,7 +107,9 @@ class Measured:
     def labels(self) -> Labels:
         """The labels of workloads."""
         workloads = [*(workload for workload, _ in self.speeds), *(c.workload for c in self.asked)]
-        return workload_labels(workloads, self.name_of)
+        labels = workload_labels(workloads, self.name_of)
+        # Without the sweep, which always has a label.
+        return {workload: labels[workload] for workload in workloads}
 
 
 def figures(*sessions: Measured) -> list[Figure]:
