@@ -160,8 +160,9 @@ def _workloads(archive: Archive) -> Iterator[str]:
         if workload.is_script:
             yield f"The script {workload.model} was run unchanged, with its own data and batches."
         elif workload != SWEEP:
-            is_own = workload.model in own or workload.model not in NETWORKS
-            small |= not is_own and NETWORKS[workload.model].scale is Scale.SMALL
+            network = NETWORKS.get(workload.model)
+            is_own = network is None or bool(network.origin) or workload.model in own
+            small |= not is_own and network is not None and network.scale is Scale.SMALL
             how = (
                 f"a batch of {plural(workload.batch, 'sample')} per replica",
                 "" if is_own else f"the optimizer {workload.optimizer}",
