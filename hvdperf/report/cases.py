@@ -62,8 +62,8 @@ def level(
 
 
 def speed_of(launches: Sequence[float]) -> Interval:
-    """Return the speed of several launches, at least one, with an interval of 95 % confidence that
-    covers the speed of further launches of the session, not of other sessions.
+    """Return the speed of several launches of a session, or of several sessions, at least one, with
+    an interval of 95 % confidence. That of launches is about their session alone.
 
     launches: samples per second of each. The interval is that of Hodges and Lehmann over the
     logarithms; with fewer launches than its exact bounds need, it is Student's t. One launch has

@@ -40,19 +40,19 @@ _TRANSPORTS = {"mpi": "MPI", "gloo": "Gloo"}
 def methods(archive: Archive) -> list[str]:
     """Return the sentences of the paragraph. archive: has at least one document of the session."""
     return [
-        *_suite(archive.session),
+        *_suite(archive),
         *_machine(archive),
         *_software(archive),
         *_workloads(archive),
         *_design(archive),
-        *_intervals(archive.cases),
-        *_throughputs(archive.cases),
+        *(_of_sessions(archive) if archive.sessions else _intervals(archive.cases)),
         *_rule(archive),
         *_disturbance(archive.session),
     ]
 
 
-def _suite(session: SessionDocument | None) -> Iterator[str]:
+def _suite(archive: Archive) -> Iterator[str]:
+    session = archive.session
     if session is None:
         return
     found = re.fullmatch(r"(\S+) \((\w+)(\+?)\)", session.suite)
@@ -60,12 +60,16 @@ def _suite(session: SessionDocument | None) -> Iterator[str]:
     if found:
         changed = " with uncommitted changes" if found[3] else ""
         version = f" {found[1]} (commit {found[2]}{changed})"
+    parts = [each.session for each in archive.sessions if each.session is not None]
+    when = f"on {began(session)}"
+    if parts:
+        when = f"in {plural(len(parts), 'session')} that began on {joined(map(began, parts))}"
     yield (
-        f"We measured with hvdperf{version}, profile {session.profile}, on {began(session)}, for "
+        f"We measured with hvdperf{version}, profile {session.profile}, {when}, for "
         f"{session.elapsed_seconds / 60:.1f} minutes, of which "
         f"{session.timed_seconds / 60:.1f} minutes were timed."
     )
-    if session.command:
+    if session.command and not parts:
         yield f"The command was: {session.command}."
 
 
@@ -282,6 +286,18 @@ def _intervals(cases: Sequence[Case]) -> Iterator[str]:
             "from these rounds, from the turns within launches, and from a standard "
             f"deviation between launches of {between}; they have a confidence of "
             f"{_levels(early)} %."
+        )
+    yield from _throughputs(cases)
+
+
+def _of_sessions(archive: Archive) -> Iterator[str]:
+    """Yield how several sessions are put together (report.pooled)."""
+    known = [case.figure for case in archive.cases if case.figure is not None]
+    if known:
+        yield (
+            f"Every session is one observation: estimates are geometric means over "
+            f"{span({figure.observations for figure in known})} sessions, with the intervals of "
+            f"Student's t, which have a confidence of {_levels(archive.cases)} %."
         )
 
 

@@ -53,12 +53,14 @@ def paper_figures(first: Archive, *others: Archive) -> list[Figure]:
     sessions = _measured(first, *others)
     cases = [case for each in sessions for case in each.cases]
     curves = {figure.name: figure for figure in scaling.figures(*sessions)}
+    # Of sessions that were put together, each is one observation.
+    one = "session" if first.sessions else "round"
     found = [
-        _throughput(curves.get("scaling-throughput"), cases),
-        _weak(curves.get("scaling-weak-speed"), cases),
-        _strong(curves, cases),
-        *([] if others else [_parity(cases), _communication(cases), _wall_time(cases)]),
-        _efficiency(curves.get("scaling-weak-efficiency"), cases),
+        _throughput(curves.get("scaling-throughput"), cases, one),
+        _weak(curves.get("scaling-weak-speed"), cases, one),
+        _strong(curves, cases, one),
+        *([] if others else [_parity(cases, one), _communication(cases, one), _wall_time(cases)]),
+        _efficiency(curves.get("scaling-weak-efficiency"), cases, one),
     ]
     drawn = [each for each in found if each is not None and each.plot is not None]
     where = measured_on(first)
@@ -70,7 +72,8 @@ def _measured(*archives: Archive) -> list[scaling.Measured]:
     replicas a node had. Raises UserError if two sessions had as many."""
     sound = [[case for case in archive.cases if case.is_sound] for archive in archives]
     if len(archives) == 1:
-        return [scaling.Measured(sound[0], published_name)]
+        together = [each.cases for each in archives[0].sessions]
+        return [scaling.Measured(sound[0], published_name, together)]
     widths = [max((max(case.replicas_per_node) for case in own), default=0) for own in sound]
     for width, archive in zip(widths, archives, strict=True):
         if widths.count(width) > 1:
@@ -123,6 +126,13 @@ def _intervals(
     return f"Bars are {span(known, '.3g')} % intervals over {many}.{left}"
 
 
+def _counts(cases: Iterable[Case], one: str) -> list[int]:
+    """Return how many observations the figure of each case has. one: a session or a round."""
+    if one == "session":
+        return [case.figure.observations for case in cases if case.figure is not None]
+    return _rounds(cases)
+
+
 def _rounds(cases: Iterable[Case]) -> list[int]:
     return [case.outcome.judgement.rounds for case in cases]
 
@@ -136,11 +146,12 @@ def _batch(cases: Iterable[Case]) -> str:
     return f"{span({case.workload.batch for case in cases})} samples"
 
 
-def _throughput(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
+def _throughput(figure: Figure | None, cases: Sequence[Case], one: str) -> Figure | None:
     if figure is None:
         return None
     rows = figure.table.rows
     counts = [int(number(row["launches"])) for row in rows]
+    of = (one,) if one == "session" else ("launch", "launches")
     batch = span({workload.batch for workload, _ in throughputs(cases)})
     return _captioned(
         figure,
@@ -148,11 +159,11 @@ def _throughput(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
         "Throughput of training with Horovod over the number of replicas.",
         f"Networks: {_networks(rows)}. Every replica has a batch of {batch} samples.",
         "Thin dashed lines are the ideal, the speed of one replica times their number.",
-        _intervals(rows, "samples_per_second_low", counts, "launch", "launches"),
+        _intervals(rows, "samples_per_second_low", counts, *of),
     )
 
 
-def _weak(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
+def _weak(figure: Figure | None, cases: Sequence[Case], one: str) -> Figure | None:
     own = _weak_cases(cases)
     if figure is None or not own:
         return None
@@ -163,11 +174,11 @@ def _weak(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
         "Speedup of weak scaling: samples per second of n replicas over those of one.",
         f"Networks: {_networks(rows)}. Every replica has a batch of {_batch(own)}.",
         _IDEAL,
-        _intervals(rows, "speedup_low", _rounds(own), "round"),
+        _intervals(rows, "speedup_low", _counts(own, one), one),
     )
 
 
-def _efficiency(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
+def _efficiency(figure: Figure | None, cases: Sequence[Case], one: str) -> Figure | None:
     own = _weak_cases(cases)
     if figure is None or not own:
         return None
@@ -178,7 +189,7 @@ def _efficiency(figure: Figure | None, cases: Sequence[Case]) -> Figure | None:
         "Efficiency of weak scaling: samples per second of n replicas over n times those of one.",
         f"Networks: {_networks(rows)}. Every replica has a batch of {_batch(own)}.",
         _IDEAL,
-        _intervals(rows, "efficiency_low", _rounds(own), "round"),
+        _intervals(rows, "efficiency_low", _counts(own, one), one),
     )
 
 
@@ -189,7 +200,7 @@ def _weak_cases(cases: Sequence[Case]) -> list[Case]:
     return list({(case.session, case.workload, case.world_size): case for case in found}.values())
 
 
-def _strong(curves: Mapping[str, Figure], cases: Sequence[Case]) -> Figure | None:
+def _strong(curves: Mapping[str, Figure], cases: Sequence[Case], one: str) -> Figure | None:
     for name, question, what in _STRONG:
         own = asked(cases, question)
         if name in curves and own:
@@ -200,7 +211,7 @@ def _strong(curves: Mapping[str, Figure], cases: Sequence[Case]) -> Figure | Non
                 f"Speedup of strong scaling: {what.format(_batch(own))}.",
                 f"Networks: {_networks(rows)}.",
                 _IDEAL,
-                _intervals(rows, "speedup_low", _rounds(own), "round"),
+                _intervals(rows, "speedup_low", _counts(own, one), one),
             )
     return None
 
@@ -245,7 +256,7 @@ def _rows(cases: Sequence[Case], *keys: str) -> list[Row]:
     ]
 
 
-def _parity(cases: Sequence[Case]) -> Figure | None:
+def _parity(cases: Sequence[Case], one: str) -> Figure | None:
     own = [case for case in asked(cases, Question.PARITY) if case.figure is not None]
     if not own:
         return None
@@ -265,13 +276,13 @@ def _parity(cases: Sequence[Case]) -> Figure | None:
         title,
         f"{title} Networks: {_networks(rows)}. Every replica has a batch of {_batch(own)}. Right "
         "of the dashed line Horovod is faster. "
-        f"{_intervals(rows, 'ratio_low', _rounds(own), 'round')}",
+        f"{_intervals(rows, 'ratio_low', _counts(own, one), one)}",
         Table(_RATIO, tuple(rows)),
         plot,
     )
 
 
-def _communication(cases: Sequence[Case]) -> Figure | None:
+def _communication(cases: Sequence[Case], one: str) -> Figure | None:
     """Return the figure of the share of a step that is spent on waiting for communication: 1 - the
     ratio of the speeds with and without it."""
     own = [case for case in asked(cases, Question.COMMUNICATION) if case.figure is not None]
@@ -295,7 +306,7 @@ def _communication(cases: Sequence[Case]) -> Figure | None:
         title,
         f"{title} It is 1 - the speed with the exchange of gradients / the speed without it. "
         f"Networks: {_networks(rows)}. Every replica has a batch of {_batch(own)}. "
-        f"{_intervals(rows, 'share_low', _rounds(own), 'round')}",
+        f"{_intervals(rows, 'share_low', _counts(own, one), one)}",
         Table(_SHARE, tuple(rows)),
         plot,
     )

@@ -80,23 +80,32 @@ _Named = tuple[str, _Point]
 _Speeds = Mapping[tuple[Workload, int], Interval]
 
 
-def section(cases: Sequence[Case]) -> Section:
+def section(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Section:
     """Return the section: the throughput, and for weak and for strong scaling a figure per way to
-    count, each with all networks."""
-    return Section("scaling", "Scaling", INTRO, tuple(figures(Measured(cases))), MISSING)
+    count, each with all networks. sessions: as in Measured."""
+    curves = tuple(figures(Measured(cases, sessions=sessions)))
+    return Section("scaling", "Scaling", INTRO, curves, MISSING)
 
 
 @dataclass(frozen=True)
 class Measured:
     """The cases of a session. name_of: makes the name of a network in figures from that of its
-    model."""
+    model. sessions: the cases of each session, if several were put together in this one."""
 
     cases: Sequence[Case]
     name_of: Callable[[str], str] = str
+    sessions: Sequence[Sequence[Case]] = ()
 
     @cached_property
     def speeds(self) -> _Speeds:
-        return {key: speed_of(found) for key, found in throughputs(self.cases).items()}
+        """The throughputs; of several sessions each is one observation."""
+        found = {key: list(launches) for key, launches in throughputs(self.cases).items()}
+        if self.sessions:
+            each = [throughputs(cases) for cases in self.sessions]
+            found = {
+                key: [speed_of(own[key]).estimate for own in each if key in own] for key in found
+            }
+        return {key: speed_of(observed) for key, observed in found.items()}
 
     @cached_property
     def asked(self) -> Sequence[Case]:
@@ -231,6 +240,9 @@ def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure 
         + ("" if row["ideal"] is None else f", ideal {number(row['ideal']):,.0f}")
         for label, row in last.items()
     )
+    together = any(session.sessions for session in sessions)
+    observed = Column("launches", "sessions" if together else "launches")
+    columns = tuple(observed if each.key == observed.key else each for each in _OF_A_SPEED)
     levels = confidence_words(
         level(speed) for session in sessions for speed in session.speeds.values()
     )
@@ -238,14 +250,14 @@ def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure 
         "scaling-throughput",
         "Throughput of all replicas, each with a whole batch",
         f"On the most replicas: {said}.{levels}",
-        Table(_OF_A_SPEED, _beside_each_other(rows)),
+        Table(columns, _beside_each_other(rows)),
         _by_replicas(
             plots.field("samples_per_second", "quantitative", "throughput in samples/s"),
             ("samples_per_second_low", "samples_per_second_high"),
             rows,
             networks,
             "ideal",
-            plots.tooltip(_OF_A_SPEED),
+            plots.tooltip(columns),
         ),
     )
 
