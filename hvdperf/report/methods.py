@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC
 
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.plan.arms import SWEEP, Schedule, Workload
@@ -63,7 +64,8 @@ def _suite(archive: Archive) -> Iterator[str]:
     parts = [each.session for each in archive.sessions if each.session is not None]
     when = f"on {began(session)}"
     if parts:
-        when = f"in {plural(len(parts), 'session')} that began on {joined(map(began, parts))}"
+        starts = joined(f"{each.began_at.astimezone(UTC):%Y-%m-%d %H:%M}" for each in parts)
+        when = f"in {plural(len(parts), 'session')} that began at {starts} UTC"
     yield (
         f"We measured with hvdperf{version}, profile {session.profile}, {when}, for "
         f"{session.elapsed_seconds / 60:.1f} minutes, of which "

@@ -17,8 +17,11 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import communication, parity, strong_scaling, weak_scaling
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.outcome import Outcome
+from hvdperf.report.cases import number
 from hvdperf.report.content import Figure, Section
+from hvdperf.report.methods import methods
 from hvdperf.report.paper import MOST_FIGURES, paper_figures, paper_tables
+from hvdperf.report.pooled import pooled
 from hvdperf.report.words import published_name
 from hvdperf.verdict import Band, Verdict
 from tests.report.cases import assert_sound, recorded_session
@@ -112,6 +115,30 @@ def test_sessions_with_other_layouts_have_curves_of_their_own(tmp_path: Path) ->
         assert len({row["model"] for row in figure.table.rows}) == 2
     with pytest.raises(UserError, match="replicas a node"):
         paper_figures(wide, wide)
+
+
+def test_of_several_sessions_each_is_one_observation(tmp_path: Path) -> None:
+    """However many rounds and launches they have."""
+    asked = weak_scaling(WORKLOAD, 2)
+    archives = [
+        read_session(session_of(tmp_path, outcome(asked, [0.9 * day] * 8), name=name))
+        for day, name in ((1.0, "20260131T000000Z-1"), (1.1, "20260201T000000Z-2"))
+    ]
+    alone, together = named(archives[0]), named(pooled(archives))
+    for figure in together.values():
+        assert "over 2 sessions" in figure.says
+    wide, narrow = (
+        next(row for row in found["throughput"].table.rows if row["world_size"] == 2)
+        for found in (together, alone)
+    )
+    assert wide["launches"] == 2
+    assert narrow["launches"] == 8
+    assert wide["samples_per_second"] == pytest.approx(1800 * 1.1**0.5)
+    # Days that differ by 10 %.
+    assert number(wide["samples_per_second_high"]) > 1.1 * number(wide["samples_per_second"])
+    text = " ".join(methods(pooled(archives)))
+    assert "Every session is one observation" in text
+    assert "Wilcoxon" not in text
 
 
 def test_a_caption_names_networks_machine_rounds_and_confidence(tmp_path: Path) -> None:
