@@ -138,7 +138,13 @@ def _rounds(cases: Iterable[Case]) -> list[int]:
 
 
 def _networks(rows: Iterable[Row]) -> str:
-    return "; ".join(dict.fromkeys(str(row["model"]) for row in rows))
+    """Return a sentence that names the networks; their names may have commas."""
+    return _named([str(row["model"]) for row in rows])
+
+
+def _named(labels: Iterable[str]) -> str:
+    names = list(dict.fromkeys(labels))
+    return f"{'Network' if len(names) == 1 else 'Networks'}: {'; '.join(names)}."
 
 
 def _batch(cases: Iterable[Case]) -> str:
@@ -157,7 +163,7 @@ def _throughput(figure: Figure | None, cases: Sequence[Case], one: str) -> Figur
         figure,
         "throughput",
         "Throughput of training with Horovod over the number of replicas.",
-        f"Networks: {_networks(rows)}. Every replica has a batch of {batch} samples.",
+        f"{_networks(rows)} Every replica has a batch of {batch} samples.",
         "Thin dashed lines are the ideal, the speed of one replica times their number.",
         _intervals(rows, "samples_per_second_low", counts, *of),
     )
@@ -172,7 +178,7 @@ def _weak(figure: Figure | None, cases: Sequence[Case], one: str) -> Figure | No
         figure,
         "speedup",
         "Speedup of weak scaling: samples per second of n replicas over those of one.",
-        f"Networks: {_networks(rows)}. Every replica has a batch of {_batch(own)}.",
+        f"{_networks(rows)} Every replica has a batch of {_batch(own)}.",
         _IDEAL,
         _intervals(rows, "speedup_low", _counts(own, one), one),
     )
@@ -187,7 +193,7 @@ def _efficiency(figure: Figure | None, cases: Sequence[Case], one: str) -> Figur
         figure,
         "efficiency",
         "Efficiency of weak scaling: samples per second of n replicas over n times those of one.",
-        f"Networks: {_networks(rows)}. Every replica has a batch of {_batch(own)}.",
+        f"{_networks(rows)} Every replica has a batch of {_batch(own)}.",
         _IDEAL,
         _intervals(rows, "efficiency_low", _counts(own, one), one),
     )
@@ -209,7 +215,7 @@ def _strong(curves: Mapping[str, Figure], cases: Sequence[Case], one: str) -> Fi
                 curves[name],
                 "speedup-strong",
                 f"Speedup of strong scaling: {what.format(_batch(own))}.",
-                f"Networks: {_networks(rows)}.",
+                _networks(rows),
                 _IDEAL,
                 _intervals(rows, "speedup_low", _counts(own, one), one),
             )
@@ -274,7 +280,7 @@ def _parity(cases: Sequence[Case], one: str) -> Figure | None:
     return Figure(
         "parity",
         title,
-        f"{title} Networks: {_networks(rows)}. Every replica has a batch of {_batch(own)}. Right "
+        f"{title} {_networks(rows)} Every replica has a batch of {_batch(own)}. Right "
         "of the dashed line Horovod is faster. "
         f"{_intervals(rows, 'ratio_low', _counts(own, one), one)}",
         Table(_RATIO, tuple(rows)),
@@ -305,7 +311,7 @@ def _communication(cases: Sequence[Case], one: str) -> Figure | None:
         "communication",
         title,
         f"{title} It is 1 - the speed with the exchange of gradients / the speed without it. "
-        f"Networks: {_networks(rows)}. Every replica has a batch of {_batch(own)}. "
+        f"{_networks(rows)} Every replica has a batch of {_batch(own)}. "
         f"{_intervals(rows, 'share_low', _counts(own, one), one)}",
         Table(_SHARE, tuple(rows)),
         plot,
@@ -331,7 +337,7 @@ def _wall_time(cases: Sequence[Case]) -> Figure | None:
         figure,
         "wall-time",
         "Where the wall time of a training goes, from the launch of its processes to their end.",
-        f"Networks: {'; '.join(dict.fromkeys(labels[case.workload] for case in own))}. Every "
+        f"{_named(labels[case.workload] for case in own)} Every "
         f"replica trains for {steps} steps with a batch of {_batch(own)}. Means over the ranks and "
         f"{many}.",
     )
