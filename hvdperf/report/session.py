@@ -124,7 +124,7 @@ def session_report(sources: Sources) -> Report:
     sections = [
         pooled.section(archive),
         comparisons.against(cases, session),
-        scaling.section(cases),
+        scaling.section(cases, [each.cases for each in archive.sessions]),
         scaling.by_nodes(cases),
         comparisons.parity(cases),
         wall_time.section(cases),
