@@ -117,12 +117,14 @@ def session_report(sources: Sources) -> Report:
     """Return the report of a session. sources: have at least one document of the session."""
     archive = sources.archive
     cases, session, fingerprint = archive.cases, archive.session, archive.fingerprint
-    sections = [
+    answers = [
         comparisons.against(cases, session),
         scaling.section(cases),
         scaling.by_nodes(cases),
-        comparisons.parity(cases),
         wall_time.section(cases),
+    ]
+    explanations = [
+        comparisons.parity(cases),
         steps.section(cases),
         processes.startup(cases),
         collectives.section(cases),
@@ -133,7 +135,8 @@ def session_report(sources: Sources) -> Report:
         machine.disturbance(session),
         machine.section(fingerprint, session, sources.earlier),
     ]
-    return _report(archive, sections, sources.left_out)
+    folded = (replace(each, explains=True) for each in explanations if each is not None)
+    return _report(archive, [*answers, *folded], sources.left_out)
 
 
 def brief_report(archive: Archive, earlier: Archive | None = None) -> Report:
@@ -239,12 +242,6 @@ def _warnings(archive: Archive) -> list[str]:
                 f"At world size {sizes} there are more replicas than cores or devices: "
                 "efficiencies are shown, but not judged."
             )
-        if session.against:
-            warnings.append(
-                "Every figure is the speed of this session's stack / the speed of the stack of "
-                f"{session.against}. Differences from that stack to this one:"
-            )
-            warnings += session.changed or ["none: both are the same stack"]
         warnings += [f"Unfit to measure: {line}." for line in session.unfit]
         whole = together(session.disturbances)
         # The reason of an undecided case tells the disturbance.
@@ -257,6 +254,13 @@ def _warnings(archive: Archive) -> list[str]:
         before = [case.name for case in archive.cases if case.outcome.taken_over]
         more = f" Measured before: {', '.join(before)}." if before else ""
         warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.{more}")
+    # Last, because they can be many.
+    if session is not None and session.against:
+        warnings.append(
+            "Every figure is the speed of this session's stack / the speed of the stack of "
+            f"{session.against}. Differences from that stack to this one:"
+        )
+        warnings += session.changed or ["none: both are the same stack"]
     return warnings
 
 
