@@ -242,6 +242,12 @@ def _warnings(archive: Archive) -> list[str]:
                 f"At world size {sizes} there are more replicas than cores or devices: "
                 "efficiencies are shown, but not judged."
             )
+        if session.against:
+            changed = "; ".join(session.changed) or "none, both are the same stack"
+            warnings.append(
+                "Every figure is the speed of this session's stack / the speed of the stack of "
+                f"{session.against}. Differences from that stack to this one: {changed}."
+            )
         warnings += [f"Unfit to measure: {line}." for line in session.unfit]
         whole = together(session.disturbances)
         # The reason of an undecided case tells the disturbance.
@@ -254,13 +260,6 @@ def _warnings(archive: Archive) -> list[str]:
         before = [case.name for case in archive.cases if case.outcome.taken_over]
         more = f" Measured before: {', '.join(before)}." if before else ""
         warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.{more}")
-    # Last, because they can be many.
-    if session is not None and session.against:
-        warnings.append(
-            "Every figure is the speed of this session's stack / the speed of the stack of "
-            f"{session.against}. Differences from that stack to this one:"
-        )
-        warnings += session.changed or ["none: both are the same stack"]
     return warnings
 
 

@@ -177,6 +177,8 @@ def test_a_figure_says_what_there_is_to_see(page: Page) -> None:
         plot = page.locator(f"#{figure.name}").get_by_role("img", name=figure.title, exact=True)
         described = plot.get_attribute("aria-describedby")
         assert page.locator(f"#{described}").inner_text() == figure.says
+    # Its marks would be told one by one.
+    assert page.locator(".plot > :not([aria-hidden=true])").count() == 0
 
 
 def test_names_of_places_are_unique_and_links_lead_to_them(page: Page) -> None:

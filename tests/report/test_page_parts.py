@@ -93,6 +93,14 @@ def test_tables_have_captions_and_each_row_its_header(report: Report) -> None:
     assert board.row_heads == [[row["case"]] for row in printable(report).board.table.rows]
 
 
+@pytest.mark.parametrize("report", [a_report(), hostile(), any_report("&")])
+def test_nothing_that_is_clicked_lies_in_what_folds(report: Report) -> None:
+    """A screen reader tells a summary as one button, without what lies in it."""
+    summaries = re.findall(r"<summary>(.*?)</summary>", page(report), re.DOTALL)
+    assert summaries
+    assert not any(re.search(r"<(a|button|input|select)\b", each) for each in summaries)
+
+
 class Scripts(HTMLParser):
     """The texts of a document's scripts and styles that a browser would obey."""
 
