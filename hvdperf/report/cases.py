@@ -61,17 +61,23 @@ def level(
     return 100 * confidence(figure, rule, fail_alpha)
 
 
-def speed_of(launches: Sequence[float]) -> Interval:
-    """Return the speed of several launches of a session, or of several sessions, at least one, with
-    an interval of 95 % confidence. That of launches is about their session alone.
+def centre_of(values: Sequence[float]) -> Interval:
+    """Return the centre of several positive values, at least one, with an interval of 95 %
+    confidence that covers that of further ones like them, such as of launches of the same session.
 
-    launches: samples per second of each. The interval is that of Hodges and Lehmann over the
-    logarithms; with fewer launches than its exact bounds need, it is Student's t. One launch has
-    no interval.
+    The interval is that of Hodges and Lehmann over the logarithms; with fewer values than its exact
+    bounds need, it is that of `mean_of`. One value has no interval.
     """
-    logs, count = [math.log(each) for each in launches], len(launches)
-    if count == 1 or count >= fewest_bounded(ALPHA):
-        return as_ratio(hodges_lehmann(logs, ALPHA))
+    count = len(values)
+    if 1 < count < fewest_bounded(ALPHA):
+        return mean_of(values)
+    return as_ratio(hodges_lehmann([math.log(each) for each in values], ALPHA))
+
+
+def mean_of(values: Sequence[float]) -> Interval:
+    """Return the geometric mean of two positive values or more with Student's interval of 95 %
+    confidence."""
+    logs, count = [math.log(each) for each in values], len(values)
     middle, half = fmean(logs), student_quantile(1 - ALPHA, count - 1) * stdev(logs) / count**0.5
     return as_ratio(Interval(middle, middle - half, middle + half, ALPHA, count))
 

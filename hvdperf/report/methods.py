@@ -304,7 +304,7 @@ def _of_sessions(archive: Archive) -> Iterator[str]:
 
 
 def _throughputs(cases: Sequence[Case]) -> Iterator[str]:
-    """Yield how intervals of throughputs are made (report.cases.speed_of)."""
+    """Yield how intervals of throughputs are made (report.cases.centre_of)."""
     counts = [len(found) for found in throughputs(cases).values() if len(found) > 1]
     few = [count for count in counts if count < fewest_bounded(ALPHA)]
     kinds = [

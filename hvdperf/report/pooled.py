@@ -12,18 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import NormalDist, fmean, pvariance, stdev
+from statistics import NormalDist, fmean, variance
 
 from hvdperf.errors import UserError
 from hvdperf.paths import shown
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.rounds import Round
+from hvdperf.report.cases import mean_of
 from hvdperf.report.compare import new_series
 from hvdperf.report.content import Column, Figure, Row, Section, Table
 from hvdperf.report.words import plural, several
-from hvdperf.stats import Interval, student_quantile
-from hvdperf.verdict import ALPHA, Verdict, as_ratio, decide, is_bounded, undecided
+from hvdperf.stats import Interval
+from hvdperf.verdict import ALPHA, Verdict, decide, is_bounded, undecided
 
 
 def pooled(archives: Sequence[Archive]) -> Archive:
@@ -103,7 +104,7 @@ def _renumbered(case: Case, offset: int) -> Case:
 
 
 def _pooled_case(cases: Sequence[Case]) -> Case:
-    figure = mean_of_sessions([case.figure for case in cases if case.figure is not None])
+    figure = mean_of([case.figure.estimate for case in cases if case.figure is not None])
     first = cases[0].outcome
     rule = first.judgement.rule
     verdict, reason = first.judgement.verdict, first.judgement.reason
@@ -132,14 +133,6 @@ def _pooled_case(cases: Sequence[Case]) -> Case:
     return replace(cases[0], outcome=outcome, written_at=cases[-1].written_at)
 
 
-def mean_of_sessions(figures: Sequence[Interval]) -> Interval:
-    """Return the geometric mean of the figures of two sessions or more, with Student's interval."""
-    logs = [math.log(figure.estimate) for figure in figures]
-    half = student_quantile(1 - ALPHA, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    middle = fmean(logs)
-    return as_ratio(Interval(middle, middle - half, middle + half, ALPHA, len(logs)))
-
-
 def between(figures: Sequence[Interval]) -> float:
     """Return the standard deviation between sessions of ln of a figure, without what the rounds
     within them explain; 0 if they explain all of it. That is estimated from the intervals."""
@@ -150,8 +143,7 @@ def between(figures: Sequence[Interval]) -> float:
         if is_bounded(figure)
     ]
     explained = fmean(within) if within else 0.0
-    count = len(logs)
-    return math.sqrt(max(0.0, pvariance(logs) * count / (count - 1) - explained))
+    return math.sqrt(max(0.0, variance(logs) - explained))
 
 
 def section(archive: Archive) -> Section | None:

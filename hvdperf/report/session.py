@@ -121,11 +121,12 @@ def session_report(sources: Sources) -> Report:
     """Return the report of a session. sources: have at least one document of the session."""
     archive = sources.archive
     cases, session, fingerprint = archive.cases, archive.session, archive.fingerprint
+    together = [each.cases for each in archive.sessions]
     answers = [
         pooled.section(archive),
         comparisons.against(cases, session),
-        scaling.section(cases, [each.cases for each in archive.sessions]),
-        scaling.by_nodes(cases),
+        scaling.section(cases, together),
+        scaling.by_nodes(cases, together),
         wall_time.section(cases),
     ]
     explanations = [

@@ -285,6 +285,34 @@ def test_rows_are_nodes_and_columns_replicas_on_each(tmp_path):
     assert throughput.rows[1]["width_2"] == pytest.approx(0.8 * 4 * 1000)
 
 
+def test_the_efficiency_against_one_node_is_of_the_same_rounds(tmp_path):
+    # What both sizes share in a round is not in their ratio.
+    shared = [0.9, 0.95, 1.0, 0.92, 0.97, 0.94, 0.91]
+    noise = [1, 1.001, 0.999, 1.002, 0.998, 1, 1]
+    cases = cases_of(
+        tmp_path,
+        outcome(WEAK, [0.9 * each for each in shared]),
+        outcome(WEAK_4, [0.72 * a * b for a, b in zip(shared, noise, strict=True)]),
+        slots=4,
+        per_node=2,
+    )
+    section = scaling.by_nodes(cases)
+    assert section is not None
+    assert_sound(section)
+    (row,) = figures_of(section)["nodes-against-one"].table.rows
+    assert row["layout"] == "2 x 2"
+    assert row["efficiency"] == pytest.approx(0.8, rel=1e-3)
+    assert row["upper"] - row["lower"] < 0.004
+    assert row["observations"] == len(shared)
+    several = scaling.by_nodes(cases, [cases, cases, cases])
+    assert figures_of(several)["nodes-against-one"].table.rows[0]["observations"] == 3
+
+
+def test_with_one_replica_a_node_there_is_no_efficiency_against_one(tmp_path):
+    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), slots=2, per_node=1)
+    assert "nodes-against-one" not in figures_of(scaling.by_nodes(cases))
+
+
 def test_of_one_shape_the_even_group_is_shown_whatever_is_read_first(tmp_path):
     uneven = outcome(weak_scaling(WORKLOAD, 6), [0.5] * 6)
     even = outcome(weak_scaling(WORKLOAD, 8), [0.8] * 6)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from statistics import median
 
 from hvdperf.judge.fails import notes_on_fails
 from hvdperf.plan.arms import Workload
@@ -13,7 +12,7 @@ from hvdperf.records.documents import Case
 from hvdperf.records.fingerprinting import settings_beside
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
-from hvdperf.report.cases import asked, cells_of, confidence_of, number, scaled
+from hvdperf.report.cases import asked, cells_of, centre_of, confidence_of, number, scaled
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table, Value
 from hvdperf.report.words import (
     NAMES,
@@ -257,7 +256,7 @@ def overview(cases: Sequence[Case]) -> Figure | None:
     return Figure(
         "throughput",
         "Horovod with its defaults, all replicas together",
-        f"Medians over the rounds: {said}. Lines reach from the slowest to the fastest round. The "
+        f"Estimates over the rounds: {said}. Lines reach from the slowest round to the fastest. The "
         "ratios beside the throughput have intervals in the table of verdicts.",
         Table(_columns(rows), rows),
         _speeds(len(last), len({row["world_size"] for row in rows})),
@@ -300,7 +299,7 @@ def _of_network(
     return {
         "model": label,
         "world_size": world_size,
-        "samples_per_second": median(speeds) if speeds else None,
+        "samples_per_second": centre_of(speeds).estimate if speeds else None,
         "slowest": min(speeds, default=None),
         "fastest": max(speeds, default=None),
         "rounds": len(speeds),

@@ -3,6 +3,7 @@ nodes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +15,15 @@ from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
-from hvdperf.report.cases import asked, cells_of, confidence_of, level, number, speed_of
+from hvdperf.report.cases import (
+    asked,
+    cells_of,
+    centre_of,
+    confidence_of,
+    level,
+    mean_of,
+    number,
+)
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.words import (
     Labels,
@@ -27,6 +36,7 @@ from hvdperf.report.words import (
 )
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
+from hvdperf.work.blocks import Blocks
 
 INTRO = (
     "Speedup is the speed of n replicas / that of one; efficiency is speedup / n. Weak "
@@ -99,13 +109,11 @@ class Measured:
     @cached_property
     def speeds(self) -> _Speeds:
         """The throughputs; of several sessions each is one observation."""
-        found = {key: list(launches) for key, launches in throughputs(self.cases).items()}
-        if self.sessions:
-            each = [throughputs(cases) for cases in self.sessions]
-            found = {
-                key: [speed_of(own[key]).estimate for own in each if key in own] for key in found
-            }
-        return {key: speed_of(observed) for key, observed in found.items()}
+        each = [throughputs(cases) for cases in self.sessions or [self.cases]]
+        return {
+            key: _over_sessions([own[key] for own in each if key in own])
+            for key in throughputs(self.cases)
+        }
 
     @cached_property
     def asked(self) -> Sequence[Case]:
@@ -119,6 +127,13 @@ class Measured:
         labels = workload_labels(workloads, self.name_of)
         # Without the sweep, which always has a label.
         return {workload: labels[workload] for workload in workloads}
+
+
+def _over_sessions(observed: Sequence[Sequence[float]]) -> Interval:
+    """Return the centre of what was observed in one session; of several, each is one
+    observation."""
+    centres = [centre_of(values) for values in observed]
+    return centres[0] if len(centres) == 1 else mean_of([each.estimate for each in centres])
 
 
 def figures(*sessions: Measured) -> list[Figure]:
@@ -198,7 +213,7 @@ def _split_speed(case: Case) -> float | None:
         for measured in case.rounds
     ]
     medians = [median(speeds) for speeds in launches if speeds]
-    return speed_of(medians).estimate if medians else None
+    return centre_of(medians).estimate if medians else None
 
 
 # Throughput ------------------------------------------------------------------------------------
@@ -516,8 +531,9 @@ def _replicas_axis(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> 
 # Nodes -----------------------------------------------------------------------------------------
 
 
-def by_nodes(cases: Sequence[Case]) -> Section | None:
-    """Return the section; return None if all replicas were on one node."""
+def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Section | None:
+    """Return the section; return None if all replicas were on one node. sessions: as in
+    Measured."""
     scaled = [case for case in asked(cases, Question.WEAK_SCALING) if case.is_sound]
     if not any(len(case.replicas_per_node) > 1 for case in scaled):
         return None
@@ -545,14 +561,74 @@ def by_nodes(cases: Sequence[Case]) -> Section | None:
             figures.append(
                 _by_shape(workload.model, label, Column("efficiency", "", "", 3), shares, even)
             )
+    against = _against_a_node(labels, sessions or [cases])
     return Section(
         "nodes",
         "Nodes and devices",
         "Rows are nodes and columns are replicas per node; efficiencies are of weak scaling by "
         "speed. An unevenly spread group is shown in the column of its fullest node, unless an "
         "evenly spread group is there.",
-        tuple(figures),
+        (*figures, *([] if against is None else [against])),
     )
+
+
+_OF_A_NODE = (
+    Column("model", "network"),
+    Column("layout", "nodes x replicas"),
+    Column("efficiency", "efficiency against one node", digits=3),
+    Column("lower", "lower", digits=3),
+    Column("upper", "upper", digits=3),
+    Column("observations", "observations"),
+)
+
+
+def _against_a_node(labels: Labels, sessions: Sequence[Sequence[Case]]) -> Figure | None:
+    """Return the table of efficiencies against one full node: the speed of N nodes / N times the
+    speed of one, both measured in the same rounds; None if nodes had one replica each, where this
+    is the efficiency against one replica, or if no single node was measured."""
+    observed: dict[tuple[Workload, tuple[int, ...]], list[list[float]]] = {}
+    for cases in sessions:
+        own = {
+            (case.workload, case.replicas_per_node): _by_round(case)
+            for case in asked(cases, Question.WEAK_SCALING)
+            if case.is_sound and _is_even(case) and case.replicas_per_node[0] > 1
+        }
+        for (workload, per_node), of_group in own.items():
+            of_one = own.get((workload, per_node[:1]), {})
+            ratios = [math.exp(of_group[n] - of_one[n]) for n in of_group.keys() & of_one.keys()]
+            if len(per_node) > 1 and ratios:
+                observed.setdefault((workload, per_node), []).append(ratios)
+    rows: list[Row] = []
+    for (workload, per_node), of_sessions in sorted(
+        observed.items(), key=lambda each: (labels[each[0][0]], each[0][1])
+    ):
+        share = _over_sessions(of_sessions)
+        rows.append(
+            {
+                "model": labels[workload],
+                "layout": layout(per_node),
+                **cells_of(share, "efficiency", "lower", "upper"),
+                "observations": share.observations,
+            }
+        )
+    if not rows:
+        return None
+    said = several(
+        f"{row['model']} on {row['layout']} {number(row['efficiency']):.3f}" for row in rows
+    )
+    return Figure(
+        "nodes-against-one",
+        "Efficiency against one node",
+        f"The speed of N nodes over N times that of one node with as many replicas: {said}. "
+        "Intervals: 95 % confidence.",
+        Table(_OF_A_NODE, tuple(rows)),
+    )
+
+
+def _by_round(case: Case) -> dict[int, float]:
+    """Return ln of a case's figure by the number of its round, of rounds that nothing disturbed."""
+    rows = {each.number: Blocks.observe(case.comparison, each) for each in case.rounds}
+    return {number: median(row) for number, row in rows.items() if row}
 
 
 def _shape(case: Case) -> tuple[int, int]:
