@@ -38,8 +38,8 @@ CHOSEN_BY = {
     "model": "Model",
     "world_size": "World size",
 }
-# Of a note with more characters only the first paragraph is seen, because more would push the next
-# note away.
+# Of a longer note only the first paragraph is seen, and of a longer warning the beginning, because
+# more would push away what comes next.
 _LONG_NOTE = 280
 # So many warnings are seen; more would push the figures away.
 _UNFOLDED = 3
