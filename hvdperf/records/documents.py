@@ -211,7 +211,7 @@ class SessionDocument:
     verdicts: of all cases so far. disturbances: by other programs, one a round. made_up_data: the
     data sets of which the suite's own sample was read, whose contents are made up; None in
     documents that do not say it. precision: how far intervals may reach to either side, as a share;
-    0 if none was asked for.
+    0 if none was asked for. next_steps: what to type next, in lines as the terminal shows them.
     """
 
     format: Positive
@@ -245,6 +245,7 @@ class SessionDocument:
     disturbances: tuple[Disturbance, ...] = ()
     made_up_data: tuple[str, ...] | None = None
     precision: float = 0.0
+    next_steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

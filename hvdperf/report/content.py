@@ -108,7 +108,8 @@ class Report:
     board: a figure whose table has a row per case and the columns "verdict", "question", "model",
     "world_size" and "case", among others. notes: for the cases that need one. left_out: a line per
     file that could not be read. overview: the figure that a reader wants first; None if it was not
-    measured. limits: what the thresholds are called that cases were judged by.
+    measured. limits: what the thresholds are called that cases were judged by. next_steps: what to
+    type next, in lines.
     """
 
     title: str
@@ -122,6 +123,7 @@ class Report:
     left_out: tuple[str, ...] = ()
     overview: Figure | None = None
     limits: str = ""
+    next_steps: tuple[str, ...] = ()
 
     @property
     def figures(self) -> Sequence[Figure]:

@@ -91,6 +91,7 @@ def _together(documents: Sequence[SessionDocument]) -> SessionDocument:
         taken_over=(),
         verdicts=None,
         precision=0.0,
+        next_steps=(),
     )
 
 

@@ -171,6 +171,7 @@ def _report(
         left_out=left_out,
         overview=board.overview(cases),
         limits="" if archive.session is None else archive.session.asked.thresholds.label,
+        next_steps=() if archive.session is None else archive.session.next_steps,
     )
 
 

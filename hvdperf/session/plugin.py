@@ -430,7 +430,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         suite = config.stash[_suite]
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             session.exitstatus = _exit_status(session, suite)
-        session.exitstatus = suite.finish(int(session.exitstatus))
+        node = config.stash.get(_nodes, {}).__getitem__
+        session.exitstatus = suite.finish(int(session.exitstatus), node)
     config.stash[_status] = int(session.exitstatus)
     return (yield)
 
@@ -473,8 +474,7 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
     terminalreporter.section(title, **MARKUP[worst(list(count))])
     markup = config.get_terminal_writer().markup
     tables = tables_of(suite, config.hook, status)
-    steps = suite.next_steps(config.stash[_nodes].__getitem__)
-    for text in [*tables, *suite.lines(), *steps]:
+    for text in [*tables, *suite.lines(), *suite.next_steps]:
         terminalreporter.write_line(painted(text, markup))
     if suite.directory is not None:
         # After Ctrl-C mpirun may leave no time for more.

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from statistics import median
@@ -92,6 +92,8 @@ class PytestSession:
         self._reported: list[Comparison] = []
         # What makes this host unfit to measure, one line each.
         self.unfit: tuple[str, ...] = ()
+        # Lines with what to type next, once the session has ended.
+        self.next_steps: Sequence[str] = ()
         # Whether nothing is measured for that reason.
         self.is_refused = False
         # Under --against: what differs in the session's own stack, one line each.
@@ -381,8 +383,9 @@ class PytestSession:
         writer = self._results_writer
         return writer.directory if writer is not None and writer.verdicts else None
 
-    def finish(self, exit_status: int) -> int:
-        """Write the session's document; return the exit status of the session."""
+    def finish(self, exit_status: int, node: Callable[[Comparison], str]) -> int:
+        """Write the session's document; return the exit status of the session. node: returns
+        pytest's name of a case."""
         if self._results_writer is None:
             return exit_status
         self._add_to_record()
@@ -391,7 +394,8 @@ class PytestSession:
             text = f"after the last case: {after.complaint}"
             self.unfit = (*self.unfit, text)
             self._results_writer.add_unfit(text)
-        return self._results_writer.end(exit_status)
+        self.next_steps = self._next_steps(self._results_writer, node)
+        return self._results_writer.end(exit_status, self.next_steps)
 
     def _add_to_record(self) -> None:
         """Record throughputs, and by how much launches differed, unless a fault was injected or the
@@ -438,11 +442,11 @@ class PytestSession:
         where = shown(self._results_writer.directory)
         return [f"results: {where}", *self._results_writer.lines(left)]
 
-    def next_steps(self, node: Callable[[Comparison], str]) -> list[str]:
-        """Return lines with the next commands. node: returns pytest's name of a case."""
-        if self._results_writer is None or self._scheduler is None:
-            return []
-        directory = shown(self._results_writer.directory)
+    def _next_steps(
+        self, writer: ResultsWriter, node: Callable[[Comparison], str]
+    ) -> Sequence[str]:
+        """Return lines with the next commands."""
+        directory = shown(writer.directory)
         own = math.ceil(self.session_plan.profile.budget_s / 60)
         slots = self.session_plan.slots
         cores = 0 if self.machine.gpus else max(len(slot.cores) for slot in slots)
@@ -450,7 +454,7 @@ class PytestSession:
         return advice + next_steps(
             self.decided,
             self.session_plan.profile.sampling.looks,
-            self._results_writer.elapsed_seconds,
+            writer.elapsed_seconds,
             resumed=lambda minutes: self.command.resumed(directory, minutes or own),
             alone=lambda comparison: self.command.alone(node(comparison)),
             precision=self.session_plan.profile.sampling.precision,

@@ -344,9 +344,11 @@ class ResultsWriter:
         problem = self.problems.get(name, "")
         return f"NOT WRITTEN {name}: {problem}; the session continues" if problem else ""
 
-    def end(self, exit_status: int) -> int:
+    def end(self, exit_status: int, next_steps: Sequence[str] = ()) -> int:
         """Write all that is left, with the exit status. Return the session's exit status, which is
-        NOT_WRITTEN instead of 0 if something could not be written."""
+        NOT_WRITTEN instead of 0 if something could not be written. next_steps: what to type next,
+        in lines."""
+        self._document = replace(self._document, next_steps=tuple(next_steps))
         for name in list(self._unwritten):
             self._write_pending(name)
         if self.problems.keys() - {SESSION_FILE, SUMMARY_FILE}:

@@ -17,6 +17,7 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.report.apart import write_apart
+from hvdperf.report.formats.html import page
 from hvdperf.report.formats.markdown import markdown
 from hvdperf.report.session import newest_session, read_sources, session_report
 from hvdperf.verdict import Band, Verdict
@@ -104,6 +105,14 @@ def test_the_head_tells_the_other_stack_and_a_disturbance_that_no_case_tells(tmp
         warnings = report_of(directory, tmp_path / name).warnings
         assert [("old/python" in each) for each in warnings if "keras: 2 -> 3" in each] == [True]
         assert sum(text.startswith("Disturbed turns") for text in warnings) == told
+
+
+def test_the_commands_of_the_session_are_shown_as_they_were_printed(tmp_path):
+    directory = session_of(tmp_path, GOOD)
+    edit(directory, {"next_steps": ["To go on:", "  pytest --resume <x>"]}, only="session.json")
+    made = report_of(directory, tmp_path)
+    assert "pytest --resume &lt;x&gt;" in page(made)
+    assert "  pytest --resume <x>" in markdown(made).splitlines()
 
 
 def test_facts_tell_machine_and_stack(tmp_path):

@@ -109,6 +109,7 @@ def _parts(report: Report) -> Iterator[_Part]:
         overview = _figure("##", report.overview, _table(report.overview.table))
         yield _Part("the table of throughputs", overview)
     yield from _not_passed(report)
+    yield from _next_steps(report)
     yield from _not_judged(report)
     yield _Part("the table of all cases", _figure("##", report.board, _table(report.board.table)))
     for section in report.sections:
@@ -136,6 +137,12 @@ def _not_passed(report: Report) -> Iterator[_Part]:
                 blocks.append(fenced(each[:_LONGEST_TEXT] for each in output[-_OUTPUT_LINES:]))
             yield _Part(f"why {note.case} did not pass", "".join(map(_block, blocks)))
             title = ""
+
+
+def _next_steps(report: Report) -> Iterator[_Part]:
+    if report.next_steps:
+        lines = _block(fenced(report.next_steps))
+        yield _Part("what to type next", _block("## What to type next") + lines)
 
 
 def _not_judged(report: Report) -> Iterator[_Part]:

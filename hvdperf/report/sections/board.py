@@ -256,8 +256,8 @@ def overview(cases: Sequence[Case]) -> Figure | None:
     return Figure(
         "throughput",
         "Horovod with its defaults, all replicas together",
-        f"Estimates over the rounds: {said}. Lines reach from the slowest round to the fastest. The "
-        "ratios beside the throughput have intervals in the table of verdicts.",
+        f"Estimates over the rounds: {said}. Lines reach from the slowest round to the fastest. "
+        "The ratios beside the throughput have intervals in the table of verdicts.",
         Table(_columns(rows), rows),
         _speeds(len(last), len({row["world_size"] for row in rows})),
     )
