@@ -10,6 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hvdperf.models.registry import SCRIPT
+from hvdperf.plan.arms import Workload
 from hvdperf.plan.questions import (
     aa,
     against,
@@ -272,6 +274,14 @@ def test_the_range_is_that_of_the_rounds_of_a_real_session():
             number(row[key]) for key in ("slowest", "samples_per_second", "fastest")
         )
         assert 0 < slowest <= middle <= fastest
+
+
+@pytest.mark.parametrize(("batch", "told"), [(1, 1), (32, 0)])
+def test_a_script_whose_steps_count_as_samples_is_named(tmp_path, batch, told):
+    script = Workload("train.py", SCRIPT, input_size=0, batch=batch)
+    figure = overview(cases_of(tmp_path, outcome(weak_scaling(script, 2), [0.9] * 6)))
+    assert figure is not None
+    assert figure.says.count("counts as one sample") == told
 
 
 def test_a_ratio_without_a_throughput_has_a_row_and_what_is_only_started_has_none(tmp_path):

@@ -10,7 +10,7 @@ from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case
 from hvdperf.records.fingerprinting import settings_beside
-from hvdperf.records.outcome import throughputs
+from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.report import plots
 from hvdperf.report.cases import asked, cells_of, centre_of, confidence_of, number, scaled
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table, Value
@@ -257,10 +257,23 @@ def overview(cases: Sequence[Case]) -> Figure | None:
         "throughput",
         "Horovod with its defaults, all replicas together",
         f"Estimates over the rounds: {said}. Lines reach from the slowest round to the fastest. "
-        "The ratios beside the throughput have intervals in the table of verdicts.",
+        "The ratios beside the throughput have intervals in the table of verdicts."
+        f"{_by_step(cases)}",
         Table(_columns(rows), rows),
         _speeds(len(last), len({row["world_size"] for row in rows})),
     )
+
+
+def _by_step(cases: Sequence[Case]) -> str:
+    """Return a sentence, with a blank before it, on scripts whose batches are not seen."""
+    scripts = {
+        case.workload.model
+        for case, _, launch in each_launch(cases)
+        if case.workload.is_script
+        and any(rank.samples == block.steps for block in launch.blocks for rank in block.ranks)
+    }
+    names = ", ".join(sorted(scripts))
+    return f" A step of {names} counts as one sample: no batch is seen." if names else ""
 
 
 def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
