@@ -25,7 +25,7 @@ GIVEN = (
     f"one figure a run: {SERIES} healthy runs are on file, then up to {SERIES} of the candidate "
     "follow; it looks after each"
 )
-SOURCE = "[installed](https://pypi.org/project/apache-otava/), with its own options"
+SOURCE = "[its package](https://otava.apache.org), installed, with its own options"
 # A change may be found at the last healthy run, which is as close as a reader needs.
 NEAR = 1
 _MINUTES = 60.0

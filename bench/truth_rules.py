@@ -399,7 +399,8 @@ TRACEML_3, TRACEML_8 = (
 HUD = Rule(
     "PyTorch HUD, 15 % twice",
     f"two runs in a row; the {BASELINE} healthy runs before them are on file",
-    f"speed below 0.85 of the baseline's median, as `helion_speedup` of [test-infra]({_HUD})",
+    "speed below 0.85 of the baseline's median, as `helion_speedup` in `config.py` of test-infra, "
+    f"of the last two points, as its [`classify_flags`]({_HUD})",
     twice(0.85, BASELINE, before),
 )
 TRACEML_RANKS = Rule(
