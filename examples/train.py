@@ -1,7 +1,7 @@
 """A training script with Horovod, as one has it: hvdperf run -- horovodrun -np 2 python
 examples/train.py
 
-Nothing in it knows of the suite. One thread prepares its batches, while the network waits.
+Nothing in it knows of the suite. One thread prepares its batches, one by one.
 """
 
 import os
