@@ -3,8 +3,8 @@ raised.
 
 It repeats whole sessions of perf/test_trust.py, as a user starts them. It counts their results, and
 those of all earlier sessions of this machine, stack, suite and profile
-(results/trust/sessions.jsonl), in docs/reference/trust.md. It can be stopped and restarted at any time,
-because sessions add up.
+(results/trust/sessions.jsonl), in docs/reference/trust.md. It can be stopped and restarted at any
+time, because sessions add up.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def share(times: int, of: int) -> str:
 
 
 def page(entries: Sequence[Entry], before: Sequence[Sequence[Entry]] = ()) -> list[str]:
-    """Return the lines of docs/reference/trust.md. entries: the newest series. before: older series, the
-    newest first, which are not counted with it."""
+    """Return the lines of the page. entries: the newest series. before: older series, the newest
+    first, which are not counted with it."""
     lines = [*HEAD.splitlines(), "", *_where(entries), "", *_table(entries)]
     for older in before:
         lines += ["", "## Sessions under other conditions, not counted above"]

@@ -377,7 +377,8 @@ OTHERS = {
     "PYTEST_ADDOPTS": "options for every pytest, as for pytest",
     "CMAKE_BUILD_PARALLEL_LEVEL": "jobs that compile another Horovod",
     "CXX": "the compiler of Horovod",
-    "XDG_CACHE_HOME": "where an [installed](../environments.md#from-another-project) suite keeps samples and facts",
+    "XDG_CACHE_HOME": "where a suite [of another project](../environments.md#from-another-project) "
+    "keeps samples and facts",
 }
 
 
