@@ -198,13 +198,15 @@ _LONGEST_REASON = 160
 class Archive:
     """A session: its own document (None if it cannot be read), its cases sorted by name, and one
     line for each file that was left out. rounds: all of each round group, by their numbers; none of
-    a session of an earlier format."""
+    a session of an earlier format. sessions: that were put together in this one (report/pooled.py);
+    () for a session of its own."""
 
     directory: Path
     session: SessionDocument | None
     cases: tuple[Case, ...]
     left_out: tuple[str, ...]
     rounds: Mapping[RoundGroup, Mapping[int, Round]] = field(default_factory=dict)
+    sessions: tuple[Archive, ...] = ()
 
     @property
     def name(self) -> str:

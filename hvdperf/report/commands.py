@@ -41,17 +41,19 @@ def add_to(commands: Commands, of_script: Texts) -> None:
     add = add_command(
         commands,
         "report",
-        "Write the report of one session, as a page, tables, or figures for a paper; or that of a "
-        "run of a script (hvdperf run), as a page or text.",
+        "Write the report of a session, or of several together, as a page, tables, or figures for "
+        "a paper; or that of a run of a script (hvdperf run), as a page or text.",
     )
     which = add.add_argument_group("which session").add_mutually_exclusive_group()
     which.add_argument(
         "session",
         type=Path,
-        nargs="?",
+        nargs="*",
+        default=(),
         metavar="SESSION",
         help="Report this session, a directory of results/runs, or this run of a script, one of "
-        "results/scripts. Default: the newest session.",
+        "results/scripts. Of several sessions, such as of several days, every figure is their "
+        "mean, and its interval includes the variance between them. Default: the newest session.",
     )
     which.add_argument(
         "--results",
@@ -136,12 +138,12 @@ def _add_output(add: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
 
 def report_session(of_script: Texts, arguments: argparse.Namespace) -> int:
     points = _points(arguments)
-    directory: Path = arguments.session or newest_session(arguments.results)
+    directory, *others = arguments.session or [newest_session(arguments.results)]
     results = results_of(directory)
-    texts = of_script(directory)
+    texts = None if others else of_script(directory)
     if texts is not None:
         return _written_texts(texts, arguments, results, directory.resolve().name)
-    sources = read_sources(directory, results)
+    sources = read_sources(directory, results, others)
     if sources.archive.session is None and not sources.archive.cases:
         why = next(iter(sources.archive.left_out), "it holds no document of a session")
         raise UserError(f"{shown(directory)}: nothing to report: {why}; give results/runs/...")
@@ -152,7 +154,8 @@ def report_session(of_script: Texts, arguments: argparse.Namespace) -> int:
         form = arguments.format or figures.FORMATS[0]
         print(write_figures(report, sentences, form, points, Path(arguments.figures)))
         return 0
-    return _written(session_report(sources), arguments, results, directory.resolve().name)
+    name = directory.resolve().name + (f"-and-{len(others)}-more" if others else "")
+    return _written(session_report(sources), arguments, results, name)
 
 
 def _points(arguments: argparse.Namespace) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
@@ -17,6 +17,7 @@ from hvdperf.records.archive import Archive, OfEarlierFormat, read_document, rea
 from hvdperf.records.detections import LOG, Entry, read_log
 from hvdperf.records.documents import SESSION_FILE, SessionDocument
 from hvdperf.records.fingerprinting import told_settings
+from hvdperf.report import pooled
 from hvdperf.report.compare import beside
 from hvdperf.report.content import Report, Section
 from hvdperf.report.formats.terminal import lines_of
@@ -70,11 +71,14 @@ def newest_session(results: Path) -> Path:
     return sessions[-1]
 
 
-def read_sources(directory: Path, results: Path) -> Sources:
-    """Read the data of a report. directory: of the session. results: the directory that also holds
-    the log of `make trust`. Raises UserError if there is no such session."""
+def read_sources(directory: Path, results: Path, others: Sequence[Path] = ()) -> Sources:
+    """Read the data of a report. directory: of the session. others: of those that are put together
+    with it. results: the directory that also holds the log of `make trust`. Raises UserError if
+    there is no such session."""
     archive = read_session(directory)
     earlier, unreadable = _earlier(archive)
+    if others:
+        archive = pooled.pooled([archive, *map(read_session, others)])
     trust: list[Entry] = []
     try:
         trust = read_log(results / LOG)
@@ -118,6 +122,7 @@ def session_report(sources: Sources) -> Report:
     archive = sources.archive
     cases, session, fingerprint = archive.cases, archive.session, archive.fingerprint
     sections = [
+        pooled.section(archive),
         comparisons.against(cases, session),
         scaling.section(cases),
         scaling.by_nodes(cases),

@@ -1,0 +1,207 @@
+"""Several sessions as one: each figure with the variance between the sessions.
+
+Rounds of one session share its day: the machine's temperature, other jobs, the place of memory. So
+an interval over all rounds of several sessions would be too short. Here a session is one
+observation: the figure is the geometric mean of the sessions' estimates, and its interval is that
+of Student's t over them. It is exact however the variance is divided between rounds and sessions,
+if their estimates are normal; two sessions give a very wide one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import NormalDist, fmean, pvariance, stdev
+
+from hvdperf.errors import UserError
+from hvdperf.paths import shown
+from hvdperf.records.archive import Archive
+from hvdperf.records.documents import Case, SessionDocument
+from hvdperf.records.rounds import Round
+from hvdperf.report.compare import new_series
+from hvdperf.report.content import Column, Figure, Row, Section, Table
+from hvdperf.report.words import plural, several
+from hvdperf.stats import Interval, student_quantile
+from hvdperf.verdict import ALPHA, Verdict, as_ratio, decide, is_bounded, undecided
+
+
+def pooled(archives: Sequence[Archive]) -> Archive:
+    """Return several sessions as one. A case that only one of them measured soundly is left out,
+    and so are breakdowns of wall time, which are of one session. Raises UserError for sessions that
+    cannot be put together."""
+    first = archives[0]
+    documents = [_document(archive) for archive in archives]
+    for number, archive in enumerate(archives[1:], start=1):
+        if documents[number].session in {each.session for each in documents[:number]}:
+            raise UserError(f"{shown(archive.directory)}: given twice; give each session once")
+        if changed := new_series(first, archive):
+            raise UserError(
+                f"{shown(archive.directory)}: cannot be put together with "
+                f"{shown(first.directory)}: {changed[0]}; hvdperf compare shows what differs"
+            )
+    found: dict[str, list[Case]] = {}
+    offset = 0
+    for archive in archives:
+        cases = [_renumbered(case, offset) for case in archive.cases]
+        for case in cases:
+            if case.is_sound:
+                found.setdefault(case.name, []).append(case)
+        numbers = (each.number for case in cases for each in case.rounds)
+        offset = max(numbers, default=offset) + 1
+    names = sorted({case.name for archive in archives for case in archive.cases})
+    alone = [name for name in names if len(found.get(name, ())) < 2]
+    left_out = [line for archive in archives for line in archive.left_out]
+    if alone:
+        left_out.append(
+            f"left out, because fewer than two sessions have a sound figure: {', '.join(alone)}"
+        )
+    return Archive(
+        first.directory,
+        _together(documents),
+        tuple(_pooled_case(found[name]) for name in names if name not in alone),
+        tuple(left_out),
+        sessions=tuple(archives),
+    )
+
+
+def _document(archive: Archive) -> SessionDocument:
+    if archive.session is None:
+        raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
+    return archive.session
+
+
+def _together(documents: Sequence[SessionDocument]) -> SessionDocument:
+    """Return the document of all sessions together. Nothing is said of looks, since no look decided
+    the figures."""
+    first, last = documents[0], documents[-1]
+    return replace(
+        first,
+        session=f"{first.session} and {plural(len(documents) - 1, 'other')}",
+        asked=replace(first.asked, looks=(), early=False),
+        exit_status=max((each.exit_status or 0 for each in documents), default=0),
+        elapsed_seconds=sum(each.elapsed_seconds for each in documents),
+        timed_seconds=sum(each.timed_seconds for each in documents),
+        budget_spent_seconds=sum(each.budget_spent_seconds for each in documents),
+        written_at=last.written_at,
+        unfit=tuple(dict.fromkeys(line for each in documents for line in each.unfit)),
+        disturbances=tuple(one for each in documents for one in each.disturbances),
+        resumed_at=(),
+        taken_over=(),
+        verdicts=None,
+        precision=0.0,
+    )
+
+
+def _renumbered(case: Case, offset: int) -> Case:
+    """Return a case whose rounds have numbers that no earlier session's have."""
+    rounds = tuple(
+        Round(each.number + offset, each.schedule, each.launches, each.disturbance)
+        for each in case.rounds
+    )
+    return replace(case, outcome=replace(case.outcome, rounds=rounds))
+
+
+def _pooled_case(cases: Sequence[Case]) -> Case:
+    figure = mean_of_sessions([case.figure for case in cases if case.figure is not None])
+    first = cases[0].outcome
+    rule = first.judgement.rule
+    verdict, reason = first.judgement.verdict, first.judgement.reason
+    if rule is not None:
+        verdict = decide(rule, figure, figure)
+        reason = undecided(figure) if verdict is Verdict.INCONCLUSIVE else ""
+    judgement = replace(
+        first.judgement,
+        verdict=verdict,
+        figure=figure,
+        rounds=sum(case.outcome.judgement.rounds for case in cases),
+        reason=reason,
+        fail_alpha=None,
+        early=None,
+        widened=1.0,
+    )
+    outcome = replace(
+        first,
+        judgement=judgement,
+        observations=tuple(one for case in cases for one in case.outcome.observations),
+        rounds=tuple(each for case in cases for each in case.rounds),
+        breakdown=None,
+        cause=None,
+        taken_over=False,
+    )
+    return replace(cases[0], outcome=outcome, written_at=cases[-1].written_at)
+
+
+def mean_of_sessions(figures: Sequence[Interval]) -> Interval:
+    """Return the geometric mean of the figures of two sessions or more, with Student's interval."""
+    logs = [math.log(figure.estimate) for figure in figures]
+    half = student_quantile(1 - ALPHA, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    middle = fmean(logs)
+    return as_ratio(Interval(middle, middle - half, middle + half, ALPHA, len(logs)))
+
+
+def between(figures: Sequence[Interval]) -> float:
+    """Return the standard deviation between sessions of ln of a figure, without what the rounds
+    within them explain; 0 if they explain all of it. That is estimated from the intervals."""
+    logs = [math.log(figure.estimate) for figure in figures]
+    within = [
+        (math.log(figure.upper / figure.lower) / (2 * NormalDist().inv_cdf(1 - figure.alpha))) ** 2
+        for figure in figures
+        if is_bounded(figure)
+    ]
+    explained = fmean(within) if within else 0.0
+    count = len(logs)
+    return math.sqrt(max(0.0, pvariance(logs) * count / (count - 1) - explained))
+
+
+def section(archive: Archive) -> Section | None:
+    """Return a table of all sessions' figures beside the pooled ones; None for one session."""
+    if not archive.sessions:
+        return None
+    by_name = [{case.name: case for case in each.cases} for each in archive.sessions]
+    days = [f"{_document(each).began_at:%Y-%m-%d %H:%M}" for each in archive.sessions]
+    rows: list[Row] = []
+    for case in archive.cases:
+        own = [
+            known[case.name].figure if case.name in known and known[case.name].is_sound else None
+            for known in by_name
+        ]
+        measured = [figure for figure in own if figure is not None]
+        figure = case.figure
+        assert figure is not None
+        rows.append(
+            {
+                "case": case.name,
+                **{
+                    f"session_{n}": None if each is None else each.estimate
+                    for n, each in enumerate(own)
+                },
+                "sessions": len(measured),
+                "figure": figure.estimate,
+                "lower": figure.lower,
+                "upper": figure.upper,
+                "between": 100 * between(measured),
+            }
+        )
+    columns = (
+        Column("case", "case"),
+        *(Column(f"session_{n}", day, digits=3) for n, day in enumerate(days)),
+        Column("sessions", "sessions"),
+        Column("figure", "all sessions", digits=3),
+        Column("lower", "lower", digits=3),
+        Column("upper", "upper", digits=3),
+        Column("between", "sd between sessions", "%", 1),
+    )
+    says = several(
+        f"{row['case']} {row['figure']:.3f} [{row['lower']:.3f}, {row['upper']:.3f}]"
+        for row in rows
+    )
+    return Section(
+        "sessions",
+        "Sessions",
+        "Each session is one observation: a figure is the geometric mean of its sessions, with "
+        f"Student's interval ({100 * (1 - 2 * ALPHA):.0f} % confidence), which includes the "
+        "variance between them. The last column has that variance without what the rounds within "
+        "sessions explain.",
+        (Figure("sessions", "Figures by session", f"{says}.", Table(columns, tuple(rows))),),
+    )
