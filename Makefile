@@ -59,7 +59,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf report history backfill changes wheel schemas test test-all lint docs bench soak simulate trust clean distclean
+.PHONY: help stack env data perf report history backfill changes wheel schemas test test-all lint docs bench soak simulate trust truth clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -140,6 +140,9 @@ simulate: env ## simulate error rates and durations of verdicts: the tables of d
 
 trust: env data ## inject faults in 20 more sessions of up to 18 min, and count detections
 	@$(ACTIVATE); python -m bench.trust $(ARGS)
+
+truth: env ## how often performance gates err on recorded faults; ARGS=results/runs/... adds sessions
+	@$(ACTIVATE); python -m bench.truth_table $(ARGS)
 
 history: env ## import the sessions of results/, publish both histories, serve them
 	@$(ACTIVATE); hvdperf history import || echo 'history: continuing without the import' >&2; \

@@ -98,50 +98,46 @@ _KNOWN_LIBRARY = "Open MPI v4."
 def check_can_start(launcher: str, stack: Stack) -> None:
     """Raise UserError if the launcher with this name (plan.options.LAUNCHERS) cannot start ranks of
     a stack. The message says what can."""
-    problem, mend = problem_of_mpirun(stack)
+    problem = problem_of_mpirun(stack)
     has_gloo = "gloo" in stack.horovod_flags
     if launcher == "agents":
         if has_gloo:
             return
         told = f"Horovod of {stack.interpreter} was built without Gloo, which ranks need there"
         if problem:
-            raise UserError(f"{told}, nor can mpirun start them, since {problem}; {_BUILD_GLOO}")
+            raise UserError(f"{told}, nor can mpirun start them: {problem}; {_BUILD_GLOO}")
         raise UserError(f"{told}; leave out --launcher agents")
     if problem:
-        mends = filter(None, (mend, _ADD_AGENTS if has_gloo else _BUILD_GLOO))
-        raise UserError(f"{problem}; {', or '.join(mends)}")
+        raise UserError(f"{problem}; or {_ADD_AGENTS if has_gloo else _BUILD_GLOO}")
 
 
 _ADD_AGENTS = "add --launcher agents (Horovod over Gloo, without mpirun)"
 _BUILD_GLOO = "build Horovod with HOROVOD_WITH_GLOO=1, for --launcher agents"
 
 
-def problem_of_mpirun(stack: Stack) -> tuple[str, str]:
-    """Return why mpirun cannot start ranks of a stack, and what mends it, in words; "" twice if it
+def problem_of_mpirun(stack: Stack) -> str:
+    """Return why mpirun cannot start ranks of a stack, and what mends it, in words; "" if it
     can."""
     version = stack.mpirun_version
     if "mpi" not in stack.horovod_flags:
-        return f"Horovod of {stack.interpreter} was built without MPI", ""
+        return f"Horovod of {stack.interpreter} was built without MPI; build it with MPI"
     if version == NO_MPIRUN:
         try:
             version = mpirun_version(find_mpirun(Path(stack.interpreter)))
         except UserError as error:
-            problem, _, mend = str(error).partition("; ")
-            return problem, mend
+            return str(error)
     if not _KNOWN_MPIRUN.search(version):
         return (
             f"{stack.mpirun} is of another MPI ({version}), and the suite starts ranks by mpirun "
-            "of Open MPI 4 only",
-            "",
+            "of Open MPI 4 only; build Horovod with that"
         )
     library = stack.mpi_library
     if library is not None and not library.startswith(_KNOWN_LIBRARY):
         return (
             f"Horovod of {stack.interpreter} loads {library}, whose ranks {stack.mpirun} "
-            f"({version}) cannot start",
-            "",
+            f"({version}) cannot start; build Horovod with Open MPI 4"
         )
-    return "", ""
+    return ""
 
 
 class LaunchError(Exception):

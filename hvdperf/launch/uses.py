@@ -71,7 +71,7 @@ def usual_uses(stack: Stack, cache_dir: Path) -> tuple[Tried, ...]:
 
 def needs_gloo(stack: Stack) -> bool:
     """Return whether the stack's horovodrun starts ranks only with --gloo: it knows few MPIs."""
-    return bool(problem_of_mpirun(stack)[0])
+    return bool(problem_of_mpirun(stack))
 
 
 def try_uses(

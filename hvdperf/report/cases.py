@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 from hvdperf.interim import confidence_of_verdicts
 from hvdperf.plan.arms import Schedule
@@ -13,8 +14,8 @@ from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.outcome import each_launch
 from hvdperf.records.rounds import Launch
 from hvdperf.report.content import Value
-from hvdperf.stats import Interval
-from hvdperf.verdict import Rule, Verdict, confidence, is_bounded
+from hvdperf.stats import Interval, fewest_bounded, hodges_lehmann, student_quantile
+from hvdperf.verdict import ALPHA, Rule, Verdict, as_ratio, confidence, is_bounded
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
@@ -58,6 +59,21 @@ def level(
     if figure is None or not is_bounded(figure):
         return None
     return 100 * confidence(figure, rule, fail_alpha)
+
+
+def speed_of(launches: Sequence[float]) -> Interval:
+    """Return the speed of several launches of a session, or of several sessions, at least one, with
+    an interval of 95 % confidence. That of launches is about their session alone.
+
+    launches: samples per second of each. The interval is that of Hodges and Lehmann over the
+    logarithms; with fewer launches than its exact bounds need, it is Student's t. One launch has
+    no interval.
+    """
+    logs, count = [math.log(each) for each in launches], len(launches)
+    if count == 1 or count >= fewest_bounded(ALPHA):
+        return as_ratio(hodges_lehmann(logs, ALPHA))
+    middle, half = fmean(logs), student_quantile(1 - ALPHA, count - 1) * stdev(logs) / count**0.5
+    return as_ratio(Interval(middle, middle - half, middle + half, ALPHA, count))
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:

@@ -12,20 +12,21 @@ from hvdperf.cli import REFUSED, Commands, add_command, complain
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.paths import RESULTS, shown
-from hvdperf.records.archive import read_session
+from hvdperf.records.archive import Archive, read_session
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Report
 from hvdperf.report.formats import figures
 from hvdperf.report.formats.html import page
-from hvdperf.report.formats.markdown import line, markdown
-from hvdperf.report.formats.tables import latex, tables, tex
+from hvdperf.report.formats.markdown import captions, line, markdown
+from hvdperf.report.formats.tables import figures_tex, latex, latex_of, tables, tex
 from hvdperf.report.formats.terminal import terminal
 from hvdperf.report.formats.text import printable
 from hvdperf.report.methods import methods
+from hvdperf.report.paper import paper_figures, paper_tables
 from hvdperf.report.prediction import forecast
 from hvdperf.report.published_table import PRINTED, SPEEDS, TIMES, explain, lines, read_table
 from hvdperf.report.session import newest_session, read_sources, results_of, session_report
-from hvdperf.report.words import plural
+from hvdperf.report.words import joined, plural
 
 # A published table that the suite comes with.
 EXAMPLE = "tests/published/lab11.json"
@@ -67,8 +68,19 @@ def add_to(commands: Commands, of_script: Texts) -> None:
     paper.add_argument(
         "--figures",
         metavar="DIR",
-        help="Write each figure as a file (--format svg or pdf) to this directory, and a paragraph "
-        "for the section Methods. Default: write the report.",
+        help="Write at most six figures of the main results (--format svg or pdf) to this "
+        "directory, with their captions, a table, and a paragraph for the section Methods. "
+        "Default: write the report.",
+    )
+    paper.add_argument(
+        "--with",
+        dest="others",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="SESSION",
+        help="Show the curves of this session beside those of the other one. It has another number "
+        "of replicas on each node. May be repeated.",
     )
     paper.add_argument(
         "--width",
@@ -150,9 +162,9 @@ def report_session(of_script: Texts, arguments: argparse.Namespace) -> int:
     if arguments.figures is not None:
         for told in sources.left_out:
             complain(told)
-        report, sentences = session_report(sources), methods(sources.archive)
         form = arguments.format or figures.FORMATS[0]
-        print(write_figures(report, sentences, form, points, Path(arguments.figures)))
+        archives = [sources.archive, *map(read_session, arguments.others)]
+        print(write_paper(archives, form, points, Path(arguments.figures)))
         return 0
     name = directory.resolve().name + (f"-and-{len(others)}-more" if others else "")
     return _written(session_report(sources), arguments, results, name)
@@ -163,8 +175,10 @@ def _points(arguments: argparse.Namespace) -> float:
     other."""
     form, of_figures = arguments.format, arguments.format in figures.FORMATS
     if arguments.figures is None:
-        if of_figures or arguments.width is not None:
-            given = f"--format {form}" if of_figures else "--width"
+        if of_figures or arguments.width is not None or arguments.others:
+            given = (
+                f"--format {form}" if of_figures else "--with" if arguments.others else "--width"
+            )
             raise UserError(f"{given} is for figures: give their directory, --figures DIR")
     elif not arguments.figures:
         raise UserError("--figures: is empty; give a directory")
@@ -264,24 +278,32 @@ _TEXTS: Mapping[str, Callable[[Report], str]] = {
 }
 
 
-def write_figures(
-    report: Report, methods: Sequence[str], form: str, points: float, directory: Path
-) -> str:
-    """Write each plot of the report to NAME.svg or NAME.pdf in the directory, and the paragraph to
-    methods.md and methods.tex. Return the text to print.
+def write_paper(archives: Sequence[Archive], form: str, points: float, directory: Path) -> str:
+    """Write the figures of a paper to NAME.svg or NAME.pdf in the directory, their captions, the
+    tables of the main results, and a paragraph on the methods of each session. Return the text to
+    print.
 
-    methods: sentences. form: svg or pdf. points: width of the figures. Raises UserError if a file
-    cannot be written.
+    form: svg or pdf. points: width of the figures. Raises UserError if a file cannot be written.
     """
-    drawn = [figure for figure in printable(report).figures if figure.plot is not None]
-    sentences = printable(tuple(methods))
-    paragraph = " ".join(map(line, sentences))
-    _write(directory / "methods.md", f"# Methods\n\n{paragraph}\n", "--figures")
-    _write(directory / "methods.tex", f"{' '.join(map(tex, sentences))}\n", "--figures")
+    drawn = printable(tuple(paper_figures(*archives)))
+    results = printable(tuple(paper_tables(*archives)))
+    sentences = [printable(methods(archive)) for archive in archives]
+    in_markdown, in_latex = (
+        "\n\n".join(" ".join(map(form_of, each)) for each in sentences) for form_of in (line, tex)
+    )
     for figure in drawn:
         content = figures.drawing(figure, form, points)
         _write(directory / f"{figure.name}.{form}", content, "--figures")
-    return f"{shown(directory)}: {plural(len(drawn), 'figure')}, methods.md and methods.tex"
+    texts = {
+        "captions.md": captions(drawn),
+        "captions.tex": figures_tex(drawn),
+        "results.tex": latex_of(results),
+        "methods.md": f"# Methods\n\n{in_markdown}\n",
+        "methods.tex": f"{in_latex}\n",
+    }
+    for name, text in texts.items():
+        _write(directory / name, text, "--figures")
+    return f"{shown(directory)}: {plural(len(drawn), 'figure')}, {joined(texts)}"
 
 
 def _write(path: Path, content: str | bytes, option: str = "--out") -> Path:

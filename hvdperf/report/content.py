@@ -76,13 +76,15 @@ class Figure:
 class Section:
     """A section of a report. intro: one or two sentences on how to read its figures. missing:
     shown if there are no figures: the quantity that was not measured and the command that measures
-    it; "" for a section that always has figures."""
+    it; "" for a section that always has figures. explains: whether it explains figures of other
+    sections, so that a page folds it."""
 
     name: str
     title: str
     intro: str
     figures: tuple[Figure, ...] = ()
     missing: str = ""
+    explains: bool = False
 
 
 @dataclass(frozen=True)

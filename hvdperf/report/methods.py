@@ -5,21 +5,25 @@ Every number is from the session's documents. A sentence is left out if they do 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC
 
-from hvdperf.models.registry import NETWORKS
+from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.plan.arms import SWEEP, Schedule, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument, disturbance_summary
-from hvdperf.records.outcome import each_launch
+from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
 from hvdperf.report.cases import confidence_of, with_confidence
 from hvdperf.report.session import began
-from hvdperf.report.words import plural, span
-from hvdperf.verdict import REGRESSION, counted
+from hvdperf.report.words import joined, plural, published_name, span
+from hvdperf.stats import fewest_bounded
+from hvdperf.verdict import ALPHA, REGRESSION, counted, is_precise
 from hvdperf.worker.strategies.table import Strategy
 
 _NAMES = {
@@ -29,23 +33,27 @@ _NAMES = {
     Strategy.SINGLE: "TensorFlow without distribution",
     Strategy.BARE: "MPI without a framework",
 }
+# What a fingerprint has for a text that the host does not tell.
+UNKNOWN = "unknown"
+_TRANSPORTS = {"mpi": "MPI", "gloo": "Gloo"}
 
 
 def methods(archive: Archive) -> list[str]:
     """Return the sentences of the paragraph. archive: has at least one document of the session."""
     return [
-        *_suite(archive.session),
+        *_suite(archive),
         *_machine(archive),
         *_software(archive),
         *_workloads(archive),
         *_design(archive),
-        *_intervals(archive.cases),
+        *(_of_sessions(archive) if archive.sessions else _intervals(archive.cases)),
         *_rule(archive),
         *_disturbance(archive.session),
     ]
 
 
-def _suite(session: SessionDocument | None) -> Iterator[str]:
+def _suite(archive: Archive) -> Iterator[str]:
+    session = archive.session
     if session is None:
         return
     found = re.fullmatch(r"(\S+) \((\w+)(\+?)\)", session.suite)
@@ -53,12 +61,17 @@ def _suite(session: SessionDocument | None) -> Iterator[str]:
     if found:
         changed = " with uncommitted changes" if found[3] else ""
         version = f" {found[1]} (commit {found[2]}{changed})"
+    parts = [each.session for each in archive.sessions if each.session is not None]
+    when = f"on {began(session)}"
+    if parts:
+        starts = joined(f"{each.began_at.astimezone(UTC):%Y-%m-%d %H:%M}" for each in parts)
+        when = f"in {plural(len(parts), 'session')} that began at {starts} UTC"
     yield (
-        f"We measured with hvdperf{version}, profile {session.profile}, on {began(session)}, for "
+        f"We measured with hvdperf{version}, profile {session.profile}, {when}, for "
         f"{session.elapsed_seconds / 60:.1f} minutes, of which "
         f"{session.timed_seconds / 60:.1f} minutes were timed."
     )
-    if session.command:
+    if session.command and not parts:
         yield f"The command was: {session.command}."
 
 
@@ -66,17 +79,25 @@ def _machine(archive: Archive) -> Iterator[str]:
     known, session = archive.fingerprint, archive.session
     hosts = 1 if session is None else len(session.hosts)
     which = "The host has" if hosts <= 1 else f"Of the {hosts} hosts, that of rank 0 has"
-    parts = [f"{plural(known['cores'], 'core')} ({known['cpu_model']})"]
+    parts = [processor(known)]
     if known["smt"]:
         parts[0] += f", with SMT {known['smt']}"
     if known["gpus"]:
         models = " and ".join(known["gpu_model"])
         drivers = " and ".join(known["gpu_driver"])
         parts.append(f"{plural(known['gpus'], 'GPU')} ({models}; driver {drivers})")
-    parts.append(f"{known['memory_gib']} GiB of memory")
-    kernel = f"Linux {known['kernel']}"
-    inside = f", in a container ({known['container']})" if known["container"] else ""
-    yield f"{which} {', '.join(parts)} and runs {kernel}{inside}."
+    if known["memory_gib"]:
+        parts.append(f"{known['memory_gib']} GiB of memory")
+    system = [] if known["kernel"] == UNKNOWN else [f"Linux {known['kernel']}"]
+    system += [f"in a container ({known['container']})"] if known["container"] else []
+    runs = f"; it runs {', '.join(system)}" if system else ""
+    yield f"{which} {', '.join(parts)}{runs}."
+
+
+def processor(known: Fingerprint) -> str:
+    """Return the number of cores and, if it is known, their model."""
+    model = "" if known["cpu_model"] == UNKNOWN else f" ({known['cpu_model']})"
+    return f"{plural(known['cores'], 'core')}{model}"
 
 
 def _software(archive: Archive) -> Iterator[str]:
@@ -98,15 +119,17 @@ def _software(archive: Archive) -> Iterator[str]:
             )
         ),
     ]
-    yield f"The software was {_joined(filter(None, parts))}."
+    yield f"The software was {joined(filter(None, parts))}."
     fusion = known["horovod_fusion_threshold_bytes"]
     fused = f"{fusion / 2**20:g} MiB" if isinstance(fusion, int | float) else fusion
-    settings = [*known["horovod_settings"], *known["mca_settings"], *known["nccl_settings"]]
+    kinds = ("horovod", "mca", "nccl", "thread", "tensorflow")
+    settings = [each for kind in kinds for each in known[f"{kind}_settings"]]  # type: ignore[literal-required]
     also = f"; other settings: {', '.join(settings)}" if settings else ""
     yield (
         f"Horovod's fusion threshold was {fused}, and its cycle time "
         f"{known['horovod_cycle_time_ms']} ms{also}."
     )
+    yield from _exchange(archive)
     session = archive.session
     if session is not None and session.launched:
         yield f"Ranks were started as follows: {session.launched}."
@@ -118,34 +141,62 @@ def _software(archive: Archive) -> Iterator[str]:
         )
 
 
+def _exchange(archive: Archive) -> Iterator[str]:
+    """Yield what is known of the way between the ranks: the network between hosts is in no
+    document."""
+    groups = [
+        launch
+        for launch in _launches(archive.cases)
+        if launch.arm.strategy is Strategy.HOROVOD and launch.arm.world_size > 1
+    ]
+    ways = {rank.transport for launch in groups for rank in launch.metadata if rank.transport}
+    # On GPUs, the documents do not say whether gradients went by NCCL.
+    if ways and not archive.fingerprint["gpus"]:
+        names = sorted(_TRANSPORTS.get(way, way) for way in ways)
+        yield f"Horovod reduced gradients by {joined(names)}."
+
+
 def _workloads(archive: Archive) -> Iterator[str]:
     cases = archive.cases
     made_up = None if archive.session is None else archive.session.made_up_data
-    alike: dict[tuple[str, int, str, str], dict[str, None]] = {}
+    own = {named.partition(": ")[0] for named in archive.fingerprint.get("own_networks", [])}
+    alike: dict[tuple[str, tuple[str, str, str, str]], dict[str, None]] = {}
+    small = False
     for workload in dict.fromkeys(case.workload for case in cases):
         if workload.is_script:
             yield f"The script {workload.model} was run unchanged, with its own data and batches."
         elif workload != SWEEP:
-            data, optimizer = _data(workload, made_up), _optimizer(workload)
-            name = f"{workload.model} (input size {workload.input_size})"
-            key = (data, workload.batch, optimizer, workload.precision)
-            alike.setdefault(key, {})[name] = None
-    for (data, batch, optimizer, precision), names in alike.items():
+            network = NETWORKS.get(workload.model)
+            is_own = network is None or bool(network.origin) or workload.model in own
+            small |= not is_own and network is not None and network.scale is Scale.SMALL
+            how = (
+                f"a batch of {plural(workload.batch, 'sample')} per replica",
+                "" if is_own else f"the optimizer {workload.optimizer}",
+                _rate(workload, cases, is_own),
+                f"{workload.precision} arithmetic",
+            )
+            name = f"{published_name(workload.model)} with input size {workload.input_size}"
+            alike.setdefault((_data(workload, made_up), how), {})[name] = None
+    for (data, how), names in alike.items():
         verb = "was" if len(names) == 1 else "were"
-        size = f"a batch of {plural(batch, 'sample')} per replica"
-        how = _joined(filter(None, (size, optimizer, f"{precision} arithmetic")))
-        yield f"{_joined(names)} {verb} trained on {data} with {how}."
+        yield f"{joined(names)} {verb} trained on {data} with {joined(filter(None, how))}."
+    if small:
+        yield "Networks called small have the published topology with less width and depth."
     sizes: dict[Strategy, set[int]] = {}
     for launch in _launches(cases):
         sizes.setdefault(launch.arm.strategy, set()).add(launch.arm.world_size)
     ran = [
-        f"{_NAMES[strategy]} on {_joined(map(str, sorted(sizes[strategy])))} "
+        f"{_NAMES[strategy]} on {joined(map(str, sorted(sizes[strategy])))} "
         f"{'replica' if sizes[strategy] == {1} else 'replicas'}"
         for strategy in Strategy
         if strategy in sizes
     ]
     if ran:
-        yield f"The arms were {_joined(ran)}."
+        yield f"The arms were {joined(ran)}."
+    of_faults = [case.comparison for case in cases if case.comparison.is_fault_case]
+    faults = {comparison.candidate.arm.injected for comparison in of_faults}
+    if faults:
+        yield f"Faults were injected on purpose: {joined(sorted(faults))}."
 
 
 def _data(workload: Workload, made_up: Sequence[str] | None) -> str:
@@ -162,12 +213,21 @@ def _data(workload: Workload, made_up: Sequence[str] | None) -> str:
     return workload.dataset
 
 
-def _optimizer(workload: Workload) -> str:
-    """Return the optimizer in words; "" for a network of the user's own, since its optimizer is not
-    in the documents."""
-    network = NETWORKS.get(workload.model)
-    is_own = network is None or bool(network.origin)
-    return "" if is_own else f"the optimizer {workload.optimizer}"
+def _rate(workload: Workload, cases: Sequence[Case], is_own: bool) -> str:
+    """Return the learning rate that ranks reported at the end of their launches; "" if none did.
+    is_own: whether the optimizer is the user's own, which may change its rate."""
+    rates = {
+        rank.learning_rate
+        for launch in _launches(case for case in cases if case.workload == workload)
+        if launch.arm.strategy is not Strategy.BARE and not launch.arm.injected
+        for rank in launch.evidence
+        if math.isfinite(rank.learning_rate) and rank.learning_rate > 0
+    }
+    if not rates:
+        return ""
+    if workload.learning_rate == "constant" and not is_own:
+        return f"a constant learning rate of {span(rates, '.3g')}"
+    return f"a learning rate of {span(rates, '.3g')} (at the end of a launch)"
 
 
 def _design(archive: Archive) -> Iterator[str]:
@@ -207,13 +267,20 @@ def _intervals(cases: Sequence[Case]) -> Iterator[str]:
     if known:
         yield "Estimates are those of Hodges and Lehmann over the rounds."
     if exact:
+        wider = {case.outcome.judgement.widened for case in exact} - {1.0}
+        widened = (
+            f", are wider by a factor of {span(wider, '.3g')} because neighbouring rounds of this "
+            "machine are correlated,"
+            if wider
+            else ""
+        )
         yield (
-            f"The intervals of {_with_rounds(exact)} invert the Wilcoxon signed-rank test and have "
-            f"a confidence of {_levels(exact)} %."
+            f"The intervals of {_with_rounds(exact)} invert the Wilcoxon signed-rank "
+            f"test{widened} and have a confidence of {_levels(exact)} %."
         )
     if early:
         assumed = [noise for case in early if (noise := case.outcome.judgement.early) is not None]
-        between = _joined(
+        between = joined(
             dict.fromkeys(f"{100 * noise.launch_sd:.1f} % ({noise.source})" for noise in assumed)
         )
         yield (
@@ -221,6 +288,33 @@ def _intervals(cases: Sequence[Case]) -> Iterator[str]:
             "from these rounds, from the turns within launches, and from a standard "
             f"deviation between launches of {between}; they have a confidence of "
             f"{_levels(early)} %."
+        )
+    yield from _throughputs(cases)
+
+
+def _of_sessions(archive: Archive) -> Iterator[str]:
+    """Yield how several sessions are put together (report.pooled)."""
+    known = [case.figure for case in archive.cases if case.figure is not None]
+    if known:
+        yield (
+            f"Every session is one observation: estimates are geometric means over "
+            f"{span({figure.observations for figure in known})} sessions, with the intervals of "
+            f"Student's t, which have a confidence of {_levels(archive.cases)} %."
+        )
+
+
+def _throughputs(cases: Sequence[Case]) -> Iterator[str]:
+    """Yield how intervals of throughputs are made (report.cases.speed_of)."""
+    counts = [len(found) for found in throughputs(cases).values() if len(found) > 1]
+    few = [count for count in counts if count < fewest_bounded(ALPHA)]
+    kinds = [
+        *(["those of Student's t over logarithms"] if few else []),
+        *(["those of Hodges and Lehmann"] if len(few) < len(counts) else []),
+    ]
+    if counts:
+        yield (
+            f"Intervals of throughputs, of {100 * (1 - 2 * ALPHA):g} %, are over {span(counts)} "
+            f"launches each, {joined(kinds)}."
         )
 
 
@@ -249,18 +343,27 @@ def _rule(archive: Archive) -> Iterator[str]:
             f"A case passes if its whole interval meets its threshold{named}, fails if its whole "
             "interval misses it, and is inconclusive otherwise."
         )
-    if session is not None and session.asked.looks:
-        only = "; earlier analyses could only pass a case" if session.asked.early else ""
-        looks = _joined(map(str, session.asked.looks), "or")
-        yield f"A case could fail after {looks} rounds{only}."
-    if session is not None and session.precision:
-        yield (
-            "Rounds were taken until the interval of every case reached at most "
-            f"{100 * session.precision:g} % to either side, or time was up."
-        )
+    if session is not None:
+        yield from _stopping(cases, session)
     if cases:
         verdicts = counted(Counter(case.verdict for case in cases))
         yield f"The verdicts on {plural(len(cases), 'case')}: {verdicts}."
+
+
+def _stopping(cases: Sequence[Case], session: SessionDocument) -> Iterator[str]:
+    """Yield when a case had enough rounds: at its first verdict, or as soon as it was precise."""
+    looks, wanted = session.asked.looks, session.precision
+    if wanted:
+        figures = [case.figure for case in cases if case.figure is not None]
+        reached = sum(is_precise(figure, wanted) for figure in figures)
+        least = f"it had {looks[0]} rounds and " if looks else ""
+        yield (
+            f"A case ended once {least}its interval reached at most {100 * wanted:g} % to either "
+            f"side, or when time was up; {reached} of {plural(len(figures), 'interval')} did."
+        )
+    elif looks:
+        only = "; earlier analyses could only pass a case" if session.asked.early else ""
+        yield f"A case could fail after {joined(map(str, looks), 'or')} rounds{only}."
 
 
 def _compares_speeds_of_stacks(case: Case) -> bool:
@@ -269,6 +372,10 @@ def _compares_speeds_of_stacks(case: Case) -> bool:
 
 
 def _disturbance(session: SessionDocument | None) -> Iterator[str]:
+    if session is not None and session.unfit:
+        # Each line is a property, what it is, and what to do.
+        problems = dict.fromkeys(line.partition(": ")[0] for line in session.unfit)
+        yield f"Before it measured, the suite found this host unfit in: {', '.join(problems)}."
     whole = disturbance_summary(session.disturbances) if session is not None else None
     if whole is not None:
         yield (
@@ -280,9 +387,3 @@ def _disturbance(session: SessionDocument | None) -> Iterator[str]:
 def _launches(cases: Iterable[Case]) -> list[Launch]:
     """Return the launches of all cases, each once."""
     return [launch for _, _, launch in each_launch(cases)]
-
-
-def _joined(parts: Iterable[str], last: str = "and") -> str:
-    """Return a list for a sentence: `a, b and c`."""
-    *others, end = parts
-    return f"{', '.join(others)} {last} {end}" if others else end

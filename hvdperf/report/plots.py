@@ -7,10 +7,10 @@ a rule), "named" (a mark to point out), "quiet" (shown for comparison).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hvdperf.report.content import Column, Plot
+from hvdperf.report.content import Column, Plot, Row
 
 Channel = Mapping[str, Any]
 Layer = Mapping[str, Any]
@@ -93,6 +93,40 @@ def estimates(
         interval(*bounds, "x", **at),
         layer({"type": "point", "size": size}, **at, x=x, **point),
         height=rows_high(rows, each),
+        **more,
+    )
+
+
+# The place of a row of `by_network`.
+NETWORK: Mapping[str, Channel] = {
+    "y": row_names("model"),
+    "yOffset": {"field": "world_size", "type": "ordinal"},
+}
+
+
+def by_network(
+    x: Channel,
+    bounds: tuple[str, str],
+    rows: Sequence[Row],
+    *behind: Layer,
+    tip: Sequence[Mapping[str, Any]],
+    **more: Any,
+) -> Plot:
+    """Return a plot with a row per network, in which each number of replicas has a line.
+
+    bounds: keys of the lower and upper bound. rows: that are drawn, by "model" and "world_size".
+    behind: layers behind the intervals. tip: the tooltip. more: of the plot.
+    """
+    replicas = field("world_size", "ordinal", "replicas")
+    sizes = {row["world_size"] for row in rows}
+    return estimates(
+        NETWORK,
+        x,
+        bounds,
+        *behind,
+        rows=len({row["model"] for row in rows}),
+        each=max(26, 14 * len(sizes)),
+        point={"color": replicas, "shape": replicas, "tooltip": tip},
         **more,
     )
 
@@ -201,7 +235,7 @@ def stacked(
         layer(
             {"type": "text", "baseline": "top", "dy": round(0.28 * each)},
             {"joinaggregate": [{"op": "max", "field": "above", "as": "longest"}]},
-            {"filter": "datum.above - datum.below > 0.015 * datum.longest"},
+            {"filter": "datum.above - datum.below > 0.03 * datum.longest"},
             {"calculate": "(datum.below + datum.above) / 2", "as": "middle"},
             {"calculate": "substring(datum.part, 0, 1)", "as": "digit"},
             x=field("middle", "quantitative"),

@@ -121,13 +121,15 @@ def session_report(sources: Sources) -> Report:
     """Return the report of a session. sources: have at least one document of the session."""
     archive = sources.archive
     cases, session, fingerprint = archive.cases, archive.session, archive.fingerprint
-    sections = [
+    answers = [
         pooled.section(archive),
         comparisons.against(cases, session),
-        scaling.section(cases),
+        scaling.section(cases, [each.cases for each in archive.sessions]),
         scaling.by_nodes(cases),
-        comparisons.parity(cases),
         wall_time.section(cases),
+    ]
+    explanations = [
+        comparisons.parity(cases),
         steps.section(cases),
         processes.startup(cases),
         collectives.section(cases),
@@ -138,7 +140,8 @@ def session_report(sources: Sources) -> Report:
         machine.disturbance(session),
         machine.section(fingerprint, session, sources.earlier),
     ]
-    return _report(archive, sections, sources.left_out)
+    folded = (replace(each, explains=True) for each in explanations if each is not None)
+    return _report(archive, [*answers, *folded], sources.left_out)
 
 
 def brief_report(archive: Archive, earlier: Archive | None = None) -> Report:
@@ -245,11 +248,11 @@ def _warnings(archive: Archive) -> list[str]:
                 "efficiencies are shown, but not judged."
             )
         if session.against:
+            changed = "; ".join(session.changed) or "none, both are the same stack"
             warnings.append(
                 "Every figure is the speed of this session's stack / the speed of the stack of "
-                f"{session.against}. Differences from that stack to this one:"
+                f"{session.against}. Differences from that stack to this one: {changed}."
             )
-            warnings += session.changed or ["none: both are the same stack"]
         warnings += [f"Unfit to measure: {line}." for line in session.unfit]
         whole = together(session.disturbances)
         # The reason of an undecided case tells the disturbance.

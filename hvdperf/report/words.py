@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from hvdperf.columns import interval
+from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.plan.arms import SWEEP, Workload
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Column, Value
@@ -45,9 +46,37 @@ NAMES = (
 Labels = Mapping[Workload, str]
 
 
-def workload_labels(workloads: Iterable[Workload]) -> Labels:
+# The suite's networks as publications write them, by the name of the full size.
+_TITLES = {
+    "vgg_16": "VGG-16",
+    "vgg_19": "VGG-19",
+    "resnet_50": "ResNet-50",
+    "resnet_v2_101": "ResNet-101 v2",
+    "inception_v4": "Inception-v4",
+    "inception_v3": "Inception-v3",
+    "googlenet": "GoogLeNet",
+    "alexnet": "AlexNet",
+    "dcgan": "DCGAN",
+    "lstm": "LSTM",
+    "lstm_ptb_small": "LSTM of PTB, small",
+    "lstm_ptb_large": "LSTM of PTB, large",
+    "transformer": "Transformer",
+}
+
+
+def published_name(model: str) -> str:
+    """Return the name of a network as publications write it, such as `VGG-16 (small)` for vgg_16_s.
+    Networks of the user's own have the name that their file gives them."""
+    known = NETWORKS.get(model)
+    if known is None or known.origin:
+        return model
+    stem = _TITLES.get(model) or _TITLES.get(model.rpartition("_")[0], model)
+    return stem if known.scale is Scale.FULL else f"{stem} ({known.scale.value})"
+
+
+def workload_labels(workloads: Iterable[Workload], name_of: Callable[[str], str] = str) -> Labels:
     """Return labels of the workloads: the network's name, and the settings that distinguish the
-    workload from others of that network."""
+    workload from others of that network. name_of: makes the name from that of the model."""
     every = list(dict.fromkeys(workloads))
     labels = {}
     for workload in every:
@@ -57,7 +86,7 @@ def workload_labels(workloads: Iterable[Workload]) -> Labels:
             for key, value in vars(workload).items()
             if key != "model" and any(getattr(other, key) != value for other in others)
         ]
-        labels[workload] = ", ".join((workload.model, *parts)) if parts else workload.model
+        labels[workload] = ", ".join((name_of(workload.model), *parts))
     labels[SWEEP] = "sweep"
     return labels
 
@@ -89,6 +118,12 @@ def several(parts: Iterable[str]) -> str:
     """Return a list for a sentence. Only the first six parts are written out."""
     first, more = (every := list(parts))[:6], len(every) - 6
     return "; ".join(first) + (f"; and {more} more" if more > 0 else "")
+
+
+def joined(parts: Iterable[str], last: str = "and") -> str:
+    """Return a list for a sentence: `a, b and c`."""
+    *others, end = parts
+    return f"{', '.join(others)} {last} {end}" if others else end
 
 
 def plural(count: int, word: str, words: str = "") -> str:

@@ -21,7 +21,7 @@ import pytest
         ("bench.mutants", ["--count", "0"], "above zero"),
         ("bench.soak", ["0"], "above zero"),
         ("bench.thresholds", ["0"], "above zero"),
-        ("bench.fault_pairs", ["--count", "1", "--models", "vgg_99"], "vgg_99"),
+        ("bench.truth_table", ["--data", "none"], "none: there is no recording in it"),
     ],
 )
 def test_bad_arguments_are_refused(command, arguments, said, capsys, monkeypatch):

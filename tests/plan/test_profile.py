@@ -172,7 +172,7 @@ def test_what_is_malformed_is_told_with_file_and_key(write, old, new, told):
 
 
 FOR_GPUS = ("gpu", "nightly-gpu", "vet")
-SHIPPED = ["default", "gpu", "history", "nightly", "nightly-gpu", "smoke", "trust", "vet"]
+SHIPPED = ["default", "gpu", "history", "nightly", "nightly-gpu", "smoke", "trust", "truth", "vet"]
 
 
 def test_the_shipped_profiles_are_the_documented_ones():

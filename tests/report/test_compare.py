@@ -24,12 +24,13 @@ from hvdperf.records.archive import read_session
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.report.compare import Kind, comparison, of_logarithms
 from hvdperf.report.content import Figure, Report, Section
-from hvdperf.report.formats import markdown, tables
+from hvdperf.report.formats import html, markdown, tables
 from hvdperf.report.formats.terminal import lines_of
 from hvdperf.report.session import brief_report
 from hvdperf.verdict import ALPHA, Band, Noise, Verdict
 from tests.report.cases import assert_sound, edit
 from tests.support.any_report import HOSTILE
+from tests.support.page_tables import tables_of
 from tests.support.reports import session_of
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
 
@@ -53,6 +54,13 @@ def read(a: Path, b: Path) -> Report:
     for section in (Section("board", "", "", (made.board,)), *made.sections):
         assert_sound(section)
     return made
+
+
+def test_tables_of_the_page_have_captions_and_row_headers(tmp_path: Path) -> None:
+    made = compared(tmp_path, [scaled(1)], [scaled(0.9)])
+    found = tables_of(html.page(made))
+    assert [table.caption for table in found] == [figure.title for figure in made.figures]
+    assert all(len(heads) == 1 for table in found for heads in table.row_heads)
 
 
 def row(made: Report) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -12,13 +13,17 @@ import pytest
 from hvdperf.__main__ import parser
 from hvdperf.cli import run
 from hvdperf.errors import UserError
-from hvdperf.report.content import Column, Figure, Report, Row, Table
+from hvdperf.plan.questions import weak_scaling
+from hvdperf.records.archive import read_session
+from hvdperf.report.content import Figure
 from hvdperf.report.formats import figures
 from hvdperf.report.formats.text import printable
-from hvdperf.report.sections.scaling import efficiency
-from hvdperf.report.session import read_sources, session_report
-from tests.report.cases import recorded_session
-from tests.report.sample import a_report, hostile
+from hvdperf.report.paper import paper_figures
+from hvdperf.report.sections import scaling
+from tests.report.cases import HOSTILE, of_workload, recorded, recorded_session
+from tests.report.sample import hostile
+from tests.support.reports import cases_of
+from tests.support.rounds import WORKLOAD, outcome
 
 MM = 72 / 25.4
 
@@ -27,31 +32,19 @@ def session(results: Path) -> Path:
     return recorded_session(results, "weak_scaling-resnet_50_s-np2", "parity-resnet_50_s-np2")
 
 
-def report_of_all(results: Path) -> Report:
-    return session_report(read_sources(recorded_session(results), results))
-
-
 def command(*words: object) -> int:
     return run(parser(), command_line=["report", *map(str, words)])
 
 
-def scaling(*networks: str) -> Figure:
-    sizes = (1, 2, 4)
-    rows: tuple[Row, ...] = tuple(
-        {
-            "model": network,
-            "world_size": size,
-            "drawn": "yes",
-            "efficiency": 1 / (size + place),
-            "efficiency_low": 0.9 / (size + place),
-            "efficiency_high": 1.1 / (size + place),
-        }
-        for place, network in enumerate(networks)
-        for size in sizes
-    )
-    columns = tuple(Column(key, key) for key in rows[0])
-    plot = efficiency(networks, sizes)
-    return Figure("scaling", "Scaling", "Lines.", Table(columns, rows), plot)
+def of_networks(results: Path, *networks: str, name: str = "scaling-weak-speed") -> Figure:
+    """The curves on 1, 2 and 4 replicas."""
+    outcomes = [
+        outcome(weak_scaling(replace(WORKLOAD, model=network), n), [0.9] * 6)
+        for network in networks
+        for n in (2, 4)
+    ]
+    cases = cases_of(results, *outcomes, slots=4, per_node=4)
+    return next(each for each in scaling.figures(scaling.Measured(cases)) if each.name == name)
 
 
 # Widths ------------------------------------------------------------------------------------------
@@ -71,8 +64,8 @@ def test_another_width_is_refused(width: str) -> None:
 
 
 @pytest.mark.parametrize("millimetres", [88, 180])
-def test_a_drawing_has_its_width_and_legible_letters(millimetres: int) -> None:
-    figure = scaling("vgg_16_s", "resnet_50_s")
+def test_a_drawing_has_its_width_and_legible_letters(millimetres: int, tmp_path: Path) -> None:
+    figure = of_networks(tmp_path, "vgg_16_s", "resnet_50_s")
     root = ET.fromstring(figures.drawing(figure, "svg", millimetres * MM))
     assert root.attrib["width"] == f"{millimetres:.2f}mm"
     of_a_pixel = millimetres * MM / float(root.attrib["viewBox"].split()[2])
@@ -91,24 +84,12 @@ def test_a_drawing_has_its_width_and_legible_letters(millimetres: int) -> None:
 # Content -----------------------------------------------------------------------------------------
 
 
-def test_every_network_of_a_plot_is_in_its_legend() -> None:
-    root = ET.fromstring(figures.drawing(scaling("vgg_16_s", "resnet_50_s"), "svg", 250))
+@pytest.mark.parametrize("name", ["scaling-throughput", "scaling-weak-speed"])
+def test_every_network_of_a_plot_is_in_its_legend(name: str, tmp_path: Path) -> None:
+    figure = of_networks(tmp_path, "vgg_16_s", "resnet_50_s", name=name)
+    root = ET.fromstring(figures.drawing(figure, "svg", 250))
     texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
     assert texts.count("vgg_16_s") == texts.count("resnet_50_s") == 1
-
-
-def test_verdicts_have_shapes_and_colours_of_their_own(tmp_path: Path) -> None:
-    board = report_of_all(tmp_path).board
-    assert board.plot is not None
-    spec = figures.specification(board.plot, board.table.rows, 400)
-    present = {str(row["verdict"]) for row in board.table.rows}
-    (point,) = (each for each in spec["layer"] if "shape" in each["encoding"])
-    shapes, colours = (point["encoding"][name]["scale"] for name in ("shape", "color"))
-    assert set(shapes["domain"]) == set(colours["domain"]) == present
-    assert len(set(shapes["range"])) == len(set(colours["range"])) == len(present)
-    assert len(present) > 1
-    assert shapes["range"][shapes["domain"].index("PASS")] == "circle"
-    assert all(colour.startswith("#") for colour in colours["range"])
 
 
 def test_a_plot_that_cannot_be_drawn_is_named(capfd: pytest.CaptureFixture[str]) -> None:
@@ -117,15 +98,15 @@ def test_a_plot_that_cannot_be_drawn_is_named(capfd: pytest.CaptureFixture[str])
         figures.drawing(broken, "svg", 250)
 
 
-@pytest.mark.parametrize("which", ["usual", "hostile", "recorded"])
-def test_whatever_a_page_draws_can_be_drawn_for_paper(which: str, tmp_path: Path) -> None:
-    report = {"usual": a_report, "hostile": hostile, "recorded": lambda: report_of_all(tmp_path)}
-    drawn = [figure for figure in printable(report[which]()).figures if figure.plot is not None]
+@pytest.mark.parametrize("model", ["resnet_50_s", *HOSTILE])
+def test_whatever_a_network_is_called_its_figures_can_be_drawn(model: str, tmp_path: Path) -> None:
+    archive = read_session(recorded_session(tmp_path))
+    cases = tuple(of_workload(case, model=model) for case in recorded())
+    drawn = printable(tuple(paper_figures(replace(archive, cases=cases))))
     assert drawn
     for figure in drawn:
-        if figure.name != "broken":
-            root = ET.fromstring(figures.drawing(figure, "svg", 250))
-            assert float(root.attrib["width"].removesuffix("mm")) == pytest.approx(88.2, abs=0.1)
+        root = ET.fromstring(figures.drawing(figure, "svg", 250))
+        assert float(root.attrib["width"].removesuffix("mm")) == pytest.approx(88.2, abs=0.1)
 
 
 def test_the_colours_are_told_apart_in_grey() -> None:
@@ -145,17 +126,19 @@ def test_the_colours_are_told_apart_in_grey() -> None:
 
 
 @pytest.mark.parametrize("form", ["svg", "pdf"])
-def test_each_figure_is_a_file_beside_the_paragraph(
+def test_each_figure_is_a_file_beside_the_texts_of_the_paper(
     tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "figures"
-    assert command(session(tmp_path), "--figures", out, "--format", form) == 0
-    names = {path.name for path in out.iterdir()}
-    assert names >= {f"scaling-weak-speed.{form}", f"throughput.{form}", f"parity.{form}"}
-    assert names >= {"methods.md", "methods.tex"}
-    assert f"{len(names) - 2} figures, methods.md and methods.tex" in capsys.readouterr().out
-    assert "resnet_50_s" in (out / "methods.md").read_text()
-    assert r"resnet\_50\_s" in (out / "methods.tex").read_text()
+    out, directory = tmp_path / "figures", recorded_session(tmp_path)
+    assert command(directory, "--figures", out, "--format", form) == 0
+    told = capsys.readouterr().out
+    names = [figure.name for figure in paper_figures(read_session(directory))]
+    texts = {"captions.md", "captions.tex", "results.tex", "methods.md", "methods.tex"}
+    assert {path.name for path in out.iterdir()} == {*texts, *(f"{n}.{form}" for n in names)}
+    assert all(text in told for text in texts)
+    for name in names:
+        assert f"`{name}`" in (out / "captions.md").read_text()
+        assert rf"\includegraphics{{{name}}}" in (out / "captions.tex").read_text()
 
 
 @pytest.mark.parametrize(
@@ -163,6 +146,7 @@ def test_each_figure_is_a_file_beside_the_paragraph(
     [
         (["--format", "svg"], "give their directory, --figures DIR"),
         (["--width", "88mm"], "give their directory, --figures DIR"),
+        (["--with", "x"], "give their directory, --figures DIR"),
         (["--figures", "x", "--format", "csv"], "give --format svg or pdf"),
         (["--figures", "x", "--out", "y"], "give one of them"),
         (["--figures", "x", "--width", "88"], "with its unit"),

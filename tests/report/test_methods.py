@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hvdperf.plan.questions import against, weak_scaling
+from hvdperf.plan.questions import against, fault_cases, weak_scaling
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.outcome import Outcome
+from hvdperf.records.rounds import Round
 from hvdperf.report.methods import methods
 from hvdperf.verdict import Noise
 from tests.report.cases import edit, recorded_session
@@ -66,6 +67,12 @@ def test_machine_and_software_are_those_of_the_fingerprint(tmp_path):
     assert "other settings: HOROVOD_AUTOTUNE=1" in text
 
 
+def test_what_is_not_known_of_the_machine_is_left_out(tmp_path):
+    text = said(archive_with(tmp_path))
+    for missing in ("unknown", "0 GiB", "CUDA", "None"):
+        assert missing not in text
+
+
 def test_how_ranks_were_launched_is_that_of_the_document(tmp_path):
     text = said(archive_with(tmp_path, launched="mpirun --bind-to none"))
     assert "mpirun --bind-to none" in text
@@ -81,7 +88,7 @@ def test_rounds_launches_and_blocks_are_counted(tmp_path):
     assert f"A case has {len(case.rounds)} rounds" in text
     assert f"{len(launches)} launches of {processes} processes" in text
     assert f"{blocks} blocks of" in text
-    assert "resnet_50_s (input size 32) was trained on" in text
+    assert "ResNet-50 (small) with input size 32 was trained on" in text
     assert "The arms were Horovod on 1 and 2 replicas." in text
 
 
@@ -174,6 +181,65 @@ def test_the_optimizer_and_the_data_of_an_own_network_are_not_guessed(tmp_path):
     assert "adam" not in own
     assert "trained on papernet" not in own
     assert "adam" in trained(archive_with(tmp_path / "suite"))
+
+
+def test_the_networks_of_a_file_are_the_users_own_whatever_their_name(tmp_path):
+    archive = archive_with(tmp_path)
+    assert archive.session is not None
+    known = archive.session.fingerprint | {"own_networks": [f"{WORKLOAD.model}: 0a1b"]}
+    own = replace(archive, session=replace(archive.session, fingerprint=known))
+    assert "adam" in trained(archive)
+    assert "adam" not in trained(own)
+
+
+def test_the_learning_rate_is_the_one_that_ranks_reported(tmp_path):
+    case = replace(WEAK, rounds=tuple(with_rate(measured, 0.0425) for measured in WEAK.rounds))
+    assert "learning rate of 0.0425" in trained(archive_with(tmp_path, case))
+
+
+def with_rate(measured: Round, rate: float) -> Round:
+    for launch in measured.launches:
+        launch.evidence = [replace(rank, learning_rate=rate) for rank in launch.evidence]
+    return measured
+
+
+def test_a_session_of_a_precision_ends_by_its_own_rule(tmp_path):
+    case = outcome(weak_scaling(WORKLOAD, 2), [0.88, 0.89, 0.9, 0.91, 0.92, 0.93])
+    wide, narrow = (
+        said(archive_with(tmp_path / name, case, precision=share, asked={"looks": [8, 12]}))
+        for name, share in (("wide", 0.5), ("narrow", 1e-9))
+    )
+    assert "1 of 1 interval" in wide
+    assert "0 of 1 interval" in narrow
+    assert "50 %" in wide
+    for text in (wide, narrow):
+        assert "after 8 or 12 rounds" not in text
+
+
+def test_what_ranks_exchanged_gradients_by_is_told_where_it_is_known(tmp_path):
+    archive = archive_with(tmp_path)
+    assert "reduced gradients by MPI" in said(archive)
+    assert archive.session is not None
+    known = archive.session.fingerprint | {"gpus": 2, "gpu_model": ["H100"]}
+    on_gpus = said(replace(archive, session=replace(archive.session, fingerprint=known)))
+    assert "reduced gradients by" not in on_gpus
+
+
+def test_what_made_the_host_unfit_is_told(tmp_path):
+    text = said(archive_with(tmp_path, unfit=["load: others use 94 %: much; stop them"]))
+    assert "unfit in: load" in text
+    assert "unfit" not in said(archive_with(tmp_path / "fit"))
+
+
+def test_wider_intervals_tell_their_factor(tmp_path):
+    judgement = replace(WEAK.judgement, widened=1.25)
+    assert "factor of 1.25" in said(archive_with(tmp_path, replace(WEAK, judgement=judgement)))
+    assert "factor" not in said(archive_with(tmp_path / "plain"))
+
+
+def test_injected_faults_are_told(tmp_path):
+    asked = next(each for each in fault_cases(WORKLOAD, 2) if each.variant == "slow10")
+    assert "slow10" in said(archive_with(tmp_path, outcome(asked, [0.9] * 6)))
 
 
 def test_a_spread_between_launches_is_told_with_its_source(tmp_path):

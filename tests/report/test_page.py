@@ -72,7 +72,12 @@ def open_page(page: Page, name: str = "usual", choices: str = "") -> None:
     page.locator("html[data-ready=true]").wait_for()
 
 
+def unfold(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+
+
 def draw_all(page: Page) -> None:
+    unfold(page)
     page.evaluate("page.plots.all()")
 
 
@@ -105,7 +110,7 @@ def shown_figures(page: Page) -> set[str]:
 
 def column(page: Page, key: str) -> list[str]:
     place = [each.key for each in USUAL.board.table.columns].index(key) + 1
-    return shown_rows(page).locator(f"td:nth-child({place})").all_inner_texts()
+    return shown_rows(page).locator(f"> :nth-child({place})").all_inner_texts()
 
 
 def not_contradicted(report: Report, **chosen: str) -> set[str]:
@@ -129,6 +134,7 @@ def saved(page: Page, figure: str, what: str) -> tuple[str, bytes]:
 
 
 def test_every_figure_is_drawn_when_it_is_looked_at(page: Page) -> None:
+    unfold(page)
     figures = drawn_figures(USUAL)
     for figure in figures:
         page.locator(f"#{figure.name}").scroll_into_view_if_needed()
@@ -159,7 +165,7 @@ def test_a_table_has_the_numbers_of_the_report(blank: Page, name: str) -> None:
 
 
 def test_no_figure_is_a_dash_and_takes_part_in_no_number(page: Page) -> None:
-    empty = page.locator("#environment tbody tr:nth-child(3) td")
+    empty = page.locator("#environment tbody tr:nth-child(3) > *")
     assert empty.all_inner_texts() == [""] * 4
     dashes = empty.evaluate_all("cells => cells.map(c => getComputedStyle(c, '::before').content)")
     assert dashes == ['"\u2013"'] * 4
@@ -171,6 +177,8 @@ def test_a_figure_says_what_there_is_to_see(page: Page) -> None:
         plot = page.locator(f"#{figure.name}").get_by_role("img", name=figure.title, exact=True)
         described = plot.get_attribute("aria-describedby")
         assert page.locator(f"#{described}").inner_text() == figure.says
+    # Its marks would be told one by one.
+    assert page.locator(".plot > :not([aria-hidden=true])").count() == 0
 
 
 def test_names_of_places_are_unique_and_links_lead_to_them(page: Page) -> None:
@@ -178,11 +186,15 @@ def test_names_of_places_are_unique_and_links_lead_to_them(page: Page) -> None:
     assert len(ids) == len(set(ids))
     links = page.locator("a[href^='#']").evaluate_all("all => all.map(a => a.hash.slice(1))")
     assert {link for link in links if "=" not in link} <= set(ids)
-    assert {f"Section-{section.name}" for section in USUAL.sections} <= set(links)
+    measured = (section.name for section in USUAL.sections if section.figures)
+    assert {f"Section-{name}" for name in measured} <= set(links)
 
 
 def test_what_is_missing_or_left_out_is_told(page: Page) -> None:
-    assert page.locator("#Section-bound .missing").inner_text() == USUAL.sections[-1].missing
+    bound = USUAL.sections[-1]
+    assert page.locator(f"#Section-{bound.name}").count() == 0
+    page.locator("#pageMissing summary", has_text=bound.title).click()
+    assert bound.missing in page.locator("#pageMissing li").inner_text()
     assert page.locator("#pageLeftOut li").all_inner_texts() == list(USUAL.left_out)
     assert "1 file could not be read" in page.locator("header .warnings").inner_text()
 
@@ -202,6 +214,23 @@ def test_a_mark_tells_its_numbers(page: Page) -> None:
     assert {"model", "Share of a step", "part"} <= set(names)
     page.mouse.move(0, 0)
     expect(page.locator(".tip")).to_have_count(0)
+
+
+def test_what_explains_is_drawn_when_a_link_has_opened_it(page: Page, pages: Path) -> None:
+    sections = tuple(replace(each, explains=each.name == "parity") for each in USUAL.sections)
+    report = replace(USUAL, sections=sections)
+    (pages / "folded.html").write_text(document(report), encoding="utf-8")
+    open_page(page, "folded")
+    page.evaluate("document.getElementById('Section-parity').scrollIntoView()")
+    page.evaluate("page.plots.all()")
+    assert page.locator("#spread[data-drawn]").count() == 0
+    page.locator("nav a[href='#Section-parity']").click()
+    page.locator("#spread[data-drawn=true]").wait_for()
+    assert page.locator("#spread .plot svg").is_visible()
+    # A link from elsewhere opens it, too.
+    open_page(page)
+    open_page(page, "folded", "#spread")
+    assert page.locator("#spread .says").is_visible()
 
 
 # Choosing and sorting ---------------------------------------------------------------------------
@@ -252,6 +281,7 @@ def test_choices_that_nothing_fits_are_told(page: Page) -> None:
 def test_the_board_draws_the_cases_that_are_left(page: Page) -> None:
     draw_all(page)
     page.locator("select[name=question]").select_option("parity")
+    unfold(page)
     page.locator("#board .plot").scroll_into_view_if_needed()
     page.wait_for_function(
         "n => document.querySelector('#board .plot').view.data('table').length === n",
@@ -491,17 +521,40 @@ def test_a_phone_scrolls_no_page_sideways(blank: Page, name: str) -> None:
     blank.set_viewport_size(PHONE)
     open_page(blank, name)
     draw_all(blank)
-    blank.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     assert blank.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert blank.evaluate("document.body.scrollWidth") <= PHONE["width"]
 
 
-def test_paper_has_every_plot_in_light_colours(blank: Page) -> None:
+def test_a_phone_folds_the_filters_behind_a_button(blank: Page) -> None:
+    blank.set_viewport_size(PHONE)
+    open_page(blank)
+    field, button = blank.locator("select[name=verdict]"), blank.locator("#pageChoose")
+    assert not field.is_visible()
+    button.click()
+    field.select_option("FAIL")
+    button.click()
+    assert not field.is_visible()
+    # Something is chosen, which the button shows.
+    assert "chosen" in (button.get_attribute("class") or "")
+    assert shown_rows(blank).count() == 1
+
+
+def test_paper_has_the_facts_and_folds_them_again(page: Page) -> None:
+    facts = page.locator("header details.more")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert facts.locator("dl").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert not facts.locator("dl").is_visible()
+
+
+def test_paper_has_every_open_plot_in_light_colours(blank: Page) -> None:
     blank.emulate_media(color_scheme="dark")
     open_page(blank)
-    assert blank.evaluate(DRAWN) < len(drawn_figures(USUAL))
+    # That of the board is folded.
+    figures = len(drawn_figures(USUAL)) - 1
+    assert blank.evaluate(DRAWN) < figures
     assert blank.pdf().startswith(b"%PDF-")
-    assert blank.locator("[data-drawn=true]").count() == len(drawn_figures(USUAL))
+    assert blank.locator("[data-drawn=true]").count() == figures
     # Whatever is in sight is dark again afterwards; what is far away is drawn when it comes.
     assert blank.locator("[data-drawn-in=light]").count() > 0
 
@@ -525,7 +578,7 @@ def test_a_hostile_page_shows_its_texts_and_runs_none(blank: Page) -> None:
     open_page(blank, "hostile")
     draw_all(blank)
     shown = [printable(text) for text in HOSTILE]
-    cells = blank.locator("#board tbody td:nth-child(2)")
+    cells = blank.locator("#board tbody th")
     assert cells.evaluate_all("cells => cells.map(cell => cell.textContent)") == shown
     for places in ("header .warnings li bdi", "#pageLeftOut li"):
         found = blank.locator(places).evaluate_all("all => all.map(each => each.textContent)")

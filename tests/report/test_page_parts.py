@@ -28,10 +28,19 @@ from hvdperf.inline import (
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Report, Table
 from hvdperf.report.formats.html import body, page
-from hvdperf.report.formats.text import blames, headline, neutral, number_text, others, printable
+from hvdperf.report.formats.text import (
+    alike,
+    blames,
+    headline,
+    neutral,
+    number_text,
+    others,
+    printable,
+)
 from hvdperf.verdict import Verdict, worst
 from tests.report.sample import a_report, hostile
 from tests.support.any_report import report as any_report
+from tests.support.page_tables import tables_of
 
 COPIES = copies()
 # WCAG 2.2: text (1.4.3, AA), and what is no text but has to be seen (1.4.11).
@@ -40,17 +49,56 @@ NO_ROWS = Table(a_report().board.table.columns, ())
 VERDICTS = [verdict.name.lower() for verdict in Verdict]
 
 
-@pytest.mark.parametrize(("failures", "unfolded"), [(1, 1), (3, 3), (4, 0)])
-def test_a_few_failures_are_unfolded(failures: int, unfolded: int) -> None:
+@pytest.mark.parametrize(
+    ("note", "folded"),
+    [
+        (CaseNote("a", Verdict.FAIL, ("The figure.", "The cause.")), ""),
+        (CaseNote("a", Verdict.FAIL, ("The figure.", "The cause. " * 40)), "The cause."),
+        (CaseNote("a", Verdict.FAIL, ("The figure.",), ("The cause.",)), "The cause."),
+    ],
+)
+def test_what_is_long_of_a_note_is_folded(note: CaseNote, folded: str) -> None:
+    report = replace(a_report(), notes=(note,), facts={})
+    report = replace(report, board=replace(report.board, table=NO_ROWS))
+    seen, _, rest = page(report).partition("<nav")[0].partition("<details>")
+    assert "The figure." in seen
+    assert "The cause." in (rest if folded else seen)
+
+
+def test_a_reason_that_cases_share_is_told_once_with_its_cases() -> None:
+    rows = a_report().board.table.rows[:8]
     notes = tuple(
-        CaseNote(f"parity[a-np{number}]", Verdict.FAIL, ("The figure.", "The cause."))
-        for number in range(failures)
+        CaseNote(str(row["case"]), Verdict.FAIL, ("So and so.", f"Figure {number}."))
+        for number, row in enumerate(rows)
     )
-    report = replace(a_report(), notes=notes, counts={Verdict.FAIL: failures})
-    report = replace(report, verdict=Verdict.FAIL, board=replace(report.board, table=NO_ROWS))
+    other = CaseNote("another", Verdict.FAIL, ("Something else.",))
+    report = replace(a_report(), notes=(*notes, other))
     head = page(report).partition("<nav")[0]
-    assert head.count("The cause.") == failures
-    assert head.count("<details open>") == unfolded
+    assert head.count("So and so.") == 1
+    assert [head.count(f"Figure {number}.") for number in range(8)] == [1] * 8
+    assert all(f">{note.case}</bdi>" in head for note in notes)
+    groups = [[note.case for note in group] for group in alike(report.notes)]
+    assert groups == [[note.case for note in notes], ["another"]]
+
+
+@pytest.mark.parametrize("report", [a_report(), hostile(), any_report("&")])
+def test_tables_have_captions_and_each_row_its_header(report: Report) -> None:
+    tables = tables_of(page(report))
+    assert len(tables) == len(report.figures)
+    told = printable(report).figures
+    for table, figure in zip(tables, told, strict=True):
+        assert table.caption == figure.title
+        assert [len(heads) for heads in table.row_heads] == [1] * len(figure.table.rows)
+    board = tables[told.index(printable(report).board)]
+    assert board.row_heads == [[row["case"]] for row in printable(report).board.table.rows]
+
+
+@pytest.mark.parametrize("report", [a_report(), hostile(), any_report("&")])
+def test_nothing_that_is_clicked_lies_in_what_folds(report: Report) -> None:
+    """A screen reader tells a summary as one button, without what lies in it."""
+    summaries = re.findall(r"<summary>(.*?)</summary>", page(report), re.DOTALL)
+    assert summaries
+    assert not any(re.search(r"<(a|button|input|select)\b", each) for each in summaries)
 
 
 class Scripts(HTMLParser):
@@ -241,9 +289,9 @@ def test_a_cell_has_all_digits(value: float) -> None:
 def test_no_value_is_an_empty_cell_and_an_empty_text_is_none() -> None:
     cells = body(Table((Column("a", "A"),), ({"a": None}, {"a": ""}, {"a": "0"})))
     assert cells.split("\n") == [
-        "<tr><td></td></tr>",
-        "<tr><td><bdi></bdi></td></tr>",
-        "<tr><td><bdi>0</bdi></td></tr>",
+        '<tr><th scope="row"></th></tr>',
+        '<tr><th scope="row"><bdi></bdi></th></tr>',
+        '<tr><th scope="row"><bdi>0</bdi></th></tr>',
     ]
 
 

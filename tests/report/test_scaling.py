@@ -141,7 +141,7 @@ def test_what_is_not_to_be_trusted_is_in_the_table_alone(tmp_path):
 
 def test_where_only_a_threshold_is_missing_the_speedup_is_drawn(tmp_path):
     new = replace(outcome(WEAK, [0.9] * 6, verdict=Verdict.INVALID), threshold_line="x = 1")
-    (figure,) = scaling.section(cases_of(tmp_path, new)).figures
+    figure = figures_of(scaling.section(cases_of(tmp_path, new)))["scaling-weak-speed"]
     assert figure.plot is not None
     assert [(row["verdict"], row["drawn"]) for row in figure.table.rows] == [
         (None, "yes"),
@@ -172,30 +172,87 @@ def test_the_sound_case_of_a_world_size_is_the_one_that_is_drawn(tmp_path):
 def test_all_networks_are_in_one_figure_the_lowest_said_first(tmp_path):
     other = replace(WORKLOAD, model="vgg_16_s")
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), outcome(weak_scaling(other, 2), [0.7] * 6))
-    (figure,) = scaling.section(cases).figures
+    figure = figures_of(scaling.section(cases))["scaling-weak-speed"]
     assert {row["model"] for row in figure.table.rows} == {"resnet_50_s", "vgg_16_s"}
     assert figure.says.startswith("Efficiency, the lowest first: vgg_16_s 0.700")
 
 
-def test_two_sizes_are_rows_and_more_are_lines_unless_there_are_too_many_networks():
-    few, many = ["a", "b"], [f"network_{number}" for number in range(scaling.MOST_LINES + 1)]
-    marks = {
-        name: [layer["mark"] for layer in scaling.efficiency(networks, sizes)["layer"]]
-        for name, networks, sizes in (
-            ("pairs", few, (1, 2)),
-            ("lines", few, (1, 2, 4)),
-            ("many", many, (1, 2, 4)),
-        )
-    }
-    assert "line" in marks["lines"]
-    assert "line" not in marks["pairs"]
-    assert "line" not in marks["many"]
+def with_networks(results, count: int):
+    """The section of a session with this many networks on 1, 2 and 4 replicas."""
+    outcomes = [
+        outcome(weak_scaling(replace(WORKLOAD, model=f"network_{number}"), n), [0.9] * 6)
+        for number in range(count)
+        for n in (2, 4)
+    ]
+    section = scaling.section(cases_of(results, *outcomes, slots=4, per_node=4))
+    assert_sound(section)
+    return section
+
+
+@pytest.mark.parametrize("name", ["scaling-throughput", "scaling-weak-speed"])
+def test_a_network_has_a_line_unless_there_are_too_many_to_be_told_apart(tmp_path, name):
+    few, many = (
+        figures_of(with_networks(tmp_path / str(count), count))[name].plot
+        for count in (scaling.MOST_LINES, scaling.MOST_LINES + 1)
+    )
+    lines, rows = ([layer["mark"] for layer in plot["layer"]] for plot in (few, many))
+    assert "line" in lines
+    assert "line" not in rows
+
+
+def test_the_axes_of_a_curve_begin_at_zero(tmp_path):
+    for name in ("scaling-throughput", "scaling-weak-speed"):
+        plot = figures_of(with_networks(tmp_path / name, 2))[name].plot
+        assert plot["encoding"]["x"]["scale"]["domain"][0] == 0
+        y = [layer["encoding"]["y"] for layer in plot["layer"]]
+        assert all(channel.get("scale", {}).get("zero", True) for channel in y)
+
+
+def test_the_ideal_throughput_is_that_of_one_replica_times_their_number(tmp_path):
+    section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6)))
+    rows = rows_of(section, "scaling-throughput")
+    assert rows[1]["ideal"] == pytest.approx(rows[1]["samples_per_second"])
+    assert rows[2]["ideal"] == pytest.approx(2 * rows[1]["samples_per_second"])
+
+
+def test_a_throughput_has_the_interval_of_its_launches(tmp_path):
+    ratios = (0.9, 0.8, 1.0)
+    rows = rows_of(scaling.section(cases_of(tmp_path, outcome(WEAK, ratios))), "scaling-throughput")
+    two = rows[2]
+    assert two["launches"] == 3
+    assert two["samples_per_second_low"] < 1600 < 2000 < two["samples_per_second_high"]
+    assert two["confidence"] == pytest.approx(95)
+
+
+def test_a_single_launch_has_a_throughput_without_an_interval(tmp_path):
+    section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9])))
+    assert_sound(section)
+    two = rows_of(section, "scaling-throughput")[2]
+    assert two["samples_per_second"] == pytest.approx(1800)
+    assert two["samples_per_second_low"] is two["confidence"] is None
+
+
+def test_replicas_have_their_layout_over_nodes(tmp_path):
+    uneven = outcome(weak_scaling(WORKLOAD, 3), [0.9] * 6)
+    cases = cases_of(
+        tmp_path, outcome(WEAK, [0.9] * 6), uneven, outcome(WEAK_4, [0.9] * 6), slots=4
+    )
+    section = scaling.section(cases)
+    for name in ("scaling-throughput", "scaling-weak-speed"):
+        layouts = {size: row["layout"] for size, row in rows_of(section, name).items()}
+        assert layouts == {1: "1 x 1", 2: "1 x 2", 3: "2 + 1", 4: "2 x 2"}
+
+
+def test_only_more_than_two_sizes_have_a_plot_of_efficiency(tmp_path):
+    two = scaling.section(cases_of(tmp_path / "two", outcome(WEAK, [0.9] * 6)))
+    assert "scaling-weak-efficiency" not in figures_of(two)
+    assert "scaling-weak-efficiency" in figures_of(with_networks(tmp_path, 2))
 
 
 def test_two_workloads_of_a_network_are_told_apart(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6))
     half = of_workload(cases[0], precision="mixed_float16")
-    (figure,) = scaling.section([*cases, half]).figures
+    figure = figures_of(scaling.section([*cases, half]))["scaling-weak-speed"]
     assert {row["model"] for row in figure.table.rows} == {
         "resnet_50_s, float32",
         "resnet_50_s, mixed_float16",

@@ -48,6 +48,15 @@ def test_a_session_has_its_sections(tmp_path):
     assert len(names) == len(set(names))
 
 
+def test_what_answers_stands_open_and_the_rest_explains(tmp_path):
+    report = report_of(session_of(tmp_path, GOOD, BAD), tmp_path)
+    explains = {section.name: section.explains for section in report.sections}
+    assert not explains["scaling"]
+    assert not explains["wall_time"]
+    assert explains["steps"]
+    assert explains["machine"]
+
+
 def test_facts_tell_when_where_and_how_a_session_was_measured(tmp_path):
     directory = session_of(tmp_path, GOOD)
     command = "pytest perf/ -k 'weak or strong'"

@@ -38,6 +38,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     with chromium() as browser, visit(browser, results) as page:
         page.goto("/page.html")
         page.locator("html[data-ready=true]").wait_for()
+        page.evaluate("document.querySelectorAll('details').forEach(all => { all.open = true; })")
         page.evaluate("page.plots.all()")
         plots = [figure.name for figure in report.figures if figure.plot is not None]
         drawn = page.locator("[data-drawn=true]").evaluate_all("all => all.map(each => each.id)")

@@ -1,4 +1,4 @@
-"""Figures for papers: the plots of a report as SVG or PDF of a physical width.
+"""Figures for papers, as SVG or PDF of a physical width.
 
 vl-convert draws the same Vega-Lite specifications as the page, without a browser. The colours
 differ in lightness too, so that they can be told apart on grey paper.
@@ -12,10 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hvdperf.errors import UserError
-from hvdperf.inline import themes
 from hvdperf.report.content import Figure, Plot, Row
-from hvdperf.report.formats.html import slug
-from hvdperf.verdict import Verdict
 
 FORMATS = ("svg", "pdf")
 # The width of a column of many two-column papers.
@@ -42,15 +39,6 @@ CATEGORIES = (
 )
 _SIZES = ["#8fc1e3", "#0b2f52"]
 _TEXT, _GRID, _AXIS, _INTERVAL = "#000000", "#dddddd", "#666666", "#333333"
-# Shapes of verdicts, as page/config.js has them.
-_SHAPES = {
-    Verdict.FAIL: "cross",
-    Verdict.INVALID: "triangle-up",
-    Verdict.NOT_RUN: "triangle-down",
-    Verdict.INCONCLUSIVE: "diamond",
-    Verdict.PASS: "circle",
-    Verdict.NOT_JUDGED: "square",
-}
 _LEGENDS = ("color", "fill", "stroke", "shape", "strokeDash", "size")
 # Pixels of a letter, of a legend's symbol with its gaps, and of the margins.
 _LETTER, _SYMBOL, _MARGINS = 6.5, 34, 30
@@ -93,20 +81,10 @@ def specification(plot: Plot, rows: Sequence[Row], pixels: float) -> dict[str, A
     """Return the plot as a whole Vega-Lite specification: with its data, width and style."""
     # A copy in which no two channels are one object, as those of a plot may be.
     spec: dict[str, Any] = json.loads(json.dumps(plot))
-    words = {row.get("verdict") for row in rows}
-    present = [verdict for verdict in _SHAPES if verdict.value in words]
-    colours = themes()["light"]
-    of_verdicts = {
-        "color": [colours[slug(verdict)] for verdict in present],
-        "shape": [_SHAPES[verdict] for verdict in present],
-    }
     for channels in _encodings(spec):
         for name, channel in channels.items():
             if not isinstance(channel, dict):
                 continue
-            if channel.get("field") == "verdict" and "scale" not in channel and name in of_verdicts:
-                domain = [verdict.value for verdict in present]
-                channel["scale"] = {"domain": domain, "range": of_verdicts[name]}
             if name in _LEGENDS and isinstance(channel.get("legend"), dict):
                 fit = _legend_columns(channel, rows, pixels)
                 channel["legend"] = {**channel["legend"], "columns": fit}
@@ -153,7 +131,7 @@ def _encodings(part: Any) -> Iterator[dict[str, Any]]:
 
 def _legend_columns(channel: Mapping[str, Any], rows: Iterable[Row], pixels: float) -> int:
     """Return how many of a legend's columns fit beside each other."""
-    domain = channel.get("scale", {}).get("domain")
+    domain = channel["legend"].get("values") or channel.get("scale", {}).get("domain")
     names = domain or [row.get(str(channel.get("field"))) for row in rows]
     longest = max((len(str(name)) for name in names), default=1)
     fit = int((pixels - _MARGINS) / (_LETTER * longest + _SYMBOL))
@@ -201,20 +179,13 @@ def _config(pixels: float, of_x: Mapping[str, str]) -> dict[str, Any]:
             **{name: {"scheme": _SIZES} for name in ("ordinal", "ramp", "heatmap")},
         },
         "mark": {"color": CATEGORIES[0], "opacity": 1},
-        "area": {"fillOpacity": 0.25, "line": False},
         "line": {"strokeWidth": 2, "strokeJoin": "round"},
         "point": {"filled": True, "size": 55},
-        "circle": {"size": 55},
-        "square": {"size": 50},
         "rule": {"color": _INTERVAL},
         "tick": {"thickness": 2},
         "text": {"color": _TEXT, "fontSize": LABEL_PIXELS},
         "style": {
             "ideal": {"color": _AXIS, "strokeDash": [5, 4], "strokeWidth": 1.5},
-            "band": {"color": "#999999", "fillOpacity": 0.25, "strokeWidth": 0},
-            "limit": {"color": _TEXT, "strokeWidth": 1.5},
             "interval": {"strokeWidth": 2, "strokeCap": "round"},
-            "named": {"color": "#b34700", "strokeWidth": 2.5},
-            "quiet": {"color": "#888888", "strokeWidth": 1.5},
         },
     }

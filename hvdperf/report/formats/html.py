@@ -19,13 +19,13 @@ from hvdperf.inline import PAGE, assets, json_text, templates
 from hvdperf.report.content import Column, Report, Table, Value
 from hvdperf.report.formats.text import (
     MEANINGS,
+    alike,
     blames,
     headline,
     is_numeric,
     neutral,
     number_text,
     one_line,
-    others,
     printable,
     value_text,
 )
@@ -38,10 +38,13 @@ CHOSEN_BY = {
     "model": "Model",
     "world_size": "World size",
 }
-# A note of more characters is folded, because its text would push the next note away.
+# Of a note with more characters only the first paragraph is seen, because more would push the next
+# note away.
 _LONG_NOTE = 280
-# The notes of at most so many cases are unfolded, if no verdict is worse than theirs.
+# So many warnings are seen; more would push the figures away.
 _UNFOLDED = 3
+# A list of at most so many is read at a glance, and not folded.
+_FEW = 6
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 
@@ -53,8 +56,6 @@ def page(report: Report) -> str:
         report=report,
         assets=assets(),
         headline=headline(report),
-        others=others(report),
-        bar=_bar(report),
         blames=blames(report),
         neutral=neutral(report),
         choices=_choices(report),
@@ -69,8 +70,10 @@ def slug(verdict: Verdict) -> str:
 
 def body(table: Table) -> Markup:
     """Return the rows of an HTML table. A number's element also holds its value with all digits."""
+    named = _names(table)
     rows = (
-        Markup("").join(_cell(row[each.key], each) for each in table.columns) for row in table.rows
+        Markup("").join(_cell(row[each.key], each, each is named) for each in table.columns)
+        for row in table.rows
     )
     return Markup("\n").join(Markup("<tr>%s</tr>") % row for row in rows)
 
@@ -87,20 +90,11 @@ def environment(*own: Path) -> Environment:
         slug=slug,
         json=json_text,
         only=_only,
+        alike=alike,
         long_note=_LONG_NOTE,
         unfolded=_UNFOLDED,
+        few=_FEW,
     )
-    return found
-
-
-def _bar(report: Report) -> list[tuple[Verdict, int, int]]:
-    """Return the counts as parts of a bar: verdict, start of the part, and number of cases."""
-    found, start = [], 0
-    for verdict in Verdict:
-        count = report.counts.get(verdict, 0)
-        if count:
-            found.append((verdict, start, count))
-        start += count
     return found
 
 
@@ -125,9 +119,20 @@ def _only(case: str) -> str:
     return urlencode({"text": one_line(case), "at": "pageBoard"})
 
 
-def _cell(value: Value, column: Column) -> Markup:
+def _names(table: Table) -> Column:
+    """Return the column that says what a row is about: that of cases, or the first that people see
+    beside verdicts."""
+    seen = [column for column in table.columns if not column.hidden] or list(table.columns)
+    cases = [column for column in seen if column.key == "case"]
+    others = [column for column in seen if not column.key.startswith("verdict")]
+    return [*cases, *others, *seen][0]
+
+
+def _cell(value: Value, column: Column, names: bool) -> Markup:
+    """Return an element. names: whether it says what its row is about."""
     hidden = Markup(" hidden" if column.hidden else "")
-    return Markup("<td%s>%s</td>") % (hidden, _content(value, column))
+    tag, scope = (Markup("th"), Markup(' scope="row"')) if names else (Markup("td"), Markup(""))
+    return Markup("<%s%s%s>%s</%s>") % (tag, scope, hidden, _content(value, column), tag)
 
 
 def _content(value: Value, column: Column) -> Markup:

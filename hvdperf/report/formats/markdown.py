@@ -69,6 +69,11 @@ def line(text: str) -> str:
     return _NUMBERED.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", _short(text)))
 
 
+def captions(figures: Sequence[Figure]) -> str:
+    """Return the captions of figures, a paragraph each that begins with the figure's name."""
+    return "\n".join(f"{code(figure.name)}: {line(figure.says)}\n" for figure in figures)
+
+
 def code(text: str) -> str:
     """Return the text as code, also for the cell of a table."""
     text = _short(text)

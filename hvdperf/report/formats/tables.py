@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 
 from hvdperf.report.content import Column, Figure, Report, Table, Value
@@ -65,6 +65,12 @@ _HEAD = r"""% Needs, before \begin{document}:
 % Scripts other than Latin need lualatex or xelatex, and a font that has them.
 % Tables are tab:NAME, NAME being that of the figure in the report.
 """
+_HEAD_OF_FIGURES = r"""% Needs, before \begin{document}:
+%   \usepackage[T1]{fontenc}
+%   \usepackage{textcomp}
+%   \usepackage{graphicx}
+% and the figures as PDF (--format pdf).
+"""
 _ESCAPES = str.maketrans(
     {
         **{letter: f"\\{letter}" for letter in "{}$&#_%"},
@@ -88,7 +94,30 @@ _ESCAPES = str.maketrans(
 
 def latex(report: Report) -> str:
     """Return the tables of all figures, the board first."""
-    return "\n".join((_HEAD, *map(_table, printable(report).figures)))
+    return latex_of(report.figures)
+
+
+def latex_of(figures: Sequence[Figure]) -> str:
+    """Return the tables of these figures."""
+    return "\n".join((_HEAD, *map(_table, printable(tuple(figures)))))
+
+
+def figures_tex(figures: Sequence[Figure]) -> str:
+    """Return an environment for each figure, with its caption, of files of the figures' names."""
+    return "\n".join((_HEAD_OF_FIGURES, *map(_float, printable(tuple(figures)))))
+
+
+def _float(figure: Figure) -> str:
+    lines = [
+        r"\begin{figure}[htbp]",
+        r"  \centering",
+        rf"  \includegraphics{{{figure.name}}}",
+        rf"  \caption{{{tex(figure.says)}}}",
+        rf"  \label{{fig:{figure.name}}}",
+        r"\end{figure}",
+        "",
+    ]
+    return "\n".join(lines)
 
 
 def tex(text: str) -> str:

@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 from hvdperf.columns import WIDTH, Columns, wrapped
 from hvdperf.report.content import CaseNote, Figure, Report, Row, Table
-from hvdperf.report.formats.text import NONE, printable, shown
+from hvdperf.report.formats.text import NONE, alike, printable, shown
 from hvdperf.verdict import Verdict, counted
 
 # Lines of a launch's errors; a launch of many ranks has written more.
@@ -103,11 +103,9 @@ def _side_by_side(blocks: Iterable[list[str]]) -> list[str]:
 
 def _notes(notes: Iterable[CaseNote]) -> Iterator[str]:
     """Yield each reason once, with the cases that share it and the end of what ranks printed."""
-    found: dict[tuple[Verdict, str, tuple[str, ...]], list[str]] = {}
-    for note in notes:
-        if note.reason:
-            found.setdefault((note.verdict, note.reason, note.output), []).append(note.case)
-    for (verdict, reason, output), names in found.items():
+    for group in alike(note for note in notes if note.reason):
+        verdict, reason, output = group[0].verdict, group[0].reason, group[0].output
+        names = [note.case for note in group]
         shown_only = verdict is Verdict.NOT_JUDGED
         told = f": {reason}; shown only" if shown_only else f" {', '.join(names)}: {reason}"
         yield from wrapped(f"{verdict.value}{told}")

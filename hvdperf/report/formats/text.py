@@ -5,7 +5,7 @@ The text has no markup; each format escapes it in its own way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -183,6 +183,14 @@ def blames(report: Report) -> dict[Verdict, list[CaseNote]]:
         verdict: [note for note in every if note.verdict is verdict] for verdict in _NOT_PASSED
     }
     return {verdict: notes for verdict, notes in found.items() if notes}
+
+
+def alike(notes: Iterable[CaseNote]) -> list[list[CaseNote]]:
+    """Return the notes in groups that share the verdict, the first paragraph and the output."""
+    found: dict[tuple[Verdict, tuple[str, ...], tuple[str, ...]], list[CaseNote]] = {}
+    for note in notes:
+        found.setdefault((note.verdict, note.paragraphs[:1], note.output), []).append(note)
+    return list(found.values())
 
 
 def neutral(report: Report) -> list[CaseNote]:

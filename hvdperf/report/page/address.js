@@ -26,7 +26,17 @@
         write: changes => write({...read(), ...changes}),
     };
 
+    /* Opens what is folded around a place. */
+    function unfold(place) {
+        let fold = document.getElementById(place)?.closest('details');
+        while (fold) {
+            fold.open = true;
+            fold = fold.parentElement.closest('details');
+        }
+    }
+
     function go(place) {
+        unfold(place);
         document.getElementById(place)?.scrollIntoView();
     }
 
@@ -34,9 +44,13 @@
         start() {
             document.addEventListener('click', event => {
                 const link = event.target.closest('a[href^="#"]');
-                const place = link?.getAttribute('href').slice(1);
+                if (!link) {
+                    return;
+                }
+                const place = link.getAttribute('href').slice(1);
+                unfold(place);
                 // Choices would be lost with the address; without any, the browser does it.
-                if (link && location.hash.includes('=') && !place.includes('=')) {
+                if (location.hash.includes('=') && !place.includes('=')) {
                     event.preventDefault();
                     page.address.write({[PLACE]: place});
                     go(place);
@@ -46,9 +60,7 @@
         },
         /* What the address says. */
         follow() {
-            if (read()[PLACE]) {
-                go(read()[PLACE]);
-            }
+            go(read()[PLACE] ?? location.hash.slice(1));
         },
     };
 }

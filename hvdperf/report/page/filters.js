@@ -3,6 +3,7 @@
 /* Hides the cases, and the figures, that are not about what is chosen. */
 {
     const form = document.getElementById('pageFilters');
+    const choose = document.getElementById('pageChoose');
     const count = document.getElementById('pageCount');
     const tiles = [...document.querySelectorAll('.tiles button')];
     const board = document.querySelector('.board');
@@ -33,7 +34,7 @@
         if (!texts.has(element)) {
             const parts = element.matches('tr')
                 ? [...element.cells].map(cellText)
-                : [...element.querySelectorAll('h3, .says, td')].map(cellText).concat(element.dataset.tags);
+                : [...element.querySelectorAll('h3, .says, td, tbody th')].map(cellText).concat(element.dataset.tags);
             texts.set(element, parts.join(' ').toLowerCase());
         }
         return texts.get(element);
@@ -84,6 +85,7 @@
         for (const field of form.elements) {
             field.classList.toggle('chosen', Boolean(field.name && field.value));
         }
+        choose.classList.toggle('chosen', Object.values(chosen).some(Boolean));
         for (const tile of tiles) {
             tile.setAttribute('aria-pressed', String(tile.dataset.verdict === chosen.verdict));
         }
@@ -106,6 +108,9 @@
         start() {
             learn();
             shownLines = lines.map((_, place) => place).join();
+            choose.addEventListener('click', () => {
+                choose.setAttribute('aria-expanded', String(choose.getAttribute('aria-expanded') !== 'true'));
+            });
             form.addEventListener('input', () => { apply(); keep(); });
             form.addEventListener('submit', event => event.preventDefault());
             // The fields are empty only after this.

@@ -1,6 +1,6 @@
 'use strict';
 
-/* Draws plots when they come into sight, one in each idle moment; all of them for paper. */
+/* Draws plots when they come into sight, one in each idle moment; for paper, all that are not folded. */
 {
     const AHEAD = '600px';
     const figures = [...document.querySelectorAll('.figure')].filter(figure => figure.querySelector('.plot'));
@@ -38,7 +38,8 @@
     }
 
     function isStale(figure) {
-        return figure.dataset.drawnIn !== page.theme.name && figure.offsetParent !== null;
+        const folded = figure.querySelector('.plot').closest('details:not([open])');
+        return figure.dataset.drawnIn !== page.theme.name && figure.offsetParent !== null && !folded;
     }
 
     async function draw(figure) {
@@ -49,6 +50,8 @@
         const place = figure.querySelector('.plot');
         const failed = figure.querySelector('.failed');
         const fresh = document.createElement('div');
+        // The place says what is in it.
+        fresh.setAttribute('aria-hidden', 'true');
         place.hidden = false;
         place.append(fresh);
         try {
@@ -146,9 +149,22 @@
     };
 
     page.theme.onChange(() => page.plots.look());
+    document.addEventListener('toggle', event => {
+        if (event.target.open && event.target.querySelector('.plot')) {
+            page.plots.look();
+            // Plots measure their place when the window changes, and a folded one may have no width.
+            dispatchEvent(new Event('resize'));
+        }
+    }, true);
+    let unfolded = [];
     addEventListener('beforeprint', () => {
+        unfolded = [...document.querySelectorAll('details.printed:not([open])')];
+        unfolded.forEach(fold => { fold.open = true; });
         page.theme.paper(true);
         page.plots.all();
     });
-    addEventListener('afterprint', () => page.theme.paper(false));
+    addEventListener('afterprint', () => {
+        unfolded.forEach(fold => { fold.open = false; });
+        page.theme.paper(false);
+    });
 }

@@ -1,19 +1,30 @@
-"""Scaling: speedup and efficiency by world size, by speed and by wall time, and by nodes."""
+"""Scaling: throughput, speedup and efficiency by world size, by speed and by wall time, and by
+nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
+from typing import Any
 
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
-from hvdperf.report.cases import asked, cells_of, confidence_of, level, number
+from hvdperf.report.cases import asked, cells_of, confidence_of, level, number, speed_of
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
+from hvdperf.report.words import (
+    Labels,
+    confidence_words,
+    plural,
+    several,
+    shown,
+    slug,
+    workload_labels,
+)
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
 
@@ -23,7 +34,8 @@ INTRO = (
     "number of steps is divided among the replicas; throughput is of a divided batch, wall "
     "times are of divided steps, and speeds are of either. By speed: samples per second of the "
     "steps. By wall time: from the trace to the last step. Of the job: from the launch to the "
-    "end. Plots leave out cases that are not judged or not valid; tables show them."
+    "end. The ideal line is the speed of one replica times their number. Plots leave out cases "
+    "that are not judged or not valid; tables show them."
 )
 ASKED = (
     Question.WEAK_SCALING,
@@ -37,6 +49,8 @@ WEAK = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the
 # There is no wall time with a divided batch. The other ways are of divided steps, in which every
 # replica has a whole batch.
 STRONG = {"split": "by speed of a divided batch", **WEAK, "speed": "by speed of divided steps"}
+# Weak scaling by speed.
+_PLAIN = (True, "speed")
 # The efficiency of one replica, by definition.
 _ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
 MISSING = (
@@ -47,12 +61,12 @@ MISSING = (
 
 @dataclass
 class _Point:
-    """The results at one world size. ways: efficiencies with their intervals, by way to count;
-    confidences: of these intervals, in %. verdict: the worst of its cases; None if there are none.
-    sound: whether one of the cases is (Case.is_sound)."""
+    """The results at one world size. per_node: replicas on each node. ways: efficiencies with their
+    intervals, by way to count; confidences: of these intervals, in %. verdict: the worst of its
+    cases; None if there are none. sound: whether one of the cases is (Case.is_sound)."""
 
     world_size: int
-    nodes: int
+    per_node: tuple[int, ...]
     verdict: Verdict | None = None
     sound: bool = True
     samples_per_second: float | None = None
@@ -62,36 +76,73 @@ class _Point:
 
 # A label and its point.
 _Named = tuple[str, _Point]
+# By workload and world size.
+_Speeds = Mapping[tuple[Workload, int], Interval]
 
 
-def section(cases: Sequence[Case]) -> Section:
-    """Return the section: for weak and for strong scaling, a figure per way to count, with all
-    networks."""
-    figures = []
-    speeds = throughputs(cases)
-    found = asked(cases, *ASKED)
-    labels = workload_labels(case.workload for case in found)
+def section(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Section:
+    """Return the section: the throughput, and for weak and for strong scaling a figure per way to
+    count, each with all networks. sessions: as in Measured."""
+    curves = tuple(figures(Measured(cases, sessions=sessions)))
+    return Section("scaling", "Scaling", INTRO, curves, MISSING)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The cases of a session. name_of: makes the name of a network in figures from that of its
+    model. sessions: the cases of each session, if several were put together in this one."""
+
+    cases: Sequence[Case]
+    name_of: Callable[[str], str] = str
+    sessions: Sequence[Sequence[Case]] = ()
+
+    @cached_property
+    def speeds(self) -> _Speeds:
+        """The throughputs; of several sessions each is one observation."""
+        found = {key: list(launches) for key, launches in throughputs(self.cases).items()}
+        if self.sessions:
+            each = [throughputs(cases) for cases in self.sessions]
+            found = {
+                key: [speed_of(own[key]).estimate for own in each if key in own] for key in found
+            }
+        return {key: speed_of(observed) for key, observed in found.items()}
+
+    @cached_property
+    def asked(self) -> Sequence[Case]:
+        """The cases of the section's questions."""
+        return asked(self.cases, *ASKED)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The labels of workloads."""
+        workloads = [*(workload for workload, _ in self.speeds), *(c.workload for c in self.asked)]
+        labels = workload_labels(workloads, self.name_of)
+        # Without the sweep, which always has a label.
+        return {workload: labels[workload] for workload in workloads}
+
+
+def figures(*sessions: Measured) -> list[Figure]:
+    """Return the figures of the section. A network has the same colour in all of them."""
+    networks = sorted({label for each in sessions for label in each.labels.values()})
+    curves = [throughput(sessions, networks)]
     for weak, ways in ((True, WEAK), (False, STRONG)):
         named = [
             (label, point)
-            for workload, label in labels.items()
-            for point in _points(workload, weak, found, speeds)
+            for session in sessions
+            for workload, label in session.labels.items()
+            for point in _points(workload, weak, session.asked, session.speeds)
         ]
+        named.sort(key=lambda each: networks.index(each[0]))
         measured = {way for _, point in named for way in point.ways}
-        figures += [
-            _figure(weak, way, name, [each for each in named if way in each[1].ways])
-            for way, name in ways.items()
-            if way in measured
-        ]
-    return Section("scaling", "Scaling", INTRO, tuple(figures), MISSING)
+        for way, name in ways.items():
+            if way in measured:
+                own = [each for each in named if way in each[1].ways]
+                curves.append(_figure(weak, way, name, own, networks))
+                curves.append(_of_efficiency(own, networks) if (weak, way) == _PLAIN else None)
+    return [figure for figure in curves if figure is not None]
 
 
-def _points(
-    workload: Workload,
-    weak: bool,
-    cases: Sequence[Case],
-    speeds: Mapping[tuple[Workload, int], Sequence[float]],
-) -> list[_Point]:
+def _points(workload: Workload, weak: bool, cases: Sequence[Case], speeds: _Speeds) -> list[_Point]:
     """Return points by world size, from one replica on. If one case of a size is sound, unsound
     cases add only their verdicts."""
     by_speed = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
@@ -103,7 +154,7 @@ def _points(
         if case.question not in (by_speed, by_time):
             continue
         n = case.world_size
-        point = found.setdefault(n, _Point(n, len(case.replicas_per_node), sound=case.is_sound))
+        point = found.setdefault(n, _Point(n, case.replicas_per_node, sound=case.is_sound))
         point.verdict = worst([case.verdict, *([point.verdict] if point.verdict else [])])
         if point.sound and not case.is_sound:
             continue
@@ -121,11 +172,11 @@ def _points(
                 point.samples_per_second = _split_speed(case)
     if found and 1 not in found:
         known = [way for point in found.values() for way in point.ways]
-        found[1] = _Point(1, 1, ways=dict.fromkeys(known, _ALONE))
+        found[1] = _Point(1, (1,), ways=dict.fromkeys(known, _ALONE))
     for n, point in found.items():
         measured = speeds.get((workload, n))
         if measured and (weak or n == 1):
-            point.samples_per_second = median(measured)
+            point.samples_per_second = measured.estimate
     return [found[n] for n in sorted(found)]
 
 
@@ -136,7 +187,7 @@ def _efficiency(speedup: Interval, n: int) -> Interval:
 
 
 def _split_speed(case: Case) -> float | None:
-    """Return the samples per second of blocks with a divided batch: the median over launches of
+    """Return the samples per second of blocks with a divided batch: the centre, over launches, of
     each launch's median; None if there are none."""
     launches = [
         [
@@ -147,16 +198,119 @@ def _split_speed(case: Case) -> float | None:
         for measured in case.rounds
     ]
     medians = [median(speeds) for speeds in launches if speeds]
-    return median(medians) if medians else None
+    return speed_of(medians).estimate if medians else None
 
 
-_COLUMNS = (
+# Throughput ------------------------------------------------------------------------------------
+
+SPEED = (
+    Column("samples_per_second", "throughput", "samples/s", digits=1),
+    Column("samples_per_second_low", "lower", "samples/s", digits=1),
+    Column("samples_per_second_high", "upper", "samples/s", digits=1),
+)
+_OF_A_GROUP = (
     Column("model", "network"),
     Column("world_size", "replicas"),
-    Column("nodes", "nodes"),
+    # Beside each other, so that the intervals of networks can be told apart.
+    Column("at", "drawn at", hidden=True),
+    Column("layout", "nodes x replicas"),
+)
+_OF_A_SPEED = (
+    *_OF_A_GROUP,
+    *SPEED,
+    Column("ideal", "ideal throughput", "samples/s", digits=1),
+    Column("launches", "launches"),
+    Column("confidence", "confidence", "%", digits=1),
+)
+
+
+def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure | None:
+    """Return the figure of the samples per second of all replicas together, each with a whole
+    batch, by their number; None if there is only one replica. networks: of all figures."""
+    rows = sorted(
+        (row for session in sessions for row in _speeds_of(session)),
+        key=lambda row: networks.index(str(row["model"])),
+    )
+    if all(row["world_size"] == 1 for row in rows):
+        return None
+    last = {str(row["model"]): row for row in rows}
+    said = several(
+        f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
+        f"{plural(int(number(row['world_size'])), 'replica')}"
+        + ("" if row["ideal"] is None else f", ideal {number(row['ideal']):,.0f}")
+        for label, row in last.items()
+    )
+    together = any(session.sessions for session in sessions)
+    observed = Column("launches", "sessions" if together else "launches")
+    columns = tuple(observed if each.key == observed.key else each for each in _OF_A_SPEED)
+    levels = confidence_words(
+        level(speed) for session in sessions for speed in session.speeds.values()
+    )
+    return Figure(
+        "scaling-throughput",
+        "Throughput of all replicas, each with a whole batch",
+        f"On the most replicas: {said}.{levels}",
+        Table(columns, _beside_each_other(rows)),
+        _by_replicas(
+            plots.field("samples_per_second", "quantitative", "throughput in samples/s"),
+            ("samples_per_second_low", "samples_per_second_high"),
+            rows,
+            networks,
+            "ideal",
+            plots.tooltip(columns),
+        ),
+    )
+
+
+def _speeds_of(session: Measured) -> list[Row]:
+    """Return a row per network and world size, ordered by world size."""
+    speeds, labels = session.speeds, session.labels
+    per_node = {case.world_size: case.replicas_per_node for case in session.cases} | {1: (1,)}
+    rows: list[Row] = []
+    for workload, n in sorted(speeds, key=lambda key: key[1]):
+        speed, alone = speeds[workload, n], speeds.get((workload, 1))
+        rows.append(
+            {
+                "model": labels[workload],
+                "world_size": n,
+                "layout": layout(per_node.get(n, (n,))),
+                **cells_of(speed, *(column.key for column in SPEED)),
+                "ideal": None if alone is None else n * alone.estimate,
+                "launches": speed.observations,
+                "confidence": level(speed),
+            }
+        )
+    return rows
+
+
+def layout(per_node: Sequence[int]) -> str:
+    """Return nodes and the replicas on each, such as `2 x 4`, or `4 + 2` if they differ."""
+    if len(set(per_node)) == 1:
+        return f"{len(per_node)} x {per_node[0]}"
+    return " + ".join(map(str, per_node))
+
+
+def _beside_each_other(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return the rows with the place along x: the number of replicas, above one of them a little
+    to the left or right of it, for each network another."""
+    networks = list(dict.fromkeys(row["model"] for row in rows))
+    largest = max((number(row["world_size"]) for row in rows), default=0.0)
+
+    def place(row: Row) -> float:
+        n = number(row["world_size"])
+        step = 0.0 if n == 1 else min(0.014 * largest, 0.04 * largest / len(networks), 0.04 * n)
+        return n + step * (networks.index(row["model"]) - (len(networks) - 1) / 2)
+
+    return tuple({**row, "at": place(row)} for row in rows)
+
+
+# Speedup and efficiency ------------------------------------------------------------------------
+
+_COLUMNS = (
+    *_OF_A_GROUP,
     Column("verdict", "verdict"),
     Column("drawn", "drawn"),
-    Column("samples_per_second", "throughput", "samples/s", digits=1),
+    SPEED[0],
     Column("speedup", "speedup", digits=2),
     Column("speedup_low", "lower", digits=2),
     Column("speedup_high", "upper", digits=2),
@@ -178,7 +332,7 @@ def _row(label: str, point: _Point, way: str) -> Row:
     return {
         "model": label,
         "world_size": point.world_size,
-        "nodes": point.nodes,
+        "layout": layout(point.per_node),
         "verdict": point.verdict.value if point.verdict else None,
         "drawn": "yes" if point.sound else "no",
         "samples_per_second": point.samples_per_second,
@@ -188,23 +342,65 @@ def _row(label: str, point: _Point, way: str) -> Row:
     }
 
 
-def _figure(weak: bool, way: str, name: str, named: Sequence[_Named]) -> Figure:
-    """Return the figure of one way to count. named: all points that have the way."""
+def _table(way: str, named: Sequence[_Named]) -> Table:
+    return Table(_COLUMNS, _beside_each_other([_row(*each, way) for each in named]))
+
+
+def _figure(
+    weak: bool, way: str, name: str, named: Sequence[_Named], networks: Sequence[str]
+) -> Figure:
+    """Return the figure of one way to count. named: all points that have the way. networks: of all
+    figures."""
     kind = "weak" if weak else "strong"
-    drawn = [each for each in named if each[1].sound]
-    sizes = sorted({point.world_size for _, point in drawn})
-    networks = list(dict.fromkeys(label for label, _ in drawn))
     tags = {}
     if way in ("speed", "split") and (weak or way == "split"):
         tags["question"] = f"{kind} scaling"
+    table = _table(way, named)
+    drawn = [row for row in table.rows if row["drawn"] == "yes"]
+    plot = _by_replicas(
+        plots.field("speedup", "quantitative", "speedup"),
+        ("speedup_low", "speedup_high"),
+        drawn,
+        networks,
+        "world_size",
+        plots.tooltip(_COLUMNS, *_TIP),
+        transform=[_DRAWN],
+    )
     return Figure(
         slug("scaling", kind, way),
-        f"{kind.capitalize()} scaling, {name}: efficiency",
+        f"{kind.capitalize()} scaling, {name}: speedup",
         _says(way, named),
-        Table(_COLUMNS, tuple(_row(label, point, way) for label, point in named)),
-        # A single replica gives no curve.
-        efficiency(networks, sizes) if len(sizes) > 1 else None,
+        table,
+        plot,
         tags,
+    )
+
+
+def _of_efficiency(named: Sequence[_Named], networks: Sequence[str]) -> Figure | None:
+    """Return the figure of efficiencies by speed, in which small groups can be read as well as
+    large ones; None if there are fewer than three sizes, or too many networks for lines. named: all
+    points. networks: of all figures."""
+    drawn = [each for each in named if each[1].sound]
+    sizes = sorted({point.world_size for _, point in drawn})
+    if len(sizes) < 3 or len(networks) > MOST_LINES:
+        return None
+    apart = _apart(networks, {label for label, _ in drawn})
+    axis = {"format": ".0%", "grid": True}
+    y = plots.field("efficiency", "quantitative", "efficiency", axis=axis)
+    plot = plots.layered(
+        plots.line("ideal", x=None, y={"datum": 1}),
+        plots.interval("efficiency_low", "efficiency_high", color=apart),
+        *plots.curves(y, apart, tooltip=plots.tooltip(_COLUMNS, *_TIP)),
+        encoding={"x": _replicas_axis("world_size", sizes, {"type": "log", "base": 2})},
+        transform=[_DRAWN],
+    )
+    return Figure(
+        "scaling-weak-efficiency",
+        f"Weak scaling, {WEAK['speed']}: efficiency",
+        _says("speed", named),
+        _table("speed", named),
+        plot,
+        {"question": "weak scaling"},
     )
 
 
@@ -237,50 +433,84 @@ def _replicas(point: _Point) -> str:
 
 # With more networks, their lines cannot be told apart: there are as many colours in the palette.
 MOST_LINES = 8
-# If replicas share cores, there is no ideal to compare an efficiency with. A line does not go
+# If replicas share cores, there is no ideal to compare a speedup with. A line does not go
 # through points whose evidence is unsound.
 _DRAWN = {"filter": "datum.drawn == 'yes'"}
-_BOUNDS = ("efficiency_low", "efficiency_high")
-_TIP = ("model", "world_size", "speedup", "efficiency", *_BOUNDS, "confidence")
-_EFFICIENCY = plots.percent("efficiency", "efficiency", scale={"zero": False})
+_TIP = (
+    "model",
+    "world_size",
+    "layout",
+    "speedup",
+    "speedup_low",
+    "speedup_high",
+    "efficiency",
+    "confidence",
+)
 
 
-def efficiency(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
-    """Return a plot of efficiencies: a line per network; a row per network if the lines would have
-    only two points, or if there are too many of them. sizes: the world sizes, which are marked."""
-    if len(sizes) > 2 and len(networks) <= MOST_LINES:
-        return _lines(networks, sizes)
-    return _rows(len(networks), len(sizes) - 1)
+def _by_replicas(
+    y: plots.Channel,
+    bounds: tuple[str, str],
+    rows: Sequence[Row],
+    networks: Sequence[str],
+    ideal: str,
+    tip: Sequence[Mapping[str, Any]],
+    **more: Any,
+) -> Plot | None:
+    """Return a plot over the number of replicas, both axes from 0: a line per network, or a row per
+    network if there are too many of them. None for a single number of replicas, which gives no
+    curve.
 
-
-def _lines(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
-    apart = plots.field("model", "nominal", scale={"domain": list(networks)}, legend=plots.LEGEND)
-    axis = {"values": list(sizes), "format": "d", "labelFlush": False, "grid": False}
-    scale = {"type": "log", "base": 2}
-    x = plots.field("world_size", "quantitative", "replicas", scale=scale, axis=axis)
+    rows: those that are drawn. networks: of all figures. ideal: key of the ideal value;
+    "world_size" is that of all networks. tip: the tooltip. more: of the plot, such as its
+    transform.
+    """
+    sizes = sorted({int(number(row["world_size"])) for row in rows})
+    if len(sizes) < 2:
+        return None
+    if len(networks) > MOST_LINES:
+        of_row = plots.field(ideal, "quantitative")
+        perfect = plots.layer(
+            {"type": "tick", "style": "ideal"}, plots.known(ideal), **plots.NETWORK, x=of_row
+        )
+        return plots.by_network(y, bounds, rows, perfect, tip=tip, **more)
+    apart = _apart(networks, {str(row["model"]) for row in rows})
+    scale = {"domain": [0, 1.04 * sizes[-1]], "nice": False}
+    of_all = ideal == "world_size"
+    # Of several networks each has its own, thinner and in its colour.
+    mark = {"type": "rule", "style": "ideal", **({} if of_all else {"strokeWidth": 1})}
+    ends = [{"op": "max", "field": key, "as": f"{key}_end"} for key in ("world_size", ideal)]
+    perfect = plots.layer(
+        mark,
+        plots.known(ideal),
+        {"aggregate": ends, "groupby": [] if of_all else ["model"]},
+        x=_replicas_axis("world_size_end", sizes, scale),
+        x2={"datum": 0},
+        y={**y, "field": f"{ideal}_end"},
+        y2={"datum": 0},
+        **({} if of_all else {"stroke": {**apart, "legend": None}}),
+    )
     return plots.layered(
-        plots.line("ideal", x=None, y={"datum": 1}),
-        plots.interval(*_BOUNDS, color=apart),
-        *plots.curves(_EFFICIENCY, apart, tooltip=plots.tooltip(_COLUMNS, *_TIP)),
-        encoding={"x": x},
-        transform=[_DRAWN],
+        perfect,
+        plots.interval(*bounds, color=apart),
+        *plots.curves(y, apart, tooltip=tip),
+        encoding={"x": _replicas_axis("at", sizes, scale)},
+        # The ideal lines have no legend of their own, which would also remove that of colours.
+        resolve={"legend": dict.fromkeys(("stroke", "strokeDash"), "independent")},
+        **more,
     )
 
 
-def _rows(networks: int, sizes: int) -> Plot:
-    """Return a plot with a row per network, in which each world size above one has a line."""
-    replicas = plots.field("world_size", "ordinal", "replicas")
-    tip = plots.tooltip(_COLUMNS, *_TIP)
-    return plots.estimates(
-        {"y": plots.row_names("model"), "yOffset": {"field": "world_size", "type": "ordinal"}},
-        _EFFICIENCY,
-        _BOUNDS,
-        plots.line("ideal", x={"datum": 1}),
-        rows=networks,
-        each=max(22, 14 * sizes),
-        point={"color": replicas, "shape": replicas, "tooltip": tip},
-        transform=[_DRAWN, {"filter": "datum.world_size > 1"}],
-    )
+def _apart(networks: Sequence[str], drawn: Collection[str]) -> dict[str, Any]:
+    """Return the channel that distinguishes networks. drawn: those of the plot."""
+    legend = {**plots.LEGEND, "values": [each for each in networks if each in drawn]}
+    return plots.field("model", "nominal", scale={"domain": list(networks)}, legend=legend)
+
+
+def _replicas_axis(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the channel of x. key: of its column. sizes: the world sizes, which are marked."""
+    axis = {"values": list(sizes), "format": "d", "labelFlush": False, "grid": False}
+    return plots.field(key, "quantitative", "number of replicas", scale=scale, axis=axis)
 
 
 # Nodes -----------------------------------------------------------------------------------------
@@ -293,7 +523,7 @@ def by_nodes(cases: Sequence[Case]) -> Section | None:
         return None
     labels = workload_labels(case.workload for case in scaled)
     speeds = throughputs(cases)
-    figures = []
+    figures: list[Figure] = []
     for workload in dict.fromkeys(case.workload for case in scaled):
         # Of several groups of one shape keep the last: the even one, or else the largest.
         own = sorted(

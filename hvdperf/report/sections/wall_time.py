@@ -14,7 +14,15 @@ from hvdperf.records.outcome import ScalingBreakdown, Spent
 from hvdperf.report import plots
 from hvdperf.report.cases import cells_of, number, scaled, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
-from hvdperf.report.words import Labels, confidence_words, several, slug, tags_of, workload_labels
+from hvdperf.report.words import (
+    Labels,
+    confidence_words,
+    plural,
+    several,
+    slug,
+    tags_of,
+    workload_labels,
+)
 from hvdperf.verdict import ALPHA, Verdict
 
 
@@ -206,13 +214,21 @@ _OF_A_SIZE = (
 
 def by_world_size(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     """Return a figure per workload with a case of weak scaling."""
+    return [
+        _stacked(workload.model, labels[workload], sizes)
+        for workload, sizes in _weak_by_size(cases).items()
+    ]
+
+
+def _weak_by_size(cases: Sequence[Case]) -> dict[Workload, dict[int, Spent]]:
+    """Return where the time of weak scaling went, by workload and world size."""
     found: dict[Workload, dict[int, Spent]] = {}
     weak = [case for case in cases if way_of(case) == "weak"]
     for case in sorted(weak, key=lambda case: case.world_size):
         breakdown = breakdown_of(case)
         sizes = found.setdefault(case.workload, {1: breakdown.reference})
         sizes.setdefault(case.world_size, breakdown.candidate)
-    return [_stacked(workload.model, labels[workload], sizes) for workload, sizes in found.items()]
+    return found
 
 
 def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
@@ -265,6 +281,54 @@ def _bars(bars: int) -> Plot:
         rows=bars,
         each=56,
         tip=tip,
+    )
+
+
+# A plot has room for as many bars.
+MOST_BARS = 12
+_OF_A_TRAINING = (
+    Column("what", "training"),
+    Column("part", "part"),
+    Column("share", "share of the wall time", "%", 1),
+)
+
+
+def shares(cases: Sequence[Case], labels: Labels) -> Figure:
+    """Return the figure of the shares of the wall time, of all networks on one and on more
+    replicas; only on the most of them, if there are too many bars. cases: of weak scaling, with
+    breakdowns."""
+    found = _weak_by_size(cases)
+    if sum(map(len, found.values())) > MOST_BARS:
+        found = {workload: {max(sizes): sizes[max(sizes)]} for workload, sizes in found.items()}
+    rows: list[Row] = [
+        {
+            "what": f"{labels[workload]}, {plural(size, 'replica')}",
+            "part": group,
+            "share": sum(100 * spent.terms[term] / spent.wall_seconds for term in terms),
+        }
+        for workload, sizes in found.items()
+        for size, spent in sizes.items()
+        for group, terms in _GROUPS.items()
+    ]
+    names = list(dict.fromkeys(str(row["what"]) for row in rows))
+    exposed = next(reversed(_GROUPS))
+    said = several(
+        f"{row['what']} {number(row['share']):.1f} %" for row in rows if row["part"] == exposed
+    )
+    return Figure(
+        "wall_time-shares",
+        "Where the wall time goes",
+        f"Exposed communication: {said}.",
+        Table(_OF_A_TRAINING, tuple(rows)),
+        plots.stacked(
+            plots.row_names("what", sort=names),
+            "share",
+            _GROUPS,
+            rows=len(names),
+            each=44,
+            tip=_OF_A_TRAINING,
+            unit="share of the wall time in %",
+        ),
     )
 
 

@@ -1,0 +1,210 @@
+"""The truth table: what each rule says of made-up recordings, how shares are bounded, and what the
+page holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench import truth_otava
+from bench.truth_data import DATA, ENDING, packed
+from bench.truth_plot import drawn
+from bench.truth_rules import (
+    CUT,
+    GOLDEN,
+    HUD,
+    LOOKS,
+    NVIDIA,
+    NVIDIA_LOADING,
+    OURS,
+    RULES,
+    SDS,
+    T_TEST,
+    TRACEML_3,
+    TRACEML_RANKS,
+    Decision,
+    Recorded,
+    Rule,
+    Said,
+    recorded_of,
+)
+from bench.truth_score import effect, planted_in, score, share_of
+from bench.truth_table import BEGIN, END, PAGE, losses, main, put_into
+from hvdperf.errors import UserError
+from hvdperf.records.detections import share_interval
+from tests.support.truth import recording
+
+TWO = recorded_of([recording(), recording(session="20260201T235959Z")])
+COMPARING = (GOLDEN, SDS, T_TEST, TRACEML_3, OURS)
+
+
+def decided_by(rule: Rule, recorded: Recorded, arm: str, number: int) -> Decision:
+    decision = rule.decide(recorded, arm, number)
+    assert decision is not None
+    return decision
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_on_a_quiet_machine_no_rule_alarms_without_a_fault(rule):
+    assert score(rule, TWO).arms["aa"].slower.share == 0
+
+
+@pytest.mark.parametrize("rule", COMPARING, ids=lambda rule: rule.name)
+def test_a_planted_shift_is_found_on_a_quiet_machine(rule):
+    found = score(rule, TWO)
+    for arm in ("slow10", "late15", "cycle"):
+        assert found.arms[arm].slower.share == 1, arm
+
+
+def test_fifteen_per_cent_twice_needs_more_than_fifteen():
+    found = score(HUD, TWO)
+    assert found.arms["slow10"].slower.share == 0
+    assert found.arms["cycle"].slower.share == 1
+
+
+def test_rules_of_ranks_see_only_what_makes_ranks_differ():
+    for rule in (TRACEML_RANKS, NVIDIA, NVIDIA_LOADING):
+        assert "cycle" not in score(rule, TWO).arms
+    assert score(NVIDIA_LOADING, TWO).arms["late15"].slower.share == 1
+    assert score(NVIDIA_LOADING, TWO).arms["slow10"].slower.share == 0
+    assert score(TRACEML_RANKS, TWO).arms["late15"].slower.share == 1
+    assert score(NVIDIA, TWO).arms["late15"].slower.share == 0
+    worse = recorded_of([recording(slower={"late15": 1.8})])
+    assert score(NVIDIA, worse).arms["late15"].slower.share == 1
+
+
+def test_a_golden_of_a_slower_session_hides_a_fault_and_one_of_a_faster_session_alarms():
+    slow, fast = recording(speed=0.9), recording(session="20260201T235959Z")
+    after, before = recorded_of([slow, fast])
+    assert score(GOLDEN, [after]).arms["aa"].slower.share == 1
+    assert score(GOLDEN, [before]).arms["slow10"].slower.share == 0
+
+
+def test_without_another_session_there_is_no_golden():
+    assert score(GOLDEN, recorded_of([recording()])).arms == {}
+
+
+def test_ours_fails_at_its_first_full_look_and_not_before():
+    alone = recorded_of([recording()])[0]
+    decision = decided_by(OURS, alone, "slow10", 20)
+    assert (decision.said, decision.rounds) == (Said.SLOWER, LOOKS[0])
+    one, three, _ = (decided_by(rule, alone, "slow10", 0) for rule in CUT)
+    assert one.said is three.said is Said.NOTHING
+    assert one.seconds < three.seconds < decision.seconds
+
+
+def test_ours_leaves_out_what_other_programs_disturbed():
+    disturbed = recorded_of([recording(foreign=0.3)])[0]
+    assert not any(pair.row for pair in disturbed.pairs["slow10"])
+    assert decided_by(OURS, disturbed, "slow10", 0).said is Said.NOTHING
+
+
+def test_a_time_to_verdict_has_the_start_and_the_end_of_every_run():
+    alone = recorded_of([recording(noise=0.0)])[0]
+    run = alone.runs["none"][0]
+    blocks = 4 * 11 * 0.03
+    assert run.seconds == pytest.approx(2.0 + alone.rest_seconds + blocks)
+    total = sum(each.seconds for arm in alone.runs.values() for each in arm)
+    assert total == pytest.approx(alone.recording.elapsed_seconds)
+
+
+def test_the_true_effect_is_that_of_the_rounds():
+    found = effect(TWO, "slow10", "vgg_16_s")
+    assert found.lower <= 0.1 <= found.upper
+    assert found.estimate == pytest.approx(0.1, abs=0.01)
+
+
+def test_otava_decides_at_the_first_run_after_which_it_finds_a_change(monkeypatch):
+    alone = recorded_of([recording()])
+
+    def changes(_, series):
+        slower = [sum(value > 0.0315 for value in each[12:]) for each in series]
+        return [[(12, 0.03, 0.033)] if count >= 2 else [] for count in slower]
+
+    monkeypatch.setattr(truth_otava, "changes", changes)
+    rule = truth_otava.rule(alone, Path("python"))
+    decision = decided_by(rule, alone[0], "slow10", 5)
+    assert (decision.said, decision.rounds) == (Said.SLOWER, 2)
+    assert decided_by(rule, alone[0], "aa", 5).said is Said.FINE
+
+
+def test_independent_trials_have_the_exact_interval():
+    same = [[True, False, False, True, False, False]] * 4
+    found = share_of(same, 24)
+    low, high = share_interval(8, 24)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.05)
+    none = share_of([[False] * 12] * 2, 24)
+    assert (none.low, none.high) == pytest.approx(share_interval(0, 24))
+
+
+def test_recordings_that_differ_widen_the_interval():
+    differing = share_of([[True] * 12, [False] * 12, [True] * 12, [False] * 12], 48)
+    alike = share_of([[True, False] * 6] * 4, 48)
+    assert differing.share == alike.share
+    assert differing.high - differing.low > 1.5 * (alike.high - alike.low)
+
+
+def test_trials_that_share_runs_do_not_count_twice():
+    apart, shared = share_of([[False] * 24] * 2, 48), share_of([[False] * 24] * 2, 4)
+    assert shared.high > apart.high
+
+
+def test_the_command_writes_the_page_and_the_plot(tmp_path, monkeypatch, capsys):
+    for each in (recording(rounds=12), recording(rounds=12, session="20260201T235959Z")):
+        (tmp_path / f"{each.name}{ENDING}").write_bytes(packed(each))
+    page = tmp_path / "page.md"
+    page.write_text(f"# A\n\n{BEGIN}\nof before\n{END}\n\n## B\n")
+    monkeypatch.setattr(truth_otava, "install", lambda: None)
+    monkeypatch.setattr(truth_otava, "changes", lambda _, series: [[] for _ in series])
+    main(["--data", str(tmp_path), "--page", str(page)])
+    text = page.read_text()
+    assert "of before" not in text
+    assert text.startswith("# A\n")
+    assert text.endswith("## B\n")
+    assert all(f"| {rule.name} |" in text or f"| **{rule.name}** |" in text for rule in RULES)
+    assert page.with_suffix(".svg").read_text().startswith("<svg")
+
+
+def test_without_otava_nothing_is_written(tmp_path, monkeypatch, capsys):
+    made = recording(rounds=12)
+    (tmp_path / f"{made.name}{ENDING}").write_bytes(packed(made))
+
+    def refuse():
+        raise UserError("no network")
+
+    monkeypatch.setattr(truth_otava, "install", refuse)
+    with pytest.raises(SystemExit, match="no network"):
+        main(["--data", str(tmp_path), "--page", str(tmp_path / "none.md")])
+    assert OURS.name in capsys.readouterr().out
+    assert not (tmp_path / "none.svg").exists()
+
+
+def test_a_page_without_its_marks_is_refused():
+    with pytest.raises(UserError, match="lacks"):
+        put_into("# A\n", ["x"])
+
+
+def test_a_rule_that_finds_more_is_named_among_the_losses():
+    disturbed = recording(foreign=0.3)
+    recorded = recorded_of([disturbed])
+    scores = [each for each in (score(rule, recorded) for rule in RULES) if each.arms]
+    lines = losses(scores, planted_in(recorded))
+    (line,) = (each for each in lines if "does not find `slow10`" in each)
+    assert TRACEML_3.name in line
+    assert HUD.name not in line
+
+
+def test_the_plot_has_a_row_for_each_rule_and_a_panel_for_each_arm():
+    plot = drawn([score(rule, TWO) for rule in RULES], {"aa": "false alarms", "cycle": "cycle"})
+    assert all(f">{rule.name.replace('`', '')}<" in plot for rule in RULES)
+    assert plot.count("<circle") == 3 * len(RULES) - 3  # three rules do not judge `cycle`
+
+
+def test_the_page_is_of_the_recordings_in_the_repository():
+    between = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+    names = [path.name.removesuffix(ENDING) for path in sorted(DATA.glob(f"*{ENDING}"))]
+    assert names
+    for name in names:
+        session, _, network = name.partition("-")
+        assert f"| {session} | `{network}` |" in between

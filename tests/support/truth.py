@@ -1,0 +1,81 @@
+"""Recordings of the truth table as made-up machines would have measured them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from bench.truth_data import FORMAT, LICENSE, NONE, Planted, RankTimes, Recording, Run, TimedBlock
+from tests.support.rounds import usage
+
+STEPS, TURNS, STEP_SECONDS = 11, 4, 0.03
+# The steps of a block as shares of their mean.
+SCATTER = [*[1.05, 0.95] * (STEPS // 2), 1.0]
+ARMS = {
+    NONE: Planted("", None, None),
+    "aa": Planted("", None, None),
+    "slow10": Planted("slow", 1, 1.1),
+    "late15": Planted("input", 1, 1.15),
+    "cycle": Planted("cycle", None, None),
+}
+SLOWER = {"slow10": 1.1, "late15": 1.15, "cycle": 1.5}
+
+
+def rank_times(step: float, late: float, of_input: bool) -> RankTimes:
+    """Return the times of a rank. late: by how much it comes late to a step; negative for the rank
+    that waits for it."""
+    own_input = 0.002 + (late if of_input and late > 0 else 0.0)
+    outside = own_input if of_input or late <= 0 else own_input + late
+    return RankTimes(
+        step * STEPS,
+        [step * share for share in SCATTER],
+        [own_input] * STEPS,
+        (step - outside) * STEPS,
+        step * STEPS,
+    )
+
+
+def run(arm: str, step: float, slower: float, foreign: float = 0.0) -> Run:
+    """Return a run of two ranks, in which rank 1 is late if the arm has such a fault. slower: a
+    step over a healthy one. foreign: the share of the cores that other programs used."""
+    late = (slower - 1) * step / slower if ARMS[arm].rank is not None else 0.0
+    ranks = [rank_times(step, one, arm == "late15") for one in (-late, late)]
+    blocks = [TimedBlock(turn, turn, STEPS, ranks, usage(foreign)) for turn in range(TURNS)]
+    return Run(2.0, blocks)
+
+
+def recording(
+    rounds: int = 24,
+    noise: float = 0.002,
+    slower: Mapping[str, float] = SLOWER,
+    session: str = "20260131T235959Z",
+    speed: float = 1.0,
+    foreign: float = 0.0,
+) -> Recording:
+    """Return a recording. noise: the standard deviation of a run's step, as a share. speed: of the
+    machine."""
+    generator = random.Random(session)
+
+    def step(arm: str) -> float:
+        return STEP_SECONDS / speed * slower.get(arm, 1.0) * (1 + generator.gauss(0, noise))
+
+    measured = [
+        {arm: run(arm, step(arm), slower.get(arm, 1.0), foreign) for arm in ARMS}
+        for _ in range(rounds)
+    ]
+    launches = rounds * len(ARMS)
+    return Recording(
+        FORMAT,
+        LICENSE,
+        session,
+        "0.2.0",
+        "vgg_16_s",
+        "cifar10",
+        32,
+        {"cpu_model": "made up", "cores": 2},
+        {"tensorflow": "2.20.0", "horovod": "0.28.1", "mpi_library": "Open MPI v4.1.8"},
+        5.0 * launches,
+        launches,
+        ARMS,
+        measured,
+    )
