@@ -395,8 +395,7 @@ def environment() -> str:
         table(("variable", "meaning"), [(codes(n.split(", ")), m) for n, m in OTHERS.items()]),
         "## Settings that change figures",
         "Their values are part of the [fingerprint](../glossary.md#fingerprint). A session tells "
-        "them at its head, and beside the verdicts that they touch "
-        "([more](../figures.md#settings-of-the-environment)). Other variables with these "
+        "them at its head, and beside the verdicts that they touch. Other variables with these "
         "beginnings are recorded and told as set: " + codes(_unknown()) + ". Those that only say "
         "where a rank is, how Horovod was built, or what is written down are left out.",
         table(
