@@ -1,8 +1,8 @@
 """Error rates and durations of verdicts: whole sessions with made-up noise and the real rule.
 
-`python -m bench.simulation [SESSIONS]` prints the tables of docs/error_rates.md. A session has the
-judged cases of one network of the default profile (bench.sessions). Nothing is measured, so the
-figures do not depend on the machine.
+`python -m bench.simulation [SESSIONS]` prints the tables that docs/error_rates.md rests on. A
+session has the judged cases of one network of the default profile (bench.sessions). Nothing is
+measured, so the figures do not depend on the machine.
 """
 
 from __future__ import annotations

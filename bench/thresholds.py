@@ -1,8 +1,8 @@
 """False FAILs of proposed thresholds: the number that a file tells, and that of simulated nights.
 
-`python -m bench.thresholds [FILES]` prints the tables of docs/error_rates.md. A file is proposed
-from simulated sessions, and nights on which nothing has changed are then judged by it with the
-suite's own rule. Nothing is measured, so the figures do not depend on the machine.
+`python -m bench.thresholds [FILES]` prints the tables that docs/error_rates.md rests on. A file is
+proposed from simulated sessions, and nights on which nothing has changed are then judged by it with
+the suite's own rule. Nothing is measured, so the figures do not depend on the machine.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ raised.
 
 It repeats whole sessions of perf/test_trust.py, as a user starts them. It counts their results, and
 those of all earlier sessions of this machine, stack, suite and profile
-(results/trust/sessions.jsonl), in docs/trust.md. It can be stopped and restarted at any time,
-because sessions add up.
+(results/trust/sessions.jsonl), in docs/reference/trust.md. It can be stopped and restarted at any
+time, because sessions add up.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from hvdperf.verdict import as_ratio
 
 LOG = ROOT / "results" / detections.LOG
 RUNS = LOG.parent / "runs"
-PAGE = ROOT / "docs" / "trust.md"
+PAGE = ROOT / "docs" / "reference" / "trust.md"
 HEAD = """\
 # Which injected faults the suite detects
 
@@ -61,7 +61,7 @@ the exchange between ranks. One replica therefore has only the A/A pair `aa`, wh
 - **Range**: the smallest and the largest figure over the sessions.
 
 A/A pairs at two replicas have low figures, because
-[their reference has trained longer](notebook.md#new-memory-in-the-first-hundred-steps).
+[their reference has trained longer](../notebook.md#new-memory-in-the-first-hundred-steps).
 """
 TABLE = """\
 | case: fault | network, np | expected | reported | right attribution | undecided | figure | range |
@@ -162,8 +162,8 @@ def share(times: int, of: int) -> str:
 
 
 def page(entries: Sequence[Entry], before: Sequence[Sequence[Entry]] = ()) -> list[str]:
-    """Return the lines of docs/trust.md. entries: the newest series. before: older series, the
-    newest first, which are not counted with it."""
+    """Return the lines of the page. entries: the newest series. before: older series, the newest
+    first, which are not counted with it."""
     lines = [*HEAD.splitlines(), "", *_where(entries), "", *_table(entries)]
     for older in before:
         lines += ["", "## Sessions under other conditions, not counted above"]

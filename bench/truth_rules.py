@@ -367,7 +367,7 @@ _SHEWHART = (
 _BENCHSTAT = (
     "https://go.googlesource.com/perf/+/35ee1bd057a3cb1720e74acb37b44aac3ec639c7/cmd/benchstat"
 )
-_OURS = "figures.md#when-a-figure-is-judged"
+_OURS = "../figures.md#when-a-figure-is-judged"
 
 GOLDEN = Rule(
     "golden, 5 %",

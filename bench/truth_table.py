@@ -2,8 +2,9 @@
 
 It adds the sessions that are given (directories of results/runs/, of the profile `truth`) to the
 data set in results/truth/, tries every rule on all recordings, prints the tables, and writes them
-between the marks of docs/truth_table.md, with the plot beside it. Without a network, Otava cannot
-be installed the first time: then the tables are printed without it, and nothing is written.
+between the marks of docs/reference/truth_table.md, with the plot beside it. Without a network,
+Otava cannot be installed the first time: then the tables are printed without it, and nothing is
+written.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from hvdperf.paths import ROOT, shown
 from hvdperf.report.words import plural
 from hvdperf.stats import Interval
 
-PAGE = ROOT / "docs" / "truth_table.md"
+PAGE = ROOT / "docs" / "reference" / "truth_table.md"
 BEGIN, END = "<!-- made by `make truth` from here -->", "<!-- to here -->"
 # In words, what was planted, by the kind of the fault.
 _WORDS = {

@@ -7,6 +7,7 @@ tests/docs/test_generate.py fails if one of them is not current.
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import importlib
 import re
@@ -376,7 +377,8 @@ OTHERS = {
     "PYTEST_ADDOPTS": "options for every pytest, as for pytest",
     "CMAKE_BUILD_PARALLEL_LEVEL": "jobs that compile another Horovod",
     "CXX": "the compiler of Horovod",
-    "XDG_CACHE_HOME": "where an [installed](../installed.md) suite keeps samples and facts",
+    "XDG_CACHE_HOME": "where a suite [of another project](../environments.md#from-another-project) "
+    "keeps samples and facts",
 }
 
 
@@ -393,8 +395,7 @@ def environment() -> str:
         table(("variable", "meaning"), [(codes(n.split(", ")), m) for n, m in OTHERS.items()]),
         "## Settings that change figures",
         "Their values are part of the [fingerprint](../glossary.md#fingerprint). A session tells "
-        "them at its head, and beside the verdicts that they touch "
-        "([more](../figures.md#settings-of-the-environment)). Other variables with these "
+        "them at its head, and beside the verdicts that they touch. Other variables with these "
         "beginnings are recorded and told as set: " + codes(_unknown()) + ". Those that only say "
         "where a rank is, how Horovod was built, or what is written down are left out.",
         table(
@@ -451,7 +452,7 @@ def faults() -> str:
         table(("kind", "what happens", "keys", "defaults"), kinds),
         "## Fault cases\n\n`pytest perf/test_trust.py --profile trust` injects each of these into "
         "one of two arms, and PASSes if the verdict and its attribution, or the reason of an "
-        "INVALID, are the expected ones. How often they were: [Detected faults](../trust.md).",
+        "INVALID, are the expected ones. How often they were: [Detected faults](trust.md).",
         table(("case", "fault", "question", "verdict", "attribution or reason", "rank"), trials),
     )
 
@@ -531,7 +532,34 @@ def compatibility() -> str:
     return compatibility_page(results, not_built, uses)
 
 
+PACKAGE = ROOT / "hvdperf"
+
+
+def modules() -> str:
+    """Return the page of the modules, by package. Each begins with a docstring that says what it
+    does."""
+    rooms = [path for path in sorted(PACKAGE.iterdir()) if (path / "__init__.py").is_file()]
+    return page(
+        "Modules",
+        "What the modules of `hvdperf/` do, as each says in its first sentence. "
+        "[Architecture](../architecture.md) has the order of the packages, and what passes between "
+        "them.",
+        table(("module", "what it does"), map(_told, sorted(PACKAGE.glob("*.py")))),
+        *(
+            f"## {room.name}\n\n"
+            + table(("module", "what it does"), map(_told, sorted(room.rglob("*.py"))))
+            for room in rooms
+        ),
+    )
+
+
+def _told(path: Path) -> tuple[str, str]:
+    told = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
+    return code(path.relative_to(PACKAGE)), first_sentence(told)
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
+    "modules": modules,
     "cases": cases,
     "options": options,
     "commands": commands,

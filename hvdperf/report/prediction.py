@@ -9,7 +9,7 @@ nodes.
 
 Shares and clips come from 35 curves of one published study, 1 to 8 nodes of 4 GPUs. The intervals
 are the 5 to 95 % residuals of ln E there, WIDER times, because curves that were not fitted lie
-outside of them more often. docs/prediction.md has the errors.
+outside of them more often. docs/comparing.md has the errors.
 """
 
 from __future__ import annotations

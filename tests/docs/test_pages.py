@@ -33,8 +33,9 @@ TERMS = {
     "stacks?": "stack",
     "world sizes?": "world-size",
 }
-KINDS = ("Tutorials", "How to", "Reference", "Explanation")
-GUIDES = pages_of_kind("Tutorials", "How to")
+WAYS_IN = "Three ways in"
+KINDS = (WAYS_IN, "How to", "Reference", "Explanation", "For developers and reviewers")
+GUIDES = pages_of_kind(WAYS_IN, "How to")
 
 
 def broken(page: Path) -> list[str]:
@@ -114,11 +115,7 @@ def test_shell_blocks_could_run(page: Path, pytestconfig: pytest.Config) -> None
     assert problems == []
 
 
-# Its commands are wrong on purpose; tests/session/test_bad_input.py runs them.
-BAD_INPUT = Path("docs/bad_input.md")
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if page != BAD_INPUT], ids=str)
+@pytest.mark.parametrize("page", PAGES, ids=str)
 def test_commands_in_sentences_exist(page: Path, pytestconfig: pytest.Config) -> None:
     text = re.sub(r"^ *```.*?^ *```$", "", text_of(page), flags=re.MULTILINE | re.DOTALL)
     commands = re.findall(r"`((?:hvdperf|make|pytest|mpirun|srun|bash|python) [^`]+)`", text)

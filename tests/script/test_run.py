@@ -73,6 +73,18 @@ def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
     assert {"import tensorflow", "hvd.init"} <= {name for name, _, _ in first.events}
 
 
+@pytest.mark.long
+def test_the_script_of_the_examples_trains_soundly(tmp_path: Path) -> None:
+    script = str(ROOT / "examples" / "train.py")
+    done = run(tmp_path, *on_two_ranks(script), options=("--steps=40",))
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = ranks_of(tmp_path)
+    assert first.steps is not None
+    assert (first.steps.count, first.steps.samples) == (40, 40 * 32)
+    assert first.exchanged["step"][0] == 6
+    assert first.weights == second.weights
+
+
 def test_fit_under_keras_3_exchanges_nothing_and_is_invalid(tmp_path: Path) -> None:
     script = str(SCRIPTS / "fit.py")
     done = run(tmp_path, *on_two_ranks(script), options=("--check",))

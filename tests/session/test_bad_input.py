@@ -1,4 +1,4 @@
-"""Every row of docs/bad_input.md: the suite says what the row claims, in one line."""
+"""Every row of tests/session/bad_input.md: the suite says what the row claims, in one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THRESHOLDS = 'label = "x"\n[match]\ndevice = "cpu"\n[thresholds]\n'
 def rows(heading: str) -> Iterator[tuple[str, str]]:
     """Yield the two cells of each row of the tables whose first column has this heading."""
     inside = False
-    for line in (ROOT / "docs" / "bad_input.md").read_text().splitlines():
+    for line in (ROOT / "tests" / "session" / "bad_input.md").read_text().splitlines():
         if not line.startswith("| "):
             inside = inside and line.startswith("|--")
             continue

@@ -54,7 +54,7 @@ Press = Callable[..., Terminal]
 SWEEP = "-k", "test_sweep and broadcast"
 CASE_OF_SWEEP = "collective_overhead-broadcast-sweep-np2.json"
 
-# Beside the rows of docs/bad_input.md.
+# Beside the rows of tests/session/bad_input.md.
 BAD_INPUT = (
     (["--data-dir=/no/such/place"], "--data-dir: /no/such/place"),
     (["--thresholds=pytest.ini"], "pytest.ini:"),

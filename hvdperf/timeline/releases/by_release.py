@@ -1,7 +1,7 @@
 """The axis of releases: lines of throughput by release, a launch a point, and the releases that
 changed them.
 
-docs/changes.md says how often the changes err. A machine that differs between sessions looks like a
+docs/bisect.md says how often the changes err. A machine that differs between sessions looks like a
 change, too; `hvdperf bisect` separates the two. Pure: raw results in, series and text out.
 """
 

@@ -372,7 +372,7 @@ def test_a_young_series_says_when_its_throughputs_will_be_judged() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_quiet_years_never_fail(seed: int) -> None:
-    """They are small ones, to be quick; docs/nightly.md has the figures of large ones."""
+    """They are small ones, to be quick; docs/error_rates.md has the figures of large ones."""
     noise = (0.01, 0.02, 0.03)[seed % 3]
     quiet = replace(CALM, noise=noise, weekend=1.02, networks=2)
     made = nights(quiet, seed)
