@@ -86,6 +86,8 @@ _status = pytest.StashKey[int]()
 _clock = pytest.StashKey[ReplayedClock]()
 _nodes = pytest.StashKey[dict[Comparison, str]]()
 
+# Where pytest-benchmark keeps its files, as pytest.ini has it.
+_STORAGE = "file://./results/benchmark"
 # Keywords of pytest's terminal writer.
 MARKUP: Mapping[Verdict, Mapping[str, bool]] = {
     Verdict.FAIL: {"red": True, "bold": True},
@@ -155,6 +157,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
         config.option.collectonly = True
+    if config.option.benchmark_storage == _STORAGE:
+        # Otherwise pytest-benchmark makes this directory wherever pytest is typed.
+        config.option.benchmark_storage = f"file://{CHECKOUT / 'results' / 'benchmark'}"
     if shown_by() != os.getpid() and not ends_at_a_terminal(shown_by()):
         without_colours(config)
     if holds_cases(config):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ def test_a_profile_is_found_in_the_users_directory(tmp_path):
     assert cases
     assert all("alexnet_s" in line for line in cases)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
+
+
+def test_pytest_leaves_nothing_where_it_is_typed(tmp_path):
+    words = [sys.executable, "-m", "pytest", ROOT / "perf", "--collect-only", "-q", "--np=1"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_list_of_cases_ends_as_pytest_does(tmp_path):
