@@ -60,7 +60,8 @@ class Figure:
     saved file. says: what the plot shows, in words with numbers, for readers who cannot see it.
     plot: None for a table alone. tags: values for the page's filters, by "model", "world_size" and
     "question"; a figure about several values of a key lacks that key. brief: whether a terminal
-    shows what it says; that shows its table if the table has columns for it.
+    shows what it says; that shows its table if the table has columns for it. lead: of what it says,
+    the part for the head of a page.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Figure:
     plot: Plot | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     brief: bool = False
+    lead: str = ""
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
         config.option.collectonly = True
-    if config.option.benchmark_storage == _STORAGE:
+    if CHECKOUT is not None and config.option.benchmark_storage == _STORAGE:
         # Otherwise pytest-benchmark makes this directory wherever pytest is typed.
         config.option.benchmark_storage = f"file://{CHECKOUT / 'results' / 'benchmark'}"
     if shown_by() != os.getpid() and not ends_at_a_terminal(shown_by()):

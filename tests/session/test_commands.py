@@ -45,8 +45,10 @@ def test_a_profile_is_found_in_the_users_directory(tmp_path):
 
 
 def test_pytest_leaves_nothing_where_it_is_typed(tmp_path):
-    words = [sys.executable, "-m", "pytest", ROOT / "perf", "--collect-only", "-q", "--np=1"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    words = "-m", "pytest", f"{ROOT}/perf", "--collect-only", "-q", "--np=1"
+    done = subprocess.run(
+        [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(tmp_path.iterdir()) == []
 

@@ -261,6 +261,7 @@ def overview(cases: Sequence[Case]) -> Figure | None:
         f"{_by_step(cases)}",
         Table(_columns(rows), rows),
         _speeds(len(last), len({row["world_size"] for row in rows})),
+        lead=said,
     )
 
 
