@@ -453,7 +453,8 @@ def list_regressions(arguments: argparse.Namespace) -> int:
             for change, standing in series.changes
             if (change.is_worse or arguments.better) and change.since >= since
         ]
-        print(f"{name}: {len(nights)} nights, {nights[0].night} to {nights[-1].night}")
+        many = f"{len(nights)} night{'s' * (len(nights) != 1)}"
+        print(f"{name}: {many}, {nights[0].night} to {nights[-1].night}")
         if wanted:
             print(table.header)
         for change, standing in wanted:
