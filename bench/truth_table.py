@@ -173,10 +173,11 @@ def losses(scores: Sequence[Score], arms: Mapping[str, Planted]) -> list[str]:
         open_ = (
             f" ({100 * mine.nothing.share:.0f} % without a verdict)" if mine.nothing.share else ""
         )
-        worse = "; ".join(better) if better else "no other rule"
-        lines.append(
-            f"- It {what} {100 * wrong.share:.0f} % of trials{open_}. Fewer have: {worse}."
-        )
+        if better:
+            lines.append(
+                f"- It {what} {100 * wrong.share:.0f} % of trials{open_}. Fewer have: "
+                f"{'; '.join(better)}."
+            )
     seconds = [each.seconds[0] for each in others]
     lines.append(
         f"- It takes {own.seconds[0]:.0f} s in the middle; the others take {min(seconds):.0f} to "
