@@ -14,7 +14,8 @@ from hvdperf.session import own_network
 from tests.support.rounds import WORKLOAD
 from tests.support.whole_sessions import ROOT, Run, documents
 
-EXAMPLES = ROOT / "examples"
+# Files of networks. The script beside them has a test in tests/docs.
+EXAMPLES = sorted(each for each in (ROOT / "examples").glob("*.py") if each.stem != "train")
 HEAD = 'from hvdperf.models import Network\nNETWORKS = (Network("mine", "my_networks:build", 8'
 BUILD = """
 def build(size, classes):
@@ -27,7 +28,7 @@ def build(size, classes):
 @pytest.mark.long
 @pytest.mark.mpirun
 def test_the_examples_are_measured_by_every_strategy(run: Run, tmp_path: Path) -> None:
-    files = [f"--workloads={path}" for path in sorted(EXAMPLES.glob("*.py"))]
+    files = [f"--workloads={path}" for path in EXAMPLES]
     assert len(files) == 2
     # So long that the second of them has its turn, too.
     done: subprocess.CompletedProcess[str] = run(*files, "-k", "test_parity and np2", "--budget=1")
@@ -47,7 +48,7 @@ def test_the_examples_are_measured_by_every_strategy(run: Run, tmp_path: Path) -
     assert "4096 samples" in data, "own data are told by what they yield"
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 40
 
