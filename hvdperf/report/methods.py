@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 
 from hvdperf.models.registry import NETWORKS, Scale
-from hvdperf.plan.arms import SWEEP, Schedule, Workload
+from hvdperf.plan.arms import SWEEP, BlockKind, Schedule, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument, disturbance_summary
@@ -237,18 +237,20 @@ def _design(archive: Archive) -> Iterator[str]:
     if not launches or not rounds:
         return
     blocks = [block for launch in launches for block in launch.blocks]
+    without = sum(block.kind is BlockKind.LOCAL for block in blocks)
     launched = plural(len(launches), "launch", "launches")
     processes = sum(launch.arm.processes for launch in launches)
     started = plural(processes, "process", "processes")
     yield (
         f"A case has {span(rounds)} rounds; in each round every arm was launched once more, in "
-        f"all {launched} of {started}."
+        f"all {launched} with {started} together."
     )
     if blocks:
         turns = [len({block.turn for block in launch.blocks}) for launch in launches]
         steps = [block.steps for block in blocks]
         yield (
-            f"{plural(len(blocks), 'block')} of {span(steps)} steps were timed, in "
+            f"{plural(len(blocks), 'block')} of {span(steps)} steps were timed"
+            f"{f', {without} of them without the exchange of gradients' if without else ''}, in "
             f"{span([turn for turn in turns if turn])} turns per launch, and the time of a "
             "block is that of its slowest rank."
         )

@@ -374,6 +374,7 @@ def _results(
 ) -> Figure:
     """Return the table of a figure of speedups. speeds: rows of throughputs with their intervals,
     by network and world size."""
+    speed_levels = [row["confidence"] for row in speeds.values()]
     rows = tuple(
         {
             **dict.fromkeys(column.key for column in scaling.SPEED),
@@ -390,9 +391,10 @@ def _results(
     columns = {column.key: column for column in (*figure.table.columns, *scaling.SPEED)}
     results = ("samples_per_second", *_RATIOS) if speeds else _RATIOS
     shown = (*keys, *(f"{key}{end}" for key in results for end in ("", "_low", "_high")))
-    levels = confidence_words(
-        level if isinstance(level := row["confidence"], float) else None for row in rows
-    )
+    of_ratios = (level if isinstance(level := row["confidence"], float) else None for row in rows)
+    levels = confidence_words(of_ratios, "Intervals of ratios")
+    of_speeds = (level if isinstance(level, float) else None for level in speed_levels)
+    levels += confidence_words(of_speeds, "Intervals of throughputs")
     return Figure(
         name,
         title,

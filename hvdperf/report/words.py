@@ -104,14 +104,14 @@ def shown(figure: Interval | None) -> str:
     return f"{figure.estimate:.3f}{bounds}"
 
 
-def confidence_words(levels: Iterable[float | None]) -> str:
+def confidence_words(levels: Iterable[float | None], what: str = "Intervals") -> str:
     """Return a sentence, with a blank before it, on the confidence of intervals in brackets; "" if
-    there is no interval. levels: in %."""
+    there is no interval. levels: in %. what: its subject."""
     known = sorted({f"{level:.1f}".removesuffix(".0") for level in levels if level is not None})
     if not known:
         return ""
     span = known[0] if len(known) == 1 else f"{min(known, key=float)} to {max(known, key=float)}"
-    return f" Intervals: {span} % confidence."
+    return f" {what}: {span} % confidence."
 
 
 def several(parts: Iterable[str]) -> str:

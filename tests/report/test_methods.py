@@ -86,7 +86,7 @@ def test_rounds_launches_and_blocks_are_counted(tmp_path):
     processes = sum(launch.arm.processes for launch in launches)
     text = said(archive)
     assert f"A case has {len(case.rounds)} rounds" in text
-    assert f"{len(launches)} launches of {processes} processes" in text
+    assert f"{len(launches)} launches with {processes} processes" in text
     assert f"{blocks} blocks of" in text
     assert "ResNet-50 (small) with input size 32 was trained on" in text
     assert "The arms were Horovod on 1 and 2 replicas." in text
@@ -95,9 +95,9 @@ def test_rounds_launches_and_blocks_are_counted(tmp_path):
 def test_a_launch_that_cases_share_counts_once(tmp_path):
     archive = archive_with(tmp_path)
     (case,) = archive.cases
-    assert said(replace(archive, cases=(case, case))).count("launches of") == 1
+    assert said(replace(archive, cases=(case, case))).count("every arm was launched") == 1
     alone, twice = (
-        next(each for each in methods(one) if "launches of" in each)
+        next(each for each in methods(one) if "every arm was launched" in each)
         for one in (archive, replace(archive, cases=(case, case)))
     )
     assert alone == twice

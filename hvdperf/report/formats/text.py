@@ -130,7 +130,7 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.FAIL: "outside the limit, or crashed",
     Verdict.INVALID: "failed a validity check",
     Verdict.NOT_RUN: "could not be started",
-    Verdict.INCONCLUSIVE: "too few measurements to decide",
+    Verdict.INCONCLUSIVE: "what was measured does not decide",
     Verdict.PASS: "within the limit",
     Verdict.NOT_JUDGED: "shown without a limit",
 }
