@@ -47,7 +47,7 @@ def first(training: Training) -> Iterator[str]:
         yield f"Try first: {training.limit.mend}."
     if training.limit.faster:
         low, high = training.limit.faster
-        yield f"If that removes it, the training is {low:.2f} to {high:.2f} times as fast."
+        yield f"If that works, the training is {low:.2f} to {high:.2f} times as fast."
 
 
 def speed(training: Training) -> Iterator[str]:
