@@ -34,7 +34,7 @@ from hvdperf.script.arms import (
 )
 from hvdperf.script.checks import problems
 from hvdperf.script.terms import TERMS, parts_of
-from hvdperf.verdict import REGRESSION, Judgement, Verdict, must_be, worst
+from hvdperf.verdict import REGRESSION, Judgement, Verdict, is_bounded, must_be, worst
 
 # Rounds after which a verdict is tried.
 LOOKS = (8, 12, 24)
@@ -144,10 +144,28 @@ def told(found: Comparison) -> list[str]:
     for figure, each in judged.items():
         cells = (figure_text(each.figure), must_be(each), each.rounds, each.verdict.value)
         lines.append(_TABLE.row(figure.value, *cells))
+    lines += wrapped(_in_words(judged[Figure.LOW], found.other))
     for reason in dict.fromkeys(each.reason for each in judged.values() if each.reason):
         lines += wrapped(reason)
     lines += ["", *_by_term(found)]
     return lines
+
+
+def _in_words(judgement: Judgement, other: Arm) -> str:
+    """Return whether the command is faster or slower than the other arm, by the figure that other
+    programs disturb least; "" if it has no interval, or means nothing."""
+    figure = judgement.figure
+    if figure is None or not is_bounded(figure) or judgement.verdict is Verdict.INVALID:
+        return ""
+    low, high = (100 * (end - 1) for end in (figure.lower, figure.upper))
+    if low > 0:
+        return f"The command is faster than with {other.name}: by {low:.1f} to {high:.1f} %."
+    if high < 0:
+        return f"The command is slower than with {other.name}: by {-high:.1f} to {-low:.1f} %."
+    return (
+        f"No difference from {other.name} is seen: the command is between {-low:.1f} % slower and "
+        f"{high:.1f} % faster."
+    )
 
 
 def _by_term(found: Comparison) -> list[str]:

@@ -141,6 +141,15 @@ def test_where_the_difference_lies_is_named() -> None:
     assert any("compute on all ranks" in line for line in told(compared(8, 1.5)))
 
 
+@pytest.mark.parametrize(
+    ("compute", "word"), [(1.5, "is slower"), (0.6, "is faster"), (1.0, "No difference")]
+)
+def test_whether_the_command_is_slower_or_faster_is_a_sentence(compute: float, word: str) -> None:
+    text = "\n".join(told(compared(8, compute)))
+    known = ("is slower", "is faster", "No difference")
+    assert [each for each in known if each in text] == [word]
+
+
 @pytest.mark.long
 def test_a_revision_is_run_beside_the_files_as_they_are(tmp_path: Path) -> None:
     own = tmp_path / "own"
