@@ -164,9 +164,7 @@ def _of_cases(a: Case | None, b: Case | None, otherwise: Sequence[str]) -> Chang
     otherwise: the sessions' settings that differ."""
     if a is None or b is None:
         return Changed(Kind.ONLY_B if a is None else Kind.ONLY_A)
-    ours, theirs = _asked(a.comparison), _asked(b.comparison)
-    differ = [*_differing(ours, theirs, ours), *otherwise]
-    if differ:
+    if differ := [*asked_apart(a, b), *otherwise]:
         return not_alike(differ)
     unsound = {name: _unsound(case) for name, case in (("A", a), ("B", b)) if not case.is_sound}
     if unsound:
@@ -179,6 +177,12 @@ def _of_cases(a: Case | None, b: Case | None, otherwise: Sequence[str]) -> Chang
         return changed
     found = early_shift(_rows_and_noise(b), _rows_and_noise(a), ALPHA)
     return changed if found is None else _clear_or_same(found)
+
+
+def asked_apart(a: Case, b: Case) -> list[str]:
+    """Return the differences of what two cases of one name ask, such as their batches."""
+    ours, theirs = _asked(a.comparison), _asked(b.comparison)
+    return _differing(ours, theirs, ours)
 
 
 def _unsound(case: Case) -> str:

@@ -10,7 +10,7 @@ if their estimates are normal; two sessions give a very wide one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import NormalDist, fmean, variance
 
@@ -20,11 +20,12 @@ from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.rounds import Round
 from hvdperf.report.cases import mean_of
-from hvdperf.report.compare import new_series
+from hvdperf.report.compare import asked_apart, asked_otherwise, new_series
 from hvdperf.report.content import Column, Figure, Row, Section, Table
 from hvdperf.report.words import plural, several
 from hvdperf.stats import Interval
 from hvdperf.verdict import ALPHA, Verdict, decide, is_bounded, undecided
+from hvdperf.work.table import work_of
 
 
 def pooled(archives: Sequence[Archive]) -> Archive:
@@ -41,6 +42,7 @@ def pooled(archives: Sequence[Archive]) -> Archive:
                 f"{shown(archive.directory)}: cannot be put together with "
                 f"{shown(first.directory)}: {changed[0]}; hvdperf compare shows what differs"
             )
+        _check_alike(first, archive)
     found: dict[str, list[Case]] = {}
     offset = 0
     for archive in archives:
@@ -66,6 +68,21 @@ def pooled(archives: Sequence[Archive]) -> Archive:
     )
 
 
+def _check_alike(first: Archive, other: Archive) -> None:
+    """Raise UserError if a case of one name asks another thing in the other session."""
+    known = {case.name: case for case in first.cases}
+    for case in other.cases:
+        if case.name not in known:
+            continue
+        own = known[case.name]
+        differ = [*asked_apart(own, case), *asked_otherwise(first, other, work_of(case.question))]
+        if differ:
+            raise UserError(
+                f"{shown(other.directory)} (B): cannot be put together with "
+                f"{shown(first.directory)} (A): {case.name}: {differ[0]}"
+            )
+
+
 def _document(archive: Archive) -> SessionDocument:
     if archive.session is None:
         raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
@@ -79,6 +96,10 @@ def _together(documents: Sequence[SessionDocument]) -> SessionDocument:
     return replace(
         first,
         session=f"{first.session} and {plural(len(documents) - 1, 'other')}",
+        profile=_all_of(each.profile for each in documents),
+        suite=_all_of(each.suite for each in documents),
+        hosts=tuple(dict.fromkeys(host for each in documents for host in each.hosts)),
+        command="",
         asked=replace(first.asked, looks=(), early=False),
         exit_status=max((each.exit_status or 0 for each in documents), default=0),
         elapsed_seconds=sum(each.elapsed_seconds for each in documents),
@@ -93,6 +114,10 @@ def _together(documents: Sequence[SessionDocument]) -> SessionDocument:
         precision=0.0,
         next_steps=(),
     )
+
+
+def _all_of(texts: Iterable[str]) -> str:
+    return " and ".join(dict.fromkeys(texts))
 
 
 def _renumbered(case: Case, offset: int) -> Case:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -92,6 +93,26 @@ def test_a_report_of_several_shows_each(tmp_path):
     assert row["sessions"] == 3
     assert session_report(sources).sections
     assert methods(sources.archive)
+
+
+def test_cases_of_one_name_that_ask_another_thing_are_not_averaged(tmp_path):
+    (first,) = sessions(tmp_path, [of_day(1)])
+    batch = outcome(weak_scaling(replace(WORKLOAD, batch=64), 2), RATIOS)
+    other = read_session(session_of(tmp_path, batch, name=DAYS[1]))
+    with pytest.raises(UserError, match="batch 32 in A, 64 in B"):
+        pooled([first, other])
+    spread = read_session(session_of(tmp_path, of_day(1), per_node=1, name=DAYS[2]))
+    with pytest.raises(UserError, match="rank_cores"):
+        pooled([first, spread])
+
+
+def test_what_differs_but_does_not_matter_is_told_of_all(tmp_path):
+    directories = [session_of(tmp_path, of_day(1), name=name) for name in DAYS[:2]]
+    edit(directories[1], {"suite": "9.9 (abc)", "hosts": ["n2"]}, only="session.json")
+    made = pooled(list(map(read_session, directories))).session
+    assert made is not None
+    assert "9.9 (abc)" in made.suite
+    assert "n2" in made.hosts
 
 
 def test_another_stack_or_the_same_session_is_refused(tmp_path):
