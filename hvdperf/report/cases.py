@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from hvdperf.interim import confidence_of_verdicts
-from hvdperf.plan.arms import Schedule
+from hvdperf.plan.arms import Schedule, Workload
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case, SessionDocument
-from hvdperf.records.outcome import each_launch
+from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
 from hvdperf.report.content import Value
 from hvdperf.stats import Interval, fewest_bounded, hodges_lehmann, student_quantile
@@ -80,6 +80,26 @@ def mean_of(values: Sequence[float]) -> Interval:
     logs, count = [math.log(each) for each in values], len(values)
     middle, half = fmean(logs), student_quantile(1 - ALPHA, count - 1) * stdev(logs) / count**0.5
     return as_ratio(Interval(middle, middle - half, middle + half, ALPHA, count))
+
+
+def over_sessions(observed: Sequence[Sequence[float]]) -> Interval:
+    """Return the centre of what was observed in one session; of several, each is one
+    observation."""
+    centres = [centre_of(values) for values in observed]
+    return centres[0] if len(centres) == 1 else mean_of([each.estimate for each in centres])
+
+
+Size = tuple[Workload, int]
+
+
+def speeds_of(
+    launches: Mapping[Size, Sequence[float]], sessions: Sequence[Sequence[Case]] = ()
+) -> dict[Size, Interval]:
+    """Return the throughput by workload and world size. launches: that of every launch, as
+    `throughputs` has it. sessions: the cases of each session, if several were put together."""
+    each: list[Mapping[Size, Sequence[float]]] = [throughputs(cases) for cases in sessions]
+    each = each or [launches]
+    return {key: over_sessions([own[key] for own in each if key in own]) for key in launches}
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:

@@ -286,7 +286,7 @@ def write_paper(archives: Sequence[Archive], form: str, points: float, directory
     form: svg or pdf. points: width of the figures. Raises UserError if a file cannot be written.
     """
     drawn = printable(tuple(paper_figures(*archives)))
-    results = printable(tuple(paper_tables(*archives)))
+    results = paper_tables(*archives)
     sentences = [printable(methods(archive)) for archive in archives]
     in_markdown, in_latex = (
         "\n\n".join(" ".join(map(form_of, each)) for each in sentences) for form_of in (line, tex)

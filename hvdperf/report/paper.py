@@ -28,6 +28,10 @@ from hvdperf.report.words import (
 # A reader of a paper looks at no more.
 MOST_FIGURES = 6
 _IDEAL = "The dashed line is the ideal."
+_SPEEDUP = "Speedup of weak scaling: samples per second of n replicas over those of one."
+_EFFICIENCY = (
+    "Efficiency of weak scaling: samples per second of n replicas over n times those of one."
+)
 # Figures of strong scaling, the first of which is shown that was measured.
 _STRONG = (
     (
@@ -57,10 +61,10 @@ def paper_figures(first: Archive, *others: Archive) -> list[Figure]:
     one = "session" if first.sessions else "round"
     found = [
         _throughput(curves.get("scaling-throughput"), cases, one),
-        _weak(curves.get("scaling-weak-speed"), cases, one),
+        _weak(curves.get("scaling-weak-speed"), cases, one, "speedup", _SPEEDUP),
         _strong(curves, cases, one),
         *([] if others else [_parity(cases, one), _communication(cases, one), _wall_time(cases)]),
-        _efficiency(curves.get("scaling-weak-efficiency"), cases, one),
+        _weak(curves.get("scaling-weak-efficiency"), cases, one, "efficiency", _EFFICIENCY),
     ]
     drawn = [each for each in found if each is not None and each.plot is not None]
     where = measured_on(first)
@@ -169,33 +173,21 @@ def _throughput(figure: Figure | None, cases: Sequence[Case], one: str) -> Figur
     )
 
 
-def _weak(figure: Figure | None, cases: Sequence[Case], one: str) -> Figure | None:
+def _weak(
+    figure: Figure | None, cases: Sequence[Case], one: str, name: str, title: str
+) -> Figure | None:
+    """Return a figure of weak scaling. name: also the key of its values."""
     own = _weak_cases(cases)
     if figure is None or not own:
         return None
     rows = figure.table.rows
     return _captioned(
         figure,
-        "speedup",
-        "Speedup of weak scaling: samples per second of n replicas over those of one.",
+        name,
+        title,
         f"{_networks(rows)} Every replica has a batch of {_batch(own)}.",
         _IDEAL,
-        _intervals(rows, "speedup_low", _counts(own, one), one),
-    )
-
-
-def _efficiency(figure: Figure | None, cases: Sequence[Case], one: str) -> Figure | None:
-    own = _weak_cases(cases)
-    if figure is None or not own:
-        return None
-    rows = figure.table.rows
-    return _captioned(
-        figure,
-        "efficiency",
-        "Efficiency of weak scaling: samples per second of n replicas over n times those of one.",
-        f"{_networks(rows)} Every replica has a batch of {_batch(own)}.",
-        _IDEAL,
-        _intervals(rows, "efficiency_low", _counts(own, one), one),
+        _intervals(rows, f"{name}_low", _counts(own, one), one),
     )
 
 

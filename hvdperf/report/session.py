@@ -169,7 +169,7 @@ def _report(
         notes=tuple(filter(None, map(board.note, board.ranked(cases)))),
         sections=named_apart(filter(None, sections)),
         left_out=left_out,
-        overview=board.overview(cases),
+        overview=board.overview(cases, [each.cases for each in archive.sessions]),
         limits="" if archive.session is None else archive.session.asked.thresholds.label,
         next_steps=() if archive.session is None else archive.session.next_steps,
     )

@@ -103,8 +103,9 @@ def latex_of(figures: Sequence[Figure]) -> str:
 
 
 def figures_tex(figures: Sequence[Figure]) -> str:
-    """Return an environment for each figure, with its caption, of files of the figures' names."""
-    return "\n".join((_HEAD_OF_FIGURES, *map(_float, printable(tuple(figures)))))
+    """Return an environment for each figure, with its caption, of files of the figures' names.
+    figures: printable (formats.text)."""
+    return "\n".join((_HEAD_OF_FIGURES, *map(_float, figures)))
 
 
 def _float(figure: Figure) -> str:

@@ -12,7 +12,7 @@ from hvdperf.records.documents import Case
 from hvdperf.records.fingerprinting import settings_beside
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.report import plots
-from hvdperf.report.cases import asked, cells_of, centre_of, confidence_of, number, scaled
+from hvdperf.report.cases import asked, cells_of, confidence_of, number, scaled, speeds_of
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table, Value
 from hvdperf.report.words import (
     NAMES,
@@ -237,16 +237,23 @@ _SPEEDS = (
 )
 
 
-def overview(cases: Sequence[Case]) -> Figure | None:
+def overview(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Figure | None:
     """Return a row per network and world size of which the throughput of Horovod with its defaults
-    or one of the ratios was asked; None if there is no throughput."""
+    or one of the ratios was asked; None if there is no throughput. sessions: as in speeds_of."""
     speeds = throughputs(cases)
     if not speeds:
         return None
+    centres = speeds_of(speeds, sessions)
     held = [(case.workload, case.world_size) for case in asked(cases, *_RATIOS.values())]
     labels = workload_labels(workload for workload, _ in (*speeds, *held))
     keys = sorted({*speeds, *held}, key=lambda key: (labels[key[0]], key[1]))
-    rows = tuple(_of_network(key, labels[key[0]], speeds.get(key, ()), cases) for key in keys)
+    rows = tuple(
+        {
+            **_of_network(key, labels[key[0]], speeds.get(key, ()), cases),
+            "samples_per_second": centres[key].estimate if key in centres else None,
+        }
+        for key in keys
+    )
     last = {str(row["model"]): row for row in rows if row["rounds"]}
     said = several(
         f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
@@ -313,7 +320,6 @@ def _of_network(
     return {
         "model": label,
         "world_size": world_size,
-        "samples_per_second": centre_of(speeds).estimate if speeds else None,
         "slowest": min(speeds, default=None),
         "fastest": max(speeds, default=None),
         "rounds": len(speeds),

@@ -21,8 +21,9 @@ from hvdperf.report.cases import (
     centre_of,
     confidence_of,
     level,
-    mean_of,
     number,
+    over_sessions,
+    speeds_of,
 )
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.words import (
@@ -108,12 +109,7 @@ class Measured:
 
     @cached_property
     def speeds(self) -> _Speeds:
-        """The throughputs; of several sessions each is one observation."""
-        each = [throughputs(cases) for cases in self.sessions or [self.cases]]
-        return {
-            key: _over_sessions([own[key] for own in each if key in own])
-            for key in throughputs(self.cases)
-        }
+        return speeds_of(throughputs(self.cases), self.sessions)
 
     @cached_property
     def asked(self) -> Sequence[Case]:
@@ -127,13 +123,6 @@ class Measured:
         labels = workload_labels(workloads, self.name_of)
         # Without the sweep, which always has a label.
         return {workload: labels[workload] for workload in workloads}
-
-
-def _over_sessions(observed: Sequence[Sequence[float]]) -> Interval:
-    """Return the centre of what was observed in one session; of several, each is one
-    observation."""
-    centres = [centre_of(values) for values in observed]
-    return centres[0] if len(centres) == 1 else mean_of([each.estimate for each in centres])
 
 
 def figures(*sessions: Measured) -> list[Figure]:
@@ -538,7 +527,7 @@ def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> 
     if not any(len(case.replicas_per_node) > 1 for case in scaled):
         return None
     labels = workload_labels(case.workload for case in scaled)
-    speeds = throughputs(cases)
+    speeds = speeds_of(throughputs(cases), sessions)
     figures: list[Figure] = []
     for workload in dict.fromkeys(case.workload for case in scaled):
         # Of several groups of one shape keep the last: the even one, or else the largest.
@@ -549,7 +538,7 @@ def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> 
         even = {_shape(case) for case in own if _is_even(case)}
         shares = {_shape(case): case.figure.estimate for case in own if case.figure is not None}
         speed = {
-            _shape(case): median(found)
+            _shape(case): found.estimate
             for case in own
             if (found := speeds.get((workload, case.world_size)))
         }
@@ -602,7 +591,7 @@ def _against_a_node(labels: Labels, sessions: Sequence[Sequence[Case]]) -> Figur
     for (workload, per_node), of_sessions in sorted(
         observed.items(), key=lambda each: (labels[each[0][0]], each[0][1])
     ):
-        share = _over_sessions(of_sessions)
+        share = over_sessions(of_sessions)
         rows.append(
             {
                 "model": labels[workload],
