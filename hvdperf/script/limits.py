@@ -9,7 +9,7 @@ from statistics import fmean
 from hvdperf.plan.terms import Term
 from hvdperf.script.checks import Problem
 from hvdperf.script.cores import Group, Stop
-from hvdperf.script.terms import Parts, Tail
+from hvdperf.script.terms import Gpu, Parts, Tail
 
 # A term that takes a smaller share of the time is not worth a change.
 LEAST_SHARE = 0.10
@@ -36,6 +36,8 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> 
         return Limit("no training step was seen")
     if parts is None:
         return Limit("too few steps to say what limits it", "let it run for longer")
+    if parts.gpu is not None and parts.stop is None:
+        return _of_gpu(parts, parts.gpu)
     own = [*_tail(parts), *_slower(parts), *_terms(parts)]
     others = [*_stop(parts.stop), *_cores(parts)]
     share, limit = max([*others, *own], key=lambda each: each[0])
@@ -57,6 +59,32 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> 
     if share >= LEAST_SHARE:
         return Limit(f"{told}. Besides, {limit.told}", limit.mend, limit.faster)
     return Limit(told, "a faster device, mixed precision, or larger batches")
+
+
+def _of_gpu(parts: Parts, gpu: Gpu) -> Limit:
+    """Return what limits a training whose GPU works while the script goes on: what the script does
+    costs no more than the time in which the GPU has nothing to do."""
+    works = min(gpu.done / parts.period, 1.0)
+    told = f"computation: the GPU works for {_percent(works)} of the time"
+    mend = "a faster device, mixed precision, or larger batches"
+    if gpu.may_wait:
+        queuing = min(gpu.queued / parts.period, 1.0)
+        told = (
+            f"the script takes {_percent(queuing)} of the time to start the operations of a step, "
+            "one by one, and the GPU may wait for them"
+        )
+        mend = (
+            "larger batches; if a step then takes no longer, the GPU did wait, and "
+            "tf.function(jit_compile=True) helps, too"
+        )
+    share, limit = max(_terms(parts), key=lambda each: each[0])
+    share = min(share, 1 - works)
+    if share < LEAST_SHARE:
+        return Limit(told, mend)
+    faster = _faster(0.0, share)
+    if share >= works:
+        return Limit(limit.told, limit.mend, faster)
+    return Limit(f"{told}. Besides, {limit.told}", limit.mend, faster)
 
 
 # A share of the time, and what limits if it does.

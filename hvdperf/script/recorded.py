@@ -93,7 +93,9 @@ class Steps:
     calls, or every second, every fourth, ... bins: number of steps by rounded ln of their seconds /
     BIN. summed, sums: the steps after the warm-up, and their seconds. samples: of all calls. cpu:
     seconds since the warm-up, those of CPU time of all threads, and those for which the main thread
-    could run and had no core. cores: None if that is unknown."""
+    could run and had no core. cores: None if that is unknown. alone: of steps that began with an
+    idle GPU, seconds until the call ended, and until the GPU had done all; None if every call waits
+    for its GPU, or there is none."""
 
     name: str
     count: int
@@ -111,6 +113,7 @@ class Steps:
     samples: int
     cpu: tuple[float, float, float] | None = None
     cores: Cores | None = None
+    alone: tuple[tuple[float, float], ...] | None = None
 
     @property
     def period(self) -> float | None:

@@ -14,13 +14,17 @@ Every boundary is a stamp of its own, so the terms add up to the step; what does
 of several ranks contradict each other, is the residual. Without stamps in the graph, compute and
 what follows are one term, "compute or communication". To it belong the calls of other functions
 of TensorFlow, such as of a generator beside its discriminator.
+
+A rank that exchanges nothing does not wait for its GPU, which then works while the script goes on.
+Its calls only queue, so single steps mean nothing: compute is what the other terms leave of the
+mean step. How long the GPU needs is known from steps that began when it was idle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from math import exp
+from math import exp, inf
 from statistics import fmean, median
 
 from hvdperf.explain.time_breakdown import straggler
@@ -40,6 +44,9 @@ OWN = (Term.BETWEEN, Term.INPUT, Term.COMPUTE)
 SLOW = 2.0
 # A share of the steps that is more than an exception.
 _SOME = 0.05
+# Of a step that begins with an idle GPU, the share that queuing takes if the GPU may wait for it. A
+# script that is faster than its GPU waits, too, once some 1,000 operations are queued.
+_QUEUING = 0.5
 
 
 @dataclass(frozen=True)
@@ -93,12 +100,27 @@ class Tail:
 
 
 @dataclass(frozen=True)
+class Gpu:
+    """A step of a GPU that works while the script goes on, in seconds: queued by the script, and
+    done, if the GPU is idle when it begins."""
+
+    queued: float
+    done: float
+
+    @property
+    def may_wait(self) -> bool:
+        """Return whether the GPU may do what is queued at once, and wait for more."""
+        return self.queued > _QUEUING * self.done
+
+
+@dataclass(frozen=True)
 class Parts:
     """Where the time of a training goes. by_rank: of usual steps, in the order of ranks. steps:
     number of usual steps that all ranks kept. slower: None if no rank is. tail: the other steps;
     None if there are none. stop: a rank that did not run for a while; the steps in which it did not
     are neither usual nor in the tail. rarely: whether the ranks exchange in some of the steps
-    only, after several backward passes. groups: ranks by the cores that they may use."""
+    only, after several backward passes. groups: ranks by the cores that they may use. gpu: of the
+    slowest rank; None if each step waits for its GPU, or if that was not measured."""
 
     by_rank: Sequence[OfRank]
     steps: int
@@ -107,6 +129,7 @@ class Parts:
     stop: Stop | None = None
     rarely: bool = False
     groups: Sequence[Group] = ()
+    gpu: Gpu | None = None
 
     @property
     def has_stamps(self) -> bool:
@@ -149,13 +172,14 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
     offsets = _offsets(ranks, rows, common)
     table: list[list[Mapping[Term, float]]] = [[] for _ in ranks]
     rarely = all(_exchanges_rarely(list(row.values())) for row in rows)
+    by_itself = len(ranks) == ranks[0].size == 1
     for number in common:
         step = [_shifted(row[number], by) for row, by in zip(rows, offsets, strict=True)]
         ready, earlier = _ready(step), min(row.earlier for row in step)
-        is_alone = rarely and not any(row.done for row in step)
+        is_alone = by_itself or (rarely and not any(row.done for row in step))
         for place, row in enumerate(step):
             terms = _terms(row, ready, earlier)
-            if is_alone:
+            if is_alone and Term.COMPUTE not in terms:
                 # Nothing was exchanged in this step.
                 terms[Term.COMPUTE] = terms.pop(Term.INSIDE)
             table[place].append(terms)
@@ -171,7 +195,11 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
         )
         for rank, own, row in zip(ranks, table, rows, strict=True)
     ]
-    tail = _tail(ranks, by_rank, slow, paused)
+    trained = [rank.steps for rank in ranks if rank.steps is not None]
+    behind = [each for each in trained if each.alone is not None]
+    if behind:
+        by_rank = [_of_mean_step(*each) for each in zip(by_rank, trained, strict=True)]
+    tail = None if behind else _tail(ranks, by_rank, slow, paused)
     return Parts(
         by_rank,
         len(common),
@@ -180,7 +208,23 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
         stop_of(ranks),
         rarely,
         groups_of(ranks),
+        max(filter(None, map(_gpu, behind)), key=lambda each: each.done, default=None),
     )
+
+
+def _of_mean_step(usual: OfRank, steps: Steps) -> OfRank:
+    """Return the terms of a rank's mean step, of which its calls take what is left."""
+    assert steps.period is not None
+    term = Term.COMPUTE if Term.COMPUTE in usual.terms else Term.INSIDE
+    rest = sum(seconds for each, seconds in usual.terms.items() if each is not term)
+    return OfRank(usual.rank, {**usual.terms, term: max(steps.period - rest, 0.0)}, steps.period)
+
+
+def _gpu(steps: Steps) -> Gpu | None:
+    if not steps.alone:
+        return None
+    queued, done = zip(*steps.alone, strict=True)
+    return Gpu(median(queued), median(done))
 
 
 def _offsets(
@@ -293,6 +337,9 @@ def _exchanges_rarely(rows: Sequence[Row]) -> bool:
 def _slow(steps: Steps, paused: Set[int]) -> _Slow:
     """Return the slow steps of a rank, without those in which a rank did not run. A step that
     exchanges what several have computed may take longer than these."""
+    if steps.alone is not None:
+        # What was queued before is done in one step or another.
+        return _Slow(inf, 0, 0.0)
     usual = percentile(steps.bins, 0.5)
     if _exchanges_rarely(steps.rows):
         usual = max(usual, median(row.period for row in steps.rows if row.done))

@@ -70,6 +70,10 @@ def bounds(training: Training) -> Iterator[str]:
     steps = rank.steps
     if steps is None or not steps.summed:
         return
+    if steps.alone is not None:
+        mean = _ms(steps.sums / steps.summed)
+        yield f"a step: {mean} on average; the GPU works while the script goes on"
+        return
     told = ", ".join(
         f"{100 * share:.0f} % in {_ms(percentile(steps.bins, share))}" for share in PERCENTILES
     )
@@ -127,6 +131,11 @@ def unexplained(training: Training) -> Iterator[str]:
         yield f"rank {slower.rank} is last in {100 * slower.last:.0f} % of the steps"
     if parts.rarely:
         yield "gradients are exchanged in some of the steps only"
+    if parts.gpu is not None:
+        yield (
+            f"a step that begins when the GPU is idle is queued after {_ms(parts.gpu.queued)}, and "
+            f"done after {_ms(parts.gpu.done)}"
+        )
     if not parts.has_stamps:
         yield "the exchange was not seen, so communication is not told from computing"
     elif parts.share(Term.INSIDE):

@@ -29,7 +29,7 @@ from hvdperf.timeline.nights.night import (
 )
 from hvdperf.timeline.page.index import write_index
 from hvdperf.timeline.processes import Git, without_secret
-from hvdperf.timeline.releases.raw import read_raw
+from hvdperf.timeline.releases.raw import of_kinds, read_raw
 from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, alone, documents, read_all
 
 PAGES = "pages"
@@ -67,7 +67,8 @@ def place_of(url: str, results: Path, branch: str = BRANCH) -> Place:
 
 def publish(place: Place, results: Path, say: Callable[[str], None]) -> list[str]:
     """Publish every ended night of a results directory that is not there yet, with the pages of its
-    sessions, and the history by release. Return what was added, such as `a100 2026-11-24`.
+    sessions, and the history by release of their machines. Return what was added, such as
+    `a100 2026-11-24`.
 
     Raises UserError if git fails, or if others are always faster.
     """
@@ -122,7 +123,8 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
     found = [
         (NIGHTS, n.series, stem(n.night, n.node), [part.session for part in n.parts]) for n in ended
     ]
-    found += [(HISTORY, each.machine, each.session, []) for each in raw]
+    own = of_kinds(raw, (part.fingerprint for night in nights for part in night.parts))
+    found += [(HISTORY, each.machine, each.session, []) for each in own]
     for folder, series, name, sessions in found:
         place = Path(folder, series, f"{name}.json")
         if (clone / place).exists():

@@ -146,6 +146,22 @@ def test_a_session_has_its_steps_and_says_what_it_hides(tmp_path: Path) -> None:
     assert "samples/s of all" not in done.stdout
 
 
+def test_one_rank_does_not_wait_for_its_gpu(tmp_path: Path) -> None:
+    done = run(tmp_path, sys.executable, LOOP, "--gpu", "--steps=100")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (only,) = ranks_of(tmp_path)
+    assert only.missing == ()
+    assert only.steps is not None
+    assert not any(row.done for row in only.steps.rows)
+    assert only.steps.alone is not None
+    assert len(only.steps.alone) == 6
+    assert all(0 < queued <= done for queued, done in only.steps.alone)
+    parts = parts_of([only])
+    assert parts is not None
+    assert parts.gpu is not None
+    assert set(parts.by_rank[0].terms) == {Term.BETWEEN, Term.INPUT, Term.COMPUTE}
+
+
 def test_a_process_that_the_script_forks_is_the_one_that_trains(tmp_path: Path) -> None:
     done = run(tmp_path, sys.executable, str(SCRIPTS / "forked.py"))
     assert done.returncode == 0, done.stderr

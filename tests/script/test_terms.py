@@ -333,6 +333,47 @@ def test_steps_without_stamps_are_not_taken_apart() -> None:
     assert "the exchange was not seen" in told(plain)
 
 
+def behind(between: float, queued: float, done: float, period: float) -> list[Rank]:
+    """Return a rank whose GPU works while the script goes on, such as for a while after every tenth
+    step, when the script reads the loss. All in ms."""
+    rows, at = [], 100.0
+    for number in range(200):
+        waits = 10 * (period - between - queued) if number % 10 == 9 else 0.0
+        begin = at + between / 1000
+        end = begin + (queued + waits) / 1000
+        rows.append(Row(number, at, begin, end, 0.0, 0.0, 0.0, 0.0))
+        at = end
+    alone = ((queued / 1000, done / 1000),) * 9
+    return of_steps([rank(0, 1, tuple(rows))], alone=alone)
+
+
+def test_what_a_script_does_while_its_gpu_works_costs_nothing() -> None:
+    ranks = behind(between=6, queued=1, done=11.8, period=12)
+    parts = parts_of(ranks)
+    assert parts is not None
+    assert parts.tail is None
+    (only,) = parts.by_rank
+    assert only.period == pytest.approx(0.012, rel=0.01)
+    assert only.terms == pytest.approx(
+        {Term.BETWEEN: 0.006, Term.INPUT: 0.0, Term.COMPUTE: 0.006}, rel=0.02
+    )
+    limit = training_of(ranks, 1).limit
+    assert "GPU works for 98 %" in limit.told
+    assert "script" not in limit.told
+    assert limit.faster is None
+
+
+def test_a_gpu_without_work_waits_for_the_script_or_for_its_calls() -> None:
+    limit = training_of(behind(between=12, queued=1, done=8, period=20), 1).limit
+    assert limit.told.startswith("the script itself takes 60 %")
+    assert limit.faster == pytest.approx((1.0, 2.5), rel=0.02)
+    limit = training_of(behind(between=0.1, queued=9, done=9.1, period=9.1), 1).limit
+    assert "the GPU may wait" in limit.told
+    assert limit.faster is None
+    unknown = of_steps(behind(between=12, queued=1, done=8, period=20), alone=())
+    assert training_of(unknown, 1).limit.told.startswith("the script itself takes 60 %")
+
+
 def test_a_run_of_few_steps_is_told_as_such() -> None:
     assert "too few steps" in told(made([steps(3, *SAME)] * 2))
 

@@ -135,11 +135,18 @@ def test_what_an_interrupted_publishing_left_does_not_matter(
     assert "rubbish" not in git(repository, "ls-tree", "-r", "--name-only", BRANCH)
 
 
-def test_the_history_by_release_is_published_too(tmp_path: Path, repository: str) -> None:
-    results = runner(tmp_path / "results", "a100", SOME[:1])
+def test_the_history_by_release_of_the_nights_machines_is_published_too(
+    tmp_path: Path, repository: str
+) -> None:
+    here = raw_result().fingerprint
+    own = replace(SOME[0], parts=tuple(replace(x, fingerprint=here) for x in SOME[0].parts))
+    results = runner(tmp_path / "results", "a100", [own])
     for number, version in enumerate(("2.15.1", "2.16.2")):
         written(results / HISTORY, raw_result(tensorflow=version, number=number))
+    another = raw_result(tensorflow="2.16.2", number=2, cpu_model="Another")
+    written(results / HISTORY, another)
     assert len(published(results, repository)) == 3
+    assert "another" not in git(repository, "ls-tree", "-r", "--name-only", BRANCH)
     index = git(repository, "show", f"{BRANCH}:index.html")
     assert "releases of TensorFlow, with Horovod 0.28.1" in index
     assert published(results, repository) == []

@@ -120,8 +120,12 @@ _OF_A_BAR = (
 
 
 def _known(ranks: Iterable[Rank]) -> list[tuple[Rank, Steps]]:
-    """Return the ranks with steps after the warm-up."""
-    return [(rank, rank.steps) for rank in ranks if rank.steps is not None and rank.steps.summed]
+    """Return the ranks with steps after the warm-up whose times mean something, one by one."""
+    return [
+        (rank, rank.steps)
+        for rank in ranks
+        if rank.steps is not None and rank.steps.summed and rank.steps.alone is None
+    ]
 
 
 def _distribution(training: Training) -> Iterator[Figure]:

@@ -19,12 +19,13 @@ from hvdperf.files import write_whole
 from hvdperf.inline import light, templates
 from hvdperf.paths import shown
 from hvdperf.timeline.nights.changes import percent
+from hvdperf.timeline.nights.night import read_night
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.timeline.page.one_series import PAGE, STRIP, Place, Row, Shown, write_series
 from hvdperf.timeline.page.plot import plot_of
 from hvdperf.timeline.releases import by_release
-from hvdperf.timeline.releases.raw import read_history
-from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, documents
+from hvdperf.timeline.releases.raw import of_kinds, read_history
+from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, documents, read_all
 
 # From so many series on, other processes help: each takes a second to start.
 _FEW = 3
@@ -37,8 +38,10 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
     the sessions' pages. asv: that of asv's graphs, which need not exist. until: the last date of
     the calendars, if that is later than the last night of all. Raises UserError if a page cannot be
     written."""
-    results, refused = read_history(store / HISTORY)
     nights = documents(store / NIGHTS)
+    history, refused = read_history(store / HISTORY)
+    newest, _ = read_all({each.parent: each for each in nights}.values(), read_night)
+    results = of_kinds(history, (part.fingerprint for night in newest for part in night.parts))
     # A series that nobody measures any more shows what is missing.
     dates = [day for each in nights if (day := _date(each.stem)) is not None]
     place = Place(path, store, pages, max([*dates, *filter(None, [until])], default=date.min))

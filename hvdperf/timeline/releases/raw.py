@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -99,12 +99,24 @@ def machine_label(fingerprint: Mapping[str, Any]) -> str:
     each series records (data, cores of a replica)."""
     fields = {k: value for k, value in fingerprint.items() if k not in (*STACK, *_OF_SERIES)}
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+    return f"{machine_words(fingerprint)}-{digest}"
+
+
+def machine_words(fingerprint: Mapping[str, Any]) -> str:
+    """Return the words of a machine_label, which machines of one kind share."""
     gpus = fingerprint["gpus"]
     models = "-".join(fingerprint.get("gpu_model") or ["gpu"])
     cpu = "{cpu_model} {cores} cores {memory_gib} gib".format_map(fingerprint)
     device = f"{gpus} {models}" if gpus else cpu
-    words = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-    return f"{words}-{digest}"
+    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+
+
+def of_kinds(results: Sequence[RawResult], fingerprints: Iterable[Fingerprint]) -> list[RawResult]:
+    """Return the results of the kinds of machines with these fingerprints, all of them if there are
+    none. A clone of this project brings the history of another machine, which nobody looks for
+    among nights."""
+    kinds = {machine_words(each) for each in fingerprints}
+    return [each for each in results if not kinds or machine_words(each.fingerprint) in kinds]
 
 
 def replica_label(identity: str, cores: int, on_gpu: bool, workload: Workload) -> str:

@@ -21,9 +21,13 @@ parser.add_argument("--save", type=float, default=0.0)
 parser.add_argument("--stop", type=float, default=0.0)
 parser.add_argument("--fail-at", type=int, default=-1)
 parser.add_argument("--leave", type=int, default=0)
-for flag in ("retrace", "same-data", "local", "eager", "no-exchange", "drop-one"):
+for flag in ("retrace", "same-data", "local", "eager", "no-exchange", "drop-one", "gpu"):
     parser.add_argument(f"--{flag}", action="store_true")
 options = parser.parse_args()
+
+if options.gpu:
+    # As on a machine with a GPU, for all that asks TensorFlow.
+    tf.config.list_logical_devices = lambda kind=None: [kind]
 
 hvd.init()
 rank = hvd.rank()

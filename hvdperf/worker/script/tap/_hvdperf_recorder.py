@@ -48,6 +48,9 @@ EARLY = 0.2
 BEAT_S, LATE_S = 0.05, 1.0
 # Steps that are no calls of a function.
 OF_LOOP, OF_SESSION = "a loop without tf.function", "a session's run"
+# Of steps that a GPU does while the script goes on, every so many-th is measured alone; once there
+# are so many, fewer are.
+ALONE_EVERY, ALONE_OFTEN, ALONE_LATER = 16, 8, 128
 # Values of a variable that are compared between ranks.
 COMPARED = 1 << 22
 # Batches whose content is compared between ranks, and functions and events that are told apart.
@@ -89,6 +92,9 @@ class Steps:
         # When its first trace was done; 0 if that was not seen.
         self.traced_at = 0.0
         self.last: Any = None  # the row of the last call
+        # Of steps that began with an idle GPU: seconds until the call ended, and until the GPU had
+        # done all; None if no GPU runs behind.
+        self.alone: Any = None
         self.traced: set[int] = set()
 
     @property
@@ -145,7 +151,7 @@ class Steps:
             name: getattr(self, name)
             for name in (
                 *("name", "count", "traces", "exchanges", "updates", "others"),
-                *("begun", "ended", "rows", "summed", "sums", "samples"),
+                *("begun", "ended", "rows", "summed", "sums", "samples", "alone"),
             )
         }
         found["slowest"] = [
@@ -180,8 +186,11 @@ class State:
         self.current: Any = None
         self.jit = 0
         self.waited = 0.0
-        # Seconds of all calls.
+        # Seconds of all calls, and of waiting for a GPU that runs behind.
         self.called = 0.0
+        # Whether there is a GPU, and whether it runs behind the script; None until that is asked.
+        self.has_gpu: Any = None
+        self.runs_behind: Any = None
         self.exchanged: dict[str, Any] = {}  # by name: tensors, bytes, sparse ones of a trace
         self.exchanged_variables: Any = weakref.WeakValueDictionary()
         self.updated: dict[int, Any] = {}  # by id: a weak reference and the name
@@ -223,6 +232,7 @@ def install() -> None:
             "horovod.tensorflow": _hook_exchange,
             "horovod.tensorflow.functions": _hook_broadcast,
             "tensorflow": lambda module: None,
+            "tensorflow.python.framework.ops": _hook_values,
             "tensorflow.python.eager.polymorphic_function.polymorphic_function": _hook_function,
             "tensorflow.python.eager.polymorphic_function.concrete_function": _hook_concrete,
             "tensorflow.python.data.ops.iterator_ops": _hook_input,
@@ -649,7 +659,70 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
     _state.called += end - begin
     steps.called = _state.called
     if steps.is_training:
+        if _state.at_step is None and _gpu_runs_behind():
+            _guarded("a step alone", _measure_alone, steps, begin, end)
         _trained(steps, end)
+
+
+# A GPU that runs behind ---------------------------------------------------------------------------
+#
+# A call only queues what a GPU has to do. The exchange of gradients makes each step wait for it;
+# where there is none, the script goes on, and a stamp in the graph would make it wait.
+
+
+def _gpu_runs_behind() -> Any:
+    """Return whether a call ends before the GPU has done its step."""
+    if _state.runs_behind is None:
+        is_async = os.environ.get("HOROVOD_ENABLE_ASYNC_COMPLETION", "0") not in ("", "0")
+        _state.runs_behind = (is_async or not _has_others()) and _has_gpu()
+    return _state.runs_behind
+
+
+def _has_others() -> Any:
+    return _state.facts.get("size", 1) > 1
+
+
+def _has_gpu() -> Any:
+    if _state.has_gpu is None:
+        import tensorflow as tf
+
+        _state.has_gpu = bool(tf.config.list_logical_devices("GPU"))
+    return _state.has_gpu
+
+
+def _hook_values(module: Any) -> None:
+    """Have the seconds in which the script reads a tensor, and so waits for a GPU, be those of a
+    call."""
+    cls = module._EagerTensorBase
+    original = cls._numpy
+
+    def numpy(self: Any) -> Any:
+        if not _state.runs_behind or _state.current is not None or not _is_main():
+            return original(self)
+        begin = now()
+        try:
+            return original(self)
+        finally:
+            _state.called += now() - begin
+
+    cls._numpy = numpy
+
+
+def _measure_alone(steps: Any, begin: Any, end: Any) -> None:
+    """Now and then let the GPU end its step, and note how long the next one takes alone."""
+    import tensorflow as tf
+
+    if steps.alone is None:
+        steps.alone = []
+    every = ALONE_EVERY if len(steps.alone) < ALONE_OFTEN else ALONE_LATER
+    place = steps.count % every
+    if place not in (0, 1) or steps.count <= FIRST:
+        return
+    tf.test.experimental.sync_devices()
+    done = now()
+    _state.called += done - end
+    if place == 1 and steps.count > every:
+        steps.alone.append([end - begin, done - begin])
 
 
 def _trained(steps: Any, at: Any) -> None:
@@ -840,12 +913,17 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
         exchange = list(map(operator.add, exchange, _state.exchanged[name]))
     _state.exchanged[name] = exchange
     if eager and steps is None:
+        if _has_others() and _has_gpu():
+            # The gradients have only been queued.
+            tf.test.experimental.sync_devices()
         return ("eager", now())
     if not eager and not _is_main():
         _note_missing("steps in another thread than the one that called hvd.init")
     if steps is not None:
         steps.exchanges = True
     if eager or steps is None or not steps.variables:
+        return None
+    if _gpu_runs_behind():
         return None
     if _state.jit:
         _note_missing("stamps in a step: it is compiled by XLA (jit_compile)")
