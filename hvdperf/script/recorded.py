@@ -95,7 +95,8 @@ class Steps:
     seconds since the warm-up, those of CPU time of all threads, and those for which the main thread
     could run and had no core. cores: None if that is unknown. alone: of steps that began with an
     idle GPU, seconds until the call ended, and until the GPU had done all; None if every call waits
-    for its GPU, or there is none."""
+    for its GPU, or there is none. Then summed and sums are of steps from one idle GPU to
+    another."""
 
     name: str
     count: int

@@ -156,6 +156,7 @@ def test_one_rank_does_not_wait_for_its_gpu(tmp_path: Path) -> None:
     assert only.steps.alone is not None
     assert len(only.steps.alone) == 6
     assert all(0 < queued <= done for queued, done in only.steps.alone)
+    assert only.steps.summed == 80
     parts = parts_of([only])
     assert parts is not None
     assert parts.gpu is not None

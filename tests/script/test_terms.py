@@ -9,6 +9,7 @@ from math import log
 import pytest
 
 from hvdperf.plan.terms import Term
+from hvdperf.script.arms import Figure, Run
 from hvdperf.script.checks import problems
 from hvdperf.script.recorded import Rank, Row, Slow, Steps, last_job
 from hvdperf.script.terms import TERMS, parts_of
@@ -370,6 +371,7 @@ def test_a_gpu_without_work_waits_for_the_script_or_for_its_calls() -> None:
     limit = training_of(behind(between=0.1, queued=9, done=9.1, period=9.1), 1).limit
     assert "the GPU may wait" in limit.told
     assert limit.faster is None
+    assert Run(behind(6, 1, 11.8, 12)).seconds(Figure.LOW, False) == pytest.approx(0.012, rel=0.01)
     unknown = of_steps(behind(between=12, queued=1, done=8, period=20), alone=())
     assert training_of(unknown, 1).limit.told.startswith("the script itself takes 60 %")
 

@@ -93,8 +93,10 @@ class Steps:
         self.traced_at = 0.0
         self.last: Any = None  # the row of the last call
         # Of steps that began with an idle GPU: seconds until the call ended, and until the GPU had
-        # done all; None if no GPU runs behind.
+        # done all; None if no GPU runs behind. Then the number of steps and the time of the first
+        # and the last wait for the GPU, between which steps are summed.
         self.alone: Any = None
+        self.idle: list[Any] = []
         self.traced: set[int] = set()
 
     @property
@@ -159,6 +161,8 @@ class Steps:
             for _, retraced, row in sorted(self.slowest, reverse=True)
         ]
         found["bins"] = sorted(self.bins.items())
+        if len(self.idle) > 1:
+            found["summed"], found["sums"] = map(operator.sub, self.idle[1], self.idle[0])
         if self.used is not None:
             found["cpu"], found["cores"] = self.used
         return found
@@ -721,7 +725,9 @@ def _measure_alone(steps: Any, begin: Any, end: Any) -> None:
     tf.test.experimental.sync_devices()
     done = now()
     _state.called += done - end
-    if place == 1 and steps.count > every:
+    if place == 0:
+        steps.idle[1:] = [(steps.count, done)]
+    elif steps.idle:
         steps.alone.append([end - begin, done - begin])
 
 
