@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from hvdperf.machine.placement import Slot, is_oversubscribed, nodes, place_group
 from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.options import Profile
 from hvdperf.plan.thresholds import Case, Thresholds, case_of
-from hvdperf.verdict import REGRESSION, Rule
+from hvdperf.verdict import ALPHA, REGRESSION, Band, Rule
 from hvdperf.worker.strategies.table import Strategy
 
 
@@ -56,7 +58,12 @@ class Rules:
             return REGRESSION
         if comparison.question is Question.BASELINE:
             return REGRESSION
-        return self.thresholds.rule(self._case(comparison))
+        rule = self.thresholds.rule(self._case(comparison))
+        is_precise = self.profile.sampling.precision and comparison.question.spec.is_speed
+        if isinstance(rule, Band) and is_precise:
+            # Who asks for precision publishes the interval, beside those of efficiencies.
+            return replace(rule, alpha=ALPHA)
+        return rule
 
     def pasteable_line(self, comparison: Comparison, observations: Sequence[float]) -> str:
         """Return a line for the file of thresholds, for a comparison that has none there."""

@@ -639,6 +639,18 @@ def judged(
     return judge.outcome(asked, rounds, final)
 
 
+def test_who_asks_for_precision_has_every_interval_of_a_speed_at_95_percent():
+    lines = (Line(("*", "*", "*", "*"), Band(0.8, 1.25)),)
+    slots = place([Offer(rank, "host", (0, 1)) for rank in range(2)])
+    thresholds = Thresholds("made up", Path("made-up.toml"), lines)
+    for precision, alpha in ((0.0, 0.05), (0.02, 0.025)):
+        sampling = Sampling(precision=precision)
+        profile = Profile("a", (WORKLOAD.model,), WORKLOAD.dataset, 32, 1.0, sampling=sampling)
+        rule = Rules(profile, thresholds, slots).rule(PARITY)
+        assert rule is not None
+        assert rule.alpha == alpha
+
+
 @pytest.mark.parametrize(
     ("asked", "other", "not_that"),
     [(COMMUNICATION, "without exchange", "np 2"), (WEAK, "np 1", "without exchange")],

@@ -138,7 +138,7 @@ def test_each_figure_is_a_file_beside_the_texts_of_the_paper(
     assert all(text in told for text in texts)
     for name in names:
         assert f"`{name}`" in (out / "captions.md").read_text()
-        assert rf"\includegraphics{{{name}}}" in (out / "captions.tex").read_text()
+        assert rf"width=\linewidth]{{{name}}}" in (out / "captions.tex").read_text()
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ _HEAD = r"""% Needs, before \begin{document}:
 %   \usepackage[T1]{fontenc}
 %   \usepackage{textcomp}
 %   \usepackage{booktabs}
-%   \usepackage{adjustbox}
+%   \usepackage[export]{adjustbox}
 % Scripts other than Latin need lualatex or xelatex, and a font that has them.
 % Tables are tab:NAME, NAME being that of the figure in the report.
 """
@@ -69,6 +69,7 @@ _HEAD_OF_FIGURES = r"""% Needs, before \begin{document}:
 %   \usepackage[T1]{fontenc}
 %   \usepackage{textcomp}
 %   \usepackage{graphicx}
+%   \usepackage[export]{adjustbox}
 % and the figures as PDF (--format pdf).
 """
 _ESCAPES = str.maketrans(
@@ -112,7 +113,7 @@ def _float(figure: Figure) -> str:
     lines = [
         r"\begin{figure}[htbp]",
         r"  \centering",
-        rf"  \includegraphics{{{figure.name}}}",
+        rf"  \includegraphics[max width=\linewidth]{{{figure.name}}}",
         rf"  \caption{{{tex(figure.says)}}}",
         rf"  \label{{fig:{figure.name}}}",
         r"\end{figure}",
