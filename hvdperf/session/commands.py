@@ -365,7 +365,8 @@ def _scripts(stack: Stack) -> Check:
     how = "by horovodrun --gloo, " if needs_gloo(stack) else ""
     if not wrong:
         return Check(name, f"{how}gradients are exchanged in loops and in model.fit")
-    told = how + "; ".join(f"{each.use.value}: {each.problem}" for each in wrong)
+    each_use = "; ".join(f"{each.use.value} ({each.problem})" for each in wrong)
+    told = f"{how}under Keras {stack.keras} a script of one's own cannot use {each_use}"
     note = f"what works: {FACTS}"
     if not stack.keras.startswith(KNOWN_TO_HOROVOD):
         release = ".".join(stack.tensorflow.split(".")[:2])

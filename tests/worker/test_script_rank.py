@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from hvdperf.worker.faults import Fault
-from hvdperf.worker.script.rank import ROOT, ScriptRank
+from hvdperf.worker.script.rank import ROOT, Order, ScriptRank
+from hvdperf.worker.script.tap._hvdperf_recorder import Steps
 from tests.support.rank_configs import rank_config
 
 
@@ -51,3 +52,17 @@ def test_on_a_host_without_the_launchs_copy_a_rank_makes_one(
     assert os.environ["PYTHONPATH"] == "/own"
     asked = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
     assert [os.environ[name] for name in asked] == ["2", "4", "2"], "the user's own stays"
+
+
+def test_what_a_block_has_only_queued_is_a_part_of_it() -> None:
+    order = Order({"op": "block", "steps": 2})
+    order.before = 100.0
+    for at, waited in ((100.0, 0.0), (102.0, 5.0)):
+        steps = Steps("step")
+        steps.last = (1, at, at + 1.0, at + 2.0, 0.5, 0.25, 0.0, 0.0, 0.0, 0.0)
+        order.count(steps, 32, waited)
+    block = order.block()
+    assert block["step_seconds"] == [2.0, 7.0]
+    assert block["inside_seconds"] == 2 * 0.75 + 5.0
+    assert block["input_seconds"] == [0.75, 0.75]
+    assert order.left == 0

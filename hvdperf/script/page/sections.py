@@ -24,27 +24,15 @@ MOST_SLOW, SLICES = 64, 120
 # Bins of the recorder that are a bar together: each some 10 % longer than the one before it.
 _BAR = 10
 _MS = 1000.0
+_NOTHING = "Nothing was recorded of it."
 
 
 def sections(training: Training) -> tuple[Section, ...]:
     """Return the sections of a training, what matters most first."""
+    of_steps = _NOTHING
+    if any(rank.steps is not None and rank.steps.alone is not None for rank in training.ranks):
+        of_steps = "A GPU works while the script goes on, so single steps cannot be told apart."
     return (
-        _section(
-            "start",
-            "Start-up",
-            "The rank that was the last to begin its second step, from its process on.",
-            _start(training),
-        ),
-        _section(
-            "steps",
-            "Steps",
-            f"All steps after the warm-up, which are the first {FIRST + 1}. Slow steps take more "
-            f"than {SLOW:g} times the median.",
-            (*_distribution(training), *_by_rank(training), *_slow(training)),
-        ),
-        _section(
-            "run", "Over the run", "After the warm-up, of steps that were kept.", _strip(training)
-        ),
         _section(
             "terms",
             "A usual step by term",
@@ -52,18 +40,42 @@ def sections(training: Training) -> tuple[Section, ...]:
             "one before it ends.",
             _terms(training),
         ),
+        _section(
+            "steps",
+            "Steps",
+            f"All steps after the warm-up, which are the first {FIRST + 1}. Slow steps take more "
+            f"than {SLOW:g} times the median.",
+            (*_distribution(training), *_by_rank(training), *_slow(training)),
+            of_steps,
+        ),
+        _section(
+            "run",
+            "Over the run",
+            "After the warm-up, of steps that were kept.",
+            _strip(training),
+            of_steps,
+        ),
+        _section(
+            "start",
+            "Start-up",
+            "The rank that was the last to begin its second step, from its process on.",
+            _start(training),
+        ),
         _section("exchange", "Exchange", "What Horovod exchanges in a step.", _exchanged(training)),
         _section("ranks", "Ranks", "After the warm-up, and memory at its peak.", _ranks(training)),
     )
 
 
-def _section(name: str, title: str, intro: str, figures: Iterable[Figure]) -> Section:
-    return Section(name, title, intro, tuple(figures), "Nothing was recorded of it.")
+def _section(
+    name: str, title: str, intro: str, figures: Iterable[Figure], missing: str = _NOTHING
+) -> Section:
+    return Section(name, title, intro, tuple(figures), missing)
 
 
 def _said(*sentences: Iterable[str]) -> str:
-    """Return lines of the terminal as sentences."""
-    return " ".join(f"{each[:1].upper()}{each[1:]}." for group in sentences for each in group)
+    """Return lines of the terminal as sentences, without the marks of names."""
+    told = " ".join(f"{each[:1].upper()}{each[1:]}." for group in sentences for each in group)
+    return told.replace("`", "")
 
 
 def drawn(training: Training) -> list[Rank]:

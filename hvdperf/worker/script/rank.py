@@ -67,16 +67,16 @@ class Order:
         self.before = recorder.now()
         self.seconds = 0.0
 
-    def count(self, steps: Any, samples: int) -> None:
-        """Count the last one of these steps."""
+    def count(self, steps: Any, samples: int, waited: float) -> None:
+        """Count the last one of these steps. waited: seconds after it, for what it has queued."""
         _, _, begin, end, before, within, ready, done, _, earlier = steps.last
         # Gradients that are added up are not exchanged in every step.
         missing = 0.0 if steps.has_exchange_stamps else math.nan
         self.seconds = time.perf_counter() - self.begun
-        self.period.append(end - self.before)
+        self.period.append(end + waited - self.before)
         self.input.append(before + within)
         self.exchange.append(done - ready + earlier if done else missing)
-        self.inside += end - begin - within
+        self.inside += end - begin - within + waited
         self.samples += samples
         self.before = end
         self.left -= 1
@@ -238,9 +238,8 @@ class ScriptRank:
             driver.steps_begun += 1
             # A step of a script that shows no batches counts as one.
             samples = steps.samples - self._samples or 1
-            if self._order.left == 1:
-                _wait_for_gpus()
-            self._order.count(steps, samples)
+            waited = _wait_for_gpus() if self._order.left == 1 else 0.0
+            self._order.count(steps, samples, waited)
         self._samples = steps.samples
         if self._order is not None:
             if self._order.left:
@@ -342,8 +341,11 @@ def _meet_others() -> None:
         _horovod().mpi_ops._allreduce(tf.zeros([]), name="hvdperf.barrier").numpy()
 
 
-def _wait_for_gpus() -> None:
-    """Wait for what steps have only queued."""
+def _wait_for_gpus() -> float:
+    """Wait for what steps have only queued; return the seconds."""
     tf = sys.modules["tensorflow"]
-    if tf.config.list_physical_devices("GPU"):
-        tf.test.experimental.sync_devices()
+    if not tf.config.list_physical_devices("GPU"):
+        return 0.0
+    begun = time.perf_counter()
+    tf.test.experimental.sync_devices()
+    return time.perf_counter() - begun
