@@ -321,7 +321,7 @@ class WorkloadRun:
             # Before the first look an interval says little of how many rounds are needed.
             if self._count() < self._looks[0]:
                 return self._looks[0]
-            needed = max((self._needed.get(each, 0.0) for each in self.undecided), default=0.0)
+            needed = min((self._needed.get(each, 0.0) for each in self.undecided), default=0.0)
             return max(self._count() + 1, ceil(min(needed, MOST_ROUNDS)))
         early = self._may_pass_early and not self.is_failing
         return next_look(self._count(), self._looks, early)

@@ -293,6 +293,24 @@ def test_a_budget_ends_a_session_that_is_not_precise_enough(stage):
     assert outcome.needs_rounds(0.001)
 
 
+def test_the_figure_that_is_precise_first_comes_first(stage):
+    hopeless, long = PARITY, weak_scaling(OTHER, 2)
+    stage.sampling, stage.later = replace(stage.sampling, precision=0.02), (long,)
+
+    def speed(side: Side, number: int) -> float:
+        spread = 0.4 if side.arm.strategy is Strategy.MIRRORED else 0.04
+        spread = 0.06 if side.arm.workload == OTHER else spread
+        noise = 1 + spread * (number % 7 - 3) / 3
+        return level(side, number) * (noise if side.arm.world_size == 2 else 1.0)
+
+    stage.script.speed = speed
+    stage.budget_s = 2 * FIRST_LOOK * 15.0 + 120.0
+    outcomes = stage.measure(WEAK, hopeless, long)
+    assert not outcomes[WEAK].needs_rounds(0.02)
+    assert outcomes[hopeless].needs_rounds(0.02)
+    assert outcomes[WEAK].judgement.rounds > FIRST_LOOK
+
+
 # Budget ----------------------------------------------------------------------------------------
 
 

@@ -132,13 +132,13 @@ def test_what_is_slower_is_measured_again_at_once_and_counts_like_the_first_time
     finished(words)
     night = night_of(tmp_path)
     (own,) = night.parts
-    # Ten nights that were three times as fast, each a little unlike the others.
+    # Ten nights that were ten times as fast, each a little unlike the others.
     for back in range(10, 0, -1):
         faster = tuple(
             replace(
                 each,
                 samples_per_second=tuple(
-                    3 * x * (1 + 0.01 * (back % 3)) for x in each.samples_per_second
+                    10 * x * (1 + 0.01 * (back % 3)) for x in each.samples_per_second
                 ),
             )
             for each in own.speeds
