@@ -663,7 +663,8 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
     _state.called += end - begin
     steps.called = _state.called
     if steps.is_training:
-        if _state.at_step is None and _gpu_runs_behind():
+        # A session's run, which has no function, returns when its GPU is done.
+        if function is not None and _state.at_step is None and _gpu_runs_behind():
             _guarded("a step alone", _measure_alone, steps, begin, end)
         _trained(steps, end)
 
