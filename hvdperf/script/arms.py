@@ -109,8 +109,7 @@ class Run:
             assert steps is not None
             assert steps.period is not None
             seconds = steps.period
-            # Of a GPU that works while the script goes on, single steps mean nothing.
-            if figure is Figure.LOW and steps.alone is None:
+            if figure is Figure.LOW and steps.are_told_apart:
                 periods = sorted(row.period for row in steps.rows if row.number > FIRST)
                 seconds = periods[int(_FASTER * len(periods))]
             found.append(seconds / (steps.samples / steps.count if by_sample else 1.0))

@@ -126,8 +126,7 @@ def _tracing(ranks: Sequence[Rank]) -> Iterator[Problem]:
 
 def _warm_up(ranks: Sequence[Rank]) -> Iterator[Problem]:
     rank = ranks[0]
-    # Of a GPU that works while the script goes on, single steps mean nothing.
-    rows = rank.steps.rows if rank.steps is not None and rank.steps.alone is None else ()
+    rows = rank.steps.rows if rank.steps is not None and rank.steps.are_told_apart else ()
     periods = [row.period for row in rows if row.number > FIRST]
     if len(periods) < 3 * BLOCKS * LEAST_STEPS:
         return

@@ -117,6 +117,12 @@ class Steps:
     alone: tuple[tuple[float, float], ...] | None = None
 
     @property
+    def are_told_apart(self) -> bool:
+        """Return whether the times of single steps mean something. Those of a GPU that works while
+        the script goes on do not."""
+        return self.alone is None
+
+    @property
     def period(self) -> float | None:
         """Return the mean seconds of a step after the warm-up; None if there are none."""
         return self.sums / self.summed if self.summed else None

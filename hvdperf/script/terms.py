@@ -196,10 +196,10 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
         for rank, own, row in zip(ranks, table, rows, strict=True)
     ]
     trained = [rank.steps for rank in ranks if rank.steps is not None]
-    behind = [each for each in trained if each.alone is not None]
+    behind = [each for each in trained if not each.are_told_apart]
     if behind:
         by_rank = [_of_mean_step(*each) for each in zip(by_rank, trained, strict=True)]
-    tail = None if behind else _tail(ranks, by_rank, slow, paused)
+    tail = _tail(ranks, by_rank, slow, paused)
     return Parts(
         by_rank,
         len(common),
@@ -337,8 +337,7 @@ def _exchanges_rarely(rows: Sequence[Row]) -> bool:
 def _slow(steps: Steps, paused: Set[int]) -> _Slow:
     """Return the slow steps of a rank, without those in which a rank did not run. A step that
     exchanges what several have computed may take longer than these."""
-    if steps.alone is not None:
-        # What was queued before is done in one step or another.
+    if not steps.are_told_apart:
         return _Slow(inf, 0, 0.0)
     usual = percentile(steps.bins, 0.5)
     if _exchanges_rarely(steps.rows):

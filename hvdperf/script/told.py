@@ -70,7 +70,7 @@ def bounds(training: Training) -> Iterator[str]:
     steps = rank.steps
     if steps is None or not steps.summed:
         return
-    if steps.alone is not None:
+    if not steps.are_told_apart:
         mean = _ms(steps.sums / steps.summed)
         yield f"a step: {mean} on average; the GPU works while the script goes on"
         return

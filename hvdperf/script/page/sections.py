@@ -30,7 +30,7 @@ _NOTHING = "Nothing was recorded of it."
 def sections(training: Training) -> tuple[Section, ...]:
     """Return the sections of a training, what matters most first."""
     of_steps = _NOTHING
-    if any(rank.steps is not None and rank.steps.alone is not None for rank in training.ranks):
+    if any(rank.steps is not None and not rank.steps.are_told_apart for rank in training.ranks):
         of_steps = "A GPU works while the script goes on, so single steps cannot be told apart."
     return (
         _section(
@@ -136,7 +136,7 @@ def _known(ranks: Iterable[Rank]) -> list[tuple[Rank, Steps]]:
     return [
         (rank, rank.steps)
         for rank in ranks
-        if rank.steps is not None and rank.steps.summed and rank.steps.alone is None
+        if rank.steps is not None and rank.steps.summed and rank.steps.are_told_apart
     ]
 
 
