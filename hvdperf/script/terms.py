@@ -120,7 +120,7 @@ class Parts:
     None if there are none. stop: a rank that did not run for a while; the steps in which it did not
     are neither usual nor in the tail. rarely: whether the ranks exchange in some of the steps
     only, after several backward passes. groups: ranks by the cores that they may use. gpu: of the
-    slowest rank; None if each step waits for its GPU, or if that was not measured."""
+    slowest rank; None if each step waits for its GPU."""
 
     by_rank: Sequence[OfRank]
     steps: int
@@ -150,7 +150,7 @@ class Parts:
 
 
 def parts_of(ranks: Sequence[Rank]) -> Parts | None:
-    """Return where the time goes; None if ranks have kept no step of the same number. A step that
+    """Return where the time goes; None if too few steps are known for that. A step that
     is slow on a rank belongs to the tail, since one pause of seconds would be most of a mean."""
     rows = [
         {row.number: row for row in rank.steps.rows if row.number > FIRST} if rank.steps else {}
@@ -167,7 +167,9 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
         if all(row[number].period <= each.above for row, each in zip(rows, slow, strict=True))
         and number not in paused
     ]
-    if not common:
+    trained = [rank.steps for rank in ranks if rank.steps is not None]
+    # Without a step that began with an idle GPU, what costs time is not told from what does not.
+    if not common or any(each.alone == () for each in trained):
         return None
     offsets = _offsets(ranks, rows, common)
     table: list[list[Mapping[Term, float]]] = [[] for _ in ranks]
@@ -195,7 +197,6 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
         )
         for rank, own, row in zip(ranks, table, rows, strict=True)
     ]
-    trained = [rank.steps for rank in ranks if rank.steps is not None]
     behind = [each for each in trained if not each.are_told_apart]
     if behind:
         by_rank = [_of_mean_step(*each) for each in zip(by_rank, trained, strict=True)]
@@ -208,7 +209,7 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
         stop_of(ranks),
         rarely,
         groups_of(ranks),
-        max(filter(None, map(_gpu, behind)), key=lambda each: each.done, default=None),
+        max(map(_gpu, behind), key=lambda each: each.done, default=None),
     )
 
 
@@ -220,9 +221,8 @@ def _of_mean_step(usual: OfRank, steps: Steps) -> OfRank:
     return OfRank(usual.rank, {**usual.terms, term: max(steps.period - rest, 0.0)}, steps.period)
 
 
-def _gpu(steps: Steps) -> Gpu | None:
-    if not steps.alone:
-        return None
+def _gpu(steps: Steps) -> Gpu:
+    assert steps.alone is not None
     queued, done = zip(*steps.alone, strict=True)
     return Gpu(median(queued), median(done))
 

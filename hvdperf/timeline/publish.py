@@ -123,8 +123,9 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
     found = [
         (NIGHTS, n.series, stem(n.night, n.node), [part.session for part in n.parts]) for n in ended
     ]
-    own = of_kinds(raw, (part.fingerprint for night in nights for part in night.parts))
-    found += [(HISTORY, each.machine, each.session, []) for each in own]
+    if nights:
+        raw = of_kinds(raw, (part.fingerprint for night in nights for part in night.parts))
+    found += [(HISTORY, each.machine, each.session, []) for each in raw]
     for folder, series, name, sessions in found:
         place = Path(folder, series, f"{name}.json")
         if (clone / place).exists():

@@ -373,7 +373,7 @@ def test_a_gpu_without_work_waits_for_the_script_or_for_its_calls() -> None:
     assert limit.faster is None
     assert Run(behind(6, 1, 11.8, 12)).seconds(Figure.LOW, False) == pytest.approx(0.012, rel=0.01)
     unknown = of_steps(behind(between=12, queued=1, done=8, period=20), alone=())
-    assert training_of(unknown, 1).limit.told.startswith("the script itself takes 60 %")
+    assert training_of(unknown, 1).limit.told.startswith("too few steps")
 
 
 def test_a_run_of_few_steps_is_told_as_such() -> None:

@@ -406,3 +406,19 @@ def test_what_launches_take_besides_is_drawn_and_fails_where_it_became_more() ->
     assert memory["fell"]
     assert not start["fell"]
     assert not drawn["throughput[network_1-np2]"]["fell"]
+
+
+@pytest.mark.parametrize("last", ["as it is", "not run"])
+def test_a_history_of_another_machine_is_not_on_the_page_of_nights(
+    tmp_path: Path, last: str
+) -> None:
+    made = nights(CALM, 1)[:2]
+    if last == "not run":
+        made[-1] = replace(made[-1], parts=(), reason="no node")
+    store(tmp_path, "here", made)
+    for number, version in enumerate(("2.15.1", "2.16.2")):
+        written(tmp_path / HISTORY, raw_result(tensorflow=version, number=number))
+    index(tmp_path)
+    text = (tmp_path / "index.html").read_text()
+    assert "here" in text
+    assert "releases of TensorFlow" not in text

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from datetime import date, timedelta
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from hvdperf.errors import refusing
 from hvdperf.files import write_whole
 from hvdperf.inline import light, templates
 from hvdperf.paths import shown
+from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.timeline.nights.changes import percent
 from hvdperf.timeline.nights.night import read_night
 from hvdperf.timeline.nights.watch import MISSING
@@ -39,9 +40,9 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
     the calendars, if that is later than the last night of all. Raises UserError if a page cannot be
     written."""
     nights = documents(store / NIGHTS)
-    history, refused = read_history(store / HISTORY)
-    newest, _ = read_all({each.parent: each for each in nights}.values(), read_night)
-    results = of_kinds(history, (part.fingerprint for night in newest for part in night.parts))
+    results, refused = read_history(store / HISTORY)
+    if nights and results:
+        results = of_kinds(results, _fingerprints(nights))
     # A series that nobody measures any more shows what is missing.
     dates = [day for each in nights if (day := _date(each.stem)) is not None]
     place = Place(path, store, pages, max([*dates, *filter(None, [until])], default=date.min))
@@ -74,6 +75,18 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
     with refusing(f"{shown(path)} cannot be written: ", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_whole(path, text)
+
+
+def _fingerprints(nights: Sequence[Path]) -> Iterator[Fingerprint]:
+    """Yield those of the newest night of each series in which something was measured. nights: their
+    documents, by series and date."""
+    for _, own in groupby(nights, key=lambda path: path.parent):
+        for path in reversed(list(own)):
+            read, _ = read_all([path], read_night)
+            found = [part.fingerprint for night in read for part in night.parts]
+            yield from found
+            if found:
+                break
 
 
 def _strip(row: Row, until: date) -> list[Shown]:

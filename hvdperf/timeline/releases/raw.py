@@ -112,11 +112,10 @@ def machine_words(fingerprint: Mapping[str, Any]) -> str:
 
 
 def of_kinds(results: Sequence[RawResult], fingerprints: Iterable[Fingerprint]) -> list[RawResult]:
-    """Return the results of the kinds of machines with these fingerprints, all of them if there are
-    none. A clone of this project brings the history of another machine, which nobody looks for
-    among nights."""
+    """Return the results of the kinds of machines with these fingerprints. A clone of this project
+    brings the history of another machine, which nobody looks for among nights."""
     kinds = {machine_words(each) for each in fingerprints}
-    return [each for each in results if not kinds or machine_words(each.fingerprint) in kinds]
+    return [each for each in results if machine_words(each.fingerprint) in kinds]
 
 
 def replica_label(identity: str, cores: int, on_gpu: bool, workload: Workload) -> str:
