@@ -94,9 +94,11 @@ class Steps:
         self.last: Any = None  # the row of the last call
         # Of steps that began with an idle GPU: seconds until the call ended, and until the GPU had
         # done all; None if no GPU runs behind. Then the number of steps and the time of the first
-        # and the last wait for the GPU, between which steps are summed.
+        # and the last wait for the GPU, between which steps are summed; and what calls of all
+        # functions had taken until the last one.
         self.alone: Any = None
         self.idle: list[Any] = []
+        self.called_when_idle = 0.0
         self.traced: set[int] = set()
 
     @property
@@ -665,7 +667,7 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
     if steps.is_training:
         # A session's run, which has no function, returns when its GPU is done.
         if function is not None and _state.at_step is None and _gpu_runs_behind():
-            _guarded("a step alone", _measure_alone, steps, begin, end)
+            _guarded("a step alone", _measure_alone, steps, end)
         _trained(steps, end)
 
 
@@ -713,8 +715,9 @@ def _hook_values(module: Any) -> None:
     cls._numpy = numpy
 
 
-def _measure_alone(steps: Any, begin: Any, end: Any) -> None:
-    """Now and then let the GPU end its step, and note how long the next one takes alone."""
+def _measure_alone(steps: Any, end: Any) -> None:
+    """Now and then let the GPU end its step, and note how long the next one takes alone, with the
+    calls of other functions before it."""
     import tensorflow as tf
 
     if steps.alone is None:
@@ -725,11 +728,13 @@ def _measure_alone(steps: Any, begin: Any, end: Any) -> None:
         return
     tf.test.experimental.sync_devices()
     done = now()
+    queued = _state.called - steps.called_when_idle
     _state.called += done - end
     if place == 0:
         steps.idle[1:] = [(steps.count, done)]
+        steps.called_when_idle = _state.called
     elif steps.idle:
-        steps.alone.append([end - begin, done - begin])
+        steps.alone.append([queued, queued + done - end])
 
 
 def _trained(steps: Any, at: Any) -> None:
