@@ -359,9 +359,14 @@ VARIABLES = {
     "HVDPERF_GPU": ("CI", "whether a night there uses the environment for GPUs"),
     "HVDPERF_RECORD": ("`hvdperf run`", "where the ranks of a script write what they recorded"),
     "HVDPERF_STEPS": ("`hvdperf run`", "the steps after which a script ends; 0: its own end"),
-    "HVDPERF_SCRATCH": (
-        "`hvdperf run`, with `--against` or `--series`",
-        "where a run may write: the copy of the script's directory, and that directory",
+    "HVDPERF_PRIVATE": (
+        "the suite",
+        "how a run of a script is kept from changing the user's files",
+    ),
+    "HVDPERF_WRITABLE": (
+        "you",
+        "directories, separated by colons, that runs of a script may change; `hvdperf run` has "
+        "`--writable` for it",
     ),
     "HVDPERF_STAMPS": ("you", "0: `hvdperf run` puts no stamps into the graph of a script"),
     "HVDPERF_AGAINST": ("CI", "reference stack of a night there"),

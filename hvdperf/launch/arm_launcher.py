@@ -20,7 +20,6 @@ from hvdperf.launch.launchers import (
     HOW_LAUNCHED,
     AgentsLauncher,
     Launcher,
-    LaunchError,
     MpirunLauncher,
     Order,
 )
@@ -33,6 +32,7 @@ from hvdperf.machine.stack import Stack
 from hvdperf.machine.starting import user_settings
 from hvdperf.models import inputs
 from hvdperf.models.registry import network
+from hvdperf.paths import ROOT
 from hvdperf.plan.arms import (
     AA,
     BINDING,
@@ -50,7 +50,7 @@ from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.worker import rank_config
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.rank_config import RankConfig
-from hvdperf.worker.script import copies
+from hvdperf.worker.script.tap import _hvdperf_private as private
 from hvdperf.worker.strategies.table import Strategy
 
 SEED = 20181231
@@ -202,12 +202,10 @@ class ArmLauncher:
         timeline_settings = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
         order = self._order(arm, placed, {**_settings(exchange), **timeline_settings}, without)
         if arm.workload.is_script:
-            place = order.scratch / "script"
-            try:
-                copies.copy(Path(configs[0]["script_top"]), place, self.results)
-            except (copies.TooLarge, OSError) as error:
-                raise LaunchError(f"the directory of the script is not copied: {error}") from None
-            configs = [{**config, "script_copy": str(place)} for config in configs]
+            top, scratch = Path(configs[0]["script_top"]), scratch_directory("hvdperf-")
+            plan = private.plan(top, ROOT, scratch, order.scratch, self.results)
+            environment = {**order.environment, private.VARIABLE: plan}
+            order = replace(order, environment=environment)
         server = None if without else self._server(arm, placed)
         return LiveLaunch(arm.name, launcher, self.hub, order, configs, server)
 
@@ -242,7 +240,7 @@ class ArmLauncher:
             own_network=known.origin if known is not None and not script else "",
             script=script,
             script_place=known.place if known is not None else "",
-            script_top=str(copies.top_of(Path(known.place))) if known and script else "",
+            script_top=str(private.top_of(Path(known.place))) if known and script else "",
             classes=(known is not None and known.classes) or data.classes,
             # The rest of the exchange is in the rank's environment.
             exchange=rank_config.Exchange(

@@ -29,6 +29,7 @@ from hvdperf.machine.starting import shared_memory_directory
 from hvdperf.plan.arms import BINDING, POLLING
 from hvdperf.programs import fate_of, killed_by
 from hvdperf.worker.protocol import Connection, Message
+from hvdperf.worker.script.tap import _hvdperf_private as private
 
 
 @dataclass(frozen=True)
@@ -380,9 +381,12 @@ class MpirunLauncher:
             if len(hosts) == 1:
                 where = shared_memory_directory(order.processes)
                 shared = Path(scratch_directory("hvdperf-", where))
+            words = command(order, self._mpirun, network, shared)
+            if private.VARIABLE in environment:
+                words = private.command(words)
             # When this process is killed, mpirun ends, and with it the ranks.
             process = processes.start_process(
-                guarded(command(order, self._mpirun, network, shared)),
+                guarded(words),
                 order.interpreter,
                 environment,
                 order.scratch,

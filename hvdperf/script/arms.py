@@ -1,9 +1,8 @@
-"""Short runs of a script, each cut after the same number of steps on all ranks, in a copy of the
-directory in which the script is started (hvdperf.worker.script.copies)."""
+"""Short runs of a script, each cut after the same number of steps on all ranks, none of which can
+change the user's files (hvdperf.worker.script.tap._hvdperf_private)."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from statistics import fmean
 
 from hvdperf.errors import UserError, refusing
 from hvdperf.launch.launchers import own_settings
+from hvdperf.launch.scratch import scratch_directory
 from hvdperf.machine.stack import check_python
 from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import shown
@@ -26,7 +26,7 @@ from hvdperf.script import revisions
 from hvdperf.script.recorded import Rank, last_job, read_ranks
 from hvdperf.script.run import environment, is_mpirun, on_all_hosts
 from hvdperf.timeline.processes import ended
-from hvdperf.worker.script import copies
+from hvdperf.worker.script.tap import _hvdperf_private as private
 from hvdperf.worker.script.tap._hvdperf_recorder import FIRST
 
 # The first run, which is not counted, says how many steps take SECONDS.
@@ -36,7 +36,6 @@ _FASTER = 0.1
 _SETTING = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 # The programs of the environment that is active here.
 _ACTIVE = Path(sys.executable).parent
-_COPIED = "; it is copied for every run"
 # Exit statuses of a command that Ctrl-C or SIGTERM ended.
 _INTERRUPTED = (-2, -15, 130, 143)
 
@@ -139,37 +138,31 @@ class Runner:
     def __init__(self, command: Sequence[str], directory: Path) -> None:
         self.place = Path.cwd()
         self.repository = revisions.repository(self.place)
-        self.top = copies.top_of(self.place)
+        self.top = private.top_of(self.place)
         self.command = command
         self.directory = directory
 
     def run(self, arm: Arm, name: str, steps: int) -> Run:
         """Run an arm for so many steps. Raises UserError if it ends otherwise."""
         place = self.directory / name
-        work = place / "work"
         output = place / "output.txt"
-        work.mkdir(parents=True)
+        place.mkdir(parents=True)
+        with refusing("temporary files: ", OSError, "; set TMPDIR"):
+            scratch = scratch_directory("hvdperf-")
         try:
-            with refusing("", copies.TooLarge), refusing(f"{self.top}: ", OSError, _COPIED):
-                copies.copy(self.top, work, self.directory.parent)
             if arm.revision and self.repository is not None:
-                revisions.put_revision(self.repository, arm.revision, work)
-            given = {
-                **environment(place, steps, self._environment(arm)),
-                "HVDPERF_SCRATCH": json.dumps([str(work), str(self.top)]),
-            }
-            command = on_all_hosts(self._command(arm, work), (*arm.settings, "HVDPERF_SCRATCH"))
-            status = self._ended(command, output, work / self.place.relative_to(self.top), given)
+                revisions.keep_revision(self.repository, arm.revision, place)
+            without, revision = self.directory.parent, str(place) if arm.revision else ""
+            plan = private.plan(self.top, self.place, scratch, place, without, revision)
+            given = {**environment(place, steps, self._environment(arm)), private.VARIABLE: plan}
+            command = on_all_hosts(self._command(arm), (*arm.settings, private.VARIABLE))
+            status = self._ended(private.command(command), output, given)
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)
+        if (place / private.WHY).exists():
+            raise UserError((place / private.WHY).read_text())
         ranks, _ = read_ranks(place)
         job, _ = last_job(ranks)
-        outside = sorted({each.outside for each in ranks} - {""})
-        if outside:
-            raise UserError(
-                f"the script writes to {outside[0]}, which is outside of the directory in which it "
-                "is started: that would be your file in every run; give it a relative path"
-            )
         if arm.interpreter is not None:
             own = arm.interpreter.parent.resolve()
             used = {Path(rank.interpreter).parent.resolve() for rank in job}
@@ -197,9 +190,9 @@ class Runner:
         found["PATH"] = os.pathsep.join([str(arm.interpreter.parent), found.get("PATH", "")])
         return found
 
-    def _command(self, arm: Arm, work: Path) -> list[str]:
-        """Return the words of the command for an arm: files below the directory are those of its
-        copy, and programs of an environment are those of the arm's own."""
+    def _command(self, arm: Arm) -> list[str]:
+        """Return the words of the command for an arm: programs of an environment are those of the
+        arm's own."""
         here = shutil.which(self.command[0])
         if arm.interpreter is not None and here is not None and not is_mpirun(here):
             own = arm.interpreter.parent / Path(here).name
@@ -218,22 +211,13 @@ class Runner:
                 if program.is_absolute() and beside and own.exists():
                     found.append(str(own))
                     continue
-            if path.is_absolute() and path.is_relative_to(self.top) and not _is_installed(path):
-                found.append(str(work / path.relative_to(self.top)))
-            else:
-                found.append(word)
+            found.append(word)
         return found
 
-    @staticmethod
-    def _ended(command: Sequence[str], output: Path, place: Path, given: Mapping[str, str]) -> int:
+    def _ended(self, command: Sequence[str], output: Path, given: Mapping[str, str]) -> int:
         shell = ["sh", "-c", 'exec "$@" 2>&1', "sh", *command]
         with open(output, "w") as stream:
-            status = ended(shell, stream, place, given)
+            status = ended(shell, stream, self.place, given)
         if status in _INTERRUPTED:
             raise Interrupted
         return status
-
-
-def _is_installed(path: Path) -> bool:
-    """Return whether a file belongs to an installed environment, which is not copied."""
-    return any((parent / "pyvenv.cfg").exists() for parent in path.parents)

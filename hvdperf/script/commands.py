@@ -54,6 +54,11 @@ def add_to(commands: Commands) -> None:
         "same series."
     )
     option(add, "--series NAME", text, told="no night")
+    text = (
+        "With --against or --series, let the command change files in this directory. Runs change "
+        "no others, and where nothing can enforce that, this is the consent to run the command."
+    )
+    option(add, "--writable DIR", text, told="none", action="append", type=Path)
     text = "Write what ranks recorded to a new directory below this one."
     option(add, "--results DIR", text, RESULTS, "results", type=Path)
     add.add_argument("words", metavar="COMMAND", nargs="*", help="Run this, after --.")
@@ -67,6 +72,9 @@ def run_script(arguments: argparse.Namespace) -> int:
     if steps is not None and steps < 1:
         raise UserError(f"--steps {steps}: must be 1 or more")
     results: Path = arguments.results.absolute()
+    if arguments.writable:
+        allowed = (str(each.absolute()) for each in arguments.writable)
+        os.environ["HVDPERF_WRITABLE"] = os.pathsep.join(allowed)
     other = None
     if arguments.series is not None:
         check_series(arguments.series)

@@ -154,8 +154,8 @@ class Rank:
     number of exchanges outside of gradients. updated, local: number of variables that the optimizer
     changes, and of those that are registered as local. unexchanged: names of variables that are
     changed, not local, and never exchanged. batches: a digest of each of the first ones. weights:
-    [] if it did not end as Python does. outside: a file that it wanted to write outside of
-    HVDPERF_SCRATCH. interpreter: the path of its Python. pauses: in which it did not run."""
+    [] if it did not end as Python does. interpreter: the path of its Python. pauses: in which it
+    did not run."""
 
     format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     rank: Annotated[int, Meta(ge=0)]
@@ -177,7 +177,6 @@ class Rank:
     written_at: float
     is_over: bool
     weights: tuple[tuple[str, int, float, float], ...]
-    outside: str = ""
     interpreter: str = ""
     pauses: tuple[Pause, ...] = ()
 

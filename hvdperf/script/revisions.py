@@ -1,12 +1,11 @@
-"""Revisions of the repository of a script, of which a copy is run."""
+"""Revisions of the repository of a script."""
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 from hvdperf.timeline.processes import Git
-from hvdperf.worker.script.copies import top_of
+from hvdperf.worker.script.tap._hvdperf_private import ARCHIVE, REPLACED, top_of
 
 
 def repository(place: Path) -> Git | None:
@@ -21,13 +20,8 @@ def is_revision(repository: Git, name: str) -> bool:
     return repository.tried(*words).returncode == 0
 
 
-def put_revision(repository: Git, name: str, target: Path) -> None:
-    """Replace the tracked files of a copy by those of a revision. target: the copy of the
-    repository's work tree. Raises UserError."""
-    for each in filter(None, repository.run("ls-files", "-z").split("\0")):
-        (target / each).unlink(missing_ok=True)
-    archive = target.with_suffix(".tar")
-    repository.run("archive", f"--output={archive}", "--end-of-options", name)
-    with tarfile.open(archive) as opened:
-        opened.extractall(target, filter="tar")
-    archive.unlink()
+def keep_revision(repository: Git, name: str, directory: Path) -> None:
+    """Write the files of a revision to a directory, and the names of those that are tracked now.
+    Raises UserError."""
+    (directory / REPLACED).write_text(repository.run("ls-files", "-z"))
+    repository.run("archive", f"--output={directory / ARCHIVE}", "--end-of-options", name)

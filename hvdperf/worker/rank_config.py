@@ -41,8 +41,7 @@ class RankConfig(NamedTuple):
     one process that trains without others. rendezvous: the plan of hvdperf.worker.session_link, if
     rank 0 has to open a server. cluster: whether ranks form a cluster of TensorFlow. script: the
     path of a training script that is run instead, and its arguments; script_place: the directory
-    in which it is run; script_top, script_copy: the directory that both belong to, and a copy of
-    that for this launch.
+    in which it is run; script_top: the directory that both belong to.
     """
 
     strategy: str
@@ -80,7 +79,6 @@ class RankConfig(NamedTuple):
     script: Sequence[str] = ()
     script_place: str = ""
     script_top: str = ""
-    script_copy: str = ""
 
     def message(self) -> dict[str, Any]:
         """Return the configuration as it is sent."""

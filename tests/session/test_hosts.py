@@ -178,3 +178,40 @@ def test_a_wrong_network_is_one_line(options: list[str], tmp_path: Path) -> None
         assert ended(hosts.processes())
     (line,) = [each for each in output.splitlines() if "ERROR" in each]
     assert "no address in the network 10.9.0.0/16: it has 10.77.0.0/24 (eth0)" in line
+
+
+@long
+def test_a_compared_script_changes_no_file_on_either_host(tmp_path: Path) -> None:
+    own, kept = tmp_path / "own", tmp_path / "kept"
+    for directory in (own, kept):
+        directory.mkdir()
+    for rank in range(2):
+        (kept / f"{rank}.bin").write_bytes(b"old")
+    text = (ROOT / "tests/support/scripts/loop.py").read_text()
+    writes = f"""hvd.init()
+try:
+    tf.io.write_file(f"{kept}/{{hvd.rank()}}.bin", "new")
+    print("absolute", hvd.rank(), tf.io.read_file(f"{kept}/{{hvd.rank()}}.bin").numpy())
+except tf.errors.PermissionDeniedError:
+    print("refused", hvd.rank())
+tf.io.write_file(f"relative-{{hvd.rank()}}.bin", "new")
+"""
+    (own / "train.py").write_text(text.replace("hvd.init()\n", writes, 1))
+    script = [str(BIN / "python"), str(own / "train.py"), "--steps=50"]
+    ranks = [MPIRUN, "--host", "node1:1,node2:1", "-np", "2", "-x", "LD_LIBRARY_PATH", *script]
+    asked = ["--against=FOO=1", "--steps=40", "--budget=0.01", f"--results={tmp_path}"]
+    with two_hosts(tmp_path) as hosts:
+        shell = {"OMPI_MCA_plm_rsh_agent": str(hosts.remote_shell)}
+        command = [str(BIN / "hvdperf"), "run", *asked, "--", *ranks]
+        environment = {**environment_of_sessions(), **shell}
+        process = hosts.start(
+            "node1", ["sh", "-c", f'cd {own} && exec "$@"', "sh", *command], environment
+        )
+        output, _ = process.communicate(timeout=200)
+        assert ended(hosts.processes())
+    assert "only 1 round" in output
+    (said, *_) = sorted(tmp_path.glob("scripts/*/1-0/output.txt"))
+    assert "absolute 0 b'new'" in said.read_text(), "in a namespace, and nobody else sees it"
+    assert "refused 1" in said.read_text()
+    assert [path.name for path in own.iterdir()] == ["train.py"]
+    assert {path.read_bytes() for path in kept.iterdir()} == {b"old"}

@@ -11,6 +11,7 @@ import pytest
 
 from hvdperf.worker.faults import Fault
 from hvdperf.worker.script.rank import ROOT, Order, ScriptRank
+from hvdperf.worker.script.tap import _hvdperf_private as private
 from hvdperf.worker.script.tap._hvdperf_recorder import Steps
 from tests.support.rank_configs import rank_config
 
@@ -27,7 +28,20 @@ def test_on_a_host_without_the_launchs_copy_a_rank_makes_one(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    for name in ("HVDPERF_SCRATCH", "HVDPERF_RECORD", "TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
+    record = tmp_path / "record"
+    record.mkdir()
+    plan = private.plan(top, top, str(temporary), record, tmp_path)
+    monkeypatch.setenv(private.VARIABLE, plan)
+    # This process would stay restricted.
+    monkeypatch.setattr(private, "_restrict", lambda writable: None)
+    monkeypatch.setattr(private, "_remove_at_end", lambda path: None)
+    for name in (
+        "HVDPERF_RECORD",
+        "TF_NUM_INTRAOP_THREADS",
+        "OMP_NUM_THREADS",
+        "TMPDIR",
+        "UCX_TLS",
+    ):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("TF_NUM_INTEROP_THREADS", "4")
@@ -36,15 +50,13 @@ def test_on_a_host_without_the_launchs_copy_a_rank_makes_one(
         script=[str(top / "src" / "train.py")],
         script_place=str(top),
         script_top=str(top),
-        script_copy=str(tmp_path / "nowhere"),
         intra_op=2,
         inter_op=1,
     )
     driver: Any = None
     rank = ScriptRank(config, driver, Fault(None, 0))
     rank._set_environment()
-    copy, original = json.loads(os.environ["HVDPERF_SCRATCH"])
-    assert original == str(top)
+    copy = json.loads(os.environ[private.VARIABLE])["at"]
     assert Path(copy).is_relative_to(temporary)
     assert os.getcwd() == os.path.realpath(copy)
     assert rank.path == os.path.join(copy, "src", "train.py")

@@ -26,7 +26,7 @@ from hvdperf.worker.faults import Fault
 from hvdperf.worker.process import Resumes, cpu_seconds, resident_bytes
 from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.rank_config import RankConfig
-from hvdperf.worker.script import copies
+from hvdperf.worker.script.tap import _hvdperf_private as private
 from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
 from hvdperf.worker.session_link import Driver, meet, message_of
 
@@ -154,16 +154,12 @@ class ScriptRank:
         raise BadScript(self._of_its_end())
 
     def _set_environment(self) -> None:
-        """Go to the launch's copy of the script, and set what the script and the recorder read. On
-        another host, which has no copy, make one."""
+        """Restrict this rank, go to the directory of the script, and set what the script and the
+        recorder read."""
         config = self._config
-        copy = config.script_copy
-        if not os.path.isdir(copy):
-            copy = os.path.join(tempfile.mkdtemp(), "script")
-            copies.copy(Path(config.script_top), Path(copy))
-        self.path = os.path.join(copy, os.path.relpath(config.script[0], config.script_top))
-        os.chdir(os.path.join(copy, os.path.relpath(config.script_place, config.script_top)))
-        os.environ["HVDPERF_SCRATCH"] = json.dumps([copy, config.script_top])
+        top = private.restrict_rank()
+        self.path = os.path.join(top, os.path.relpath(config.script[0], config.script_top))
+        os.chdir(os.path.join(top, os.path.relpath(config.script_place, config.script_top)))
         os.environ["HVDPERF_RECORD"] = tempfile.gettempdir()
         own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         os.environ["PYTHONPATH"] = os.pathsep.join(each for each in own if each != ROOT)

@@ -183,7 +183,6 @@ class State:
         self.events: list[Any] = []
         self.missing: list[str] = []
         self.pauses: list[Any] = []
-        self.outside = ""
         self.series: dict[Any, Any] = {}
         self.rank: Any = None
         self.name = ""
@@ -489,8 +488,6 @@ def _initialised(basics: Any) -> None:
         "host": socket.gethostname(),
     }
     _state.kept = max(LEAST_KEPT, min(MOST_KEPT, KEPT_OF_ALL // basics.size()))
-    if first and os.environ.get("HVDPERF_SCRATCH"):
-        sys.addaudithook(_only_within(os.environ["HVDPERF_SCRATCH"]))
     if first and _state.at_step is None:
         # What is registered last runs first, so Horovod is still there.
         atexit.register(_at_exit)
@@ -501,52 +498,6 @@ def _initialised(basics: Any) -> None:
         processes = sys.modules.get("multiprocessing.util")
         if processes is not None:
             processes.Finalize(None, _at_exit, exitpriority=100)
-
-
-# What changes a file, besides opening it for writing.
-_CHANGES = frozenset({"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate"})
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-
-
-def _only_within(scratch: Any) -> Any:
-    """Return an audit hook that refuses what writes to a file of the user's: one that is neither in
-    the copy of the script's directory, nor temporary, nor in a hidden directory of the user's home,
-    where programs have their caches. Code that is not Python's is not seen. scratch: the copy, and
-    the directory that it was made of."""
-    import tempfile
-
-    copy, original = map(os.path.realpath, json.loads(scratch))
-    own = (copy, os.path.realpath(_state.directory))
-    others = ("/tmp", "/dev", "/proc", "/sys", "/run", os.path.realpath(tempfile.gettempdir()))
-    home = os.path.join(os.path.realpath(os.path.expanduser("~")), ".")
-
-    def is_below(place: Any, directories: Any) -> Any:
-        return any(place == each or place.startswith(each + os.sep) for each in directories)
-
-    def is_allowed(place: Any) -> Any:
-        if f"{os.sep}__pycache__{os.sep}" in place or is_below(place, own):
-            return True
-        return not is_below(place, (original,)) and (
-            is_below(place, others) or place.startswith(home)
-        )
-
-    def hook(event: Any, arguments: Any) -> None:
-        if event == "open":
-            path, _, flags = arguments
-            if not flags & _WRITING:
-                return
-        elif event in _CHANGES:
-            path = arguments[0]
-        else:
-            return
-        if isinstance(path, int) or path is None or os.getpid() != _state.pid:
-            return
-        place = os.path.realpath(os.fsdecode(path))
-        if not is_allowed(place):
-            _state.outside = _state.outside or place
-            raise PermissionError(13, "hvdperf leaves files of yours alone", place)
-
-    return hook
 
 
 def _hook_broadcast(module: Any) -> None:
@@ -1192,7 +1143,6 @@ def _write(is_last: Any) -> None:
         "written_at": now(),
         "is_over": is_last,
         "weights": [],
-        "outside": _state.outside,
         "interpreter": sys.executable,
     }
     if is_last and _state.updated:

@@ -1,5 +1,6 @@
 """Python runs this file first of all in every process of a command that `hvdperf run` starts. It
-puts the recorder there, and then runs the sitecustomize that this one hides, if there is one."""
+restricts the process, puts the recorder there, and then runs the sitecustomize that this one hides,
+if there is one."""
 
 import os
 import sys
@@ -17,6 +18,10 @@ def _next() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
+if os.environ.get("HVDPERF_PRIVATE"):
+    import _hvdperf_private  # type: ignore[import-not-found]
+
+    _hvdperf_private.restrict_rank()
 if os.environ.get("HVDPERF_RECORD"):
     import _hvdperf_recorder  # type: ignore[import-not-found]
 

@@ -1,0 +1,281 @@
+"""Commands that cannot change the user's files, by each of the ways in which the kernel enforces
+that."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hvdperf.worker.script.tap import _hvdperf_private as private
+
+# Runs a command as in a container: without capabilities, and where no namespace can be made.
+_SANDBOX = (
+    *("unshare", "-Ur", "sh", "-c"),
+    "echo 0 > /proc/sys/user/max_user_namespaces && "
+    'exec setpriv --bounding-set=-all --inh-caps=-all "$@"',
+    "sandbox",
+)
+# Runs a command under as many layers of Landlock as there can be, so that another one fails.
+_NO_LANDLOCK = (
+    *(sys.executable, "-c"),
+    """\
+import ctypes, os, struct, sys
+call = ctypes.CDLL(None).syscall
+call(157, 38, 1, 0, 0, 0)
+rules = struct.pack("Q", 1 << 12)
+for _ in range(16):
+    ruleset = call(444, rules, ctypes.c_size_t(8), 0)
+    rule = struct.pack("=Qi", 1 << 12, os.open("/", os.O_PATH))
+    call(445, ruleset, 1, rule, 0)
+    call(446, ruleset, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+""",
+)
+# Writes in each of the ways in which programs do.
+_WRITES = """\
+echo new > kept.txt; echo new > "$TOP/absolute.txt"; rm -f gone.txt; echo more >> "$OTHER/data.txt"
+rm -rf checkpoints; mkdir -p checkpoints; echo new > checkpoints/1; echo new > link.bin
+truncate -s 0 "$OTHER/large.bin"; mv "$OTHER/data.txt" "$OTHER/moved.txt"
+"$PYTHON" -c "import sqlite3; sqlite3.connect('$OTHER/base').execute('create table t (a)')"
+echo "$HVDPERF_PRIVATE" > "$RECORD/plan"; pwd > "$RECORD/place"; cat kept.txt > "$RECORD/kept"
+true
+"""
+
+
+@dataclass
+class Users:
+    """A user's files: those of a script, and others. record, scratch: of a run."""
+
+    directory: Path
+    top: Path = field(init=False)
+    other: Path = field(init=False)
+    record: Path = field(init=False)
+    scratch: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("top", "other", "record", "scratch"):
+            path = self.directory / name
+            path.mkdir()
+            setattr(self, name, path)
+        (self.top / "checkpoints").mkdir()
+        for name in ("kept.txt", "gone.txt", "absolute.txt", "checkpoints/1"):
+            (self.top / name).write_text("old")
+        (self.other / "data.txt").write_text("old")
+        (self.other / "large.bin").write_bytes(bytes(17 << 20))
+        (self.top / "link.bin").symlink_to(self.other / "large.bin")
+
+    def contents(self) -> dict[str, bytes]:
+        files = [path for each in (self.top, self.other) for path in each.rglob("*")]
+        return {str(path): path.read_bytes() for path in files if path.is_file()}
+
+    def plan(self, revision: str = "") -> str:
+        shutil.rmtree(self.scratch)
+        self.scratch.mkdir()
+        without = self.directory / "results"
+        place = self.top
+        return private.plan(self.top, place, str(self.scratch), self.record, without, revision)
+
+    def run(
+        self,
+        *words: str,
+        within: Sequence[str] = (),
+        revision: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        given = {"TOP": str(self.top), "OTHER": str(self.other), "RECORD": str(self.record)}
+        given |= {"PYTHON": sys.executable, private.VARIABLE: self.plan(revision)}
+        return subprocess.run(
+            [*within, *private.command(words)],
+            env={**os.environ, **given, **(environment or {})},
+            cwd=self.top,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Iterator[Users]:
+    made = Users(tmp_path)
+    before = made.contents()
+    yield made
+    assert made.contents() == before, "a file of the user's was changed"
+
+
+def needs(command: Sequence[str]) -> None:
+    """Skip the test where this machine does not run such a command."""
+    tried = subprocess.run([*command, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"this machine permits no namespaces: {tried.stderr.strip()}")
+
+
+def test_in_a_namespace_all_writes_succeed_and_nobody_sees_them(users: Users) -> None:
+    needs(["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"])
+    done = users.run("sh", "-ec", _WRITES)
+    assert done.returncode == 0, done.stderr
+    assert (users.record / "place").read_text().strip() == str(users.top)
+    assert (users.record / "kept").read_text() == "new\n"
+    assert json.loads((users.record / "plan").read_text())["at"] == str(users.top)
+
+
+def test_a_user_without_rights_has_a_namespace_too(users: Users) -> None:
+    if os.geteuid() != 0 or not Path("/usr/bin/python3").exists():
+        pytest.skip("this is not root, or there is no Python for another user")
+    needs(["setpriv", "--reuid=1000", "--clear-groups", "unshare", "-Urm"])
+    before = users.contents()
+    plan = users.plan()
+    for path in (users.directory, *users.directory.rglob("*")):
+        os.chown(path, 1000, 1000)
+    for path in users.directory.parents:
+        if path.owner() == "root" and path.is_relative_to("/tmp/"):
+            path.chmod(0o755)
+    file = shutil.copy(private.__file__, users.directory / "private.py")
+    done = subprocess.run(
+        [
+            *("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"),
+            *("/usr/bin/python3", "-I", "-S", str(file), "sh", "-c", "rm -r checkpoints && id -u"),
+        ],
+        env={"PATH": "/usr/bin:/bin", private.VARIABLE: plan},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split()[0] == "1000", done.stderr
+    assert users.contents() == before
+
+
+def test_a_sandbox_without_namespaces_has_a_copy_and_landlock(users: Users) -> None:
+    needs(_SANDBOX)
+    done = users.run("sh", "-c", _WRITES, within=_SANDBOX)
+    assert done.returncode == 0
+    assert str(users.other / "data.txt") in done.stderr, "another place is refused"
+    assert (users.record / "kept").read_text() == "new\n"
+    assert Path((users.record / "place").read_text().strip()) == users.scratch / "copy"
+
+
+@pytest.mark.parametrize("consents", [False, True])
+def test_where_nothing_can_be_enforced_the_user_must_consent(
+    users: Users, consents: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs(_SANDBOX)
+    if consents:
+        monkeypatch.setenv("HVDPERF_WRITABLE", str(users.directory))
+    done = users.run("pwd", within=(*_SANDBOX, *_NO_LANDLOCK))
+    if consents:
+        assert Path(done.stdout.strip()) == users.scratch / "copy"
+    else:
+        assert done.returncode == private.REFUSED
+        assert "--writable DIR" in (users.record / private.WHY).read_text()
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("within", [(), _SANDBOX], ids=["namespace", "Landlock"])
+def test_a_directory_that_the_user_allows_is_written(
+    users: Users, within: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs(within or ["unshare", "-Urm"])
+    allowed = users.directory / "allowed"
+    allowed.mkdir()
+    monkeypatch.setenv("HVDPERF_WRITABLE", str(allowed))
+    users.run("sh", "-c", f"echo kept > {allowed}/log", within=within)
+    assert (allowed / "log").read_text() == "kept\n"
+
+
+@pytest.mark.parametrize("within", [(), _SANDBOX], ids=["namespace", "Landlock"])
+def test_a_revision_stands_in_place_of_the_files(users: Users, within: Sequence[str]) -> None:
+    needs(within or ["unshare", "-Urm"])
+    (users.directory / "kept.txt").write_text("of a revision")
+    with tarfile.open(users.record / private.ARCHIVE, "w") as archive:
+        archive.add(users.directory / "kept.txt", "kept.txt")
+    (users.record / private.REPLACED).write_text("gone.txt\0kept.txt\0")
+    word = str(users.top / "kept.txt")
+    done = users.run("sh", "-c", 'cat "$0"; ls', word, within=within, revision=str(users.record))
+    assert done.stdout.startswith("of a revision"), done.stderr
+    assert "gone.txt" not in done.stdout
+
+
+def test_a_rank_that_a_daemon_starts_restricts_itself(users: Users) -> None:
+    # Not a child of the command, as on another host, but with its environment.
+    plan = {**json.loads(users.plan()), "at": str(users.top)}
+    tap = str(Path(private.__file__).parent)
+    rank = """\
+import os, subprocess, sys
+print(os.getcwd(), os.environ["OMPI_MCA_btl_vader_single_copy_mechanism"])
+subprocess.run(["sh", "-c", sys.argv[1]])
+subprocess.run([sys.executable, "-c", "import os; print(os.getcwd())"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", rank, _WRITES],
+        env={
+            **os.environ,
+            "PYTHONPATH": tap,
+            private.VARIABLE: json.dumps(plan),
+            "PYTHON": sys.executable,
+            "TOP": str(users.top),
+            "OTHER": str(users.other),
+            "RECORD": str(users.record),
+        },
+        cwd=users.top,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (place, copying), again = (line.split() for line in done.stdout.splitlines())
+    assert Path(place).name == "copy"
+    assert again == [place], "what the rank starts is restricted already"
+    assert copying == "none", "ranks of one host have Landlock each, and see no other's memory"
+    deadline = time.monotonic() + 30
+    while Path(place).parent.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(place).parent.exists(), "its copy is removed after its end"
+    assert "Permission denied" in done.stderr
+    assert (users.record / "kept").read_text() == "new\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "within"),
+    [("docker", ()), ("apptainer", _SANDBOX)],
+)
+def test_containers_out_of_reach_are_refused(
+    users: Users, program: str, within: Sequence[str]
+) -> None:
+    if within:
+        needs(within)
+    done = users.run(program, "run", "train.py", within=within)
+    assert done.returncode == private.REFUSED
+    assert program in done.stderr
+
+
+def test_a_setuid_launcher_of_a_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = tmp_path / "launcher"
+    launcher.write_text("#!/bin/sh\n")
+    launcher.chmod(0o4755)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(private.Refused, match="setuid"):
+        private._check([str(launcher)])
+
+
+def test_a_program_that_does_not_exist_is_one_line(users: Users) -> None:
+    done = users.run("no-such-program")
+    assert (done.returncode, len(done.stderr.splitlines())) == (private.REFUSED, 1)
+    assert "no-such-program" in (users.record / private.WHY).read_text()
+
+
+def test_a_directory_too_large_to_copy_is_refused_only_where_it_is_copied(
+    users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private, "MOST_FILES", 1)
+    with pytest.raises(private.TooLarge, match="more than is copied"):
+        private.copy(users.top, users.scratch / "copy", users.record)
