@@ -45,11 +45,13 @@ Say = Callable[[str], None]
 
 @dataclass
 class Comparison:
-    """Runs of two arms in turn. pairs: the command's run and the other one's."""
+    """Runs of two arms in turn. pairs: the command's run and the other one's. code: that each of
+    them ran, in words."""
 
     other: Arm
     pairs: list[tuple[Run, Run]] = field(default_factory=list)
     wrong: str = ""
+    code: Sequence[str] = ()
 
     @property
     def by_sample(self) -> bool:
@@ -110,6 +112,9 @@ def compare(
             done = {at: runner.run(arms[at], f"{number + 1}-{at}", steps) for at in order}
         except Interrupted:
             break
+        if not found.pairs:
+            runner.check_code(other, done[0], done[1])
+            found.code = [runner.code(arms[at], done[at]) for at in (0, 1)]
         found.pairs.append((done[0], done[1]))
         longest = max(longest, time.monotonic() - begun)
         own, its = (_MS * done[at].seconds(Figure.LOW, False) for at in (0, 1))
@@ -148,6 +153,8 @@ def told(found: Comparison) -> list[str]:
     for reason in dict.fromkeys(each.reason for each in judged.values() if each.reason):
         lines += wrapped(reason)
     lines += ["", *_by_term(found)]
+    for code in filter(None, found.code):
+        lines += wrapped(code)
     return lines
 
 

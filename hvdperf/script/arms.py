@@ -33,7 +33,10 @@ from hvdperf.worker.script.tap._hvdperf_recorder import FIRST
 FIRST_STEPS, LEAST_STEPS, MOST_STEPS, SECONDS = 30, 40, 2000, 4.0
 # The share of steps that are faster than Figure.LOW; slower ones are disturbed more often.
 _FASTER = 0.1
-_SETTING = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+SETTING = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_BEFORE_SETTING = re.compile(r"\s+(?=[A-Za-z_]\w*=)")
+# Of more files only the number is shown.
+_NAMED = 6
 # The programs of the environment that is active here.
 _ACTIVE = Path(sys.executable).parent
 # Exit statuses of a command that Ctrl-C or SIGTERM ended.
@@ -75,10 +78,11 @@ def launch_settings(job: Sequence[Rank], cores: int, has_gpus: bool) -> dict[str
 def other_arm(wanted: str, place: Path) -> Arm:
     """Return what --against names. place: the directory in which the script is started. Raises
     UserError."""
-    words = wanted.split()
+    # A value may have blanks.
+    words = _BEFORE_SETTING.split(wanted.strip())
     if wanted == LAUNCH:
         return Arm(LAUNCH)
-    if words and all(_SETTING.fullmatch(word) for word in words):
+    if words and all(SETTING.fullmatch(word) for word in words):
         return Arm(wanted, dict(word.split("=", 1) for word in words))
     interpreter = Path(wanted).expanduser()
     if interpreter.is_file():
@@ -150,10 +154,13 @@ class Runner:
         with refusing("temporary files: ", OSError, "; set TMPDIR"):
             scratch = scratch_directory("hvdperf-")
         try:
+            changed = self._changed(arm)
             if arm.revision and self.repository is not None:
                 revisions.keep_revision(self.repository, arm.revision, place)
-            without, revision = self.directory.parent, str(place) if arm.revision else ""
-            plan = private.plan(self.top, self.place, scratch, place, without, revision)
+            revision = str(place) if arm.revision else ""
+            plan = private.plan(
+                *(self.top, self.place, scratch, place, self.directory.parent), revision, changed
+            )
             given = {**environment(place, steps, self._environment(arm)), private.VARIABLE: plan}
             command = on_all_hosts(self._command(arm), (*arm.settings, private.VARIABLE))
             status = self._ended(private.command(command), output, given)
@@ -171,14 +178,54 @@ class Runner:
                     f"the ranks ran with the Python in {min(used - {own})}, not in {own}: give the "
                     "command the programs' names alone (horovodrun, python), not their paths"
                 )
+        elsewhere = sorted({rank.code.elsewhere for rank in job if rank.code is not None} - {""})
+        if elsewhere:
+            raise UserError(
+                f"{arm.name} did not run: a rank imported {elsewhere[0]}; take it off PYTHONPATH, "
+                "or install the project by pip install -e"
+            )
         ended_early = [
             rank for rank in job if rank.steps is None or rank.steps.count < min(steps, FIRST + 2)
         ]
         if status != 0 or not job or ended_early:
             said = last_line(output.read_text(errors="replace")) or "nothing"
-            why = f"it ended with status {status}" if status else "no rank trained long enough"
+            why = "no rank trained long enough"
+            if not job:
+                why = "no rank was seen (does the command set PYTHONPATH? Let it extend that)"
+            if status:
+                why = f"it ended with status {status}"
             raise UserError(f"{arm.name}: {why}, and said: {said}; see {shown(output)}")
         return Run(job)
+
+    def _changed(self, arm: Arm) -> list[str]:
+        """Return the Python files in which an arm's revision differs from the files as they are.
+        Raises UserError."""
+        if self.repository is None or not arm.revision:
+            return []
+        return revisions.changed_python(self.repository, arm.revision)
+
+    def check_code(self, other: Arm, own: Run, its: Run) -> None:
+        """Raise UserError if the command and its other revision ran the same code, though they
+        differ in Python files."""
+        changed, codes = self._changed(other), [run.job[0].code for run in (own, its)]
+        first, second = ("" if code is None else code.sha256 for code in codes)
+        if changed and first and first == second:
+            raise UserError(
+                f"both sides ran the same code: {other.name} differs in {changed[0]}"
+                f"{f' and {len(changed) - 1} more' if changed[1:] else ''}, and no rank imported "
+                f"that from {self.top}; {self.code(AS_IT_IS, own)}"
+            )
+
+    def code(self, arm: Arm, run: Run) -> str:
+        """Return which code the ranks of a run ran, in words."""
+        code = run.job[0].code
+        if code is None:
+            return ""
+        commit = revisions.commit_of(self.repository, arm.revision) if self.repository else ""
+        names = ", ".join(code.files[:_NAMED]) or "none"
+        more = f" and {len(code.files) - _NAMED} more" if code.files[_NAMED:] else ""
+        at = f", commit {commit}" if commit else ""
+        return f"{arm.name} ran {names}{more} of {code.top}{at} (sha256 {code.sha256[:12]})"
 
     def _environment(self, arm: Arm) -> dict[str, str]:
         found = {**os.environ, **arm.settings}

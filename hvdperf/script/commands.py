@@ -14,7 +14,7 @@ from hvdperf.files import write_whole
 from hvdperf.paths import RESULTS, shown
 from hvdperf.report.apart import write_apart
 from hvdperf.script.against import compare, told, verdict_of
-from hvdperf.script.arms import Arm, other_arm
+from hvdperf.script.arms import SETTING, Arm, other_arm
 from hvdperf.script.nightly import measure_night
 from hvdperf.script.page.html import page
 from hvdperf.script.recorded import RECORDS, last_job, read_ranks
@@ -66,6 +66,10 @@ def add_to(commands: Commands) -> None:
 
 def run_script(arguments: argparse.Namespace) -> int:
     command: list[str] = arguments.words
+    # As a shell does, which hands on no such word.
+    while command and SETTING.fullmatch(command[0]):
+        name, _, value = command.pop(0).partition("=")
+        os.environ[name] = value
     if not command:
         raise UserError("there is no command; give it after --: hvdperf run -- python train.py")
     steps: int | None = arguments.steps

@@ -146,6 +146,17 @@ class Weights:
     size: float
 
 
+class Code(NamedTuple):
+    """The user's code that a rank ran. top: the directory that the script belongs to. files: names
+    of the modules' files there. sha256: of their names and contents. elsewhere: a file that ran in
+    place of one of the revision; "" if none did."""
+
+    top: str
+    files: tuple[str, ...]
+    sha256: str
+    elsewhere: str
+
+
 @dataclass(frozen=True)
 class Rank:
     """What one process with a rank wrote. marks: when the process was started, and Python ran.
@@ -155,7 +166,7 @@ class Rank:
     changes, and of those that are registered as local. unexchanged: names of variables that are
     changed, not local, and never exchanged. batches: a digest of each of the first ones. weights:
     [] if it did not end as Python does. interpreter: the path of its Python. pauses: in which it
-    did not run."""
+    did not run. code: None in a document of an earlier version, or if it cannot be read."""
 
     format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     rank: Annotated[int, Meta(ge=0)]
@@ -178,6 +189,7 @@ class Rank:
     is_over: bool
     weights: tuple[tuple[str, int, float, float], ...]
     interpreter: str = ""
+    code: Code | None = None
     pauses: tuple[Pause, ...] = ()
 
     @cached_property

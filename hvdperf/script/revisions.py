@@ -20,6 +20,21 @@ def is_revision(repository: Git, name: str) -> bool:
     return repository.tried(*words).returncode == 0
 
 
+def commit_of(repository: Git, revision: str = "") -> str:
+    """Return the commit of a revision, or else of the work tree, and whether that has changes."""
+    commit = repository.run(
+        "rev-parse", "--verify", "--short", "--end-of-options", revision or "HEAD"
+    ).strip()
+    has_changes = not revision and repository.run("status", "--porcelain", "-uno")
+    return f"{commit} with changes" if has_changes else commit
+
+
+def changed_python(repository: Git, revision: str) -> list[str]:
+    """Return the Python files in which the work tree differs from a revision."""
+    names = repository.run("diff", "--name-only", "-z", "--end-of-options", revision, "--")
+    return [name for name in names.split("\0") if name.endswith(".py")]
+
+
 def keep_revision(repository: Git, name: str, directory: Path) -> None:
     """Write the files of a revision to a directory, and the names of those that are tracked now.
     Raises UserError."""

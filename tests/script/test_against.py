@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -16,6 +17,7 @@ from hvdperf.paths import ROOT
 from hvdperf.script import revisions
 from hvdperf.script.against import Comparison, told
 from hvdperf.script.arms import Arm, Figure, Run, Runner, launch_settings, other_arm
+from hvdperf.script.recorded import read_ranks
 from hvdperf.verdict import Verdict
 from hvdperf.worker.script.tap import _hvdperf_private as private
 from tests.script.test_terms import SAME, made
@@ -46,11 +48,13 @@ def repository(tmp_path: Path) -> Path:
 
 def test_what_it_is_compared_with_is_told_from_its_form(repository: Path) -> None:
     assert other_arm("A=1 B=x=y", repository).settings == {"A": "1", "B": "x=y"}
+    flags = {"TF_XLA_FLAGS": "--a --b=2", "C": ""}
+    assert other_arm("TF_XLA_FLAGS=--a --b=2 C=", repository).settings == flags
     assert other_arm(sys.executable, repository).interpreter == Path(sys.executable)
     with pytest.raises(UserError, match="not answer as Python does"):
         other_arm("/bin/true", repository)
     assert other_arm("HEAD~1", repository).revision == "HEAD~1"
-    for wanted in ("", "no-such-revision", "--output=x", "/no/python", "A=1 b"):
+    for wanted in ("", "no-such-revision", "--output=x", "/no/python", "b A=1"):
         with pytest.raises(UserError, match="--against"):
             other_arm(wanted, repository)
 
@@ -157,27 +161,41 @@ def test_a_revision_is_run_beside_the_files_as_they_are(tmp_path: Path) -> None:
     own.mkdir()
     git(own, "init", "-q")
     text = (SCRIPTS / "loop.py").read_text()
-    (own / "train.py").write_text(f"{text}import os\nopen(os.environ.get('LOG', 'log.txt'), 'a')\n")
-    git(own, "add", ".")
-    git(own, "commit", "-qm", "first")
+    log = own / "log.txt"
+    (own / "train.py").write_text(
+        text.replace("hvd.init()\n", f"hvd.init()\nimport lib.of\nopen('{log}', 'a')\n", 1)
+    )
+    (own / "lib").mkdir()
+    for number in range(2):
+        (own / "lib" / "of.py").write_text(f"NUMBER = {number}\n")
+        git(own, "add", ".")
+        git(own, "commit", "-qm", f"{number}")
+    shutil.copytree(own / "lib", tmp_path / "elsewhere" / "lib")
     launcher = str(Path(sys.executable).with_name("horovodrun"))
-    command = ["--", launcher, "-np", "2", sys.executable, str(own / "train.py")]
+    # In a shell, and by absolute paths.
+    line = f"cd {own}; {launcher} -np 2 {sys.executable} {own}/train.py"
 
-    def run(*options: str) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}", *options]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    def run() -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}"]
+        asked = ["--against=HEAD~1", "--steps=40", "--budget=0.01", "--", "bash", "-c", line]
         return subprocess.run(
-            [*words, *command],
+            [*words, *asked],
             cwd=own,
-            env=environment,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=False,
         )
 
-    done = run("--against=HEAD", "--steps=40", "--budget=0.01")
+    done = run()
     assert "only 1 round" in done.stdout, done.stderr
     assert "largest difference" in done.stdout
-    assert sorted(path.name for path in own.iterdir()) == [".git", "train.py"]
-    run(f"--against=LOG={own / 'log.txt'}", "--steps=40", "--budget=0.01")
-    assert not (own / "log.txt").exists()
+    assert sorted(path.name for path in own.iterdir()) == [".git", "lib", "train.py"]
+    ranks = [read_ranks(place)[0][0] for place in sorted(tmp_path.glob("scripts/*/1-*"))]
+    codes = [rank.code for rank in ranks]
+    assert [code and code.files for code in codes] == [("lib/of.py", "train.py")] * 2
+    assert len({code and code.sha256 for code in codes}) == 2, "each side ran its own"
+    shutil.move(own / "train.py", tmp_path / "elsewhere" / "train.py")
+    line = line.replace(f"{own}/train.py", f"{tmp_path}/elsewhere/train.py")
+    refused = run()
+    assert f"a rank imported {tmp_path}/elsewhere/lib/of.py" in refused.stderr

@@ -79,14 +79,21 @@ class TooLarge(ValueError):
 
 
 def plan(
-    top: Path, place: Path, scratch: str, record: Path, without: Path, revision: str = ""
+    top: Path,
+    place: Path,
+    scratch: str,
+    record: Path,
+    without: Path,
+    revision: str = "",
+    changed: Sequence[str] = (),
 ) -> str:
     """Return a plan as JSON.
 
     top: directory that the script belongs to. place: the command's working directory. scratch: an
     empty directory for all that the command writes elsewhere. record: directory that takes the
     records, and `WHY`. without: directory that is not copied. revision: directory with `ARCHIVE`
-    and `REPLACED`; "" to run the files as they are. Besides these it has `writable`, directories
+    and `REPLACED`; "" to run the files as they are. changed: names of Python files that differ in
+    the revision. Besides these it has `writable`, directories
     that the user allows to be changed, and `at`: where `top` is for the command, once that is
     known."""
     Path(scratch, "inside").touch()
@@ -95,7 +102,7 @@ def plan(
     found = {name: os.path.abspath(path) for name, path in paths.items()}
     writable = [os.path.abspath(each) for each in allowed]
     found |= {"scratch": os.path.abspath(scratch), "revision": revision, "at": ""}
-    return json.dumps({**found, "writable": writable})
+    return json.dumps({**found, "changed": list(changed), "writable": writable})
 
 
 def command(words: Sequence[str]) -> list[str]:
@@ -110,6 +117,15 @@ def top_of(place: Path) -> Path:
     top = next(tops, place)
     hidden = any(part.startswith(".") for part in place.relative_to(top).parts)
     return place if hidden else top
+
+
+def is_below(path: str, directory: str) -> bool:
+    return path.startswith(os.path.join(directory, "")) or path == directory
+
+
+def is_installed(path: str) -> bool:
+    """Return whether a file belongs to an installed environment."""
+    return any((parent / "pyvenv.cfg").exists() for parent in Path(path).parents)
 
 
 def restrict_rank() -> str:
@@ -413,10 +429,7 @@ def _list(text: str) -> list[str]:
 def _moved(own: Any, word: str) -> str:
     """Return a word of a command, which may be a path below the script's directory, for the
     copy."""
-    path = Path(word)
-    if not path.is_absolute() or not path.is_relative_to(own["top"]):
-        return word
-    if any((parent / "pyvenv.cfg").exists() for parent in path.parents):
+    if not is_below(word, own["top"]) or is_installed(word):
         return word
     return os.path.normpath(os.path.join(own["at"], os.path.relpath(word, own["top"])))
 

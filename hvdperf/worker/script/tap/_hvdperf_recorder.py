@@ -183,6 +183,7 @@ class State:
         self.events: list[Any] = []
         self.missing: list[str] = []
         self.pauses: list[Any] = []
+        self.place, self.code = os.getcwd(), None
         self.series: dict[Any, Any] = {}
         self.rank: Any = None
         self.name = ""
@@ -1109,6 +1110,41 @@ def _digests(without: Any = ()) -> Any:
     return found
 
 
+def _code() -> Any:
+    """Return which code of the user's runs: the directory that the script belongs to, the modules'
+    files below it, a hash of their names and contents, and, of a revision, a file that ran in place
+    of one that it has."""
+    import hashlib
+
+    import _hvdperf_private as private  # type: ignore[import-not-found]
+
+    plan = json.loads(os.environ.get(private.VARIABLE, "{}"))
+    at = os.path.realpath(plan.get("at") or private.top_of(private.Path(_state.place)))
+    top = os.path.realpath(plan.get("top", at))
+    names, elsewhere = {}, ""
+    for module in list(sys.modules.values()):
+        path = os.path.realpath(getattr(module, "__file__", None) or os.devnull)
+        if private.is_below(path, at) and not private.is_installed(path):
+            names[os.path.relpath(path, at)] = path
+        elif (
+            private.is_below(path, top) and plan.get("revision") and not private.is_installed(path)
+        ):
+            elsewhere = path
+    for name in plan.get("changed", ()):
+        dotted = os.path.splitext(name)[0].replace("/", ".")
+        for imported in (dotted, dotted.partition(".")[2] if dotted.startswith("src.") else ""):
+            found = sys.modules.get(imported.removesuffix(".__init__"))
+            path = getattr(found, "__file__", None) or at
+            if not private.is_below(os.path.realpath(path), at):
+                elsewhere = path
+    whole = hashlib.sha256()
+    for name, path in sorted(names.items()):
+        with open(path, "rb") as stream:
+            whole.update(f"{name}\0".encode() + stream.read())
+    _state.code = [top, sorted(names)[:EVENTS], whole.hexdigest(), elsewhere]
+    return _state.code
+
+
 def _unexchanged() -> Any:
     """Return the names of variables that were updated, are not local, and were never exchanged."""
     known = set(_state.exchanged_variables)
@@ -1144,6 +1180,7 @@ def _write(is_last: Any) -> None:
         "is_over": is_last,
         "weights": [],
         "interpreter": sys.executable,
+        "code": _guarded("the code", _code) if is_last or _state.code is None else _state.code,
     }
     if is_last and _state.updated:
         found["weights"] = _guarded("the weights", _digests) or []
