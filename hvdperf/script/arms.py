@@ -194,6 +194,11 @@ class Runner:
                 why = "no rank was seen (does the command set PYTHONPATH? Let it extend that)"
             if status:
                 why = f"it ended with status {status}"
+            if (place / private.BY_LANDLOCK).exists():
+                said += (
+                    f" (Landlock lets it write to a copy of {self.top} and to TMPDIR only, and to "
+                    f"no file there of more than {private.LINKED >> 20} MB)"
+                )
             raise UserError(f"{arm.name}: {why}, and said: {said}; see {shown(output)}")
         return Run(job)
 

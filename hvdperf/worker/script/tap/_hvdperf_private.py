@@ -33,9 +33,9 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "HVDPERF_PRIVATE"
-# The exit status of a command that was refused, and the file in the directory of its records that
-# says why.
-REFUSED, WHY = 125, "refused"
+# The exit status of a command that was refused, and files in the directory of its records: one says
+# why, and the other that Landlock restricts it.
+REFUSED, WHY, BY_LANDLOCK = 125, "refused", "landlock"
 # A larger file is data or a checkpoint. A copy of a directory has a link in its place.
 LINKED = 16 << 20
 # A copy holds at most so many bytes and files.
@@ -376,6 +376,8 @@ def _by_landlock(own: Any) -> None:
     """Move this process to a copy of the script's directory, and have the kernel refuse changes
     elsewhere. Raises Refused, OSError and TooLarge."""
     _in_copy(own)
+    with suppress(OSError):
+        Path(own["record"], BY_LANDLOCK).touch()
     writable = [os.path.join(own["scratch"], name) for name in ("copy", "tmp")]
     try:
         _restrict([*writable, own["record"], *own["writable"], "/dev", "/proc"])
