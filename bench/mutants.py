@@ -1,5 +1,5 @@
 """`python -m bench.mutants [--count N] [--seed N] [MODULE...]`: which small changes of the modules
-that judge no test notices.
+that judge, and of those within users' scripts, no test notices.
 
 Each mutant is a copy of the tree with one change, on which the module's tests run. Writes the drawn
 mutants to bench/mutants.txt, beside those of earlier draws that the modules still have. There a
@@ -44,6 +44,9 @@ TESTS = {
     "hvdperf/work/": ("tests/work", "tests/judge"),
     "hvdperf/stats.py": ("tests/test_stats.py", *_RULES),
     "hvdperf/verdict.py": _RULES,
+    "hvdperf/worker/script/": tuple(
+        f"tests/worker/test_{name}.py" for name in ("script_copies", "script_rank", "recorder")
+    ),
     "hvdperf/interim.py": ("tests/test_interim_again.py", *_RULES),
 }
 # Bytes of address space for the tests of a mutant: an endless list would take the machine's.

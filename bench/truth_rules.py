@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import fmean, median, stdev
 
 from bench.truth_data import NONE, Recording, Run, TimedBlock
@@ -27,6 +27,8 @@ from hvdperf.worker.strategies.table import Strategy
 
 # Looks of the profile `nightly`, which leaves the least undecided.
 LOOKS = (8, 12, 24)
+# Marks a rule whose limit was set for another quantity than the one it is tried on.
+BORROWED = "†"
 # Healthy runs that a rule with a history has on file.
 HISTORY, BASELINE, SERIES = 8, 4, 12
 
@@ -230,70 +232,75 @@ def decided(slower: bool, seconds: float, rounds: int = 1) -> Decision:
     return Decision(Said.SLOWER if slower else Said.FINE, seconds, rounds)
 
 
-def ratio_above(limit: float, healthy: Healthy, count: int = 1, measured: bool = True) -> Decide:
-    """Return the rule of a run whose mean step takes `limit` times that of a healthy run, or
-    longer. count: number of runs on either side, whose mean is taken. measured: whether the healthy
-    runs are measured for it, and not on file."""
+def compared(
+    slower: Callable[[list[float], list[float]], bool],
+    healthy: Healthy,
+    known: int,
+    count: int,
+    measured: bool = True,
+    of_run: Callable[[Figures], Sequence[float]] = lambda run: (run.step,),
+) -> Decide:
+    """Return the rule that compares the values of `count` runs with those of `known` healthy ones.
+    measured: whether the healthy runs are measured for it, and not on file. of_run: the values of
+    a run, by default its mean step alone."""
 
     def decide(recorded: Recorded, arm: str, number: int) -> Decision | None:
-        known = healthy(recorded, number, count)
-        if known is None:
+        references = healthy(recorded, number, known)
+        if references is None:
             return None
         runs = recorded.some(arm, number, count)
-        seconds = sum(run.seconds for run in [*runs, *(known if measured else ())])
-        step, usual = (fmean(run.step for run in of_side) for of_side in (runs, known))
-        return decided(step >= limit * usual, seconds, count)
+        seconds = sum(run.seconds for run in [*runs, *(references if measured else ())])
+        ours, theirs = ([s for run in side for s in of_run(run)] for side in (runs, references))
+        return decided(slower(ours, theirs), seconds, count)
 
     return decide
+
+
+def ratio_above(limit: float, healthy: Healthy, count: int = 1, measured: bool = True) -> Decide:
+    """Return the rule of a run whose mean step takes `limit` times that of a healthy run, or
+    longer. count: number of runs on either side, whose mean is taken."""
+    return compared(
+        lambda ours, theirs: fmean(ours) >= limit * fmean(theirs), healthy, count, count, measured
+    )
 
 
 def beyond_sds(sds: float, count: int, healthy: Healthy) -> Decide:
     """Return the rule of a run whose mean step is longer than the mean of `count` healthy runs by
     more than so many of their standard deviations."""
-
-    def decide(recorded: Recorded, arm: str, number: int) -> Decision | None:
-        known = healthy(recorded, number, count)
-        if known is None:
-            return None
-        past, run = [each.step for each in known], recorded.runs[arm][number]
-        return decided(run.step > fmean(past) + sds * stdev(past), run.seconds)
-
-    return decide
+    return compared(
+        lambda ours, past: ours[0] > fmean(past) + sds * stdev(past), healthy, count, 1, False
+    )
 
 
-def welch(level: float, healthy: Healthy, count: int = 1) -> Decide:
-    """Return the rule of two runs whose steps differ by Welch's t-test at a two-sided level, the
-    candidate's being the longer ones. count: number of runs on either side, whose steps are put
-    together."""
+def welch(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Return whether ours are longer by Welch's t-test, at 5 % two-sided."""
+    from scipy.stats import ttest_ind  # imported here, because the import takes seconds
 
-    def decide(recorded: Recorded, arm: str, number: int) -> Decision | None:
-        from scipy.stats import ttest_ind  # imported here, because the import takes seconds
+    return bool(ttest_ind(ours, theirs, equal_var=False, alternative="greater").pvalue < 0.025)
 
-        known = healthy(recorded, number, count)
-        if known is None:
-            return None
-        runs = recorded.some(arm, number, count)
-        ours, theirs = ([s for run in of_side for s in run.steps] for of_side in (runs, known))
-        test = ttest_ind(ours, theirs, equal_var=False)
-        slower = bool(test.pvalue < level and test.statistic > 0)
-        return decided(slower, sum(run.seconds for run in [*runs, *known]), count)
 
-    return decide
+def mann_whitney(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Return whether ours are longer by the test of Mann and Whitney, at 5 % two-sided."""
+    from scipy.stats import mannwhitneyu
+
+    return bool(mannwhitneyu(ours, theirs, alternative="greater").pvalue < 0.025)
+
+
+def welch_on_steps(healthy: Healthy, count: int = 1) -> Decide:
+    """Return the rule of runs whose steps, all together, are longer by Welch's test."""
+    return compared(welch, healthy, count, count, of_run=lambda run: run.steps)
 
 
 def twice(share: float, count: int, healthy: Healthy) -> Decide:
     """Return the rule of two runs in a row whose speeds are both below a share of the median speed
     of `count` healthy runs."""
-
-    def decide(recorded: Recorded, arm: str, number: int) -> Decision | None:
-        known = healthy(recorded, number, count)
-        if known is None:
-            return None
-        limit = share * median(1 / each.step for each in known)
-        two = recorded.some(arm, number, 2)
-        return decided(all(1 / run.step < limit for run in two), sum(run.seconds for run in two), 2)
-
-    return decide
+    return compared(
+        lambda ours, past: 1 / min(ours) < share * median(1 / step for step in past),
+        healthy,
+        count,
+        2,
+        measured=False,
+    )
 
 
 def score_below(limit: float, times: Callable[[Figures], Sequence[float]]) -> Decide:
@@ -365,7 +372,7 @@ _SHEWHART = (
     "https://support.sas.com/documentation/cdl/en/qcug/67522/HTML/default/qcug_shewhart_sect003.htm"
 )
 _BENCHSTAT = (
-    "https://go.googlesource.com/perf/+/35ee1bd057a3cb1720e74acb37b44aac3ec639c7/cmd/benchstat"
+    "https://go.googlesource.com/perf/+/02c55175bb825ade4507ee5d459ea6a1ab6e0af5/cmd/benchstat"
 )
 _OURS = "../figures.md#when-a-figure-is-judged"
 
@@ -382,10 +389,22 @@ SDS = Rule(
     beyond_sds(3, HISTORY, before),
 )
 T_TEST = Rule(
-    "t-test, 95 %",
+    "t-test on steps",
     "two runs, one after the other: all of their steps",
-    f"Welch's test at p < 0.05, as of [benchstat]({_BENCHSTAT}) (`-delta-test ttest`)",
-    welch(0.05, before),
+    "Welch's test at p < 0.05, as if the steps of a run were independent",
+    welch_on_steps(before),
+)
+BENCHSTAT, BENCHSTAT_T = (
+    Rule(
+        f"benchstat, {LOOKS[0]} runs{words}",
+        f"{LOOKS[0]} runs on either side, one side after the other: the mean step of each run",
+        f"{source} at p < 0.05",
+        compared(test, before, LOOKS[0], LOOKS[0]),
+    )
+    for test, words, source in (
+        (mann_whitney, "", f"the Mann-Whitney test of [benchstat]({_BENCHSTAT})"),
+        (welch, ", t-test", "Welch's test, an option of its earlier releases,"),
+    )
 )
 TRACEML_3, TRACEML_8 = (
     Rule(
@@ -397,14 +416,15 @@ TRACEML_3, TRACEML_8 = (
     for percent, word in ((3, "moderate"), (8, "material"))
 )
 HUD = Rule(
-    "PyTorch HUD, 15 % twice",
+    f"PyTorch HUD, 15 % twice {BORROWED}",
     f"two runs in a row; the {BASELINE} healthy runs before them are on file",
-    "speed below 0.85 of the baseline's median, as `helion_speedup` in `config.py` of test-infra, "
-    f"of the last two points, as its [`classify_flags`]({_HUD})",
+    "speed below 0.85 of the baseline's median, which is the limit of `helion_speedup` (how much "
+    "faster a kernel is) in `config.py` of test-infra, of the last two points, as its "
+    f"[`classify_flags`]({_HUD})",
     twice(0.85, BASELINE, before),
 )
 TRACEML_RANKS = Rule(
-    "TraceML straggler, 10 %",
+    f"TraceML straggler, 10 % {BORROWED}",
     "one run: the seconds of its ranks from the batch on",
     f"the score of its [rank straggler policy]({_TRACEML_RANKS}), with the whole step from its "
     "batch on in place of the backward pass",
@@ -412,9 +432,10 @@ TRACEML_RANKS = Rule(
     of_a_rank=True,
 )
 NVIDIA = Rule(
-    "NVIDIA relative score, 0.7",
+    f"NVIDIA relative score, 0.7 {BORROWED}",
     "one run: each rank's own seconds a step, without its wait for the others",
-    f"`gpu_relative_perf_threshold` of its [usage guide]({_NVIDIA}), by the clock of the CPU",
+    f"`gpu_relative_perf_threshold` of its [usage guide]({_NVIDIA}), which is for the time of GPU "
+    "kernels, by the clock of the CPU",
     score_below(0.7, lambda run: run.own),
     of_a_rank=True,
 )
@@ -446,7 +467,7 @@ CUT = tuple(
 )
 # Without Otava, which decides in a process of its own (bench.truth_otava).
 RULES = (
-    *(GOLDEN, SDS, T_TEST, TRACEML_3, TRACEML_8, HUD),
+    *(GOLDEN, SDS, T_TEST, BENCHSTAT, BENCHSTAT_T, TRACEML_3, TRACEML_8, HUD),
     *(TRACEML_RANKS, NVIDIA, NVIDIA_LOADING),
     *(OURS, *CUT),
 )
@@ -457,19 +478,18 @@ PLACES: Mapping[str, Healthy] = {
     "another session": another_session,
 }
 Elsewhere = Callable[[Healthy], Decide]
-ELSEWHERE: Mapping[str, Elsewhere] = {
-    GOLDEN.name: lambda healthy: ratio_above(1.05, healthy),
-    SDS.name: lambda healthy: beyond_sds(3, HISTORY, healthy),
-    T_TEST.name: lambda healthy: welch(0.05, healthy),
-    TRACEML_3.name: lambda healthy: ratio_above(1.03, healthy),
-    TRACEML_8.name: lambda healthy: ratio_above(1.08, healthy),
+_AT_ANY_COUNT: Mapping[str, Callable[..., Decide]] = {
+    GOLDEN.name: partial(ratio_above, 1.05),
+    T_TEST.name: welch_on_steps,
+    TRACEML_3.name: partial(ratio_above, 1.03),
+    TRACEML_8.name: partial(ratio_above, 1.08),
 }
+ELSEWHERE: Mapping[str, Elsewhere] = {**_AT_ANY_COUNT, SDS.name: partial(beyond_sds, 3, HISTORY)}
 # The same with as many runs on either side as our rule needs to say FAIL.
 LONGER: Mapping[str, Elsewhere] = {
-    GOLDEN.name: lambda healthy: ratio_above(1.05, healthy, LOOKS[0]),
-    T_TEST.name: lambda healthy: welch(0.05, healthy, LOOKS[0]),
-    TRACEML_3.name: lambda healthy: ratio_above(1.03, healthy, LOOKS[0]),
-    TRACEML_8.name: lambda healthy: ratio_above(1.08, healthy, LOOKS[0]),
+    **{name: partial(rule, count=LOOKS[0]) for name, rule in _AT_ANY_COUNT.items()},
+    BENCHSTAT.name: partial(compared, mann_whitney, known=LOOKS[0], count=LOOKS[0]),
+    BENCHSTAT_T.name: partial(compared, welch, known=LOOKS[0], count=LOOKS[0]),
 }
 
 

@@ -57,10 +57,14 @@ class Score:
 
     @property
     def seconds(self) -> tuple[float, float, float]:
-        """Return the median, the lower and the upper tenth of the seconds to its answers."""
+        """Return the median, the lower and the upper tenth of the seconds to its answers. All arms
+        weigh the same, although some have more trials."""
         seconds = [each for arm in self.arms.values() for each in arm.seconds]
-        low, high = np.quantile(seconds, (OUTER, 1 - OUTER))
-        return median(seconds), float(low), float(high)
+        weights = [1 / len(arm.seconds) for arm in self.arms.values() for _ in arm.seconds]
+        middle, low, high = np.quantile(
+            seconds, (0.5, OUTER, 1 - OUTER), weights=weights, method="inverted_cdf"
+        )
+        return float(middle), float(low), float(high)
 
 
 def share_of(answers: Sequence[Sequence[bool]], distinct: float) -> Share:

@@ -220,7 +220,8 @@ def written(recordings: Sequence[Recording], scores: Sequence[Score]) -> list[st
         *("", *places_table(by_place(ELSEWHERE, recorded), arms)),
         *("", "## With as many runs as hvdperf", ""),
         f"The same with {LOOKS[0]} runs on either side, which hvdperf needs to say FAIL: the mean",
-        "of their steps, or all steps together in the t-test.",
+        "of their steps, all steps together in the t-test on steps, and the mean step of each run",
+        "for benchstat.",
         *("", *places_table(by_place(LONGER, recorded), arms)),
         *("", "## The rules", "", *sources(scores)),
     ]

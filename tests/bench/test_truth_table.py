@@ -11,9 +11,13 @@ from bench import truth_otava
 from bench.truth_data import DATA, ENDING, packed
 from bench.truth_plot import drawn
 from bench.truth_rules import (
+    BENCHSTAT,
+    BENCHSTAT_T,
+    BORROWED,
     CUT,
     GOLDEN,
     HUD,
+    LONGER,
     LOOKS,
     NVIDIA,
     NVIDIA_LOADING,
@@ -27,7 +31,10 @@ from bench.truth_rules import (
     Recorded,
     Rule,
     Said,
+    mann_whitney,
     recorded_of,
+    side_by_side,
+    welch,
 )
 from bench.truth_score import effect, planted_in, score, share_of
 from bench.truth_table import BEGIN, END, PAGE, losses, main, put_into
@@ -36,7 +43,7 @@ from hvdperf.records.detections import share_interval
 from tests.support.truth import recording
 
 TWO = recorded_of([recording(), recording(session="20260201T235959Z")])
-COMPARING = (GOLDEN, SDS, T_TEST, TRACEML_3, OURS)
+COMPARING = (GOLDEN, SDS, T_TEST, BENCHSTAT, BENCHSTAT_T, TRACEML_3, OURS)
 
 
 def decided_by(rule: Rule, recorded: Recorded, arm: str, number: int) -> Decision:
@@ -55,6 +62,49 @@ def test_a_planted_shift_is_found_on_a_quiet_machine(rule):
     found = score(rule, TWO)
     for arm in ("slow10", "late15", "cycle"):
         assert found.arms[arm].slower.share == 1, arm
+
+
+@pytest.mark.parametrize("rule", [BENCHSTAT, BENCHSTAT_T], ids=lambda rule: rule.name)
+def test_benchstat_has_one_value_a_run(rule):
+    unlike = recorded_of([recording(rounds=40, noise=0.03, session=f"{n}") for n in range(3)])
+    assert score(T_TEST, unlike).arms["aa"].slower.share > 0.2
+    assert score(rule, unlike).arms["aa"].slower.share < 0.1
+    decision = decided_by(rule, unlike[0], "cycle", 0)
+    runs = [*unlike[0].some("cycle", 0, LOOKS[0]), *unlike[0].some("none", -LOOKS[0], LOOKS[0])]
+    assert decision.rounds == LOOKS[0]
+    assert decision.seconds == pytest.approx(sum(run.seconds for run in runs))
+    beside = LONGER[rule.name](side_by_side)(unlike[0], "cycle", 0)
+    assert beside is not None
+    assert beside.said is Said.SLOWER
+
+
+def test_a_test_at_five_per_cent_has_two_sides_and_one_of_them_is_slower():
+    three, above = [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]
+    # Of 20 and 70 orders of the values as extreme ones: p = 2 / 20 and 2 / 70.
+    assert not mann_whitney(above, three)
+    assert mann_whitney([*above, 7.0], [0.0, *three])
+    assert not mann_whitney([0.0, *three], [*above, 7.0])
+    # Student's t of 3.67 with 4 degrees of freedom: p = 0.021; of 2.45, with the same: 0.07.
+    assert welch(above, three)
+    assert not welch([3.0, 4.0, 5.0], three)
+    assert not welch(three, above)
+
+
+def test_trials_of_one_arm_alone_change_nothing_of_the_other_arms_and_of_the_seconds():
+    alone = recording(rounds=240, session="20260301T235959Z", arms=("none", "aa"))
+    with_it = recorded_of([recording(), recording(session="20260201T235959Z"), alone])
+    before, after = score(OURS, TWO), score(OURS, with_it)
+    assert after.arms["slow10"] == before.arms["slow10"]
+    assert after.arms["aa"].slower.high < 0.15 < before.arms["aa"].slower.high
+    assert after.seconds[0] == pytest.approx(before.seconds[0], rel=0.1)
+
+
+def test_a_limit_of_another_quantity_is_marked_where_it_is_shown():
+    marked = {rule.name for rule in RULES if BORROWED in rule.name}
+    assert marked == {HUD.name, NVIDIA.name, TRACEML_RANKS.name}
+    page = PAGE.read_text()
+    assert f"**{BORROWED}**" in page.partition(BEGIN)[0], "explained above the table"
+    assert all(f"| {name} |" in page for name in marked)
 
 
 def test_fifteen_per_cent_twice_needs_more_than_fifteen():

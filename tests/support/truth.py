@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from bench.truth_data import FORMAT, LICENSE, NONE, Planted, RankTimes, Recording, Run, TimedBlock
 from tests.support.rounds import usage
@@ -51,19 +51,21 @@ def recording(
     session: str = "20260131T235959Z",
     speed: float = 1.0,
     foreign: float = 0.0,
+    arms: Iterable[str] = ARMS,
 ) -> Recording:
     """Return a recording. noise: the standard deviation of a run's step, as a share. speed: of the
     machine."""
+    planted = {arm: ARMS[arm] for arm in arms}
     generator = random.Random(session)
 
     def step(arm: str) -> float:
         return STEP_SECONDS / speed * slower.get(arm, 1.0) * (1 + generator.gauss(0, noise))
 
     measured = [
-        {arm: run(arm, step(arm), slower.get(arm, 1.0), foreign) for arm in ARMS}
+        {arm: run(arm, step(arm), slower.get(arm, 1.0), foreign) for arm in planted}
         for _ in range(rounds)
     ]
-    launches = rounds * len(ARMS)
+    launches = rounds * len(planted)
     return Recording(
         FORMAT,
         LICENSE,
@@ -76,6 +78,6 @@ def recording(
         {"tensorflow": "2.20.0", "horovod": "0.28.1", "mpi_library": "Open MPI v4.1.8"},
         5.0 * launches,
         launches,
-        ARMS,
+        planted,
         measured,
     )

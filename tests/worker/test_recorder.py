@@ -1,0 +1,1214 @@
+"""The recorder of a training script, without a launch: with a made-up TensorFlow and Horovod, whose
+clock the tests set, and in one process with the real ones."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import importlib
+import io
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from itertools import pairwise
+from pathlib import Path
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hvdperf.paths import ROOT
+from hvdperf.script.recorded import Rank, Steps, read_ranks
+from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
+
+BEGIN = 1000.0
+FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
+CONCRETE = "tensorflow.python.eager.polymorphic_function.concrete_function"
+TAP = ROOT / "hvdperf/worker/script/tap"
+
+
+class Tensor:
+    """A tensor or a variable of the made-up TensorFlow. It has as many values as the product of its
+    shape."""
+
+    dtype = SimpleNamespace(size=4, is_numeric=True)
+
+    def __init__(self, *sizes: int, name: str = "w", value: float = 1.0) -> None:
+        self.array = np.full(sizes, value, "float32")
+        self.name = name
+
+    @property
+    def shape(self) -> Any:
+        sizes = self.array.shape
+
+        class Shape(tuple):
+            rank = len(sizes)
+
+            def num_elements(self) -> int:
+                return math.prod(sizes)
+
+        return Shape(sizes)
+
+    def __getitem__(self, place: Any) -> Any:
+        return SimpleNamespace(numpy=lambda: self.array[place])
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return self.array
+
+
+class Graph:
+    outer_graph: Any = None
+    inputs: Any = None
+
+
+class World:
+    """One process whose time passes only when a test says so."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.patch, self.directory, self.at = monkeypatch, tmp_path, BEGIN
+        self.eager, self.gpus, self.synced = True, 0, 0
+        self.graph = Graph()
+        self.ending: list[Callable[[], None]] = []
+        self.left: list[int] = []
+        self.tf = self._tensorflow()
+        python: Any = ModuleType("tensorflow.python")
+        eager: Any = ModuleType("tensorflow.python.eager")
+        eager.context = self.tf
+        for module in (self.tf, python, eager):
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+        for name in ("HVDPERF_STEPS", "HVDPERF_SCRATCH", "HOROVOD_ENABLE_ASYNC_COMPLETION"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HVDPERF_STAMPS", "0")
+        monkeypatch.setenv("HVDPERF_RECORD", str(tmp_path))
+        monkeypatch.setattr(recorder, "_state", None)
+        monkeypatch.setattr(recorder, "_hooks", {})
+        monkeypatch.setattr(recorder, "now", lambda: self.at)
+        monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+        monkeypatch.setattr(os, "_exit", self.left.append)
+        monkeypatch.setattr("atexit.register", self.ending.append)
+        monkeypatch.setattr("_thread.start_new_thread", lambda *_: None)
+        monkeypatch.delitem(sys.modules, "multiprocessing.util", raising=False)
+        recorder.install()
+
+    def _tensorflow(self) -> Any:
+        tf: Any = ModuleType("tensorflow")
+        tf.executing_eagerly = lambda: self.eager
+        tf.config = SimpleNamespace(list_logical_devices=lambda kind: ["GPU"] * self.gpus)
+        tf.test = SimpleNamespace(experimental=SimpleNamespace(sync_devices=self._sync))
+        tf.nest = SimpleNamespace(flatten=lambda batch, **_: list(batch))
+        v1 = SimpleNamespace(
+            executing_eagerly_outside_functions=lambda: True, get_default_graph=lambda: self.graph
+        )
+        tf.compat = SimpleNamespace(v1=v1)
+        return tf
+
+    def _sync(self) -> None:
+        self.synced += 1
+        self.at += 0.5
+
+    def hook(self, name: str, **members: Any) -> Any:
+        """Return a module with these members, as it is after it was imported."""
+        module = SimpleNamespace(**members)
+        recorder._hooks[name](module)
+        return module
+
+    def init(self, size: int = 2, rank: int = 1) -> Any:
+        world: Any = self
+
+        class HorovodBasics:
+            def init(self, *arguments: Any) -> Any:
+                world.at += 2.0
+                return arguments
+
+            def rank(self) -> int:
+                return rank
+
+            def size(self) -> int:
+                return size
+
+        basics = self.hook("horovod.common.basics", HorovodBasics=HorovodBasics).HorovodBasics()
+        assert basics.init("a") == ("a",)
+        return basics
+
+    def functions(self, name: str = FUNCTION, member: str = "Function") -> Any:
+        """Return the class of functions, which take the seconds that they are called with."""
+        world = self
+
+        class Function:
+            _jit_compile = False
+
+            def __init__(self, body: Callable[..., Any] = lambda: None, name: str = "step") -> None:
+                self._python_function, self._name, self.traces = body, name, 0
+
+            def _initialize(self) -> None:
+                self.traces += 1
+
+            def experimental_get_tracing_count(self) -> int:
+                return self.traces
+
+            def __call__(self, seconds: float = 0.1) -> Any:
+                if not self.traces:
+                    self._initialize()
+                world.at += seconds
+                return self._python_function()
+
+        self.hook(name, **{member: Function})
+        return Function
+
+    def exchange(self) -> Callable[..., Any]:
+        """Return what exchanges gradients, in no time."""
+        return self.horovod()._make_allreduce_grads_fn()  # type: ignore[no-any-return]
+
+    def horovod(self) -> Any:
+        class _DistributedGradientTape:
+            def register_local_source(self, source: Any) -> Any:
+                return source
+
+        return self.hook(
+            "horovod.tensorflow",
+            _make_allreduce_grads_fn=lambda: lambda grads, _variables=None: grads,
+            _DistributedGradientTape=_DistributedGradientTape,
+            allreduce=lambda value: value,
+            allgather=lambda value: value,
+        )
+
+    def training(self, size: int = 2, **named: Any) -> Any:
+        """Return a function that trains."""
+        self.init(size)
+        exchange, weights = self.exchange(), [Tensor(4, 5), Tensor(3)]
+
+        def body() -> Any:
+            self.eager = False
+            try:
+                return exchange(weights, weights)
+            finally:
+                self.eager = True
+
+        return self.functions()(body, **named)
+
+    def run(self, function: Any, count: int, between: float = 0.4, seconds: float = 0.1) -> None:
+        for _ in range(count):
+            self.at += between
+            function(seconds)
+
+    def end(self) -> Rank:
+        """Return what is written at the end of the process."""
+        self.ending[0]()
+        return self.read()
+
+    def read(self) -> Rank:
+        (rank,), refused = read_ranks(self.directory)
+        assert not refused
+        return rank
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def steps_of(rank: Rank) -> Steps:
+    assert rank.missing == ()
+    assert rank.steps is not None
+    return rank.steps
+
+
+# Steps -------------------------------------------------------------------------------------------
+
+
+def test_a_step_lasts_from_the_end_of_the_one_before_to_its_own(world: World) -> None:
+    world.run(world.training(), 10)
+    rank = world.end()
+    steps = steps_of(rank)
+    assert (rank.rank, rank.size, rank.is_over, rank.pid) == (1, 2, True, os.getpid())
+    assert (steps.name, steps.count, steps.traces) == ("step", 10, 1)
+    assert (steps.exchanges, steps.updates, steps.others) == (True, False, False)
+    assert rank.exchanged == {"step": (2, 4 * (4 * 5 + 3), 0)}
+    assert [row.number for row in steps.rows] == list(range(10))
+    assert steps.rows[0].before == steps.rows[0].begin == steps.begun
+    assert [row.period for row in steps.rows[1:]] == pytest.approx([0.5] * 9)
+    assert [row.end - row.begin for row in steps.rows] == pytest.approx([0.1] * 10)
+    assert steps.rows[-1].end == steps.ended == pytest.approx(world.at)
+    assert (steps.summed, round(steps.sums, 6)) == (6, 3.0), "the first four are the warm-up"
+    assert steps.bins == ((round(math.log(0.5) / 0.01), 6),)
+    assert {(row.ready, row.done, row.earlier, row.elsewhere) for row in steps.rows} == {(0,) * 4}
+
+
+def test_the_slowest_steps_are_kept_with_the_slowest_first(world: World) -> None:
+    train = world.training()
+    for number in range(60):
+        if number == 50:
+            train.traces += 1
+        world.run(train, 1, seconds=0.1 + 0.01 * number)
+    slowest = steps_of(world.end()).slowest
+    assert [each.row.number for each in slowest] == list(range(59, 27, -1))
+    assert [each.row.number for each in slowest if each.retraced] == [50]
+
+
+@pytest.mark.parametrize(("size", "kept"), [(1, 512), (100, 327), (4000, 32)])
+def test_ranks_keep_the_same_steps_and_together_so_many(world: World, size: int, kept: int) -> None:
+    train = world.training(size)
+    world.run(train, 2 * kept - 1)
+    assert len(recorder._state.series.copy().popitem()[1].rows) == 2 * kept - 1
+    world.run(train, 1)
+    numbers = [row.number for row in steps_of(world.end()).rows]
+    assert numbers == list(range(0, 2 * kept, 2))
+
+
+def test_functions_made_in_a_loop_are_one_and_each_is_traced(world: World) -> None:
+    train = world.training()
+    for _ in range(5):
+        world.run(type(train)(train._python_function), 1)
+    steps = steps_of(world.end())
+    assert (steps.count, steps.traces) == (5, 5)
+
+
+def test_other_functions_are_apart_and_their_time_is_known(world: World) -> None:
+    train = world.training()
+    other = type(train)(lambda: None, "other")
+    for _ in range(6):
+        world.run(other, 2, between=0.0, seconds=0.3)
+        world.run(train, 1)
+    rank = world.end()
+    assert [(each.name, each.count) for each in rank.series] == [("other", 12), ("step", 6)]
+    assert [row.elsewhere for row in steps_of(rank).rows[1:]] == pytest.approx([0.6] * 5)
+    assert steps_of(rank).rows[0].elsewhere == 0
+
+
+def test_no_more_than_sixty_four_functions_are_written(world: World) -> None:
+    world.init()
+    function = world.functions()
+    for number in range(70):
+        code = (lambda: None).__code__.replace(co_name=f"step{number}")
+        world.run(function(FunctionType(code, {}), f"step{number}"), 1)
+    assert len(world.end().series) == 64
+
+
+def test_a_function_within_a_step_and_one_of_another_thread_are_no_steps(world: World) -> None:
+    train = world.training()
+    inner = type(train)(lambda: 7, "inner")
+    outer = type(train)(lambda: (inner(), train._python_function()), "outer")
+    world.run(outer, 2)
+    assert outer()[0] == 7
+    thread = threading.Thread(target=world.run, args=(inner, 3))
+    thread.start()
+    thread.join()
+    rank = world.end()
+    assert [(each.name, each.count) for each in rank.series] == [("outer", 3)]
+
+
+def test_a_step_that_raises_is_not_counted_and_the_next_one_is(world: World) -> None:
+    train = world.training()
+
+    def fail() -> None:
+        raise ValueError("of the script")
+
+    with pytest.raises(ValueError, match="of the script"):
+        type(train)(fail, "failing")()
+    world.run(train, 2)
+    assert [each.name for each in world.end().series] == ["step"]
+
+
+def test_an_exchange_in_another_thread_is_said_to_be_missing(world: World) -> None:
+    train = world.training()
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert any("another thread" in each for each in world.end().missing)
+
+
+def test_several_exchanges_of_a_step_add_up_but_not_those_of_two_traces(world: World) -> None:
+    world.init()
+    exchange, one, two = world.exchange(), [Tensor(2), None], [Tensor(5)]
+    sparse: Any = SimpleNamespace(values=Tensor(6), indices=Tensor(1))
+    function = world.functions()
+
+    def both() -> None:
+        world.eager = False
+        exchange(one, one[:1])
+        exchange([*two, sparse], two)
+        world.eager = True
+
+    def loop() -> None:
+        world.eager = False
+        # The body of a loop is traced twice, in graphs within that of the function.
+        for _ in range(2):
+            inner, world.graph = world.graph, Graph()
+            world.graph.outer_graph = inner
+            exchange([*two, sparse], two)
+            world.graph = inner
+        world.eager = True
+
+    world.run(function(both, "both"), 1)
+    world.graph = Graph()
+    world.run(function(both, "both"), 1)
+    world.run(function(loop, "loop"), 1)
+    exchanged = world.end().exchanged
+    assert exchanged == {"both": (3, 4 * (2 + 5 + 6), 1), "loop": (2, 4 * (5 + 6), 1)}
+
+
+def test_a_compiled_step_has_no_stamps_and_says_so(world: World) -> None:
+    train = world.training()
+    recorder._state.with_stamps = True
+    world.tf.device = lambda _: nullcontext()
+    world.tf.float64 = float
+    world.tf.Variable = lambda values, **_: values
+    type(train)._jit_compile = True
+    world.run(train, 1)
+    assert any("jit_compile" in each for each in world.end().missing)
+    assert recorder._state.jit == 0
+
+
+def test_when_the_first_trace_is_over_is_known_to_a_rank_of_the_suite(world: World) -> None:
+    seen: list[Any] = []
+    inits: list[bool] = []
+    recorder.follow(seen.append, inits.append)
+    train = world.training()
+    world.run(train, 2)
+    first, second = seen
+    assert first is second
+    assert inits == [False, True]
+    assert first.traced_at == pytest.approx(BEGIN + 2.0 + 0.4)
+    begin, end = recorder.first_call(first)
+    assert (begin, end) == (pytest.approx(BEGIN + 2.4), pytest.approx(BEGIN + 2.5))
+    assert tuple(recorder.exchanged(first)) == (2, 4 * 23, 0)
+    assert tuple(recorder.exchanged(SimpleNamespace(name="none"))) == (0, 0, 0)
+    assert world.ending == [], "nothing is written"
+    assert list(world.directory.iterdir()) == []
+
+
+# Loops, sessions, other exchanges ----------------------------------------------------------------
+
+
+def test_the_exchanges_of_a_loop_without_a_function_are_its_steps(world: World) -> None:
+    world.init()
+    horovod = world.horovod()
+    weights = [Tensor(3)]
+
+    def inner(grads: Any, _variables: Any = None) -> Any:
+        world.at += 0.25
+        return grads
+
+    module = world.hook("horovod.tensorflow", _make_allreduce_grads_fn=lambda: inner)
+    exchange = module._make_allreduce_grads_fn()
+    for _ in range(5):
+        world.at += 0.75
+        assert exchange(iter(weights), weights) == weights
+        horovod.allreduce(1.0)
+    rank = world.end()
+    steps = steps_of(rank)
+    assert (steps.name, steps.count) == ("a loop without tf.function", 5)
+    assert [row.done - row.ready for row in steps.rows] == pytest.approx([0.25] * 5)
+    assert [row.period for row in steps.rows[1:]] == pytest.approx([1.0] * 4)
+    assert [row.input for row in steps.rows] == [0.0] * 5
+    assert rank.exchanged == {"a loop without tf.function": (1, 12, 0)}
+    assert rank.others == {"allreduce between steps": 5}
+    assert recorder.calls_allreduce(SimpleNamespace(others=False, count=5))
+    assert not recorder.calls_allreduce(SimpleNamespace(others=False, count=6))
+    assert recorder.calls_allreduce(SimpleNamespace(others=True, count=6))
+
+
+def test_exchanges_beside_gradients_are_counted_by_where_they_are(world: World) -> None:
+    world.init()
+    horovod = world.horovod()
+    function = world.functions()
+    world.run(function(lambda: horovod.allgather(1), "gathers"), 3)
+    world.run(function(lambda: horovod.allreduce(2), "own"), 2)
+    world.at += 1.0
+    assert horovod.allreduce(5) == 5
+    # What Horovod itself calls for gradients does not count.
+    module = world.hook(
+        "horovod.tensorflow",
+        _make_allreduce_grads_fn=lambda: lambda grads, _=None: list(map(horovod.allreduce, grads)),
+    )
+    module._make_allreduce_grads_fn()([Tensor(1)])
+    rank = world.end()
+    assert rank.others == {
+        "allgather in steps": 3,
+        "allreduce in steps": 2,
+        "allreduce between steps": 1,
+    }
+    assert {each.name: each.others for each in rank.series}["own"]
+    assert not {each.name: each.others for each in rank.series}["gathers"]
+
+
+def test_with_a_gpu_an_exchange_of_a_loop_begins_when_its_gradients_are_there(world: World) -> None:
+    world.gpus = 1
+    world.init()
+    exchange = world.exchange()
+    exchange([Tensor(1)])
+    assert world.synced == 1
+    (row,) = steps_of(world.end()).rows
+    assert row.ready == row.done == pytest.approx(BEGIN + 2.5)
+
+
+def test_one_rank_or_none_with_a_gpu_waits_for_nothing_in_a_loop(world: World) -> None:
+    world.init(size=1)
+    world.gpus = 1
+    world.exchange()([Tensor(1)])
+    assert world.synced == 0
+
+
+def test_a_run_of_a_session_is_a_step_if_it_exchanges(world: World) -> None:
+    world.init()
+
+    def op(kind: str, inputs: Any = (), control: Any = ()) -> Any:
+        class Op:
+            type = kind
+
+        made: Any = Op()
+        made.inputs = tuple(SimpleNamespace(op=each) for each in inputs)
+        made.control_inputs = tuple(control)
+        return made
+
+    sum_ = op("Sum")
+    sum_.control_inputs = (sum_,)
+    by_input = op("Apply", [sum_, op("HorovodAllreduce")])
+    by_control = op("NoOp", control=[by_input])
+    names = {"named": SimpleNamespace(op=by_control)}
+
+    class BaseSession:
+        graph = SimpleNamespace(as_graph_element=names.__getitem__)
+
+        def run(self, fetches: Any, *_: Any, **__: Any) -> Any:
+            world.at += 0.2
+            return fetches
+
+    world.hook("tensorflow.python.client.session", BaseSession=BaseSession)
+    session = BaseSession()
+    tensor = SimpleNamespace(op=by_input)
+    trains: list[Any] = ["named", [sum_, tensor], {"a": None, "b": (by_input,)}]
+    for fetches in [*trains, sum_, [None, sum_], {"a": sum_}, [], object()]:
+        assert session.run(fetches) is fetches
+    assert [each.count for each in world.end().series] == [3]
+    rank = world.read()
+    assert [(each.name, each.exchanges) for each in rank.series] == [("a session's run", True)]
+    assert len(rank.missing) == 1
+    for kind in ("HorovodGroupedAllreduce", "HorovodAllgather"):
+        assert recorder._reaches_horovod(None, [op(kind)])
+    assert not recorder._reaches_horovod(None, [op("HorovodBroadcast")])
+
+
+# Input -------------------------------------------------------------------------------------------
+
+
+def batches(world: World, seconds: float = 0.05) -> Callable[..., Any]:
+    """Return a function that gives the next batch of a data set."""
+
+    class OwnedIterator:
+        def _next_internal(self) -> Any:
+            world.at += seconds
+            return self.batch  # type: ignore[attr-defined]
+
+    world.hook("tensorflow.python.data.ops.iterator_ops", OwnedIterator=OwnedIterator)
+    iterators: dict[str, Any] = {}
+
+    def following(batch: Any, name: str = "train") -> Any:
+        iterator = iterators.setdefault(name, OwnedIterator())
+        iterator.batch = batch
+        return iterator._next_internal()
+
+    return following
+
+
+def test_waiting_for_a_batch_belongs_to_the_step_that_takes_it(world: World) -> None:
+    train, following = world.training(), batches(world)
+    given = [SimpleNamespace(shape=None), Tensor(), Tensor(32, 2, value=3.0)]
+    for number in range(12):
+        world.at += 0.1
+        assert following(given) is given
+        if number % 2:
+            following([Tensor(8, 2)], "validate")
+            following(given)
+        world.run(train, 1, between=0.0)
+    rank = world.end()
+    steps = steps_of(rank)
+    assert [row.input_outside for row in steps.rows] == pytest.approx([0.05, 0.15] * 6)
+    assert [row.input_within for row in steps.rows] == [0.0] * 12
+    assert steps.samples == 32 * (6 * 1 + 6 * 2)
+    content = zlib.crc32(np.full((1, 2), 3.0, "float32").tobytes())
+    assert rank.batches == (content,) * 8
+
+
+def test_a_batch_without_samples_or_of_another_thread_is_left_out(world: World) -> None:
+    train, following = world.training(), batches(world)
+    world.run(train, 2)
+    following([Tensor()])
+    thread = threading.Thread(target=following, args=([Tensor(32)],))
+    thread.start()
+    thread.join()
+    world.run(train, 1)
+    rank = world.end()
+    steps = steps_of(rank)
+    assert (steps.samples, rank.batches) == (0, ())
+    assert steps.rows[-1].input_outside == pytest.approx(0.05)
+
+
+def test_batches_of_a_loop_are_waited_for_before_its_steps(world: World) -> None:
+    world.init()
+    exchange, following = world.exchange(), batches(world)
+    for _ in range(4):
+        world.at += 0.2
+        following([Tensor(4, 2)])
+        world.at += 0.7
+        exchange([Tensor(1)])
+    steps = steps_of(world.end())
+    assert [row.input for row in steps.rows] == pytest.approx([0.05] * 4)
+    assert [row.begin - row.before for row in steps.rows[1:]] == pytest.approx([0.05] * 3)
+    assert steps.samples == 16
+
+
+def test_stamps_of_a_graph_are_those_of_the_call_in_which_they_lie(world: World) -> None:
+    class Variable:
+        def __init__(self, values: list[float], **_: Any) -> None:
+            self.values = values
+
+        def numpy(self) -> list[float]:
+            return self.values
+
+    recorder._state.with_stamps = True
+    world.tf.device = lambda _: nullcontext()
+    world.tf.float64 = float
+    world.tf.Variable = Variable
+    world.init()
+    calls, taken = [0], [1, 1, 1, 1, 1, 2, 1, 1]
+
+    def body() -> None:
+        current, number = recorder._state.current, calls[0]
+        current.exchanges = current.has_exchange_stamps = current.has_input_stamps = True
+        exchanging, waiting = current.variables
+        calls[0] += 1
+        if number != 3:
+            # Two exchanges, of 0.01 and 0.04 seconds.
+            total = exchanging.values[2] + 0.05
+            exchanging.values = [world.at - 0.06, world.at - 0.02, total]
+        samples, waited, count = waiting.values[3:]
+        counted = [samples + 16 * taken[number], waited + 0.02, count + taken[number]]
+        waiting.values = [world.at - 0.09, world.at - 0.07, 7.0 + number, *counted]
+
+    function = world.functions()(body)
+    world.run(function, 5)
+    steps = steps_of(world.end())
+    ends = [row.end for row in steps.rows]
+    one, others = [row for row in steps.rows if row.number == 3], steps.rows[:3] + steps.rows[4:]
+    assert [(row.ready, row.done, row.earlier) for row in one] == [(0.0, 0.0, 0.0)]
+    assert [row.done - row.ready for row in others] == pytest.approx([0.04] * 4)
+    assert [row.end - row.done for row in others] == pytest.approx([0.02] * 4)
+    assert [row.earlier for row in others] == pytest.approx([0.01] * 4)
+    assert [row.input_within for row in steps.rows] == pytest.approx([0.02] * 5)
+    assert [end - BEGIN - 2.0 for end in ends] == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.5])
+    assert steps.samples == 5 * 16
+    assert world.read().batches == (7.0, 8.0, 9.0, 10.0, 11.0)
+    world.run(function, 1)
+    recorder._state.is_over = False
+    rank = world.end()
+    assert rank.steps is not None
+    assert rank.steps.samples == 7 * 16
+    assert len(rank.missing) == 1
+    assert "several batches" in rank.missing[0]
+
+
+# A GPU that runs behind ---------------------------------------------------------------------------
+
+
+def test_a_gpu_that_runs_behind_is_let_end_now_and_then(world: World) -> None:
+    world.gpus = 1
+    train = world.training(size=1)
+    world.run(train, 16)
+    assert world.synced == 1, "at the sixteenth step"
+    world.run(train, 1)
+    steps = steps_of(world.end())
+    assert steps.alone is not None
+    assert np.allclose(steps.alone, [(0.1, 0.6)])
+    assert (steps.summed, round(steps.sums, 6)) == (13, 13 * 0.5 + 0.5), "one wait"
+
+
+def test_a_gpu_is_let_end_less_often_later_on(world: World) -> None:
+    world.gpus = 1
+    train = world.training(size=1)
+    world.run(train, 8 * 16 + 1)
+    assert world.synced == 16
+    world.run(train, 126)
+    assert world.synced == 16
+    world.run(train, 2)
+    assert world.synced == 18
+    steps = steps_of(world.end())
+    assert steps.alone is not None
+    assert len(steps.alone) == 9
+    assert steps.summed == 256 - 16
+
+
+def test_a_tensor_that_the_script_reads_waits_for_its_gpu(world: World) -> None:
+    class _EagerTensorBase:
+        def _numpy(self) -> str:
+            world.at += 0.3
+            return "values"
+
+    world.hook("tensorflow.python.framework.ops", _EagerTensorBase=_EagerTensorBase)
+    world.gpus = 1
+    train = world.training(size=1)
+    value = _EagerTensorBase()
+    assert value._numpy() == "values"
+    for _ in range(4):
+        world.run(train, 1)
+        value._numpy()
+    assert [row.elsewhere for row in steps_of(world.end()).rows[1:]] == pytest.approx([0.3] * 3)
+
+
+@pytest.mark.parametrize(
+    ("size", "asynchronous", "behind"), [(2, "", 0), (2, "0", 0), (2, "1", 1), (1, "", 1)]
+)
+def test_a_gpu_runs_behind_unless_ranks_wait_for_each_other(
+    world: World, size: int, asynchronous: str, behind: int
+) -> None:
+    world.gpus = 1
+    world.patch.setenv("HOROVOD_ENABLE_ASYNC_COMPLETION", asynchronous)
+    world.run(world.training(size), 16)
+    assert world.synced == behind
+
+
+# Updates and weights ------------------------------------------------------------------------------
+
+
+def optimizers(world: World) -> Any:
+    class Optimizer:
+        def apply_gradients(self, pairs: Any, name: str = "") -> Any:
+            return list(pairs), name
+
+    world.hook("keras.src.optimizers.optimizer", Optimizer=Optimizer)
+    return Optimizer
+
+
+def test_an_update_without_an_exchange_is_a_step_of_a_loop(world: World) -> None:
+    world.init()
+    optimizer, weight = optimizers(world)(), Tensor(3, name="kernel", value=-2.0)
+    for _ in range(4):
+        world.at += 0.5
+        assert optimizer.apply_gradients(iter([(1, weight)]), "n") == ([(1, weight)], "n")
+    rank = world.end()
+    steps = steps_of(rank)
+    assert (steps.updates, steps.exchanges, steps.count) == (True, False, 4)
+    assert [row.period for row in steps.rows[1:]] == pytest.approx([0.5] * 3)
+    assert [(row.ready, row.done) for row in steps.rows] == [(0.0, 0.0)] * 4
+    assert (rank.updated, rank.unexchanged) == (1, ())
+    assert rank.weights == (("kernel", zlib.crc32(weight.array.tobytes()), -6.0, 6.0),)
+
+
+def test_variables_that_are_updated_and_not_exchanged_are_named(world: World) -> None:
+    world.init()
+    horovod, optimizer = world.horovod(), optimizers(world)()
+    both, inner, only, local = (Tensor(2, name=name) for name in ("both", "inner", "only", "local"))
+    of_keras = Tensor(2)
+    of_keras.value, of_keras.path = inner, "dense/kernel"  # type: ignore[attr-defined]
+    tape = horovod._DistributedGradientTape()
+    assert tape.register_local_source(local) is local
+    horovod._make_allreduce_grads_fn()([both, inner], [both, inner])
+    optimizer.apply_gradients([(1, each) for each in (both, of_keras, only, local)])
+    alike = recorder.weights_of_all()
+    assert alike == [zlib.crc32(both.array.tobytes())] * 3, "not the local one"
+    rank = world.end()
+    assert rank.unexchanged == ("only",)
+    assert (rank.updated, rank.local) == (4, 1)
+    assert sorted(name for name, *_ in rank.weights) == ["both", "dense/kernel", "local", "only"]
+    assert steps_of(rank).count == 1, "the update after an exchange is the same step"
+
+
+def test_without_updates_the_exchanged_variables_are_compared(world: World) -> None:
+    world.init()
+    weight = Tensor(2)
+    world.exchange()([weight], [weight])
+    assert recorder.weights_of_all() == [zlib.crc32(weight.array.tobytes())]
+    assert world.end().weights == ()
+
+
+def test_of_a_large_variable_some_values_are_compared(world: World) -> None:
+    world.init()
+    weight = Tensor(3 << 22, name="large")
+    optimizers(world)().apply_gradients([(1, weight)])
+    ((_, _, total, size),) = world.end().weights
+    assert total == size == 1 << 22
+
+
+def test_an_optimizer_within_a_function_marks_its_steps(world: World) -> None:
+    world.init()
+
+    class BaseOptimizer:
+        _trainable_variables = (Tensor(1, name="known"),)
+
+        def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+            return grads, trainable_variables
+
+    world.hook("keras.src.optimizers.base_optimizer", BaseOptimizer=BaseOptimizer)
+    optimizer, weight = BaseOptimizer(), Tensor(1, name="handed")
+    world.run(world.functions()(lambda: optimizer.apply([1])), 3)
+    assert optimizer.apply([1], [weight]) == ([1], [weight])
+    rank = world.end()
+    assert (rank.series[0].name, rank.series[0].updates) == ("step", True)
+    assert rank.updated == 2
+    assert rank.series[0].count == 3
+
+
+def test_variables_of_a_session_have_no_values_outside_of_it(world: World) -> None:
+    world.init()
+    world.tf.compat.v1.executing_eagerly_outside_functions = lambda: False
+    optimizers(world)().apply_gradients([(1, Tensor(1))])
+    rank = world.end()
+    assert (rank.updated, rank.series) == (0, ())
+
+
+def test_local_variables_of_an_optimizer_are_not_compared(world: World) -> None:
+    world.init()
+    optimizer, weight, other = optimizers(world)(), Tensor(1, name="a"), Tensor(1, name="b")
+    optimizer._local_vars = [weight, SimpleNamespace(deref=lambda: other)]
+    optimizer.apply_gradients([(1, weight), (1, other)])
+    assert recorder.weights_of_all() == []
+
+
+# Writing ------------------------------------------------------------------------------------------
+
+
+def counts(world: World) -> Iterator[int]:
+    """Yield how many steps each file has that is written while steps of half a second are done."""
+    train = world.training()
+    seen = 0
+    for _ in range(500):
+        world.run(train, 1)
+        found = list(world.directory.glob("rank-*.json"))
+        if found and (count := world.read().series[0].count) != seen:
+            seen = count
+            yield count
+
+
+def test_a_run_is_written_when_it_is_a_fifth_longer_and_at_least_every_half_minute(
+    world: World,
+) -> None:
+    found = list(counts(world))
+    seconds = [0.5 * (after - before) for before, after in pairwise(found)]
+    assert found[0] == 1
+    assert seconds[0] == 1.5
+    for count, later in zip(found[1:], seconds, strict=True):
+        # The step after which so much more than a fifth of the run has gone by.
+        assert min(30.0, 0.1 * count) <= later <= min(30.5, 0.1 * count + 1.5)
+    assert seconds[-1] == 30.5
+    assert world.read().is_over is False
+
+
+def test_the_display_has_a_line_a_second(world: World) -> None:
+    train = world.training()
+    world.run(train, 3)
+    (line,) = world.directory.glob("now-*")
+    first = json.loads(line.read_text())
+    world.run(train, 1)
+    second = json.loads(line.read_text())
+    assert line.name == f"now-1-{os.getpid()}"
+    assert (first[:2], second[:2]) == ([1, 1], [1, 4])
+    assert second[3] == pytest.approx(world.at)
+
+
+def test_a_script_ends_after_so_many_steps(world: World) -> None:
+    recorder._state.limit = 5
+    train = world.training()
+    world.run(train, 4)
+    with pytest.raises(SystemExit) as ended:
+        train()
+    assert ended.value.code == 0
+    with pytest.raises(SystemExit):
+        # The made-up os._exit returns.
+        train()
+    assert world.left == [0]
+    assert world.read().is_over
+    assert steps_of(world.read()).count == 6
+
+
+@pytest.mark.parametrize(("text", "limit"), [("", 0), ("7", 7)])
+def test_how_many_steps_there_are_is_read(
+    text: str, limit: int, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HVDPERF_STEPS", text)
+    assert recorder.State().limit == limit
+    assert recorder.State().with_stamps is False
+    monkeypatch.delenv("HVDPERF_STAMPS")
+    assert recorder.State().with_stamps is True
+
+
+def test_a_script_that_leaves_at_once_is_written_and_ends_with_its_status(world: World) -> None:
+    world.run(world.training(), 3)
+    vars(os)["_exit"](4)
+    assert world.left == [4]
+    assert (world.read().is_over, steps_of(world.read()).count) == (False, 3)
+    world.ending[0]()
+    assert world.read().is_over
+    vars(os)["_exit"](5)
+    assert world.read().is_over, "the end is not written twice"
+
+
+def test_a_process_that_was_forked_writes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = world.training()
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    world.run(train, 10)
+    world.ending[0]()
+    vars(os)["_exit"](0)
+    assert list(world.directory.iterdir()) == []
+    assert world.left == [0]
+
+
+def test_a_process_that_was_forked_and_calls_init_is_the_one_that_trains(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: 77)
+    world.run(world.training(), 3)
+    rank = world.end()
+    assert (rank.pid, steps_of(rank).count) == (77, 3)
+    assert [path.name for path in world.directory.glob("rank*")] == ["rank-1-77.json"]
+
+
+def test_a_process_of_multiprocessing_is_written_at_its_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Finalize:
+        def __init__(self, _: Any, call: Any, exitpriority: int) -> None:
+            assert exitpriority >= 0, "others are not called"
+            world.ending = [call]
+
+    monkeypatch.setitem(sys.modules, "multiprocessing.util", SimpleNamespace(Finalize=Finalize))
+    world.run(world.training(), 3)
+    assert steps_of(world.end()).count == 3
+
+
+def test_a_rank_with_another_number_later_on_writes_one_file(world: World) -> None:
+    world.init(rank=1)
+    world.init(rank=0, size=3)
+    rank = world.end()
+    assert (rank.rank, rank.size) == (0, 3)
+    assert [path.name for path in world.directory.glob("rank*")] == [f"rank-1-{os.getpid()}.json"]
+    assert len(world.ending) == 1
+
+
+def test_what_begins_is_an_event(world: World) -> None:
+    class Functions:
+        @staticmethod
+        def broadcast_variables() -> str:
+            world.at += 1.5
+            return "done"
+
+    world.init()
+    broadcast = Functions.broadcast_variables
+    module = world.hook("horovod.tensorflow.functions", broadcast_variables=broadcast)
+    assert module.broadcast_variables() == "done"
+    world.run(world.functions()(module.broadcast_variables), 1)
+    events = [(name, round(end - begin, 6)) for name, begin, end in world.end().events]
+    assert events == [("hvd.init", 2.0), ("hvd.broadcast_variables", 1.5)]
+
+
+def test_events_and_what_is_missing_have_an_end(world: World) -> None:
+    for number in range(300):
+        recorder._event("a", world.at)
+        recorder._note_missing(f"{number % 280}")
+    world.init()
+    rank = world.end()
+    assert (len(rank.events), len(rank.missing)) == (256, 256)
+    assert rank.missing[-1] == "255"
+
+
+# Imports ------------------------------------------------------------------------------------------
+
+
+def test_a_module_is_hooked_when_it_is_imported_and_its_time_is_known(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "of_a_test"
+    package.mkdir()
+    (package / "__init__.py").write_text("VALUE = 1\n")
+    (package / "inner.py").write_text("VALUE = 2\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    hooked = []
+
+    def fail(module: Any) -> None:
+        hooked.append(module.VALUE)
+        raise KeyError("gone")
+
+    for name in ("of_a_test", "of_a_test.inner", "of_a_test.none"):
+        recorder._hooks[name] = fail
+    try:
+        inner: Any = importlib.import_module("of_a_test.inner")
+        assert (inner.VALUE, inner.__loader__.get_filename()) == (2, str(package / "inner.py"))
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module("of_a_test.none")
+    finally:
+        for name in ("of_a_test", "of_a_test.inner"):
+            sys.modules.pop(name, None)
+    assert hooked == [1, 2]
+    world.init()
+    rank = world.end()
+    assert [name for name, *_ in rank.events] == ["import of_a_test", "hvd.init"]
+    assert [each.partition(":")[0] for each in rank.missing] == ["of_a_test", "of_a_test.inner"]
+    assert rank.missing[0].endswith("KeyError: 'gone'")
+
+
+def test_the_recorder_is_installed_once(world: World) -> None:
+    state = recorder._state
+    recorder.install()
+    assert recorder._state is state
+    assert sum(type(each).__name__ == "_Finder" for each in sys.meta_path) == 1
+    # The process was started a while before this test.
+    started = state.marks["process"]
+    assert state.marks["python"] == BEGIN
+    assert started < BEGIN
+
+
+def test_when_a_process_was_started_is_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = " ".join(["S", *("0" for _ in range(18)), "250", "0"])
+    files = {"/proc/self/stat": f"7 (a) b) {fields}\n", "/proc/uptime": "90.5 10.0\n"}
+    monkeypatch.setattr(recorder, "open", lambda name: io.StringIO(files[name]), raising=False)
+    assert recorder._process_start() == BEGIN - 90.5 + 250 / os.sysconf("SC_CLK_TCK")
+
+
+# Cores and pauses --------------------------------------------------------------------------------
+
+
+def test_the_use_of_cores_is_that_after_the_warm_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    used = SimpleNamespace(ru_utime=1.0, ru_stime=0.5, ru_majflt=3, ru_maxrss=7, ru_nvcsw=0)
+
+    def read(name: str, *_: Any) -> Any:
+        seconds = int(world.at - BEGIN)
+        if name == "/proc/stat":
+            # user nice system idle iowait irq softirq steal guest
+            user, steal = seconds * ticks, 2 * seconds * ticks
+            others = " ".join(f"{seconds}" for _ in range(10))
+            own = f"cpu0 {user} {user} {user} 77{seconds} 88{seconds} {user} 4 {steal} {user} 9"
+            return io.StringIO(f"cpu  {others}\n{own}\ncpu1 {others}\nintr 5\n")
+        if name.endswith("schedstat"):
+            return io.StringIO(f"5 {seconds * 10**8} 5\n")
+        return builtins.open(name, *_)
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(os, "listdir", lambda _: ["1", "2", "3"])
+    monkeypatch.setattr("resource.getrusage", lambda _: used)
+    monkeypatch.setattr(recorder, "open", read, raising=False)
+    train = world.training()
+    world.at = BEGIN + 9.5
+    world.run(train, 4)
+    used.ru_utime, used.ru_stime, used.ru_majflt = 3.0, 1.5, 5
+    world.run(train, 5, between=0.5)
+    steps = steps_of(world.end())
+    # From the end of the fourth call, at 11.5 s, until more than a second later, twice.
+    assert steps.cpu == pytest.approx((2.4, 3.0, 0.2))
+    assert steps.cores is not None
+    assert steps.cores.cores == (0,)
+    assert steps.cores[1:] == pytest.approx((2.4, 12.0, 3.0, 2, 0.6))
+
+
+def test_other_cores_than_before_have_no_use(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = recorder._use()
+    assert recorder._used_since(before)[1] is not None
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 4, 5, 6})
+    assert recorder._used_since(before)[1] is None
+
+
+def test_a_kernel_that_does_not_say_how_long_threads_waited_is_no_error(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def refuse(name: str) -> Any:
+        asked.append(name)
+        return io.StringIO("0\n") if len(asked) == 1 else io.StringIO("x y\n")
+
+    monkeypatch.setattr(recorder, "open", refuse, raising=False)
+    assert recorder._delayed() == recorder._delayed(5) == 0.0
+    assert asked == [f"/proc/self/task/{os.getpid()}/schedstat", "/proc/self/task/5/schedstat"]
+
+
+def test_a_pause_is_a_beat_that_comes_more_than_a_second_late(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lasting = iter([0.05, 0.08, 1.0, 1.06, 0.05, 3.0])
+    state = recorder._state
+    clock = [500.0]
+
+    class Ending:
+        def wait(self, seconds: float) -> bool:
+            assert seconds == 0.05
+            lasted = next(lasting, None)
+            if lasted is None:
+                return True
+            clock[0] += lasted
+            world.at += lasted
+            return False
+
+    def usage(_: Any) -> Any:
+        elapsed = clock[0] - 500.0
+        return SimpleNamespace(
+            ru_utime=elapsed / 4, ru_stime=elapsed / 4, ru_nvcsw=round(100 * elapsed), ru_maxrss=1
+        )
+
+    state.ending = Ending()
+    monkeypatch.setattr(time, "clock_gettime", lambda _: clock[0])
+    monkeypatch.setattr("resource.getrusage", usage)
+    monkeypatch.setattr(recorder, "_delayed", lambda _=None: (clock[0] - 500.0) / 10)
+    recorder._beat_until_the_end()
+    assert not state.beating.locked()
+    assert state.missing == []
+    first, second = state.pauses
+    assert first == pytest.approx([BEGIN + 1.13, BEGIN + 2.19, 0.53, 0.106, 106, 100], abs=0.01)
+    assert second[1] - second[0] == pytest.approx(3.0)
+
+
+# Files --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "flags", "refused"),
+    [
+        ("project/model.h5", os.O_WRONLY | os.O_CREAT, True),
+        ("project/model.h5", os.O_RDWR, True),
+        ("project/model.h5", os.O_APPEND | os.O_WRONLY, True),
+        ("project/data.bin", os.O_RDONLY, False),
+        ("copy/model.h5", os.O_WRONLY, False),
+        ("project/__pycache__/a.pyc", os.O_WRONLY, False),
+        ("home/.keras/a", os.O_WRONLY, False),
+        ("home/thesis.tex", os.O_WRONLY, True),
+        ("elsewhere/a", os.O_WRONLY, True),
+        ("temporary/a", os.O_WRONLY, False),
+        ("record/a", os.O_WRONLY, False),
+    ],
+)
+def test_a_script_in_a_copy_writes_to_no_file_of_the_users(
+    path: str, flags: int, refused: bool, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = "/nowhere/of_a_test"
+    monkeypatch.setattr("tempfile.gettempdir", lambda: f"{top}/temporary")
+    monkeypatch.setenv("HOME", f"{top}/home")
+    monkeypatch.setenv("HVDPERF_SCRATCH", json.dumps([f"{top}/copy", f"{top}/project"]))
+    hooks: list[Any] = []
+    monkeypatch.setattr(sys, "addaudithook", hooks.append)
+    recorder._state.directory = f"{top}/record"
+    world.init()
+    (hook,) = hooks
+    hook("import", ("a",))
+    hook("open", (5, "w", os.O_WRONLY))
+    hook("os.mkdir", ("/dev/shm/of_a_test", 0o777, -1))
+    if refused:
+        with pytest.raises(PermissionError, match=path) as error:
+            hook("open", (f"{top}/{path}", "w", flags))
+        assert error.value.errno == errno.EACCES
+        assert recorder._state.outside == f"{top}/{path}"
+        with pytest.raises(PermissionError):
+            hook("os.remove", (f"{top}/{path}".encode(), -1))
+    else:
+        hook("open", (f"{top}/{path}", "w", flags))
+        assert recorder._state.outside == ""
+
+
+# The real ones -----------------------------------------------------------------------------------
+
+REAL = """
+import horovod.tensorflow as hvd
+import tensorflow as tf
+hvd.init()
+first, second = (tf.Variable(tf.ones((8, 8)), name=name) for name in "ab")
+optimizers = {weight.name: tf.keras.optimizers.SGD(0.01) for weight in (first, second)}
+
+def update(x, weight):
+    with tf.GradientTape() as tape:
+        value = tf.reduce_mean((x @ weight) ** 2)
+    (gradient,) = hvd.DistributedGradientTape(tape).gradient(value, [weight])
+    optimizers[weight.name].apply_gradients([(gradient, weight)])
+
+@tf.function
+def from_within(data):
+    x = next(data)[0]
+    update(x, first)
+    update(x, second)
+
+@tf.function
+def helper(x):
+    return x + 1
+
+@tf.function
+def four(data):
+    for _ in tf.range(4):
+        update(next(data)[0], first)
+
+data = iter(tf.data.Dataset.from_tensors(tf.fill((5, 8), 2.0)).repeat().batch(3))
+for function, steps in ((from_within, 12), (four, 8)):
+    for _ in range(steps):
+        function(data)
+        helper(tf.constant(1))
+"""
+
+
+def test_graphs_of_the_real_tensorflow_are_stamped(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(REAL)
+    record = tmp_path / "record"
+    record.mkdir()
+    hidden = tmp_path / "site"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text("print('the own sitecustomize')\n")
+    others = ("HVDPERF", "OMPI")
+    own = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={
+            **own,
+            "PYTHONPATH": f"{TAP}{os.pathsep}{hidden}",
+            "HVDPERF_RECORD": str(record),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("the own sitecustomize") == 1
+    (rank,), _ = read_ranks(record)
+    series = {each.name: each for each in rank.series}
+    assert {name: each.count for name, each in series.items()} == {
+        "from_within": 12,
+        "helper": 20,
+        "four": 8,
+    }
+    within, four = series["from_within"], series["four"]
+    assert within.exchanges
+    assert within.updates
+    assert not series["helper"].updates
+    assert within.samples == 12 * 3
+    assert four.samples == 8 * 4 * 3
+    assert rank.exchanged["from_within"] == (2, 2 * 8 * 8 * 4, 0)
+    assert rank.exchanged["four"] == (1, 8 * 8 * 4, 0)
+    for row in (*within.rows, *four.rows):
+        assert row.begin < row.ready <= row.done <= row.end
+        assert 0 < row.input_within < row.end - row.begin
+        assert row.input_outside == 0
+        assert 0 <= row.earlier < row.end - row.begin
+    # One rank exchanges in so little time that some are 0.
+    assert sum(row.earlier for row in four.rows) > 0
+    assert all(row.elsewhere > 0 for row in within.rows[1:])
+    assert [each for each in rank.missing if "several batches" not in each] == []
+    assert len(rank.missing) == 1
+    assert rank.batches == (2.0 * 5 * 8,) * 8
+    assert len(rank.weights) == 2
+    assert rank.unexchanged == ()
+    assert rank.marks["process"] < rank.marks["python"]
+    assert {"import tensorflow", "import horovod.tensorflow", "hvd.init"} <= {
+        name for name, _, _ in rank.events
+    }
+    assert rank.written_at - rank.marks["process"] < 240
+    assert (rank.is_over, rank.format) == (True, 1)
+    assert rank.peak_memory > 100 << 20
