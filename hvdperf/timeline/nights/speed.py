@@ -22,7 +22,6 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import add
 from statistics import fmean, median
 
 import numpy as np
@@ -51,14 +50,19 @@ _TAILS, _NEARLY = (3, 4, 5, 7, 10, 15, 30, 100), 6.0
 # The correlation of one night and the next that is assumed at first, and for how many changes it
 # counts; the largest that is believed.
 _RHO, _RHO_COUNTS, _RHO_MOST = 0.2, 50, 0.6
-# A throughput that is above its level by so many scales on GAP + 1 nights has a new level.
-_ROSE = 2.0
+# All throughputs have a new level if they are above theirs by so many scales on GAP + 1 nights, and
+# one throughput or network has if its own part beyond all is.
+_ROSE, _ROSE_BEYOND = 2.0, 3.0
+# What is further from the usual, in scales, counts as if it were so far: a wild night neither moves
+# a level nor widens a scale for months.
+_WILD = 4.0
 # The fewest earlier changes of a throughput, or of a mean, before any of its kind is judged.
 _KNOWN = 2
 # The least standard deviation of a change: that of a night whose clock was read well.
 _LEAST_SCALE = 0.003
-# How many nights the assumption counts for that weekends are like other days.
-_FEW_DAYS = 4
+# The number of nights that tell how weekends differ from other days, and how many the assumption
+# counts for that they do not.
+_DAYS, _FEW_DAYS = 84, 4
 # The distance from which on a change is worth a second measurement, in standard deviations.
 _SUSPECT = 2.5
 # The distance at which a fall is found in 95 %, beyond its bound, in standard deviations.
@@ -91,16 +95,28 @@ class Speed:
 
 @dataclass
 class _Past:
-    """What is known of a throughput or of a mean. recent: changes of the last GAP + 1 nights, in
-    ln. waiting: the newest changes, each as for a sure level, with the one before it; they do not
-    count yet, because they may begin a new level. squares: of the earlier ones."""
+    """What is known of a throughput or of a mean. recent: the last changes, in ln. waiting: the
+    newest distances from the mean of the changes before, so that a drift is no noise, each with the
+    one before it; they do not count yet, because they may begin a new level. squares: of the
+    earlier ones. last: the newest distance."""
 
-    recent: deque[float] = field(default_factory=lambda: deque(maxlen=GAP + 1))
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=2 * FEWEST))
     waiting: deque[tuple[float, float]] = field(default_factory=deque)
     squares: deque[float] = field(default_factory=lambda: deque(maxlen=_SCALES))
+    last: float = 0.0
+
+    def add(self, change: float, variance: float) -> None:
+        """Take up a change. variance: of one from the level alone, in squares of the scale."""
+        count = len(self.recent)
+        distance = change - (sum(self.recent) / count if count else 0.0)
+        distance /= math.sqrt(1 + 1 / count if count else variance)
+        self.waiting.append((distance, self.last))
+        self.last = distance
+        self.recent.append(change)
 
     def forget(self) -> None:
         """Forget the last nights."""
+        self.last = 0.0
         self.recent.clear()
         self.waiting.clear()
 
@@ -113,12 +129,13 @@ class UsualSpeeds:
         has changed. least: the smallest fall, in ln."""
         self._false_a_year, self._least = false_a_year, least
         self._levels: dict[tuple[str, Key], deque[float]] = {}
+        self._anchors: dict[tuple[str, Key], float] = {}
         self._past: dict[Key, _Past] = {}
         self._likelihood = np.zeros(len(_TAILS))
         self._products, self._squares = _RHO * _RHO_COUNTS, float(_RHO_COUNTS)
         self.sound = 0
         self._is_weekend, self._of_all = False, 0.0
-        self._of_days = {is_weekend: deque[float](maxlen=REFERENCE) for is_weekend in (False, True)}
+        self._of_days = deque[tuple[bool, float]](maxlen=_DAYS)
         self._pending: dict[tuple[str, Key], float] = {}
         self._changes: dict[Key, float] = {}
         self._counts: dict[Key, int] = {}
@@ -135,12 +152,18 @@ class UsualSpeeds:
             for node, speeds in night.items()
             for key, speed in speeds.items()
         }
-        changes, counts = {}, {}
+        changes, counts, lost = {}, {}, {}
         for each, value in self._pending.items():
-            before = list(self._levels.get(each, ()))[:-GAP]
+            levels = list(self._levels.get(each, ()))
+            before = levels[:-GAP]
             if before and (not each[0] or len(before) + GAP >= FEWEST):
-                changes[each], counts[each] = value - sum(before) / len(before), len(before)
-        self._changes = _parts(changes)
+                usual = fmean(_clipped(before, self._wild(each[1], ALL)))
+                # Three nights tell a level only so well.
+                anchor = self._anchors.get(each, usual) - self._scale(each[1], ALL) / 3
+                changes[each] = value - max(usual, anchor - self._least)
+                lost[each] = fmean([*levels[-GAP:], value]) - anchor
+                counts[each] = len(before)
+        self._changes, losses = _parts(changes), _parts(lost)
         self._counts = {key: count for (_, key), count in counts.items() if key in self._changes}
         if ALL in self._past and ALL not in self._changes:
             # Too few throughputs this night: what they do beyond all is not known.
@@ -148,8 +171,7 @@ class UsualSpeeds:
             return {}
         if ALL in self._changes:
             self._of_all = self._changes[ALL]
-            alike = self._of_days[is_weekend]
-            self._changes[ALL] -= sum(alike) / (len(alike) + _FEW_DAYS)
+            self._changes[ALL] -= self._day(is_weekend)
         fewest = min(counts.values(), default=0)
         self._counts |= {key: fewest for key in self._changes if _kind(key)}
         self._scales = self._known_scales()
@@ -164,11 +186,12 @@ class UsualSpeeds:
         for key, change in self._changes.items():
             if _kind(key) not in self._bounds:
                 continue
-            total, sd = change, self._sds[key]
+            total, sd, loss = change, self._sds[key], losses[key]
             if key != ALL:
                 total, sd = total + of_all[0], math.hypot(sd, of_all[1])
+                loss += losses.get(ALL, 0.0)
             # What is slower only beside others that became faster is not slower.
-            fell = self._nights_of_fall(key, change) if total < -self._least else 0
+            fell = self._nights_of_fall(key, change, loss) if total < -self._least else 0
             low, high = math.exp(total - factor * sd), math.exp(total + factor * sd)
             far = total < -self._least and change < -_SUSPECT * self._sds[key]
             found[key] = Speed(math.exp(total), low, high, math.exp(change), fell, fell > 0 or far)
@@ -182,16 +205,16 @@ class UsualSpeeds:
             self._changes.pop((node, NODE), None)
         for key, change in self._changes.items():
             past = self._past.setdefault(key, _Past())
-            before = past.recent[-1] if past.recent else 0.0
-            past.waiting.append((change / math.sqrt(self._unsure(key)), before))
-            past.recent.append(change)
+            past.add(change, self._unsure(key))
             if key == ALL:
-                self._of_days[self._is_weekend].append(self._of_all)
+                self._of_days.append((self._is_weekend, self._of_all))
         rose = [key for key in self._changes if self._rose(key)]
+        if ALL in rose:
+            rose = list(self._changes)
         for key in rose:
             self._past[key].forget()
         if ALL in rose:
-            self._forget_days()
+            self._of_days.clear()
         settled = []
         for key in self._changes:
             past = self._past[key]
@@ -199,42 +222,39 @@ class UsualSpeeds:
                 shrunk, before = past.waiting.popleft()
                 if _kind(key) in (0, 3) and past.squares:
                     settled.append((shrunk / self._scales[key], before / self._scales[key]))
-                past.squares.append(shrunk**2)
+                past.squares.append(min(abs(shrunk), self._wild(key)) ** 2)
         if settled:
             self._learn(np.array(settled))
         for each, value in self._pending.items():
             level = self._levels.setdefault(each, deque(maxlen=REFERENCE + GAP))
             level.append(value)
             if each[1] in rose or (each[0], NODE) in rose:
+                self._anchors.pop(each, None)
                 for _ in range(len(level) - GAP - 1):
                     level.popleft()
+            if len(level) > GAP:
+                mean = fmean(_clipped(level, self._wild(each[1], ALL)))
+                self._anchors[each] = max(self._anchors.get(each, mean), mean - self._least / 2)
         self.sound += bool(self._pending)
 
     def _rose(self, key: Key) -> bool:
         """Return whether a throughput, or a mean, has been higher for so long that this is its
         level."""
-        own, of_all = self._past[key], self._past.get(ALL, _Past())
-        if len(own.recent) <= GAP:
-            return False
-        if key == ALL or len(of_all.recent) <= GAP:
-            return min(own.recent) > _ROSE * self._scales[key]
-        least = _ROSE * math.hypot(self._scales[key], self._scales.get(ALL, 0.0))
-        return all(map(least.__lt__, map(add, own.recent, of_all.recent)))
+        last = list(self._past[key].recent)[-GAP - 1 :]
+        scales = _ROSE if key == ALL or ALL not in self._changes else _ROSE_BEYOND
+        return len(last) > GAP and min(last) > scales * self._scales[key]
 
     def restart(self, nights: Iterable[tuple[Measured, bool]]) -> None:
         """Take these nights as the usual ones from here on, each with whether it is a weekend's.
         The scales stay as they are known."""
         self._levels.clear()
-        self._forget_days()
+        self._anchors.clear()
+        self._of_days.clear()
         for past in self._past.values():
             past.forget()
         for speeds, is_weekend in nights:
             self.compare(speeds, is_weekend)
             self.keep()
-
-    def _forget_days(self) -> None:
-        for known in self._of_days.values():
-            known.clear()
 
     @property
     def waits(self) -> int:
@@ -257,6 +277,15 @@ class UsualSpeeds:
         own = (1 + rho * 4 / 3 + rho**2 * 2 / 3) / 3 if nights == 3 else 1.0
         return own + (1 + rho) / (1 - rho) / count
 
+    def _day(self, is_weekend: bool) -> float:
+        """Return how such days differ from all days, in ln."""
+        if not self._of_days:
+            return 0.0
+        changes = _clipped([change for _, change in self._of_days], self._wild(ALL))
+        usual, days = fmean(changes), zip(self._of_days, changes, strict=True)
+        alike = [change - usual for (day, _), change in days if day is is_weekend]
+        return sum(alike) / (len(alike) + _FEW_DAYS)
+
     def _known_scales(self) -> dict[Key, float]:
         """Return the standard deviation of each change."""
         own = {
@@ -274,6 +303,15 @@ class UsualSpeeds:
             moderated = (total + _PRIOR * usual.get(_kind(key), 0.0)) / (count + _PRIOR)
             found[key] = max(_LEAST_SCALE, math.sqrt(moderated))
         return found
+
+    def _scale(self, *keys: Key) -> float:
+        """Return the scale of the sum of these, as known at the last night."""
+        return math.hypot(*(self._scales.get(key, 0.0) for key in keys))
+
+    def _wild(self, *keys: Key) -> float:
+        """Return the largest distance that counts for levels and scales of the sum of these."""
+        is_known = len(self._past.get(keys[0], _Past()).squares) >= FEWEST
+        return _WILD * self._scale(*keys) if is_known else math.inf
 
     def _tail(self) -> int:
         """Return the degrees of freedom of the tails."""
@@ -308,15 +346,25 @@ class UsualSpeeds:
                 found[kind] = _bounds(tail, correlation, level)
         return found
 
-    def _nights_of_fall(self, key: Key, change: float) -> int:
-        """Return how many nights have shown a fall, 0 if it is none."""
+    def _nights_of_fall(self, key: Key, change: float, loss: float) -> int:
+        """Return how many nights have shown a fall, 0 if it is none. loss: of the last three nights
+        from the highest level, in ln. What sinks little by little is no fall before it has lost
+        twice the smallest one."""
         one, two, mean = self._bounds[_kind(key)]
         sd = self._sds[key]
-        recent = list(self._past.get(key, _Past()).recent)[-GAP:]
+        known = list(self._past.get(key, _Past()).recent)
+        before, recent = known[-2 * GAP - 1 : -GAP], known[-GAP:]
         if change > -self._least:
             return 0
-        if change < -one * sd:
+        has_sunk = loss < -2 * self._least
+
+        def is_sudden(now: list[float], earlier: list[float]) -> bool:
+            return has_sunk or not earlier or fmean(now) - fmean(earlier) < -self._least
+
+        if change < -one * sd and is_sudden([change], recent):
             return 1
+        if not is_sudden([*recent, change], before):
+            return 0
         if change < -two * sd and recent and min(recent) < -two * sd:
             return 2 if recent[-1] < -two * sd else 3
         # One wild night is no fall of three, and a night that is back is none.
@@ -364,6 +412,12 @@ def _parts(changes: Mapping[tuple[str, Key], float]) -> dict[Key, float]:
     if len(by_node) > 1:
         found |= {(node, NODE): fmean(own) - of_all for node, own in by_node.items()}
     return found | beyond
+
+
+def _clipped(values: Collection[float], most: float) -> list[float]:
+    """Return the values, none further from their median than that."""
+    middle = median(values)
+    return [max(middle - most, min(middle + most, value)) for value in values]
 
 
 _NU = np.array(_TAILS, dtype=float)
