@@ -7,10 +7,11 @@ Plain arithmetic on what was measured. No I/O.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
+from itertools import accumulate, pairwise
+from statistics import fmean, median
 
 from hvdperf.plan.arms import BlockKind
 from hvdperf.records.rounds import Block, BlockReport, Launch, is_disturbed
@@ -32,8 +33,8 @@ MOSTLY = 0.8
 @dataclass(frozen=True)
 class LongSteps:
     """Rare long steps. rank: on which they begin; None if that cannot be told. count: number of
-    long steps; steps: of all steps. extra_seconds: by which the median long step is longer. share:
-    their extra time / the time of all steps."""
+    long steps; steps: of all steps. extra_seconds: their mean extra time. share: their extra time /
+    the time of all steps."""
 
     rank: int | None
     count: int
@@ -60,11 +61,14 @@ def long_steps(launches: Sequence[Launch]) -> LongSteps | None:
     found = [_begun_on(steps) for launch in launches if (steps := _steps(launch, BlockKind.FULL))]
     events = [event for of_launch in found for event in of_launch[0]]
     taken, seconds = sum(each[1] for each in found), sum(each[2] for each in found)
+    least = _least([extra for _, extra in events])
+    events = [event for event in events if event[1] >= least]
     extra = [event[1] for event in events]
     if len(events) < FEWEST or sum(extra) < WORTH_A_WORD * seconds:
         return None
     # In a single one of several launches, it is what happened to that launch.
-    if len(found) > 1 and sum(bool(each[0]) for each in found) < 2:
+    paused = [each for each in found if any(extra >= least for _, extra in each[0])]
+    if len(found) > 1 and len(paused) < 2:
         return None
     rank = _mostly(event[0] for event in events)
     if rank is None:
@@ -74,9 +78,18 @@ def long_steps(launches: Sequence[Launch]) -> LongSteps | None:
             for launch in launches
             for rank, own in enumerate(_steps(launch, BlockKind.LOCAL))
             for extra_seconds in excess([seconds for seconds, _ in own])
-            if extra_seconds > 0
+            if extra_seconds >= least
         )
-    return LongSteps(rank, len(events), taken, median(extra), sum(extra) / seconds)
+    return LongSteps(rank, len(events), taken, fmean(extra), sum(extra) / seconds)
+
+
+def _least(extra: Sequence[float]) -> float:
+    """Return the least extra seconds of the long steps that are reported together. Half of all
+    extra time is in steps with a certain excess or less; a step with less than half of that excess
+    is another matter, such as what other programs do."""
+    rising = sorted(extra)
+    middle = bisect_left(list(accumulate(rising)), sum(rising) / 2)
+    return rising[middle] / 2 if rising else 0.0
 
 
 def excess(seconds: Sequence[float]) -> list[float]:
@@ -86,6 +99,28 @@ def excess(seconds: Sequence[float]) -> list[float]:
     middle = median(seconds)
     limit = max(FACTOR * middle, middle + DEVIATIONS * spread(seconds))
     return [own - middle if own > limit else 0.0 for own in seconds]
+
+
+def usual_sum(seconds: Sequence[float]) -> float:
+    """Return the sum of all steps' seconds, without the extra time of long steps."""
+    return sum(seconds) - sum(excess(seconds))
+
+
+def usual_seconds(report: BlockReport) -> float:
+    """Return a rank's seconds of a block, without the extra time of long steps."""
+    return report.seconds - sum(excess(report.step_seconds))
+
+
+def usual_inside(block: Block, rank: int) -> float:
+    """Return the mean seconds of a step from its batch on, without the extra time of long steps."""
+    own = block.ranks[rank]
+    waited = excess(own.input_seconds)
+    longer = sum(
+        max(0.0, whole - of_input)
+        for whole, of_input in zip(excess(own.step_seconds), waited, strict=False)
+    )
+    # A step that is long before its batch is not long inside.
+    return max(own.inside_seconds - longer, 0.0) / block.steps or block.inside_seconds(rank)
 
 
 def _begun_on(ranks: Steps) -> tuple[list[tuple[int | None, float]], int, float]:

@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean, median, median_low
 from typing import NamedTuple
 
+from hvdperf.explain.long_steps import usual_seconds, usual_sum
 from hvdperf.explain.time_breakdown import TimeBreakdown, time_breakdown
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.comparisons import Comparison, Question
@@ -65,8 +67,18 @@ class Training(NamedTuple):
     @property
     def samples_per_second(self) -> float:
         """Samples per second of an average replica, over all steps of the run."""
-        samples = sum(rank.samples for rank in self.run)
-        return samples / len(self.run) / self.seconds_of_steps(self.steps)
+        return self._samples_of_each / self.seconds_of_steps(self.steps)
+
+    @property
+    def usual_samples_per_second(self) -> float:
+        """The same without the extra time of long steps."""
+        ends = [[0.0, *(step[3] for step in rank.timestamps)] for rank in self.run]
+        usual = (usual_sum([b - a for a, b in pairwise(own)]) for own in ends)
+        return self._samples_of_each / max(usual)
+
+    @property
+    def _samples_of_each(self) -> float:
+        return fmean(rank.samples for rank in self.run)
 
 
 def training(launch: Launch) -> Training:
@@ -214,10 +226,9 @@ def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> Scalin
     factors = [_factors(*pair) for pair in pairs]
     steps = trainings[0][1].steps
     taken = steps_of_each(steps, n) if divides_steps(comparison) else steps
-    speeds = [by_speed(n, *both) for both in trainings]
     return ScalingBreakdown(
         world_size=n,
-        by_speed=_interval(speeds),
+        by_speed=_interval([by_speed(n, *both) for both in trainings]),
         by_time=_interval([by_time(comparison, *both) for both in trainings]),
         by_job=_interval(
             [
@@ -229,7 +240,9 @@ def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> Scalin
         communication=_interval([communication for _, communication, _ in factors]),
         balance=_interval([balance for _, _, balance in factors]),
         product=_interval([math.prod(of_round) for of_round in factors]),
-        efficiency=_interval([value / n for value in speeds]),
+        efficiency=_interval(
+            [a.usual_samples_per_second / b.usual_samples_per_second for a, b in trainings]
+        ),
         candidate=_spent([ours for ours, _ in trainings], [ours for ours, _ in breakdowns], taken),
         reference=_spent([t for _, t in trainings], [theirs for _, theirs in breakdowns], steps),
         late=_late([ours.late for ours, _ in breakdowns]),
@@ -248,29 +261,29 @@ def _factors(candidate: Launch, reference: Launch) -> tuple[float, float, float]
 
     Their product is (a step at 1) / (a step at n). contention: a step at 1 / the typical rank's
     step at n without exchange. balance: the typical rank's step without exchange / the slowest
-    one's. communication: the slowest one's / the step with exchange (docs/time_breakdown.md). The
-    typical rank is the median one, and of two the faster one: what slows one rank is no contention.
+    one's. communication: the slowest one's / the step with exchange (docs/time_breakdown.md). All
+    steps count without the extra time of rare long ones. The typical rank is the median one, and of
+    two the faster one: what slows one rank is no contention.
     If it takes less time than one replica alone, because another rank has a part of its work, the
     mean of all ranks counts, up to the time of one replica alone.
     """
-    alone = median(block.seconds / block.steps for block in reference.of_kind(BlockKind.FULL))
-    whole = median(block.seconds / block.steps for block in candidate.of_kind(BlockKind.FULL))
-    ranks = _without_exchange(candidate)
+    alone, whole = (max(_usual_steps(each, BlockKind.FULL)) for each in (reference, candidate))
+    ranks = _usual_steps(candidate, BlockKind.LOCAL)
     typical = max(median_low(ranks), min(fmean(ranks), alone))
     return alone / typical, max(ranks) / whole, typical / max(ranks)
 
 
-def _without_exchange(launch: Launch) -> list[float]:
-    """Return the seconds of a step without exchange, by rank."""
-    local = launch.of_kind(BlockKind.LOCAL)
+def _usual_steps(launch: Launch, kind: BlockKind) -> list[float]:
+    """Return the seconds of a step of this kind, by rank, without the extra time of long steps."""
+    blocks = launch.of_kind(kind)
     return [
-        median(block.ranks[rank].seconds / block.steps for block in local)
-        for rank in range(len(local[0].ranks))
+        median(usual_seconds(block.ranks[rank]) / block.steps for block in blocks)
+        for rank in range(len(blocks[0].ranks))
     ]
 
 
 def _slowest(launch: Launch) -> int:
-    ranks = _without_exchange(launch)
+    ranks = _usual_steps(launch, BlockKind.LOCAL)
     return ranks.index(max(ranks))
 
 
@@ -290,6 +303,15 @@ def _wire_seconds(launches: Sequence[Launch]) -> float | None:
 def _spent(trainings: Sequence[Training], breakdowns: Sequence[TimeBreakdown], steps: int) -> Spent:
     """Return the time spent by a training of `steps` steps, which may be fewer than the run had."""
     costs = [fixed_cost(trained) for trained in trainings]
+    terms = physical(
+        {term: fmean(breakdown.terms[term] for breakdown in breakdowns) for term in TERMS}
+    )
+    below = _below([breakdown.terms for breakdown in breakdowns])
+    if len(breakdowns[0].ranks) == 1:
+        # One replica exchanges nothing: what its parts, measured alone, leave of a step is its own.
+        terms[Term.COMPUTE] += terms[Term.EXCHANGE]
+        terms[Term.EXCHANGE] = 0.0
+        below.pop(Term.EXCHANGE, None)
     left_out = fmean(
         trained.seconds_of_steps(trained.steps) - trained.seconds_of_steps(steps)
         for trained in trainings
@@ -299,14 +321,12 @@ def _spent(trainings: Sequence[Training], breakdowns: Sequence[TimeBreakdown], s
         steps_of_run=trainings[0].steps,
         wall_seconds=fmean(breakdown.wall_seconds for breakdown in breakdowns) - left_out,
         training_seconds=fmean(trained.seconds(steps) for trained in trainings),
-        terms=physical(
-            {term: fmean(breakdown.terms[term] for breakdown in breakdowns) for term in TERMS}
-        ),
+        terms=terms,
         residual=max((breakdown.residual for breakdown in breakdowns), key=abs),
         fixed=FixedCost(
             fmean(cost.a_seconds for cost in costs), fmean(cost.b_seconds for cost in costs)
         ),
-        below=_below([breakdown.terms for breakdown in breakdowns]),
+        below=below,
     )
 
 

@@ -3,8 +3,8 @@
 A rank's step has three parts: the time between steps, the wait for its batch, and the rest, which
 holds its computing, the wait for the other ranks, and the exchange. Blocks without exchange, if
 there are any, measure each rank's computing. A rank that is done early waits in the exchange, so
-the exchange itself is what the slowest rank has left. Plain arithmetic on what was measured. No
-I/O.
+the exchange itself is what the slowest rank has left. The extra time of rare long steps is in none
+of them (hvdperf.explain.long_steps). Plain arithmetic on what was measured. No I/O.
 
 Finds the ranks whose figures lie above those of the others: one rank, a group, or a host.
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import fmean, median
 
+from hvdperf.explain.long_steps import usual_inside, usual_sum
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.terms import Term
 from hvdperf.records.rounds import Block, Launch
@@ -250,8 +251,8 @@ def of_steps(launch: Launch, kind: BlockKind, with_local: bool) -> list[dict[Ter
     blocks, local = launch.of_kind(kind), launch.of_kind(BlockKind.LOCAL)
     result = []
     for rank in range(len(blocks[0].ranks)):
-        computing = median(block.inside_seconds(rank) for block in local) if with_local else 0.0
-        inside = median(block.inside_seconds(rank) for block in blocks)
+        computing = median(usual_inside(block, rank) for block in local) if with_local else 0.0
+        inside = median(usual_inside(block, rank) for block in blocks)
         result.append(
             {
                 Term.BETWEEN: median(_between(block, rank) for block in blocks),
@@ -272,9 +273,9 @@ def _computing_part(rank: Mapping[Term, float], part: float) -> dict[Term, float
 
 
 def _waiting(block: Block, rank: int) -> float:
-    return sum(block.ranks[rank].input_seconds) / block.steps
+    return usual_sum(block.ranks[rank].input_seconds) / block.steps
 
 
 def _between(block: Block, rank: int) -> float:
-    whole = sum(block.ranks[rank].step_seconds) / block.steps
-    return whole - _waiting(block, rank) - block.inside_seconds(rank)
+    whole = usual_sum(block.ranks[rank].step_seconds) / block.steps
+    return whole - _waiting(block, rank) - usual_inside(block, rank)

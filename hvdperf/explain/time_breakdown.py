@@ -1,7 +1,8 @@
 """The time breakdown of a launch: where every second of a training run went.
 
 wall = launch + import + init + build + input + trace + first step + broadcast + ready
-         + steps (between + input wait + straggler wait + compute + apply + exposed communication)
+         + steps (between + input wait + straggler wait + compute + apply + rare long steps
+                  + exposed communication)
          + end
 
 The session's clock measures wall; the ranks' clocks measure the terms. The residual is the time of
@@ -18,6 +19,8 @@ messages, and the disagreement of clocks. The terms are measured as follows:
   of forward and backward passes alone take turns in the same processes. The medians of their ratios
   in a turn are the parts of a step that compute and that apply; what slows the machine down for a
   while slows both sides of a ratio.
+- rare long steps: their extra time from the batch on, without straggler wait, on the rank that
+  pauses and on those that wait for it (hvdperf.explain.long_steps).
 - exposed communication: the rest of the steps.
 
 The session's own work between the run and the end (ablation, evidence) is not part of the training,
@@ -39,7 +42,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median, stdev
 
-from hvdperf.explain.long_steps import excess
+from hvdperf.explain.long_steps import excess, usual_inside, usual_sum
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS, Term
 from hvdperf.records.outcome import Straggler
@@ -236,7 +239,7 @@ def time_breakdown(launch: Launch) -> TimeBreakdown:
     ranks = tuple(
         {
             **_outside_of_steps(work.timestamps, rank),
-            **_of_steps(steps[rank], sum(waited[rank]), *parts[rank]),
+            **_of_steps(steps[rank], waited[rank], *parts[rank]),
         }
         for rank in range(len(steps))
     )
@@ -316,7 +319,7 @@ def shares(blocks: Sequence[Block], rank: int) -> tuple[float, float]:
     turns, without the extra time of rare long steps. Raises ValueError if no turn has every kind
     of step."""
     of_kind = {
-        kind: {block.turn: _typical(block, rank) for block in blocks if block.kind is kind}
+        kind: {block.turn: usual_inside(block, rank) for block in blocks if block.kind is kind}
         for kind in (BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE)
     }
     full, local, compute = of_kind.values()
@@ -353,7 +356,7 @@ def _error_of_ranks(blocks: Sequence[Block]) -> float:
         of_kind = [block for block in blocks if block.kind is kind]
         turns = len(of_kind)
         rows = [
-            [math.log(_typical(block, rank)) for rank in range(len(block.ranks))]
+            [math.log(usual_inside(block, rank)) for rank in range(len(block.ranks))]
             for block in of_kind
         ]
         beside = [[own - fmean(row) for own in row] for row in rows]
@@ -369,22 +372,9 @@ def _step_seconds(timestamps: StepTimestamps) -> float:
     return timestamps[-1][3] / len(timestamps)
 
 
-def _typical(block: Block, rank: int) -> float:
-    """Return the mean seconds of a step from its batch on, without the extra time of long steps."""
-    own = block.ranks[rank]
-    waited = excess(own.input_seconds)
-    longer = sum(
-        max(0.0, whole - of_input)
-        for whole, of_input in zip(excess(own.step_seconds), waited, strict=False)
-    )
-    # A step that is long before its batch is not long inside.
-    return max(own.inside_seconds - longer, 0.0) / block.steps or block.inside_seconds(rank)
-
-
 def _inside(timestamps: StepTimestamps) -> float:
     """Return the seconds of all steps from their batch on, without the extra time of long ones."""
-    seconds = [end - batch for _, batch, _, end in timestamps]
-    return sum(seconds) - sum(excess(seconds))
+    return usual_sum([end - batch for _, batch, _, end in timestamps])
 
 
 def _outside_of_steps(timestamps: Timestamps, rank: int) -> dict[str, float]:
@@ -399,16 +389,18 @@ def _outside_of_steps(timestamps: Timestamps, rank: int) -> dict[str, float]:
 
 
 def _of_steps(
-    timestamps: StepTimestamps, waited: float, computes: float, applies: float
+    timestamps: StepTimestamps, waited: Sequence[float], computes: float, applies: float
 ) -> dict[str, float]:
     between = timestamps[0][0] + sum(after[0] - before[3] for before, after in pairwise(timestamps))
-    inside = sum(end - batch for _, batch, _, end in timestamps)
+    inside = [step[3] - step[1] - own for step, own in zip(timestamps, waited, strict=True)]
     compute, apply = (share * _inside(timestamps) for share in (computes, applies))
+    longer = sum(excess(inside))
     return {
         Term.BETWEEN: between,
         Term.INPUT: sum(batch - begin for begin, batch, _, _ in timestamps),
-        Term.STRAGGLER: waited,
+        Term.STRAGGLER: sum(waited),
         Term.COMPUTE: compute,
         Term.APPLY: apply,
-        Term.EXCHANGE: inside - compute - apply - waited,
+        Term.LONG_STEPS: longer,
+        Term.EXCHANGE: sum(inside) - longer - compute - apply,
     }

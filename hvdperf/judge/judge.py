@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from hvdperf.explain.attribution import told
-from hvdperf.explain.long_steps import long_steps
+from hvdperf.explain.long_steps import WORTH_A_WORD, long_steps
 from hvdperf.interim import judge_pair, judge_rounds
 from hvdperf.judge.detection import detect, of_fault_case
 from hvdperf.judge.rules import Rules
@@ -118,7 +118,8 @@ class Judge:
         elif judgement.verdict is Verdict.FAIL:
             outcome = self._with_cause(outcome)
             judgement = outcome.judgement
-        return replace(outcome, judgement=judgement)
+        reason = "; ".join(filter(None, (judgement.reason, _paused_reference(outcome))))
+        return replace(outcome, judgement=replace(judgement, reason=reason))
 
     def _with_cause(self, outcome: Outcome) -> Outcome:
         """Return the outcome of a FAIL with its cause, also in words, if its work can tell one."""
@@ -375,6 +376,18 @@ def _cannot_be_seen(judgement: Judgement) -> str:
 def _difference(figure: Interval) -> str:
     by, lower, upper = (100 * (x - 1) for x in (figure.estimate, figure.lower, figure.upper))
     return f"two identical groups differ by {by:+.0f} % ({lower:+.0f} to {upper:+.0f})"
+
+
+def _paused_reference(outcome: Outcome) -> str:
+    """Return that rare long steps take more of the reference's time than of the candidate's, which
+    makes the figure too good; "" if they do not."""
+    ours, theirs = (
+        long_steps([measured.of(side.arm) for measured in outcome.rounds])
+        for side in outcome.comparison.sides
+    )
+    if theirs is None or theirs.share - (ours.share if ours else 0.0) < WORTH_A_WORD:
+        return ""
+    return f"the reference, {_reference(outcome.comparison)}, was slowed down: {theirs}"
 
 
 def _overlaps(outcome: Outcome) -> list[str]:

@@ -251,6 +251,8 @@ def leave_status(status: int | str) -> bool:
 # Seconds between two looks, and seconds that this process has to end by itself.
 LOOK_S = 0.5
 END_S = 4.0
+# Why this process is being interrupted, the first reason first.
+interruptions: list[str] = []
 
 
 class Ancestor(NamedTuple):
@@ -258,6 +260,7 @@ class Ancestor(NamedTuple):
 
     pid: int
     began: int
+    name: str
 
     @property
     def runs(self) -> bool:
@@ -273,15 +276,32 @@ class _Stat(NamedTuple):
     session: int
     terminal: int
     began: int
+    name: str
+    ignored: int
 
     @classmethod
     def of(cls, pid: int) -> _Stat | None:
         """Return what is known of a process; None if there is none that this user may see."""
         try:
-            fields = stat_fields(pid)
+            fields, status = stat_fields(pid), Path(f"/proc/{pid}/status").read_text()
         except OSError:
             return None
-        return cls(fields[0], *(int(fields[i]) for i in (1, 3, 4, 19)))
+        told = dict(line.split(":", 1) for line in status.splitlines())
+        parent, session, terminal, began = (int(fields[i]) for i in (1, 3, 4, 19))
+        name, ignored = told["Name"].strip(), int(told["SigIgn"], 16)
+        return cls(fields[0], parent, session, terminal, began, name, ignored)
+
+    def ignores(self, signum: signal.Signals) -> bool:
+        return bool(self.ignored >> (signum - 1) & 1)
+
+    def detached(self, child: _Stat) -> bool:
+        """Return whether this process has started that child to outlive it: in the background of a
+        shell (without job control the child ignores SIGQUIT, and a shell with job control ignores
+        SIGTSTP), or by nohup."""
+        apart = signal.SIGHUP, signal.SIGQUIT
+        return any(child.ignores(each) and not self.ignores(each) for each in apart) or (
+            self.ignores(signal.SIGTSTP) and not child.ignores(signal.SIGTSTP)
+        )
 
 
 def owners() -> list[Ancestor]:
@@ -290,22 +310,21 @@ def owners() -> list[Ancestor]:
     measure on.
 
     An ancestor counts if it is of the same session of processes: `setsid` begins a new one, so that
-    what it starts may outlive it. The shell of a terminal does not count, because the terminal
-    sends SIGHUP if it is closed. Under `nohup`, which ignores SIGHUP, only the launcher counts that
-    has started this process as a rank.
+    what it starts may outlive it. A shell does not count for what it put into the background, nor
+    does the shell of a terminal, because the terminal sends SIGHUP if it is closed, nor what has
+    used `nohup`. The launcher that has started this process as a rank always counts.
     """
     starter, found = launcher(), list[Ancestor]()
-    own = _Stat.of(os.getpid())
-    outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    own = child = _Stat.of(os.getpid())
     # A process that leads its session outlives what has started it.
     pid = own.parent if own is not None and own.session != os.getpid() else 0
-    while pid > 1 and own is not None and (stat := _Stat.of(pid)) is not None:
-        of_session = stat.session == own.session
+    while pid > 1 and own and child and (stat := _Stat.of(pid)) is not None:
         is_shell_of_terminal = pid == stat.session and stat.terminal != 0
-        if pid != starter and (not of_session or is_shell_of_terminal or outlives):
+        ends_alone = stat.session != own.session or is_shell_of_terminal or stat.detached(child)
+        if pid != starter and ends_alone:
             break
-        found.append(Ancestor(pid, stat.began))
-        pid = stat.parent if pid != stat.session else 0
+        found.append(Ancestor(pid, stat.began, stat.name))
+        pid, child = (stat.parent if pid != stat.session else 0), stat
     return found
 
 
@@ -319,6 +338,11 @@ def end_with(ancestors: Sequence[Ancestor]) -> None:
 def _watch(ancestors: Sequence[Ancestor]) -> None:
     while all(ancestor.runs for ancestor in ancestors):
         time.sleep(LOOK_S)
+    gone = next((each for each in ancestors if not each.runs), ancestors[0])
+    why = f"{gone.name} (process {gone.pid}), which had started it, ended; nohup prevents that"
+    interruptions.append(why)
+    with suppress(OSError, ValueError):
+        print(f"interrupted: {why}", file=sys.stderr, flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(END_S)
     os._exit(INTERRUPTED)

@@ -21,9 +21,12 @@ def main(words: int, command: "list[str]") -> int:
     guarded = [sys.executable, "-I", "-S", _GUARD, str(os.getpid()), *command]
     status = subprocess.call(guarded)
     status_file = os.environ["HVDPERF_STATUS_FILE"]
-    with open(status_file) as written_by_rank_0:
-        if written_by_rank_0.read():
-            return 0
+    try:
+        with open(status_file) as written_by_rank_0:
+            if written_by_rank_0.read():
+                return 0
+    except FileNotFoundError:
+        return 0  # the session is over, and its files are gone
     if status:
         if _ARGUMENTS in command:
             words += len(command[command.index(_ARGUMENTS) + 1].strip('"').split())

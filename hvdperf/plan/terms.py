@@ -26,24 +26,17 @@ class Term(StrEnum):
     STRAGGLER = "straggler wait"
     COMPUTE = "compute"
     APPLY = "apply"
+    LONG_STEPS = "rare long steps"
     EXCHANGE = "exposed communication"
     END = "end"
     INSIDE = "compute or communication"
     MEMORY = "memory"
 
 
-# The phases of a start after the launch, and the parts of a step, in their order.
-START = (
-    Term.IMPORT,
-    Term.INIT,
-    Term.BUILD,
-    Term.INPUT_OPENED,
-    Term.TRACE,
-    Term.FIRST_STEP,
-    Term.BROADCAST,
-    Term.READY,
-)
-OF_STEPS = (Term.BETWEEN, Term.INPUT, Term.STRAGGLER, Term.COMPUTE, Term.APPLY, Term.EXCHANGE)
-TERMS = (Term.LAUNCH, *START, *OF_STEPS, Term.END)
+# All parts of the wall time, and of these the phases of a start after the launch and the parts of a
+# step, in their order.
+TERMS = tuple(term for term in Term if term not in (Term.INSIDE, Term.MEMORY))
+_STEPS_BEGIN = TERMS.index(Term.BETWEEN)
+START, OF_STEPS = TERMS[1:_STEPS_BEGIN], TERMS[_STEPS_BEGIN:-1]
 # Terms that only blocks without exchange can separate.
 NEED_LOCAL_BLOCKS = (Term.COMPUTE, Term.EXCHANGE)

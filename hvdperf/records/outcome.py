@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from hvdperf.json_records import Figures, Number
 from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.terms import Term
 from hvdperf.records.fingerprint import ranges
 from hvdperf.records.rounds import Launch, Round, Turns, is_disturbed
 from hvdperf.stats import Interval
@@ -163,6 +164,10 @@ class Spent:
     fixed: FixedCost
     below: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # Earlier documents count rare long steps as exposed communication.
+        object.__setattr__(self, "terms", {Term.LONG_STEPS.value: 0.0, **self.terms})
+
 
 @dataclass(frozen=True)
 class ScalingBreakdown:
@@ -170,6 +175,7 @@ class ScalingBreakdown:
 
     by_speed, by_time, by_job: speedups. contention, communication, balance: the factors of the
     efficiency by speed, from blocks; product: of all three. efficiency: the same from the runs.
+    These five are without the extra time of rare long steps.
     late: the straggler of most rounds; late_where_met: the straggler if all ranks meet before every
     step. slowest: the rank whose steps without exchange take longest in most rounds. wire_seconds:
     seconds of a step in which data moves between ranks, by Horovod's timeline; None if it was not

@@ -167,7 +167,8 @@ def report_session(of_script: Texts, arguments: argparse.Namespace) -> int:
         print(write_paper(archives, form, points, Path(arguments.figures)))
         return 0
     name = directory.resolve().name + (f"-and-{len(others)}-more" if others else "")
-    return _written(session_report(sources), arguments, results, name)
+    status = _written(session_report(sources), arguments, results, name)
+    return status if sources.archive.cases else REFUSED
 
 
 def _points(arguments: argparse.Namespace) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hvdperf.columns import WIDTH, figure_text, wrapped
 from hvdperf.interim import looks_after
+from hvdperf.launch.outer_mpirun import INTERRUPTED
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import resuming
 from hvdperf.records.outcome import Outcome, each_launch
@@ -50,7 +51,7 @@ _MEANINGS = {
 }
 _STATUSES = {
     1: "something other than a case failed (see above)",
-    2: "interrupted; the cases decided so far are kept",
+    INTERRUPTED: "interrupted; the cases decided so far are kept",
     4: "bad input (see the error)",
     NOTHING_MEASURED: "no case was judged",
     UNFIT: "this machine is not fit to measure, so nothing was measured (--require-fit)",
@@ -67,12 +68,14 @@ def exit_status(verdicts: Sequence[Verdict], inconclusive_is_ok: bool = False) -
     return NOTHING_MEASURED
 
 
-def ending(status: int, verdicts: Sequence[Verdict]) -> str:
+def ending(status: int, verdicts: Sequence[Verdict], *interruptions: str) -> str:
     """Return the meaning of the session's exit status, in one line. verdicts: on all of its
-    cases."""
+    cases. interruptions: why it was interrupted, the first reason first, if that is known."""
     count = Counter(verdicts)
     word = next((word for word, each in EXIT_STATUS.items() if each == status), None)
     told = _STATUSES.get(status, "pytest itself failed")
+    if status == INTERRUPTED and interruptions:
+        told = told.replace("interrupted", f"interrupted by {interruptions[0]}", 1)
     if status == 0:
         told = f"{count[Verdict.PASS]} PASS"
         if count[Verdict.INCONCLUSIVE]:

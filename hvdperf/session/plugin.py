@@ -17,7 +17,14 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.files import write_record
 from hvdperf.json_records import plain
-from hvdperf.launch.outer import check_launcher, end_with, outer_size, owners, shown_by
+from hvdperf.launch.outer import (
+    check_launcher,
+    end_with,
+    interruptions,
+    outer_size,
+    owners,
+    shown_by,
+)
 from hvdperf.launch.slots import Slots
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of, shown
 from hvdperf.plan.comparisons import Comparison
@@ -488,7 +495,7 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
         written = hook(directory=suite.directory.resolve(), config=config)
         if written is not None:
             terminalreporter.write_line(written)
-    terminalreporter.write_line(painted(ending(status, suite.verdicts), markup))
+    terminalreporter.write_line(painted(ending(status, suite.verdicts, *interruptions), markup))
 
 
 def tables_of(suite: PytestSession, hook: Any, status: int) -> list[str]:
@@ -539,4 +546,6 @@ def _end(signum: int, frame: FrameType | None) -> NoReturn:
     must not interrupt the clean-up."""
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
+    closed = "SIGHUP, as when a terminal is closed; nohup prevents that"
+    interruptions.append(closed if signum == signal.SIGHUP else "SIGTERM")
     raise KeyboardInterrupt

@@ -9,15 +9,19 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.explain.long_steps import LongSteps, _mostly, excess, long_steps
+from hvdperf.explain.speedup import scaling_breakdown
+from hvdperf.explain.step_terms import of_steps
 from hvdperf.explain.time_breakdown import time_breakdown
-from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.arms import BlockKind, Schedule
+from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import Term
-from hvdperf.records.rounds import Block, Launch
+from hvdperf.records.rounds import Block, Launch, Round
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.wall_time import stamped
-from tests.support.rounds import HOROVOD_2, launch, rank_report, usage
-from tests.support.with_timestamps import with_timestamps
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, launch, rank_report, usage
+from tests.support.with_timestamps import COMPUTE, with_timestamps
 
+WEAK, _ = wall_time(WORKLOAD, 2)
 STEPS = 20
 # The first step of a run, counted from 0, that may be told as a long one.
 FIRST_LONG = 6
@@ -247,3 +251,104 @@ def test_the_first_five_steps_of_a_run_are_not_rare(number: int, told: bool) -> 
     if found is not None:
         assert (found.count, found.steps) == (3, 3 * 34)
         assert found.extra_seconds == pytest.approx(1.0)
+
+
+def noisy_pauses(seed: int) -> Launch:
+    """Return a launch whose steps take a second longer, one in 40, and 20 ms longer, one in 15."""
+    made = launched(random.Random(seed), extra=1.0)
+    for timed in made.blocks:
+        for rank in timed.ranks:
+            assert isinstance(rank.step_seconds, list)
+            for number in range(4, STEPS, 15):
+                rank.step_seconds[number] += 0.05
+    return made
+
+
+def test_number_extra_time_and_share_belong_to_the_same_steps() -> None:
+    found = long_steps([noisy_pauses(seed) for seed in range(8)])
+    assert found is not None
+    assert found.rank == 0
+    assert found.count / found.steps == pytest.approx(1 / 40)
+    assert found.extra_seconds == pytest.approx(1.0, rel=0.05)
+    seconds = sum(
+        max(sum(rank.step_seconds) for rank in timed.ranks)
+        for seed in range(8)
+        for timed in noisy_pauses(seed).blocks
+    )
+    assert found.share == pytest.approx(found.count * found.extra_seconds / seconds, rel=0.01)
+
+
+def paused_run(world_size: int, every: int = 10, extra: float = 1.0) -> Launch:
+    """Return a launch with timestamps in which all ranks pause within some steps and blocks."""
+    arm, exchange = (HOROVOD_2, 0.003) if world_size > 1 else (HOROVOD_1, 0.0)
+    made = with_timestamps(arm, exchange=exchange)
+    work = stamped(made)
+    for rank in work.run:
+        rows = [list(row) for row in rank.timestamps]
+        for number, row in enumerate(rows):
+            before = extra * (number // every)
+            rows[number] = [at + before for at in row]
+            rows[number][3] += extra if number % every == every - 1 else 0.0
+        object.__setattr__(rank, "timestamps", rows)
+    work.blocks = [
+        replace(
+            timed,
+            ranks=[
+                replace(
+                    rank,
+                    seconds=rank.seconds + extra,
+                    step_seconds=[rank.step_seconds[0] + extra, *rank.step_seconds[1:]],
+                    inside_seconds=rank.inside_seconds + extra,
+                )
+                for rank in timed.ranks
+            ],
+        )
+        if timed.turn == 0
+        else timed
+        for timed in work.blocks
+    ]
+    return made
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_pause_within_a_step_is_no_communication(world_size: int) -> None:
+    paused = time_breakdown(paused_run(world_size)).terms
+    usual = time_breakdown(paused_run(world_size, extra=0.0)).terms
+    assert paused[Term.LONG_STEPS] == pytest.approx(4.0, rel=0.01)
+    for term in (Term.COMPUTE, Term.APPLY, Term.EXCHANGE, Term.BETWEEN, Term.STRAGGLER):
+        assert paused[term] == pytest.approx(usual[term], abs=0.01)
+
+
+def test_pauses_change_no_factor_and_no_cause() -> None:
+    found = [
+        scaling_breakdown(
+            WEAK,
+            [
+                Round(
+                    number, Schedule.FRESH, [paused_run(2, extra=extra), paused_run(1, extra=own)]
+                )
+                for number in range(6)
+            ],
+        )
+        for extra, own in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
+    ]
+    for name in ("efficiency", "contention", "communication", "balance", "product"):
+        usual, *others = (getattr(each, name).estimate for each in found)
+        assert others == pytest.approx([usual, usual], rel=0.01)
+    assert found[1].by_speed.estimate < 0.5 * found[0].by_speed.estimate
+    step = [of_steps(paused_run(2, extra=extra), BlockKind.FULL, True) for extra in (0.0, 1.0)]
+    for usual_rank, rank in zip(*step, strict=True):
+        assert rank == pytest.approx(usual_rank, abs=1e-4)
+
+
+def test_one_replica_communicates_with_nobody() -> None:
+    """Its parts, measured alone, may leave some of a step."""
+    rounds = [
+        Round(number, Schedule.FRESH, [with_timestamps(HOROVOD_2), left])
+        for number in range(6)
+        for left in [with_timestamps(HOROVOD_1, exchange=0.003)]
+    ]
+    spent = scaling_breakdown(WEAK, rounds).reference
+    assert spent.terms[Term.EXCHANGE] == 0.0
+    assert spent.terms[Term.COMPUTE] == pytest.approx(40 * (COMPUTE + 0.003))
+    assert Term.EXCHANGE not in spent.below

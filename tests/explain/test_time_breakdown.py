@@ -53,6 +53,7 @@ def test_every_second_has_its_term():
         "straggler wait": 0.0,
         "compute": 40 * COMPUTE,
         "apply": 40 * APPLY,
+        "rare long steps": 0.0,
         "exposed communication": 40 * 0.003,
         "end": END_S,
     }

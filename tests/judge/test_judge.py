@@ -357,6 +357,28 @@ def test_a_case_on_wall_time_has_its_breakdown(stage):
     assert stage.script.schedules == {Schedule.FRESH}
 
 
+@pytest.mark.parametrize(
+    ("paused", "remark"),
+    [([HOROVOD_1], "the reference, np 1"), ([HOROVOD_1, HOROVOD_2], ""), ([HOROVOD_2], "")],
+)
+def test_a_reference_that_pauses_more_is_named(stage, paused, remark):
+    def spoil(launched: Launch) -> None:
+        accounted_for(exchange=0.001)(launched)
+        for number in (9, 19, 29) if launched.arm in paused else ():
+            for rank in launched.run:
+                later = [[at + 0.04 for at in row] for row in rank.timestamps[number:]]
+                later[0][:3] = rank.timestamps[number][:3]
+                assert isinstance(rank.timestamps, list)
+                rank.timestamps[number:] = later
+
+    stage.script.spoil, stage.lines = spoil, WALL_LINES
+    judgement = stage.measure(WALL_TIME_WEAK)[WALL_TIME_WEAK].judgement
+    assert judgement.verdict is Verdict.PASS
+    assert judgement.reason.startswith(remark)
+    assert bool(judgement.reason) is bool(remark)
+    assert ("0.04 s longer" in judgement.reason) is bool(remark)
+
+
 def test_a_run_that_is_too_short_for_its_floor_is_refused(stage):
     """3.5 s fixed, 0.8 s of steps: two replicas cannot be done in 0.8 / 2 of the time."""
     stage.script.spoil, stage.lines = accounted_for(), WALL_LINES

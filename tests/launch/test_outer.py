@@ -4,11 +4,14 @@ process ends."""
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
+import pty
 import signal
 import stat
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +25,7 @@ from hvdperf.errors import UserError
 from hvdperf.launch import outer, pmix
 from hvdperf.launch.outer import LOOK_S
 from hvdperf.launch.processes import is_running
+from hvdperf.worker.cpu_hog import stat_fields
 from tests.support.leftovers import ended
 
 VARIABLES = (
@@ -240,15 +244,19 @@ def started() -> Iterator[list[int]]:
             os.kill(pid, signal.SIGKILL)
 
 
-def start(pids: list[int], command: str, stuck: bool = False) -> tuple[subprocess.Popen[str], int]:
+def start(
+    pids: list[int], command: str, stuck: bool = False, hangup: signal.Handlers = signal.SIG_DFL
+) -> tuple[subprocess.Popen[str], int]:
     """Start a shell's command line, in which SESSION stands for the session; return the shell and
-    the id of the session's process."""
+    the id of the session's process. hangup: the action of SIGHUP before."""
     code = SESSION.replace("STUCK", str(stuck))
     shell = subprocess.Popen(
         ["sh", "-c", command.replace("SESSION", '"$0" -c "$1"'), sys.executable, code],
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, hangup),
     )
     assert shell.stdout is not None
     session = int(shell.stdout.readline())
@@ -256,17 +264,69 @@ def start(pids: list[int], command: str, stuck: bool = False) -> tuple[subproces
     return shell, session
 
 
-BELOW_A_TIMEOUT = 'timeout 60 sh -c \'"$0" -c "$1" & wait\' "$0" "$1" & wait'
+BELOW_A_TIMEOUT = 'timeout 60 sh -c \'"$0" -c "$1"; :\' "$0" "$1"; :'
 
 
+@pytest.mark.parametrize("hangup", [signal.SIG_DFL, signal.SIG_IGN])
 @pytest.mark.parametrize(
     ("command", "stuck"),
-    [("SESSION & wait", False), (BELOW_A_TIMEOUT, False), ("SESSION & wait", True)],
+    [("SESSION; :", False), (BELOW_A_TIMEOUT, False), ("SESSION; :", True)],
 )
-def test_a_session_ends_with_each_of_its_ancestors(started, command, stuck):
-    shell, session = start(started, command, stuck)
+def test_a_session_ends_with_each_of_its_ancestors(started, command, stuck, hangup):
+    shell, session = start(started, command, stuck, hangup)
     shell.kill()
     shell.wait()
+    assert ended([session])
+    assert shell.stdout is not None
+    said = shell.stdout.read()
+    assert f"sh (process {shell.pid})" in said
+    assert "nohup" in said
+
+
+@pytest.mark.parametrize("hangup", [signal.SIG_DFL, signal.SIG_IGN])
+@pytest.mark.parametrize(
+    "command",
+    ["SESSION &", "SESSION & wait", "(SESSION; :) & sleep 60", "setsid SESSION; :"],
+)
+def test_a_session_in_the_background_outlives_its_shell(started, command, hangup):
+    shell, session = start(started, command, hangup=hangup)
+    shell.kill()
+    shell.wait()
+    time.sleep(3 * LOOK_S)
+    assert is_running(session)
+
+
+def test_a_session_that_an_interactive_shell_has_left_runs_on(started):
+    """The shell is not that of the terminal, which would send SIGHUP."""
+    parent, child = pty.openpty()
+    code = SESSION.replace("STUCK", "False")
+    process = subprocess.Popen(
+        ["bash", "-c", "bash --norc --noprofile -i; sleep 60"],
+        env={**os.environ, "CODE": code, "PYTHON": sys.executable},
+        stdin=child,
+        stdout=subprocess.PIPE,
+        stderr=child,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    assert process.stdout is not None
+    os.write(parent, b'"$PYTHON" -c "$CODE" &\nexit\n')
+    session = int(process.stdout.readline())
+    started += [process.pid, session]
+    time.sleep(3 * LOOK_S)
+    assert is_running(session)
+    os.close(parent)
+
+
+def test_a_make_in_the_background_still_ends_its_session(started):
+    """The shell that put it there is gone, and what it put there counts."""
+    shell, session = start(started, 'sh -c \'"$0" -c "$1"; :\' "$0" "$1" & wait')
+    shell.kill()
+    shell.wait()
+    time.sleep(3 * LOOK_S)
+    assert is_running(session)
+    os.kill(int(stat_fields(session)[1]), signal.SIGKILL)
     assert ended([session])
 
 

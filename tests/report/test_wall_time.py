@@ -137,7 +137,7 @@ def test_rare_long_steps_of_a_training_are_told():
         work.run = [replace(rank, timestamps=slowed(rank.timestamps)) for rank in work.run]
     (rare,) = (each for name, each in figures(case).items() if "waterfall" in name)
     assert "long steps" not in usual.says
-    assert "Rare long steps: a step in 11 takes 1 s longer (82 % of the time)" in rare.says
+    assert "Rare long steps, np 2: a step in 11 takes 1 s longer (82 % of the time)" in rare.says
 
 
 def test_seconds_without_a_term_are_shown():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from hvdperf.explain.long_steps import long_steps
@@ -87,10 +88,12 @@ def waterfall(case: Case, label: str) -> Figure:
 
 
 def _rare(case: Case) -> str:
-    """Return a sentence on rare long steps of the training; "" if there are none."""
-    arm = case.comparison.candidate.arm
-    rare = long_steps([measured.of(arm) for measured in case.rounds])
-    return "" if rare is None else f" Rare long steps: {rare}."
+    """Return sentences on rare long steps of either side; "" if there are none."""
+    rare = {
+        f"np {arm.world_size}": long_steps([measured.of(arm) for measured in case.rounds])
+        for arm in case.comparison.arms
+    }
+    return "".join(f" Rare long steps, {arm}: {each}." for arm, each in rare.items() if each)
 
 
 def _steps_down(comparison: Comparison, breakdown: ScalingBreakdown) -> list[Row]:
@@ -195,7 +198,7 @@ _GROUPS = {
     "2 trace": (Term.TRACE,),
     "3 first step, broadcast": (Term.FIRST_STEP, Term.BROADCAST, Term.READY),
     "4 input": (Term.BETWEEN, Term.INPUT),
-    "5 straggler wait": (Term.STRAGGLER,),
+    "5 straggler wait, rare long steps": (Term.STRAGGLER, Term.LONG_STEPS),
     "6 compute": (Term.COMPUTE,),
     "7 apply": (Term.APPLY,),
     "8 exposed communication": (Term.EXCHANGE,),
@@ -342,7 +345,8 @@ _WHOSE = (
 # All intervals of a breakdown have the same level at either end (explain/speedup.py).
 _CONFIDENCE = confidence_words([100 * (1 - 2 * ALPHA)])
 SPEEDUPS = ("by_speed", "by_time", "by_job")
-FACTORS = ("efficiency", "contention", "communication", "balance", "product")
+_IN_BLOCKS = ("contention", "communication", "balance")
+FACTORS = ("efficiency", *_IN_BLOCKS, "product")
 # Ranks count as equally fast if the upper bound of their balance is above this.
 BALANCED = 0.97
 # The product is the efficiency again, if the factors explain it.
@@ -430,15 +434,16 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
         for case in first_cases.values()
     ]
     said = several(
-        f"{row['what']} {number(row['efficiency']):.3f} = {number(row['contention']):.3f} x "
-        f"{number(row['communication']):.3f} x {number(row['balance']):.3f}"
+        f"{row['what']} {number(row['efficiency']):.3f} in the run; in blocks "
+        f"{number(row['contention']):.3f} x {number(row['communication']):.3f} x "
+        f"{number(row['balance']):.3f} = {math.prod(number(row[name]) for name in _IN_BLOCKS):.3f}"
         + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
         for row in rows
     )
     return Figure(
         name="wall_time-factors",
-        title="Efficiency by speed = contention x communication x balance",
-        says=f"Factors: {said}.{_CONFIDENCE}",
+        title="Factors of the efficiency by speed: contention x communication x balance",
+        says=f"Without rare long steps: {said}.{_CONFIDENCE}",
         table=Table(columns, tuple(rows)),
         plot=_side_by_side(FACTORS[:4], "ratio", rows),
     )
