@@ -30,6 +30,7 @@ from hvdperf.script.arms import (
     Run,
     Runner,
     launch_settings,
+    short_of,
     steps_of,
 )
 from hvdperf.script.checks import problems
@@ -57,15 +58,26 @@ class Comparison:
     def by_sample(self) -> bool:
         return all(run.has_samples for pair in self.pairs for run in pair)
 
+    def ratios(self, figure: Figure) -> list[float]:
+        """Return for each pair ln(speed of the command / speed of the other arm)."""
+        return [
+            log(other.seconds(figure, self.by_sample) / own.seconds(figure, self.by_sample))
+            for own, other in self.pairs
+        ]
+
+    @property
+    def is_faster(self) -> bool:
+        """Return whether the rule that FAILs a slower command would FAIL the other arm."""
+        rows = [[-value] for value in self.ratios(Figure.LOW)]
+        judgement = judge_rounds(rows, REGRESSION, LOOKS, None, forced=True)
+        return judgement.verdict is Verdict.FAIL
+
     def judged(self, is_over: bool) -> dict[Figure, Judgement]:
         """Return the verdict on each figure: the speed of the command over that of the other arm.
         is_over: whether no further round will come."""
         found = {}
         for figure in Figure:
-            rows = [
-                [log(other.seconds(figure, self.by_sample) / own.seconds(figure, self.by_sample))]
-                for own, other in self.pairs
-            ]
+            rows = [[value] for value in self.ratios(figure)]
             judgement = judge_rounds(rows, REGRESSION, LOOKS, None, is_over)
             if self.wrong:
                 judgement = replace(judgement, verdict=Verdict.INVALID, reason=self.wrong)
@@ -149,7 +161,9 @@ def told(found: Comparison) -> list[str]:
     for figure, each in judged.items():
         cells = (figure_text(each.figure), must_be(each), each.rounds, each.verdict.value)
         lines.append(_TABLE.row(figure.value, *cells))
-    lines += wrapped(_in_words(judged[Figure.LOW], found.other))
+    lines += wrapped(_in_words(judged[Figure.LOW], found))
+    for arm, runs in zip((AS_IT_IS, found.other), zip(*found.pairs, strict=True), strict=True):
+        lines += wrapped(short_of(arm, runs))
     for reason in dict.fromkeys(each.reason for each in judged.values() if each.reason):
         lines += wrapped(reason)
     lines += ["", *_by_term(found)]
@@ -158,20 +172,22 @@ def told(found: Comparison) -> list[str]:
     return lines
 
 
-def _in_words(judgement: Judgement, other: Arm) -> str:
+def _in_words(judgement: Judgement, found: Comparison) -> str:
     """Return whether the command is faster or slower than the other arm, by the figure that other
-    programs disturb least; "" if it has no interval, or means nothing."""
-    figure = judgement.figure
+    programs disturb least; "" if it has no interval, or means nothing. Chance alone makes small
+    differences, so only one that the rule calls is a difference."""
+    figure, name = judgement.figure, found.other.name
     if figure is None or not is_bounded(figure) or judgement.verdict is Verdict.INVALID:
         return ""
     low, high = (100 * (end - 1) for end in (figure.lower, figure.upper))
-    if low > 0:
-        return f"The command is faster than with {other.name}: by {low:.1f} to {high:.1f} %."
-    if high < 0:
-        return f"The command is slower than with {other.name}: by {-high:.1f} to {-low:.1f} %."
+    if found.is_faster:
+        return f"The command is faster than with {name}: by {low:.1f} to {high:.1f} %."
+    if judgement.verdict is Verdict.FAIL:
+        return f"The command is slower than with {name}: by {-high:.1f} to {-low:.1f} %."
+    least = 100 * (1 - REGRESSION.fail_below)
     return (
-        f"No difference from {other.name} is seen: the command is between {-low:.1f} % slower and "
-        f"{high:.1f} % faster."
+        f"No difference from {name} of more than {least:.0f} % is certain: the speed of the "
+        f"command differs by {low:+.1f} to {high:+.1f} %."
     )
 
 

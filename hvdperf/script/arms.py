@@ -100,9 +100,11 @@ def other_arm(wanted: str, place: Path) -> Arm:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of an arm. job: what its ranks wrote."""
+    """A run of an arm. job: what its ranks wrote. asked: the number of steps after which it was
+    to be cut."""
 
     job: Sequence[Rank]
+    asked: int = 0
 
     def seconds(self, figure: Figure, by_sample: bool) -> float:
         """Return the figure of a step, on average over the ranks; of a sample if `by_sample`."""
@@ -121,6 +123,24 @@ class Run:
     @property
     def has_samples(self) -> bool:
         return all(rank.steps is not None and rank.steps.samples for rank in self.job)
+
+    @property
+    def count(self) -> int:
+        """Return the steps of the rank that did fewest."""
+        return min(rank.steps.count if rank.steps is not None else 0 for rank in self.job)
+
+
+def short_of(arm: Arm, runs: Sequence[Run]) -> str:
+    """Return in words that runs of an arm ended before the number of steps that was asked; "" if
+    none did."""
+    fewest = min(runs, key=lambda run: run.count)
+    if fewest.count >= fewest.asked:
+        return ""
+    return (
+        f"{arm.name}: the script ended by itself after {fewest.count} of {fewest.asked} steps. If "
+        "it resumes from a checkpoint, only the rest is measured: move the checkpoint away, or use "
+        "a smaller --steps"
+    )
 
 
 def steps_of(runs: Sequence[Run]) -> int:
@@ -200,7 +220,7 @@ class Runner:
                     f"no file there of more than {private.LINKED >> 20} MB)"
                 )
             raise UserError(f"{arm.name}: {why}, and said: {said}; see {shown(output)}")
-        return Run(job)
+        return Run(job, steps)
 
     def _changed(self, arm: Arm) -> list[str]:
         """Return the Python files in which an arm's revision differs from the files as they are.

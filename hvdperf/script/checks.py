@@ -8,14 +8,15 @@ changes them), an exchange after several steps only.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, log, sqrt
 from statistics import median
 
 from hvdperf.script.recorded import Rank
 from hvdperf.stats import shift
-from hvdperf.worker.script.tap._hvdperf_recorder import FIRST
+from hvdperf.worker.script.tap._hvdperf_recorder import FIRST, OF_SESSION
 
 # Sums of weights that lie further apart than this share of the sum of their sizes differ; less is
 # what different processors compute.
@@ -26,6 +27,12 @@ RETRACED = 0.5
 # Thirds are compared by the medians of blocks of so many steps or more.
 FASTER, SURE, BLOCKS = 0.9, 1e-3, 8
 LEAST_STEPS = 8
+# Ranks with more equal batches at the same steps than at others, by so many square roots of their
+# number, have them not by chance.
+CERTAIN = 3.0
+# Samples that two ranks have read from which their number is estimated, and shares of a rank's
+# samples that are all of them, and that are worth a word.
+LEAST_SHARED, WHOLE, PARTLY = 8, 0.6, 0.1
 _NAMED = 3
 
 
@@ -46,17 +53,32 @@ def problems(ranks: Sequence[Rank]) -> list[Problem]:
 
 
 def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
-    if ranks[0].size < 2:
+    size = ranks[0].size
+    if size < 2:
         return
     trains = any(rank.steps is not None for rank in ranks)
-    if trains and not any(rank.exchanged or _may_exchange(rank) for rank in ranks):
-        yield Problem(
-            f"no gradient is exchanged: each of {ranks[0].size} ranks trains by itself",
-            "in a loop of one's own wrap the tape (hvd.DistributedGradientTape), under model.fit "
-            "the optimizer (hvd.DistributedOptimizer), which exchanges nothing if a loop calls its "
-            "apply_gradients; with Keras 3 set TF_USE_LEGACY_KERAS=1 and install tf-keras; hvdperf "
-            "doctor says what works here",
-        )
+    if trains and not any(_exchanges(rank) for rank in ranks):
+        alone = f"each of {size} ranks trains by itself"
+        if all(rank.connected == 0 for rank in ranks):
+            yield Problem(
+                f"{alone}: none of them has called hvd.init",
+                "most often the import of Horovod fails and the script goes on without it: try "
+                "python -c 'import horovod.tensorflow' there; hvdperf doctor says what works here",
+            )
+        elif all(rank.connected == 1 for rank in ranks):
+            yield Problem(
+                f"{alone}: the launcher has started {size}, but hvd.size() is 1",
+                "start them with a launcher that this Horovod supports (horovodrun --check-build)",
+            )
+        else:
+            yield Problem(
+                f"no gradient is exchanged: {alone}",
+                "in a loop of one's own wrap the tape (hvd.DistributedGradientTape), under "
+                "model.fit the optimizer (hvd.DistributedOptimizer), and in a TensorFlow 1 graph "
+                "take the gradients from its compute_gradients: its apply_gradients exchanges "
+                "nothing; with Keras 3 set TF_USE_LEGACY_KERAS=1 and install tf-keras; hvdperf "
+                "doctor says what works here",
+            )
         return
     left_out = sorted({name for rank in ranks for name in rank.unexchanged})
     if left_out:
@@ -67,11 +89,14 @@ def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
         )
 
 
-def _may_exchange(rank: Rank) -> bool:
-    """Return whether the script itself calls hvd.allreduce in or after every step: for gradients,
-    or for something else. Then only the weights tell."""
+def _exchanges(rank: Rank) -> bool:
+    """Return whether gradients are exchanged in a step, or the script itself calls hvd.allreduce in
+    or after every step: for gradients, or for something else. Then only the weights tell. What the
+    graph of a session could exchange counts only if it was run."""
     calls = sum(count for name, count in rank.others.items() if "allreduce" in name)
-    return rank.steps is not None and (rank.steps.others or calls >= rank.steps.count)
+    steps = rank.steps
+    ran = any(each.exchanges for each in rank.series) or rank.exchanged.keys() - {OF_SESSION}
+    return bool(ran) or (steps is not None and (steps.others or calls >= steps.count))
 
 
 def _weights(ranks: Sequence[Rank]) -> Iterator[Problem]:
@@ -99,16 +124,50 @@ def _weights(ranks: Sequence[Rank]) -> Iterator[Problem]:
 
 
 def _data(ranks: Sequence[Rank]) -> Iterator[Problem]:
-    seen = [rank.batches for rank in ranks]
-    count = min(map(len, seen), default=0)
-    # One batch that is alike may be chance, and batches that are all alike are made-up data.
-    is_data = count > 1 and len(set(seen[0][:count])) > 1
-    if len(ranks) > 1 and is_data and len({each[:count] for each in seen}) == 1:
-        yield Problem(
-            f"all ranks read the same batches in the same order (the first {count} are equal)",
-            "shard the files or samples by hvd.rank(), such as dataset.shard(hvd.size(), "
-            "hvd.rank()), or shuffle with a seed of the rank's own",
+    # Ranks with the same batches are neighbours.
+    for one, other in itertools.pairwise(sorted(ranks, key=lambda rank: rank.batches)):
+        count = min(len(one.batches), len(other.batches))
+        same = _alike(one, other, 0)
+        # Data of few values, or without any change, are also alike at different steps.
+        chance = min(_alike(one, other, apart) for apart in (1, count // 3, count // 2))
+        if count and same >= count / 2 and same - chance >= CERTAIN * sqrt(count):
+            yield Problem(
+                f"ranks {one.rank} and {other.rank} read the same batches in the same order",
+                "shard the files or samples by hvd.rank(), such as dataset.shard(hvd.size(), "
+                "hvd.rank()), or shuffle with a seed of the rank's own",
+            )
+            return
+
+
+def _alike(one: Rank, other: Rank, apart: int) -> int:
+    """Return how often two ranks have the same batch so many steps apart."""
+    count = min(len(one.batches), len(other.batches))
+    shifted = (other.batches[(at + apart) % count] for at in range(count))
+    return sum(map(operator.eq, one.batches, shifted))
+
+
+def remarks(ranks: Sequence[Rank]) -> Iterator[str]:
+    """Yield what costs time and may be meant: ranks that read the same samples in another order."""
+    pairs = [(set(one.batches), set(other.batches)) for one, other in itertools.pairwise(ranks)]
+    both = sum(len(one & other) for one, other in pairs)
+    steps = ranks[0].steps
+    if both < LEAST_SHARED or steps is None or any(_data(ranks)):
+        return
+    epoch = max(rank.epoch for rank in ranks)
+    # The number of batches in a set from which all draw, by how often two draw the same sample.
+    drawn = sum(len(one) * len(other) for one, other in pairs) / both
+    share = epoch * steps.samples / steps.count / drawn
+    if not epoch:
+        yield "ranks read some of the same samples, each in its own order"
+    elif WHOLE <= share <= 1 / WHOLE:
+        size = ranks[0].size
+        yield (
+            "each rank reads the whole data set, in its own order: an epoch has "
+            f"{epoch} batches a rank, where {-(-epoch // size)} would do with a share for each "
+            "rank: dataset.shard(hvd.size(), hvd.rank())"
         )
+    elif PARTLY <= share < WHOLE:
+        yield f"about {100 * share:.0f} % of what a rank reads is also read by another rank"
 
 
 def _tracing(ranks: Sequence[Rank]) -> Iterator[Problem]:

@@ -28,6 +28,7 @@ from hvdperf.verdict import Verdict
 
 REPORT = "report.txt"
 BUDGET_MIN = 15.0
+_ROOM = "make room on this disk, or name another one with --results"
 
 
 def add_to(commands: Commands) -> None:
@@ -101,19 +102,26 @@ def run_script(arguments: argparse.Namespace) -> int:
     for line in refused:
         complain(line)
     job, jobs = last_job(ranks)
-    if not job:
+    if any(directory.glob("*.new")):
+        complain(f"{shown(directory)}: ranks could not write all that they recorded; {_ROOM}")
+    elif not job:
         complain(
             "no rank was seen: nothing in the command called hvd.init with a Python that reads "
             "PYTHONPATH (python -I, -E and -S do not)"
         )
+    if not job:
         return status
     training = training_of(job, jobs)
     text = _text(training)
     print(f"\n{text}", end="")
     print(f"recorded: {shown(directory)}")
-    with refusing(f"{shown(directory)}: ", OSError):
+    try:
         write_whole(directory / REPORT, text)
-    print(write_apart(directory, Path.cwd()))
+    except OSError as error:
+        # The script has its own exit status, whatever happens to the report.
+        complain(f"{shown(directory / REPORT)}: {error.strerror}; {_ROOM}")
+    else:
+        print(write_apart(directory, Path.cwd()))
     if arguments.check and training.wrong:
         return EXIT_STATUS[Verdict.INVALID]
     return status

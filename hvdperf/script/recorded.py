@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -164,9 +164,12 @@ class Rank:
     recorded, in words. exchanged: tensors, bytes and sparse tensors of a step, by its name. others:
     number of exchanges outside of gradients. updated, local: number of variables that the optimizer
     changes, and of those that are registered as local. unexchanged: names of variables that are
-    changed, not local, and never exchanged. batches: a digest of each of the first ones. weights:
+    changed, not local, and never exchanged. batches: a digest of the first sample of each. weights:
     [] if it did not end as Python does. interpreter: the path of its Python. pauses: in which it
-    did not run. code: None in a document of an earlier version, or if it cannot be read."""
+    did not run. code: None in a document of an earlier version, or if it cannot be read. launched: its number and the number of ranks by the launcher; None without one. connected:
+    hvd.size(), or 0 if it has not called hvd.init. epoch: batches of the longest data set of a
+    known length; 0 without one. waits: if no step had ended for some time, the exchange that it was
+    in, "" for none, the seconds since a step ended, and the line of the script; else None."""
 
     format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     rank: Annotated[int, Meta(ge=0)]
@@ -191,6 +194,10 @@ class Rank:
     interpreter: str = ""
     code: Code | None = None
     pauses: tuple[Pause, ...] = ()
+    launched: tuple[int, int] | None = None
+    connected: int | None = None
+    epoch: int = 0
+    waits: tuple[str, float, str] | None = None
 
     @cached_property
     def steps(self) -> Steps | None:
@@ -220,7 +227,7 @@ def last_job(ranks: Sequence[Rank]) -> tuple[list[Rank], int]:
     """Return the ranks of the job that ended last, and the number of jobs. A job is one process a
     rank; a command may have several, one after the other."""
     jobs: list[list[Rank]] = []
-    for each in sorted(ranks, key=_started):
+    for each in sorted(_launched(ranks), key=_started):
         place = next((job for job in jobs if _belongs(each, job)), None)
         if place is None:
             jobs.append(place := [])
@@ -229,6 +236,19 @@ def last_job(ranks: Sequence[Rank]) -> tuple[list[Rank], int]:
         return [], 0
     last = max(jobs, key=lambda job: max(each.written_at for each in job))
     return sorted(last, key=lambda each: each.rank), len(jobs)
+
+
+def _launched(ranks: Sequence[Rank]) -> list[Rank]:
+    """Return the ranks of Horovod; if a launcher started several and Horovod connects none of
+    them, those of the launcher. A process that a rank has started may train by itself."""
+    alone = [rank for rank in ranks if rank.launched is not None]
+    if all(rank.size == 1 for rank in ranks) and len({rank.launched for rank in alone}) > 1:
+        return [
+            replace(rank, rank=rank.launched[0], size=rank.launched[1])
+            for rank in alone
+            if rank.launched is not None
+        ]
+    return [rank for rank in ranks if rank.connected != 0]
 
 
 def _belongs(process: Rank, job: Sequence[Rank]) -> bool:

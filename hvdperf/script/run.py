@@ -10,9 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hvdperf.cli import complain
 from hvdperf.errors import UserError
 from hvdperf.programs import NotStarted, TooLong
 from hvdperf.programs import run as probed
+from hvdperf.script.recorded import last_job, read_ranks
+from hvdperf.script.stalls import stall_of
 from hvdperf.timeline.processes import ended
 from hvdperf.worker.script.tap import _hvdperf_recorder
 
@@ -68,7 +71,7 @@ def run(command: Sequence[str], directory: Path, steps: int | None) -> int:
             on_all_hosts(command),
             cwd=None,
             env=environment(directory, steps),
-            meanwhile=live.show_on_terminal,
+            meanwhile=live.look,
         )
     except OSError as error:
         raise UserError(f"{command[0]}: does not start: {error.strerror}") from None
@@ -85,6 +88,7 @@ class Live:
     directory: Path
     seen: dict[int, tuple[int, int, float]] = field(default_factory=dict)
     shown: int = 0
+    stall: str = ""
 
     def line(self) -> str:
         """Return steps, samples a second since the last line, and who is slowest; "" before the
@@ -109,6 +113,16 @@ class Live:
         if max(counts.values()) - counts[slowest] > _BEHIND:
             told += f", rank {slowest} is at step {counts[slowest]}"
         return told
+
+    def look(self) -> None:
+        """Show how the command goes on, and say once that it has stopped."""
+        self.show_on_terminal()
+        if not self.stall and any(self.directory.glob("stalled-*")):
+            ranks, _ = read_ranks(self.directory)
+            self.stall = stall_of(last_job(ranks)[0])
+            if self.stall:
+                self.clear()
+                complain(f"no step ends any more: {self.stall}")
 
     def show_on_terminal(self) -> None:
         if not sys.stderr.isatty():

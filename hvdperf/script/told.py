@@ -7,6 +7,7 @@ from statistics import fmean
 
 from hvdperf.columns import Columns, wrapped
 from hvdperf.plan.terms import Term
+from hvdperf.script.checks import remarks
 from hvdperf.script.cores import LEAST_DELAY, faults_of
 from hvdperf.script.limits import cores_told, share_told, stop_told
 from hvdperf.script.terms import SLOW, TERMS, percentile
@@ -204,7 +205,8 @@ def disturbed(training: Training) -> Iterator[str]:
 
 
 def unseen(training: Training) -> Iterator[str]:
-    """Yield what was not seen."""
+    """Yield remarks on the data, and what was not seen."""
+    yield from (f"remark: {each}" for each in remarks(training.ranks))
     for text in sorted({text for rank in training.ranks for text in rank.missing}):
         yield f"not seen: {text}"
     if training.jobs > 1:

@@ -9,6 +9,7 @@ from functools import cached_property
 from hvdperf.script.checks import Problem, problems
 from hvdperf.script.limits import Limit, limit_of
 from hvdperf.script.recorded import Rank
+from hvdperf.script.stalls import stall_of
 from hvdperf.script.terms import Parts, parts_of
 
 # A phase of the start-up that takes less, in seconds, belongs to the script itself.
@@ -103,7 +104,11 @@ def training_of(ranks: Sequence[Rank], jobs: int) -> Training:
     """Return what is known of a training. ranks: of one job, at least one."""
     wrong, parts = problems(ranks), parts_of(ranks)
     trains = any(rank.steps is not None for rank in ranks)
-    return Training(ranks, jobs, wrong, parts, limit_of(parts, wrong, trains=trains))
+    limit = limit_of(parts, wrong, trains=trains)
+    stall = stall_of(ranks)
+    if stall:
+        limit = Limit(f"a stall: {stall}", "call each exchange on all ranks, in the same order")
+    return Training(ranks, jobs, wrong, parts, limit)
 
 
 def start_of(rank: Rank) -> Start | None:

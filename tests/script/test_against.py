@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,26 @@ def test_whether_the_command_is_slower_or_faster_is_a_sentence(compute: float, w
     text = "\n".join(told(compared(8, compute)))
     known = ("is slower", "is faster", "No difference")
     assert [each for each in known if each in text] == [word]
+
+
+def test_a_small_difference_that_the_rule_does_not_call_is_none() -> None:
+    for compute in (0.98, 1.02):
+        found = compared(24, compute)
+        low = found.judged(is_over=True)[Figure.LOW].figure
+        assert low is not None
+        assert low.lower > 1 or low.upper < 1
+        text = "\n".join(told(found))
+        assert "No difference" in text
+        assert "is faster" not in text
+        assert "is slower" not in text
+
+
+def test_runs_that_end_before_the_steps_asked_are_told_with_their_arm() -> None:
+    found = compared(8, 1.0)
+    found.pairs = [(replace(own, asked=60), replace(its, asked=50)) for own, its in found.pairs]
+    text = " ".join(" ".join(told(found)).split())
+    assert "the command: the script ended by itself after 50 of 60 steps" in text
+    assert text.count("ended by itself") == 1
 
 
 @pytest.mark.long

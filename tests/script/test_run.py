@@ -13,7 +13,7 @@ import pytest
 from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, ROOT
 from hvdperf.plan.terms import Term
-from hvdperf.script.recorded import Rank, read_ranks
+from hvdperf.script.recorded import Rank, last_job, read_ranks
 from hvdperf.script.run import TAP, Live, environment, on_all_hosts
 from hvdperf.script.terms import parts_of
 from hvdperf.session.ending import EXIT_STATUS
@@ -144,6 +144,83 @@ def test_a_session_has_its_steps_and_says_what_it_hides(tmp_path: Path) -> None:
     assert first.steps is not None
     assert (first.steps.count, first.steps.samples, len(first.missing)) == (40, 0, 1)
     assert "samples/s of all" not in done.stdout
+
+
+def test_a_session_that_does_not_run_the_exchange_of_its_graph_is_invalid(tmp_path: Path) -> None:
+    words = on_two_ranks(str(SCRIPTS / "session.py"), "bypass")
+    done = run(tmp_path, *words, options=("--check",))
+    assert done.returncode == INVALID, done.stdout
+    first, _ = ranks_of(tmp_path)
+    assert first.exchanged
+    assert first.steps is not None
+    assert (first.steps.count, first.steps.updates, first.steps.exchanges) == (40, True, False)
+
+
+def test_ranks_without_horovod_are_those_of_their_launcher_and_invalid(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "alone.py")
+    done = run(tmp_path, *on_two_ranks(script), options=("--check",))
+    assert done.returncode == INVALID, done.stdout
+    job, jobs = last_job(ranks_of(tmp_path))
+    assert ([each.rank for each in job], jobs) == ([0, 1], 1)
+    assert {(each.size, each.connected, each.steps and each.steps.count) for each in job} == {
+        (2, 0, 40)
+    }
+    # One process without a launcher trains as it should.
+    other = other_directory(tmp_path / "other")
+    alone = run(other, sys.executable, script, options=("--check",))
+    assert alone.returncode == 0
+    assert ranks_of(other) == []
+
+
+def test_ranks_that_wait_for_each_other_are_named_with_their_steps(tmp_path: Path) -> None:
+    script = on_two_ranks(LOOP, "--stall-at", "20")
+    own = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}", "--", *script]
+    environment = {
+        **os.environ,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "PYTHONPATH": str(ROOT),
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": "3",
+    }
+    with subprocess.Popen(
+        own,
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "no step ends" in line)
+        os.killpg(process.pid, signal.SIGINT)
+        text, _ = process.communicate(timeout=60)
+    for sentences in (said, " ".join(text.split())):
+        assert "hvd.allreduce (logged), which rank 0 calls at loop.py:" in sentences
+        assert "waits for rank 1, which is at loop.py:" in sentences
+        assert "waits for rank 0, which is at loop.py:" in sentences
+    assert [each.steps and each.steps.count for each in ranks_of(tmp_path)] == [21, 21]
+
+
+def test_where_nothing_can_be_written_the_script_keeps_its_status(tmp_path: Path) -> None:
+    in_a_namespace = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*in_a_namespace, "true"], check=False).returncode:
+        pytest.skip("this machine allows no namespaces, in which a small disk could be mounted")
+    small = f'mount -t tmpfs -o size=4k tmpfs {tmp_path} && exec "$@"'
+    words = [sys.executable, LOOP, "--steps", "30", "--leave", "3"]
+    own = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}", "--", *words]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*in_a_namespace, "sh", "-c", small, "sh", *own],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "ranks could not write" in done.stderr
+    assert "make room" in done.stderr
+    assert "PYTHONPATH" not in done.stderr
 
 
 def test_one_rank_does_not_wait_for_its_gpu(tmp_path: Path) -> None:

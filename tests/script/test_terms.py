@@ -254,7 +254,7 @@ def test_each_check_fails_for_its_own_reason() -> None:
     silent = of_steps(changed(sound, exchanged={}), exchanges=False)
     left_out = changed(sound, unexchanged=("w2",))
     unlike = [of_own_weights(each) for each in sound]
-    same_data = changed(sound, batches=(1.0, 2.0, 3.0))
+    same_data = changed(sound, batches=tuple(map(float, range(12))))
     retraced = of_steps(sound, traces=59)
     draw = random.Random(1)
     faster = [

@@ -21,6 +21,7 @@ parser.add_argument("--save", type=float, default=0.0)
 parser.add_argument("--stop", type=float, default=0.0)
 parser.add_argument("--fail-at", type=int, default=-1)
 parser.add_argument("--leave", type=int, default=0)
+parser.add_argument("--stall-at", type=int, default=-1)
 for flag in ("retrace", "same-data", "local", "eager", "no-exchange", "drop-one", "gpu"):
     parser.add_argument(f"--{flag}", action="store_true")
 options = parser.parse_args()
@@ -95,6 +96,8 @@ for number in range(options.steps):
     if options.stop and number == options.steps // 2 and rank == 1:
         code = f"kill -STOP $PPID; sleep {options.stop}; kill -CONT $PPID"
         subprocess.Popen(["sh", "-c", code])
+    if number == options.stall_at and rank == 0:
+        hvd.allreduce(tf.constant(1.0), name="logged")
     if number == options.fail_at:
         raise RuntimeError("the script's own error")
 print(f"rank {rank} is done", flush=True)

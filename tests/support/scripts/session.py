@@ -1,4 +1,7 @@
-"""A monitored session of TensorFlow 1, which trains on arrays."""
+"""A monitored session of TensorFlow 1, which trains on arrays: session.py [bypass]. With that its
+gradients do not come from the wrapped optimizer, so nothing is exchanged."""
+
+import sys
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -9,7 +12,13 @@ hvd.init()
 x = tf.placeholder(tf.float32, [None, 64])
 weights = tf.get_variable("weights", [64, 1])
 optimizer = hvd.DistributedOptimizer(tf.train.GradientDescentOptimizer(0.01))
-step = optimizer.minimize(tf.reduce_mean((x @ weights) ** 2))
+loss = tf.reduce_mean((x @ weights) ** 2)
+if sys.argv[1:] == ["bypass"]:
+    # They are exchanged in the graph, but not in what is run.
+    optimizer.compute_gradients(loss)
+    step = optimizer.apply_gradients([(tf.gradients(loss, weights)[0], weights)])
+else:
+    step = optimizer.minimize(loss)
 generator = np.random.default_rng(hvd.rank())
 alike = hvd.broadcast_global_variables(0)
 tf.train.create_global_step()

@@ -46,6 +46,8 @@ WRITE_S, LINE_S = 30.0, 1.0
 EARLY = 0.2
 # Seconds from one beat of a thread of ours to the next, and how late one is if nothing ran then.
 BEAT_S, LATE_S = 0.05, 1.0
+# Operations of a graph that exchange.
+EXCHANGES = ("HorovodAllreduce", "HorovodGroupedAllreduce", "HorovodAllgather")
 # Steps that are no calls of a function.
 OF_LOOP, OF_SESSION = "a loop without tf.function", "a session's run"
 # Of steps that a GPU does while the script goes on, every so many-th is measured alone; once there
@@ -54,7 +56,19 @@ ALONE_EVERY, ALONE_OFTEN, ALONE_LATER = 16, 8, 128
 # Values of a variable that are compared between ranks.
 COMPARED = 1 << 22
 # Batches whose content is compared between ranks, and functions and events that are told apart.
-BATCHES, SERIES, EVENTS = 8, 64, 256
+BATCHES, SERIES, EVENTS = 2048, 64, 256
+# Of the first sample of a batch so many tensors are compared, and so many values of each.
+TENSORS, VALUES = 8, 512
+# Seconds without the end of a step after which all is written, and again when they have doubled.
+QUIET_S = 2.0
+# What launchers call the number of a rank, and of how many. A batch script of Slurm has these of
+# its job, but only srun sets those of a step.
+LAUNCHERS = (
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+)
 
 
 class Steps:
@@ -170,11 +184,18 @@ class Steps:
         return found
 
 
+def _has_all(names: Any) -> Any:
+    return all(os.environ.get(each, "").isdigit() for each in names)
+
+
 class State:
     """What is known of this process."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self.launched = next(
+            ([int(os.environ[each]) for each in pair] for pair in LAUNCHERS if _has_all(pair)), None
+        )
         self.thread = threading.get_ident()
         self.directory = os.environ["HVDPERF_RECORD"]
         self.limit = int(os.environ.get("HVDPERF_STEPS") or 0)
@@ -205,6 +226,8 @@ class State:
         self.in_gradients = 0
         # Of the newest batch its samples and something of its content; that of training steps.
         self.batch, self.content = 0, None
+        # Batches of the longest data set of a known length.
+        self.epoch = 0
         # The iterator that was asked last, and samples of each since the step before.
         self.iterator = 0
         self.taken: dict[int, int] = {}
@@ -218,6 +241,10 @@ class State:
         # Ends the beats; is held while there are any.
         self.ending, self.beating = threading.Event(), threading.Lock()
         self.written_at = self.line_at = 0.0
+        # When the last step ended.
+        self.moved_at = 0.0
+        # The main thread may write while it writes: in the handler of a signal.
+        self.writing = threading.RLock()
 
 
 _state: Any = None
@@ -424,6 +451,7 @@ def _beat() -> None:
         elif lasted < 2 * BEAT_S:
             usual = used[2] / lasted
         before = after
+        _guarded("a stall", _write_if_quiet)
 
 
 def _beat_until_the_end() -> None:
@@ -466,7 +494,7 @@ def _hook_init(module: Any) -> None:
             _state.at_init(False)
         result = original(self, *arguments, **named)
         _event("hvd.init", begin)
-        _guarded("hvd.init", _initialised, self)
+        _guarded("hvd.init", lambda: _initialised(self.rank(), self.size()))
         if _state.at_init is not None:
             _state.at_init(True)
         return result
@@ -474,9 +502,10 @@ def _hook_init(module: Any) -> None:
     cls.init = init
 
 
-def _initialised(basics: Any) -> None:
+def _initialised(rank: Any, size: Any) -> None:
+    """Begin to record this process. size: of Horovod; 0 without it."""
     first = _state.rank is None
-    _state.rank = basics.rank()
+    _state.rank, _state.moved_at = rank, now()
     _state.thread = threading.get_ident()
     if first:
         if os.getpid() != _state.pid:
@@ -485,10 +514,12 @@ def _initialised(basics: Any) -> None:
         # An elastic job gives a process another rank later on; it still writes one file.
         _state.name = f"{_state.rank}-{_state.pid}"
     _state.facts = {
-        "size": basics.size(),
+        "size": max(1, size),
+        "connected": size,
+        "launched": _state.launched,
         "host": socket.gethostname(),
     }
-    _state.kept = max(LEAST_KEPT, min(MOST_KEPT, KEPT_OF_ALL // basics.size()))
+    _state.kept = max(LEAST_KEPT, min(MOST_KEPT, KEPT_OF_ALL // max(1, size)))
     if first and _state.at_step is None:
         # What is registered last runs first, so Horovod is still there.
         atexit.register(_at_exit)
@@ -499,6 +530,15 @@ def _initialised(basics: Any) -> None:
         processes = sys.modules.get("multiprocessing.util")
         if processes is not None:
             processes.Finalize(None, _at_exit, exitpriority=100)
+
+
+def _train_without_horovod() -> None:
+    """Begin to record a rank of a launcher that trains and has not called hvd.init, unless
+    TensorFlow itself connects it with others."""
+    from tensorflow.python.eager import context
+
+    if _state.launched[1] > 1 and getattr(context.context(), "_server_def", None) is None:
+        _initialised(_state.launched[0], 0)
 
 
 def _hook_broadcast(module: Any) -> None:
@@ -549,6 +589,9 @@ def _outermost(call: Any) -> Any:
             end = now()
             _state.current = None
             _state.jit = 0
+        if not _state.iterator and not steps.has_input_stamps and len(arguments) <= TENSORS:
+            # Batches that do not come from tf.data.
+            _guarded("a batch", _note_content, arguments)
         _guarded("a step", _add, steps, self, begin, end)
         return result
 
@@ -701,6 +744,9 @@ def _trained(steps: Any, at: Any) -> None:
     if _state.at_step is not None:
         _state.at_step(steps)
         return
+    _state.moved_at = at
+    if _state.rank is None and _state.launched:
+        _guarded("a rank without Horovod", _train_without_horovod)
     if _state.rank is not None and os.getpid() == _state.pid:
         if at - _state.line_at > LINE_S:
             _write_line(steps, at)
@@ -756,11 +802,14 @@ def _hook_session(module: Any) -> None:
         def note() -> None:
             key = (id(self.graph), repr(fetches))
             if key not in known and len(known) < EVENTS:
-                known[key] = _reaches_horovod(self.graph, fetches)
-            if known.get(key):
-                steps = _state.series.setdefault("session", Steps(OF_SESSION))
+                known[key] = _kind_of(self.graph, fetches)
+            kind = known.get(key)
+            if kind:
+                steps = _state.series.setdefault(kind, Steps(OF_SESSION))
                 _state.session = weakref.ref(self), original
-                steps.exchanges = True
+                setattr(steps, kind, True)
+                feed = arguments[0] if arguments else named.get("feed_dict")
+                _note_content((feed or {}).values())
                 _note_missing("what happens within a session's run: input, communication, weights")
                 _add(steps, None, begin, end)
 
@@ -782,8 +831,9 @@ def _leaves(fetches: Any) -> Any:
         yield fetches
 
 
-def _reaches_horovod(graph: Any, fetches: Any) -> Any:
-    """Return whether what is fetched needs an exchange of Horovod."""
+def _kind_of(graph: Any, fetches: Any) -> Any:
+    """Return whether a session's run exchanges by Horovod, or changes variables by an optimizer
+    without that; None for neither."""
     left = []
     for each in _leaves(fetches):
         if isinstance(each, str):
@@ -795,10 +845,14 @@ def _reaches_horovod(graph: Any, fetches: Any) -> Any:
         if op in seen or not hasattr(op, "inputs"):
             continue
         seen.add(op)
-        if op.type.startswith(("HorovodAllreduce", "HorovodGroupedAllreduce", "HorovodAllgather")):
-            return True
         left += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
-    return False
+    types = {op.type for op in seen}
+    if any(each.endswith(("If", "While", "Case", "PartitionedCall")) for each in types):
+        for function in graph._functions.values():
+            types |= {node.op for node in function.definition.node_def}
+    if any(each.startswith(EXCHANGES) for each in types):
+        return "exchanges"
+    return "updates" if any("Apply" in each for each in types) else None
 
 
 # The exchange -----------------------------------------------------------------------------------
@@ -1032,6 +1086,21 @@ def _hook_input(module: Any) -> None:
         return result
 
     module.OwnedIterator._next_internal = next_internal
+    create = module.OwnedIterator._create_iterator
+
+    @_as_it_is
+    def create_iterator(self: Any, dataset: Any) -> Any:
+        _guarded("a data set", _note_epoch, dataset)
+        return create(self, dataset)
+
+    module.OwnedIterator._create_iterator = create_iterator
+
+
+def _note_epoch(dataset: Any) -> None:
+    import tensorflow as tf
+
+    if tf.executing_eagerly():
+        _state.epoch = max(_state.epoch, int(dataset.cardinality()))
 
 
 def _asked() -> Any:
@@ -1050,11 +1119,15 @@ def _given(asked: Any, result: Any) -> None:
 
     leaves = list(tf.nest.flatten(result, expand_composites=True))
     count, content = tf.constant(0.0, tf.float64), tf.constant(0.0, tf.float64)
-    first = next((x for x in leaves if x.shape.rank and x.dtype.is_numeric), None)
+    tensors = [x for x in leaves if x.shape.rank and (x.dtype.is_numeric or x.dtype == tf.string)]
+    # What a float holds exactly, of several sums.
+    weights = tf.constant([[256.0**place for place in range(5)] + [0.0] * 3], tf.float64)
     with tf.device("CPU:0"), tf.control_dependencies(leaves):
-        if first is not None:
-            count = tf.cast(tf.shape(first)[0], tf.float64)
-            content = tf.reduce_sum(tf.cast(first[:1], tf.float64))
+        if tensors:
+            count = tf.cast(tf.shape(tensors[0])[0], tf.float64)
+        for each in tensors[:TENSORS]:
+            marks = tf.fingerprint(tf.reshape(each[:1], [1, -1]))
+            content += tf.reduce_sum(tf.cast(marks, tf.float64) * weights)
         given, one = tf.timestamp(), tf.constant(1.0, tf.float64)
         variable = _state.current.variables[1]
         counted = variable.read_value()[3:] + tf.stack([count, given - asked, one])
@@ -1073,8 +1146,25 @@ def _note_batch(iterator: Any, result: Any) -> None:
         return
     _state.batch, _state.iterator = int(first.shape[0]), id(iterator)
     _state.taken[id(iterator)] = _state.taken.get(id(iterator), 0) + _state.batch
-    if len(_state.batches) < BATCHES:
-        _state.content = zlib.crc32(first[:1].numpy().tobytes())
+    _note_content(tf.nest.flatten(result, expand_composites=True)[:TENSORS])
+
+
+def _note_content(values: Any) -> None:
+    """Note something of the content of a batch. values: its tensors or arrays; others are left
+    out, and so are scalars."""
+    arrays = []
+    for each in values if len(_state.batches) < BATCHES else ():
+        if hasattr(each, "_numpy") and each.shape.rank:
+            # Without a copy of all, unless it is on a GPU.
+            each = (each if "CPU" in each.device else each[:1])._numpy()
+        if hasattr(each, "strides") and each.shape:
+            arrays.append(each[:1].reshape(-1)[:: max(1, each[:1].size // VALUES)])
+    content = 0
+    for array in arrays:
+        text = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
+        content = zlib.crc32(text, content)
+    if arrays:
+        _state.content = content
 
 
 # Writing ----------------------------------------------------------------------------------------
@@ -1147,15 +1237,65 @@ def _code() -> Any:
 
 def _unexchanged() -> Any:
     """Return the names of variables that were updated, are not local, and were never exchanged."""
-    known = set(_state.exchanged_variables)
+    # Copies in one piece, since the main thread may add to both in the meantime.
+    known = set(_state.exchanged_variables.data)
     return [
         name
-        for key, (_, name, plain) in _state.updated.items()
+        for key, (_, name, plain) in list(_state.updated.items())
         if key not in known and plain not in known and not {key, plain} & _state.local
     ]
 
 
-def _write(is_last: Any) -> None:
+def _write_if_quiet() -> None:
+    """Write what is known while no step ends, as in a rank that waits for another one."""
+    if _state.rank is None or _state.is_over:
+        return
+    quiet = now() - _state.moved_at
+    before = max(QUIET_S / 2, _state.written_at - _state.moved_at)
+    if quiet > 2 * before or before < _stall_s() <= quiet:
+        what, place = _doing()
+        _write(False, [what, quiet, place])
+        if quiet >= _stall_s():
+            _write_whole(f"stalled-{_state.name}", quiet)
+
+
+def _stall_s() -> Any:
+    """Return the seconds after which Horovod calls it a stall."""
+    if os.environ.get("HOROVOD_STALL_CHECK_DISABLE", "0") not in ("", "0"):
+        return math.inf
+    return float(os.environ.get("HOROVOD_STALL_CHECK_TIME_SECONDS") or 60) or math.inf
+
+
+def _doing() -> Any:
+    """Return the exchange in which the main thread is, in words, "" for none, and at which line of
+    a file that is not installed."""
+    frame = sys._current_frames().get(_state.thread)
+    libraries = ("<", os.path.dirname(os.__file__), os.path.dirname(__file__))
+    what = name = ""
+    steps = _state.current
+    if steps is not None and (steps.exchanges or steps.others) and (steps.traced_at or steps.count):
+        what = f"the allreduce of `{steps.name}`"
+    while frame is not None:
+        code = frame.f_code
+        file = code.co_filename
+        if "-packages" not in file and not file.startswith(libraries):
+            what += f" ({name})" * bool(name)
+            return what, f"{os.path.basename(file)}:{frame.f_lineno}"
+        if steps is None and f"{os.sep}horovod{os.sep}" in file:
+            if not what and not code.co_name.startswith("_"):
+                what = f"hvd.{code.co_name}"
+            name = name or frame.f_locals.get("name") or ""
+        frame = frame.f_back
+    return what, ""
+
+
+def _write(is_last: Any, waits: Any = None) -> None:
+    with _state.writing:
+        if is_last or not _state.is_over:
+            _write_all(is_last, waits)
+
+
+def _write_all(is_last: Any, waits: Any) -> None:
     _state.written_at = now()
     used = resource.getrusage(resource.RUSAGE_SELF)
     found = {
@@ -1168,13 +1308,15 @@ def _write(is_last: Any) -> None:
         "events": _state.events,
         "missing": _state.missing,
         "pauses": _state.pauses,
-        "series": [each.told() for each in _state.series.values() if each.count],
+        "series": [each.told() for each in list(_state.series.values()) if each.count],
         "exchanged": _state.exchanged,
         "others": _state.others,
         "updated": len(_state.updated),
         "local": len(_state.local),
         "unexchanged": _unexchanged()[:EVENTS] if _state.exchanged_variables else [],
         "batches": _state.batches,
+        "epoch": _state.epoch,
+        "waits": waits,
         "peak_memory": used.ru_maxrss * 1024,
         "written_at": now(),
         "is_over": is_last,
@@ -1196,5 +1338,5 @@ def _write_line(steps: Any, at: Any) -> None:
 def _write_whole(name: Any, found: Any) -> None:
     path = os.path.join(_state.directory, name)
     with open(f"{path}.new", "w") as stream:
-        json.dump(found, stream, default=str)
+        stream.write(json.dumps(found, default=str))
     os.replace(f"{path}.new", path)
