@@ -10,6 +10,7 @@ class Term(StrEnum):
     another cause that an attribution can name.
 
     INSIDE: COMPUTE or EXCHANGE, if the measured blocks cannot tell which. MEMORY takes no time.
+    COLLECTING, OTHERS and OTHER_EXCHANGE are known of a script only (hvdperf/script/terms.py).
     """
 
     LAUNCH = "launch"
@@ -29,6 +30,9 @@ class Term(StrEnum):
     LONG_STEPS = "rare long steps"
     EXCHANGE = "exposed communication"
     END = "end"
+    COLLECTING = "garbage collector"
+    OTHERS = "other functions"
+    OTHER_EXCHANGE = "other exchanges"
     INSIDE = "compute or communication"
     MEMORY = "memory"
 

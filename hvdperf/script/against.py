@@ -198,7 +198,8 @@ def _by_term(found: Comparison) -> list[str]:
         for own, run in zip(sums, pair, strict=True):
             parts = parts_of(run.job)
             for each in parts.by_rank if parts is not None else ():
-                for term, seconds in each.terms.items():
+                for term in TERMS:
+                    seconds = each.terms.get(term, 0.0)
                     own.setdefault((each.rank, term), []).append(seconds)
     if not sums[0] or sums[0].keys() != sums[1].keys():
         return []
@@ -206,7 +207,9 @@ def _by_term(found: Comparison) -> list[str]:
     table = Columns(("ms of a usual step", -34), ("command", 9), ("other", 9), ("more", 9))
     lines = [table.header]
     ranks = {rank for rank, _ in more}
-    for term in (term for term in TERMS if any(key[1] is term for key in more)):
+    for term in (
+        term for term in TERMS if any(any(own[rank, term]) for own in sums for rank in ranks)
+    ):
         both = [_MS * fmean(fmean(own[rank, term]) for rank in ranks) for own in sums]
         lines.append(
             table.row(term.value, *(f"{ms:.2f}" for ms in both), f"{both[0] - both[1]:+.2f}")

@@ -48,7 +48,9 @@ def problems(ranks: Sequence[Rank]) -> list[Problem]:
     """Return what is wrong with a training, what matters most first. ranks: of one job."""
     found = [*_exchange(ranks)]
     if not found:
-        found += _weights(ranks)
+        # Ranks that exchange with others each train another model.
+        for each in {rank.process_sets for rank in ranks}:
+            found += _weights([rank for rank in ranks if rank.process_sets == each])
     return [*found, *_data(ranks), *_tracing(ranks), *_warm_up(ranks)]
 
 

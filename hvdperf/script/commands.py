@@ -11,13 +11,14 @@ from pathlib import Path
 from hvdperf.cli import Commands, add_command, complain, option
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
+from hvdperf.json_records import encode
 from hvdperf.paths import RESULTS, shown
 from hvdperf.report.apart import write_apart
 from hvdperf.script.against import compare, told, verdict_of
 from hvdperf.script.arms import SETTING, Arm, other_arm
 from hvdperf.script.nightly import measure_night
 from hvdperf.script.page.html import page
-from hvdperf.script.recorded import RECORDS, last_job, read_ranks
+from hvdperf.script.recorded import LAUNCH, RECORDS, Launch, last_job, read_launch, read_ranks
 from hvdperf.script.run import run
 from hvdperf.script.told import lines
 from hvdperf.script.training import Training, training_of
@@ -51,8 +52,8 @@ def add_to(commands: Commands) -> None:
     text = "With --against: end after so many minutes."
     option(add, "--budget MIN", text, BUDGET_MIN, type=float)
     text = (
-        "Measure a night of the command in short runs, and judge it by the nights before of the "
-        "same series."
+        "Measure a night of the command in short runs, once a day (UTC), and judge it by earlier "
+        "nights of the same series."
     )
     option(add, "--series NAME", text, told="no night")
     text = (
@@ -111,11 +112,13 @@ def run_script(arguments: argparse.Namespace) -> int:
         )
     if not job:
         return status
-    training = training_of(job, jobs)
+    launch = Launch(tuple(command), status)
+    training = training_of(job, jobs, launch)
     text = _text(training)
     print(f"\n{text}", end="")
     print(f"recorded: {shown(directory)}")
     try:
+        write_whole(directory / LAUNCH, encode(launch))
         write_whole(directory / REPORT, text)
     except OSError as error:
         # The script has its own exit status, whatever happens to the report.
@@ -170,6 +173,6 @@ def texts(directory: Path) -> Mapping[str, Callable[[], str]] | None:
         complain(line)
     if not ranks:
         raise UserError(f"{shown(directory)}: no document of a rank can be read")
-    training = training_of(*last_job(ranks))
+    training = training_of(*last_job(ranks), read_launch(directory))
     name = directory.resolve().name
     return {"html": lambda: page(training, name), "terminal": lambda: _text(training)}

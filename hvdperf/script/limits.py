@@ -2,66 +2,136 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from statistics import fmean
+from typing import NamedTuple
 
+from hvdperf.plan.settings import Touches, settings_in
 from hvdperf.plan.terms import Term
 from hvdperf.script.checks import Problem
 from hvdperf.script.cores import Group, Stop
-from hvdperf.script.terms import Gpu, Parts, Tail
+from hvdperf.script.recorded import Rank
+from hvdperf.script.terms import OWN, Gpu, Parts, Tail
 
 # A term that takes a smaller share of the time is not worth a change.
 LEAST_SHARE = 0.10
 # Of more ranks only the number is told.
 _NAMED = 4
+# A gain is not known from so little above 1 on.
+_NO_GAIN = 1.005
+# Other programs come first if they take so many times as much as the script's own fault.
+_FAR = 2.0
+# Terms that grow if ranks lack cores.
+_WAITS = (Term.STRAGGLER, Term.EXCHANGE, Term.OTHER_EXCHANGE)
+# How to find out what is gained without a term.
+_TRIALS = {
+    Term.INPUT: "train on one batch again and again, by dataset.take(1).cache().repeat()",
+    **dict.fromkeys(_WAITS[1:], "a run of one rank exchanges nothing"),
+}
+# Settings that a training may need.
+_NEEDED = {"TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "HOROVOD_DYNAMIC_PROCESS_SETS"}
 
 
 @dataclass(frozen=True)
 class Limit:
     """What limits. told: in a sentence. mend: what to try first; "" if nothing is known. faster:
-    how many times as fast the training is then, from and to; None if that cannot be said."""
+    how many times as fast the training is then, from and to; None if that cannot be said. trial:
+    how to find out how much it gains."""
 
     told: str
     mend: str = ""
     faster: tuple[float, float] | None = None
+    trial: str = ""
+
+    @property
+    def gain(self) -> str:
+        """Return how much faster the training becomes, in a sentence; "" if that is unknown."""
+        low, high = self.faster or (1.0, 1.0)
+        if low >= _NO_GAIN:
+            return f"If that works, the training is {low:.2f} to {high:.2f} times as fast."
+        trial = self.trial or "commit the change, and compare: hvdperf run --against HEAD~1"
+        told = f"If that works, the training is at most {high:.2f} times as fast. To see: {trial}."
+        return told if high >= _NO_GAIN else ""
 
 
-def limit_of(parts: Parts | None, wrong: Sequence[Problem], *, trains: bool) -> Limit:
+class _Found(NamedTuple):
+    """What may limit. share: of the time. may_be_others: whether other programs may be the cause,
+    if they take cores from ranks."""
+
+    share: float
+    limit: Limit
+    may_be_others: bool = False
+
+
+_share = attrgetter("share")
+
+
+def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank]) -> Limit:
     """Return what limits a training. A check that failed comes first: the speed of a training that
-    does not do what it should means nothing. trains: whether a training step was seen."""
+    does not do what it should means nothing."""
     if wrong:
         return Limit(wrong[0].what, wrong[0].mend)
-    if not trains:
+    if all(rank.steps is None for rank in ranks):
         return Limit("no training step was seen")
     if parts is None:
         return Limit("too few steps to say what limits it", "let it run for longer")
     if parts.gpu is not None and parts.stop is None:
-        return _of_gpu(parts, parts.gpu)
-    own = [*_tail(parts), *_slower(parts), *_terms(parts)]
-    others = [*_stop(parts.stop), *_cores(parts)]
-    share, limit = max([*others, *own], key=lambda each: each[0])
+        return _of_gpu(parts, parts.gpu, ranks)
+    found = [*_tail(parts, ranks), *_slower(parts), *_terms(parts, ranks)]
+    disturbed = max([*_stop(parts.stop), *_cores(parts)], key=_share, default=None)
+    if disturbed is not None and disturbed.share < LEAST_SHARE:
+        disturbed = None
+    if disturbed is not None:
+        # What others do not cause is the script's own.
+        sure = [each for each in found if not each.may_be_others]
+        found = sure if max(map(_share, sure)) >= LEAST_SHARE else found
+    own, computing = max(found, key=_share), _computing(parts, ranks)
+    told = [computing] if computing.share > own.share or own.share < LEAST_SHARE else []
+    told += [own] if own.share >= LEAST_SHARE else []
+    if disturbed is not None:
+        if disturbed.share > max(_FAR * own.share, computing.share):
+            told = [disturbed, told[0 if parts.in_loop else -1]]
+        else:
+            told.insert(told.index(own) if own in told and own.may_be_others else 2, disturbed)
+    # Computing is made faster by tf.function; else nothing else is as hard.
+    tried = [each for each in told if each is not computing or parts.in_loop] or told
+    first, *others = (each.limit.told for each in told)
+    besides = "; and ".join(others)
+    limit = tried[0].limit
+    return replace(limit, told=f"{first}. Besides, {besides}" if besides else first)
+
+
+def _computing(parts: Parts, ranks: Sequence[Rank]) -> _Found:
     term = max((Term.COMPUTE, Term.INSIDE), key=parts.share)
-    computing = parts.share(term)
-    if share >= computing:
-        if not any(limit is each for _, each in others):
-            return limit
-        # What the training does by itself remains to be told.
-        tail = [] if _may_lack_a_core(parts.tail) else _tail(parts)
-        most, besides = max([*tail, *_slower(parts), *_terms(parts)], key=lambda each: each[0])
-        if most < LEAST_SHARE:
-            return limit
-        return Limit(f"{limit.told}. Besides, {besides.told}", limit.mend, limit.faster)
     name = "computation" if term is Term.COMPUTE else term.value
     # A function may read its input by itself.
     name += "" if parts.share(Term.INPUT) else ", with input, if any"
-    told = f"{name}: {_percent(computing)} of the time"
-    if share >= LEAST_SHARE:
-        return Limit(f"{told}. Besides, {limit.told}", limit.mend, limit.faster)
-    return Limit(told, "a faster device, mixed precision, or larger batches")
+    told = f"{name}: {_percent(parts.share(term))} of the time"
+    mend = "a faster device, mixed precision, or larger batches"
+    if parts.in_loop:
+        told += ", operation by operation, since the step is not a tf.function"
+        mend = "put the step into a tf.function"
+    return _Found(parts.share(term), Limit(told, _unset(ranks, Touches.ALL) + mend))
 
 
-def _of_gpu(parts: Parts, gpu: Gpu) -> Limit:
+def _unset(ranks: Sequence[Rank], touches: Touches) -> str:
+    """Return the advice to unset what is set, if that touches computing (ALL) or the exchange."""
+    found = [
+        str(each)
+        for each in settings_in(ranks[0].settings)
+        if each.row.touches is touches
+        and each.row.changes
+        and each.name not in _NEEDED
+        # What a launch of the suite overrides is where a rank runs, or its threads.
+        and (touches is Touches.ALL or not each.row.overridden)
+    ]
+    return f"unset {' and '.join(found)}, unless it has to be; then " if found else ""
+
+
+def _of_gpu(parts: Parts, gpu: Gpu, ranks: Sequence[Rank]) -> Limit:
     """Return what limits a training whose GPU works while the script goes on: what the script does
     costs no more than the time in which the GPU has nothing to do."""
     works = min(gpu.done / parts.period, 1.0)
@@ -77,7 +147,7 @@ def _of_gpu(parts: Parts, gpu: Gpu) -> Limit:
             "larger batches; if a step then takes no longer, the GPU did wait, and "
             "tf.function(jit_compile=True) helps, too"
         )
-    share, limit = max(_terms(parts), key=lambda each: each[0])
+    share, limit, _ = max(_terms(parts, ranks), key=_share)
     share = min(share, 1 - works)
     if share < LEAST_SHARE:
         return Limit(told, mend)
@@ -85,10 +155,6 @@ def _of_gpu(parts: Parts, gpu: Gpu) -> Limit:
     if share >= works:
         return Limit(limit.told, limit.mend, faster)
     return Limit(f"{told}. Besides, {limit.told}", limit.mend, faster)
-
-
-# A share of the time, and what limits if it does.
-_Found = tuple[float, Limit]
 
 
 def stop_told(stop: Stop) -> str:
@@ -109,7 +175,7 @@ def _stop(stop: Stop | None) -> Iterator[_Found]:
     if stop.is_starved:
         mend = "end the programs on its cores, or give it cores of its own"
     # It may have stopped in what takes its time anyway.
-    yield stop.share, Limit(told, mend, _faster(0.9 * stop.share, stop.share))
+    yield _Found(stop.share, Limit(told, mend, _faster(0.9 * stop.share, stop.share)))
 
 
 def cores_told(groups: Sequence[Group]) -> Iterator[str]:
@@ -129,10 +195,10 @@ def _ranks(numbers: Sequence[int]) -> str:
     return f"{'ranks' if len(numbers) > 1 else 'rank'} {' and '.join(map(str, numbers))}"
 
 
-def _may_lack_a_core(tail: Tail | None) -> bool:
+def _may_lack_a_core(tail: Tail) -> bool:
     """Return whether slow steps may be those in which a rank waits for a core."""
-    own = (Term.BETWEEN, Term.INPUT)
-    return tail is not None and tail.term not in own and not tail.retraced
+    own = (Term.BETWEEN, Term.COLLECTING, Term.OTHERS, Term.INPUT)
+    return tail.term not in own and not tail.retraced
 
 
 def _cores(parts: Parts) -> Iterator[_Found]:
@@ -158,30 +224,54 @@ def _cores(parts: Parts) -> Iterator[_Found]:
     mend = "; and ".join(mends)
     # More is not lost than its threads had to wait, and not less than the main one had to.
     share = max(min(waits, worst.waited), worst.delayed)
-    yield share, Limit(told, mend, _faster(0.0, most))
+    yield _Found(share, Limit(told, mend, _faster(0.0, most)))
 
 
-def _tail(parts: Parts) -> Iterator[_Found]:
+def _tail(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
     tail = parts.tail
     if tail is None:
         return
     many = f"{tail.count} slow steps" if tail.count > 1 else "one slow step"
-    told = f"{many} of {tail.of}: {share_told(tail)}, mostly {tail.term.value} on rank {tail.rank}"
+    told = f"{many} of {tail.of}: {share_told(tail)}, mostly {cause_told(tail)}"
+    who = "the ranks do" if tail.rank is None else f"rank {tail.rank} or its node does"
     mends = {
         Term.BETWEEN: "what it does there, such as saving, evaluating or logging, can be done less "
         "often or in the background",
-        Term.INPUT: "cache the data set, read ahead, and keep the begin of an epoch short",
+        Term.COLLECTING: "call gc.freeze() before the first step, and gc.collect() less often",
+        Term.OTHERS: "call other functions, such as for an evaluation, less often",
+        Term.INPUT: "cache the data set, read ahead, and keep the start of an epoch short",
     }
-    if parts.has_stamps:
-        mends[Term.INSIDE] = "what other functions do there, such as evaluating, can be rarer"
-    mend = mends.get(tail.term, f"look at what rank {tail.rank} or its node does then")
+    mend = mends.get(tail.term, f"look at what {who} then")
+    where = {Term.BETWEEN: _place(ranks), Term.OTHERS: _named(parts)}
+    told += where.get(tail.term, "")
     if tail.retraced:
         told = f"{many} of {tail.of}, in which the function is traced again: {share_told(tail)}"
         mend = (
             "give it tensors instead of Python numbers and batches of one shape, and drop a last "
             "batch that is smaller"
         )
-    yield tail.share, Limit(told, mend, _faster(tail.share / 2, tail.share))
+    limit = Limit(told, mend, _faster(tail.share / 2, tail.share))
+    yield _Found(tail.share, limit, _may_lack_a_core(tail))
+
+
+def cause_told(tail: Tail) -> str:
+    """Return the term that slow steps spend their time in, and the rank, if it is one alone."""
+    return tail.term.value + (f" on rank {tail.rank}" if tail.rank is not None else "")
+
+
+def _place(ranks: Sequence[Rank]) -> str:
+    """Return where the script is most of the time between steps; "" if nothing was seen of it."""
+    places = Counter[str]()
+    for rank in ranks:
+        places.update(rank.places)
+    return f", mostly at {places.most_common(1)[0][0]}" if places else ""
+
+
+def _named(parts: Parts, is_exchange: bool = False) -> str:
+    """Return which other function takes most time, or which operation of Horovod, if there is one;
+    "" if neither is known."""
+    names = sorted(parts.others, key=lambda name: name.startswith("hvd.") is not is_exchange)
+    return f", mostly `{names[0]}`" if names else ""
 
 
 def share_told(tail: Tail) -> str:
@@ -203,17 +293,17 @@ def _slower(parts: Parts) -> Iterator[_Found]:
     if slower is None:
         return
     share = parts.share_of(slower.waited)
+    waited = f"{1000 * slower.waited:.2f} of {1000 * parts.period:.2f} ms"
     told = (
         f"rank {slower.rank} takes {slower.times:.2f} times as long as the others for its own part "
-        f"of a step, mostly in {slower.term.value}; they wait for it for {_percent(share)} of "
-        "the time"
+        f"of a step, mostly in {slower.term.value}; they wait for it for {waited} of a step"
     )
     mends = {
         Term.COMPUTE: "look at its node and its share of the batch: hvdperf vet compares nodes",
         Term.INPUT: "look at its files and its storage, and give every rank as many samples; "
         "others may read as slowly, while they wait for it",
-        Term.BETWEEN: "look at what only this rank does, such as saving or logging",
     }
+    mend = mends.get(slower.term, "look at what only this rank does, such as saving or logging")
     own = next(each.own for each in parts.by_rank if each.rank == slower.rank)
     # Its excess may be gone, or be the others' part afterwards. Then the others still wait as ranks
     # do that are alike, or not even for an exchange that begins with ranks asleep.
@@ -221,45 +311,73 @@ def _slower(parts: Parts) -> Iterator[_Found]:
     if slower.term is Term.INPUT:
         least = 0.0
     most = share + parts.share(Term.EXCHANGE)
-    yield share, Limit(told, mends[slower.term], _faster(min(least, share), most))
+    share = parts.share_of(parts.period) if _is_one_starved(parts) else share
+    yield _Found(share, Limit(told, mend, _faster(min(least, share), most)))
 
 
-def _terms(parts: Parts) -> Iterator[_Found]:
-    # Ranks also wait for each other because of what each of them does now and then.
-    waits = 0.0 if parts.slower is not None else parts.share(Term.STRAGGLER)
-    share = parts.share(Term.INPUT)
-    mend = (
-        "read with several threads: map with num_parallel_calls (tf.data has as many threads as "
-        "the rank has cores, or private_threadpool_size), interleave, prefetch; cache, or smaller "
-        "files"
-    )
-    told = f"ranks wait for input for {_percent(share)} of the time"
-    # tf.data reads ahead by itself, so without more threads or cores nothing is gained.
-    yield share, Limit(told, mend, _faster(0.0, share + waits))
+def _is_one_starved(parts: Parts) -> bool:
+    """Return whether the input of one rank sets the pace of all."""
+    slower = parts.slower
+    return parts.is_starved and slower is not None and slower.term is Term.INPUT
 
-    if parts.slower is None:
-        share = parts.share(Term.STRAGGLER)
-        told = (
-            f"ranks wait for each other for {_percent(share)} of the time, now one and now another"
+
+def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
+    # Ranks also wait for each other because of what each of them does by itself.
+    waits = parts.share(Term.STRAGGLER)
+    # A script without tf.data may make its batches by itself.
+    ahead = "" if parts.share(Term.INPUT) else "read input ahead by tf.data; and "
+    exchange = _unset(ranks, Touches.EXCHANGE)
+    known = {
+        Term.INPUT: (
+            "ranks wait for input for {}",
+            "read with several threads: map with num_parallel_calls (tf.data has as many threads "
+            "as the rank has cores, or private_threadpool_size), interleave, prefetch; cache, or "
+            "smaller files",
+        ),
+        Term.STRAGGLER: (
+            "ranks wait for each other for {}, now one and now another",
+            "batches of equal work, such as samples of equal length; and end other programs",
+        ),
+        Term.EXCHANGE: (
+            "the exchange of gradients takes {} beyond the computation",
+            f"{exchange}larger batches or backward_passes_per_step; hvd.Compression.fp16; and a "
+            "faster link between hosts",
+        ),
+        Term.OTHER_EXCHANGE: (
+            "exchanges besides that of gradients take {}" + _named(parts, is_exchange=True),
+            f"{exchange}broadcast before the first step only, and average metrics once an epoch",
+        ),
+        Term.OTHERS: (
+            "functions besides the training step take {}" + _named(parts),
+            "call them less often, such as for metrics, or join what trains in one function",
+        ),
+        Term.APPLY: (
+            "the update of the weights takes {}",
+            "larger batches; for a wide embedding, an optimizer that changes only rows with "
+            "gradients, or fewer rows",
+        ),
+        Term.COLLECTING: ("Python's garbage collector takes {}", "gc.freeze() at the start"),
+        Term.BETWEEN: (
+            "the script itself takes {}, between the calls" + _place(ranks),
+            f"{ahead}do less between steps: no .numpy() and no logging in each, several steps in a "
+            "call",
+        ),
+    }
+    if parts.slower is not None:
+        del known[Term.STRAGGLER]
+    for term, (told, mend) in known.items():
+        share = parts.share(term)
+        most = share + waits * (term in OWN)
+        told = told.replace("{}", f"{_percent(share)} of the time", 1)
+        if term is Term.INPUT and parts.is_starved and not _is_one_starved(parts):
+            # Everything else is hidden behind it.
+            told += ", whose producer sets the pace: nothing else makes a step shorter"
+            share = parts.share_of(parts.period)
+        # Whoever set what slows the exchange is the cause of it.
+        may_be_others = term in _WAITS and not exchange
+        yield _Found(
+            share, Limit(told, mend, _faster(0.0, most), _TRIALS.get(term, "")), may_be_others
         )
-        mend = "batches of equal work, such as samples of equal length; and end other programs"
-        yield share, Limit(told, mend, _faster(0.0, share))
-
-    share = parts.share(Term.EXCHANGE)
-    mend = (
-        "larger batches or backward_passes_per_step; hvd.Compression.fp16; and a faster link "
-        "between hosts"
-    )
-    told = f"the exchange of gradients takes {_percent(share)} of the time beyond the computation"
-    yield share, Limit(told, mend, _faster(0.0, share))
-
-    share = parts.share(Term.BETWEEN)
-    mend = "do less between steps: no .numpy() and no logging in each, several steps in a call"
-    told = f"the script itself takes {_percent(share)} of the time, between the calls"
-    if not parts.share(Term.INPUT):
-        # It may make its batches by itself.
-        mend = f"read input ahead by tf.data; and {mend}"
-    yield share, Limit(told, mend, _faster(0.0, share + waits))
 
 
 def _percent(share: float) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from hvdperf.errors import UserError, refusing
 from hvdperf.json_records import Unreadable
 from hvdperf.machine.host import local_machine
-from hvdperf.machine.placement import local_offers, place
+from hvdperf.machine.placement import Slot
 from hvdperf.machine.probe import probe as probe_machine
 from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, shown
@@ -51,6 +51,7 @@ from hvdperf.timeline.store import NIGHTS, alone
 
 # Runs of a night, and as many again of what is slower than on the nights before.
 RUNS = 6
+_LAUNCHERS = ("horovodrun", "mpirun", "mpiexec", "orterun", "srun")
 
 Say = Callable[[str], None]
 
@@ -119,7 +120,8 @@ def _part(command: Sequence[str], runner: Runner, steps: int, again: bool, say: 
     job = runs[0].job
     machine = local_machine()
     stack = probe(job[0].interpreter, CACHE)
-    slots = place(local_offers(machine))
+    used = [(rank, rank.steps.cores) for rank in job if rank.steps is not None]
+    slots = [Slot(rank.rank, rank.host, cores.cores) for rank, cores in used if cores is not None]
     name, size = Path(job[0].arguments[0]).name, len(job)
     starts = tuple(max(map(_start_seconds, run.job)) for run in runs)
     memory = tuple(float(max(rank.peak_memory for rank in run.job)) for run in runs)
@@ -129,7 +131,7 @@ def _part(command: Sequence[str], runner: Runner, steps: int, again: bool, say: 
         exit_status=0,
         minutes=(time.monotonic() - began) / 60,
         hosts=tuple(sorted({rank.host for rank in job})),
-        fingerprint=fingerprint(machine, stack, "mpirun", slots),
+        fingerprint=fingerprint(machine, stack, _launcher(command), slots, job[0].settings),
         asked={SCRIPT: shlex.join(command)},
         cases=(),
         speeds=tuple(
@@ -142,6 +144,12 @@ def _part(command: Sequence[str], runner: Runner, steps: int, again: bool, say: 
             Costs(Measure.MEMORY, name, size, memory),
         ),
     )
+
+
+def _launcher(command: Sequence[str]) -> str:
+    """Return the name of the program that starts the ranks; of the first one if it is unknown."""
+    names = [Path(word).name for word in command]
+    return next((name for name in names if name in _LAUNCHERS), names[0])
 
 
 def _speed(run: Run, figure: Figure) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -23,7 +24,9 @@ class Row(NamedTuple):
     step before. input_outside, input_within: seconds of waiting for it, outside of the call and in
     it. ready, done: the last gradient was ready, and all were exchanged; 0 where that is unknown or
     nothing was exchanged. elsewhere: seconds of calls of other functions, since the step before.
-    earlier: seconds of exchanges of this step before its last one."""
+    earlier: seconds of exchanges of this step before its last one. exchanged: seconds of
+    `elsewhere` in which these functions exchanged. applied, collected: seconds of updates outside
+    of functions, and of Python's garbage collector, since the step before."""
 
     number: int
     before: float
@@ -35,6 +38,9 @@ class Row(NamedTuple):
     done: float
     elsewhere: float = 0.0
     earlier: float = 0.0
+    exchanged: float = 0.0
+    applied: float = 0.0
+    collected: float = 0.0
 
     @property
     def period(self) -> float:
@@ -75,7 +81,8 @@ class Cores(NamedTuple):
     """How busy cores were after the warm-up. cores: the numbers of those that the rank may use.
     busy: seconds for which they were not idle, of all programs and all cores together. own: CPU
     seconds of the rank. faults: pages that it had to wait for, from swap or from a file. waited:
-    seconds for which its threads could run and had no core, of all threads together."""
+    seconds for which its threads could run and had no core, of all threads together. grown: bytes
+    by which its memory grew."""
 
     cores: tuple[int, ...]
     seconds: float
@@ -83,6 +90,7 @@ class Cores(NamedTuple):
     own: float
     faults: int
     waited: float
+    grown: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,13 +98,13 @@ class Steps:
     """The calls of one function. traces: how often it was traced. exchanges: whether gradients are
     exchanged in it by Horovod's tape or optimizer; others: whether the script itself calls
     hvd.allreduce in it. updates: whether an optimizer changes weights in it. rows: all of its
-    calls, or every second, every fourth, ... bins: number of steps by rounded ln of their seconds /
+    calls, or two of four, two of eight, ... bins: number of steps by rounded ln of their seconds /
     BIN. summed, sums: the steps after the warm-up, and their seconds. samples: of all calls. cpu:
     seconds since the warm-up, those of CPU time of all threads, and those for which the main thread
     could run and had no core. cores: None if that is unknown. alone: of steps that began with an
     idle GPU, seconds until the call ended, and until the GPU had done all; None if every call waits
     for its GPU, or there is none. Then summed and sums are of steps from one idle GPU to
-    another."""
+    another. batch: samples of a call by the shapes in its graph; 0 if unknown."""
 
     name: str
     count: int
@@ -115,6 +123,7 @@ class Steps:
     cpu: tuple[float, float, float] | None = None
     cores: Cores | None = None
     alone: tuple[tuple[float, float], ...] | None = None
+    batch: int = 0
 
     @property
     def are_told_apart(self) -> bool:
@@ -130,9 +139,8 @@ class Steps:
     @property
     def samples_per_second(self) -> float | None:
         """Return the samples of this rank a second, after the warm-up."""
-        if not self.summed or not self.samples:
-            return None
-        return self.samples / self.count * self.summed / self.sums
+        samples = self.samples / self.count if self.samples else self.batch
+        return samples * self.summed / self.sums if self.summed and samples else None
 
 
 @dataclass(frozen=True)
@@ -166,10 +174,15 @@ class Rank:
     changes, and of those that are registered as local. unexchanged: names of variables that are
     changed, not local, and never exchanged. batches: a digest of the first sample of each. weights:
     [] if it did not end as Python does. interpreter: the path of its Python. pauses: in which it
-    did not run. code: None in a document of an earlier version, or if it cannot be read. launched: its number and the number of ranks by the launcher; None without one. connected:
-    hvd.size(), or 0 if it has not called hvd.init. epoch: batches of the longest data set of a
-    known length; 0 without one. waits: if no step had ended for some time, the exchange that it was
-    in, "" for none, the seconds since a step ended, and the line of the script; else None."""
+    did not run. code: None in a document of an earlier version, or if it cannot be read. launched:
+    its number and the number of ranks by the launcher; None without one. connected: hvd.size(), or
+    0 if it has not called hvd.init. epoch: batches of the longest data set of a known length; 0
+    without one. waits: if no step had ended for some time, the exchange that it was in, "" for
+    none, the seconds since a step ended, and the line of the script; else None.
+    process_sets: ranks of those that it exchanges with, unless these are all. places: where the
+    script was between steps, and places_after: after its last step, with seconds. versions: by
+    package. settings: variables that may change its speed, and the settings of TensorFlow's threads
+    and of XLA."""
 
     format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     rank: Annotated[int, Meta(ge=0)]
@@ -198,6 +211,11 @@ class Rank:
     connected: int | None = None
     epoch: int = 0
     waits: tuple[str, float, str] | None = None
+    process_sets: tuple[tuple[int, ...], ...] = ()
+    places: Mapping[str, float] = field(default_factory=dict)
+    places_after: Mapping[str, float] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def steps(self) -> Steps | None:
@@ -210,6 +228,25 @@ class Rank:
                 alike = [each for each in found if each.ended - each.begun >= _ALIKE * longest]
                 return max(alike, key=lambda each: each.count)
         return None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The command of a run, with its launcher, and its exit status; None if it is not known."""
+
+    command: tuple[str, ...] = ()
+    status: int | None = None
+
+
+NOT_KEPT = Launch()
+LAUNCH = "command.json"
+
+
+def read_launch(directory: Path) -> Launch:
+    """Return the command of a run; NOT_KEPT if the directory has none that can be read."""
+    with suppress(OSError, Unreadable):
+        return decode((directory / LAUNCH).read_bytes(), Launch)
+    return NOT_KEPT
 
 
 def read_ranks(directory: Path) -> tuple[list[Rank], list[str]]:

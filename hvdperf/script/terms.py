@@ -3,7 +3,10 @@
 A step of a rank lasts from the end of its call before to the end of its call. Its terms
 (hvdperf.plan.terms), in their order:
 
-- between steps: the script's own code,
+- between steps: the script's own code, and apart from it
+  - the garbage collector of Python,
+  - other functions of TensorFlow, such as of a generator beside its discriminator, without
+  - other exchanges: theirs, and those that the script asks for between steps, with waiting,
 - input wait,
 - compute: up to its last gradient,
 - straggler wait: until the last rank has computed its last gradient,
@@ -12,8 +15,8 @@ A step of a rank lasts from the end of its call before to the end of its call. I
 
 Every boundary is a stamp of its own, so the terms add up to the step; what does not, because stamps
 of several ranks contradict each other, is the residual. Without stamps in the graph, compute and
-what follows are one term, "compute or communication". To it belong the calls of other functions
-of TensorFlow, such as of a generator beside its discriminator.
+what follows are one term, "compute or communication". A loop without tf.function computes between
+its exchanges: a step lasts from one to the next, and begins with the update of the one before.
 
 A rank that exchanges nothing does not wait for its GPU, which then works while the script goes on.
 Its calls only queue, so single steps mean nothing: compute is what the other terms leave of the
@@ -23,25 +26,36 @@ mean step. How long the GPU needs is known from steps that began when it was idl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, inf
-from statistics import fmean, median
+from statistics import correlation, fmean, median
 
 from hvdperf.explain.time_breakdown import straggler
 from hvdperf.plan.terms import Term
 from hvdperf.script.cores import Group, Stop, groups_of, paused_steps, stop_of
 from hvdperf.script.recorded import Rank, Row, Slow, Steps
-from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST
+from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP
 
 # The terms of a step, in their order.
 TERMS = (
-    *(Term.BETWEEN, Term.INPUT, Term.COMPUTE, Term.STRAGGLER, Term.EXCHANGE, Term.APPLY),
-    Term.INSIDE,
+    *(Term.BETWEEN, Term.COLLECTING, Term.OTHERS, Term.OTHER_EXCHANGE, Term.INPUT, Term.COMPUTE),
+    *(Term.STRAGGLER, Term.EXCHANGE, Term.APPLY, Term.INSIDE),
 )
 # What a rank does by itself: if this takes longer on one rank, the others wait.
-OWN = (Term.BETWEEN, Term.INPUT, Term.COMPUTE)
+OWN = (
+    *(Term.BETWEEN, Term.COLLECTING, Term.OTHERS, Term.INPUT, Term.COMPUTE),
+    Term.APPLY,
+)
+# What it does before a call begins.
+_OUTSIDE = (Term.BETWEEN, Term.COLLECTING, Term.OTHERS, Term.INPUT)
 # A step is slow if it takes so many times the median.
 SLOW = 2.0
+# A rank that waits for its input for this share of a step waits for whoever makes the batches.
+_WAITS = 0.10
+# The correlation of waiting and the step before below which the one makes up for the other.
+_HIDDEN = -0.3
+# Clocks are written to a microsecond.
+_ROUNDED = 5e-6
 # A share of the steps that is more than an exception.
 _SOME = 0.05
 # Of a step that begins with an idle GPU, the share that queuing takes if the GPU may wait for it. A
@@ -85,16 +99,16 @@ class Slower:
 class Tail:
     """Steps that take more than SLOW times the median, of the rank that lost most time in them.
     count, of: how many, and of how many steps. share: of its time, what they took beyond the
-    median. retraced: whether most of that was lost in steps in which the function was traced. rank,
-    term: what the slowest spent most time in beyond what is usual; waiting for another rank does
-    not count.
+    median. retraced: whether most of that was lost in steps in which the function was traced. term:
+    what the slowest spent most time in beyond what is usual; waiting for another rank does not
+    count. rank: the one that did; None if others did, too, or there are none.
     longest: the share of the time that the slowest step alone took beyond the median."""
 
     count: int
     of: int
     share: float
     retraced: bool
-    rank: int
+    rank: int | None
     term: Term
     longest: float
 
@@ -120,7 +134,9 @@ class Parts:
     None if there are none. stop: a rank that did not run for a while; the steps in which it did not
     are neither usual nor in the tail. rarely: whether the ranks exchange in some of the steps
     only, after several backward passes. groups: ranks by the cores that they may use. gpu: of the
-    slowest rank; None if each step waits for its GPU."""
+    slowest rank; None if each step waits for its GPU. is_starved: whether the producer of the
+    batches sets the pace, so that nothing else makes steps shorter. others: seconds of a usual step
+    by other function, the longest first. in_loop: whether the training step is no function."""
 
     by_rank: Sequence[OfRank]
     steps: int
@@ -130,10 +146,22 @@ class Parts:
     rarely: bool = False
     groups: Sequence[Group] = ()
     gpu: Gpu | None = None
+    is_starved: bool = False
+    others: Mapping[str, float] = field(default_factory=dict)
+    in_loop: bool = False
 
     @property
     def has_stamps(self) -> bool:
         return any(Term.COMPUTE in each.terms for each in self.by_rank)
+
+    @property
+    def shown(self) -> Sequence[Term]:
+        """Return the terms that take any time in a usual step, to a microsecond."""
+        return [
+            term
+            for term in TERMS
+            if any(each.terms.get(term, 0.0) > _ROUNDED for each in self.by_rank)
+        ]
 
     @property
     def period(self) -> float:
@@ -174,6 +202,7 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
     offsets = _offsets(ranks, rows, common)
     table: list[list[Mapping[Term, float]]] = [[] for _ in ranks]
     rarely = all(_exchanges_rarely(list(row.values())) for row in rows)
+    last: dict[int, Mapping[Term, float]] = {}
     by_itself = len(ranks) == ranks[0].size == 1
     for number in common:
         step = [_shifted(row[number], by) for row, by in zip(rows, offsets, strict=True)]
@@ -185,6 +214,7 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
                 # Nothing was exchanged in this step.
                 terms[Term.COMPUTE] = terms.pop(Term.INSIDE)
             table[place].append(terms)
+        last[number] = min((own[-1] for own in table), key=_readiness)
     by_rank = [
         OfRank(
             rank.rank,
@@ -210,15 +240,50 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
         rarely,
         groups_of(ranks),
         max(map(_gpu, behind), key=lambda each: each.done, default=None),
+        _is_starved(last),
+        _others(ranks),
+        trained[0].name == OF_LOOP,
     )
+
+
+def _is_starved(last: Mapping[int, Mapping[Term, float]]) -> bool:
+    """Return whether most steps wait for input, and wait for less of it after a longer step: the
+    producer goes on meanwhile. last: by step, the terms of the rank that was ready last."""
+    waits = {number: terms[Term.INPUT] for number, terms in last.items()}
+    rest = {number: sum(terms.values()) - waits[number] for number, terms in last.items()}
+    many = sum(waits[number] > _WAITS * (waits[number] + rest[number]) for number in last)
+    pairs = [(rest[number], waits[number + 1]) for number in last if number + 1 in last]
+    if 2 * many <= len(last) or any(len(set(each)) < 2 for each in zip(*pairs, strict=True)):
+        return False
+    return bool(pairs) and correlation(*zip(*pairs, strict=True)) < _HIDDEN
+
+
+def _readiness(terms: Mapping[Term, float]) -> float:
+    """Return for how long a rank has waited for the others: 0 or less for the last one."""
+    return terms.get(Term.STRAGGLER, -terms[Term.INPUT])
+
+
+def _others(ranks: Sequence[Rank]) -> dict[str, float]:
+    """Return the seconds of a step that functions take besides the training step, by name."""
+    found: dict[str, float] = {}
+    for rank in ranks:
+        for each in rank.series:
+            calls = [row.end - row.begin for row in each.rows if row.number > FIRST]
+            if rank.steps not in (None, each) and each.name != OF_LOOP and calls:
+                seconds = fmean(calls) * each.count / rank.steps.count
+                found[each.name] = found.get(each.name, 0.0) + seconds / len(ranks)
+    return dict(sorted(found.items(), key=lambda each: -each[1]))
 
 
 def _of_mean_step(usual: OfRank, steps: Steps) -> OfRank:
     """Return the terms of a rank's mean step, of which its calls take what is left."""
     assert steps.period is not None
     term = Term.COMPUTE if Term.COMPUTE in usual.terms else Term.INSIDE
-    rest = sum(seconds for each, seconds in usual.terms.items() if each is not term)
-    return OfRank(usual.rank, {**usual.terms, term: max(steps.period - rest, 0.0)}, steps.period)
+    # Whatever waits for the GPU, such as reading a loss, waits for its computing.
+    terms = dict(usual.terms)
+    terms.pop(Term.OTHERS, None)
+    terms[term] = terms[term] + max(steps.period - sum(terms.values()), -terms[term])
+    return OfRank(usual.rank, terms, steps.period)
 
 
 def _gpu(steps: Steps) -> Gpu:
@@ -262,21 +327,24 @@ def _ready(step: Sequence[Row]) -> float:
 def _terms(row: Row, ready: float, earlier: float) -> dict[Term, float]:
     """Return the seconds of a step by term. ready: as from `_ready`. earlier: the least seconds of
     a rank for the exchanges before the last one; who takes longer has waited."""
-    found = {
-        Term.BETWEEN: row.begin - row.before - row.input_outside - row.elsewhere,
-        Term.INPUT: row.input,
+    outside = row.input_outside + row.elsewhere + row.applied + row.collected
+    found = {Term.BETWEEN: row.begin - row.before - outside, Term.INPUT: row.input}
+    apart = {
+        Term.COLLECTING: row.collected,
+        Term.OTHERS: row.elsewhere - row.exchanged,
+        Term.OTHER_EXCHANGE: row.exchanged,
+        Term.APPLY: row.applied,
     }
+    found |= {term: seconds for term, seconds in apart.items() if abs(seconds) > _ROUNDED}
     if not ready:
-        found[Term.INSIDE] = row.end - row.begin - row.input_within + row.elsewhere
+        found[Term.INSIDE] = row.end - row.begin - row.input_within
         return found
-    if row.elsewhere:
-        found[Term.INSIDE] = row.elsewhere
     found[Term.COMPUTE] = row.ready - row.begin - row.input_within - row.earlier
     # A rank that has all gradients of the others before the last one's stamp has not waited.
     met = min(ready, row.done)
     found[Term.STRAGGLER] = met - row.ready + row.earlier - earlier
     found[Term.EXCHANGE] = row.done - met + earlier
-    found[Term.APPLY] = row.end - row.done
+    found[Term.APPLY] = row.end - row.done + row.applied
     return found
 
 
@@ -296,7 +364,7 @@ def _slower(
     others = [each for each in by_rank if each is not slow]
 
     def excess(term: Term) -> float:
-        return slow.terms[term] - median(each.terms[term] for each in others)
+        return slow.terms.get(term, 0.0) - median(each.terms.get(term, 0.0) for each in others)
 
     return Slower(
         slow.rank,
@@ -373,15 +441,16 @@ def _tail(
     retraced = sum(seconds for seconds, is_retraced in beyond if is_retraced)
     is_retraced = 2 * retraced > sum(seconds for seconds, _ in beyond)
     numbers = {each.row.number for each in slowest}
-    cause = _cause(_known(ranks, numbers), ranks, by_rank)
+    at_rank, term, is_alone = _cause(_known(ranks, numbers), ranks, by_rank)
     longest = max(each.row.period for each in slowest) - worst.above / SLOW
     return Tail(
         worst.count,
         rank.steps.summed,
         worst.share,
         is_retraced,
-        *cause,
-        longest=longest / rank.steps.sums,
+        at_rank if is_alone else None,
+        term,
+        longest / rank.steps.sums,
     )
 
 
@@ -421,7 +490,7 @@ def slow_steps(ranks: Sequence[Rank], parts: Parts, most: int) -> list[SlowStep]
         seconds, each, steps = longest[number]
         at = each.row.before - steps.rows[0].end
         own = [{number: rows[number]} if number in rows else {} for rows in known]
-        cause = _cause(own, ranks, parts.by_rank)
+        cause = _cause(own, ranks, parts.by_rank)[:2]
         found.append(SlowStep(number, at, seconds, each.retraced, *cause))
     return found
 
@@ -438,18 +507,31 @@ def _known(ranks: Sequence[Rank], slow: Set[int]) -> list[dict[int, Row]]:
 
 def _cause(
     rows: Sequence[Mapping[int, Row]], ranks: Sequence[Rank], by_rank: Sequence[OfRank]
-) -> tuple[int, Term]:
-    """Return in which term of which rank slow steps took more time than is usual. rows: of each
-    rank, the slow steps by their indexes."""
+) -> tuple[int, Term, bool]:
+    """Return in which term of which rank slow steps took more time than is usual, and whether no
+    other rank took half as much there, in most of them. rows: of each rank, the slow steps by their
+    indexes."""
     more: dict[tuple[int, Term], float] = {}
+    table: list[dict[int, Mapping[Term, float]]] = []
     for index in set().union(*rows):
         step = {at: own[index] for at, own in enumerate(rows) if index in own}
         ready = _ready(list(step.values())) if len(step) == len(ranks) else 0.0
         earlier = min(row.earlier for row in step.values())
-        for at, row in step.items():
-            usual = by_rank[at].terms
-            for term, seconds in _terms(row, ready, earlier).items():
+        table.append({at: _terms(row, ready, earlier) for at, row in step.items()})
+        for at, terms in table[-1].items():
+            for term, seconds in terms.items():
                 if term is not Term.STRAGGLER:
-                    key = ranks[at].rank, term
-                    more[key] = more.get(key, 0.0) + seconds - usual.get(term, 0.0)
-    return max(more, key=more.__getitem__)
+                    usual = by_rank[at].terms.get(term, 0.0)
+                    more[at, term] = more.get((at, term), 0.0) + seconds - usual
+    rank, term = max(more, key=more.__getitem__)
+    # Evaluating takes time in several of these.
+    alike = _OUTSIDE if term in _OUTSIDE else (term,)
+    of_steps = [
+        {at: sum(terms.get(each, 0.0) for each in alike) for at, terms in step.items()}
+        for step in table
+        if rank in step
+    ]
+    alone = [
+        all(2 * each < own[rank] for at, each in own.items() if at != rank) for own in of_steps
+    ]
+    return ranks[rank].rank, term, len(ranks) > 1 and 2 * sum(alone) > len(alone)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from statistics import fmean
 
 from hvdperf.columns import Columns, wrapped
-from hvdperf.plan.terms import Term
+from hvdperf.plan.settings import settings_in
 from hvdperf.script.checks import remarks
 from hvdperf.script.cores import LEAST_DELAY, faults_of
-from hvdperf.script.limits import cores_told, share_told, stop_told
-from hvdperf.script.terms import SLOW, TERMS, percentile
+from hvdperf.script.limits import LEAST_SHARE, cause_told, cores_told, share_told, stop_told
+from hvdperf.script.terms import SLOW, percentile
 from hvdperf.script.training import Training
 
 LIMITS = "What limits this training"
@@ -18,6 +20,8 @@ PERCENTILES = (0.5, 0.9, 0.99)
 # Ranks that have a row of their own; of more, the fastest and the slowest have one.
 MOST_ROWS = 8
 _MS = 1000.0
+# Other functions that are named, and seconds after the last step that are worth telling.
+_NAMED, _LEAST_AFTER_S = 4, 1.0
 
 
 def lines(training: Training) -> Iterator[str]:
@@ -35,6 +39,7 @@ def lines(training: Training) -> Iterator[str]:
         yield ""
     yield from _wrapped([*started, *exchanged(training), *memory(training), *cores(training)])
     yield from _wrapped([*disturbed(training), *unseen(training)])
+    yield from _wrapped(f"{name}: {fact}" for name, fact in facts(training).items())
 
 
 def _wrapped(sentences: Iterable[str]) -> Iterator[str]:
@@ -46,9 +51,8 @@ def first(training: Training) -> Iterator[str]:
     """Yield what to try first, and what that gains."""
     if training.limit.mend:
         yield f"Try first: {training.limit.mend}."
-    if training.limit.faster:
-        low, high = training.limit.faster
-        yield f"If that works, the training is {low:.2f} to {high:.2f} times as fast."
+    if training.limit.gain:
+        yield training.limit.gain
 
 
 def speed(training: Training) -> Iterator[str]:
@@ -88,8 +92,8 @@ def tail(training: Training) -> Iterator[str]:
     if found is not None:
         yield (
             f"more than {SLOW:g} times the usual: {found.count} of {found.of} steps, "
-            f"{share_told(found)}, mostly {found.term.value} on rank "
-            f"{found.rank}{', while it is traced again' if found.retraced else ''}"
+            f"{share_told(found)}, mostly {cause_told(found)}"
+            f"{', while it is traced again' if found.retraced else ''}"
         )
 
 
@@ -98,17 +102,14 @@ def _table(training: Training) -> Iterator[str]:
     if parts is None:
         return
     few = [parts.by_rank[place] for place in training.few(MOST_ROWS)]
-    shown = [term for term in TERMS if any(term in each.terms for each in parts.by_rank)]
-    if not training.has_batches:
-        shown.remove(Term.INPUT)
     table = Columns(
         ("ms of a usual step", -34),
         *((f"rank {each.rank}", 9) for each in few),
-        ("share", 7),
+        ("mean", 7),
     )
     yield ""
     yield table.header
-    for term in shown:
+    for term in parts.shown:
         cells = (f"{_MS * each.terms.get(term, 0.0):z.2f}" for each in few)
         yield table.row(term.value, *cells, f"{100 * parts.share(term):z.0f} %")
     yield table.row("all", *(f"{_MS * each.period:.2f}" for each in few), "")
@@ -139,12 +140,16 @@ def unexplained(training: Training) -> Iterator[str]:
         )
     if not parts.has_stamps:
         yield "the exchange was not seen, so communication is not told from computing"
-    elif parts.share(Term.INSIDE):
-        yield f"calls of other functions of TensorFlow are {Term.INSIDE}"
+    if parts.others:
+        named = list(parts.others.items())[:_NAMED]
+        others = ", ".join(f"`{name}` {_ms(seconds)}" for name, seconds in named)
+        yield f"besides the training step, in each step on average: {others}"
     if not training.has_batches:
+        samples = training.samples_per_second
         yield (
-            "batches were not seen, since they do not come from a loop over tf.data: so samples/s "
-            "are not known, and input is part of what stands above"
+            "batches were not seen, since they do not come from a loop over tf.data, so waiting "
+            "for them is part of the terms above; samples/s "
+            f"{'come from the shapes of the graph' if samples else 'are not known'}"
         )
 
 
@@ -154,6 +159,14 @@ def start(training: Training) -> Iterator[str]:
     if found is not None:
         told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in found.phases.items())
         yield f"start-up: {found.seconds:.1f} s on rank {found.rank}: {told}"
+    rank, after = training.after
+    if after > _LEAST_AFTER_S:
+        places = rank.places_after
+        where = f", mostly at {max(places, key=places.__getitem__)}" if places else ""
+        yield (
+            f"after the last step: {after:.1f} of {training.seconds:.1f} s, on rank {rank.rank}"
+            f"{where}"
+        )
 
 
 def exchanged(training: Training) -> Iterator[str]:
@@ -173,6 +186,36 @@ def memory(training: Training) -> Iterator[str]:
     """Yield the memory of ranks."""
     peaks = [rank.peak_memory / 1e9 for rank in training.ranks]
     yield f"memory of a rank: {min(peaks):.2f} to {max(peaks):.2f} GB"
+    for rank in training.ranks:
+        steps = rank.steps
+        cores = steps.cores if steps is not None else None
+        if steps and steps.period and cores and cores.grown > LEAST_SHARE * rank.peak_memory:
+            grown = cores.grown / cores.seconds * steps.period / 1e6
+            yield (
+                f"the memory of rank {rank.rank} grows by {grown:.2f} MB a step, "
+                f"{cores.grown / 1e9:.2f} GB in {cores.seconds:.0f} s"
+            )
+
+
+def facts(training: Training) -> Mapping[str, str]:
+    """Return facts about the run in a few words each, by name; the command last."""
+    ranks, first = training.ranks, training.ranks[0]
+    moment = datetime.fromtimestamp(min(rank.marks["process"] for rank in ranks), UTC)
+    hosts = sorted({rank.host for rank in ranks})
+    found = {
+        "began": f"{moment:%A}, {moment.day} {moment:%B %Y, %H:%M} UTC",
+        "took": f"{training.seconds:.0f} s",
+        "ranks": f"{len(ranks)} on {', '.join(hosts[:4])}{' and others' * (len(hosts) > 4)}",
+        "versions": ", ".join(f"{name} {each}" for name, each in first.versions.items()),
+        "settings": ", ".join(
+            [
+                *map(str, settings_in(first.settings)),
+                *(f"{k}={v}" for k, v in first.settings.items() if k.islower() and v != "0"),
+            ]
+        ),
+        "command": shlex.join(training.launch.command or first.arguments),
+    }
+    return {name: fact for name, fact in found.items() if fact}
 
 
 def cores(training: Training) -> Iterator[str]:

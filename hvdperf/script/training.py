@@ -8,7 +8,7 @@ from functools import cached_property
 
 from hvdperf.script.checks import Problem, problems
 from hvdperf.script.limits import Limit, limit_of
-from hvdperf.script.recorded import Rank
+from hvdperf.script.recorded import NOT_KEPT, Launch, Rank
 from hvdperf.script.stalls import stall_of
 from hvdperf.script.terms import Parts, parts_of
 
@@ -37,13 +37,15 @@ class Use:
 
 @dataclass(frozen=True)
 class Training:
-    """What is known of a training. ranks: of the job that ended last. jobs: how many there were."""
+    """What is known of a training. ranks: of the job that ended last. jobs: how many there were.
+    launch: of its command."""
 
     ranks: Sequence[Rank]
     jobs: int
     wrong: Sequence[Problem]
     parts: Parts | None
     limit: Limit
+    launch: Launch = NOT_KEPT
 
     @property
     def samples_per_second(self) -> float | None:
@@ -83,6 +85,23 @@ class Training:
         return max((each.delayed for each in self.use.values()), default=0.0)
 
     @property
+    def seconds(self) -> float:
+        """Return the seconds from the first process of a rank to the end of the last one."""
+        began = min(rank.marks["process"] for rank in self.ranks)
+        return max(rank.written_at for rank in self.ranks) - began
+
+    @property
+    def after(self) -> tuple[Rank, float]:
+        """Return the rank that went on for longest after its last step, and for how many seconds;
+        0 if that is unknown."""
+        ended = [rank.steps.ended if rank.is_over and rank.steps else 0.0 for rank in self.ranks]
+        seconds = [
+            (rank.written_at - at) * bool(at) for rank, at in zip(self.ranks, ended, strict=True)
+        ]
+        longest = max(seconds)
+        return self.ranks[seconds.index(longest)], longest
+
+    @property
     def residual(self) -> float:
         """Return the largest share of a usual step that its terms do not explain; 0 without."""
         by_rank = self.parts.by_rank if self.parts is not None else ()
@@ -100,15 +119,19 @@ class Training:
         return [*ordered[: most // 2], *ordered[-(most - most // 2) :]]
 
 
-def training_of(ranks: Sequence[Rank], jobs: int) -> Training:
+def training_of(ranks: Sequence[Rank], jobs: int, launch: Launch = NOT_KEPT) -> Training:
     """Return what is known of a training. ranks: of one job, at least one."""
     wrong, parts = problems(ranks), parts_of(ranks)
-    trains = any(rank.steps is not None for rank in ranks)
-    limit = limit_of(parts, wrong, trains=trains)
+    limit = limit_of(parts, wrong, ranks)
+    if not wrong and launch.status and not any(rank.steps and rank.steps.count for rank in ranks):
+        limit = Limit(
+            f"the command ended with status {launch.status} before its first step was done",
+            "see its own messages above the report",
+        )
     stall = stall_of(ranks)
     if stall:
         limit = Limit(f"a stall: {stall}", "call each exchange on all ranks, in the same order")
-    return Training(ranks, jobs, wrong, parts, limit)
+    return Training(ranks, jobs, wrong, parts, limit, launch)
 
 
 def start_of(rank: Rank) -> Start | None:

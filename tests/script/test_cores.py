@@ -38,7 +38,7 @@ def test_a_rank_that_was_stopped_is_told_and_its_step_is_no_slow_step() -> None:
     assert parts.stop.seconds == pytest.approx(LONG)
     assert parts.tail is None or parts.tail.share < 0.01
     assert slow_steps(ranks, parts, 10) == []
-    limit = limit_of(parts, [], trains=True)
+    limit = limit_of(parts, [], ranks)
     assert limit.told.startswith("rank 1 did not run")
     assert parts.by_rank[1].terms[Term.BETWEEN] == pytest.approx(BETWEEN)
     assert "SIGSTOP" in told(ranks)

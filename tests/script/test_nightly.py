@@ -16,11 +16,12 @@ from hvdperf.records.outcome import Measure
 from hvdperf.script.arms import Run, Runner
 from hvdperf.script.checks import Problem
 from hvdperf.script.nightly import RUNS, measure_night
+from hvdperf.script.recorded import Cores
 from hvdperf.timeline.commands import told_next_to_others
 from hvdperf.timeline.nights.night import Night, path_of, read_nights, write_night
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict
-from tests.script.test_terms import SAME, made
+from tests.script.test_terms import SAME, changed, made, of_steps
 
 Measured = Callable[[float], Night]
 
@@ -36,14 +37,26 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
             between, wait, work = SAME
             of_run = rng.gauss(1.0, 0.01)
             steps = [[[between, wait, work * factor * of_run] for _ in range(30)]] * 2
-            return Run([replace(rank, interpreter=sys.executable) for rank in made(steps)])
+            own = {"HOROVOD_CYCLE_TIME": "5", "OMP_NUM_THREADS": "3"}
+            ranks = changed(made(steps), interpreter=sys.executable, settings=own)
+            return Run(of_steps(ranks, cores=Cores((0,), 1.0, 1.0, 1.0, 0, 0.0)))
 
         monkeypatch.setattr(Runner, "run", run)
         directory = tmp_path / "scripts" / "20261126T010203Z-7"
-        command = ["horovodrun", "-np", "2", "python", "train.py"]
+        command = ["env", "A=b", "/bin/horovodrun", "-np", "2", "python", "train.py"]
         return measure_night(command, "mine", directory, tmp_path, 30, lambda _: None)
 
     return night
+
+
+def test_a_night_has_the_launch_of_the_command_and_not_that_of_the_suite(
+    measured: Measured,
+) -> None:
+    known = measured(1.0).parts[0].fingerprint
+    assert known["launcher"] == "horovodrun"
+    assert known["rank_cores"] == ["0: 0", "1: 0"]
+    assert known["horovod_cycle_time_ms"] == 5
+    assert known["thread_settings"] == ["OMP_NUM_THREADS=3"]
 
 
 def test_a_script_that_became_slower_falls_and_is_measured_again(
@@ -65,7 +78,8 @@ def test_a_script_that_became_slower_falls_and_is_measured_again(
     _, verdict, _ = told_next_to_others(slower, tmp_path)
     assert verdict is Verdict.FAIL
     told = capsys.readouterr().out
-    assert "hvdperf run --series mine --steps 30 -- horovodrun -np 2 python train.py" in told
+    command = "env A=b /bin/horovodrun -np 2 python train.py"
+    assert f"hvdperf run --series mine --steps 30 -- {command}" in told
     assert "results/scripts/20261126T010203Z-7" in told
 
 
@@ -91,4 +105,4 @@ def test_a_night_keeps_speeds_starts_and_memory_of_each_run(
     assert {model for model, _ in night.speeds} == {"train.py, 10th percentile", "train.py, mean"}
     assert {len(speeds) for speeds in night.speeds.values()} == {RUNS}
     assert all(night.figures(measure) for measure in (Measure.START, Measure.MEMORY))
-    assert night.script == "horovodrun -np 2 python train.py"
+    assert night.script == "env A=b /bin/horovodrun -np 2 python train.py"

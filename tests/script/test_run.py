@@ -13,9 +13,10 @@ import pytest
 from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, ROOT
 from hvdperf.plan.terms import Term
-from hvdperf.script.recorded import Rank, last_job, read_ranks
+from hvdperf.script.recorded import Launch, Rank, last_job, read_launch, read_ranks
 from hvdperf.script.run import TAP, Live, environment, on_all_hosts
 from hvdperf.script.terms import parts_of
+from hvdperf.script.training import training_of
 from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.verdict import Verdict
 
@@ -115,13 +116,20 @@ def test_a_script_is_ended_after_so_many_steps_and_its_own_error_stays(tmp_path:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("way", "name"), [("gan", "train_both"), ("allreduce", "a loop"), ("several", "train_on_four")]
+    ("way", "name"),
+    [
+        ("gan", "train_both"),
+        ("allreduce", "a loop"),
+        ("several", "train_on_four"),
+        ("sets", "train_alone"),
+    ],
 )
 def test_a_sound_training_in_a_way_of_its_own_fails_no_check(
     way: str, name: str, tmp_path: Path
 ) -> None:
+    own = ["env", "HOROVOD_DYNAMIC_PROCESS_SETS=1"] if way == "sets" else []
     script = str(SCRIPTS / "own_ways.py")
-    done = run(tmp_path, *on_two_ranks(script, way), options=("--check",))
+    done = run(tmp_path, *own, *on_two_ranks(script, way), options=("--check",))
     assert done.returncode == 0, done.stdout
     first, _ = ranks_of(tmp_path)
     assert first.steps is not None
@@ -221,6 +229,74 @@ def test_where_nothing_can_be_written_the_script_keeps_its_status(tmp_path: Path
     assert "ranks could not write" in done.stderr
     assert "make room" in done.stderr
     assert "PYTHONPATH" not in done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("control_flow", [(), ("v2",)], ids=["branches", "functions"])
+def test_the_exchange_of_a_session_is_found(control_flow: tuple[str, ...], tmp_path: Path) -> None:
+    script = str(SCRIPTS / "session.py")
+    run(tmp_path, *on_two_ranks(script, *control_flow), options=("--steps=25",))
+    assert [each.steps.count for each in ranks_of(tmp_path) if each.steps] == [25, 25]
+
+
+def test_whatever_is_done_besides_the_training_step_has_its_own_term(tmp_path: Path) -> None:
+    settings = ["env", "HOROVOD_CYCLE_TIME=3", "HOROVOD_SECRET_KEY=hidden"]
+    command = [*settings, *on_two_ranks(str(SCRIPTS / "besides.py"))]
+    done = run(tmp_path, *command, options=("--check",))
+    assert done.returncode == 0, done.stdout + done.stderr
+    ranks = ranks_of(tmp_path)
+    first = ranks[0]
+    assert first.missing == ()
+    parts = parts_of(ranks)
+    assert parts is not None
+    found = parts.by_rank[0].terms
+    assert found[Term.BETWEEN] > 0.02
+    assert min(found[term] for term in (Term.OTHERS, Term.OTHER_EXCHANGE, Term.COLLECTING)) > 0
+    assert min(found.values()) >= 0
+    assert sum(found.values()) == pytest.approx(parts.by_rank[0].period, rel=0.01)
+    assert {"evaluate", "hvd.broadcast_variables"} == set(parts.others)
+    assert first.others["allreduce in steps"] == 3 * 60
+    assert first.others["broadcast_variables between steps"] == 60
+    assert first.steps is not None
+    assert (first.steps.samples, first.steps.batch) == (0, 48)
+    assert first.steps.samples_per_second == pytest.approx(48 / (first.steps.period or 0))
+    assert "(look_around)" in max(first.places, key=first.places.__getitem__)
+    assert "(rest)" in max(first.places_after, key=first.places_after.__getitem__)
+    training = training_of(ranks, 1)
+    assert 1.5 < training.after[1] < training.seconds
+    cores = first.steps.cores
+    assert cores is not None
+    assert cores.grown / cores.seconds * (first.steps.period or 0) == pytest.approx(8e6, rel=0.2)
+    assert {"tensorflow", "horovod"} <= set(first.versions)
+    assert first.settings["HOROVOD_CYCLE_TIME"] == "3"
+    assert "HOROVOD_SECRET_KEY" not in first.settings
+    (directory,) = (tmp_path / "scripts").iterdir()
+    assert read_launch(directory) == Launch(tuple(command), 0)
+    assert "horovodrun -np 2" in (directory / "report.txt").read_text()
+
+
+def test_a_loop_without_a_function_computes_between_its_exchanges(tmp_path: Path) -> None:
+    done = run(tmp_path, *on_two_ranks(LOOP, "--eager"))
+    assert done.returncode == 0, done.stderr
+    ranks = ranks_of(tmp_path)
+    parts = parts_of(ranks)
+    assert parts is not None
+    for each in parts.by_rank:
+        assert each.terms[Term.BETWEEN] == pytest.approx(0, abs=1e-5)
+        assert min(each.terms.values()) > -1e-5
+        assert min(each.terms[term] for term in (Term.COMPUTE, Term.APPLY, Term.EXCHANGE)) > 0
+    assert parts.in_loop
+
+
+def test_a_script_that_fails_before_its_first_step_is_reported_with_its_status(
+    tmp_path: Path,
+) -> None:
+    code = "import horovod.tensorflow as hvd; hvd.init(); raise SystemExit(3)"
+    done = run(tmp_path, sys.executable, "-c", code)
+    assert done.returncode == 3
+    assert "status 3" in done.stdout
+    (directory,) = (tmp_path / "scripts").iterdir()
+    assert read_launch(directory).status == 3
 
 
 def test_one_rank_does_not_wait_for_its_gpu(tmp_path: Path) -> None:

@@ -493,8 +493,9 @@ def test_a_run_of_a_session_is_a_step_if_it_exchanges(world: World) -> None:
     assert [(each.name, each.exchanges) for each in rank.series] == [("a session's run", True)]
     assert len(rank.missing) == 1
     for kind in ("HorovodGroupedAllreduce", "HorovodAllgather"):
-        assert recorder._reaches_horovod(None, [op(kind)])
-    assert not recorder._reaches_horovod(None, [op("HorovodBroadcast")])
+        assert recorder._kind_of(graph, [op(kind)]) == "exchanges"
+    assert recorder._kind_of(graph, [op("HorovodBroadcast")]) is None
+    assert recorder._kind_of(graph, [op("ApplyAdam")]) == "updates"
 
 
 # Input -------------------------------------------------------------------------------------------

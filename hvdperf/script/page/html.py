@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 from hvdperf.inline import BOARD, assets
@@ -37,20 +35,12 @@ def page(training: Training, name: str) -> str:
 
 
 def _facts(training: Training) -> Mapping[str, str]:
-    """Return facts about the run in a few words each, by name."""
-    ranks, first = training.ranks, training.ranks[0]
-    began = min(rank.marks["process"] for rank in ranks)
-    moment = datetime.fromtimestamp(began, UTC)
-    hosts = sorted({rank.host for rank in ranks})
-    facts = {
-        "began": f"{moment:%A}, {moment.day} {moment:%B %Y, %H:%M} UTC",
-        "took": f"{max(rank.written_at for rank in ranks) - began:.0f} s",
-        "ranks": f"{len(ranks)} on {', '.join(hosts[:4])}{' and others' * (len(hosts) > 4)}",
-    }
-    steps = training.longest.steps
+    """Return facts about the run in a few words each, by name, the command last."""
+    found = dict(told.facts(training))
+    command = found.pop("command")
+    steps, samples = training.longest.steps, training.samples_per_second
     if steps is not None:
-        facts["steps"] = f"{steps.count} of {steps.name}"
-    samples = training.samples_per_second
+        found["steps"] = f"{steps.count} of {steps.name}"
     if samples:
-        facts["speed"] = f"{samples:.1f} samples/s of all ranks"
-    return {**facts, "command": shlex.join(first.arguments)}
+        found["speed"] = f"{samples:.1f} samples/s of all ranks"
+    return {**found, "command": command}

@@ -13,7 +13,7 @@ from hvdperf.report.sections.steps import boxes
 from hvdperf.script import told
 from hvdperf.script.recorded import Rank, Steps
 from hvdperf.script.recorded import Row as Step
-from hvdperf.script.terms import SLOW, TERMS, OfRank, percentile, slow_steps
+from hvdperf.script.terms import SLOW, OfRank, percentile, slow_steps
 from hvdperf.script.training import Training
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST
 
@@ -375,7 +375,7 @@ def _terms(training: Training) -> Iterator[Figure]:
     parts = training.parts
     if parts is None:
         return
-    shown = [term for term in TERMS if any(term in each.terms for each in parts.by_rank)]
+    shown = parts.shown
     names = {f"t{digit}": term.value for digit, term in enumerate(shown, 1)}
     columns = (
         Column("rank", "rank"),

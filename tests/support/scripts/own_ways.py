@@ -1,6 +1,6 @@
 """Training in ways of one's own: `gan` has two networks, two tapes and data that every rank reads
 first; `allreduce` exchanges gradients by itself, after the step; `several` takes four batches in a
-call."""
+call; `sets` has a process set of each rank's own."""
 
 import sys
 
@@ -59,6 +59,19 @@ if sys.argv[1] == "gan":
         loss(first, x)
     for x in batches(hvd.rank(), 40):
         train_both(x)
+elif sys.argv[1] == "sets":
+    sets = [hvd.add_process_set([rank]) for rank in range(hvd.size())]
+
+    @tf.function
+    def train_alone(x):
+        with tf.GradientTape() as tape:
+            value = loss(first, x)
+        tape = hvd.DistributedGradientTape(tape, process_set=sets[hvd.rank()])
+        gradients = tape.gradient(value, first)
+        optimizers[0].apply_gradients(zip(gradients, first, strict=True))
+
+    for x in batches(hvd.rank(), 40):
+        train_alone(x)
 elif sys.argv[1] == "several":
     data = iter(batches(hvd.rank(), 160))
     for _ in range(40):

@@ -1,5 +1,6 @@
-"""A monitored session of TensorFlow 1, which trains on arrays: session.py [bypass]. With that its
-gradients do not come from the wrapped optimizer, so nothing is exchanged."""
+"""A monitored session of TensorFlow 1, which trains on arrays: session.py [bypass] [v2]. With
+bypass its gradients do not come from the wrapped optimizer, so nothing is exchanged. With v2 its
+control flow is that of TensorFlow 2, in which a branch is a function."""
 
 import sys
 
@@ -7,7 +8,10 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-tf.disable_v2_behavior()
+if "v2" in sys.argv:
+    tf.disable_eager_execution()
+else:
+    tf.disable_v2_behavior()
 hvd.init()
 x = tf.placeholder(tf.float32, [None, 64])
 weights = tf.get_variable("weights", [64, 1])

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import gc
 import heapq
 import importlib.abc
 import importlib.util
@@ -33,7 +34,7 @@ from typing import Any
 FORMAT = 1
 now = time.time
 # Steps that all ranks together keep whole, and those of a rank: at least, at most. Twice as many
-# are halved, so that each rank keeps the same ones.
+# are halved, so that each rank keeps the same ones, in pairs that follow each other.
 KEPT_OF_ALL, LEAST_KEPT, MOST_KEPT = 32768, 32, 512
 SLOWEST = 32
 # Steps up to here are the warm-up, of which nothing but their times is summed up.
@@ -55,6 +56,15 @@ OF_LOOP, OF_SESSION = "a loop without tf.function", "a session's run"
 ALONE_EVERY, ALONE_OFTEN, ALONE_LATER = 16, 8, 128
 # Values of a variable that are compared between ranks.
 COMPARED = 1 << 22
+# What `State.spent` counts, in seconds until now: calls of all functions, with their exchanges;
+# these exchanges; updates by an optimizer outside of functions; and Python's garbage collector,
+# outside of all of them.
+CALLED, EXCHANGED, APPLIED, COLLECTED = range(4)
+# Beginnings of the names of variables that may change the speed of a rank.
+SETTINGS = (
+    *("HOROVOD_", "TF_", "XLA_", "KERAS_", "OMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_"),
+    *("NCCL_", "NVIDIA_TF32", "OMPI_MCA_", "UCX_"),
+)
 # Batches whose content is compared between ranks, and functions and events that are told apart.
 BATCHES, SERIES, EVENTS = 2048, 64, 256
 # Of the first sample of a batch so many tensors are compared, and so many values of each.
@@ -76,8 +86,9 @@ class Steps:
 
     A row is (index, end of the call before, begin, end, seconds of waiting for input before and
     within the call, last gradient ready, all exchanged, seconds in other functions since the call
-    before, seconds of exchanges of the call before its last one); ready and exchanged are 0 where
-    they are unknown. sums: of `summed` calls after the warm-up, of their times from end to end."""
+    before, seconds of exchanges of the call before its last one, and the other seconds of
+    `State.spent` since the call before); ready and exchanged are 0 where they are unknown. sums: of
+    `summed` calls after the warm-up, of their times from end to end."""
 
     def __init__(self, name: Any) -> None:
         self.name = name
@@ -99,8 +110,13 @@ class Steps:
         self.has_exchange_stamps = self.has_input_stamps = False
         # What the graph has counted until the call before: samples, seconds of waiting, batches.
         self.counted = (0.0, 0.0, 0.0)
-        # Seconds that exchanges of this function, and that calls of all functions had taken.
-        self.exchanging = self.called = 0.0
+        # Seconds that exchanges of this function had taken, and `State.spent` at its last call.
+        self.exchanging = 0.0
+        self.spent: list[float] = []
+        # How often each operation of Horovod was asked for while it was traced, and the samples of
+        # a call by the shapes in its graph.
+        self.asked: dict[str, int] = {}
+        self.batch = 0
         # The trace that had the last exchange, and the variables that it has exchanged until now.
         self.graph: Any = None
         # When its first trace was done; 0 if that was not seen.
@@ -133,12 +149,12 @@ class Steps:
         last gradient ready, all exchanged."""
         if not self.count:
             self.begun = self.ended = begin
-            self.called = _state.called
+            self.spent = _state.spent[:]
         retraced = bool(self.count and traces > self.traces)
         self.traces = max(self.traces, traces)
-        elsewhere, self.called = _state.called - self.called, _state.called
+        elsewhere, *others = map(operator.sub, _state.spent, self.spent)
         ready, done = stamps or (0.0, 0.0)
-        times = (self.ended, begin, end, before, within, ready, done, elsewhere, earlier)
+        times = (self.ended, begin, end, before, within, ready, done, elsewhere, earlier, *others)
         row = self.last = (self.count, *(round(each, 6) for each in times))
         if self.count == FIRST and _state.at_step is None:
             self.use, self.used_at = _guarded("cores", _use), end
@@ -156,20 +172,21 @@ class Steps:
                 heapq.heappush(self.slowest, entry)
             elif entry > self.slowest[0]:
                 heapq.heapreplace(self.slowest, entry)
-        if self.count % self.stride == 0:
+        if self.count % self.stride < 2:
             self.rows.append(row)
             if len(self.rows) >= 2 * _state.kept:
-                self.stride *= 2
-                self.rows = [each for each in self.rows if each[0] % self.stride == 0]
+                self.stride = max(4, 2 * self.stride)
+                self.rows = [each for each in self.rows if each[0] % self.stride < 2]
         self.count += 1
         self.ended = end
+        self.spent = _state.spent[:]
 
     def told(self) -> Any:
         found = {
             name: getattr(self, name)
             for name in (
                 *("name", "count", "traces", "exchanges", "updates", "others"),
-                *("begun", "ended", "rows", "summed", "sums", "samples", "alone"),
+                *("begun", "ended", "rows", "summed", "sums", "samples", "alone", "batch"),
             )
         }
         found["slowest"] = [
@@ -213,8 +230,12 @@ class State:
         self.current: Any = None
         self.jit = 0
         self.waited = 0.0
-        # Seconds of all calls, and of waiting for a GPU that runs behind.
-        self.called = 0.0
+        # To the calls belongs waiting for a GPU that runs behind.
+        self.spent = [0.0] * 4
+        self.collecting = 0.0
+        # Sampled seconds between steps, by place in the script: until the last step, and since.
+        self.places: dict[str, float] = {}
+        self.places_now: dict[str, float] = {}
         # Whether there is a GPU, and whether it runs behind the script; None until that is asked.
         self.has_gpu: Any = None
         self.runs_behind: Any = None
@@ -222,7 +243,9 @@ class State:
         self.exchanged_variables: Any = weakref.WeakValueDictionary()
         self.updated: dict[int, Any] = {}  # by id: a weak reference and the name
         self.local: set[int] = set()
+        self.process_sets: set[Any] = set()
         self.others: dict[str, int] = {}  # exchanges outside of gradients, by name of the function
+        # Above 0 in what is counted by itself: exchanges, updates, and waiting for input.
         self.in_gradients = 0
         # Of the newest batch its samples and something of its content; that of training steps.
         self.batch, self.content = 0, None
@@ -411,7 +434,7 @@ def _use() -> Any:
     """Return the cores that this process may use, and, until now: time, CPU time of this process,
     seconds for which its main thread had no core, seconds for which the cores were not idle, of all
     programs, pages that the process had to wait for, and seconds for which its threads had no core,
-    of all together."""
+    of all together; and bytes of memory."""
     cores = sorted(os.sched_getaffinity(0))
     names = {f"cpu{core}" for core in cores}
     ticks = 0
@@ -423,16 +446,20 @@ def _use() -> Any:
                 ticks += user + nice + system + sum(others)
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
     waited = sum(map(_delayed, os.listdir("/proc/self/task")))
-    return cores, now(), _cpu(), _delayed(), ticks / os.sysconf("SC_CLK_TCK"), faults, waited
+    with open("/proc/self/statm") as stream:
+        memory = int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    busy = ticks / os.sysconf("SC_CLK_TCK")
+    return cores, now(), _cpu(), _delayed(), busy, faults, waited, memory
 
 
 def _used_since(before: Any) -> Any:
     """Return seconds, CPU time and delay since then; and the cores, with the seconds, all of their
-    work, this process's, pages, and the wait of its threads; None if it may use others since
-    then."""
+    work, this process's, pages, the wait of its threads, and by how much its memory grew; None if
+    it may use others since then."""
     cores, *after = _use()
-    seconds, cpu, delayed, busy, faults, waited = map(operator.sub, after, before[1:])
-    same = [cores, seconds, busy, cpu, faults, waited] if cores == before[0] else None
+    seconds, cpu, delayed, *others = map(operator.sub, after, before[1:])
+    busy, faults, waited, grown = others
+    same = [cores, seconds, busy, cpu, faults, waited, grown] if cores == before[0] else None
     return [seconds, cpu, delayed], same
 
 
@@ -452,6 +479,7 @@ def _beat() -> None:
             usual = used[2] / lasted
         before = after
         _guarded("a stall", _write_if_quiet)
+        _guarded("the script's place", _note_place, lasted)
 
 
 def _beat_until_the_end() -> None:
@@ -467,6 +495,35 @@ def _readings() -> Any:
     clock = time.clock_gettime(time.CLOCK_BOOTTIME)
     delayed = _delayed(threading.get_native_id())
     return clock, used.ru_utime + used.ru_stime, delayed, used.ru_nvcsw
+
+
+def _collecting(phase: Any, _: Any) -> None:
+    """Count the seconds of Python's garbage collector between steps."""
+    if phase == "start":
+        _state.collecting = now() if _is_between_steps() else 0.0
+    elif _state.collecting:
+        _state.spent[COLLECTED] += now() - _state.collecting
+
+
+def _note_place(seconds: Any) -> None:
+    """Note which line of the script, and which function called there, runs between steps."""
+    frame: Any = sys._current_frames().get(_state.thread)
+    inner = frame.f_code.co_name
+    # The collector, which keeps the interpreter, has a term of its own.
+    if _state.current is not None or _state.in_gradients or inner == _collecting.__name__:
+        return
+    while frame.f_back is not None and _is_library(frame.f_code.co_filename):
+        # TensorFlow and Keras wrap their functions in one of this name.
+        inner = inner if frame.f_code.co_name == "error_handler" else frame.f_code.co_name
+        frame = frame.f_back
+    name = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} ({inner})"
+    if name in _state.places_now or len(_state.places_now) < EVENTS:
+        _state.places_now[name] = _state.places_now.get(name, 0.0) + seconds
+
+
+def _is_library(path: Any) -> Any:
+    own = (os.path.dirname(os.__file__), os.path.dirname(__file__), "<")
+    return "-packages" in path or path.startswith(own)
 
 
 # Start ------------------------------------------------------------------------------------------
@@ -523,6 +580,7 @@ def _initialised(rank: Any, size: Any) -> None:
     if first and _state.at_step is None:
         # What is registered last runs first, so Horovod is still there.
         atexit.register(_at_exit)
+        gc.callbacks.append(_collecting)
         os._exit = _exiting(os._exit)
         # Not one of threading, whose threads the script may count or join.
         _thread.start_new_thread(_beat_until_the_end, ())
@@ -542,21 +600,30 @@ def _train_without_horovod() -> None:
 
 
 def _hook_broadcast(module: Any) -> None:
-    original = module.broadcast_variables
-
-    @_as_it_is
-    def broadcast_variables(*arguments: Any, **named: Any) -> Any:
-        begin = now()
-        try:
-            return original(*arguments, **named)
-        finally:
-            if _state.current is None:
-                _event("hvd.broadcast_variables", begin)
-
-    module.broadcast_variables = broadcast_variables
+    for name in ("broadcast_variables", "broadcast_object", "allgather_object"):
+        if hasattr(module, name):
+            setattr(module, name, _counted(name, getattr(module, name)))
 
 
 # Steps ------------------------------------------------------------------------------------------
+
+
+class _Apart:
+    """What is done in it is counted by itself."""
+
+    def __enter__(self) -> Any:
+        _state.in_gradients += 1
+        return now()
+
+    def __exit__(self, *_: object) -> None:
+        _state.in_gradients -= 1
+
+
+_apart = _Apart()
+
+
+def _is_between_steps() -> Any:
+    return _state.current is None and not _state.in_gradients and _is_main()
 
 
 def _is_main() -> Any:
@@ -570,7 +637,7 @@ def _outermost(call: Any) -> Any:
     @_as_it_is
     def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
         is_jit = bool(getattr(self, "_jit_compile", False))
-        if _state.current is not None or not _is_main():
+        if _state.current is not None or _state.in_gradients or not _is_main():
             if not is_jit:
                 return call(self, *arguments, **named)
             _state.jit += 1
@@ -657,13 +724,19 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
             earlier = max(0.0, exchanging - steps.exchanging - (done - ready))
         steps.exchanging = exchanging
     steps.add(begin, end, before, within, traces, stamps, earlier)
-    _state.called += end - begin
-    steps.called = _state.called
+    _spend(steps, end - begin, stamps[1] - stamps[0] + earlier if stamps else 0.0)
     if steps.is_training:
         # A session's run, which has no function, returns when its GPU is done.
         if function is not None and _state.at_step is None and _gpu_runs_behind():
             _guarded("a step alone", _measure_alone, steps, end)
         _trained(steps, end)
+
+
+def _spend(steps: Any, seconds: Any, exchanged: Any) -> None:
+    """Count a call, which is elsewhere for all functions but its own."""
+    _state.spent[CALLED] += seconds
+    _state.spent[EXCHANGED] += exchanged
+    steps.spent = _state.spent[:]
 
 
 # A GPU that runs behind ---------------------------------------------------------------------------
@@ -705,7 +778,7 @@ def _hook_values(module: Any) -> None:
         try:
             return original(self)
         finally:
-            _state.called += now() - begin
+            _state.spent[CALLED] += now() - begin
 
     cls._numpy = numpy
 
@@ -723,11 +796,11 @@ def _measure_alone(steps: Any, end: Any) -> None:
         return
     tf.test.experimental.sync_devices()
     done = now()
-    queued = _state.called - steps.called_when_idle
-    _state.called += done - end
+    queued = _state.spent[CALLED] - steps.called_when_idle
+    _state.spent[CALLED] += done - end
     if place == 0:
         steps.idle[1:] = [(steps.count, done)]
-        steps.called_when_idle = _state.called
+        steps.called_when_idle = _state.spent[CALLED]
     elif steps.idle:
         steps.alone.append([queued, queued + done - end])
 
@@ -747,6 +820,10 @@ def _trained(steps: Any, at: Any) -> None:
     _state.moved_at = at
     if _state.rank is None and _state.launched:
         _guarded("a rank without Horovod", _train_without_horovod)
+    # What is done before the training begins does not count.
+    places, _state.places_now = _state.places_now, {}
+    for name, seconds in places.items() if steps.count > FIRST else ():
+        _state.places[name] = _state.places.get(name, 0.0) + seconds
     if _state.rank is not None and os.getpid() == _state.pid:
         if at - _state.line_at > LINE_S:
             _write_line(steps, at)
@@ -831,9 +908,24 @@ def _leaves(fetches: Any) -> Any:
         yield fetches
 
 
+def _exchanges(node: Any, library: Any) -> Any:
+    """Return whether a node is an exchange of Horovod, or calls a function that needs one, such as
+    a branch of an If. library: functions that were not looked at yet, by name."""
+    if node.op.startswith(EXCHANGES):
+        return True
+    called = [
+        library.pop(func.name, None)
+        for value in node.attr.values()
+        for func in (value.func, *value.list.func)
+    ]
+    return any(_exchanges(inner, library) for each in called if each for inner in each.node_def)
+
+
 def _kind_of(graph: Any, fetches: Any) -> Any:
     """Return whether a session's run exchanges by Horovod, or changes variables by an optimizer
     without that; None for neither."""
+    library = {each.signature.name: each for each in graph.as_graph_def().library.function}
+    updates = False
     left = []
     for each in _leaves(fetches):
         if isinstance(each, str):
@@ -845,14 +937,11 @@ def _kind_of(graph: Any, fetches: Any) -> Any:
         if op in seen or not hasattr(op, "inputs"):
             continue
         seen.add(op)
+        if _exchanges(op.node_def, library):
+            return "exchanges"
+        updates |= "Apply" in op.type
         left += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
-    types = {op.type for op in seen}
-    if any(each.endswith(("If", "While", "Case", "PartitionedCall")) for each in types):
-        for function in graph._functions.values():
-            types |= {node.op for node in function.definition.node_def}
-    if any(each.startswith(EXCHANGES) for each in types):
-        return "exchanges"
-    return "updates" if any("Apply" in each for each in types) else None
+    return "updates" if updates else None
 
 
 # The exchange -----------------------------------------------------------------------------------
@@ -864,19 +953,18 @@ def _hook_exchange(module: Any) -> None:
     @_as_it_is
     def make(*arguments: Any, **named: Any) -> Any:
         inner = original(*arguments, **named)
+        own = _guarded("a process set", _ranks_of, [*arguments, *named.values()])
 
         @_as_it_is
         def exchange(grads: Any, vars: Any = None, *more: Any, **named_too: Any) -> Any:
             grads = list(grads)
-            _state.in_gradients += 1
-            try:
+            _state.process_sets.update(own or ())
+            with _apart:
                 begun = _guarded("the exchange", _before_exchange, grads, vars)
                 result = inner(grads, vars, *more, **named_too)
                 if begun:
                     _guarded("the exchange", _after_exchange, begun, result)
                 return result
-            finally:
-                _state.in_gradients -= 1
 
         return exchange
 
@@ -896,17 +984,43 @@ def _hook_exchange(module: Any) -> None:
             setattr(module, name, _counted(name, getattr(module, name)))
 
 
+def _ranks_of(arguments: Any) -> Any:
+    """Return the ranks of each process set among arguments that is not that of all ranks."""
+    ranks = [getattr(each, "ranks", None) for each in arguments]
+    return [tuple(each) for each in ranks if each and len(each) < _state.facts["size"]]
+
+
 def _counted(name: Any, original: Any) -> Any:
+    """Return an operation of Horovod whose calls are counted. Between steps they are calls of a
+    function that does nothing but exchange."""
+
     @_as_it_is
     def call(*arguments: Any, **named: Any) -> Any:
+        steps = _state.current
+        is_apart = _is_between_steps() and sys.modules["tensorflow"].executing_eagerly()
         if not _state.in_gradients:
-            where = "in steps" if _state.current is not None else "between steps"
-            _state.others[f"{name} {where}"] = _state.others.get(f"{name} {where}", 0) + 1
-            if _state.current is not None and "allreduce" in name:
-                _state.current.others = True
-        return original(*arguments, **named)
+            # In a graph a call is asked for while it is traced, and then made in every step.
+            counts = _state.others if steps is None else steps.asked
+            key = f"{name} between steps" if steps is None else name
+            counts[key] = counts.get(key, 0) + 1
+            if steps is not None and "allreduce" in name:
+                steps.others = True
+        if not is_apart:
+            return original(*arguments, **named)
+        with _apart as begin:
+            result = original(*arguments, **named)
+        _guarded("an exchange", _add_exchange, f"hvd.{name}", begin, now())
+        return result
 
     return call
+
+
+def _add_exchange(name: Any, begin: Any, end: Any) -> None:
+    if "cast" in name:
+        _event(name, begin)
+    steps = _state.series.setdefault(name, Steps(name))
+    steps.add(begin, end, 0.0, 0.0, 1, (begin, end))
+    _spend(steps, end - begin, end - begin)
 
 
 def _values(grads: Any) -> Any:
@@ -927,8 +1041,11 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     size = sum(each.dtype.size * (each.shape.num_elements() or 0) for each in tensors)
     sparse = sum(hasattr(each, "indices") for each in grads if each is not None)
     exchange = [len(tensors), size, sparse]
-    if steps is not None and not eager and _is_another(steps, tf, variables):
-        exchange = list(map(operator.add, exchange, _state.exchanged[name]))
+    if steps is not None and not eager:
+        graph = _outermost_graph(tf)
+        steps.batch = steps.batch or _batch_of(graph)
+        if _is_another(steps, graph, variables):
+            exchange = list(map(operator.add, exchange, _state.exchanged[name]))
     _state.exchanged[name] = exchange
     if eager and steps is None:
         if _has_others() and _has_gpu():
@@ -951,12 +1068,26 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
         return ("graph", tf.timestamp())
 
 
-def _is_another(steps: Any, tf: Any, variables: Any) -> Any:
-    """Return whether a trace of a step has had an exchange before this one, of other variables: the
-    body of a loop is traced twice."""
+def _outermost_graph(tf: Any) -> Any:
     graph = tf.compat.v1.get_default_graph()
     while getattr(graph, "outer_graph", None) is not None and hasattr(graph.outer_graph, "inputs"):
         graph = graph.outer_graph
+    return graph
+
+
+def _batch_of(graph: Any) -> Any:
+    """Return the samples of a step by the tensors that its graph takes or has captured: their most
+    frequent first dimension; 0 if none is known."""
+    shapes = [
+        x.shape for x in getattr(graph, "inputs", ()) if x.dtype.is_numeric or x.dtype.is_bool
+    ]
+    sizes = [shape[0] for shape in shapes if shape.rank and (shape[0] or 0) > 1]
+    return max(sizes, key=sizes.count, default=0)
+
+
+def _is_another(steps: Any, graph: Any, variables: Any) -> Any:
+    """Return whether a trace of a step has had an exchange before this one, of other variables: the
+    body of a loop is traced twice."""
     if steps.graph is None or steps.graph() is not graph:
         steps.graph, steps.traced = weakref.ref(graph), set()
     before = set(steps.traced)
@@ -997,7 +1128,10 @@ def _add_of_loop(steps: Any, ready: Any, done: Any) -> None:
     """Add a step, which lies between the ends of two exchanges, or of two updates of a loop that
     exchanges by itself. ready: when the exchange began; 0 for an update."""
     before, _state.waited = _state.waited, 0.0
-    begin = (steps.ended or ready or done) + before
+    # Whatever is known to be no computing is put before it.
+    called, _, *others = map(operator.sub, _state.spent, steps.spent or _state.spent)
+    known = before + called + sum(others)
+    begin = (steps.ended or ready or done) + known
     stamps = (ready, done) if ready else ()
     steps.add(min(begin, ready or done), done, before, 0.0, 1, stamps)
     _trained(steps, done)
@@ -1028,6 +1162,16 @@ def _updated(optimizer: Any, variables: Any) -> None:
             _add_of_loop(steps, 0.0, now())
 
 
+def _update(call: Any, *arguments: Any, **named: Any) -> Any:
+    """Return what an optimizer's update returns. Between steps its seconds count."""
+    if not _is_between_steps():
+        return call(*arguments, **named)
+    with _apart as begin:
+        result = call(*arguments, **named)
+    _state.spent[APPLIED] += now() - begin
+    return result
+
+
 def _hook_keras_3(module: Any) -> None:
     original = module.BaseOptimizer.apply
 
@@ -1037,7 +1181,7 @@ def _hook_keras_3(module: Any) -> None:
         if known is None:
             known = getattr(self, "_trainable_variables", ())
         _guarded("an optimizer", _updated, self, list(known))
-        return original(self, grads, trainable_variables)
+        return _update(original, self, grads, trainable_variables)
 
     module.BaseOptimizer.apply = apply
 
@@ -1053,7 +1197,7 @@ def _hook_keras_2(module: Any) -> None:
     def apply_gradients(self: Any, grads_and_vars: Any, *arguments: Any, **named: Any) -> Any:
         pairs = list(grads_and_vars)
         _guarded("an optimizer", _updated, self, [variable for _, variable in pairs])
-        return original(self, pairs, *arguments, **named)
+        return _update(original, self, pairs, *arguments, **named)
 
     cls.apply_gradients = apply_gradients
 
@@ -1069,11 +1213,12 @@ def _hook_input(module: Any) -> None:
         from tensorflow.python.eager import context
 
         if context.executing_eagerly():
-            begin = now()
-            result = original(self)
-            if _is_main():
-                _state.waited += now() - begin
-                _guarded("a batch", _note_batch, self, result)
+            if not _is_main():
+                return original(self)
+            with _apart as begin:
+                result = original(self)
+            _state.waited += now() - begin
+            _guarded("a batch", _note_batch, self, result)
             return result
         asked = _guarded("input", _asked)
         if asked is None:
@@ -1175,6 +1320,7 @@ def _at_exit() -> None:
     if os.getpid() == _state.pid and not _state.is_over:
         _state.is_over = True
         _guarded("the end", _write, True)
+        _guarded("the end", gc.callbacks.remove, _collecting)
         # No thread of ours is left when the interpreter ends.
         _state.ending.set()
         if _state.beating.acquire(timeout=1.0):
@@ -1298,6 +1444,12 @@ def _write(is_last: Any, waits: Any = None) -> None:
 def _write_all(is_last: Any, waits: Any) -> None:
     _state.written_at = now()
     used = resource.getrusage(resource.RUSAGE_SELF)
+    others = dict(_state.others)
+    for steps in _state.series.values():
+        for name, count in steps.asked.items():
+            key = f"{name} in steps"
+            count *= steps.count / max(1, steps.traces)
+            others[key] = others.get(key, 0) + round(count)
     found = {
         "format": FORMAT,
         "rank": _state.rank,
@@ -1310,9 +1462,10 @@ def _write_all(is_last: Any, waits: Any) -> None:
         "pauses": _state.pauses,
         "series": [each.told() for each in list(_state.series.values()) if each.count],
         "exchanged": _state.exchanged,
-        "others": _state.others,
+        "others": others,
         "updated": len(_state.updated),
         "local": len(_state.local),
+        "process_sets": sorted(_state.process_sets),
         "unexchanged": _unexchanged()[:EVENTS] if _state.exchanged_variables else [],
         "batches": _state.batches,
         "epoch": _state.epoch,
@@ -1323,10 +1476,34 @@ def _write_all(is_last: Any, waits: Any) -> None:
         "weights": [],
         "interpreter": sys.executable,
         "code": _guarded("the code", _code) if is_last or _state.code is None else _state.code,
+        "places": _state.places,
+        # Another thread adds to it.
+        "places_after": dict(_state.places_now),
+        "versions": _guarded("versions", _versions) or {},
+        "settings": _guarded("settings", _settings) or {},
     }
     if is_last and _state.updated:
         found["weights"] = _guarded("the weights", _digests) or []
     _write_whole(f"rank-{_state.name}.json", found)
+
+
+def _versions() -> Any:
+    names = ("tensorflow", "horovod", "keras", "tf_keras")
+    found = {name: getattr(sys.modules.get(name), "__version__", None) for name in names}
+    return {"python": sys.version.split()[0], **{k: str(v) for k, v in found.items() if v}}
+
+
+def _settings() -> Any:
+    """Return variables that may change the speed, without secrets, and what the script has set of
+    TensorFlow's threads and XLA."""
+    found = {k: v for k, v in os.environ.items() if k.startswith(SETTINGS) and "KEY" not in k}
+    config = getattr(sys.modules.get("tensorflow"), "config", None)
+    if config is not None:
+        for kind in ("intra", "inter"):
+            name = f"{kind}_op_parallelism_threads"
+            found[name] = str(getattr(config.threading, f"get_{name}")())
+        found["jit"] = str(config.optimizer.get_jit() or 0)
+    return found
 
 
 def _write_line(steps: Any, at: Any) -> None:

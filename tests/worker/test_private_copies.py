@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.worker.script import copies
+from hvdperf.worker.script.tap import _hvdperf_private as private
 
 LARGEST = 16 << 20
 
@@ -35,7 +35,7 @@ def test_a_copy_has_directories_and_small_files_and_links_to_large_ones(tmp_path
     file_of(source / ".settings")
     for name in (".git", "src/__pycache__", "left_out"):
         file_of(source / name / "file")
-    copies.copy(source, target, source / "left_out")
+    private.copy(source, target, source / "left_out")
     found = {str(path.relative_to(target)): path for path in target.rglob("*")}
     assert {*found} == {
         *("src", "src/train.py", "empty", "largest", "data", "data/larger", "env", ".venv"),
@@ -50,7 +50,7 @@ def test_a_copy_has_directories_and_small_files_and_links_to_large_ones(tmp_path
         "of_directory": str(source / "src"),
     }
     assert found["src/train.py"].stat().st_mtime == 1000.0
-    copies.copy(source / "empty", target, None)
+    private.copy(source / "empty", target, source / "left_out")
 
 
 def test_a_copy_has_so_many_bytes_and_no_more(
@@ -60,10 +60,10 @@ def test_a_copy_has_so_many_bytes_and_no_more(
     source = tmp_path / "project"
     for number in range(16):
         file_of(source / ("most" if number else "few") / f"{number}", LARGEST)
-    copies.copy(source, tmp_path / "one")
+    private.copy(source, tmp_path / "one", tmp_path)
     file_of(source / "few" / "another", 1)
-    with pytest.raises(copies.TooLarge, match=r"256 MiB in files of up to 16 MiB.*in most;"):
-        copies.copy(source, tmp_path / "other")
+    with pytest.raises(private.TooLarge, match=r"256 MiB in files of up to 16 MiB.*in most;"):
+        private.copy(source, tmp_path / "other", tmp_path)
 
 
 def test_a_copy_has_so_many_files_and_no_more(
@@ -73,10 +73,10 @@ def test_a_copy_has_so_many_files_and_no_more(
     source = tmp_path / "project"
     for number in range(20_000):
         file_of(source / f"{number}", 0)
-    copies.copy(source, tmp_path / "one")
+    private.copy(source, tmp_path / "one", tmp_path)
     file_of(source / "another", 0)
-    with pytest.raises(copies.TooLarge, match="20000 files"):
-        copies.copy(source, tmp_path / "other")
+    with pytest.raises(private.TooLarge, match="20000 files"):
+        private.copy(source, tmp_path / "other", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_a_copy_has_so_many_files_and_no_more(
 def test_a_script_belongs_to_its_repository(place: str, top: str, tmp_path: Path) -> None:
     (tmp_path / "project" / ".git").mkdir(parents=True)
     (tmp_path / place).mkdir(parents=True)
-    assert copies.top_of(tmp_path / place) == tmp_path / top
+    assert private.top_of(tmp_path / place) == tmp_path / top
