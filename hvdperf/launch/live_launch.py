@@ -427,6 +427,9 @@ class LiveLaunch:
     def _first_failure(self) -> LaunchFailed | None:
         """Return the failure of the rank that failed first. Return None if none has failed, or if
         the first error is an echo and some rank has not failed yet."""
+        if different := self._different_networks():
+            failure = self._failure(None, different, Phase.BUILD.value).failure
+            return LaunchFailed(replace(failure, tail=(), of_user=True))
         lost = self._lost()
         first = min(lost, key=self._order_of_cause, default=None)
         if first is None or (self._echoes(first) and len(lost) < len(self.ranks)):
@@ -455,6 +458,20 @@ class LiveLaunch:
         if stall is not None and first in stall.tensors:
             cause += f"; {stall}"
         return self._failure(first, self._with_fate_of_server(cause))
+
+    def _different_networks(self) -> str:
+        """Return how the networks of two ranks differ, in words; "" if nothing shows that they do.
+        The error that Horovod then raises names a tensor, and no rank."""
+        for key in ("gradient_tensors", "parameters", "gradient_bytes"):
+            unit = key.replace("gradient_tensors", "gradients").replace("_", " ")
+            ranks = [i for i, rank in enumerate(self.ranks) if key in rank.metadata]
+            sizes = [self.ranks[i].metadata[key] for i in ranks]
+            other = next((at for at, size in enumerate(sizes) if size != sizes[0]), 0)
+            if other:
+                has = f"rank {ranks[0]} has {sizes[0]:,} {unit}"
+                also = f"rank {ranks[other]} has {sizes[other]:,}"
+                return f"ranks build different networks: {has}, {also}"
+        return ""
 
     def _with_fate_of_server(self, cause: str) -> str:
         """Return the cause, and append the end of the server if it has ended, because that ends its

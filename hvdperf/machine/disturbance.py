@@ -139,7 +139,7 @@ class Disturbance:
         withheld = self.usage.throttled_seconds
         if withheld > 0 and withheld >= self.taken_seconds / 2:
             share = 100 * _share([self.usage], [withheld])
-            took = f"the CPU quota of its cgroup withheld {share:.0f} % of the cores {when}"
+            took = f"the CPU quota of its cgroup withheld {withheld:.1f} s ({share:.0f} %) {when}"
             return took, "raise the quota, or give fewer slots (--np)"
         share = 100 * self.foreign_share
         took = f"other programs took {share:.0f} % of the cores {when}"

@@ -7,9 +7,12 @@ Nothing here starts ranks. A check needs the counters of the kernel, or one call
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -78,6 +81,7 @@ def host_checks(machine: Machine, slots: int, results: Path, root: Path = Path("
         _temporary_files(slots),
         _files(slots),
         _locked_memory(root),
+        Check("memory of other ranks", _memory_of_others()),
         _disk(results),
         Check("clock", _clock()),
         Check("container", machine.container or "none"),
@@ -207,6 +211,30 @@ def _locked_memory(root: Path) -> Check:
         unlimited or not adapters,
         f"{', '.join(adapters)} cannot register buffers for remote access",
         "ulimit -l unlimited (for good: `* - memlock unlimited` in /etc/security/limits.conf)",
+    )
+
+
+# Reads 8 bytes at an address of the process that has started this one, and ends with the number of
+# the error.
+_READ_PARENT = """
+import ctypes, os, sys
+own, libc = ctypes.create_string_buffer(8), ctypes.CDLL(None, use_errno=True)
+here, there = [(ctypes.c_size_t * 2)(at, 8) for at in (ctypes.addressof(own), int(sys.argv[1]))]
+done = libc.process_vm_readv(os.getppid(), here, 1, there, 1, 0)
+sys.exit(0 if done == 8 else ctypes.get_errno())
+"""
+
+
+def _memory_of_others() -> str:
+    """Return whether a process may read the memory of another one of the same user."""
+    value = ctypes.create_string_buffer(8)
+    command = [sys.executable, "-I", "-S", "-c", _READ_PARENT, str(ctypes.addressof(value))]
+    number = subprocess.run(command, check=False).returncode
+    if number == 0:
+        return "can be read"
+    return (
+        f"cannot be read (process_vm_readv: {errno.errorcode.get(number, number)}), so messages "
+        "between ranks of a host are copied twice; to allow it: docker run --cap-add=SYS_PTRACE"
     )
 
 

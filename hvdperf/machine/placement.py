@@ -195,9 +195,11 @@ def local_offers(
     if wanted < 1:
         raise UserError(f"--np {wanted}: a session needs at least one slot")
     if wanted > available and not oversubscribe:
+        limited = machine.cpu_quota is not None and unit == "core"
+        quota = f" of a CPU quota of {machine.cpu_quota:g} cores" if limited else ""
         raise UserError(
-            f"--np {wanted}: {machine.host} has {available} slots, one a {unit}; ask for fewer, "
-            f"or add --oversubscribe to let replicas share a {unit}"
+            f"--np {wanted}: {machine.host} has {available} slots, one a {unit}{quota}; ask for "
+            f"fewer, or add --oversubscribe to let replicas share a {unit}"
         )
     if 0 < machine.memory_mib < wanted * LEAST_MEMORY_OF_A_RANK_MIB:
         raise UserError(

@@ -39,7 +39,7 @@ class Term(StrEnum):
 
 # All parts of the wall time, and of these the phases of a start after the launch and the parts of a
 # step, in their order.
-TERMS = tuple(term for term in Term if term not in (Term.INSIDE, Term.MEMORY))
+TERMS = tuple(Term)[: list(Term).index(Term.END) + 1]
 _STEPS_BEGIN = TERMS.index(Term.BETWEEN)
 START, OF_STEPS = TERMS[1:_STEPS_BEGIN], TERMS[_STEPS_BEGIN:-1]
 # Terms that only blocks without exchange can separate.

@@ -30,7 +30,6 @@ from hvdperf.script.arms import (
     Run,
     Runner,
     launch_settings,
-    short_of,
     steps_of,
 )
 from hvdperf.script.checks import problems
@@ -163,7 +162,8 @@ def told(found: Comparison) -> list[str]:
         lines.append(_TABLE.row(figure.value, *cells))
     lines += wrapped(_in_words(judged[Figure.LOW], found))
     for arm, runs in zip((AS_IT_IS, found.other), zip(*found.pairs, strict=True), strict=True):
-        lines += wrapped(short_of(arm, runs))
+        short = min(runs, key=lambda run: run.count).short
+        lines += wrapped(f"{arm.name}: {short}" if short else "")
     for reason in dict.fromkeys(each.reason for each in judged.values() if each.reason):
         lines += wrapped(reason)
     lines += ["", *_by_term(found)]

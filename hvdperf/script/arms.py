@@ -129,18 +129,16 @@ class Run:
         """Return the steps of the rank that did fewest."""
         return min(rank.steps.count if rank.steps is not None else 0 for rank in self.job)
 
-
-def short_of(arm: Arm, runs: Sequence[Run]) -> str:
-    """Return in words that runs of an arm ended before the number of steps that was asked; "" if
-    none did."""
-    fewest = min(runs, key=lambda run: run.count)
-    if fewest.count >= fewest.asked:
-        return ""
-    return (
-        f"{arm.name}: the script ended by itself after {fewest.count} of {fewest.asked} steps. If "
-        "it resumes from a checkpoint, only the rest is measured: move the checkpoint away, or use "
-        "a smaller --steps"
-    )
+    @property
+    def short(self) -> str:
+        """Return in words that it ended before so many steps; "" if it did not."""
+        if self.count >= self.asked:
+            return ""
+        return (
+            f"the script ended by itself after {self.count} of {self.asked} steps. If it resumes "
+            "from a checkpoint, only the rest is measured: move the checkpoint away, or use a "
+            "smaller --steps"
+        )
 
 
 def steps_of(runs: Sequence[Run]) -> int:

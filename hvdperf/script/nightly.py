@@ -21,16 +21,7 @@ from hvdperf.paths import CACHE, shown
 from hvdperf.records.documents import now
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Measure
-from hvdperf.script.arms import (
-    AS_IT_IS,
-    FIRST_STEPS,
-    Figure,
-    Interrupted,
-    Run,
-    Runner,
-    short_of,
-    steps_of,
-)
+from hvdperf.script.arms import AS_IT_IS, FIRST_STEPS, Figure, Interrupted, Run, Runner, steps_of
 from hvdperf.script.checks import problems
 from hvdperf.script.recorded import Rank
 from hvdperf.script.training import start_of
@@ -115,8 +106,8 @@ def _part(command: Sequence[str], runner: Runner, steps: int, again: bool, say: 
         runs.append(run)
         low = 1000 * run.seconds(Figure.LOW, by_sample=False)
         say(f"run {number} of {RUNS}: {Figure.LOW.value} of steps {low:.2f} ms")
-    if short := short_of(AS_IT_IS, runs):
-        say(short)
+    if runs[0].short:
+        say(runs[0].short)
     job = runs[0].job
     machine = local_machine()
     stack = probe(job[0].interpreter, CACHE)

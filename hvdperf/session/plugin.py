@@ -24,6 +24,7 @@ from hvdperf.launch.outer import (
     outer_size,
     owners,
     shown_by,
+    started_by,
 )
 from hvdperf.launch.slots import Slots
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of, shown
@@ -129,6 +130,7 @@ _PLUGINS_OF_OTHERS: tuple[tuple[str, tuple[object, ...], str, str], ...] = (
     ("count", (1,), "pytest-repeat (--count)", "count each case several times"),
     ("flake_finder_enable", (False,), "--flake-finder", "count each case several times"),
     ("forked", (False,), "pytest-forked (--forked)", "give each case a session of its own"),
+    ("benchmark_skip", (False,), "--benchmark-skip", "skip every case"),
     ("timeout", (0, 0.0), "pytest-timeout (--timeout)", "cut a session, which has --budget"),
 )
 
@@ -336,6 +338,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if (comparison := comparison_of(item)) is not None
     }
     session.config.stash[_nodes] = nodes
+    others = [item for item in session.items if comparison_of(item) is None]
+    if nodes and others and outer_size() > 1:
+        raise pytest.UsageError(
+            f"{shown(others[0].path)}::{others[0].name}: only rank 0 would run this test, because "
+            f"the other ranks of {started_by().name} are slots for the cases; run it in a pytest "
+            "of its own"
+        )
     if nodes:
         measured_by(session.config).selected = list(nodes)
 

@@ -19,7 +19,7 @@ from hvdperf.judge.judge import doubted
 from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher, dispose, how_launched, make_arm_launcher
 from hvdperf.launch.launchers import check_can_start, own_settings
-from hvdperf.launch.outer import words_before_pytest
+from hvdperf.launch.outer import started_by, words_before_pytest
 from hvdperf.launch.pytest_command import typed
 from hvdperf.launch.slots import Slots, check_network
 from hvdperf.machine.cpu_usage import make_meter
@@ -104,7 +104,12 @@ class PytestSession:
 
     def _offers(self) -> list[Offer] | tuple[Offer, ...]:
         if self.slots is None:
-            return local_offers(self.machine, self.options.np, self.options.oversubscribe)
+            # An mpirun of one rank has one slot, as one of several ranks has several.
+            of_mpirun = 1 if started_by().parent else None
+            np = of_mpirun if self.options.np is None else self.options.np
+            if of_mpirun and np != of_mpirun and not self.options.oversubscribe:
+                raise UserError(f"--np {np}: mpirun started only 1 rank; give mpirun -np {np}")
+            return local_offers(self.machine, np, self.options.oversubscribe)
         if self.options.np is not None and self.options.np < 1:
             raise UserError(f"--np {self.options.np}: a session needs at least one slot")
         offers = self.slots.offers(self._progress.say)

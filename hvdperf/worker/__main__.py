@@ -52,7 +52,7 @@ def start_up(driver: Driver, fault: Fault, config: RankConfig) -> Any:
         (Phase.FIRST_STEP, trainer.first_step),
         (Phase.BROADCAST, trainer.broadcast),
     ):
-        driver.enter(phase)
+        driver.enter(phase, metadata=metadata)
         fault.strike(phase)
         begun = time.monotonic()
         metadata.update(act() or {})

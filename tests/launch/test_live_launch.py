@@ -453,6 +453,42 @@ def test_an_error_is_told_with_rank_phase_and_cause(start, launcher):
 
 
 @pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (
+            [{"gradient_tensors": 4}, {"gradient_tensors": 6}],
+            "rank 0 has 4 gradients, rank 1 has 6",
+        ),
+        (
+            [
+                {"gradient_tensors": 4, "parameters": 30, "gradient_bytes": 1200},
+                {"gradient_tensors": 4, "parameters": 30, "gradient_bytes": 2400},
+            ],
+            "rank 0 has 1,200 gradient bytes, rank 1 has 2,400",
+        ),
+        ([{"gradient_tensors": 4}, {"gradient_tensors": 4}], ""),
+    ],
+)
+def test_ranks_that_build_different_networks_are_the_users_mistake(start, facts, said):
+    error = {"kind": "FailedPreconditionError", "message": "Mismatched allreduce tensor shapes"}
+
+    def with_facts(own: Mapping[str, int]) -> Answer:
+        def answer(rank: FakeRank, order: Message) -> None:
+            if order["op"] == "block":
+                rank.say(phase="input", at=0.0, clock=0.0, metadata=own)
+                rank.say(error={"phase": "first step", **error})
+
+        return answer
+
+    group, _ = start(*map(with_facts, facts))
+    failed = failure_of(group)
+    assert failed.of_user is bool(said)
+    if said:
+        assert failed.cause == f"ranks build different networks: {said}"
+        assert (failed.rank, failed.phase, failed.tail) == (None, "build", ())
+
+
+@pytest.mark.parametrize(
     ("answer", "said"),
     [
         (reports(), "Object missing required field `digests`"),

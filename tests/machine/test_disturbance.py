@@ -224,7 +224,7 @@ def test_a_quota_that_holds_the_session_back_disturbs_it_and_is_told():
     held_back = Usage(10.0, 2, 16.0, 15.9, 0.0, 5.0, 3.5)
     assert is_disturbed([held_back])
     assert Disturbance(0.0, held_back, held_back.taken_seconds, 20.0).reason() == (
-        "the CPU quota of its cgroup withheld 18 % of the cores during the "
+        "the CPU quota of its cgroup withheld 3.5 s (18 %) during the "
         "measurement: raise the quota, or give fewer slots (--np)"
     )
 

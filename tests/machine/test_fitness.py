@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
@@ -93,6 +94,17 @@ def test_the_memory_of_a_container_counts(host: Path) -> None:
     assert (check.value, check.problem) == ("1.5 GiB free", "2 slots need 2.0 GiB")
     (group / "memory.max").write_text("max\n")
     assert not checks_of(Machine("node1", (0, 1)), host)["memory"].problem
+
+
+@pytest.mark.parametrize(("code", "told"), [(0, "can be read"), (errno.EPERM, "EPERM")])
+def test_whether_ranks_may_read_each_others_memory_is_a_fact(
+    host: Path, monkeypatch: pytest.MonkeyPatch, code: int, told: str
+) -> None:
+    if code:
+        monkeypatch.setattr("hvdperf.machine.fitness._READ_PARENT", f"import sys; sys.exit({code})")
+    check = checks_of(Machine("node1", (0,)), host)["memory of other ranks"]
+    assert told in check.value
+    assert not check.problem
 
 
 def test_locked_memory_matters_where_there_is_infiniband(host: Path) -> None:

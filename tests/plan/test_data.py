@@ -34,6 +34,11 @@ def test_what_else_stands_beside_a_data_set_does_not_tell_it_apart(words):
     assert open_data("ptb", str(words)).identity != alone.identity
 
 
+def test_a_directory_below_that_has_the_data_is_named(words):
+    with pytest.raises(UserError, match=f"{words} holds ptb: give --data-dir {words}$"):
+        open_data("ptb", str(words.parent))
+
+
 def test_a_file_that_is_missing_is_one_line(words):
     (words / "ptb.valid.txt").unlink()
     with pytest.raises(UserError, match=r"--data-dir: .*ptb\.valid\.txt: missing") as refused:

@@ -302,6 +302,17 @@ def test_bad_input_is_a_line(tmp_path, words, says):
     assert done.stderr.count("\n") == 1
 
 
+def test_a_session_whose_only_case_cannot_be_read_is_no_success(tmp_path):
+    directory = session_of(tmp_path, GOOD)
+    cases = [each for each in directory.glob("*.json") if "[" in each.name or "-np" in each.name]
+    for each in cases:
+        each.write_text(each.read_text()[:100])
+    done = hvdperf("report", str(directory), "--format", "terminal", cwd=tmp_path)
+    assert cases
+    assert "left out" in done.stderr
+    assert done.returncode == 2
+
+
 def test_a_session_is_named_or_the_newest_one_of_a_directory(tmp_path):
     done = hvdperf("report", "empty", "--results", ".", cwd=tmp_path)
     assert done.returncode == 2

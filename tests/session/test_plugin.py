@@ -15,9 +15,11 @@ from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import fixed_time, memory, overlap, strong_scaling, sweep, weak_scaling
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Run
+from hvdperf.session.ending import ending
 from hvdperf.session.plugin import (
     ReplayedClock,
     check_files_of_others,
+    pytest_collection_finish,
     pytest_sessionstart,
     record,
     refuse_other_plugins,
@@ -63,6 +65,35 @@ def test_under_nohup_a_session_goes_on():
     signal.raise_signal(signal.SIGHUP)
 
 
+@pytest.mark.parametrize(
+    ("signum", "said"), [(signal.SIGTERM, "by SIGTERM"), (signal.SIGHUP, "nohup")]
+)
+def test_the_last_line_names_the_signal_that_ended_the_session(monkeypatch, signum, said):
+    interruptions: list[str] = []
+    monkeypatch.setattr("hvdperf.session.plugin.interruptions", interruptions)
+    pytest_sessionstart(SESSION)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signum)
+    assert said in ending(2, [], *interruptions)
+
+
+def test_a_test_that_all_ranks_of_an_mpirun_would_have_to_run_is_refused(monkeypatch):
+    for name, value in (("RANK", "0"), ("SIZE", "2"), ("LOCAL_SIZE", "2")):
+        monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", value)
+    monkeypatch.setattr("hvdperf.session.plugin.comparison_of", lambda item: item.comparison)
+    case = SimpleNamespace(
+        path=Path("perf/test_scaling.py"), name="case", nodeid="", comparison=WEAK
+    )
+    other = SimpleNamespace(
+        path=Path("test_mpi.py"), name="test_barrier", nodeid="", comparison=None
+    )
+    session: Any = SimpleNamespace(items=[case, other], config=SimpleNamespace(stash={}))
+    with pytest.raises(pytest.UsageError, match=r"test_mpi.py::test_barrier: only rank 0"):
+        pytest_collection_finish(session)
+    session.items = [other]
+    pytest_collection_finish(session)
+
+
 def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("D", "expanded")
@@ -82,7 +113,7 @@ def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
     ("option", "value"),
     [
         *(("numprocesses", 2), ("tx", ["2*popen"]), ("reruns", 1), ("count", 3)),
-        *(("forked", True), ("timeout", 60.0)),
+        *(("forked", True), ("timeout", 60.0), ("benchmark_skip", True)),
     ],
 )
 def test_plugins_that_cut_repeat_spread_or_isolate_cases_are_refused(option, value):
@@ -91,7 +122,12 @@ def test_plugins_that_cut_repeat_spread_or_isolate_cases_are_refused(option, val
         refuse_other_plugins(config)
     instead = "--budget" in str(refused.value)
     assert instead == (option == "timeout"), "what cuts a session where that is meant"
-    harmless: dict[str, Any] = {"numprocesses": None, "tx": [], "reruns": None, "count": 1}
+    harmless: dict[str, Any] = {
+        "numprocesses": None,
+        "tx": [],
+        "reruns": None,
+        "benchmark_skip": False,
+    }
     config = SimpleNamespace(option=SimpleNamespace(**harmless))
     refuse_other_plugins(config)
 

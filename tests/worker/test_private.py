@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,30 +129,34 @@ def test_in_a_namespace_all_writes_succeed_and_nobody_sees_them(users: Users) ->
     assert json.loads((users.record / "plan").read_text())["at"] == str(users.top)
 
 
-def test_a_user_without_rights_has_a_namespace_too(users: Users) -> None:
+def test_a_user_without_rights_has_a_namespace_too() -> None:
     if os.geteuid() != 0 or not Path("/usr/bin/python3").exists():
         pytest.skip("this is not root, or there is no Python for another user")
     needs(["setpriv", "--reuid=1000", "--clear-groups", "unshare", "-Urm"])
-    before = users.contents()
-    plan = users.plan()
-    for path in (users.directory, *users.directory.rglob("*")):
-        os.chown(path, 1000, 1000)
-    for path in users.directory.parents:
-        if path.owner() == "root" and path.is_relative_to("/tmp/"):
-            path.chmod(0o755)
-    file = shutil.copy(private.__file__, users.directory / "private.py")
-    done = subprocess.run(
+    # Not below the directory of all tests, which only root can read.
+    with tempfile.TemporaryDirectory() as directory:
+        users = Users(Path(directory))
+        before = users.contents()
+        plan = users.plan()
+        file = shutil.copy(private.__file__, users.directory / "private.py")
+        for path in (users.directory, *users.directory.rglob("*")):
+            os.chown(path, 1000, 1000)
+        done = _as_another_user(str(file), plan)
+        assert done.stdout.split() == ["1000"], done.stderr
+        assert users.contents() == before
+
+
+def _as_another_user(file: str, plan: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [
             *("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"),
-            *("/usr/bin/python3", "-I", "-S", str(file), "sh", "-c", "rm -r checkpoints && id -u"),
+            *("/usr/bin/python3", "-I", "-S", file, "sh", "-c", "rm -r checkpoints && id -u"),
         ],
         env={"PATH": "/usr/bin:/bin", private.VARIABLE: plan},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout.split()[0] == "1000", done.stderr
-    assert users.contents() == before
 
 
 def test_a_sandbox_without_namespaces_has_a_copy_and_landlock(users: Users) -> None:

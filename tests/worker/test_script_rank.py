@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hvdperf import paths
 from hvdperf.worker import process
 from hvdperf.worker.faults import Fault
 from hvdperf.worker.script.rank import ROOT, BadScript, Order, ScriptRank
@@ -68,12 +69,14 @@ def test_on_a_host_without_the_launchs_copy_a_rank_makes_one(
     assert rank.path == os.path.join(copy, "src", "train.py")
     assert not (Path(copy) / ".cache").exists()
     assert os.environ["PYTHONPATH"] == "/own"
+    assert str(paths.ROOT) == ROOT
     asked = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
     assert [os.environ[name] for name in asked] == ["2", "4", "2"], "the user's own stays"
 
 
 def test_what_a_block_has_only_queued_is_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process.Resumes, "count", 3)
+    before = process.cpu_seconds()
     order = Order({"op": "block", "steps": 2})
     order.before = 100.0
     for at, waited in ((100.0, 0.0), (102.0, 5.0)):
@@ -83,6 +86,7 @@ def test_what_a_block_has_only_queued_is_a_part_of_it(monkeypatch: pytest.Monkey
     process.Resumes.count += 2
     block = order.block()
     assert block["resumed"] == 2
+    assert 0 <= block["cpu_seconds"] <= process.cpu_seconds() - before
     assert block["step_seconds"] == [2.0, 7.0]
     assert block["inside_seconds"] == 2 * 0.75 + 5.0
     assert block["input_seconds"] == [0.75, 0.75]
@@ -145,7 +149,8 @@ class Script:
         monkeypatch.setattr(process, "pin", self.pinned.append)
         monkeypatch.setitem(sys.modules, "tensorflow", self._tensorflow())
         monkeypatch.setitem(sys.modules, "horovod.tensorflow", self._horovod())
-        monkeypatch.setattr(os, "_exit", os._exit)
+        # A rank that really left would end the tests, and soundly.
+        monkeypatch.setattr(os, "_exit", self._leave)
         config = rank_config(script=["train.py"], cores=[3])
         driver: Any = self.driver
         self.rank = ScriptRank(config, driver, Fault(None, 0))

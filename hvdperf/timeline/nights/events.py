@@ -115,7 +115,7 @@ def _of_falls(
     series: Series, began: int, falls: Sequence[Fall], changes: Sequence[tuple[Change, Standing]]
 ) -> Event:
     last = falls[-1]
-    is_on = series.fall is last
+    is_on = series.fall is not None and series.fall.since is last.since
     standing = _most_urgent(changes)
     if is_on:
         standing = Standing.UNCONFIRMED if last.disturbed else Standing.OPEN

@@ -8,9 +8,9 @@ by itself (hvdperf.timeline.nights.speed); what fell on one night is one fall.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from hvdperf.records.outcome import Measure
@@ -30,6 +30,8 @@ from hvdperf.timeline.nights.speed import (
 
 # All throughputs are slower if this share of them is.
 MOST = 0.75
+# Of the last three nights that measured what fell, so many have to be usual before it is back.
+_BACK = 2
 # As date.weekday() numbers it.
 SATURDAY = 5
 
@@ -163,7 +165,7 @@ def standing_for(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> list[Key]
     slower, then networks, then throughputs, the slowest first. found: throughputs and means."""
     slower = [key for key, speed in speeds.items() if key[1] > 0 and _is_slower(speed)]
     kept = set(found)
-    if ALL in kept and len(slower) < MOST * _count(speeds):
+    if ALL in kept and 0 < len(slower) < MOST * _count(speeds):
         kept = {(model, 0) if (model, 0) in speeds else (model, size) for model, size in slower}
     networks = {model for model, size in kept if model and not size}
     kept = {key for key in kept if not key[1] or key[0] not in networks}
@@ -250,12 +252,13 @@ class JudgedSpeeds:
     """The throughputs of a series, and what else launches took, judged. falls: by index of their
     nights. last: the changes of the last night, {} if it has none or they are not judged yet.
     reach: of throughputs, as UsualSpeeds.reach, at that night. waits: why they are not judged, or
-    ""."""
+    "". on: the newest fall that is not over, None if all are."""
 
     falls: Mapping[int, Fall]
     last: Changes
     reach: Mapping[Key, float]
     waits: str
+    on: Fall | None = None
 
     @property
     def suspects(self) -> list[What]:
@@ -283,52 +286,69 @@ class JudgedSpeeds:
 
 
 @dataclass
+class _Open:
+    """A throughput or mean that has fallen and is not back. since: the first night. speed: of the
+    last night that fell. back: whether each of the last nights that measured it was usual."""
+
+    since: Night
+    speed: Speed
+    back: deque[bool] = field(default_factory=lambda: deque(maxlen=3))
+
+
+@dataclass
 class _Known:
     """What is known of a measure on one kind of machine. speeds: what is usual. usual: the last
-    sound night. fallen: the undisturbed nights of the fall that is still on. fell: the first night
-    of each throughput and mean that has fallen since."""
+    night before the fall that is still on, or the last sound one. kept: the last sound night.
+    fallen: the undisturbed nights of the fall. fell: what has fallen and is not back."""
 
     measure: Measure
     speeds: UsualSpeeds
     usual: Night | None = None
+    kept: Night | None = None
     fallen: list[Night] = field(default_factory=list)
-    fell: dict[Key, Night] = field(default_factory=dict)
+    fell: dict[Key, _Open] = field(default_factory=dict)
 
     def judge(self, night: Night) -> Mapping[Key, Speed]:
         """Return the changes of a night, {} if it is not judged yet or measured nothing; let later
-        nights be compared with it if it was sound and did not fall."""
+        nights be compared with it if it was sound and nothing has fallen. What fell stays open
+        until two nights of three are back, so also while it is not measured."""
         measured = _medians(night, self.measure)
         if not measured:
             return {}
         speeds = self.speeds.compare(measured, _is_weekend(night))
-        fell = [key for key, speed in speeds.items() if speed.fell]
-        if not fell:
-            if speeds:
-                self.recovered()
-            if not night.disturbed:
-                self.speeds.keep()
-                self.usual = night
-        elif not night.disturbed:
+        if night.disturbed:
+            return speeds
+        low = set()
+        for key, speed in speeds.items():
+            if speed.fell:
+                self.fell.setdefault(key, _Open(night, speed)).speed = speed
+            if key in self.fell:
+                is_back = not speed.fell and speed.beyond > 1 - LEAST_CHANGE
+                if not is_back:
+                    low.add(key)
+                self.fell[key].back.append(is_back)
+                if sum(self.fell[key].back) >= _BACK:
+                    del self.fell[key]
+        slow = {name for name, size in low if size == NODE}
+        if len(slow) == len(low):
+            # A bad node is no reason to learn nothing of the others.
+            self.speeds.keep(without=slow)
+        if low:
             self.fallen.append(night)
-            self.fell = {key: self.fell.get(key, night) for key in fell}
-            slow = {name for name, size in fell if size == NODE}
-            if len(slow) == len(fell):
-                # A bad node is no reason to learn nothing of the others.
-                self.speeds.keep(without=slow)
+        else:
+            self.kept = night
+        if not self.fell:
+            self.fallen.clear()
+            self.usual = night
         return speeds
 
     def accept(self) -> None:
-        """Take the fall that is still on as what is usual."""
-        if self.fallen:
-            fallen = self.fallen
+        """Take the fall that is still on as what is usual, unless only what is gone had fallen."""
+        if self.fallen and (self.kept is None or self.kept.night < self.fallen[-1].night):
             self.speeds.restart(
-                (_medians(each, self.measure), _is_weekend(each)) for each in fallen
+                (_medians(each, self.measure), _is_weekend(each)) for each in self.fallen
             )
-            self.usual = fallen[-1]
-            self.recovered()
-
-    def recovered(self) -> None:
-        """Forget the fall."""
+            self.usual = self.kept = self.fallen[-1]
         self.fallen.clear()
         self.fell.clear()
 
@@ -341,6 +361,7 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
     probes: dict[object, UsualSpeeds] = defaultdict(UsualSpeeds)
     dates = sorted((each.night for each in accepted), reverse=True)
     found: dict[int, Fall] = {}
+    newest: dict[object, Fall] = {}
     changes: dict[Measure, Mapping[Key, Speed]] = {}
     last: UsualSpeeds | None = None
     waits = ""
@@ -375,22 +396,19 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
         if not disturbed and Measure.SPEED not in fell:
             probes[kind].keep()
         if fell:
-            of_each = [known[kind, measure] for measure in fell]
-            first = min(of_each, key=lambda each: (each.fallen or [night])[0].night)
-            assert first.usual is not None
+            since = {
+                (measure, key): each.since
+                for measure in fell
+                for key, each in known[kind, measure].fell.items()
+            }
+            first = min(since, key=lambda what: since[what].night, default=(fell[0], ALL))
+            usual = known[kind, first[0]].usual
+            assert usual is not None
             found[index] = Fall(
-                night,
-                (first.fallen or [night])[0],
-                first.usual,
-                changes,
-                disturbed,
-                probed,
-                {
-                    (each.measure, key): since
-                    for each in of_each
-                    for key, since in each.fell.items()
-                },
+                night, since.get(first, night), usual, changes, disturbed, probed, since
             )
+            if not disturbed:
+                newest[kind] = found[index]
     if last is not None and Measure.SPEED not in changes:
         waits = "throughputs are judged from the next night on"
         if missing := last.waits:
@@ -400,7 +418,31 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
                 "no throughput is judged, because too few were measured to compare them with each "
                 "other"
             )
-    return JudgedSpeeds(found, changes, last.reach() if last is not None else {}, waits)
+    still = [_still_on(fall, known, kind) for kind, fall in newest.items()]
+    on = max(filter(None, still), key=lambda fall: fall.night.night, default=None)
+    return JudgedSpeeds(found, changes, last.reach() if last is not None else {}, waits, on)
+
+
+def _still_on(
+    fall: Fall, known: Mapping[tuple[object, Measure], _Known], kind: object
+) -> Fall | None:
+    """Return the newest fall of a kind of machine with all that is not back; None if all is."""
+    left = {measure: known[kind, measure].fell for measure in _JUDGED if (kind, measure) in known}
+    since = {
+        (measure, key): each.since for measure, own in left.items() for key, each in own.items()
+    }
+    if not since:
+        return None
+    changes = {
+        measure: {
+            **{key: replace(speed, fell=0) for key, speed in fall.changes.get(measure, {}).items()},
+            **{key: each.speed for key, each in own.items()},
+        }
+        for measure, own in left.items()
+    }
+    first = min(since, key=lambda what: since[what].night)
+    usual = known[kind, first[0]].usual or fall.usual
+    return replace(fall, since=since[first], usual=usual, changes=changes, fell=since)
 
 
 def _medians(night: Night, measure: Measure) -> Measured:

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
+from itertools import pairwise
 from math import log
 
 from hvdperf.timeline.lines import Change
 from hvdperf.timeline.nights.changes import (
     NAMED,
-    NEIGHBOURS,
     UNCERTAIN,
     Findings,
     Standing,
@@ -31,6 +31,7 @@ from hvdperf.timeline.nights.changes import (
 from hvdperf.timeline.nights.falls import Fall, JudgedSpeeds, judge_speeds
 from hvdperf.timeline.nights.gate import Found, JudgedGates, judge_gates, without_alarms
 from hvdperf.timeline.nights.night import Accepted, Night, accepted_until
+from hvdperf.timeline.nights.speed import FEWEST
 from hvdperf.verdict import Verdict, worst
 
 
@@ -115,15 +116,29 @@ class Series:
 
     @property
     def fall(self) -> Fall | None:
-        """Return the fall of the last night; None if there is none, or if it was accepted."""
-        fall = self.falls.get(len(self.nights) - 1)
+        """Return the fall that is not over, or that of a disturbed last night; None if there is
+        none, or if it was accepted."""
+        fall = self.speeds.on or self.falls.get(len(self.nights) - 1)
         return fall if fall is not None and fall.night.night > self.until else None
 
-    @property
-    def absent(self) -> list[str]:
-        """Return the nodes that have measured themselves lately, but not in the last night."""
-        lately = {node for night in self.nights[-NEIGHBOURS:] for node in night.nodes}
-        return sorted(lately - set(self.last.nodes)) if self.last else []
+    @cached_property
+    def missing(self) -> dict[str, date]:
+        """Return the nodes, networks and throughputs that are no longer measured, with the first
+        night that lacks them: for more than twice as many nights as ever before."""
+        nights = [night for night in self.measured if night.is_whole and night.speeds]
+        seen: dict[str, list[int]] = {}
+        for at, night in enumerate(nights):
+            models = {model for model, _ in night.speeds}
+            sizes = {f"{model}-np{size}" for model, size in night.speeds}
+            for name in {*night.nodes, *models, *sizes}:
+                seen.setdefault(name, []).append(at)
+        found = {}
+        for name, own in seen.items():
+            longest = max((after - at - 1 for at, after in pairwise(own)), default=0)
+            is_usual = len(own) >= FEWEST and len(nights) - 1 - own[-1] > 2 * longest
+            if is_usual and (first := nights[own[-1] + 1].night) > self.until:
+                found[name] = first
+        return {name: at for name, at in found.items() if name.rpartition("-np")[0] not in found}
 
     @property
     def open(self) -> list[Change]:
@@ -137,15 +152,21 @@ class Series:
 
     @property
     def verdict(self) -> Verdict:
-        """Return the verdict of the last night, or FAIL if the series is slower than it was."""
-        own = self.last.verdict if self.last else Verdict.NOT_JUDGED
-        return worst([own, Verdict.FAIL]) if self.is_red else own
+        """Return the verdict of the last night, but FAIL if the series is slower than it was, and
+        NOT RUN if something is no longer measured."""
+        own = [self.last.verdict if self.last else Verdict.NOT_JUDGED]
+        return worst(own + [Verdict.FAIL] * self.is_red + [Verdict.NOT_RUN] * bool(self.missing))
 
     def slower(self) -> Iterator[str]:
         """Yield what has become slower, by how much and since when, and what to do next."""
         fall, more = self.fall, self.open
         if fall is not None:
             yield from fall.lines()
+            if fall.night is not self.nights[-1]:
+                yield (
+                    f"last seen on the night of {fall.night.night}; open until two of three nights "
+                    "are back to normal"
+                )
             # What fell that night and stays is one event.
             began = self.nights.index(fall.since)
             more = [each for each in more if abs(each.at - began) > UNCERTAIN]
@@ -161,7 +182,7 @@ class Series:
             yield from (each.told for each in found[:NAMED])
             if len(found) > NAMED:
                 yield f"and {len(found) - NAMED} more {word}s of the gate"
-        if self.is_red:
+        if self.is_red or self.missing:
             yield (
                 f"if it has to stay like this: hvdperf nightly accept --series {self.name} "
                 "--why REASON"
@@ -180,7 +201,8 @@ class Series:
         for part in self.last.parts if self.last else ():
             if part.node and part.disturbed and not (part.is_gate or part.again):
                 yield f"{part.node} is not judged, because it was disturbed: {part.disturbed}"
-        if self.absent:
-            yield f"no night of {named(self.absent)}, which measured lately"
+        for night in sorted({*self.missing.values()}):
+            gone = sorted(name for name, first in self.missing.items() if first == night)
+            yield f"no longer measured since the night of {night}: {named(gone)}"
         if self.speeds.waits:
             yield self.speeds.waits

@@ -205,7 +205,7 @@ class UsualSpeeds:
             self._changes.pop((node, NODE), None)
         for key, change in self._changes.items():
             past = self._past.setdefault(key, _Past())
-            past.add(change, self._unsure(key))
+            past.add(max(-self._wild(key), min(self._wild(key), change)), self._unsure(key))
             if key == ALL:
                 self._of_days.append((self._is_weekend, self._of_all))
         rose = [key for key in self._changes if self._rose(key)]
@@ -222,7 +222,7 @@ class UsualSpeeds:
                 shrunk, before = past.waiting.popleft()
                 if _kind(key) in (0, 3) and past.squares:
                     settled.append((shrunk / self._scales[key], before / self._scales[key]))
-                past.squares.append(min(abs(shrunk), self._wild(key)) ** 2)
+                past.squares.append(shrunk**2)
         if settled:
             self._learn(np.array(settled))
         for each, value in self._pending.items():
@@ -242,7 +242,7 @@ class UsualSpeeds:
         level."""
         last = list(self._past[key].recent)[-GAP - 1 :]
         scales = _ROSE if key == ALL or ALL not in self._changes else _ROSE_BEYOND
-        return len(last) > GAP and min(last) > scales * self._scales[key]
+        return len(last) > GAP and min(last) > scales / _WILD * self._wild(key)
 
     def restart(self, nights: Iterable[tuple[Measured, bool]]) -> None:
         """Take these nights as the usual ones from here on, each with whether it is a weekend's.

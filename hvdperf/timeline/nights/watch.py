@@ -73,7 +73,7 @@ class Watched:
             len(last) == CLEAN_NIGHTS
             and all(self.series.nights[index].verdict is Verdict.PASS for index in last)
             and not any(index in self.series.falls for index in last)
-            and not self.series.is_red
+            and not (self.series.is_red or self.series.missing)
         )
 
 

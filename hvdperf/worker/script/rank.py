@@ -69,7 +69,7 @@ class Order:
 
     def count(self, steps: Any, samples: int, waited: float) -> None:
         """Count the last one of these steps. waited: seconds after it, for what it has queued."""
-        _, _, begin, end, before, within, ready, done, _, earlier = steps.last
+        _, _, begin, end, before, within, ready, done, _, earlier, *_ = steps.last
         # Gradients that are added up are not exchanged in every step.
         missing = 0.0 if steps.has_exchange_stamps else math.nan
         self.seconds = time.perf_counter() - self.begun

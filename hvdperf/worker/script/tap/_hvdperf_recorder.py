@@ -201,18 +201,14 @@ class Steps:
         return found
 
 
-def _has_all(names: Any) -> Any:
-    return all(os.environ.get(each, "").isdigit() for each in names)
-
-
 class State:
     """What is known of this process."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.launched = next(
-            ([int(os.environ[each]) for each in pair] for pair in LAUNCHERS if _has_all(pair)), None
-        )
+        values = [[os.environ.get(each, "") for each in pair] for pair in LAUNCHERS]
+        numbers = (list(map(int, pair)) for pair in values if all(map(str.isdigit, pair)))
+        self.launched = next(numbers, None)
         self.thread = threading.get_ident()
         self.directory = os.environ["HVDPERF_RECORD"]
         self.limit = int(os.environ.get("HVDPERF_STEPS") or 0)
@@ -997,11 +993,14 @@ def _counted(name: Any, original: Any) -> Any:
     @_as_it_is
     def call(*arguments: Any, **named: Any) -> Any:
         steps = _state.current
-        is_apart = _is_between_steps() and sys.modules["tensorflow"].executing_eagerly()
+        is_eager = sys.modules["tensorflow"].executing_eagerly()
+        is_apart = is_eager and _is_between_steps()
         if not _state.in_gradients:
             # In a graph a call is asked for while it is traced, and then made in every step.
-            counts = _state.others if steps is None else steps.asked
-            key = f"{name} between steps" if steps is None else name
+            is_traced = steps is not None and not is_eager
+            counts = steps.asked if is_traced else _state.others
+            place = "between" if steps is None else "in"
+            key = name if is_traced else f"{name} {place} steps"
             counts[key] = counts.get(key, 0) + 1
             if steps is not None and "allreduce" in name:
                 steps.others = True
