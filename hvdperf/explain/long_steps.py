@@ -67,8 +67,7 @@ def long_steps(launches: Sequence[Launch]) -> LongSteps | None:
     if len(events) < FEWEST or sum(extra) < WORTH_A_WORD * seconds:
         return None
     # In a single one of several launches, it is what happened to that launch.
-    paused = [each for each in found if any(extra >= least for _, extra in each[0])]
-    if len(found) > 1 and len(paused) < 2:
+    if len(found) > 1 and sum(any(own >= least for _, own in each[0]) for each in found) < 2:
         return None
     rank = _mostly(event[0] for event in events)
     if rank is None:

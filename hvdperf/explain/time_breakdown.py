@@ -394,13 +394,12 @@ def _of_steps(
     between = timestamps[0][0] + sum(after[0] - before[3] for before, after in pairwise(timestamps))
     inside = [step[3] - step[1] - own for step, own in zip(timestamps, waited, strict=True)]
     compute, apply = (share * _inside(timestamps) for share in (computes, applies))
-    longer = sum(excess(inside))
     return {
         Term.BETWEEN: between,
         Term.INPUT: sum(batch - begin for begin, batch, _, _ in timestamps),
         Term.STRAGGLER: sum(waited),
         Term.COMPUTE: compute,
         Term.APPLY: apply,
-        Term.LONG_STEPS: longer,
-        Term.EXCHANGE: sum(inside) - longer - compute - apply,
+        Term.LONG_STEPS: sum(excess(inside)),
+        Term.EXCHANGE: usual_sum(inside) - compute - apply,
     }

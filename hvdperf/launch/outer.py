@@ -277,7 +277,9 @@ class _Stat(NamedTuple):
     terminal: int
     began: int
     name: str
+    stdin: str
     ignored: int
+    caught: int
 
     @classmethod
     def of(cls, pid: int) -> _Stat | None:
@@ -288,19 +290,23 @@ class _Stat(NamedTuple):
             return None
         told = dict(line.split(":", 1) for line in status.splitlines())
         parent, session, terminal, began = (int(fields[i]) for i in (1, 3, 4, 19))
-        name, ignored = told["Name"].strip(), int(told["SigIgn"], 16)
-        return cls(fields[0], parent, session, terminal, began, name, ignored)
+        name, stdin = told["Name"].strip(), os.path.realpath(f"/proc/{pid}/fd/0")
+        ignored, caught = (int(told[each], 16) for each in ("SigIgn", "SigCgt"))
+        return cls(fields[0], parent, session, terminal, began, name, stdin, ignored, caught)
 
     def ignores(self, signum: signal.Signals) -> bool:
         return bool(self.ignored >> (signum - 1) & 1)
 
     def detached(self, child: _Stat) -> bool:
-        """Return whether this process has started that child to outlive it: in the background of a
-        shell (without job control the child ignores SIGQUIT, and a shell with job control ignores
-        SIGTSTP), or by nohup."""
-        apart = signal.SIGHUP, signal.SIGQUIT
-        return any(child.ignores(each) and not self.ignores(each) for each in apart) or (
-            self.ignores(signal.SIGTSTP) and not child.ignores(signal.SIGTSTP)
+        """Return whether this process has started that child to outlive it: by nohup, or in the
+        background. A shell without job control has the child ignore SIGQUIT, and gives it no input,
+        which tells it of a child that catches SIGQUIT, as timeout does. A shell with job control
+        ignores SIGTSTP."""
+        apart, quits = (signal.SIGHUP, signal.SIGQUIT), 1 << (signal.SIGQUIT - 1)
+        return (
+            any(child.ignores(each) and not self.ignores(each) for each in apart)
+            or (child.caught & quits > 0 and child.stdin == os.devnull != self.stdin)
+            or (self.ignores(signal.SIGTSTP) and not child.ignores(signal.SIGTSTP))
         )
 
 
@@ -336,9 +342,8 @@ def end_with(ancestors: Sequence[Ancestor]) -> None:
 
 
 def _watch(ancestors: Sequence[Ancestor]) -> None:
-    while all(ancestor.runs for ancestor in ancestors):
+    while (gone := next((each for each in ancestors if not each.runs), None)) is None:
         time.sleep(LOOK_S)
-    gone = next((each for each in ancestors if not each.runs), ancestors[0])
     why = f"{gone.name} (process {gone.pid}), which had started it, ended; nohup prevents that"
     interruptions.append(why)
     with suppress(OSError, ValueError):

@@ -555,6 +555,5 @@ def _end(signum: int, frame: FrameType | None) -> NoReturn:
     must not interrupt the clean-up."""
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
-    closed = "SIGHUP, as when a terminal is closed; nohup prevents that"
-    interruptions.append(closed if signum == signal.SIGHUP else "SIGTERM")
+    interruptions.append("SIGTERM" if signum == signal.SIGTERM else "SIGHUP; nohup prevents that")
     raise KeyboardInterrupt

@@ -252,6 +252,7 @@ def start(
     code = SESSION.replace("STUCK", str(stuck))
     shell = subprocess.Popen(
         ["sh", "-c", command.replace("SESSION", '"$0" -c "$1"'), sys.executable, code],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -286,7 +287,10 @@ def test_a_session_ends_with_each_of_its_ancestors(started, command, stuck, hang
 @pytest.mark.parametrize("hangup", [signal.SIG_DFL, signal.SIG_IGN])
 @pytest.mark.parametrize(
     "command",
-    ["SESSION &", "SESSION & wait", "(SESSION; :) & sleep 60", "setsid SESSION; :"],
+    [
+        *("SESSION &", "SESSION & wait", "(SESSION; :) & sleep 60", "setsid SESSION; :"),
+        "timeout 60 SESSION & wait",
+    ],
 )
 def test_a_session_in_the_background_outlives_its_shell(started, command, hangup):
     shell, session = start(started, command, hangup=hangup)

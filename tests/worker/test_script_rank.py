@@ -296,6 +296,8 @@ def test_a_session_has_no_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"step": (3, 1, 0)}, {}, False, "the exchange within a step is not seen"),
         ({}, {"allreduce between steps": 9}, False, "the exchange within a step is not seen"),
         ({"step": (3, 1, 0)}, {}, True, ""),
+        # Of tensors whose size is unknown while the graph is made.
+        ({"step": (3, 0, 0)}, {}, True, ""),
     ],
 )
 def test_a_block_without_the_exchange_needs_to_see_it(

@@ -89,11 +89,9 @@ def waterfall(case: Case, label: str) -> Figure:
 
 def _rare(case: Case) -> str:
     """Return sentences on rare long steps of either side; "" if there are none."""
-    rare = {
-        f"np {arm.world_size}": long_steps([measured.of(arm) for measured in case.rounds])
-        for arm in case.comparison.arms
-    }
-    return "".join(f" Rare long steps, {arm}: {each}." for arm, each in rare.items() if each)
+    rare = {arm: long_steps([each.of(arm) for each in case.rounds]) for arm in case.comparison.arms}
+    said = {f"np {arm.world_size}": each for arm, each in rare.items() if each}
+    return "".join(f" Rare long steps, {name}: {each}." for name, each in said.items())
 
 
 def _steps_down(comparison: Comparison, breakdown: ScalingBreakdown) -> list[Row]:
