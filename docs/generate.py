@@ -36,7 +36,7 @@ from hvdperf.timeline import places, schemas
 from hvdperf.timeline.releases.raw import read_history
 from hvdperf.toml_file import read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, SpeedFloor
-from hvdperf.worker.evidence import PREFIXES
+from hvdperf.worker.script.tap._hvdperf_recorder import PREFIXES
 
 REFERENCE = ROOT / "docs" / "reference"
 BETTER = {Floor: "higher", SpeedFloor: "higher", Ceiling: "lower", Band: "1"}

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from hvdperf.machine.host import control_groups, number_in
 from hvdperf.paths import ROOT, shown
-from hvdperf.worker.evidence import OF_A_RANK, PREFIXES
+from hvdperf.worker.evidence import OF_A_RANK
+from hvdperf.worker.script.tap._hvdperf_recorder import PREFIXES
 
 # Prefixes of the variables by which Open MPI and Slurm talk to their own children. An inner mpirun
 # that finds such variables takes itself for a rank of the outer one, or calls srun.

@@ -15,7 +15,8 @@ from enum import Enum
 
 from hvdperf.errors import UserError
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.worker.evidence import OF_A_RANK, OF_OTHERS
+from hvdperf.worker.evidence import OF_A_RANK
+from hvdperf.worker.script.tap._hvdperf_recorder import OF_OTHERS
 
 ALLOW = "--allow-setting"
 # Stands for a value that may be a path, an address or a secret.

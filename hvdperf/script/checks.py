@@ -47,11 +47,18 @@ class Problem:
 def problems(ranks: Sequence[Rank]) -> list[Problem]:
     """Return what is wrong with a training, what matters most first. ranks: of one job."""
     found = [*_exchange(ranks)]
+    models = _by_model(ranks)
     if not found:
-        # Ranks that exchange with others each train another model.
-        for each in {rank.process_sets for rank in ranks}:
-            found += _weights([rank for rank in ranks if rank.process_sets == each])
-    return [*found, *_data(ranks), *_tracing(ranks), *_warm_up(ranks)]
+        found = [each for of_model in models for each in _weights(of_model)]
+    found += [each for of_model in models for each in _data(of_model)]
+    return [*found, *_tracing(ranks), *_warm_up(ranks)]
+
+
+def _by_model(ranks: Sequence[Rank]) -> list[list[Rank]]:
+    """Return the ranks that train the same model: those that exchange with the same others. Ranks
+    with different models may read the same data on purpose."""
+    sets = dict.fromkeys(rank.process_sets for rank in ranks)
+    return [[rank for rank in ranks if rank.process_sets == each] for each in sets]
 
 
 def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
@@ -153,7 +160,7 @@ def remarks(ranks: Sequence[Rank]) -> Iterator[str]:
     pairs = [(set(one.batches), set(other.batches)) for one, other in itertools.pairwise(ranks)]
     both = sum(len(one & other) for one, other in pairs)
     steps = ranks[0].steps
-    if both < LEAST_SHARED or steps is None or any(_data(ranks)):
+    if both < LEAST_SHARED or steps is None or len(_by_model(ranks)) > 1 or any(_data(ranks)):
         return
     epoch = max(rank.epoch for rank in ranks)
     # The number of batches in a set from which all draw, by how often two draw the same sample.

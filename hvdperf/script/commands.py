@@ -103,7 +103,7 @@ def run_script(arguments: argparse.Namespace) -> int:
     for line in refused:
         complain(line)
     job, jobs = last_job(ranks)
-    if any(directory.glob("*.new")):
+    if any(directory.glob("*.failed")):
         complain(f"{shown(directory)}: ranks could not write all that they recorded; {_ROOM}")
     elif not job:
         complain(

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from hvdperf.script.recorded import Rank
 
-# A step that takes so many times as long as the mean one is a stall.
-_LONGER = 10.0
+# A wait is a stall if it takes so many times as long as the mean step, and as the slowest one: a
+# checkpoint is waited for, too.
+_LONGER, _SLOWER = 10.0, 2.0
 
 
 def stall_of(ranks: Sequence[Rank]) -> str:
@@ -22,9 +23,10 @@ def stall_of(ranks: Sequence[Rank]) -> str:
         within = {rank: wait for rank, wait in waits.items() if wait[0] == what}
         others = [rank for rank in range(ranks[0].size) if rank not in within]
         if others:
-            rank, (_, _, place) = next(iter(within.items()))
+            rank, (_, seconds, place) = next(iter(within.items()))
             where = f", which rank {rank} calls at {place}," if place else ""
-            told.append(f"{what}{where} waits for {_listed(others, left, waits)}")
+            whom = _listed(others, left, waits)
+            told.append(f"{what}{where} waits for {whom} ({seconds:.0f} s so far)")
     return "; ".join(told)
 
 
@@ -39,6 +41,8 @@ def _listed(others: Sequence[int], left: set[int], waits: dict[int, tuple[str, f
 
 
 def _is_long(rank: Rank) -> bool:
-    period = rank.steps.period if rank.steps is not None else None
     assert rank.waits is not None
-    return rank.waits[1] >= _LONGER * (period or 0.0)
+    if rank.steps is None:
+        return True
+    slowest = max((each.row.period for each in rank.steps.slowest), default=0.0)
+    return rank.waits[1] >= max(_LONGER * (rank.steps.period or 0.0), _SLOWER * slowest)

@@ -40,5 +40,10 @@ def test_what_is_no_stall_is_not_told() -> None:
     first, second = waiting(STEP, LOGGED)
     assert stall_of([first, replace(second, waits=None)]) == ""
     assert stall_of([first, replace(second, waits=("", 0.05, ""))]) == ""
+    # A checkpoint was waited for before.
+    assert second.steps is not None
+    slowest = replace(second.steps.slowest[0], row=second.steps.rows[-1]._replace(before=0.0))
+    often = replace(second, series=(replace(second.steps, slowest=(slowest,)),))
+    assert stall_of([replace(first, waits=SAVING), replace(often, waits=STEP)]) == ""
     # A rank that died before it wrote is missed.
     assert "waits for rank 1" in stall_of([replace(first, size=2)])

@@ -545,6 +545,13 @@ def test_ranks_of_process_sets_have_weights_of_their_own() -> None:
     assert len(problems(together)) == 1
 
 
+def test_ranks_with_different_models_may_read_the_same_data() -> None:
+    batches = tuple(float(each) for each in range(60))
+    ranks = changed(made([steps(60, *SAME)] * 2), batches=batches)
+    assert len(problems(ranks)) == 1
+    assert problems([replace(each, process_sets=((each.rank,),)) for each in ranks]) == []
+
+
 def test_what_disturbs_comes_after_the_scripts_own_fault_unless_it_is_far_worse() -> None:
     for between, is_first in ((0.012, True), (0.004, False)):
         ranks = of_steps(

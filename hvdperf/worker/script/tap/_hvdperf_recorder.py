@@ -60,10 +60,15 @@ COMPARED = 1 << 22
 # these exchanges; updates by an optimizer outside of functions; and Python's garbage collector,
 # outside of all of them.
 CALLED, EXCHANGED, APPLIED, COLLECTED = range(4)
-# Beginnings of the names of variables that may change the speed of a rank.
-SETTINGS = (
-    *("HOROVOD_", "TF_", "XLA_", "KERAS_", "OMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_"),
-    *("NCCL_", "NVIDIA_TF32", "OMPI_MCA_", "UCX_"),
+# Beginnings of the names of variables that may change the speed of a rank, and of those of
+# Terraform among them, which keeps passwords there.
+PREFIXES = (
+    *("HOROVOD_", "NCCL_", "TF_", "XLA_", "KERAS_", "ONEDNN_", "DNNL_"),
+    *("OMP_", "KMP_", "MKL_"),
+)
+OF_OTHERS = (
+    *("TF_VAR_", "TF_TOKEN_", "TF_CLI_", "TF_HTTP_", "TF_CLOUD_", "TF_REGISTRY_", "TF_LOG"),
+    *("TF_WORKSPACE", "TF_INPUT", "TF_PLUGIN_", "TF_IN_AUTOMATION", "TF_DATA_DIR", "TF_IGNORE"),
 )
 # Batches whose content is compared between ranks, and functions and events that are told apart.
 BATCHES, SERIES, EVENTS = 2048, 64, 256
@@ -503,18 +508,30 @@ def _collecting(phase: Any, _: Any) -> None:
 
 def _note_place(seconds: Any) -> None:
     """Note which line of the script, and which function called there, runs between steps."""
-    frame: Any = sys._current_frames().get(_state.thread)
-    inner = frame.f_code.co_name
+    frames, place = _stack()
+    # TensorFlow and Keras wrap their functions in one of this name.
+    names = [each.f_code.co_name for each in frames if each.f_code.co_name != "error_handler"]
     # The collector, which keeps the interpreter, has a term of its own.
-    if _state.current is not None or _state.in_gradients or inner == _collecting.__name__:
+    if not frames or _state.current is not None or _state.in_gradients:
         return
-    while frame.f_back is not None and _is_library(frame.f_code.co_filename):
-        # TensorFlow and Keras wrap their functions in one of this name.
-        inner = inner if frame.f_code.co_name == "error_handler" else frame.f_code.co_name
-        frame = frame.f_back
-    name = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} ({inner})"
+    if names[0] == _collecting.__name__:
+        return
+    name = f"{place} ({names[-2] if len(names) > 1 else names[0]})"
     if name in _state.places_now or len(_state.places_now) < EVENTS:
         _state.places_now[name] = _state.places_now.get(name, 0.0) + seconds
+
+
+def _stack() -> Any:
+    """Return the frames of the main thread from the innermost one to that of the script, and the
+    line at which the script is; nothing of a thread that has ended."""
+    frame: Any = sys._current_frames().get(_state.thread)
+    if frame is None:
+        return [], ""
+    frames = [frame]
+    while frame.f_back is not None and _is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+        frames.append(frame)
+    return frames, f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def _is_library(path: Any) -> Any:
@@ -1413,25 +1430,17 @@ def _stall_s() -> Any:
 
 def _doing() -> Any:
     """Return the exchange in which the main thread is, in words, "" for none, and at which line of
-    a file that is not installed."""
-    frame = sys._current_frames().get(_state.thread)
-    libraries = ("<", os.path.dirname(os.__file__), os.path.dirname(__file__))
-    what = name = ""
+    the script."""
+    frames, place = _stack()
     steps = _state.current
-    if steps is not None and (steps.exchanges or steps.others) and (steps.traced_at or steps.count):
-        what = f"the allreduce of `{steps.name}`"
-    while frame is not None:
-        code = frame.f_code
-        file = code.co_filename
-        if "-packages" not in file and not file.startswith(libraries):
-            what += f" ({name})" * bool(name)
-            return what, f"{os.path.basename(file)}:{frame.f_lineno}"
-        if steps is None and f"{os.sep}horovod{os.sep}" in file:
-            if not what and not code.co_name.startswith("_"):
-                what = f"hvd.{code.co_name}"
-            name = name or frame.f_locals.get("name") or ""
-        frame = frame.f_back
-    return what, ""
+    if steps is not None:
+        is_known = (steps.exchanges or steps.others) and (steps.traced_at or steps.count)
+        return f"the allreduce of `{steps.name}`" if is_known else "", place
+    of_horovod = [each for each in frames if f"{os.sep}horovod{os.sep}" in each.f_code.co_filename]
+    calls = [each.f_code.co_name for each in of_horovod if not each.f_code.co_name.startswith("_")]
+    names = [each.f_locals["name"] for each in of_horovod if each.f_locals.get("name")]
+    what = f"hvd.{calls[0]}" if calls else ""
+    return what + (f" ({names[0]})" if names else ""), place
 
 
 def _write(is_last: Any, waits: Any = None) -> None:
@@ -1495,7 +1504,12 @@ def _versions() -> Any:
 def _settings() -> Any:
     """Return variables that may change the speed, without secrets, and what the script has set of
     TensorFlow's threads and XLA."""
-    found = {k: v for k, v in os.environ.items() if k.startswith(SETTINGS) and "KEY" not in k}
+    known = (*PREFIXES, "NVIDIA_TF32", "OMPI_MCA_", "UCX_")
+    found = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(known) and not name.startswith(OF_OTHERS) and "KEY" not in name
+    }
     config = getattr(sys.modules.get("tensorflow"), "config", None)
     if config is not None:
         for kind in ("intra", "inter"):
@@ -1513,6 +1527,12 @@ def _write_line(steps: Any, at: Any) -> None:
 
 def _write_whole(name: Any, found: Any) -> None:
     path = os.path.join(_state.directory, name)
-    with open(f"{path}.new", "w") as stream:
-        stream.write(json.dumps(found, default=str))
-    os.replace(f"{path}.new", path)
+    text = json.dumps(found, default=str)
+    try:
+        with open(f"{path}.new", "w") as stream:
+            stream.write(text)
+        os.replace(f"{path}.new", path)
+    except OSError:
+        # This needs no room. A rank that was killed while it wrote leaves the other name.
+        os.replace(f"{path}.new", f"{path}.failed")
+        raise
