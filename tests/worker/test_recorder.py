@@ -1470,6 +1470,8 @@ def test_graphs_of_the_real_tensorflow_are_stamped(tmp_path: Path) -> None:
     first, *_, last = rank.batches
     assert rank.batches == (first,) * 12 + (last,) * 8
     assert first != last
+    assert rank.code is not None
+    assert (rank.code.top, rank.code.files) == (str(tmp_path), ("train.py",))
     assert len(rank.weights) == 2
     assert rank.unexchanged == ()
     assert rank.marks["process"] < rank.marks["python"]

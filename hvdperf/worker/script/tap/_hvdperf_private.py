@@ -123,11 +123,6 @@ def is_below(path: str, directory: str) -> bool:
     return path.startswith(os.path.join(directory, "")) or path == directory
 
 
-def is_installed(path: str) -> bool:
-    """Return whether a file belongs to an installed environment."""
-    return any((parent / "pyvenv.cfg").exists() for parent in Path(path).parents)
-
-
 def restrict_rank() -> str:
     """Restrict this process, unless a namespace or Landlock of its launcher does that, and return
     the directory that stands for `top` here; "" if there is no plan. Ends the process where it
@@ -429,9 +424,10 @@ def _list(text: str) -> list[str]:
 
 
 def _moved(own: Any, word: str) -> str:
-    """Return a word of a command, which may be a path below the script's directory, for the
-    copy."""
-    if not is_below(word, own["top"]) or is_installed(word):
+    """Return a word of a command, which may be a path below the script's directory, for the copy,
+    which has no installed environment."""
+    is_installed = any((parent / "pyvenv.cfg").exists() for parent in Path(word).parents)
+    if is_installed or not is_below(word, own["top"]):
         return word
     return os.path.normpath(os.path.join(own["at"], os.path.relpath(word, own["top"])))
 

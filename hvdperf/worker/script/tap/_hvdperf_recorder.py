@@ -223,6 +223,8 @@ class State:
         self.missing: list[str] = []
         self.pauses: list[Any] = []
         self.place, self.code = os.getcwd(), None
+        # Its file, which Python forgets when it has run to its end.
+        self.script: Any = None
         self.series: dict[Any, Any] = {}
         self.rank: Any = None
         self.name = ""
@@ -578,6 +580,7 @@ def _initialised(rank: Any, size: Any) -> None:
     _state.rank, _state.moved_at = rank, now()
     _state.thread = threading.get_ident()
     if first:
+        _state.script = getattr(sys.modules["__main__"], "__file__", None)
         if os.getpid() != _state.pid:
             # The script trains in a process that it has forked.
             _state.pid, _state.marks["process"] = os.getpid(), _process_start()
@@ -1374,13 +1377,13 @@ def _code() -> Any:
     at = os.path.realpath(plan.get("at") or private.top_of(private.Path(_state.place)))
     top = os.path.realpath(plan.get("top", at))
     names, elsewhere = {}, ""
-    for module in list(sys.modules.values()):
-        path = os.path.realpath(getattr(module, "__file__", None) or os.devnull)
-        if private.is_below(path, at) and not private.is_installed(path):
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    for path in {os.path.realpath(each) for each in (_state.script, *files) if each}:
+        if _is_library(path):
+            continue
+        if private.is_below(path, at):
             names[os.path.relpath(path, at)] = path
-        elif (
-            private.is_below(path, top) and plan.get("revision") and not private.is_installed(path)
-        ):
+        elif private.is_below(path, top) and plan.get("revision"):
             elsewhere = path
     for name in plan.get("changed", ()):
         dotted = os.path.splitext(name)[0].replace("/", ".")
