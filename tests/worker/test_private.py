@@ -149,9 +149,13 @@ def test_where_nothing_can_be_enforced_the_user_must_consent(
     needs(_SANDBOX)
     if consents:
         monkeypatch.setenv("HVDPERF_WRITABLE", str(users.directory))
-    done = users.run("pwd", within=(*_SANDBOX, *_NO_LANDLOCK))
+    # A rank is asked no more.
+    rank = 'pwd; PYTHONPATH="$TAP" "$PYTHON" -c "import os; print(os.getcwd())"'
+    environment = {"TAP": str(Path(private.__file__).parent)}
+    within = (*_SANDBOX, *_NO_LANDLOCK)
+    done = users.run("sh", "-c", rank, within=within, environment=environment)
     if consents:
-        assert Path(done.stdout.strip()) == users.scratch / "copy"
+        assert done.stdout.split() == [str(users.scratch / "copy")] * 2, done.stderr
     else:
         assert done.returncode == private.REFUSED
         assert "--writable DIR" in (users.record / private.WHY).read_text()
@@ -188,7 +192,8 @@ def test_a_rank_that_a_daemon_starts_restricts_itself(users: Users) -> None:
     plan = {**json.loads(users.plan()), "at": str(users.top)}
     tap = str(Path(private.__file__).parent)
     rank = """\
-import os, subprocess, sys
+import os, subprocess, sys, tempfile
+tempfile.NamedTemporaryFile().close()
 print(os.getcwd(), os.environ["OMPI_MCA_btl_vader_single_copy_mechanism"])
 subprocess.run(["sh", "-c", sys.argv[1]])
 subprocess.run([sys.executable, "-c", "import os; print(os.getcwd())"])

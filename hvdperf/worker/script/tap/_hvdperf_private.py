@@ -1,6 +1,6 @@
 """Runs a command so that it cannot change the user's files: `python -I -S FILE COMMAND ...`.
 
-HVDPERF_PRIVATE holds a `Plan` as JSON. The kernel enforces it, for the command and all that it
+HVDPERF_PRIVATE holds a plan (`plan`). The kernel enforces it, for the command and all that it
 starts, in one of two ways:
 
 - a mount namespace, in a user namespace unless this is root. Every file system has an overlay, so
@@ -93,9 +93,8 @@ def plan(
     empty directory for all that the command writes elsewhere. record: directory that takes the
     records, and `WHY`. without: directory that is not copied. revision: directory with `ARCHIVE`
     and `REPLACED`; "" to run the files as they are. changed: names of Python files that differ in
-    the revision. Besides these it has `writable`, directories
-    that the user allows to be changed, and `at`: where `top` is for the command, once that is
-    known."""
+    the revision. Besides these it has `writable`, directories that the user allows to be changed,
+    and `at`: where `top` is for the command, once that is known."""
     Path(scratch, "inside").touch()
     allowed = _list(os.environ.get("HVDPERF_WRITABLE", ""))
     paths = {"top": top, "place": place, "record": record, "without": without}
@@ -134,14 +133,9 @@ def restrict_rank() -> str:
         own["scratch"] = tempfile.mkdtemp(prefix="hvdperf-")
         Path(own["scratch"], "inside").touch()
         _remove_at_end(own["scratch"])
-        # Of the launcher, which has made them before this rank.
-        own["writable"] += filter(None, map(os.environ.get, ("TMPDIR", "PMIX_SERVER_TMPDIR")))
         for name, value in _OF_MEMORY.items():
             os.environ.setdefault(name, value)
-        try:
-            _by_landlock(own)
-        except (OSError, Refused, TooLarge) as error:
-            _refuse(own, f"{platform.node()}: {error}; {_CONSENT}")
+        _restricted(own, _by_landlock)
     at: str = own["at"]
     return at
 
@@ -179,27 +173,38 @@ def _is_inside(scratch: str) -> bool:
 def _run(words: list[str]) -> None:
     """Become a command, restricted."""
     own = json.loads(os.environ[VARIABLE])
-    try:
+
+    def restrict(own: Any) -> None:
         _check(words)
         if _works(_by_namespace, own):
-            _by_namespace(own)
-        else:
-            names = {os.path.basename(word) for word in words}
-            if found := sorted(names & set(_CONTAINERS)):
-                raise Refused(f"{found[0]} mounts file systems, which Landlock forbids")
-            _by_landlock(own)
-    except Refused as error:
-        if not own["writable"]:
-            _refuse(own, f"{error}; {_CONSENT}")
-        if not own["at"]:
-            _in_copy(own)
-    except (OSError, TooLarge) as error:
-        _refuse(own, f"{own['top']}: {error}")
+            return _by_namespace(own)
+        names = {os.path.basename(word) for word in words}
+        if found := sorted(names & set(_CONTAINERS)):
+            raise Refused(f"{found[0]} mounts file systems, which Landlock forbids")
+        return _by_landlock(own)
+
+    _restricted(own, restrict)
     words = [_moved(own, word) for word in words]
     try:
         os.execvp(words[0], words)
     except OSError as error:
         _refuse(own, f"{words[0]}: {error.strerror}")
+
+
+def _restricted(own: Any, way: Any) -> None:
+    """Restrict this process in a way, or leave it unprotected in a copy if the user has consented
+    to that. Ends it otherwise."""
+    try:
+        way(own)
+    except Refused as error:
+        if not own["writable"]:
+            _refuse(own, f"{platform.node()}: {error}; {_CONSENT}")
+        if not own["at"]:
+            _in_copy(own)
+        # What this process starts is not asked again.
+        Path(own["scratch"], "inside").write_text("unprotected")
+    except (OSError, TooLarge) as error:
+        _refuse(own, f"{platform.node()}: {own['top']}: {error}")
 
 
 def _refuse(own: Any, why: str) -> None:
@@ -374,6 +379,8 @@ def _by_landlock(own: Any) -> None:
     with suppress(OSError):
         Path(own["record"], BY_LANDLOCK).touch()
     writable = [os.path.join(own["scratch"], name) for name in ("copy", "tmp")]
+    # That of Open MPI or Slurm, which have made it for this rank.
+    writable += filter(None, [os.environ.get("PMIX_SERVER_TMPDIR")])
     try:
         _restrict([*writable, own["record"], *own["writable"], "/dev", "/proc"])
     except OSError as error:
@@ -409,7 +416,7 @@ def _in_copy(own: Any) -> None:
     own["at"] = copy_of_top
     _put_revision(own)
     os.environ[VARIABLE] = json.dumps(own)
-    os.environ["TMPDIR"] = temporary
+    os.environ["TMPDIR"], tempfile.tempdir = temporary, None
     for name in _CACHES:
         os.environ.setdefault(name, temporary)
     paths = _list(os.environ.get("PYTHONPATH", ""))
