@@ -123,16 +123,18 @@ def shocks(
     return found
 
 
-def false_events(condition: Condition, years: int) -> int:
-    """Return how many times throughputs began to fall in quiet years."""
-    count = 0
+def false_events(condition: Condition, years: int) -> tuple[int, int]:
+    """Return how many times throughputs began to fall in quiet years, and on how many nights they
+    had fallen: an event may last for months."""
+    count = fallen = 0
     for seed in range(years):
         falls = False
         for night in judged(condition, seed):
             if not night.disturbed:
                 count += bool(night.fell) and not falls
                 falls = bool(night.fell)
-    return count
+                fallen += falls
+    return count, fallen
 
 
 def found(
@@ -178,12 +180,14 @@ def years_and_tries(module: str, about: str | None, years: int, tries: int) -> t
 
 def main() -> None:
     years, tries = years_and_tries("falls", __doc__, 20, 40)
-    rates = Columns(("nights differ by", -26), ("false events", 12), ("at most a year", 14))
+    rates = Columns(
+        ("nights differ by", -26), ("false events", 12), ("at most a year", 14), ("nights", 6)
+    )
     print(rates.header)
     for condition in CONDITIONS:
-        count = false_events(condition, years)
+        count, fallen = false_events(condition, years)
         limit = f"{at_most(count, years):.2f}"
-        print(rates.row(condition, f"{count} in {years}", limit), flush=True)
+        print(rates.row(condition, f"{count} in {years}", limit, fallen), flush=True)
     print()
     shares = Columns(
         ("nights differ by", -26), ("slower", 6), ("of", -15), ("at once", 7), ("in three", 8)

@@ -52,6 +52,7 @@ class Stack:
     with, among mpi, gloo, nccl, cuda, rocm, ddl and ccl. mpi_library: the library that Horovod
     loads, which mpirun should match. packages: the sorted name==version lines. packages_sha256: the
     hash of these lines. horovod_compiler: the compiler that Horovod's library names.
+    horovod_sha256: of its files, by which builds of one version differ.
     """
 
     interpreter: str
@@ -72,6 +73,7 @@ class Stack:
     tf32: bool | None = None
     packages: tuple[str, ...] = ()
     horovod_compiler: str | None = None
+    horovod_sha256: str = ""
 
     @property
     def has_tf_keras(self) -> bool:

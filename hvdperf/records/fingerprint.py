@@ -26,6 +26,7 @@ class Fingerprint(TypedDict):
     name==version a line. horovod_*: settings in effect; a text that is not a number is kept as it
     is. *_settings: set in the environment, name=value. data_sets: name, number of files, size, and
     a hash of names, sizes and beginnings. rank_cores: of every slot, such as `0: 0-3`.
+    horovod_sha256: of Horovod's files.
     own_networks: only if there are some: name, and a hash of the file that defines the network.
     """
 
@@ -76,6 +77,7 @@ class Fingerprint(TypedDict):
     # Nights and raw results of the history hold fingerprints, too, and are read as they are. So
     # what is added here is NotRequired.
     own_networks: NotRequired[list[Named]]
+    horovod_sha256: NotRequired[str]
 
 
 def ranges(numbers: Iterable[int], separator: str) -> str:

@@ -274,7 +274,7 @@ def _intervals(cases: Sequence[Case]) -> Iterator[str]:
             f", are wider by a factor of {span(wider, '.3g')} because neighbouring rounds of this "
             "machine are correlated,"
             if wider
-            else ""
+            else " for independent rounds"
         )
         yield (
             f"The intervals of {_with_rounds(exact)} invert the Wilcoxon signed-rank "

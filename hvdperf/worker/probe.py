@@ -51,7 +51,8 @@ def probe() -> dict[str, Any]:
     facts: dict[str, Any] = {
         "python": platform.python_version(),
         "packages": installed,
-        "packages_sha256": hashlib.sha256("\n".join(installed).encode()).hexdigest(),
+        "packages_sha256": _hash(installed),
+        "horovod_sha256": _hash(files("horovod")),
         "searched": [os.path.abspath(entry) for entry in sys.path if os.path.isdir(entry)],
     }
     try:
@@ -78,6 +79,21 @@ def packages() -> list[str]:
         if name:  # None: what an interrupted uninstall left behind.
             lines.add("{}=={}".format(re.sub(r"[-_.]+", "-", name).lower(), package.version))
     return sorted(lines)
+
+
+def _hash(lines: list[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def files(name: str) -> list[str]:
+    """Return the sorted lines path,sha256=... that an installer recorded of a package's files, so
+    that another build of a version differs. Scripts and metadata name the environment itself."""
+    return sorted(
+        line
+        for package in importlib.metadata.distributions(name=name)
+        for line in (package.read_text("RECORD") or "").splitlines()
+        if ",sha256=" in line and ".dist-info/" not in line and not line.startswith("../")
+    )
 
 
 def _tensorflow_facts(tf: Any) -> dict[str, Any]:

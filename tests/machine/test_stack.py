@@ -15,7 +15,14 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.machine.stack import NO_MPIRUN, Stack, find_mpirun, probe, stack_differences
-from hvdperf.worker.probe import ERRORS, built_for_tensorflow, compiler_of, main, nccl_version
+from hvdperf.worker.probe import (
+    ERRORS,
+    built_for_tensorflow,
+    compiler_of,
+    files,
+    main,
+    nccl_version,
+)
 from tests.support.stores import STACK
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -442,3 +449,21 @@ def test_a_file_that_hides_a_package_is_named(tmp_path, monkeypatch):
     (tmp_path / "tensorflow.py").touch()
     with pytest.raises(UserError, match=r"tensorflow\.py hides the installed package"):
         probe(sys.executable, tmp_path)
+
+
+def test_another_build_of_a_version_differs_and_another_place_does_not(tmp_path, monkeypatch):
+    def installed(name: str, library: str) -> list[str]:
+        metadata = tmp_path / name / "horovod-0.28.1.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text("Name: horovod\nVersion: 0.28.1\n")
+        (metadata / "RECORD").write_text(
+            f"../../bin/horovodrun,sha256={name},9\nhorovod/__init__.py,sha256=ab,9\n"
+            f"horovod/mpi_lib.so,sha256={library},9\nhorovod/__init__.pyc,,\n"
+            f"horovod-0.28.1.dist-info/INSTALLER,sha256={name},9\n"
+        )
+        monkeypatch.setattr(sys, "path", [str(tmp_path / name)])
+        return files("horovod")
+
+    first, second, rebuilt = (installed(*each) for each in (("a", "x"), ("b", "x"), ("c", "y")))
+    assert first == second
+    assert first != rebuilt

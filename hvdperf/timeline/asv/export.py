@@ -180,17 +180,18 @@ def _results_of(
     results: Sequence[RawResult],
     benchmarks: Mapping[str, dict[str, Any]],
 ) -> Iterable[Results]:
-    """Yield asv's results, one for each pair of versions that was measured."""
+    """Yield asv's results, one for each pair of versions, and build of them, that was measured."""
     released = {release.version: release.released for release in releases(axis)}
-    pairs: dict[tuple[str, str], list[RawResult]] = {}
-    for result in sorted(results, key=lambda each: (each.measured_at, each.session)):
-        pair = (result.version(axis), result.version(axis.other))
+    pairs: dict[tuple[str, str, str], list[RawResult]] = {}
+    ordered = sorted(results, key=lambda each: (each.measured_at, each.session))
+    for result in ordered:
+        pair = (result.version(axis), result.version(axis.other), result.build(ordered))
         pairs.setdefault(pair, []).append(result)
-    for (version, at), of_pair in pairs.items():
+    for (version, at, build), of_pair in pairs.items():
         measured: dict[tuple[str, str, int], list[float]] = {}
         for series in (series for result in of_pair for series in result.series):
             measured.setdefault(series.key, []).extend(series.samples_per_second)
-        requirements = {REQUIREMENT[axis.other]: at}
+        requirements = {REQUIREMENT[axis.other]: at} | ({"build": build} if build else {})
         noon = datetime.combine(released[version], time(12), UTC)
         of_asv = Results(
             {**machine, "python": PYTHON, **requirements},

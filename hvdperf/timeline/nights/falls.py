@@ -132,7 +132,7 @@ class Fall:
 # and what belongs to a node, whatever is installed and set. All others are settings.
 _OF_STACK = {
     *("python", "tensorflow", "tensorflow_git", "keras", "numpy", "cuda", "cudnn", "horovod"),
-    *("horovod_built_with", "nccl", "mpirun", "mpi_library", "packages_sha256"),
+    *("horovod_built_with", "nccl", "mpirun", "mpi_library", "packages_sha256", "horovod_sha256"),
 }
 _OF_NODE = {
     *("cpu_model", "microcode", "governor", "smt", "numa_nodes", "cores", "cpu_quota_cores"),
@@ -287,12 +287,14 @@ class JudgedSpeeds:
 
 @dataclass
 class _Open:
-    """A throughput or mean that has fallen and is not back. since: the first night. speed: of the
-    last night that fell. back: whether each of the last nights that measured it was usual."""
+    """A throughput or mean that has fallen and is not back. since, last: the first and the last
+    night that fell. speed: of the last one. back: whether each of the last nights that measured it
+    was usual."""
 
     since: Night
+    last: Night
     speed: Speed
-    back: deque[bool] = field(default_factory=lambda: deque(maxlen=3))
+    back: deque[bool]
 
 
 @dataclass
@@ -321,9 +323,12 @@ class _Known:
         low = set()
         for key, speed in speeds.items():
             if speed.fell:
-                self.fell.setdefault(key, _Open(night, speed)).speed = speed
+                since = self.fell[key].since if key in self.fell else night
+                back = self.fell[key].back if key in self.fell else deque[bool](maxlen=3)
+                self.fell[key] = _Open(since, night, speed, back)
             if key in self.fell:
-                is_back = not speed.fell and speed.beyond > 1 - LEAST_CHANGE
+                # Half of the way is nearer to what was usual.
+                is_back = not speed.fell and speed.beyond**2 > self.fell[key].speed.beyond
                 if not is_back:
                     low.add(key)
                 self.fell[key].back.append(is_back)
@@ -361,7 +366,7 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
     probes: dict[object, UsualSpeeds] = defaultdict(UsualSpeeds)
     dates = sorted((each.night for each in accepted), reverse=True)
     found: dict[int, Fall] = {}
-    newest: dict[object, Fall] = {}
+    on: dict[object, Fall] = {}
     changes: dict[Measure, Mapping[Key, Speed]] = {}
     last: UsualSpeeds | None = None
     waits = ""
@@ -377,6 +382,7 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
         kind = part.machine
         while dates and night.night > dates[-1]:
             dates.pop()
+            on.clear()
             for (its_kind, measure), each in known.items():
                 if measure is Measure.SPEED:
                     # Of a machine that is slower, the probes are, too.
@@ -395,20 +401,33 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
         fell = [m for m, speeds in changes.items() if any(speed.fell for speed in speeds.values())]
         if not disturbed and Measure.SPEED not in fell:
             probes[kind].keep()
-        if fell:
-            since = {
-                (measure, key): each.since
-                for measure in fell
-                for key, each in known[kind, measure].fell.items()
-            }
-            first = min(since, key=lambda what: since[what].night, default=(fell[0], ALL))
-            usual = known[kind, first[0]].usual
-            assert usual is not None
-            found[index] = Fall(
-                night, since.get(first, night), usual, changes, disturbed, probed, since
+        own = {measure: known[kind, measure].fell for measure in _JUDGED}
+        left = {(measure, key): each for measure, keys in own.items() for key, each in keys.items()}
+        on.pop(kind, None)
+        if left or fell:
+            # Without any of it, the night was disturbed.
+            order = sorted(left, key=lambda what: left[what].since.night) or [(fell[0], ALL)]
+            newest = max(
+                (each.last for each in left.values()), key=lambda each: each.night, default=night
             )
-            if not disturbed:
-                newest[kind] = found[index]
+            usual = known[kind, order[0][0]].usual
+            assert usual is not None
+            fall = Fall(
+                night if fell else newest,
+                left[order[0]].since if left else night,
+                usual,
+                {
+                    m: {**changes.get(m, {}), **{k: each.speed for k, each in keys.items()}}
+                    for m, keys in own.items()
+                },
+                disturbed,
+                probed,
+                {what: each.since for what, each in left.items()},
+            )
+            if fell:
+                found[index] = fall
+            if left:
+                on[kind] = replace(fall, disturbed="")
     if last is not None and Measure.SPEED not in changes:
         waits = "throughputs are judged from the next night on"
         if missing := last.waits:
@@ -418,31 +437,8 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
                 "no throughput is judged, because too few were measured to compare them with each "
                 "other"
             )
-    still = [_still_on(fall, known, kind) for kind, fall in newest.items()]
-    on = max(filter(None, still), key=lambda fall: fall.night.night, default=None)
-    return JudgedSpeeds(found, changes, last.reach() if last is not None else {}, waits, on)
-
-
-def _still_on(
-    fall: Fall, known: Mapping[tuple[object, Measure], _Known], kind: object
-) -> Fall | None:
-    """Return the newest fall of a kind of machine with all that is not back; None if all is."""
-    left = {measure: known[kind, measure].fell for measure in _JUDGED if (kind, measure) in known}
-    since = {
-        (measure, key): each.since for measure, own in left.items() for key, each in own.items()
-    }
-    if not since:
-        return None
-    changes = {
-        measure: {
-            **{key: replace(speed, fell=0) for key, speed in fall.changes.get(measure, {}).items()},
-            **{key: each.speed for key, each in own.items()},
-        }
-        for measure, own in left.items()
-    }
-    first = min(since, key=lambda what: since[what].night)
-    usual = known[kind, first[0]].usual or fall.usual
-    return replace(fall, since=since[first], usual=usual, changes=changes, fell=since)
+    still = max(on.values(), key=lambda fall: fall.night.night, default=None)
+    return JudgedSpeeds(found, changes, last.reach() if last is not None else {}, waits, still)
 
 
 def _medians(night: Night, measure: Measure) -> Measured:

@@ -105,11 +105,14 @@ class _Past:
     squares: deque[float] = field(default_factory=lambda: deque(maxlen=_SCALES))
     last: float = 0.0
 
-    def add(self, change: float, variance: float) -> None:
-        """Take up a change. variance: of one from the level alone, in squares of the scale."""
-        count = len(self.recent)
-        distance = change - (sum(self.recent) / count if count else 0.0)
-        distance /= math.sqrt(1 + 1 / count if count else variance)
+    def add(self, change: float, variance: float, most: float) -> None:
+        """Take up a change. variance: of one from the level alone, in squares of the scale. most:
+        the largest distance that counts."""
+        distance = change
+        if self.recent:
+            distance -= fmean(_clipped(self.recent, most))
+            variance = 1 + 1 / len(self.recent)
+        distance = max(-most, min(most, distance)) / math.sqrt(variance)
         self.waiting.append((distance, self.last))
         self.last = distance
         self.recent.append(change)
@@ -152,7 +155,7 @@ class UsualSpeeds:
             for node, speeds in night.items()
             for key, speed in speeds.items()
         }
-        changes, counts, lost = {}, {}, {}
+        changes, counts, lost, shown = {}, {}, {}, {}
         for each, value in self._pending.items():
             levels = list(self._levels.get(each, ()))
             before = levels[:-GAP]
@@ -161,9 +164,11 @@ class UsualSpeeds:
                 # Three nights tell a level only so well.
                 anchor = self._anchors.get(each, usual) - self._scale(each[1], ALL) / 3
                 changes[each] = value - max(usual, anchor - self._least)
+                # Of what has sunk, all is told.
+                shown[each] = value - (anchor if usual < anchor - self._least / 2 else usual)
                 lost[each] = fmean([*levels[-GAP:], value]) - anchor
                 counts[each] = len(before)
-        self._changes, losses = _parts(changes), _parts(lost)
+        self._changes, losses, totals = map(_parts, (changes, lost, shown))
         self._counts = {key: count for (_, key), count in counts.items() if key in self._changes}
         if ALL in self._past and ALL not in self._changes:
             # Too few throughputs this night: what they do beyond all is not known.
@@ -171,7 +176,9 @@ class UsualSpeeds:
             return {}
         if ALL in self._changes:
             self._of_all = self._changes[ALL]
-            self._changes[ALL] -= self._day(is_weekend)
+            day = self._day(is_weekend)
+            self._changes[ALL] -= day
+            totals[ALL] -= day
         fewest = min(counts.values(), default=0)
         self._counts |= {key: fewest for key in self._changes if _kind(key)}
         self._scales = self._known_scales()
@@ -186,15 +193,15 @@ class UsualSpeeds:
         for key, change in self._changes.items():
             if _kind(key) not in self._bounds:
                 continue
-            total, sd, loss = change, self._sds[key], losses[key]
+            total, sd, loss, told = change, self._sds[key], losses[key], totals[key]
             if key != ALL:
                 total, sd = total + of_all[0], math.hypot(sd, of_all[1])
-                loss += losses.get(ALL, 0.0)
+                loss, told = loss + losses.get(ALL, 0.0), told + totals.get(ALL, 0.0)
             # What is slower only beside others that became faster is not slower.
             fell = self._nights_of_fall(key, change, loss) if total < -self._least else 0
-            low, high = math.exp(total - factor * sd), math.exp(total + factor * sd)
+            low, high = math.exp(told - factor * sd), math.exp(told + factor * sd)
             far = total < -self._least and change < -_SUSPECT * self._sds[key]
-            found[key] = Speed(math.exp(total), low, high, math.exp(change), fell, fell > 0 or far)
+            found[key] = Speed(math.exp(told), low, high, math.exp(change), fell, fell > 0 or far)
         return found
 
     def keep(self, without: Collection[str] = ()) -> None:
@@ -205,7 +212,7 @@ class UsualSpeeds:
             self._changes.pop((node, NODE), None)
         for key, change in self._changes.items():
             past = self._past.setdefault(key, _Past())
-            past.add(max(-self._wild(key), min(self._wild(key), change)), self._unsure(key))
+            past.add(change, self._unsure(key), self._wild(key))
             if key == ALL:
                 self._of_days.append((self._is_weekend, self._of_all))
         rose = [key for key in self._changes if self._rose(key)]
@@ -229,12 +236,13 @@ class UsualSpeeds:
             level = self._levels.setdefault(each, deque(maxlen=REFERENCE + GAP))
             level.append(value)
             if each[1] in rose or (each[0], NODE) in rose:
-                self._anchors.pop(each, None)
                 for _ in range(len(level) - GAP - 1):
                     level.popleft()
             if len(level) > GAP:
                 mean = fmean(_clipped(level, self._wild(each[1], ALL)))
-                self._anchors[each] = max(self._anchors.get(each, mean), mean - self._least / 2)
+                # Three nights that rose may have done so by chance, so a higher level takes longer.
+                least = mean - self._least / 2 if len(level) >= 2 * FEWEST else -math.inf
+                self._anchors[each] = max(self._anchors.get(each, mean), least)
         self.sound += bool(self._pending)
 
     def _rose(self, key: Key) -> bool:
@@ -242,7 +250,10 @@ class UsualSpeeds:
         level."""
         last = list(self._past[key].recent)[-GAP - 1 :]
         scales = _ROSE if key == ALL or ALL not in self._changes else _ROSE_BEYOND
-        return len(last) > GAP and min(last) > scales / _WILD * self._wild(key)
+        if len(last) <= GAP:
+            return False
+        # A wild night that wears off is no level.
+        return min(last) > max(scales / _WILD * self._wild(key), max(last) / 2)
 
     def restart(self, nights: Iterable[tuple[Measured, bool]]) -> None:
         """Take these nights as the usual ones from here on, each with whether it is a weekend's.

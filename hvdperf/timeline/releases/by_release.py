@@ -42,8 +42,10 @@ class Series:
         return f"{self.machine}: releases of {NAMES[self.axis]}, with {other}"
 
     def version(self, line: Line, place: int) -> str:
-        """Return the release of a figure of a line."""
-        return self.results[line.at[place]].version(self.axis)
+        """Return the release of a figure of a line, such as 0.28.1; 0.28.1+3fa9c1 if it is another
+        build than the one that was measured first."""
+        result = self.results[line.at[place]]
+        return "+".join(filter(None, (result.version(self.axis), result.build(self.results))))
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -114,10 +116,14 @@ def word(change: Change) -> str:
 
 
 def bisect_command(series: Series, change: Change) -> str:
-    """Return the command that compares the releases of a change side by side."""
+    """Return the command that compares the releases of a change side by side; "" if they are builds
+    of one release."""
+    first, last = (each.partition("+")[0] for each in (change.before, change.since))
+    if first == last:
+        return ""
     return (
-        f"hvdperf bisect --along {series.axis.value} --at {series.at} --from {change.before} "
-        f"--to {change.since} --model {change.line.model} --np {change.line.world_size}"
+        f"hvdperf bisect --along {series.axis.value} --at {series.at} --from {first} --to {last} "
+        f"--model {change.line.model} --np {change.line.world_size}"
     )
 
 
@@ -139,11 +145,12 @@ def report(found: Sequence[Series]) -> Iterator[str]:
     said += f"{len(of_releases) - slower} to faster"
     within = len(changes) - len(of_releases)
     yield from wrapped(f"{said}; {within} by the machine" if within else said)
-    if of_releases:
+    comparable = [each for each in of_releases if bisect_command(*each)]
+    if comparable:
         yield from wrapped(
             "A change of the machine between two sessions looks the same. To be sure, compare "
             "the releases side by side, for example:"
         )
-        largest = max(of_releases, key=lambda each: abs(log(each[1].step.change)))
+        largest = max(comparable, key=lambda each: abs(log(each[1].step.change)))
         first, last = bisect_command(*largest).split(" --from ")
         yield from (f"  {first} \\", f"    --from {last}")

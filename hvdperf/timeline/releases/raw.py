@@ -37,7 +37,7 @@ Speed = Annotated[float, Meta(gt=0)]
 # stack, too; both are in every raw result.
 STACK = (
     *("python", "tensorflow", "tensorflow_git", "keras", "numpy", "cuda", "cudnn", "tf32"),
-    *("horovod", "horovod_built_with", "nccl", "packages_sha256"),
+    *("horovod", "horovod_built_with", "nccl", "packages_sha256", "horovod_sha256"),
 )
 # Fields that each series records.
 _OF_SERIES = ("data_sets", "rank_cores")
@@ -181,6 +181,14 @@ class RawResult:
         """Return the installed version of Horovod or TensorFlow."""
         fingerprint: Mapping[str, object] = self.fingerprint
         return str(fingerprint[package.value])
+
+    def build(self, results: Iterable[RawResult]) -> str:
+        """Return the beginning of the hash of Horovod's files if the first result of the same
+        releases that has one is of another build; else "". results: oldest first."""
+        alike = (r for r in results if all(r.version(a) == self.version(a) for a in Axis))
+        known = (each for r in alike if (each := r.fingerprint.get("horovod_sha256")))
+        own = self.fingerprint.get("horovod_sha256", "")
+        return "" if own in ("", next(known, "")) else own[:_DIGITS]
 
 
 class Refused(Unreadable):

@@ -71,6 +71,21 @@ def test_asv_reads_back_median_interval_and_samples(tmp_path):
     assert seconds[2] == pytest.approx(median(1 / speed for speed in OLD))
 
 
+def test_another_build_of_a_release_is_a_point_of_its_own(tmp_path):
+    again = raw_result("0.28.1", "2.18.1", {ONE: [40.0]}, number=4, horovod_sha256="rebuilt")
+    first = [
+        replace(each, fingerprint={**each.fingerprint, "horovod_sha256": "built"})
+        for each in RESULTS
+    ]
+    asv_project(tmp_path, [*first, again])
+    found = {
+        path.name: json.loads(path.read_text())["results"][SAMPLES][0]
+        for path in (tmp_path / "results" / MACHINE_LABEL).glob("*tensorflow-cpu2.18.1*.json")
+    }
+    figures = sorted([figure for figure in each if figure == figure] for each in found.values())
+    assert figures == [[40.0], [50.0]]
+
+
 def test_what_was_not_measured_is_nan_and_not_a_failure(tmp_path):
     asv_project(tmp_path, RESULTS)
     (path,) = (tmp_path / "results" / MACHINE_LABEL).glob("212b918d-*tensorflow-cpu2.18.1.json")

@@ -472,3 +472,137 @@ def test_hosts_that_rotate_mark_no_night_and_the_slow_one_is_named() -> None:
         made.append(replace(night, parts=(replace(part, hosts=hosts),)))
     assert [line for told in marks(made[8:]).values() for line in told if "hosts" in line] == []
     assert [node.hosts for node in bad_nodes(made, lines(made))] == [("gpu05",)]
+
+
+def drifting(rate: float, noise: float, start: int, count: int, seed: int) -> list[Night]:
+    """Return nights whose throughputs all lose this share a night from a night on."""
+    year = replace(CALM, noise=noise, networks=6, world_sizes=(1, 2, 4))
+    made = nights(year, seed)[:count]
+    return [
+        slowed(night, math.exp(-rate * max(0, at - start + 1))) for at, night in enumerate(made)
+    ]
+
+
+@pytest.mark.parametrize(("rate", "noise"), [(0.001, 0.003), (0.003, 0.003), (0.002, 0.007)])
+@pytest.mark.parametrize("start", [1, 40], ids=["from the first night", "later"])
+def test_a_drift_is_red_once_it_has_lost_about_4_per_cent(
+    rate: float, noise: float, start: int
+) -> None:
+    made = drifting(rate, noise, start, start + round(0.07 / rate), 1)
+    falls = judge_speeds(made).falls
+    lost = 1 - math.exp(-rate * (min(falls) - start + 1))
+    assert 0.037 < lost < 0.053
+    assert falls[len(made) - 1].since is made[min(falls)], "one event, with one date"
+    assert state(made).is_red
+    told = state(made).speeds.last[Measure.SPEED][ALL]
+    assert told.change == pytest.approx(0.93, abs=0.012), "all that is lost by now"
+
+
+def test_small_steps_add_up() -> None:
+    made = nights(replace(CALM, noise=0.003), 2)[:120]
+    steps = [slowed(night, 0.985 ** (at // 30)) for at, night in enumerate(made)]
+    assert not state(steps[:89]).fall
+    assert state(steps).fall, "1.5 % three times"
+
+
+def test_a_drift_of_one_network_is_told_of_that_network() -> None:
+    made = nights(replace(CALM, noise=0.005, networks=6, world_sizes=(1, 2, 4)), 3)[:120]
+    only = "network_2"
+    made = [
+        slowed(night, 0.998 ** max(0, at - 60), lambda model, _: model == only)
+        for at, night in enumerate(made)
+    ]
+    fall = state(made).fall
+    assert fall is not None
+    assert fall.what == [(Measure.SPEED, (only, 0))]
+
+
+@pytest.mark.parametrize("factor", [1.5, 10.0, 0.1])
+@pytest.mark.parametrize("later", [10, 40, 80])
+def test_a_wild_night_blinds_no_later_one(factor: float, later: int) -> None:
+    made = nights(replace(CALM, networks=6), 4)[: 41 + later]
+    made[40] = slowed(made[40], factor)
+    quiet = judge_speeds(made)
+    assert not quiet.on
+    assert quiet.reach[ALL] > 0.93
+    assert len(made) - 1 in judge_speeds([*made[:-1], slowed(made[-1], 0.85)]).falls
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_fast_nights_make_nothing_of_the_later_ones_slow(seed: int) -> None:
+    made = nights(replace(CALM, networks=20, world_sizes=(1, 2, 4)), seed)[:120]
+    made = [slowed(night, 1.08) if at in (60, 61) else night for at, night in enumerate(made)]
+    assert not judge_speeds(made).falls
+
+
+def test_a_fall_is_listed_from_its_first_night_until_two_nights_of_three_are_back() -> None:
+    factors = {**dict.fromkeys(range(20, 30), 0.85), 25: 1.0, **dict.fromkeys(range(30, 37), 0.95)}
+    made = [slowed(night, factors.get(at, 1.0)) for at, night in enumerate(MADE)]
+    for seen in range(21, 39):
+        found = state(made[:seen])
+        assert found.is_red
+        assert found.fall is not None
+        assert found.fall.since.night == made[20].night, seen
+    assert "last seen on the night of" in " ".join(state(made[:26]).slower())
+    assert not state(made[:39]).fall
+
+
+def without_parts(made: Sequence[Night], node: str, at: int) -> list[Night]:
+    """Return the nights without a node's parts from one on."""
+    return [
+        replace(night, parts=tuple(part for part in night.parts if index < at or part.node != node))
+        for index, night in enumerate(made)
+    ]
+
+
+def test_a_slow_node_that_vanishes_is_red_until_it_is_measured_and_sound_or_accepted() -> None:
+    made = without_parts(by_node(MADE, {"gpu05": 0.8}), "gpu05", 33)
+    found = state(made)
+    assert found.is_red
+    assert found.fall is not None
+    assert (found.fall.since, found.fall.night) == (made[30], made[32])
+    assert found.fall.what == [(Measure.SPEED, ("gpu05", NODE))]
+    accepted = state(made, accepted=made[-1].night)
+    assert (accepted.verdict, accepted.missing) == (Verdict.PASS, {})
+    later = (Accepted(made[36].night, "gone"),)
+    assert Series("a100", made, later).verdict is Verdict.PASS
+    sound = [*made[:37], *by_node(MADE)[37:]]
+    assert state(sound[:38]).is_red, "one night may be good by chance"
+    assert state(sound).verdict is Verdict.PASS
+
+
+def kept(night: Night, is_kept: Callable[[str, int], bool]) -> Night:
+    """Return the night with only these throughputs."""
+    (part,) = night.parts
+    speeds = tuple(each for each in part.speeds if is_kept(each.model, each.world_size))
+    return replace(night, parts=(replace(part, speeds=speeds),))
+
+
+@pytest.mark.parametrize(
+    ("gone", "is_kept"),
+    [
+        ("network_1", lambda model, _: model != "network_1"),
+        ("network_1-np8", lambda *key: key != ("network_1", 8)),
+    ],
+    ids=["network", "world size"],
+)
+def test_what_is_no_longer_measured_is_missing_until_it_is_or_is_accepted(
+    gone: str, is_kept: Callable[[str, int], bool]
+) -> None:
+    made = [kept(night, is_kept) if at >= 30 else night for at, night in enumerate(MADE)]
+    for seen in (31, 40):
+        found = state(made[:seen])
+        assert found.missing == {gone: made[30].night}
+        assert found.verdict is Verdict.NOT_RUN
+    assert f"no longer measured since the night of {made[30].night}: {gone}" in found.slower()
+    assert state(made, accepted=made[30].night).verdict is Verdict.PASS
+    assert state([*made[:39], MADE[39]]).verdict is Verdict.PASS
+
+
+def test_what_comes_only_now_and_then_is_not_missing() -> None:
+    weekly = [
+        kept(night, lambda model, _: model != "network_1") if at % 7 else night
+        for at, night in enumerate(nights(CALM, 1)[:70])
+    ]
+    assert state(weekly[:69]).missing == {}
+    assert state([*weekly, *weekly[1:7], *weekly[1:7]]).missing

@@ -199,6 +199,25 @@ def test_a_change_between_or_within_sessions_of_one_release_was_the_machine():
         assert word(change) == "the machine"
 
 
+def test_another_build_of_a_release_is_no_change_of_the_machine():
+    results = [
+        raw_result(
+            "0.28.1",
+            LAST,
+            {TWO: [100.0 * (0.9 if i > 1 else 1) + at / 10 for at in range(8)]},
+            i,
+            **({"horovod_sha256": "old" if i < 2 else "rebuilt"} if i else {}),
+        )
+        for i in range(4)
+    ]
+    series = next(each for each in series_of(results) if each.axis is Axis.HOROVOD)
+    (change,) = series.changes
+    assert (change.before, change.since) == ("0.28.1", "0.28.1+rebuil")
+    assert word(change) == "slower: regression"
+    assert bisect_command(series, change) == "", "there is one release"
+    assert not any("hvdperf bisect" in text for text in report([series]))
+
+
 def test_both_directions_are_told_with_version_size_and_what_to_do():
     series = made_series(0.005, {SECOND: 0.9, FOURTH: 1.16})
     lines = list(report([series]))
