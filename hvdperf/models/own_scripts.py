@@ -12,7 +12,7 @@ from hvdperf.models.own_networks import BadWorkloads
 from hvdperf.models.registry import NETWORKS, SCRIPT, Form, Network
 
 _PYTHON = re.compile(r"python[\d.]*")
-_LAUNCHERS = ("horovodrun", "mpirun", "mpiexec", "srun")
+LAUNCHERS = ("horovodrun", "mpirun", "mpiexec", "orterun", "srun")
 # A longer name is cut. What is left out of a name, a hash stands for.
 _LONGEST = 60
 
@@ -26,7 +26,7 @@ def load(text: str, beside: str = "") -> Network:
     except ValueError as error:
         raise BadWorkloads(f"{text}: {error}") from None
     program = os.path.basename(words[0]) if words else ""
-    if program in _LAUNCHERS:
+    if program in LAUNCHERS:
         raise BadWorkloads(f"{text}: give the script without {program}; this starts its ranks")
     if _PYTHON.fullmatch(program):
         if words[0] != program:

@@ -17,6 +17,7 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.probe import probe as probe_machine
 from hvdperf.machine.stack import probe
+from hvdperf.models.own_scripts import LAUNCHERS
 from hvdperf.paths import CACHE, shown
 from hvdperf.records.documents import now
 from hvdperf.records.fingerprinting import fingerprint
@@ -42,7 +43,6 @@ from hvdperf.timeline.store import NIGHTS, alone
 
 # Runs of a night, and as many again of what is slower than on the nights before.
 RUNS = 6
-_LAUNCHERS = ("horovodrun", "mpirun", "mpiexec", "orterun", "srun")
 
 Say = Callable[[str], None]
 
@@ -140,7 +140,7 @@ def _part(command: Sequence[str], runner: Runner, steps: int, again: bool, say: 
 def _launcher(command: Sequence[str]) -> str:
     """Return the name of the program that starts the ranks; of the first one if it is unknown."""
     names = [Path(word).name for word in command]
-    return next((name for name in names if name in _LAUNCHERS), names[0])
+    return next((name for name in names if name in LAUNCHERS), names[0])
 
 
 def _speed(run: Run, figure: Figure) -> float:
