@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,14 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.support.sessions import Stage
+
+# In the background of a script these are ignored, also by all that tests start.
+for _signum, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+):
+    if signal.getsignal(_signum) is signal.SIG_IGN:
+        signal.signal(_signum, _handler)
 
 # A session that a test starts is no worker of xdist's.
 for _name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:

@@ -290,7 +290,9 @@ class _Stat(NamedTuple):
             return None
         told = dict(line.split(":", 1) for line in status.splitlines())
         parent, session, terminal, began = (int(fields[i]) for i in (1, 3, 4, 19))
-        name, stdin = told["Name"].strip(), os.path.realpath(f"/proc/{pid}/fd/0")
+        name, stdin = told["Name"].strip(), ""
+        with suppress(OSError):  # of another user
+            stdin = os.readlink(f"/proc/{pid}/fd/0")
         ignored, caught = (int(told[each], 16) for each in ("SigIgn", "SigCgt"))
         return cls(fields[0], parent, session, terminal, began, name, stdin, ignored, caught)
 

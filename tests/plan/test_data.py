@@ -35,8 +35,12 @@ def test_what_else_stands_beside_a_data_set_does_not_tell_it_apart(words):
 
 
 def test_a_directory_below_that_has_the_data_is_named(words):
-    with pytest.raises(UserError, match=f"{words} holds ptb: give --data-dir {words}$"):
-        open_data("ptb", str(words.parent))
+    below = words / "below"
+    below.mkdir()
+    for path in words.glob("ptb.*"):
+        path.rename(below / path.name)
+    with pytest.raises(UserError, match=f"{below} holds ptb: give --data-dir {below}$"):
+        open_data("ptb", str(words))
 
 
 def test_a_file_that_is_missing_is_one_line(words):

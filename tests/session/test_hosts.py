@@ -191,9 +191,10 @@ def test_a_compared_script_changes_no_file_on_either_host(tmp_path: Path) -> Non
     writes = f"""hvd.init()
 try:
     tf.io.write_file(f"{kept}/{{hvd.rank()}}.bin", "new")
-    print("absolute", hvd.rank(), tf.io.read_file(f"{kept}/{{hvd.rank()}}.bin").numpy())
+    read = tf.io.read_file(f"{kept}/{{hvd.rank()}}.bin").numpy()
+    print(f"absolute {{hvd.rank()}} {{read}}\\n", end="")
 except tf.errors.PermissionDeniedError:
-    print("refused", hvd.rank())
+    print(f"refused {{hvd.rank()}}\\n", end="")
 tf.io.write_file(f"relative-{{hvd.rank()}}.bin", "new")
 """
     (own / "train.py").write_text(text.replace("hvd.init()\n", writes, 1))
@@ -213,5 +214,6 @@ tf.io.write_file(f"relative-{{hvd.rank()}}.bin", "new")
     (said, *_) = sorted(tmp_path.glob("scripts/*/1-0/output.txt"))
     assert "absolute 0 b'new'" in said.read_text(), "in a namespace, and nobody else sees it"
     assert "refused 1" in said.read_text()
+    assert "AutoGraph could not" not in said.read_text(), "it has temporary files"
     assert [path.name for path in own.iterdir()] == ["train.py"]
     assert {path.read_bytes() for path in kept.iterdir()} == {b"old"}

@@ -71,6 +71,7 @@ def test_under_nohup_a_session_goes_on():
 def test_the_last_line_names_the_signal_that_ended_the_session(monkeypatch, signum, said):
     interruptions: list[str] = []
     monkeypatch.setattr("hvdperf.session.plugin.interruptions", interruptions)
+    signal.signal(signum, signal.SIG_DFL)
     pytest_sessionstart(SESSION)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signum)
