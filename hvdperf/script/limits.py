@@ -264,7 +264,7 @@ def _place(ranks: Sequence[Rank]) -> str:
     places = Counter[str]()
     for rank in ranks:
         places.update(rank.places)
-    return f", mostly at {places.most_common(1)[0][0]}" if places else ""
+    return f", most often at {places.most_common(1)[0][0]}" if places else ""
 
 
 def _named(parts: Parts, is_exchange: bool = False) -> str:

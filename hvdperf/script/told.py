@@ -162,7 +162,7 @@ def start(training: Training) -> Iterator[str]:
     rank, after = training.after
     if after > _LEAST_AFTER_S:
         places = rank.places_after
-        where = f", mostly at {max(places, key=places.__getitem__)}" if places else ""
+        where = f", most often at {max(places, key=places.__getitem__)}" if places else ""
         yield (
             f"after the last step: {after:.1f} of {training.seconds:.1f} s, on rank {rank.rank}"
             f"{where}"
