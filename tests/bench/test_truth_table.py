@@ -248,7 +248,8 @@ def test_a_rule_that_finds_more_is_named_among_the_losses():
 def test_the_plot_has_a_row_for_each_rule_and_a_panel_for_each_arm():
     plot = drawn([score(rule, TWO) for rule in RULES], {"aa": "false alarms", "cycle": "cycle"})
     assert all(f">{rule.name.replace('`', '')}<" in plot for rule in RULES)
-    assert plot.count("<circle") == 3 * len(RULES) - 3  # three rules do not judge `cycle`
+    # Three rules do not judge `cycle`.
+    assert plot.count('aria-roledescription="circle"') == 3 * len(RULES) - 3
 
 
 def test_the_page_is_of_the_recordings_in_the_repository():
