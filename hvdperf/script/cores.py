@@ -26,6 +26,8 @@ _IDLE, _FEW, _BEATS = 0.1, 20.0, 2.0
 # and a rank waits for a core for so much of it: there may be room for all, or a rank may be waiting
 # for something else.
 LEAST_OTHERS, BUSY, LEAST_DELAY = 0.10, 0.85, 0.05
+# A quota that keeps the cores from ranks for a smaller share of the time does not matter.
+_LEAST_WITHHELD = 0.01
 # Pages that a rank waits for in a second, if its memory does not suffice.
 _FAULTS = 50.0
 
@@ -102,7 +104,8 @@ class Group:
     """Ranks of a host that may use the same cores. busy: cores that were not idle, on average. own:
     those of them that the ranks used. delayed: the largest share of the time for which the main
     thread of one of them waited for a core. waited: the largest number of threads of one of them
-    that waited for a core, on average."""
+    that waited for a core, on average. allowed: the cores of their quota; 0 without one. withheld:
+    the share of the time for which that quota kept the cores from them, in `seconds`."""
 
     ranks: Sequence[int]
     cores: int
@@ -110,6 +113,9 @@ class Group:
     own: float
     delayed: float
     waited: float
+    allowed: float = 0.0
+    withheld: float = 0.0
+    seconds: float = 0.0
 
     @property
     def others(self) -> float:
@@ -140,7 +146,12 @@ def _group(cores: Sequence[int], ranks: Sequence[Rank]) -> Group:
     cpu = [rank.steps.cpu for rank in ranks if rank.steps and rank.steps.cpu]
     delayed = max((each[2] / each[0] for each in cpu), default=0.0)
     waited = max(each.waited / each.seconds for each in used)
-    return Group([rank.rank for rank in ranks], len(cores), busy, own, delayed, waited)
+    numbers, seconds = [rank.rank for rank in ranks], used[0].seconds
+    # A group of processes may use its quota up on some of the cores only.
+    withheld = used[0].withheld / seconds / len(cores)
+    withheld = min(withheld, 1.0) if withheld > _LEAST_WITHHELD else 0.0
+    quota = used[0].allowed, withheld, seconds
+    return Group(numbers, len(cores), busy, own, delayed, waited, *quota)
 
 
 def faults_of(ranks: Sequence[Rank]) -> Mapping[int, float]:

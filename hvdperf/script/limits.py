@@ -80,7 +80,7 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
         return Limit("too few steps to say what limits it", "let it run for longer")
     if parts.gpu is not None and parts.stop is None:
         return _of_gpu(parts, parts.gpu, ranks)
-    found = [*_tail(parts, ranks), *_slower(parts), *_terms(parts, ranks)]
+    found = [*_tail(parts, ranks), *_quotas(parts), *_slower(parts), *_terms(parts, ranks)]
     disturbed = max([*_stop(parts.stop), *_cores(parts)], key=_share, default=None)
     if disturbed is not None and disturbed.share < LEAST_SHARE:
         disturbed = None
@@ -187,6 +187,8 @@ def cores_told(groups: Sequence[Group]) -> Iterator[str]:
             yield f"{ranks} share the same {cores}"
         if group.others:
             yield f"other processes use {_percent(group.others)} of the {cores} of {ranks}"
+        if group.withheld:
+            yield _quota_told(group)
 
 
 def _ranks(numbers: Sequence[int]) -> str:
@@ -225,6 +227,22 @@ def _cores(parts: Parts) -> Iterator[_Found]:
     # More is not lost than its threads had to wait, and not less than the main one had to.
     share = max(min(waits, worst.waited), worst.delayed)
     yield _Found(share, Limit(told, mend, _faster(0.0, most)))
+
+
+def _quota_told(group: Group) -> str:
+    stopped = group.withheld * group.seconds
+    return (
+        f"a CPU quota of {group.allowed:g} cores stopped {_ranks(group.ranks)} for {stopped:.1f} "
+        f"of {group.seconds:.1f} s"
+    )
+
+
+def _quotas(parts: Parts) -> Iterator[_Found]:
+    mend = "raise the CPU quota of the container or cgroup, or use fewer threads"
+    for group in parts.groups:
+        if group.withheld:
+            faster = _faster(0.0, group.withheld)
+            yield _Found(group.withheld, Limit(_quota_told(group), mend, faster))
 
 
 def _tail(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:

@@ -82,7 +82,8 @@ class Cores(NamedTuple):
     busy: seconds for which they were not idle, of all programs and all cores together. own: CPU
     seconds of the rank. faults: pages that it had to wait for, from swap or from a file. waited:
     seconds for which its threads could run and had no core, of all threads together. grown: bytes
-    by which its memory grew."""
+    by which its memory grew. withheld: seconds for which a quota kept cores from it and what shares
+    the quota, of all cores together. allowed: the cores of that quota; 0 without one."""
 
     cores: tuple[int, ...]
     seconds: float
@@ -91,6 +92,8 @@ class Cores(NamedTuple):
     faults: int
     waited: float
     grown: int = 0
+    withheld: float = 0.0
+    allowed: float = 0.0
 
 
 @dataclass(frozen=True)

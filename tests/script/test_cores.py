@@ -108,6 +108,19 @@ def replace_own(rank: Rank) -> Cores:
     return rank.steps.cores._replace(own=4.9)
 
 
+def test_a_quota_of_cores_limits() -> None:
+    ranks = made([steps(60, *SAME)] * 2)
+    used = Cores((0, 1), 10.0, 15.0, 7.0, 0, 8.0, withheld=5.0, allowed=1.5)
+    ranks = of_steps(ranks, cores=used, cpu=(10.0, 7.0, 2.5))
+    (group,) = groups_of(ranks)
+    assert (group.withheld, group.missing) == (0.25, 0)
+    limit = limit_of(parts_of(ranks), [], ranks)
+    assert "quota of 1.5 cores stopped ranks 0 and 1 for 2.5 of 10.0 s" in limit.told
+    assert "quota" in limit.mend
+    (rarely,) = groups_of(of_steps(ranks, cores=used._replace(withheld=0.1)))
+    assert rarely.withheld == 0
+
+
 def test_memory_that_comes_from_the_disk_is_told() -> None:
     ranks = of_steps(made([steps(60, *SAME)] * 2), cores=Cores((0, 1), 10.0, 15.0, 9.0, 5000, 0.0))
     assert faults_of(ranks) == {0: 500.0, 1: 500.0}

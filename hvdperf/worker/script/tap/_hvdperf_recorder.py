@@ -426,18 +426,49 @@ def _cpu() -> Any:
 def _delayed(thread: Any = None) -> Any:
     """Return the seconds for which a thread, or else the main one, could run and had no core; 0 if
     the kernel does not say."""
+    found = _words(f"/proc/self/task/{thread or os.getpid()}/schedstat")
+    return int(found[1]) / 1e9 if len(found) > 1 else 0.0
+
+
+def _words(path: Any, separator: Any = None) -> Any:
+    """Return the words of a file of the kernel; [] if there is none."""
     try:
-        with open(f"/proc/self/task/{thread or os.getpid()}/schedstat") as stream:
-            return int(stream.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
+        with open(path) as stream:
+            return stream.read().split(separator)
+    except OSError:
+        return []
+
+
+def _quota() -> Any:
+    """Return how many cores the quotas of this process's cgroups allow, 0 without one, and the
+    seconds for which they have withheld cores until now, of all cores together."""
+    allowed, withheld = [], 0.0
+    for group in filter(None, _words("/proc/self/cgroup", "\n")):
+        _, controllers, path = group.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        place = "/sys/fs/cgroup" + "/cpu" * bool(controllers)
+        # A container may not see the directories that the path has on its host.
+        for name in ("", *filter(None, path.split("/"))):
+            place = os.path.join(place, name).rstrip("/")
+            limit = _words(f"{place}/cpu.max")
+            limit = limit or _words(f"{place}/cpu.cfs_quota_us") + _words(
+                f"{place}/cpu.cfs_period_us"
+            )
+            if limit and limit[0] not in ("max", "-1"):
+                allowed.append(int(limit[0]) / int(limit[1]))
+            words = _words(f"{place}/cpu.stat")
+            counted = dict(zip(words[::2], map(int, words[1::2])))
+            withheld += counted.get("throttled_usec", 0) / 1e6
+            withheld += counted.get("throttled_time", 0) / 1e9
+    return min(allowed, default=0.0), withheld
 
 
 def _use() -> Any:
-    """Return the cores that this process may use, and, until now: time, CPU time of this process,
-    seconds for which its main thread had no core, seconds for which the cores were not idle, of all
-    programs, pages that the process had to wait for, and seconds for which its threads had no core,
-    of all together; and bytes of memory."""
+    """Return the cores that this process may use, with its quota of them, and, until now: time, CPU
+    time of this process, seconds for which its main thread had no core, seconds for which the cores
+    were not idle, of all programs, pages that the process had to wait for, seconds for which its
+    threads had no core, of all together, bytes of memory, and seconds that the quota withheld."""
     cores = sorted(os.sched_getaffinity(0))
     names = {f"cpu{core}" for core in cores}
     ticks = 0
@@ -452,18 +483,19 @@ def _use() -> Any:
     with open("/proc/self/statm") as stream:
         memory = int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     busy = ticks / os.sysconf("SC_CLK_TCK")
-    return cores, now(), _cpu(), _delayed(), busy, faults, waited, memory
+    allowed, withheld = _quota()
+    return (cores, allowed), now(), _cpu(), _delayed(), busy, faults, waited, memory, withheld
 
 
 def _used_since(before: Any) -> Any:
     """Return seconds, CPU time and delay since then; and the cores, with the seconds, all of their
-    work, this process's, pages, the wait of its threads, and by how much its memory grew; None if
-    it may use others since then."""
-    cores, *after = _use()
-    seconds, cpu, delayed, *others = map(operator.sub, after, before[1:])
-    busy, faults, waited, grown = others
-    same = [cores, seconds, busy, cpu, faults, waited, grown] if cores == before[0] else None
-    return [seconds, cpu, delayed], same
+    work, this process's, pages, the wait of its threads, by how much its memory grew, the seconds
+    that a quota withheld, and the quota; None if it may use others since then."""
+    usable, *after = _use()
+    seconds, cpu, delayed, busy, *others = map(operator.sub, after, before[1:])
+    same = usable == before[0]
+    cores, allowed = usable
+    return [seconds, cpu, delayed], [cores, seconds, busy, cpu, *others, allowed] if same else None
 
 
 def _beat() -> None:
