@@ -27,10 +27,6 @@ LOG = "trust/sessions.jsonl"
 SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library")
 # Prefixes of the settings that decide how fault cases are measured, but not which.
 _HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.endurance_steps")
-# Fields that differ between fingerprints of one machine and stack, because they depend on the
-# selected cases or on packages that ranks do not use. Packages that ranks use have fields of their
-# own.
-_OF_THE_CASES = ("packages_sha256", "data_sets", "rank_cores")
 
 
 @dataclass(frozen=True)
@@ -155,16 +151,6 @@ class Count:
     alarms: int
     inconclusive: int
     figures: tuple[float, ...]
-
-
-def measured_here(entries: Sequence[Entry], fingerprint: Mapping[str, object]) -> list[Entry]:
-    """Return the entries of the machine and stack of a session. fingerprint: that session's."""
-    here = _place(fingerprint)
-    return [entry for entry in entries if not differences(here, _place(entry.fingerprint))]
-
-
-def _place(fingerprint: Mapping[str, object]) -> Mapping[str, object]:
-    return {name: value for name, value in fingerprint.items() if name not in _OF_THE_CASES}
 
 
 def of_newest(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:

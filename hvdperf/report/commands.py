@@ -155,7 +155,7 @@ def report_session(of_script: Texts, arguments: argparse.Namespace) -> int:
     texts = None if others else of_script(directory)
     if texts is not None:
         return _written_texts(texts, arguments, results, directory.resolve().name)
-    sources = read_sources(directory, results, others)
+    sources = read_sources(directory, others)
     if sources.archive.session is None and not sources.archive.cases:
         why = next(iter(sources.archive.left_out), "it holds no document of a session")
         raise UserError(f"{shown(directory)}: nothing to report: {why}; give results/runs/...")

@@ -14,7 +14,6 @@ from hvdperf.json_records import Unreadable
 from hvdperf.machine.disturbance import together
 from hvdperf.paths import RESULTS, shown
 from hvdperf.records.archive import Archive, OfEarlierFormat, read_document, read_session
-from hvdperf.records.detections import LOG, Entry, read_log
 from hvdperf.records.documents import SESSION_FILE, SessionDocument
 from hvdperf.records.fingerprinting import told_settings
 from hvdperf.report import pooled
@@ -41,13 +40,11 @@ class Sources:
     """The data of a report.
 
     archive: the session. earlier: session.json of the last session before it with the same profile
-    and settings; None if there is none. trust: entries of all sessions of `make trust`.
-    left_out: a line for each file, of the session or elsewhere, that could not be read.
+    and settings; None if there is none. left_out: a line for each file that could not be read.
     """
 
     archive: Archive
     earlier: SessionDocument | None
-    trust: tuple[Entry, ...]
     left_out: tuple[str, ...]
 
 
@@ -71,20 +68,14 @@ def newest_session(results: Path) -> Path:
     return sessions[-1]
 
 
-def read_sources(directory: Path, results: Path, others: Sequence[Path] = ()) -> Sources:
+def read_sources(directory: Path, others: Sequence[Path] = ()) -> Sources:
     """Read the data of a report. directory: of the session. others: of those that are put together
-    with it. results: the directory that also holds the log of `make trust`. Raises UserError if
-    there is no such session."""
+    with it. Raises UserError if there is no such session."""
     archive = read_session(directory)
     earlier, unreadable = _earlier(archive)
     if others:
         archive = pooled.pooled([archive, *map(read_session, others)])
-    trust: list[Entry] = []
-    try:
-        trust = read_log(results / LOG)
-    except UserError as error:
-        unreadable.append(str(error))
-    return Sources(archive, earlier, tuple(trust), (*archive.left_out, *unreadable))
+    return Sources(archive, earlier, (*archive.left_out, *unreadable))
 
 
 def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
@@ -137,7 +128,7 @@ def session_report(sources: Sources) -> Report:
         convergence.section(cases),
         processes.memory(cases),
         comparisons.others(cases),
-        comparisons.trust(cases, sources.trust, fingerprint),
+        comparisons.trust(cases),
         machine.disturbance(session),
         machine.section(fingerprint, session, sources.earlier),
     ]

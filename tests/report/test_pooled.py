@@ -85,7 +85,7 @@ def test_a_case_of_one_session_is_left_out_and_named(tmp_path):
 
 def test_a_report_of_several_shows_each(tmp_path):
     first, *others = (session_of(tmp_path, of_day(1), name=name) for name in DAYS[:3])
-    sources = read_sources(first, tmp_path, others)
+    sources = read_sources(first, others)
     shown = section(sources.archive)
     assert shown is not None
     assert_sound(shown)

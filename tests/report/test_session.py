@@ -33,12 +33,12 @@ GOOD = outcome(WEAK, [0.9] * 6)
 BAD = outcome(PARITY, [0.5] * 6, Band(0.9, 1.1), Verdict.FAIL)
 
 
-def report_of(directory: Path, results: Path):
-    return session_report(read_sources(directory, results))
+def report_of(directory: Path):
+    return session_report(read_sources(directory))
 
 
 def test_a_session_has_its_sections(tmp_path):
-    report = report_of(session_of(tmp_path, GOOD, BAD), tmp_path)
+    report = report_of(session_of(tmp_path, GOOD, BAD))
     assert report.verdict is Verdict.FAIL
     assert report.counts == {Verdict.FAIL: 1, Verdict.PASS: 1}
     assert [note.verdict for note in report.notes] == [Verdict.FAIL]
@@ -50,7 +50,7 @@ def test_a_session_has_its_sections(tmp_path):
 
 
 def test_what_answers_stands_open_and_the_rest_explains(tmp_path):
-    report = report_of(session_of(tmp_path, GOOD, BAD), tmp_path)
+    report = report_of(session_of(tmp_path, GOOD, BAD))
     explains = {section.name: section.explains for section in report.sections}
     assert not explains["scaling"]
     assert not explains["wall_time"]
@@ -64,7 +64,7 @@ def test_facts_tell_when_where_and_how_a_session_was_measured(tmp_path):
     edit(directory, {"hosts": ["node7"], "command": command}, only="session.json")
     thresholds = {"name": "cpu-unknown.toml", "sha256": "863b84ae"}
     edit(directory, {"thresholds": thresholds}, "asked", only="session.json")
-    facts = report_of(directory, tmp_path).facts
+    facts = report_of(directory).facts
     assert facts["began"] == "Saturday, 31 January 2026, 23:59 UTC"
     assert facts["host"] == "node7"
     assert facts["thresholds"] == "cpu-unknown.toml, hash 863b84ae"
@@ -76,7 +76,7 @@ def test_the_head_tells_settings_and_how_ranks_were_launched(tmp_path):
     settings = {"horovod_cycle_time_ms": 100, "thread_settings": ["OMP_NUM_THREADS=1"]}
     edit(directory, settings, "fingerprint")
     edit(directory, {"launched": "mpirun --bind-to none"}, only="session.json")
-    report = report_of(directory, tmp_path)
+    report = report_of(directory)
     assert report.facts["ranks"] == "mpirun --bind-to none"
     for name in ("HOROVOD_CYCLE_TIME=100", "OMP_NUM_THREADS=1"):
         assert sum(name in warning for warning in report.warnings) == 1
@@ -90,7 +90,7 @@ def test_the_head_names_every_case_that_was_measured_before_a_session_was_resume
     cases = [case_of(replace(outcome(each, [0.9] * 6), taken_over=True)) for each in kept]
     resumed = (datetime(2026, 2, 1, tzinfo=UTC),)
     directory = write_session(tmp_path / "runs", *cases, case_of(GOOD), resumed_at=resumed)
-    (told,) = (each for each in report_of(directory, tmp_path).warnings if "Resumed" in each)
+    (told,) = (each for each in report_of(directory).warnings if "Resumed" in each)
     assert told.count("2026-02-01") == 1
     assert all(each.name in told for each in kept)
     assert GOOD.comparison.name not in told
@@ -102,7 +102,7 @@ def test_the_head_tells_the_other_stack_and_a_disturbance_that_no_case_tells(tmp
         case = case_of(outcome(WEAK, [0.9] * 6, verdict=verdict))
         other = {"against": "old/python", "changed": ("keras: 2 -> 3",), "disturbances": busy}
         directory = write_session(tmp_path / name / "runs", case, **other)
-        warnings = report_of(directory, tmp_path / name).warnings
+        warnings = report_of(directory).warnings
         assert [("old/python" in each) for each in warnings if "keras: 2 -> 3" in each] == [True]
         assert sum(text.startswith("Disturbed turns") for text in warnings) == told
 
@@ -110,13 +110,13 @@ def test_the_head_tells_the_other_stack_and_a_disturbance_that_no_case_tells(tmp
 def test_the_commands_of_the_session_are_shown_as_they_were_printed(tmp_path):
     directory = session_of(tmp_path, GOOD)
     edit(directory, {"next_steps": ["To go on:", "  pytest --resume <x>"]}, only="session.json")
-    made = report_of(directory, tmp_path)
+    made = report_of(directory)
     assert "pytest --resume &lt;x&gt;" in page(made)
     assert "  pytest --resume <x>" in markdown(made).splitlines()
 
 
 def test_facts_tell_machine_and_stack(tmp_path):
-    facts = report_of(session_of(tmp_path, GOOD), tmp_path).facts
+    facts = report_of(session_of(tmp_path, GOOD)).facts
     # Nothing is told of a library of MPI that is not known.
     assert facts["stack"] == "TensorFlow 2.18.1, Horovod 0.28.1"
     assert facts["world sizes"] == "1, 2"
@@ -126,24 +126,22 @@ def test_what_is_broken_is_named_and_breaks_nothing(tmp_path):
     directory = session_of(tmp_path, GOOD, BAD)
     (directory / "half.partial").write_text('{"format"')
     (directory / "torn.json").write_text('{"format": 1')
-    (tmp_path / "trust").mkdir()
-    (tmp_path / "trust" / "sessions.jsonl").write_text("not a line\n")
-    report = report_of(directory, tmp_path)
+    report = report_of(directory)
     assert sum(report.counts.values()) == 2
-    for name in ("half.partial", "torn.json", "sessions.jsonl"):
+    for name in ("half.partial", "torn.json"):
         assert sum(name in line for line in report.left_out) == 1
 
 
 def test_without_its_own_document_the_cases_are_shown(tmp_path):
     directory = session_of(tmp_path, GOOD)
     (directory / "session.json").unlink()
-    report = report_of(directory, tmp_path)
+    report = report_of(directory)
     assert report.counts == {Verdict.PASS: 1}
     assert "session.json cannot be read" in report.warnings[0]
 
 
 def test_a_session_without_cases_is_an_empty_report(tmp_path):
-    report = report_of(session_of(tmp_path), tmp_path)
+    report = report_of(session_of(tmp_path))
     assert report.verdict is Verdict.NOT_JUDGED
     assert report.counts == {}
 
@@ -151,7 +149,7 @@ def test_a_session_without_cases_is_an_empty_report(tmp_path):
 def test_a_session_that_still_runs_says_so(tmp_path):
     directory = session_of(tmp_path, GOOD)
     edit(directory, {"exit_status": None}, only="session.json")
-    assert any("still runs" in text for text in report_of(directory, tmp_path).warnings)
+    assert any("still runs" in text for text in report_of(directory).warnings)
 
 
 def test_the_one_before_is_of_the_same_profile(tmp_path):
@@ -162,7 +160,7 @@ def test_the_one_before_is_of_the_same_profile(tmp_path):
     broken.write_text("{}")
     directory = session_of(tmp_path, GOOD, name="20260104T000000Z-1")
     session_of(tmp_path, GOOD, name="20260105T000000Z-1")
-    sources = read_sources(directory, tmp_path)
+    sources = read_sources(directory)
     assert sources.earlier is not None
     assert sources.earlier.session == "20260101T000000Z-1"
     assert any("20260103T000000Z-1" in line for line in sources.left_out)
@@ -181,7 +179,7 @@ def test_one_before_that_cannot_be_read_is_named(tmp_path, monkeypatch):
         return is_file(path)
 
     monkeypatch.setattr(Path, "is_file", refuse)
-    sources = read_sources(directory, tmp_path)
+    sources = read_sources(directory)
     assert sources.earlier is not None
     assert sources.earlier.session == "20260101T000000Z-1"
     assert any("20260102T000000Z-1" in line for line in sources.left_out)
@@ -192,12 +190,12 @@ def test_the_one_before_was_asked_the_same(tmp_path, other):
     earlier = [session_of(tmp_path, BAD, name=f"2026010{day}T000000Z-1") for day in (1, 2)]
     edit(earlier[1], other, "asked", only="session.json")
     directory = session_of(tmp_path, GOOD, name="20260103T000000Z-1")
-    sources = read_sources(directory, tmp_path)
+    sources = read_sources(directory)
     assert sources.earlier is not None
     assert sources.earlier.session == "20260101T000000Z-1"
     assert sources.left_out == ()
     (earlier[0] / "session.json").unlink()
-    assert read_sources(directory, tmp_path).earlier is None
+    assert read_sources(directory).earlier is None
 
 
 def test_where_there_is_no_session_the_error_says_how_to_have_one(tmp_path):
@@ -206,7 +204,7 @@ def test_where_there_is_no_session_the_error_says_how_to_have_one(tmp_path):
 
 
 def test_figures_of_one_name_are_told_apart(tmp_path):
-    sources = read_sources(session_of(tmp_path, GOOD), tmp_path)
+    sources = read_sources(session_of(tmp_path, GOOD))
     (case,) = recorded("memory-resnet_50_s-np2")
     shouted = of_workload(case, model="RESNET_50_S")
     archive = replace(sources.archive, cases=(case, shouted))
@@ -216,7 +214,7 @@ def test_figures_of_one_name_are_told_apart(tmp_path):
 
 
 def test_whatever_is_about_a_network_is_found_by_choosing_it(tmp_path):
-    sources = read_sources(session_of(tmp_path, GOOD), tmp_path)
+    sources = read_sources(session_of(tmp_path, GOOD))
     cases = recorded()
     # Where a network trains in two ways, what is said of each is labelled with the way.
     halves = [of_workload(case, precision="mixed_float16") for case in cases]

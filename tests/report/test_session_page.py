@@ -32,7 +32,7 @@ class Opened:
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """A session of every recorded case."""
     results = tmp_path_factory.mktemp("results")
-    report = session_report(read_sources(recorded_session(results), results))
+    report = session_report(read_sources(recorded_session(results)))
     assert report.left_out == ()
     Path(results, "page.html").write_text(document(report), encoding="utf-8")
     with chromium() as browser, visit(browser, results) as page:

@@ -49,7 +49,7 @@ def test_every_figure_is_there_and_refers_to_its_own_columns() -> None:
     found = figures(USUAL)
     assert list(found) == [
         *("terms", "step-times", "steps-by-rank", "slow-steps", "strip"),
-        *("start-up", "exchanged", "cores", "memory"),
+        *("start-up", "exchanged", "ranks"),
     ]
     for figure in found.values():
         keys = {column.key for column in figure.table.columns}
@@ -111,7 +111,7 @@ def test_of_many_ranks_some_are_drawn_and_the_others_are_one_bar() -> None:
         row["rank"] for row in rows(training, "steps-by-rank")
     }
     assert len(rows(training, "steps-by-rank")) == MOST_RANKS
-    assert len(rows(training, "memory")) == MOST_RANKS + 4
+    assert len(rows(training, "ranks")) == MOST_RANKS + 4
 
 
 def test_checks_that_failed_stand_before_what_limits() -> None:
@@ -127,7 +127,7 @@ def test_checks_that_failed_stand_before_what_limits() -> None:
 def test_a_rank_that_only_began_has_a_page() -> None:
     bare = replace(USUAL.ranks[0], size=1, series=(), exchanged={}, weights=(), is_over=False)
     training = training_of([bare], 1)
-    assert list(figures(training)) == ["cores", "memory"]
+    assert list(figures(training)) == ["ranks"]
     assert "Nothing was recorded of it." in page(training, "a run")
 
 

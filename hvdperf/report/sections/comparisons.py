@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hvdperf.plan.comparisons import JudgedAs, Question
-from hvdperf.plan.questions import FAULT_CASES
-from hvdperf.records.detections import (
-    Count,
-    Entry,
-    counts_of,
-    expected_report,
-    measured_here,
-    of_newest,
-    share_interval,
-)
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report import plots
-from hvdperf.report.cases import cells_of, confidence_of, scaled, with_confidence
+from hvdperf.report.cases import cells_of, confidence_of, with_confidence
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.sections import scaling
 from hvdperf.report.sections.board import row_of
@@ -186,40 +176,15 @@ def _forest(rows: int, meant: str) -> Plot:
 
 # Trust -----------------------------------------------------------------------------------------
 
-DETECTIONS = (
-    Column("trial", "fault case"),
-    Column("fault", "--inject"),
-    Column("model", "network"),
-    Column("world_size", "replicas"),
-    Column("must", "expected"),
-    Column("reported", "reported"),
-    Column("sessions", "of sessions"),
-    Column("share", "share", "%", digits=0),
-    Column("lower", "lower", "%", digits=0),
-    Column("upper", "upper", "%", digits=0),
-    Column("attributed", "right attribution"),
-    Column("inconclusive", "undecided"),
-)
-# Counts of a table's row, as records/detections.py names them.
-_COUNTED = ("trial", "model", "world_size", "reported", "sessions", "attributed", "inconclusive")
 
-
-def trust(
-    cases: Sequence[Case], log: Sequence[Entry], fingerprint: Mapping[str, object]
-) -> Section:
-    """Return the section. cases, fingerprint: of the session. log: entries of all sessions of `make
-    trust`, including those that were measured on other machines and ship with the suite."""
-    figures = [*_same(cases), *_caught(measured_here(log, fingerprint))]
+def trust(cases: Sequence[Case]) -> Section:
+    """Return the section on the session's A/A cases."""
     return Section(
         "trust",
         "Trust",
-        "An A/A case compares an arm with itself: any difference is the noise of this session. "
-        "If make trust has measured on this machine with this stack, a second table counts how "
-        "often an injected fault was reported with the expected verdict, with 95 % intervals "
-        "(Clopper and Pearson 1934).",
-        tuple(figures),
-        "This session has no A/A case, and make trust has measured no session on this machine "
-        "with this stack.",
+        "An A/A case compares an arm with itself: any difference is the noise of this session.",
+        tuple(_same(cases)),
+        "This session has no A/A case.",
     )
 
 
@@ -248,60 +213,3 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
             Table(columns, tuple(rows)),
         )
     ]
-
-
-def _caught(log: Sequence[Entry]) -> list[Figure]:
-    """Return the figure of detections in the sessions of make trust that have the machine, stack
-    and settings of the newest one."""
-    alike, others = of_newest(log)
-    found = counts_of(alike)
-    if not found:
-        return []
-    facts = alike[-1].fingerprint
-    tried = sum(count.sessions for count in found)
-    reported = sum(count.reported for count in found)
-    more = f"; {len(others)} not counted, because their conditions differ" if others else ""
-    return [
-        Figure(
-            "caught",
-            "Injected faults, and the verdicts reported",
-            f"{plural(len(alike), 'session')} on {facts['cores']} cores of {facts['cpu_model']}, "
-            f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}{more}: {reported} of "
-            f"{tried} fault cases were reported with the expected verdict.",
-            Table(DETECTIONS, tuple(map(_detected, found))),
-            _detected_plot(len(found)),
-        )
-    ]
-
-
-def _detected(count: Count) -> Row:
-    fault_case = FAULT_CASES[count.trial]
-    of = count.sessions
-    low, high = share_interval(count.reported, of) if of else (None, None)
-    return {
-        **{key: getattr(count, key) for key in _COUNTED},
-        "fault": fault_case.fault or "nothing",
-        "must": expected_report(fault_case),
-        "share": 100 * count.reported / of if of else None,
-        "lower": scaled(low),
-        "upper": scaled(high),
-    }
-
-
-def _detected_plot(rows: int) -> Plot:
-    """Return a plot of shares with their intervals: a row per fault, network and world size."""
-    named = "datum.trial + ', ' + datum.model + ' np ' + datum.world_size"
-    tip = plots.tooltip(DETECTIONS, "trial", "must", "reported", "sessions")
-    return plots.estimates(
-        {"y": plots.row_names("into", sort=None)},
-        plots.field(
-            "share",
-            "quantitative",
-            "expected verdict reported, in % of sessions",
-            scale={"domain": [0, 100]},
-        ),
-        ("lower", "upper"),
-        rows=rows,
-        point={"tooltip": tip},
-        transform=[{"calculate": named, "as": "into"}],
-    )

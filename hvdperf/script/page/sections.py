@@ -62,7 +62,7 @@ def sections(training: Training) -> tuple[Section, ...]:
             _start(training),
         ),
         _section("exchange", "Exchange", "What Horovod exchanges in a step.", _exchanged(training)),
-        _section("ranks", "Ranks", "After the warm-up, and memory at its peak.", _ranks(training)),
+        _section("ranks", "Ranks", "After the warm-up.", _ranks(training)),
     )
 
 
@@ -102,24 +102,8 @@ def _start(training: Training) -> Iterator[Figure]:
     rows: tuple[Row, ...] = tuple(
         {"phase": name, "seconds": seconds} for name, seconds in start.phases.items()
     )
-    # With room for the number behind the longest bar.
-    scale = {"domain": [0, 1.15 * max(start.phases.values())]}
-    plot = plots.layered(
-        plots.layer(
-            "bar",
-            x=plots.field("seconds", "quantitative", "seconds", scale=scale),
-            tooltip=plots.tooltip(_OF_A_PHASE),
-        ),
-        plots.layer(
-            {"type": "text", "align": "left", "dx": 4},
-            x=plots.field("seconds", "quantitative"),
-            text=plots.field("seconds", "quantitative", format=".1f"),
-        ),
-        height=plots.rows_high(len(rows)),
-        encoding={"y": plots.row_names("phase", sort=list(start.phases))},
-    )
     says = _said(told.start(training))
-    yield Figure("start-up", "Start-up by phase", says, Table(_OF_A_PHASE, rows), plot)
+    yield Figure("start-up", "Start-up by phase", says, Table(_OF_A_PHASE, rows))
 
 
 # Steps -----------------------------------------------------------------------------------------
@@ -157,13 +141,6 @@ def _distribution(training: Training) -> Iterator[Figure]:
         }
         for place, count in sorted(counts.items())
     )
-    longest = training.longest.steps
-    assert longest is not None
-    shares = [
-        {"at": _MS * percentile(longest.bins, share), "share": f"{100 * share:.0f} %"}
-        for share in told.PERCENTILES
-    ]
-    at = plots.field("at", "quantitative")
     x = plots.field("from_ms", "quantitative", "ms", scale={"type": "log", "nice": False})
     # A single slow step is seen beside thousands of others.
     y = plots.field("steps", "quantitative", "steps of all ranks", scale={"type": "symlog"})
@@ -176,25 +153,11 @@ def _distribution(training: Training) -> Iterator[Figure]:
             y2={"datum": 0},
             tooltip=plots.tooltip(_OF_A_BAR),
         ),
-        {
-            "data": {"values": shares},
-            **plots.layer({"type": "rule", "style": "ideal"}, x=at),
-        },
-        {
-            "data": {"values": shares},
-            **plots.layer(
-                {"type": "text", "align": "left", "baseline": "top", "dx": 3},
-                x=at,
-                y={"value": 2},
-                text=plots.field("share", "nominal"),
-            ),
-        },
     )
     yield Figure(
         "step-times",
         "Step times of all ranks",
-        f"{_said(told.speed(training), told.bounds(training))} Dashed: these percentiles. Both "
-        "axes are logarithmic.",
+        f"{_said(told.speed(training), told.bounds(training))} Both axes are logarithmic.",
         Table(_OF_A_BAR, rows),
         plot,
     )
@@ -459,8 +422,8 @@ _OF_A_RANK = (
     Column("samples", "throughput", "samples/s", 1),
     Column("cores", "cores", digits=2),
     Column("delayed", "waited for a core", "% of the time", 1),
+    Column("gigabytes", "memory at its peak", "GB", 2),
 )
-_MEMORY = (Column("rank", "rank"), Column("gigabytes", "memory", "GB", 2))
 
 
 def _ranks(training: Training) -> Iterator[Figure]:
@@ -475,40 +438,25 @@ def _ranks(training: Training) -> Iterator[Figure]:
                 "samples": steps.samples_per_second if steps is not None else None,
                 "cores": use.cores if use is not None else None,
                 "delayed": 100 * use.delayed if use is not None else None,
+                "gigabytes": rank.peak_memory / 1e9,
             }
         )
-    shown = sorted(rank.rank for rank in drawn(training))
+    shown = [rank.rank for rank in drawn(training)]
     yield Figure(
-        "cores",
-        "Cores that a rank uses",
-        _said(told.cores(training), told.disturbed(training)) + _note(training),
+        "ranks",
+        "Cores and memory of ranks",
+        _said(told.cores(training), told.disturbed(training), told.memory(training))
+        + _note(training),
         Table(_OF_A_RANK, tuple(rows)),
-        _bars("cores", "cores", _OF_A_RANK, shown),
-    )
-    yield Figure(
-        "memory",
-        "Memory of a rank",
-        _said(told.memory(training)) + _note(training),
-        Table(
-            _MEMORY,
-            tuple(
-                {"rank": rank.rank, "gigabytes": rank.peak_memory / 1e9} for rank in training.ranks
+        plots.layered(
+            plots.layer(
+                "bar",
+                {"filter": {"field": "rank", "oneOf": shown}},
+                plots.known("cores"),
+                x=plots.field("cores", "quantitative", "cores"),
+                y=plots.field("rank", "ordinal", "rank"),
+                tooltip=plots.tooltip(_OF_A_RANK),
             ),
+            height=plots.rows_high(len(shown)),
         ),
-        _bars("gigabytes", "GB", _MEMORY, shown),
-    )
-
-
-def _bars(key: str, title: str, columns: Sequence[Column], shown: Sequence[int]) -> Plot:
-    """Return a bar for each of the ranks that are shown."""
-    return plots.layered(
-        plots.layer(
-            "bar",
-            {"filter": {"field": "rank", "oneOf": list(shown)}},
-            plots.known(key),
-            x=plots.field(key, "quantitative", title),
-            y=plots.field("rank", "ordinal", "rank"),
-            tooltip=plots.tooltip(columns),
-        ),
-        height=plots.rows_high(len(shown)),
     )
