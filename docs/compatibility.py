@@ -77,7 +77,7 @@ _HEADER = (
 @dataclass(frozen=True)
 class BuildFailure:
     """The record of a combination that could not be built (ci/build_horovod.py). reason: the first
-    error. Records of earlier versions of the suite have fewer fields."""
+    error. keras, python, tried: None in records that do not say them."""
 
     horovod: str
     tensorflow: str

@@ -365,4 +365,4 @@ def hidden_seconds(breakdown: ScalingBreakdown) -> float | None:
     if breakdown.wire_seconds is None:
         return None
     exposed = breakdown.candidate.terms[Term.EXCHANGE] / breakdown.candidate.steps_of_run
-    return max(0.0, breakdown.wire_seconds - max(0.0, exposed))
+    return max(0.0, breakdown.wire_seconds - exposed)

@@ -65,8 +65,8 @@ class _Document:
     last session of each date."""
 
     launch_variance: Mapping[str, Variances]
-    rounds: Mapping[str, RoundMoments] = field(default_factory=dict)
-    speeds: Mapping[str, Speeds] = field(default_factory=dict)
+    rounds: Mapping[str, RoundMoments]
+    speeds: Mapping[str, Speeds]
 
 
 @dataclass(frozen=True)

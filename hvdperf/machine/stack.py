@@ -313,8 +313,6 @@ def _stack(interpreter: Path, mpirun: str, facts: Mapping[str, Any]) -> Stack:
     values = {name: value for name, value in facts.items() if name in known}
     values["horovod_flags"] = tuple(facts["horovod_flags"])
     values["packages"] = tuple(facts["packages"])
-    # It is missing in what an earlier version of the suite has cached: probe again.
-    values["horovod_compiler"] = facts["horovod_compiler"]
     return Stack(interpreter=str(interpreter), mpirun=mpirun, **values)
 
 

@@ -25,8 +25,7 @@ from hvdperf.records.rounds import Launch, Round, Turns
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Rule, Verdict, is_bounded, must_be
 
-# A change that earlier documents do not fit needs the next number, and a step from the last one
-# (archive.py).
+# The only one that is read. A change that the documents on disk do not fit needs the next number.
 FORMAT = 6
 # Number of other programs that a round and a session list: those that used the CPU most.
 CULPRITS_KEPT = 5
@@ -141,7 +140,7 @@ class Case(Head):
 @dataclass(frozen=True)
 class ThresholdsFile:
     """A file of thresholds. sha256: the first digits of the hash of what it says. label: as the
-    file calls itself; "" in documents that do not say it."""
+    file calls itself."""
 
     name: str = ""
     sha256: str = ""
@@ -206,12 +205,12 @@ class SessionDocument:
     the last part. suite: version and commit of the suite (hvdperf.version). command: that started
     the session, as it can be pasted into a shell. label: a text by which programs find the session
     (HVDPERF_LABEL). compiler: of Horovod, if it is known. launched: how ranks were started, in
-    words; "" in documents that do not say it. hosts: names, in the order of slots. unfit: why the
-    host was not fit to measure when a part began, one line each (hvdperf/machine/fitness.py).
-    verdicts: of all cases so far. disturbances: by other programs, one a round. made_up_data: the
-    data sets of which the suite's own sample was read, whose contents are made up; None in
-    documents that do not say it. precision: how far intervals may reach to either side, as a share;
-    0 if none was asked for. next_steps: what to type next, in lines as the terminal shows them.
+    words. hosts: names, in the order of slots. made_up_data: the data sets of which the suite's own
+    sample was read, whose contents are made up. unfit: why the host was not fit to measure when a
+    part began, one line each (hvdperf/machine/fitness.py). verdicts: of all cases so far.
+    disturbances: by other programs, one a round. precision: how far intervals may reach to either
+    side, as a share; 0 if none was asked for. next_steps: what to type next, in lines as the
+    terminal shows them.
     """
 
     format: Positive
@@ -228,22 +227,22 @@ class SessionDocument:
     against: str | None
     changed: tuple[str, ...]
     asked: Asked
+    suite: str
+    command: str
+    label: str
+    compiler: str | None
+    launched: str
+    hosts: tuple[str, ...]
+    made_up_data: tuple[str, ...]
     exit_status: int | None = None
     elapsed_seconds: float = 0.0
     timed_seconds: float = 0.0
     budget_spent_seconds: float = 0.0
     resumed_at: tuple[Moment, ...] = ()
     taken_over: tuple[str, ...] = ()
-    suite: str = ""
-    command: str = ""
-    label: str = ""
-    compiler: str | None = None
-    launched: str = ""
-    hosts: tuple[str, ...] = ()
     unfit: tuple[str, ...] = ()
     verdicts: Mapping[str, Verdict] | None = None
     disturbances: tuple[Disturbance, ...] = ()
-    made_up_data: tuple[str, ...] | None = None
     precision: float = 0.0
     next_steps: tuple[str, ...] = ()
 
@@ -290,7 +289,7 @@ class Limit:
 @dataclass(frozen=True)
 class Row:
     """A case in the summary. figure, lower, upper: None if there is none, or if there were too few
-    rounds for bounds. observations: ln of the figure, one a round; () in documents that do not say
+    rounds for bounds. observations: ln of the figure, one a round; () in nights that do not say
     them."""
 
     name: str

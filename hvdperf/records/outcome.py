@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeVar
 from hvdperf.json_records import Figures, Number
 from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.terms import Term
 from hvdperf.records.fingerprint import ranges
 from hvdperf.records.rounds import Launch, Round, Turns, is_disturbed
 from hvdperf.stats import Interval
@@ -163,10 +162,6 @@ class Spent:
     residual: float
     fixed: FixedCost
     below: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        # Earlier documents count rare long steps as exposed communication.
-        object.__setattr__(self, "terms", {Term.LONG_STEPS.value: 0.0, **self.terms})
 
 
 @dataclass(frozen=True)
@@ -339,7 +334,7 @@ class Measure(Enum):
             rank.peak_bytes if self is Measure.MEMORY else rank.device_peak_bytes
             for rank in launch.metadata
         ]
-        # Sessions of earlier versions have none.
+        # 0 without a GPU.
         return float(max(taken, default=0)) or None
 
 

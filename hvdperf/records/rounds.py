@@ -149,9 +149,8 @@ class Evidence(Figures):
 class Correctness(Figures):
     """The report of one process after a reproducible training of a second model. loss: of its first
     step, before the update. digests, samples: SHA-256 of the weights, and of the batches that they
-    were trained on, one a replica of this process; samples is empty in documents of format 4.
-    irreproducible: why TensorFlow cannot repeat this training exactly, or ""; then there is nothing
-    else."""
+    were trained on, one a replica of this process. irreproducible: why TensorFlow cannot repeat
+    this training exactly, or ""; then there is nothing else."""
 
     loss: Number
     digests: Sequence[str]

@@ -57,17 +57,17 @@ def _suite(archive: Archive) -> Iterator[str]:
     if session is None:
         return
     found = re.fullmatch(r"(\S+) \((\w+)(\+?)\)", session.suite)
-    version = f" {session.suite}" if session.suite else ""
+    version = session.suite
     if found:
         changed = " with uncommitted changes" if found[3] else ""
-        version = f" {found[1]} (commit {found[2]}{changed})"
+        version = f"{found[1]} (commit {found[2]}{changed})"
     parts = [each.session for each in archive.sessions if each.session is not None]
     when = f"on {began(session)}"
     if parts:
         starts = joined(f"{each.began_at.astimezone(UTC):%Y-%m-%d %H:%M}" for each in parts)
         when = f"in {plural(len(parts), 'session')} that began at {starts} UTC"
     yield (
-        f"We measured with hvdperf{version}, profile {session.profile}, {when}, for "
+        f"We measured with hvdperf {version}, profile {session.profile}, {when}, for "
         f"{session.elapsed_seconds / 60:.1f} minutes, of which "
         f"{session.timed_seconds / 60:.1f} minutes were timed."
     )
@@ -131,7 +131,7 @@ def _software(archive: Archive) -> Iterator[str]:
     )
     yield from _exchange(archive)
     session = archive.session
-    if session is not None and session.launched:
+    if session is not None:
         yield f"Ranks were started as follows: {session.launched}."
     if session is not None and session.against is not None:
         differs = "; ".join(session.changed) or "none"

@@ -196,18 +196,15 @@ def _facts(archive: Archive) -> dict[str, str]:
     facts = {}
     if session is not None:
         facts["began"] = began(session)
-        if session.hosts:
-            facts["host" if len(session.hosts) == 1 else "hosts"] = ", ".join(session.hosts)
+        facts["host" if len(session.hosts) == 1 else "hosts"] = ", ".join(session.hosts)
     facts |= {"machine": f"{gpus}{cpu}", "stack": ", ".join(stack)}
     if session is not None:
-        if session.launched:
-            facts["ranks"] = session.launched
+        facts["ranks"] = session.launched
         facts["world sizes"] = ", ".join(map(str, session.world_sizes))
         timed = session.timed_seconds / max(session.elapsed_seconds, 1e-9)
         minutes = session.elapsed_seconds / 60
         facts["took"] = f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
-        if session.suite:
-            facts["suite"] = session.suite
+        facts["suite"] = session.suite
         thresholds = session.asked.thresholds
         if thresholds.name:
             facts["thresholds"] = f"{thresholds.name}, hash {thresholds.sha256}"

@@ -177,15 +177,14 @@ class Rank:
     changes, and of those that are registered as local. unexchanged: names of variables that are
     changed, not local, and never exchanged. batches: a digest of the first sample of each. weights:
     [] if it did not end as Python does. interpreter: the path of its Python. pauses: in which it
-    did not run. code: None in a document of an earlier version, or if it cannot be read. launched:
-    its number and the number of ranks by the launcher; None without one. connected: hvd.size(), or
-    0 if it has not called hvd.init. epoch: batches of the longest data set of a known length; 0
-    without one. waits: if no step had ended for some time, the exchange that it was in, "" for
-    none, the seconds since a step ended, and the line of the script; else None.
-    process_sets: ranks of those that it exchanges with, unless these are all. places: where the
-    script was between steps, and places_after: after its last step, with seconds. versions: by
-    package. settings: variables that may change its speed, and the settings of TensorFlow's threads
-    and of XLA."""
+    did not run. code: None if it cannot be read. launched: its number and the number of ranks by
+    the launcher; None without one. connected: hvd.size(), or 0 if it has not called hvd.init.
+    epoch: batches of the longest data set of a known length; 0 without one. waits: if no step had
+    ended for some time, the exchange that it was in, "" for none, the seconds since a step ended,
+    and the line of the script; else None. process_sets: ranks of those that it exchanges with,
+    unless these are all. places: where the script was between steps, and places_after: after its
+    last step, with seconds. versions: by package. settings: variables that may change its speed,
+    and the settings of TensorFlow's threads and of XLA."""
 
     format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     rank: Annotated[int, Meta(ge=0)]

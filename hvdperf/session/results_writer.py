@@ -23,7 +23,7 @@ from hvdperf.machine.placement import replicas_per_node
 from hvdperf.paths import shown
 from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
 from hvdperf.plan.session_plan import SessionPlan
-from hvdperf.records.archive import Archive, Store, has_this_format, read_session
+from hvdperf.records.archive import Archive, Store, read_session
 from hvdperf.records.documents import (
     FORMAT,
     SESSION_FILE,
@@ -72,16 +72,10 @@ class Earlier:
 
 def resumable(directory: Path) -> Archive:
     """Return the archive of a session that can be resumed. Raises UserError if it cannot be read,
-    or if an earlier version of the suite measured it."""
+    such as that of another version of the suite."""
     archive = read_session(directory)
     if archive.session is None:
         raise UserError(f"--resume {shown(directory)}: {archive.why_no_session}; {_BEGIN_ANEW}")
-    if not has_this_format(directory):
-        raise UserError(
-            f"--resume {shown(directory)}: an earlier version of the suite measured that session: "
-            "it can be reported and compared, but only that version can continue it; to measure "
-            f"with this one, {_BEGIN_ANEW}"
-        )
     return archive
 
 

@@ -102,8 +102,7 @@ def without_causes(outcome: Outcome) -> Outcome:
     """Return the outcome without its breakdown and the parts that say why it failed. Documents hold
     them in words that have changed since, and waiting for a rank that computes longer has become
     straggler wait. The bounds of an A/A pair have become those by which it can be INVALID."""
-    # A copy has the fields that the document is too old for, too.
-    judgement = replace(outcome.judgement)
+    judgement = outcome.judgement
     failed = judgement.verdict is Verdict.FAIL and outcome.failure is None
     if failed or outcome.detection is not None:
         judgement = replace(judgement, reason="")

@@ -11,7 +11,7 @@ import pytest
 
 from hvdperf.interim import early_interval, judge_rounds
 from hvdperf.machine.host import Machine
-from hvdperf.machine.noise_record import Load, MachineRecord, read_record
+from hvdperf.machine.noise_record import Load, read_record
 from hvdperf.scatter import MOST_CORRELATED, RoundMoments, round_moments
 from hvdperf.verdict import ALPHA, Floor, Noise, Verdict
 
@@ -97,16 +97,6 @@ def test_sessions_of_other_networks_tell_nothing_of_each_other(tmp_path: Path):
         speeds = {f"{number % 2}": 1.0}
         record.add(f"202602{number + 1:02}", {Load.SEVERAL: 1e-4}, RoundMoments(), speeds)
     assert read_record(tmp_path, MACHINE).of_sessions is None
-
-
-def test_a_record_without_moments_is_read(tmp_path: Path):
-    path = read_record(tmp_path, MACHINE).path
-    path.parent.mkdir(parents=True)
-    path.write_text('{"launch_variance": {"1": {"several replicas": 0.0001}}}')
-    record = read_record(tmp_path, MACHINE)
-    assert (record.problem, record.rounds) == ("", {})
-    assert record.noise(Load.SEVERAL, 0.0).widening == 1.0
-    assert MachineRecord(path, {}).correlation_of_rounds == 0.0
 
 
 def test_intervals_are_wider_where_rounds_are_correlated():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hvdperf.json_records import convert, decode, encode, plain
-from hvdperf.records.archive import read_document
+from hvdperf.records.archive import Store, read_document
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import Outcome
 from hvdperf.report.content import Figure, Section
@@ -37,11 +37,8 @@ HOSTILE = (
 
 def recorded(*names: str) -> list[Case]:
     """Return the recorded cases of these names, in their order; all of them for none."""
-    return [read_document(path, Case) for path in _paths(names)]
-
-
-def _paths(names: Sequence[str]) -> list[Path]:
-    return [RECORDED / f"{name}.json" for name in names] or sorted(RECORDED.glob("*.json"))
+    paths = [RECORDED / f"{name}.json" for name in names] or sorted(RECORDED.glob("*.json"))
+    return [read_document(path, Case) for path in paths]
 
 
 def rounds_of(name: str) -> list[dict[str, Any]]:
@@ -54,9 +51,9 @@ def rounds_of(name: str) -> list[dict[str, Any]]:
 def recorded_session(results: Path, *names: str) -> Path:
     """Write a session of the recorded cases of these names, or of all; return its directory."""
     directory = session_of(results)
-    for path in _paths(names):
-        document = {**json.loads(path.read_text()), "session": SESSION}
-        (directory / path.name).write_text(json.dumps(document))
+    store = Store(directory)
+    for case in recorded(*names):
+        store.write(replace(case, session=SESSION))
     return directory
 
 

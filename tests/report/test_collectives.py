@@ -34,7 +34,9 @@ def series(name: str, side: int, size: int) -> list[float]:
     return [
         float(np.median(np.max([rank["seconds"] for rank in each["ranks"]], axis=0)))
         for measured in rounds_of(name)
-        for each in sorted(measured["launches"][side]["series"], key=lambda each: each["turn"])
+        for each in sorted(
+            measured["launches"][side]["work"]["series"], key=lambda each: each["turn"]
+        )
         if each["ranks"][0]["bytes"] == size
     ]
 

@@ -39,7 +39,7 @@ def ends(metric: str) -> dict[str, list[float]]:
         for measured in rounds_of(name):
             for launch in measured["launches"]:
                 values = found.setdefault(launch["arm"]["strategy"], [])
-                values.append(launch["run"][0]["validation"][metric])
+                values.append(launch["work"]["run"][0]["validation"][metric])
     # Both cases rest on the same launches of Horovod.
     half = len(found["horovod"]) // 2
     assert found["horovod"][:half] == found["horovod"][half:]

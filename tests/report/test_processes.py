@@ -111,7 +111,7 @@ def only(*cases: Case) -> Figure:
 def readings(rank: int) -> tuple[list[int], np.ndarray]:
     """Steps, and bytes as medians over the rounds, straight from the file."""
     rounds = rounds_of(GREW)
-    runs = [measured["launches"][0]["run"][rank]["memory"] for measured in rounds]
+    runs = [measured["launches"][0]["work"]["run"][rank]["memory"] for measured in rounds]
     steps = [step for step, _ in runs[0]]
     return steps, np.median([[size for _, size in run] for run in runs], axis=0)
 

@@ -42,7 +42,7 @@ def step_seconds(name: str, side: int, rank: int | None = None) -> list[float]:
     return [
         seconds
         for measured in rounds_of(name)
-        for block in measured["launches"][side]["blocks"]
+        for block in measured["launches"][side]["work"]["blocks"]
         if block["kind"] == "full"
         for number, report in enumerate(block["ranks"])
         if rank in (None, number)

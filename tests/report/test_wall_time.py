@@ -74,7 +74,7 @@ def measured_wall_seconds(name: str, world_size: int) -> float:
         (launch,) = (
             each for each in measured["launches"] if each["arm"]["world_size"] == world_size
         )
-        asked = launch["timestamps"]["asked"]
+        asked = launch["work"]["timestamps"]["asked"]
         answered = next(end for op, _, end in asked if op == "run")
         _, begun, ended = asked[-1]
         seconds.append(answered + ended - begun)

@@ -306,7 +306,7 @@ def write_night(directory: Path, night: Night) -> Path:
 
 def read_night(path: Path) -> Night:
     """Read a document. Raises Unreadable if it is broken or not that of its path."""
-    night = read_document(path, Night, FORMAT, steps=())
+    night = read_document(path, Night, FORMAT)
     if (night.series, stem(night.night, night.node)) != (path.parent.name, path.stem):
         raise Unreadable(f"it is of {night.series}, {stem(night.night, night.node)}")
     return night

@@ -21,7 +21,7 @@ from hvdperf.machine.fitness import complaints
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.probe import probe, probe_gpus
 from hvdperf.paths import cases, shown
-from hvdperf.records.archive import Archive, has_this_format, read_document, read_session
+from hvdperf.records.archive import Archive, read_document, read_session
 from hvdperf.records.documents import SESSION_FILE, SessionDocument, now
 from hvdperf.session.commands import pair_check
 from hvdperf.session.control import local_preflight
@@ -265,8 +265,7 @@ def _measured(
     label = kind.label(night)
     begun = _session_of(plan, label)
     if begun is None or not kind.made(begun, night).has_ended:
-        goes_on = begun if begun is not None and has_this_format(begun.directory) else None
-        resume = [f"--resume={goes_on.directory}"] if goes_on is not None else []
+        resume = [f"--resume={begun.directory}"] if begun is not None else []
         say(kind.name)
         asked = (plan.session if kind is OWN else plan.later_session)(*options)
         all_options = [*asked, f"--results={plan.results}", *resume]

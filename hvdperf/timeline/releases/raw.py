@@ -278,7 +278,7 @@ def read_raw(path: Path) -> RawResult:
     """Read one raw result. Raises Unreadable if it is broken or incomplete, holds a series twice,
     or is of another machine or session than its path, of another method, or of an unknown
     release."""
-    result = read_document(path, RawResult, FORMAT, steps=())
+    result = read_document(path, RawResult, FORMAT)
     if result.fingerprint["method"] != METHOD:
         raise Refused(f"measured by method {result.fingerprint['method']}, not by {METHOD}")
     label = machine_label(result.fingerprint)

@@ -68,4 +68,4 @@ def keep(found: UsesOfStack, directory: Path) -> Path:
 
 def read(path: Path) -> UsesOfStack:
     """Read a document. Raises Unreadable."""
-    return read_document(path, UsesOfStack, FORMAT, steps=())
+    return read_document(path, UsesOfStack, FORMAT)
