@@ -367,7 +367,8 @@ def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
         ),
         Term.OTHERS: (
             "functions besides the training step take {}" + _named(parts),
-            "call them less often, such as for metrics, or join what trains in one function",
+            "call them less often if they evaluate; if they compute gradients, as to accumulate "
+            "them over several batches, this is computation",
         ),
         Term.APPLY: (
             "the update of the weights takes {}",
