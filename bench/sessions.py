@@ -43,10 +43,10 @@ def normal(generator: Generator, shape: tuple[int, ...]) -> Array:
     return generator.standard_normal(shape)
 
 
-def student(generator: Generator, shape: tuple[int, ...]) -> Array:
-    """Return values of Student's t with 5 degrees of freedom, which turns were measured to follow,
-    with variance 1."""
-    values: Array = generator.standard_t(5, shape) * math.sqrt(3 / 5)
+def student(generator: Generator, shape: tuple[int, ...], freedom: int = 5) -> Array:
+    """Return values of Student's t with variance 1; turns were measured to follow that with 5
+    degrees of freedom."""
+    values: Array = generator.standard_t(freedom, shape) * math.sqrt((freedom - 2) / freedom)
     return values
 
 
@@ -72,13 +72,13 @@ class Noise:
 
     def of_launches(self, generator: Generator, sessions: int, rounds: int) -> Array:
         """Return the noise of launches, [sessions, rounds]."""
-        return _autoregression(self.values(generator, (sessions, rounds)), self.rounds, axis=1)
+        return autoregression(self.values(generator, (sessions, rounds)), self.rounds, axis=1)
 
     def of_blocks(self, generator: Generator, sessions: int, rounds: int, turns: int) -> Array:
         """Return the noise of blocks, [sessions, rounds, turns]."""
         values = self.values(generator, (sessions, rounds, turns))
-        values = _autoregression(values, self.turns, axis=2)
-        return _autoregression(values, self.rounds, axis=1)
+        values = autoregression(values, self.turns, axis=2)
+        return autoregression(values, self.rounds, axis=1)
 
     def of_bursts(self, generator: Generator, sessions: int, rounds: int, turns: int) -> Array:
         """Return the loss of an arm of several ranks to bursts, [sessions, rounds, turns]."""
@@ -108,7 +108,7 @@ NOISES = {
 }
 
 
-def _autoregression(shocks: Array, rho: float, axis: int) -> Array:
+def autoregression(shocks: Array, rho: float, axis: int) -> Array:
     """Return the shocks with a correlation of rho between neighbours, of the same variance."""
     if rho == 0:
         return shocks

@@ -16,8 +16,9 @@ from itertools import chain
 from statistics import fmean
 
 import numpy as np
-import numpy.typing as npt
 
+from bench.sessions import Array, autoregression, normal, student
+from bench.simulation import heading, row
 from hvdperf.interim import fail_alpha, judge_rounds
 from hvdperf.machine.host import Machine
 from hvdperf.plan.comparisons import Question
@@ -26,8 +27,6 @@ from hvdperf.plan.proposals import propose
 from hvdperf.plan.thresholds import Case, proposed_rule
 from hvdperf.stats import bound_depth
 from hvdperf.verdict import Floor, Rule, Verdict
-
-Array = npt.NDArray[np.float64]
 
 FILES = 10
 SEED = 20281
@@ -63,17 +62,11 @@ class Noise:
     def draw(self, generator: np.random.Generator, nights: int, rounds: int) -> Array:
         """Return the ln ratios of CASES, [nights, cases, rounds]."""
         shape = (nights, 1 if self.common else CASES, 1)
-        if self.tails:
-            scale = math.sqrt((self.tails - 2) / self.tails)
-            of_nights = scale * generator.standard_t(self.tails, shape)
-        else:
-            of_nights = generator.standard_normal(shape)
-        of_rounds = generator.standard_normal((nights, CASES, rounds))
-        for at in range(1, rounds if self.correlation else 1):
-            of_rounds[:, :, at] *= math.sqrt(1 - self.correlation**2)
-            of_rounds[:, :, at] += self.correlation * of_rounds[:, :, at - 1]
-        drawn: Array = FIGURE + self.nights * of_nights + self.rounds * of_rounds
-        return drawn
+        tails = self.tails
+        of_nights = student(generator, shape, tails) if tails else normal(generator, shape)
+        of_rounds = normal(generator, (nights, CASES, rounds))
+        of_rounds = autoregression(of_rounds, self.correlation, axis=2)
+        return FIGURE + self.nights * of_nights + self.rounds * of_rounds
 
 
 NOISES = tuple(
@@ -208,36 +201,33 @@ def _are(verdict: Verdict, rules: Sequence[Rule], night: Array) -> list[bool]:
 
 def table(sessions: tuple[int, int], noises: Sequence[Noise], files: int) -> Iterator[str]:
     """Yield the rows of a table. sessions: how many files are proposed from, and their rounds."""
-    yield (
-        "| rounds: sd; nights differ by | told: expected, at most | counted: mean, largest |"
-        " files above what is told, above 1 | 95 % floors: told, counted |"
-        " limit / figure | nights that PASS | 10 % slower: FAIL |"
-    )
-    yield "|---" * 8 + "|"
+    counts = ("told: expected, at most", "counted: mean, largest")
+    more = ("files above what is told, above 1", "95 % floors: told, counted")
+    shares = ("limit / figure", "nights that PASS", "10 % slower: FAIL")
+    yield from heading("rounds: sd; nights differ by", *counts, *more, *shares)
     for noise in noises:
         generator = np.random.default_rng(SEED)
         found = [proposed(noise, *sessions, generator) for _ in range(files)]
         counted = [file.counted for file in found]
-        more = sum(file.counted > file.told.at_most for file in found)
-        cells = (
+        above = sum(file.counted > file.told.at_most for file in found)
+        yield row(
             f"{noise}",
             f"{fmean(file.told.expected for file in found):.2f},"
             f" {fmean(file.told.at_most for file in found):.2f}",
             f"{fmean(counted):.2f}, {max(counted):.1f}",
-            f"{more}, {sum(each > 1 for each in counted)} of {files}",
+            f"{above}, {sum(each > 1 for each in counted)} of {files}",
             f"{fmean(file.narrow.expected for file in found):,.1f},"
             f" {fmean(file.counted_narrow for file in found):,.1f}",
             f"{fmean(file.limit for file in found):.3f}",
             f"{100 * fmean(file.passed for file in found):.0f} %",
             f"{100 * fmean(file.found for file in found):.0f} %",
         )
-        yield f"| {' | '.join(cells)} |"
 
 
 def lucky_table(files: int) -> Iterator[str]:
     """Yield the rows of a table of how far files are apart that come from the same noise."""
-    yield "| sessions | noise | told: expected, at most | meant: mean, median, 95 % | more than 1 |"
-    yield "|---" * 5 + "|"
+    meaning = ("told: expected, at most", "meant: mean, median, 95 %", "more than 1")
+    yield from heading("sessions", "noise", *meaning)
     for sessions, noise in LUCK:
         generator = np.random.default_rng(SEED)
         of_files = []
@@ -247,7 +237,7 @@ def lucky_table(files: int) -> Iterator[str]:
             of_files.append((told(of, rules), meant(rules, noise)))
         means = [mean for _, mean in of_files]
         middle, high = np.quantile(means, [0.5, 0.95])
-        cells = (
+        yield row(
             f"{sessions}",
             f"{noise}",
             f"{fmean(each.expected for each, _ in of_files):.2f},"
@@ -255,7 +245,6 @@ def lucky_table(files: int) -> Iterator[str]:
             f"{fmean(means):.2f}, {middle:.2g}, {high:.2g}",
             f"{sum(mean > 1 for mean in means)} of {files}",
         )
-        yield f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
