@@ -387,7 +387,7 @@ def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
     for term, (told, mend) in known.items():
         share = parts.share(term)
         most = share + waits * (term in OWN)
-        told = told.replace("{}", f"{_percent(share)} of the time", 1)
+        told = told.replace("{}", f"{_percent(share)} of the time", 1) + _whose(parts, term)
         if term is Term.INPUT and parts.is_starved and not _is_one_starved(parts):
             # Everything else is hidden behind it.
             told += ", whose producer sets the pace: nothing else makes a step shorter"
@@ -397,6 +397,15 @@ def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
         yield _Found(
             share, Limit(told, mend, _faster(0.0, most), _TRIALS.get(term, "")), may_be_others
         )
+
+
+def _whose(parts: Parts, term: Term) -> str:
+    """Return which rank alone does something by itself; "" if others do it, too."""
+    *others, most = sorted(parts.by_rank, key=lambda each: each.terms.get(term, 0.0))
+    if term not in OWN or not others:
+        return ""
+    is_alone = most.terms.get(term, 0.0) > 2 * others[-1].terms.get(term, 0.0)
+    return f", most of it on rank {most.rank}" * is_alone
 
 
 def _percent(share: float) -> str:

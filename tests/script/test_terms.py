@@ -13,7 +13,7 @@ import pytest
 from hvdperf.plan.terms import Term
 from hvdperf.script.arms import Figure, Run
 from hvdperf.script.checks import problems
-from hvdperf.script.limits import Limit
+from hvdperf.script.limits import Limit, limit_of
 from hvdperf.script.recorded import Cores, Rank, Row, Slow, Steps, last_job
 from hvdperf.script.terms import TERMS, parts_of
 from hvdperf.script.told import lines
@@ -323,18 +323,31 @@ def test_a_script_that_never_trains_is_told_as_such() -> None:
     assert "steps:" not in told(idle)
 
 
-def test_steps_without_stamps_are_not_taken_apart() -> None:
-    ranks = made([steps(60, *SAME)] * 2)
-    plain = [
+def unstamped(ranks: list[Rank]) -> list[Rank]:
+    return [
         of_steps(
             [each], rows=tuple(row._replace(ready=0.0, done=0.0) for row in each.series[0].rows)
         )[0]
         for each in ranks
     ]
+
+
+def test_steps_without_stamps_are_not_taken_apart() -> None:
+    plain = unstamped(made([steps(60, *SAME)] * 2))
     parts = parts_of(plain)
     assert parts is not None
     assert set(parts.by_rank[0].terms) == {Term.BETWEEN, Term.INPUT, Term.INSIDE}
     assert "the exchange was not seen" in told(plain)
+
+
+def test_input_of_one_rank_is_that_rank_s_also_without_stamps() -> None:
+    slow = steps(60, BETWEEN, 0.030, COMPUTE)
+    one, both = ([steps(60, *SAME), slow], [slow, slow])
+    says = [
+        limit_of(parts_of(ranks), [], ranks).told
+        for ranks in map(unstamped, map(made, (one, both)))
+    ]
+    assert ["rank 1" in each for each in says] == [True, False]
 
 
 def behind(between: float, queued: float, done: float, period: float) -> list[Rank]:
