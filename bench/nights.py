@@ -106,7 +106,7 @@ CALM = Year(0.0, {}, 1.0, (*Year.missing, 77, 101, 205, 206, 300), ((), ()), wee
 def changes(years: int) -> Iterator[str]:
     """Yield the rows of a table: what is found of what is planted in so many years, in how many
     lines; of steps also after how many nights. Quiet years are looked at three times each."""
-    steps = (f"{percent} %: found; after nights (most)" for percent in (-3, -5, -10))
+    steps = (f"{percent} %: found; after nights (most) in lines" for percent in (-3, -5, -10))
     planted = ("drift: steps found", "slow nodes found, other nodes named", "false changes")
     calm = ("quiet years: nights that fell", "red", "changes")
     yield from heading("noise", *steps, *planted, *calm)
@@ -121,7 +121,7 @@ def _planted(year: Year, years: int) -> Iterator[str]:
     lines = years * len(year.world_sizes)
     for at in year.steps:
         after = [delay for seed in range(years) for delay in _delays(year, seed, at)]
-        delays = f"{median_high(after)} ({max(after)})" if after else "-"
+        delays = f"{median_high(after)} ({max(after)}) in {len(after)}" if after else "-"
         yield f"{causes[at]} of {lines}; {delays}"
     yield f"{causes['drift']} in {lines}"
     named = [node.hosts in NAMED for each in found for node in each.nodes]
