@@ -626,12 +626,16 @@ def test_only_an_exchange_among_some_ranks_has_a_process_set(world: World) -> No
     module = world.hook(
         "horovod.tensorflow",
         _make_allreduce_grads_fn=lambda *_, **__: lambda grads, _=None: grads,
+        allreduce=lambda *_, **__: None,
     )
     some, all_ = SimpleNamespace(ranks=[0, 2]), SimpleNamespace(ranks=[0, 1, 2])
     for process_set in (some, all_, some):
         module._make_allreduce_grads_fn("name", process_set=process_set)([Tensor(1)])
     module._make_allreduce_grads_fn(SimpleNamespace(ranks=[1]))
-    assert world.end().process_sets == ((0, 2),), "not of one that exchanges nothing"
+    module.allreduce(Tensor(1), process_set=SimpleNamespace(ranks=[0, 1]))
+    module.allreduce(Tensor(1), process_set=all_)
+    sets = world.end().process_sets
+    assert sets == ((0, 1), (0, 2)), "not of one that exchanges nothing"
 
 
 # Input -------------------------------------------------------------------------------------------

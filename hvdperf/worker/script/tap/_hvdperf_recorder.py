@@ -1047,6 +1047,8 @@ def _counted(name: Any, original: Any) -> Any:
         steps = _state.current
         is_eager = sys.modules["tensorflow"].executing_eagerly()
         is_apart = is_eager and _is_between_steps()
+        own = _guarded("a process set", _ranks_of, [*arguments, *named.values()])
+        _state.process_sets.update(own or ())
         if not _state.in_gradients:
             # In a graph a call is asked for while it is traced, and then made in every step.
             is_traced = steps is not None and not is_eager
