@@ -10,6 +10,7 @@ import vl_convert
 
 from bench.truth_data import SAME
 from bench.truth_score import Score
+from hvdperf.report.formats.figures import VEGA_LITE
 
 _OURS, _OTHERS = "#b3261e", "#33507a"
 _SHARE = {"domain": [0, 1]}
@@ -35,7 +36,7 @@ def drawn(scores: Sequence[Score], titles: Mapping[str, str]) -> str:
     # The names of the rules stand once.
     del panels[0]["encoding"]["y"]["axis"]
     spec = {"hconcat": panels, "config": {"axis": {"labelLimit": 250, "title": None}}}
-    return str(vl_convert.vegalite_to_svg(spec, "6.4", allowed_base_urls=[])) + "\n"
+    return str(vl_convert.vegalite_to_svg(spec, VEGA_LITE, allowed_base_urls=[])) + "\n"
 
 
 def _name(score: Score) -> str:

@@ -26,7 +26,7 @@ _IDLE, _FEW, _BEATS = 0.1, 20.0, 2.0
 # and a rank waits for a core for so much of it: there may be room for all, or a rank may be waiting
 # for something else.
 LEAST_OTHERS, BUSY, LEAST_DELAY = 0.10, 0.85, 0.05
-# A quota that keeps the cores from ranks for a smaller share of the time does not matter.
+# A quota that stops ranks for a smaller share of the time does not matter.
 _LEAST_WITHHELD = 0.01
 # Pages that a rank waits for in a second, if its memory does not suffice.
 _FAULTS = 50.0
@@ -104,8 +104,8 @@ class Group:
     """Ranks of a host that may use the same cores. busy: cores that were not idle, on average. own:
     those of them that the ranks used. delayed: the largest share of the time for which the main
     thread of one of them waited for a core. waited: the largest number of threads of one of them
-    that waited for a core, on average. allowed: the cores of their quota; 0 without one. withheld:
-    the share of the time for which that quota kept the cores from them, in `seconds`."""
+    that waited for a core, on average. allowed: the cores of their CPU quota; 0 without one.
+    withheld: the share of the time for which that quota stopped them. seconds: that this is of."""
 
     ranks: Sequence[int]
     cores: int
@@ -126,8 +126,10 @@ class Group:
 
     @property
     def missing(self) -> float:
-        """Return the share of a core that a rank lacks, because of other processes or of ranks."""
-        return 1 - (1 - self.others) * min(self.cores / len(self.ranks), 1.0)
+        """Return the share of a core that a rank lacks, because of other processes, a quota, or
+        other ranks."""
+        left = (1 - self.others) * (1 - self.withheld)
+        return 1 - left * min(self.cores / len(self.ranks), 1.0)
 
 
 def groups_of(ranks: Sequence[Rank]) -> list[Group]:
@@ -146,12 +148,12 @@ def _group(cores: Sequence[int], ranks: Sequence[Rank]) -> Group:
     cpu = [rank.steps.cpu for rank in ranks if rank.steps and rank.steps.cpu]
     delayed = max((each[2] / each[0] for each in cpu), default=0.0)
     waited = max(each.waited / each.seconds for each in used)
-    numbers, seconds = [rank.rank for rank in ranks], used[0].seconds
-    # A group of processes may use its quota up on some of the cores only.
-    withheld = used[0].withheld / seconds / len(cores)
-    withheld = min(withheld, 1.0) if withheld > _LEAST_WITHHELD else 0.0
-    quota = used[0].allowed, withheld, seconds
-    return Group(numbers, len(cores), busy, own, delayed, waited, *quota)
+    most = max(used, key=lambda each: each.withheld / each.seconds)
+    # The kernel adds up the cores that it withholds, which are more than a rank may need at once.
+    withheld = min(most.withheld / most.seconds, delayed)
+    withheld = withheld if withheld > _LEAST_WITHHELD else 0.0
+    quota = most.allowed, withheld, most.seconds
+    return Group([rank.rank for rank in ranks], len(cores), busy, own, delayed, waited, *quota)
 
 
 def faults_of(ranks: Sequence[Rank]) -> Mapping[int, float]:

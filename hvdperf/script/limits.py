@@ -31,6 +31,8 @@ _TRIALS = {
     Term.INPUT: "train on one batch again and again, by dataset.take(1).cache().repeat()",
     **dict.fromkeys(_WAITS[1:], "a run of one rank exchanges nothing"),
 }
+# Of what is not the script's.
+_AGAIN = "run it again"
 # Settings that a training may need.
 _NEEDED = {"TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "HOROVOD_DYNAMIC_PROCESS_SETS"}
 
@@ -80,7 +82,7 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
         return Limit("too few steps to say what limits it", "let it run for longer")
     if parts.gpu is not None and parts.stop is None:
         return _of_gpu(parts, parts.gpu, ranks)
-    found = [*_tail(parts, ranks), *_quotas(parts), *_slower(parts), *_terms(parts, ranks)]
+    found = [*_tail(parts, ranks), *_slower(parts), *_terms(parts, ranks)]
     disturbed = max([*_stop(parts.stop), *_cores(parts)], key=_share, default=None)
     if disturbed is not None and disturbed.share < LEAST_SHARE:
         disturbed = None
@@ -92,10 +94,13 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
     told = [computing] if computing.share > own.share or own.share < LEAST_SHARE else []
     told += [own] if own.share >= LEAST_SHARE else []
     if disturbed is not None:
-        if disturbed.share > max(_FAR * own.share, computing.share):
+        # The kernel has counted what a quota withholds.
+        is_sure = any(group.withheld for group in parts.groups) and disturbed.share > own.share
+        if disturbed.share > max((1.0 if is_sure else _FAR) * own.share, computing.share):
             told = [disturbed, told[0 if parts.in_loop else -1]]
         else:
-            told.insert(told.index(own) if own in told and own.may_be_others else 2, disturbed)
+            is_before = own in told and (own.may_be_others or is_sure)
+            told.insert(told.index(own) if is_before else 2, disturbed)
     # Computing is made faster by tf.function; else nothing else is as hard.
     tried = [each for each in told if each is not computing or parts.in_loop] or told
     first, *others = (each.limit.told for each in told)
@@ -175,7 +180,7 @@ def _stop(stop: Stop | None) -> Iterator[_Found]:
     if stop.is_starved:
         mend = "end the programs on its cores, or give it cores of its own"
     # It may have stopped in what takes its time anyway.
-    yield _Found(stop.share, Limit(told, mend, _faster(0.9 * stop.share, stop.share)))
+    yield _Found(stop.share, Limit(told, mend, _faster(0.9 * stop.share, stop.share), _AGAIN))
 
 
 def cores_told(groups: Sequence[Group]) -> Iterator[str]:
@@ -188,7 +193,10 @@ def cores_told(groups: Sequence[Group]) -> Iterator[str]:
         if group.others:
             yield f"other processes use {_percent(group.others)} of the {cores} of {ranks}"
         if group.withheld:
-            yield _quota_told(group)
+            yield (
+                f"a CPU quota of {group.allowed:g} cores stopped {ranks} for "
+                f"{group.withheld * group.seconds:.1f} of {group.seconds:.1f} s"
+            )
 
 
 def _ranks(numbers: Sequence[int]) -> str:
@@ -223,26 +231,12 @@ def _cores(parts: Parts) -> Iterator[_Found]:
             "give each rank a core of its own, by another binding (mpirun --bind-to, srun "
             "--cpus-per-task) or fewer ranks on the host"
         )
+    if worst.withheld:
+        mends.append("raise the CPU quota of the container or cgroup, or use fewer threads")
     mend = "; and ".join(mends)
     # More is not lost than its threads had to wait, and not less than the main one had to.
     share = max(min(waits, worst.waited), worst.delayed)
-    yield _Found(share, Limit(told, mend, _faster(0.0, most)))
-
-
-def _quota_told(group: Group) -> str:
-    stopped = group.withheld * group.seconds
-    return (
-        f"a CPU quota of {group.allowed:g} cores stopped {_ranks(group.ranks)} for {stopped:.1f} "
-        f"of {group.seconds:.1f} s"
-    )
-
-
-def _quotas(parts: Parts) -> Iterator[_Found]:
-    mend = "raise the CPU quota of the container or cgroup, or use fewer threads"
-    for group in parts.groups:
-        if group.withheld:
-            faster = _faster(0.0, group.withheld)
-            yield _Found(group.withheld, Limit(_quota_told(group), mend, faster))
+    yield _Found(share, Limit(told, mend, _faster(0.0, most), _AGAIN))
 
 
 def _tail(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
@@ -367,8 +361,8 @@ def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
         ),
         Term.OTHERS: (
             "functions besides the training step take {}" + _named(parts),
-            "call them less often if they evaluate; if they compute gradients, as to accumulate "
-            "them over several batches, this is computation",
+            "if they evaluate, call them less often; if they accumulate gradients over several "
+            "batches, this is computation",
         ),
         Term.APPLY: (
             "the update of the weights takes {}",

@@ -82,8 +82,8 @@ class Cores(NamedTuple):
     busy: seconds for which they were not idle, of all programs and all cores together. own: CPU
     seconds of the rank. faults: pages that it had to wait for, from swap or from a file. waited:
     seconds for which its threads could run and had no core, of all threads together. grown: bytes
-    by which its memory grew. withheld: seconds for which a quota kept cores from it and what shares
-    the quota, of all cores together. allowed: the cores of that quota; 0 without one."""
+    by which its memory grew. withheld: seconds for which a CPU quota withheld cores, of all cores
+    together. allowed: the cores of that quota; 0 without one."""
 
     cores: tuple[int, ...]
     seconds: float

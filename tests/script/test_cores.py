@@ -11,7 +11,7 @@ from hvdperf.script.cores import faults_of, groups_of, paused_steps, stop_of
 from hvdperf.script.limits import limit_of
 from hvdperf.script.recorded import Cores, Pause, Rank
 from hvdperf.script.terms import parts_of, slow_steps
-from tests.script.test_terms import BETWEEN, SAME, made, of_steps, steps, told
+from tests.script.test_terms import BETWEEN, COMPUTE, SAME, made, of_steps, steps, told
 
 # Of a process whose threads begin to wait 3000 times a second.
 USUAL = 3000.0
@@ -108,17 +108,27 @@ def replace_own(rank: Rank) -> Cores:
     return rank.steps.cores._replace(own=4.9)
 
 
-def test_a_quota_of_cores_limits() -> None:
+@pytest.mark.parametrize("cores", [2, 64])
+def test_a_quota_of_cores_limits(cores: int) -> None:
     ranks = made([steps(60, *SAME)] * 2)
-    used = Cores((0, 1), 10.0, 15.0, 7.0, 0, 8.0, withheld=5.0, allowed=1.5)
+    used = Cores(tuple(range(cores)), 10.0, 15.0, 7.0, 0, 8.0, withheld=5.0, allowed=1.5)
     ranks = of_steps(ranks, cores=used, cpu=(10.0, 7.0, 2.5))
     (group,) = groups_of(ranks)
-    assert (group.withheld, group.missing) == (0.25, 0)
+    assert (group.withheld, group.missing) == (0.25, 0.25)
     limit = limit_of(parts_of(ranks), [], ranks)
     assert "quota of 1.5 cores stopped ranks 0 and 1 for 2.5 of 10.0 s" in limit.told
     assert "quota" in limit.mend
     (rarely,) = groups_of(of_steps(ranks, cores=used._replace(withheld=0.1)))
     assert rarely.withheld == 0
+
+
+def test_a_quota_comes_before_the_slow_steps_that_it_makes() -> None:
+    late = [[*SAME[:2], 0.05 if number % 4 == 0 else COMPUTE] for number in range(200)]
+    used = Cores((0, 1), 7.1, 8.3, 4.2, 0, 21.0, withheld=4.8, allowed=1.2)
+    ranks = of_steps(made([late, late]), cores=used, cpu=(7.1, 4.2, 1.9))
+    limit = limit_of(parts_of(ranks), [], ranks)
+    assert limit.told.index("quota") < limit.told.index("slow steps")
+    assert "quota" in limit.mend
 
 
 def test_memory_that_comes_from_the_disk_is_told() -> None:

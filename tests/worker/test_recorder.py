@@ -16,6 +16,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -632,10 +633,12 @@ def test_only_an_exchange_among_some_ranks_has_a_process_set(world: World) -> No
     for process_set in (some, all_, some):
         module._make_allreduce_grads_fn("name", process_set=process_set)([Tensor(1)])
     module._make_allreduce_grads_fn(SimpleNamespace(ranks=[1]))
-    module.allreduce(Tensor(1), process_set=SimpleNamespace(ranks=[0, 1]))
-    module.allreduce(Tensor(1), process_set=all_)
+    own, metric = SimpleNamespace(ranks=[0, 1]), SimpleNamespace(ranks=[1, 2])
+    module.allreduce(Tensor(1), process_set=metric)
+    for process_set in (own, all_):
+        world.functions()(partial(module.allreduce, Tensor(1), process_set=process_set))()
     sets = world.end().process_sets
-    assert sets == ((0, 1), (0, 2)), "not of one that exchanges nothing"
+    assert sets == ((0, 1), (0, 2)), "not of one that exchanges nothing, or between steps"
 
 
 # Input -------------------------------------------------------------------------------------------

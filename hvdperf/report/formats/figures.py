@@ -25,7 +25,7 @@ _NARROWEST, _WIDEST = 40 * _POINTS["mm"], 1000 * _POINTS["mm"]
 LABEL_PIXELS = 11
 SCALE = 7 / LABEL_PIXELS
 # The release of Vega-Lite, of those that vl-convert brings, that is nearest to page/vendor.toml.
-_VEGA_LITE = "6.4"
+VEGA_LITE = "6.4"
 # Neighbours differ by at least 15 in lightness: L* is 18, 66, 42, 74, 26, 58, 34, 50.
 CATEGORIES = (
     "#152a55",
@@ -67,7 +67,7 @@ def drawing(figure: Figure, form: str, points: float) -> bytes:
     spec = specification(figure.plot, figure.table.rows, points / SCALE)
     try:
         # Nothing is loaded from any address.
-        svg = vl_convert.vegalite_to_svg(spec, _VEGA_LITE, allowed_base_urls=[])
+        svg = vl_convert.vegalite_to_svg(spec, VEGA_LITE, allowed_base_urls=[])
     except ValueError as error:
         why = " ".join(str(error).split())[:200]
         raise UserError(f"figure {figure.name} cannot be drawn: {why}") from None

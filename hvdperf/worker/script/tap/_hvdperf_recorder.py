@@ -480,8 +480,7 @@ def _use() -> Any:
                 ticks += user + nice + system + sum(others)
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
     waited = sum(map(_delayed, os.listdir("/proc/self/task")))
-    with open("/proc/self/statm") as stream:
-        memory = int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    memory = int(_words("/proc/self/statm")[1]) * os.sysconf("SC_PAGE_SIZE")
     busy = ticks / os.sysconf("SC_CLK_TCK")
     allowed, withheld = _quota()
     return (cores, allowed), now(), _cpu(), _delayed(), busy, faults, waited, memory, withheld
@@ -1047,8 +1046,6 @@ def _counted(name: Any, original: Any) -> Any:
         steps = _state.current
         is_eager = sys.modules["tensorflow"].executing_eagerly()
         is_apart = is_eager and _is_between_steps()
-        own = _guarded("a process set", _ranks_of, [*arguments, *named.values()])
-        _state.process_sets.update(own or ())
         if not _state.in_gradients:
             # In a graph a call is asked for while it is traced, and then made in every step.
             is_traced = steps is not None and not is_eager
@@ -1058,6 +1055,8 @@ def _counted(name: Any, original: Any) -> Any:
             counts[key] = counts.get(key, 0) + 1
             if steps is not None and "allreduce" in name:
                 steps.others = True
+                own = _guarded("a process set", _ranks_of, [*arguments, *named.values()])
+                _state.process_sets.update(own or ())
         if not is_apart:
             return original(*arguments, **named)
         with _apart as begin:
