@@ -45,8 +45,10 @@ TESTS = {
     "hvdperf/stats.py": ("tests/test_stats.py", *_RULES),
     "hvdperf/verdict.py": _RULES,
     "hvdperf/worker/script/": tuple(
-        f"tests/worker/test_{name}.py" for name in ("script_copies", "script_rank", "recorder")
+        f"tests/worker/test_{name}.py"
+        for name in ("private", "private_copies", "script_rank", "recorder")
     ),
+    "bench/detections.py": ("tests/bench/test_detections.py",),
     "hvdperf/interim.py": ("tests/test_interim_again.py", *_RULES),
 }
 # Bytes of address space for the tests of a mutant: an endless list would take the machine's.

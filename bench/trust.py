@@ -15,14 +15,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from hvdperf.errors import UserError
-from hvdperf.files import write_whole
-from hvdperf.paths import ROOT, shown
-from hvdperf.plan.arms import AA
-from hvdperf.plan.questions import FAULT_CASES
-from hvdperf.records import detections
-from hvdperf.records.archive import read_session
-from hvdperf.records.detections import (
+from bench import detections
+from bench.detections import (
     Entry,
     append,
     changes,
@@ -33,6 +27,12 @@ from hvdperf.records.detections import (
     series,
     share_interval,
 )
+from hvdperf.errors import UserError
+from hvdperf.files import write_whole
+from hvdperf.paths import ROOT, shown
+from hvdperf.plan.arms import AA
+from hvdperf.plan.questions import FAULT_CASES
+from hvdperf.records.archive import read_session
 from hvdperf.report.words import plural
 from hvdperf.stats import hodges_lehmann
 from hvdperf.timeline.processes import ended, is_without_session

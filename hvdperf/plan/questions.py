@@ -177,7 +177,7 @@ class FaultCase:
 
 
 # Fault cases by name. A name never gets another fault, because sessions are counted by name
-# (records/detections.py).
+# (bench/detections.py).
 FAULT_CASES = {
     AA: FaultCase("", verdict=Verdict.PASS, rank=None),
     "slow5": FaultCase("slow:rank=1,factor=1.05", term="between steps"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import truth_otava
+from bench.detections import share_interval
 from bench.truth_data import DATA, ENDING, packed
 from bench.truth_plot import drawn
 from bench.truth_rules import (
@@ -39,7 +40,6 @@ from bench.truth_rules import (
 from bench.truth_score import effect, planted_in, score, share_of
 from bench.truth_table import BEGIN, END, PAGE, losses, main, put_into
 from hvdperf.errors import UserError
-from hvdperf.records.detections import share_interval
 from tests.support.truth import recording
 
 TWO = recorded_of([recording(), recording(session="20260201T235959Z")])

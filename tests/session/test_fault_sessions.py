@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from bench import trust
+from bench.detections import read_log
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.plan import questions
-from hvdperf.records.detections import read_log
 from hvdperf.records.outcome import Attribution, Detection, Outcome
 from hvdperf.timeline.processes import NO_SESSION
 from hvdperf.verdict import Band, Floor, Verdict

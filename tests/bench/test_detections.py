@@ -10,11 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.trust import LOG, PAGE, page, share
-from hvdperf.errors import UserError
-from hvdperf.plan import questions
-from hvdperf.records.archive import read_session
-from hvdperf.records.detections import (
+from bench.detections import (
     SHOWN,
     Entry,
     append,
@@ -24,6 +20,10 @@ from hvdperf.records.detections import (
     read_log,
     series,
 )
+from bench.trust import LOG, PAGE, page, share
+from hvdperf.errors import UserError
+from hvdperf.plan import questions
+from hvdperf.records.archive import read_session
 from hvdperf.records.documents import Asked
 from hvdperf.records.outcome import Attribution, Detection, Outcome
 from hvdperf.verdict import Band, Floor, Verdict

@@ -23,7 +23,7 @@ from hvdperf.verdict import Verdict
 
 # The place of the log below the directory of results.
 LOG = "trust/sessions.jsonl"
-# Fields of the fingerprint that pages show.
+# Fields of the fingerprint that the report shows.
 SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library")
 # Prefixes of the settings that decide how fault cases are measured, but not which.
 _HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.endurance_steps")
