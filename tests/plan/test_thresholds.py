@@ -248,7 +248,7 @@ class TestShippedClasses:
         for question in set(Question) - set(SPEEDS):
             for model in NETWORKS:
                 assert thresholds.rule(Case(question, model, 2, 1)) is not None
-        assert thresholds.rule(Case(PARITY, "vgg_16_s", 2, 1)) == Band(0.75, 1.3333)
+        assert thresholds.rule(Case(PARITY, "vgg_16_s", 2, 1)) == Band(0.88, 1.5)
 
     @pytest.mark.parametrize(
         ("model", "one_node", "across"),
