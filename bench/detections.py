@@ -136,7 +136,7 @@ def _problem(entry: Entry) -> str:
 class Count:
     """The sessions of one fault case on one network and world size, counted by their reports.
 
-    sessions: all but those with NOT JUDGED. reported: those with the expected verdict on the arm
+    sessions: all but those with INFO. reported: those with the expected verdict on the arm
     itself. attributed: those of `reported` that also gave the expected reason. alarms: those that
     reported an arm without a fault as slower; 0 for a fault. inconclusive: those without a verdict.
     figures: the ratios that were measured, one a session.
@@ -197,7 +197,7 @@ def _count(of: tuple[str, str, int], every: Sequence[Tried]) -> Count:
     tried = [
         each
         for each in every
-        if each.threshold == every[-1].threshold and each.verdict is not Verdict.NOT_JUDGED
+        if each.threshold == every[-1].threshold and each.verdict is not Verdict.INFO
     ]
     open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
     decided = [each for each in tried if each.verdict not in open_]

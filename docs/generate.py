@@ -96,8 +96,8 @@ NEEDS = {
     Question.LAUNCH: "`--launcher mpirun`; `threads`: CPUs",
     Question.CONVERGENCE_LOSS: "held-out data, at least one sample per rank",
     Question.CONVERGENCE_ACCURACY: "held-out data, at least one sample per rank",
-    Question.COLLECTIVE_OVERHEAD: "`--launcher mpirun`; NOT JUDGED on GPUs",
-    Question.OVERLAP: "`--launcher mpirun`, not a language model; NOT JUDGED on GPUs",
+    Question.COLLECTIVE_OVERHEAD: "`--launcher mpirun`; INFO on GPUs",
+    Question.OVERLAP: "`--launcher mpirun`, not a language model; INFO on GPUs",
 }
 # What the variants of hvdperf/plan/arms.py change.
 VARIANTS = {

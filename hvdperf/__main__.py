@@ -1,4 +1,4 @@
-"""The command `hvdperf` (`python -m hvdperf`): every task except measuring (`pytest perf/`)."""
+"""The command `hvdperf` (`python -m hvdperf`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main() -> int:
     """Run the command and return its exit status: 2 after an interruption, else as
     `hvdperf.cli.run` returns it."""
     top = parser()
-    if "_ARGCOMPLETE" in os.environ:  # a shell asks how the command line may go on
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         import argcomplete
 
         argcomplete.autocomplete(top)
@@ -45,11 +45,9 @@ class _Version(argparse.Action):
 
 # The commands by purpose, as the help shows them.
 PURPOSES = {
-    "look before measuring": ("list", "doctor", "vet", "thresholds"),
-    "measure a script": ("run",),
-    "show results": ("report", "compare", "predict", "explain"),
-    "night by night": ("nightly", "regressions"),
-    "release by release": ("history", "bisect"),
+    "measure": ("run", "nightly", "vet", "bisect"),
+    "show results": ("report", "compare", "regressions", "history", "predict", "explain"),
+    "prepare": ("doctor", "list", "thresholds"),
 }
 
 
@@ -57,7 +55,8 @@ def parser() -> argparse.ArgumentParser:
     top: argparse.ArgumentParser = Parser(
         prog="hvdperf",
         usage="hvdperf [-h] [--version] COMMAND ...",
-        description="Do everything but measure, which is `pytest perf/`.",
+        description="Find out whether distributed training got slower, and why. To measure how\n"
+        "training scales, run `pytest perf/`.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument(

@@ -1,4 +1,4 @@
-"""Verdicts from observations: PASS, FAIL, INCONCLUSIVE or INVALID; or NOT RUN, NOT JUDGED.
+"""Verdicts from observations: PASS, FAIL, INCONCLUSIVE or INVALID; or NOT RUN, INFO.
 
 An observation is ln(speed_candidate / speed_reference / ideal) of one round, or the logarithm of
 another ratio or of a time in seconds. hvdperf/interim.py says when a verdict may be tried;
@@ -39,7 +39,7 @@ class Verdict(Enum):
     NOT_RUN = "NOT RUN"
     INCONCLUSIVE = "INCONCLUSIVE"
     PASS = "PASS"
-    NOT_JUDGED = "NOT JUDGED"
+    INFO = "INFO"
 
 
 class Floor(msgspec.Struct, frozen=True, tag="floor", tag_field="kind"):
@@ -110,7 +110,7 @@ class Band(msgspec.Struct, frozen=True, tag="band", tag_field="kind"):
         return to_pass if self.passes(to_pass) else to_fail
 
     def __str__(self) -> str:
-        return f"in {self.low:.3g}..{self.high:.3g}"
+        return f"{self.low:.3g} to {self.high:.3g}"
 
 
 class Ceiling(msgspec.Struct, frozen=True, tag="ceiling", tag_field="kind"):
@@ -331,6 +331,6 @@ def counted(counts: Mapping[Verdict, int]) -> str:
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the verdict that decides for all of them; NOT_JUDGED if there is none."""
+    """Return the verdict that decides for all of them; INFO if there is none."""
     order = list(Verdict)
-    return min(verdicts, key=order.index, default=Verdict.NOT_JUDGED)
+    return min(verdicts, key=order.index, default=Verdict.INFO)

@@ -97,7 +97,7 @@ def test_an_interval_covers_what_neither_of_its_ends_may_miss():
 
 def test_rules_say_what_they_ask():
     assert str(Floor.at(0.9)) == ">= 0.9"
-    assert str(Band(0.95, 1.0526)) == "in 0.95..1.05"
+    assert str(Band(0.95, 1.0526)) == "0.95 to 1.05"
 
 
 def test_the_limit_of_a_figure_is_the_one_that_decides():
@@ -212,14 +212,14 @@ def test_the_worst_verdict_decides():
         Verdict.INVALID,
         Verdict.INCONCLUSIVE,
         Verdict.PASS,
-        Verdict.NOT_JUDGED,
+        Verdict.INFO,
     ]
     for place, verdict in enumerate(order):
         assert worst(order[place:][::-1]) is verdict
 
 
 def test_without_verdicts_nothing_was_judged():
-    assert worst([]) is Verdict.NOT_JUDGED
+    assert worst([]) is Verdict.INFO
 
 
 def test_who_cannot_decide_says_how_far_the_interval_reaches():

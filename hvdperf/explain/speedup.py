@@ -111,10 +111,10 @@ def steps_of_each(steps: int, world_size: int) -> int:
 def observation(comparison: Comparison, candidate: Training, reference: Training) -> float:
     """Return ln of the efficiency by wall time: of weak scaling time_1 / time_n for as many steps,
     of strong scaling time_1 / (n time_n) for steps that are divided."""
-    return math.log(by_time(comparison, candidate, reference) / comparison.world_size)
+    return math.log(training_speedup(comparison, candidate, reference) / comparison.world_size)
 
 
-def by_time(comparison: Comparison, candidate: Training, reference: Training) -> float:
+def training_speedup(comparison: Comparison, candidate: Training, reference: Training) -> float:
     """Return the speedup by wall time."""
     n, steps = comparison.world_size, reference.steps
     if not divides_steps(comparison):
@@ -123,12 +123,12 @@ def by_time(comparison: Comparison, candidate: Training, reference: Training) ->
     return reference.seconds(steps) / candidate.seconds(steps_of_each(steps, n))
 
 
-def by_speed(world_size: int, candidate: Training, reference: Training) -> float:
+def steady_state_speedup(world_size: int, candidate: Training, reference: Training) -> float:
     """Return the speedup by samples per second; it is the same for both ways of scaling."""
     return world_size * candidate.samples_per_second / reference.samples_per_second
 
 
-def by_job(
+def end_to_end_speedup(
     comparison: Comparison,
     candidate: Training,
     reference: Training,
@@ -228,17 +228,17 @@ def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> Scalin
     taken = steps_of_each(steps, n) if divides_steps(comparison) else steps
     return ScalingBreakdown(
         world_size=n,
-        by_speed=_interval([by_speed(n, *both) for both in trainings]),
-        by_time=_interval([by_time(comparison, *both) for both in trainings]),
-        by_job=_interval(
+        steady_state=_interval([steady_state_speedup(n, *both) for both in trainings]),
+        training=_interval([training_speedup(comparison, *both) for both in trainings]),
+        end_to_end=_interval(
             [
-                by_job(comparison, *both, (ours.wall_seconds, theirs.wall_seconds))
+                end_to_end_speedup(comparison, *both, (ours.wall_seconds, theirs.wall_seconds))
                 for both, (ours, theirs) in zip(trainings, breakdowns, strict=True)
             ]
         ),
-        contention=_interval([contention for contention, _, _ in factors]),
+        computation=_interval([computation for computation, _, _ in factors]),
         communication=_interval([communication for _, communication, _ in factors]),
-        balance=_interval([balance for _, _, balance in factors]),
+        load_balance=_interval([load_balance for _, _, load_balance in factors]),
         product=_interval([math.prod(of_round) for of_round in factors]),
         efficiency=_interval(
             [a.usual_samples_per_second / b.usual_samples_per_second for a, b in trainings]
@@ -257,13 +257,13 @@ def _interval(ratios: Sequence[float]) -> Interval:
 
 
 def _factors(candidate: Launch, reference: Launch) -> tuple[float, float, float]:
-    """Return contention, communication and balance, from blocks.
+    """Return computation, communication and load balance, from blocks.
 
-    Their product is (a step at 1) / (a step at n). contention: a step at 1 / the typical rank's
-    step at n without exchange. balance: the typical rank's step without exchange / the slowest
+    Their product is (a step at 1) / (a step at n). computation: a step at 1 / the typical rank's
+    step at n without exchange. load_balance: the typical rank's step without exchange / the slowest
     one's. communication: the slowest one's / the step with exchange (docs/time_breakdown.md). All
     steps count without the extra time of rare long ones. The typical rank is the median one, and of
-    two the faster one: what slows one rank is no contention.
+    two the faster one: what slows one rank does not count as contention.
     If it takes less time than one replica alone, because another rank has a part of its work, the
     mean of all ranks counts, up to the time of one replica alone.
     """

@@ -28,12 +28,12 @@ def detect(
 
 def of_fault_case(case: FaultCase, reported: Judgement, found: Detection) -> Judgement:
     """Return the judgement of a fault case: PASS if verdict and attribution are the expected ones,
-    FAIL if not, INCONCLUSIVE or NOT JUDGED if the reported verdict is.
+    FAIL if not, INCONCLUSIVE or INFO if the reported verdict is.
 
     A fault that must make a launch INVALID has to do so in the first round.
     """
     open_ = reported.verdict is Verdict.INCONCLUSIVE and not (case.says and reported.rounds)
-    if open_ or reported.verdict is Verdict.NOT_JUDGED:
+    if open_ or reported.verdict is Verdict.INFO:
         return reported
     said = f"injected {case.fault or 'no fault'}: {reported.verdict.value}"
     if reported.verdict is not case.verdict:

@@ -12,8 +12,8 @@ from hvdperf.verdict import Verdict
 # In simulated sessions at a noise of 9 to 18 % between turns, cases with a true change of
 # -5 % that FAILed showed -8.7 % (docs/error_rates.md).
 EXAGGERATED = (
-    "The figure of a FAIL exaggerates a change that is small beside its interval, since such a "
-    "case FAILs only if noise adds to the change"
+    "A FAIL overstates a change that is small relative to its interval, because such a case FAILs "
+    "only if noise adds to the change"
 )
 
 

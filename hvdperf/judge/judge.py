@@ -93,13 +93,13 @@ class Judge:
         return self._judged(outcome, final)
 
     def _not_reached(self, outcome: Outcome) -> Outcome:
-        """Return the outcome without a round: NOT JUDGED for a case that is only shown, else NOT
+        """Return the outcome without a round: INFO for a case that is only shown, else NOT
         RUN."""
         unjudged = self._rules.unjudged(outcome.comparison)
         if not unjudged and outcome.comparison.judged_as is not JudgedAs.AA_PAIR:
             return outcome
         reason = unjudged or "no time was left for the A/A test"
-        return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
+        return self._with(outcome, Verdict.INFO, None, reason)
 
     def _judged(self, outcome: Outcome, final: bool) -> Outcome:
         """Return the outcome of a comparison with rounds. A fault case is judged like any other
@@ -144,14 +144,14 @@ class Judge:
 
     def _of_identical_groups(self, judgement: Judgement) -> Judgement:
         """Return the judgement of an A/A pair. It is INVALID if its whole interval lies outside its
-        band, because no comparison of its network can then be trusted. If not, it is NOT JUDGED,
+        band, because no comparison of its network can then be trusted. If not, it is INFO,
         and its reason names the minimum detectable effect."""
         figure = judgement.figure
         if judgement.verdict is Verdict.FAIL and figure is not None:
             return replace(judgement, verdict=Verdict.INVALID, reason=_not_the_same(figure))
         if judgement.verdict is Verdict.INVALID:
             return judgement
-        return replace(judgement, verdict=Verdict.NOT_JUDGED, reason=_cannot_be_seen(judgement))
+        return replace(judgement, verdict=Verdict.INFO, reason=_cannot_be_seen(judgement))
 
     def _reported(self, outcome: Outcome, final: bool) -> Outcome:
         comparison = outcome.comparison
@@ -175,21 +175,21 @@ class Judge:
         work = work_of(comparison.question)
         outcome = replace(outcome, breakdown=work.breakdown(comparison, outcome.rounds))
         if unjudged:
-            return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
+            return self._with(outcome, Verdict.INFO, None, unjudged)
         if not rows:
             return self._disturbed(outcome, rule)
         if rule is None and comparison.is_fault_case:
             return self._with(
-                outcome, Verdict.NOT_JUDGED, None, "there is no threshold to detect the fault by"
+                outcome, Verdict.INFO, None, "there is no threshold to detect the fault by"
             )
         if comparison.question is Question.BASELINE and self._sessions is None:
-            return self._with(outcome, Verdict.NOT_JUDGED, None, _SESSIONS_UNKNOWN)
+            return self._with(outcome, Verdict.INFO, None, _SESSIONS_UNKNOWN)
         if rule is None:
             line = self._rules.pasteable_line(comparison, outcome.observations)
             outcome = replace(outcome, threshold_line=line)
             reason = f"no threshold; add to {self._rules.thresholds.path.name}: {line}"
             if comparison.question is Question.THROUGHPUT:
-                return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
+                return self._with(outcome, Verdict.INFO, None, reason)
             verdict = Verdict.INVALID if count >= looks[0] else Verdict.INCONCLUSIVE
             return self._with(outcome, verdict, None, reason)
         too_short = work.too_short(comparison, outcome.rounds, rule)
@@ -210,7 +210,7 @@ class Judge:
                 "two sessions of this machine differ by as much: their standard deviation is "
                 f"{100 * sessions.sd:.1f} %"
             )
-            judgement = replace(judgement, verdict=Verdict.NOT_JUDGED, reason=reason)
+            judgement = replace(judgement, verdict=Verdict.INFO, reason=reason)
         return replace(outcome, judgement=judgement)
 
     def _disturbed(self, outcome: Outcome, rule: Rule | None) -> Outcome:
@@ -309,7 +309,7 @@ def _reference(comparison: Comparison) -> str:
     if ours.arm == theirs.arm:
         return "without exchange"
     if ours.arm.world_size != theirs.arm.world_size:
-        return f"np {theirs.arm.world_size}"
+        return f"{theirs.arm.world_size} rank{'s' * (theirs.arm.world_size > 1)}"
     return theirs.arm.label
 
 
@@ -366,16 +366,13 @@ def _cannot_be_seen(judgement: Judgement) -> str:
     figure = judgement.figure
     if figure is None or not is_bounded(figure):
         return "A/A test: too few rounds to bound the difference between two identical groups"
-    unseen = 100 * smallest_detectable_effect(figure)
-    return (
-        f"A/A test: {_difference(figure)}, so this session cannot detect changes below "
-        f"{unseen:.0f} %"
-    )
+    least = 100 * smallest_detectable_effect(figure)
+    return f"the smallest slowdown that this session can detect is {least:.0f} % (A/A test)"
 
 
 def _difference(figure: Interval) -> str:
     by, lower, upper = (100 * (x - 1) for x in (figure.estimate, figure.lower, figure.upper))
-    return f"two identical groups differ by {by:+.0f} % ({lower:+.0f} to {upper:+.0f})"
+    return f"two identical groups differ by {by:+.0f} % [{lower:+.0f}, {upper:+.0f}]"
 
 
 def _paused_reference(outcome: Outcome) -> str:

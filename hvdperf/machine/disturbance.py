@@ -148,7 +148,10 @@ class Disturbance:
             return took, "measure again when the host is idle"
         named = [each for each in self.culprits if self.core_share(each) >= CULPRIT_FROM]
         names = "; ".join(self._named(each) for each in named[:CULPRITS_NAMED])
-        return f"{took} ({names or 'not visible from here'})", "stop them, or wait for their end"
+        return (
+            f"{took} ({names or 'not visible from here'})",
+            "stop them, or wait until they finish",
+        )
 
     def _named(self, culprit: Culprit) -> str:
         share = f"{100 * self.core_share(culprit):.0f} %"

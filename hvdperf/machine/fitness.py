@@ -81,7 +81,7 @@ def host_checks(machine: Machine, slots: int, results: Path, root: Path = Path("
         _temporary_files(slots),
         _files(slots),
         _locked_memory(root),
-        Check("memory of other ranks", _memory_of_others()),
+        Check("ranks' memory", _memory_of_others()),
         _disk(results),
         Check("clock", _clock()),
         Check("container", machine.container or "none"),
@@ -273,7 +273,7 @@ def _clock() -> str:
     if ctypes.CDLL(None, use_errno=True).adjtimex(answer) < 0:
         return "unknown"
     if int.from_bytes(answer.raw[_STATUS_AT : _STATUS_AT + 4], "little") & _UNSYNCHRONISED:
-        return "not synchronised; only dates and names of sessions depend on it"
+        return "not synchronized; this affects only the dates and names of sessions"
     error = int.from_bytes(answer.raw[_MAX_ERROR_AT : _MAX_ERROR_AT + 8], "little")
     return f"synchronised, to {error / 1000:.0f} ms"
 
@@ -436,7 +436,7 @@ def _programs(answer: str, names: Mapping[str, str]) -> Check:
         "; ".join(found) or "none",
         not found,
         "they share the GPUs with the session",
-        "stop them, or wait for their end",
+        "stop them, or wait until they finish",
     )
 
 

@@ -302,9 +302,9 @@ def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:
 
     Of the files that match, the most specific one comes first: the one with more or longer names in
     [match]. Cases that it has no line for take those of the next one, so that a file with a few
-    published figures can stand before wide floors for everything. If no file matches, there are no
-    thresholds, and the label says so. Raises UserError for a malformed file and for two files that
-    are equally specific.
+    published figures can come before default limits. If no file matches, there are no thresholds,
+    and the label says so. Raises UserError for a malformed file and for two files that are equally
+    specific.
     """
     matching: dict[tuple[int, int], Thresholds] = {}
     for path in sorted(directory.glob("*.toml")):

@@ -168,9 +168,10 @@ class Spent:
 class ScalingBreakdown:
     """The breakdown over all rounds.
 
-    by_speed, by_time, by_job: speedups. contention, communication, balance: the factors of the
-    efficiency by speed, from blocks; product: of all three. efficiency: the same from the runs.
-    These five are without the extra time of rare long steps.
+    steady_state, training, end_to_end: speedups. computation, communication, load_balance: the
+    factors of the steady-state efficiency, from blocks, with the names of POP's efficiency
+    hierarchy (https://pop-coe.eu/node/69); product: of all three. efficiency: the same from the
+    runs. These five are without the extra time of rare long steps.
     late: the straggler of most rounds; late_where_met: the straggler if all ranks meet before every
     step. slowest: the rank whose steps without exchange take longest in most rounds. wire_seconds:
     seconds of a step in which data moves between ranks, by Horovod's timeline; None if it was not
@@ -178,12 +179,12 @@ class ScalingBreakdown:
     """
 
     world_size: int
-    by_speed: Interval
-    by_time: Interval
-    by_job: Interval
-    contention: Interval
+    steady_state: Interval
+    training: Interval
+    end_to_end: Interval
+    computation: Interval
     communication: Interval
-    balance: Interval
+    load_balance: Interval
     product: Interval
     efficiency: Interval
     candidate: Spent
@@ -246,10 +247,10 @@ class Conclusion(Figures):
         """Return whether the figure was measured with sound evidence, be it good or bad.
 
         An INVALID case is sound only if nothing but its threshold was missing. A case is not sound
-        if a launch failed, if it is NOT JUDGED or NOT RUN, or if other programs disturbed all of
+        if a launch failed, if it is INFO or NOT RUN, or if other programs disturbed all of
         its rounds, which leaves no observation."""
         verdict = self.judgement.verdict
-        shown_only = verdict in (Verdict.NOT_JUDGED, Verdict.NOT_RUN)
+        shown_only = verdict in (Verdict.INFO, Verdict.NOT_RUN)
         if not self.observations or self.judgement.figure is None or self.failure or shown_only:
             return False
         return verdict is not Verdict.INVALID or bool(self.threshold_line)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from hvdperf.interim import confidence_of_verdicts
+from hvdperf.interim import PRIOR_ROUNDS, confidence_of_verdicts
 from hvdperf.plan.arms import Schedule, Workload
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case, SessionDocument
@@ -15,7 +15,7 @@ from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
 from hvdperf.report.content import Value
 from hvdperf.stats import Interval, fewest_bounded, hodges_lehmann, student_quantile
-from hvdperf.verdict import ALPHA, Rule, Verdict, as_ratio, confidence, is_bounded
+from hvdperf.verdict import ALPHA, Verdict, as_ratio, is_bounded
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
@@ -45,20 +45,21 @@ def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> 
     }
 
 
-def confidence_of(case: Case) -> float | None:
-    """Return the confidence of the interval of a case's figure, in %; None without an interval."""
-    judgement = case.outcome.judgement
-    return level(case.figure, judgement.rule, judgement.fail_alpha)
+def at_95(case: Case) -> Interval | None:
+    """Return the result of a case with a 95 % interval, whatever level its verdict needed, so that
+    results can be compared; None without a result.
 
-
-def level(
-    figure: Interval | None, rule: Rule | None = None, fail_alpha: float | None = None
-) -> float | None:
-    """Return the confidence of an interval, in %; None without an interval. rule, fail_alpha: of
-    the judgement, if there is one (hvdperf.verdict.confidence)."""
-    if figure is None or not is_bounded(figure):
-        return None
-    return 100 * confidence(figure, rule, fail_alpha)
+    The interval of an early analysis is Student's (interim.early_interval), and is scaled by the
+    quantiles."""
+    figure = case.figure
+    if figure is None or not is_bounded(figure) or figure.alpha == ALPHA:
+        return figure
+    freedom = figure.observations - 1
+    freedom += PRIOR_ROUNDS if case.outcome.judgement.early is not None else 0
+    scale = student_quantile(1 - ALPHA, freedom) / student_quantile(1 - figure.alpha, freedom)
+    centre = math.sqrt(figure.lower * figure.upper)
+    lower, upper = (centre * (end / centre) ** scale for end in (figure.lower, figure.upper))
+    return replace(figure, lower=lower, upper=upper, alpha=ALPHA)
 
 
 def centre_of(values: Sequence[float]) -> Interval:
@@ -146,9 +147,10 @@ class Started:
 
     @property
     def arm(self) -> str:
-        """Return a name such as `horovod, np 2`, with settings that differ from the workload's."""
+        """Return a name such as `horovod, 2 ranks`, with settings unlike the workload's."""
         arm, usual = self.launch.arm, self.case.workload
         changed = [arm.exchange] if arm.exchange else []
+        word = "ranks" if self.world_size > 1 else "rank"
         if arm.workload.batch != usual.batch:
             changed.append(f"batch {arm.workload.batch}")
         for setting in ("precision", "learning_rate"):
@@ -156,7 +158,7 @@ class Started:
                 changed.append(own)
         if arm.passes > 1:
             changed.append(f"{arm.passes} passes")
-        return ", ".join((self.strategy, f"np {self.world_size}", *changed))
+        return ", ".join((self.strategy, f"{self.world_size} {word}", *changed))
 
 
 def trusted(cases: Iterable[Case]) -> list[Case]:

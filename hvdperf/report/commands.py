@@ -42,8 +42,8 @@ def add_to(commands: Commands, of_script: Texts) -> None:
     add = add_command(
         commands,
         "report",
-        "Write the report of a session, or of several together, as a page, tables, or figures for "
-        "a paper; or that of a run of a script (hvdperf run), as a page or text.",
+        "Show the results of a session as a page, tables, or figures for a paper. It also combines "
+        "several sessions, and shows a run of a script (hvdperf run) as a page or text.",
     )
     which = add.add_argument_group("which session").add_mutually_exclusive_group()
     which.add_argument(
@@ -52,9 +52,10 @@ def add_to(commands: Commands, of_script: Texts) -> None:
         nargs="*",
         default=(),
         metavar="SESSION",
-        help="Report this session, a directory of results/runs, or this run of a script, one of "
-        "results/scripts. Of several sessions, such as of several days, every figure is their "
-        "mean, and its interval includes the variance between them. Default: the newest session.",
+        help="Show this session, a directory under results/runs, or this run of a script, a "
+        "directory under results/scripts. Several sessions, such as those of several days, are "
+        "averaged; the intervals include the variance between sessions. Default: the newest "
+        "session.",
     )
     which.add_argument(
         "--results",
@@ -69,7 +70,7 @@ def add_to(commands: Commands, of_script: Texts) -> None:
         "--figures",
         metavar="DIR",
         help="Write at most six figures of the main results (--format svg or pdf) to this "
-        "directory, with their captions, a table, and a paragraph for the section Methods. "
+        "directory, with their captions, a table, and a paragraph for the Methods section. "
         "Default: write the report.",
     )
     paper.add_argument(
@@ -79,8 +80,8 @@ def add_to(commands: Commands, of_script: Texts) -> None:
         action="append",
         default=[],
         metavar="SESSION",
-        help="Show the curves of this session beside those of the other one. It has another number "
-        "of replicas on each node. May be repeated.",
+        help="Plot this session, which has a different number of ranks per node, alongside the "
+        "other one. May be repeated.",
     )
     paper.add_argument(
         "--width",
@@ -89,14 +90,16 @@ def add_to(commands: Commands, of_script: Texts) -> None:
     )
     add.set_defaults(command=partial(report_session, of_script))
 
-    add = add_command(commands, "compare", "Compare two sessions, case by case.")
+    add = add_command(commands, "compare", "Show what changed between two sessions, case by case.")
     both = add.add_argument_group("which sessions")
-    both.add_argument("first", type=Path, metavar="A", help="Compare this session, ...")
+    both.add_argument(
+        "first", type=Path, metavar="A", help="The earlier session, a directory under results/runs."
+    )
     both.add_argument(
         "second",
         type=Path,
         metavar="B",
-        help="... with this one. Both are directories of results/runs.",
+        help="The later session.",
     )
     _add_output(add)
     add.set_defaults(command=compare_sessions)
@@ -104,23 +107,22 @@ def add_to(commands: Commands, of_script: Texts) -> None:
     add = add_command(
         commands,
         "predict",
-        "Predict the efficiency of weak scaling at twice and four times the largest number of "
-        "nodes. The trend of the last doubling is continued, so the session must have used several "
-        "nodes.",
+        "Predict weak scaling at two and four times the number of nodes. The trend of the last "
+        "doubling is extrapolated, so the session must have used several nodes.",
     )
     add.add_argument(
         "session",
         type=Path,
         metavar="SESSION",
-        help="Predict from this session, a directory of results/runs.",
+        help="Predict from this session, a directory under results/runs.",
     )
     add.set_defaults(command=predict)
 
     add = add_command(
         commands,
         "explain",
-        "Explain why the speedups by speed and by time of a published table differ. FILE is a JSON "
-        f"object with the lists gpus, {SPEEDS} and {' or '.join(TIMES)}, and with "
+        "Find out why throughput and wall time disagree in a published table. FILE is a "
+        f"JSON object with the lists gpus, {SPEEDS} and {' or '.join(TIMES)}, and with "
         f"{' and '.join(PRINTED)} if the table prints them.",
     )
     add.add_argument(

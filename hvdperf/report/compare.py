@@ -251,7 +251,7 @@ _CASE = (
     *NAMES,
     Column("question", "question"),
     Column("model", "network"),
-    Column("world_size", "replicas"),
+    Column("world_size", "ranks"),
 )
 # Rounds of each session from which the exact bounds of a ratio are finite.
 FEWEST_ROUNDS = 4
@@ -273,7 +273,7 @@ def comparison(a: Archive, b: Archive) -> Report:
     changed = differences(a.fingerprint, b.fingerprint)
     return Report(
         title=f"{a.name} (A) and {b.name} (B)",
-        verdict=Verdict.NOT_JUDGED,
+        verdict=Verdict.INFO,
         counts=Counter(case.verdict for case in b.cases),
         facts=_facts(a, b, found, changed),
         warnings=(*_warnings(a, b, changed), *_too_few(found, throughput)),
@@ -490,7 +490,7 @@ def _throughputs(a: Archive, b: Archive) -> Section:
     for workload, world_size in sorted({**ours, **theirs}, key=str):
         speeds_a = ours.get((workload, world_size), ())
         speeds_b = theirs.get((workload, world_size), ())
-        label = f"{labels[workload]}, np {world_size}"
+        label = f"{labels[workload]}, {plural(world_size, 'rank')}"
         changes[label] = changed = _of_speeds(speeds_a, speeds_b, otherwise)
         rows.append(
             {
@@ -508,7 +508,7 @@ def _throughputs(a: Archive, b: Archive) -> Section:
     columns = (
         Column("label", "training", hidden=True),
         Column("model", "network", brief="model"),
-        Column("world_size", "replicas", brief="np"),
+        Column("world_size", "ranks", brief="ranks"),
         Column("batch", "batch", "samples"),
         Column("speed_a", "throughput A", "samples/s", 1, brief="A, samples/s"),
         Column("speed_b", "throughput B", "samples/s", 1, brief="B"),
@@ -527,7 +527,7 @@ def _throughputs(a: Archive, b: Archive) -> Section:
     return Section(
         "throughput",
         "Throughput",
-        "Samples per second of all replicas together, for Horovod with its defaults: the "
+        "Samples/s of all ranks together, for Horovod with default settings: the "
         "median over the rounds of valid cases. The ratio is estimated over all pairs of "
         f"rounds. {_CHANCE}",
         (figure,) if rows else (),

@@ -105,7 +105,7 @@ class CaseNote:
 class Report:
     """A report.
 
-    counts: number of cases by verdict. verdict: the worst verdict of the cases; NOT_JUDGED if none
+    counts: number of cases by verdict. verdict: the worst verdict of the cases; INFO if none
     was judged. facts: short facts about the session by name, such as machine and duration.
     board: a figure whose table has a row per case and the columns "verdict", "question", "model",
     "world_size" and "case", among others. notes: for the cases that need one. left_out: a line per

@@ -19,11 +19,11 @@ from hvdperf.records.documents import Case, SessionDocument, disturbance_summary
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
-from hvdperf.report.cases import confidence_of, with_confidence
+from hvdperf.report.cases import with_confidence
 from hvdperf.report.session import began
 from hvdperf.report.words import joined, plural, published_name, span
 from hvdperf.stats import fewest_bounded
-from hvdperf.verdict import ALPHA, REGRESSION, counted, is_precise
+from hvdperf.verdict import ALPHA, REGRESSION, counted, is_bounded, is_precise
 from hvdperf.worker.strategies.table import Strategy
 
 _NAMES = {
@@ -187,12 +187,12 @@ def _workloads(archive: Archive) -> Iterator[str]:
         sizes.setdefault(launch.arm.strategy, set()).add(launch.arm.world_size)
     ran = [
         f"{_NAMES[strategy]} on {joined(map(str, sorted(sizes[strategy])))} "
-        f"{'replica' if sizes[strategy] == {1} else 'replicas'}"
+        f"{'rank' if sizes[strategy] == {1} else 'ranks'}"
         for strategy in Strategy
         if strategy in sizes
     ]
     if ran:
-        yield f"The arms were {joined(ran)}."
+        yield f"The configurations were {joined(ran)}."
     of_faults = [case.comparison for case in cases if case.comparison.is_fault_case]
     faults = {comparison.candidate.arm.injected for comparison in of_faults}
     if faults:
@@ -263,7 +263,7 @@ def _design(archive: Archive) -> Iterator[str]:
 
 
 def _intervals(cases: Sequence[Case]) -> Iterator[str]:
-    known = [case for case in cases if confidence_of(case) is not None]
+    known = [case for case in cases if case.figure is not None and is_bounded(case.figure)]
     early = [case for case in known if case.outcome.judgement.early is not None]
     exact = [case for case in known if case.outcome.judgement.early is None]
     if known:
@@ -278,7 +278,7 @@ def _intervals(cases: Sequence[Case]) -> Iterator[str]:
         )
         yield (
             f"The intervals of {_with_rounds(exact)} invert the Wilcoxon signed-rank "
-            f"test{widened} and have a confidence of {_levels(exact)} %."
+            f"test{widened} and have a confidence of 95 % or more."
         )
     if early:
         assumed = [noise for case in early if (noise := case.outcome.judgement.early) is not None]
@@ -288,8 +288,7 @@ def _intervals(cases: Sequence[Case]) -> Iterator[str]:
         yield (
             f"The intervals of {_with_rounds(early)} are those of Student's t, with a variance "
             "from these rounds, from the turns within launches, and from a standard "
-            f"deviation between launches of {between}; they have a confidence of "
-            f"{_levels(early)} %."
+            f"deviation between launches of {between}; they have a confidence of 95 %."
         )
     yield from _throughputs(cases)
 
@@ -301,7 +300,7 @@ def _of_sessions(archive: Archive) -> Iterator[str]:
         yield (
             f"Every session is one observation: estimates are geometric means over "
             f"{span({figure.observations for figure in known})} sessions, with the intervals of "
-            f"Student's t, which have a confidence of {_levels(archive.cases)} %."
+            "Student's t, which have a confidence of 95 %."
         )
 
 
@@ -323,10 +322,6 @@ def _throughputs(cases: Sequence[Case]) -> Iterator[str]:
 def _with_rounds(cases: Sequence[Case]) -> str:
     rounds = [case.outcome.judgement.rounds for case in cases]
     return f"{plural(len(cases), 'case')} with {span(rounds)} rounds"
-
-
-def _levels(cases: Sequence[Case]) -> str:
-    return span([level for case in cases if (level := confidence_of(case)) is not None], ".3g")
 
 
 def _rule(archive: Archive) -> Iterator[str]:
@@ -377,7 +372,7 @@ def _disturbance(session: SessionDocument | None) -> Iterator[str]:
     if session is not None and session.unfit:
         # Each line is a property, what it is, and what to do.
         problems = dict.fromkeys(line.partition(": ")[0] for line in session.unfit)
-        yield f"Before it measured, the suite found this host unfit in: {', '.join(problems)}."
+        yield f"Before measuring, the suite found problems with this host: {', '.join(problems)}."
     whole = disturbance_summary(session.disturbances) if session is not None else None
     if whole is not None:
         yield (

@@ -13,12 +13,12 @@ from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
-from hvdperf.report.cases import asked, cells_of, confidence_of, number
+from hvdperf.report.cases import asked, at_95, cells_of, number
 from hvdperf.report.content import Column, Figure, Row, Table, Value
 from hvdperf.report.methods import processor
 from hvdperf.report.sections import scaling, wall_time
 from hvdperf.report.words import (
-    confidence_words,
+    INTERVALS,
     plural,
     published_name,
     span,
@@ -28,10 +28,8 @@ from hvdperf.report.words import (
 # A reader of a paper looks at no more.
 MOST_FIGURES = 6
 _IDEAL = "The dashed line is the ideal."
-_SPEEDUP = "Speedup of weak scaling: samples per second of n replicas over those of one."
-_EFFICIENCY = (
-    "Efficiency of weak scaling: samples per second of n replicas over n times those of one."
-)
+_SPEEDUP = "Speedup of weak scaling: samples/s of n ranks over samples/s of one rank."
+_EFFICIENCY = "Efficiency of weak scaling: samples/s of n ranks over n times samples/s of one rank."
 # Figures of strong scaling, the first of which is shown that was measured.
 _STRONG = (
     (
@@ -41,7 +39,7 @@ _STRONG = (
         "the replicas",
     ),
     (
-        "scaling-strong-time",
+        "scaling-strong-training",
         Question.WALL_TIME_STRONG,
         "the wall time of one replica over that of n, from the trace to the last step, where the "
         "steps, of {} on each replica, are divided among the replicas",
@@ -61,7 +59,7 @@ def paper_figures(first: Archive, *others: Archive) -> list[Figure]:
     one = "session" if first.sessions else "round"
     found = [
         _throughput(curves.get("scaling-throughput"), cases, one),
-        _weak(curves.get("scaling-weak-speed"), cases, one, "speedup", _SPEEDUP),
+        _weak(curves.get("scaling-weak-steady_state"), cases, one, "speedup", _SPEEDUP),
         _strong(curves, cases, one),
         *([] if others else [_parity(cases, one), _communication(cases, one), _wall_time(cases)]),
         _weak(curves.get("scaling-weak-efficiency"), cases, one, "efficiency", _EFFICIENCY),
@@ -121,13 +119,13 @@ def _intervals(
     """Return a sentence on the bars of a plot. low: key of the lower bounds. counts: how many
     launches or rounds each point has. word, words: what these are called."""
     rows = list(rows)
-    known = [level for row in rows if isinstance(level := row["confidence"], int | float)]
+    known = any(row[low] is not None for row in rows)
     many = f"{span(counts)} {word if set(counts) == {1} else words or f'{word}s'}"
     if not known:
         return f"Points are of {many}, too few for an interval."
     bare = any(row[low] is None for row in rows)
     left = " Points without a bar have too few of them." if bare else ""
-    return f"Bars are {span(known, '.3g')} % intervals over {many}.{left}"
+    return f"Bars are 95 % intervals over {many}.{left}"
 
 
 def _counts(cases: Iterable[Case], one: str) -> list[int]:
@@ -218,22 +216,20 @@ def _strong(curves: Mapping[str, Figure], cases: Sequence[Case], one: str) -> Fi
 
 _COLUMNS = (
     Column("model", "network"),
-    Column("world_size", "replicas"),
-    Column("layout", "nodes x replicas"),
+    Column("world_size", "ranks"),
+    Column("layout", "nodes x ranks"),
 )
 _RATIO = (
     *_COLUMNS,
     Column("ratio", "ratio of speeds", digits=3),
     Column("ratio_low", "lower", digits=3),
     Column("ratio_high", "upper", digits=3),
-    Column("confidence", "confidence", "%", digits=1),
 )
 _SHARE = (
     *_COLUMNS,
     Column("share", "exposed communication", "% of a step", digits=1),
     Column("share_low", "lower", "% of a step", digits=1),
     Column("share_high", "upper", "% of a step", digits=1),
-    Column("confidence", "confidence", "%", digits=1),
 )
 
 
@@ -247,8 +243,7 @@ def _rows(cases: Sequence[Case], *keys: str) -> list[Row]:
             "model": labels[case.workload],
             "world_size": case.world_size,
             "layout": scaling.layout(case.replicas_per_node),
-            **cells_of(case.figure, *keys),
-            "confidence": confidence_of(case),
+            **cells_of(at_95(case), *keys),
         }
         for case in ordered
     ]
@@ -347,7 +342,7 @@ def paper_tables(first: Archive, *others: Archive) -> list[Figure]:
     if "scaling-throughput" in curves:
         rows = curves["scaling-throughput"].table.rows
         speeds = {(row["model"], row["world_size"]): row for row in rows}
-    weak = curves.get("scaling-weak-speed")
+    weak = curves.get("scaling-weak-steady_state")
     strong = next((curves[name] for name, *_ in _STRONG if name in curves), None)
     where = measured_on(first)
     return [
@@ -366,13 +361,11 @@ def _results(
 ) -> Figure:
     """Return the table of a figure of speedups. speeds: rows of throughputs with their intervals,
     by network and world size."""
-    speed_levels = [row["confidence"] for row in speeds.values()]
     rows = tuple(
         {
             **dict.fromkeys(column.key for column in scaling.SPEED),
             **row,
             **speeds.get((row["model"], row["world_size"]), {}),
-            "confidence": row["confidence"],
             # The ratios of one replica to itself have no interval.
             **(dict.fromkeys(_BOUNDS) if row["world_size"] == 1 else {}),
         }
@@ -383,15 +376,11 @@ def _results(
     columns = {column.key: column for column in (*figure.table.columns, *scaling.SPEED)}
     results = ("samples_per_second", *_RATIOS) if speeds else _RATIOS
     shown = (*keys, *(f"{key}{end}" for key in results for end in ("", "_low", "_high")))
-    of_ratios = (level if isinstance(level := row["confidence"], float) else None for row in rows)
-    levels = confidence_words(of_ratios, "Intervals of ratios")
-    of_speeds = (level if isinstance(level, float) else None for level in speed_levels)
-    levels += confidence_words(of_speeds, "Intervals of throughputs")
     return Figure(
         name,
         title,
-        f"Speedup is the speed of n replicas over that of one, efficiency is speedup / n.{levels} "
-        f"{where}",
+        f"Speedup is S_n / S_1, the throughput of n ranks over that of one rank; efficiency is "
+        f"speedup / n.{INTERVALS} {where}",
         Table(tuple(columns[key] for key in shown), rows),
     )
 

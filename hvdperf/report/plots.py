@@ -117,7 +117,7 @@ def by_network(
     bounds: keys of the lower and upper bound. rows: that are drawn, by "model" and "world_size".
     behind: layers behind the intervals. tip: the tooltip. more: of the plot.
     """
-    replicas = field("world_size", "ordinal", "replicas")
+    replicas = field("world_size", "ordinal", "ranks")
     sizes = {row["world_size"] for row in rows}
     return estimates(
         NETWORK,

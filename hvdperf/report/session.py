@@ -148,6 +148,7 @@ def _report(
     archive: Archive, sections: Iterable[Section | None], left_out: tuple[str, ...]
 ) -> Report:
     cases = archive.cases
+    limits = "" if archive.session is None else archive.session.asked.thresholds.label
     profile = "" if archive.session is None else f"profile {archive.session.profile}, "
     counts = Counter(case.verdict for case in cases)
     return Report(
@@ -160,8 +161,8 @@ def _report(
         notes=tuple(filter(None, map(board.note, board.ranked(cases)))),
         sections=named_apart(filter(None, sections)),
         left_out=left_out,
-        overview=board.overview(cases, [each.cases for each in archive.sessions]),
-        limits="" if archive.session is None else archive.session.asked.thresholds.label,
+        overview=board.overview(cases, limits, [each.cases for each in archive.sessions]),
+        limits=limits,
         next_steps=() if archive.session is None else archive.session.next_steps,
     )
 
@@ -234,7 +235,7 @@ def _warnings(archive: Archive) -> list[str]:
         if session.oversubscribed_sizes:
             sizes = ", ".join(map(str, session.oversubscribed_sizes))
             warnings.append(
-                f"At world size {sizes} there are more replicas than cores or devices: "
+                f"At world size {sizes} there are more ranks than cores or devices: "
                 "efficiencies are shown, but not judged."
             )
         if session.against:
@@ -243,7 +244,7 @@ def _warnings(archive: Archive) -> list[str]:
                 "Every figure is the speed of this session's stack / the speed of the stack of "
                 f"{session.against}. Differences from that stack to this one: {changed}."
             )
-        warnings += [f"Unfit to measure: {line}." for line in session.unfit]
+        warnings += [f"Not ready to measure: {line}." for line in session.unfit]
         whole = together(session.disturbances)
         # The reason of an undecided case tells the disturbance.
         told = any(case.verdict is Verdict.INCONCLUSIVE for case in archive.cases)
@@ -258,5 +259,5 @@ def _warnings(archive: Archive) -> list[str]:
     return warnings
 
 
-def pytest_hvdperf_tables(archive: Archive, earlier: Archive | None) -> list[str]:
-    return lines_of(brief_report(archive, earlier))
+def pytest_hvdperf_tables(archive: Archive, earlier: Archive | None, with_all: bool) -> list[str]:
+    return lines_of(brief_report(archive, earlier), with_all)

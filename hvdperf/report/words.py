@@ -96,22 +96,16 @@ def slug(*parts: object) -> str:
     return "-".join(re.sub(r"[^a-z0-9_]+", "-", str(part).lower()).strip("-") for part in parts)
 
 
+# Of every result in sentences, tables and plots; verdicts may need another level.
+INTERVALS = " Intervals: 95 % confidence."
+
+
 def shown(figure: Interval | None) -> str:
     """Return a figure with its interval for a sentence, such as 0.873 [0.861, 0.884]."""
     if figure is None:
         return "not measured"
     bounds = f" {interval(figure.lower, figure.upper)}" if is_bounded(figure) else ""
     return f"{figure.estimate:.3f}{bounds}"
-
-
-def confidence_words(levels: Iterable[float | None], what: str = "Intervals") -> str:
-    """Return a sentence, with a blank before it, on the confidence of intervals in brackets; "" if
-    there is no interval. levels: in %. what: its subject."""
-    known = sorted({f"{level:.1f}".removesuffix(".0") for level in levels if level is not None})
-    if not known:
-        return ""
-    span = known[0] if len(known) == 1 else f"{min(known, key=float)} to {max(known, key=float)}"
-    return f" {what}: {span} % confidence."
 
 
 def several(parts: Iterable[str]) -> str:

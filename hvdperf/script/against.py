@@ -105,13 +105,13 @@ def compare(
             first[0].job, len(os.sched_getaffinity(0)), bool(local_machine().gpus)
         )
         other = Arm(" ".join(map("=".join, settings.items())), settings)
-        say(f"the suite's launch: {other.name}")
+        say(f"settings of hvdperf's launches: {other.name}")
     found = Comparison(other)
     arms = (AS_IT_IS, other)
     if steps is None:
         first.append(runner.run(other, "first-1", FIRST_STEPS))
         steps = steps_of(first)
-        say(f"each run has {steps} steps")
+        say(f"each run takes {steps} steps")
     longest = 0.0
     while len(found.pairs) < LOOKS[-1]:
         begun = time.monotonic()
@@ -148,13 +148,13 @@ def _wrong(arms: Sequence[Arm], done: Mapping[int, Run]) -> str:
     return ""
 
 
-_TABLE = Columns(("step", -15), ("speed", -21), ("limit", -10), ("n", 3), ("verdict", -12))
+_TABLE = Columns(("step", -15), ("speed", -21), ("limit", -10), ("rounds", 6), ("verdict", -12))
 
 
 def told(found: Comparison) -> list[str]:
     """Return the result in lines."""
     unit = "samples" if found.by_sample else "steps"
-    lines = wrapped(f"Speed in {unit} a second of the command over that of: {found.other.name}")
+    lines = wrapped(f"Speed of the command in {unit}/s, relative to: {found.other.name}")
     lines += ["", _TABLE.header]
     judged = found.judged(is_over=True)
     for figure, each in judged.items():
@@ -181,13 +181,13 @@ def _in_words(judgement: Judgement, found: Comparison) -> str:
         return ""
     low, high = (100 * (end - 1) for end in (figure.lower, figure.upper))
     if found.is_faster:
-        return f"The command is faster than with {name}: by {low:.1f} to {high:.1f} %."
+        return f"The command is {low:.1f} to {high:.1f} % faster than with {name}."
     if judgement.verdict is Verdict.FAIL:
-        return f"The command is slower than with {name}: by {-high:.1f} to {-low:.1f} %."
+        return f"The command is {-high:.1f} to {-low:.1f} % slower than with {name}."
     least = 100 * (1 - REGRESSION.fail_below)
     return (
-        f"No difference from {name} of more than {least:.0f} % is certain: the speed of the "
-        f"command differs by {low:+.1f} to {high:+.1f} %."
+        f"No difference of more than {least:.0f} % from {name} is established: the command is "
+        f"{low:+.1f} to {high:+.1f} % faster."
     )
 
 
@@ -204,7 +204,7 @@ def _by_term(found: Comparison) -> list[str]:
     if not sums[0] or sums[0].keys() != sums[1].keys():
         return []
     more = {key: fmean(sums[0][key]) - fmean(sums[1][key]) for key in sums[0]}
-    table = Columns(("ms of a usual step", -34), ("command", 9), ("other", 9), ("more", 9))
+    table = Columns(("typical step, ms", -34), ("command", 9), ("other", 9), ("change", 9))
     lines = [table.header]
     ranks = {rank for rank, _ in more}
     for term in (
@@ -224,7 +224,7 @@ def _by_term(found: Comparison) -> list[str]:
     )
     where = "" if len(ranks) == 1 else f" on rank {rank}" if alone else " on all ranks"
     lines += wrapped(
-        f"largest difference: {term.value}{where}, {_MS * changed[rank, term]:+.2f} ms a step"
+        f"largest difference: {term.value}{where}, {_MS * changed[rank, term]:+.2f} ms per step"
     )
     return lines
 

@@ -67,12 +67,12 @@ def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
         return
     trains = any(rank.steps is not None for rank in ranks)
     if trains and not any(_exchanges(rank) for rank in ranks):
-        alone = f"each of {size} ranks trains by itself"
+        alone = f"each of {size} ranks trains alone"
         if all(rank.connected == 0 for rank in ranks):
             yield Problem(
                 f"{alone}: none of them has called hvd.init",
                 "most often the import of Horovod fails and the script goes on without it: try "
-                "python -c 'import horovod.tensorflow' there; hvdperf doctor says what works here",
+                "python -c 'import horovod.tensorflow' there; hvdperf doctor lists what works here",
             )
         elif all(rank.connected == 1 for rank in ranks):
             yield Problem(
@@ -81,20 +81,20 @@ def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
             )
         else:
             yield Problem(
-                f"no gradient is exchanged: {alone}",
-                "in a loop of one's own wrap the tape (hvd.DistributedGradientTape), under "
+                f"no gradient is allreduced: {alone}",
+                "in your own loop wrap the tape (hvd.DistributedGradientTape), under "
                 "model.fit the optimizer (hvd.DistributedOptimizer), and in a TensorFlow 1 graph "
                 "take the gradients from its compute_gradients: its apply_gradients exchanges "
                 "nothing; with Keras 3 set TF_USE_LEGACY_KERAS=1 and install tf-keras; hvdperf "
-                "doctor says what works here",
+                "doctor lists what works here",
             )
         return
     left_out = sorted({name for rank in ranks for name in rank.unexchanged})
     if left_out:
         yield Problem(
             f"{len(left_out)} of {ranks[0].updated} variables are trained, but their gradients are "
-            f"not exchanged: {_listed(left_out)}",
-            "give them to the tape or the optimizer that Horovod wraps, or register them as local",
+            f"not allreduced: {_listed(left_out)}",
+            "pass them to the tape or the optimizer that Horovod wraps, or register them as local",
         )
 
 
@@ -126,9 +126,9 @@ def _weights(ranks: Sequence[Rank]) -> Iterator[Problem]:
                 break
     if unlike:
         yield Problem(
-            f"at the end the ranks have different weights: {_listed(unlike)}",
+            f"ranks end with different weights: {_listed(unlike)}",
             "broadcast the variables of rank 0 before the first step "
-            "(hvd.broadcast_variables), and exchange all gradients",
+            "(hvd.broadcast_variables), and allreduce all gradients",
         )
 
 
@@ -143,7 +143,7 @@ def _data(ranks: Sequence[Rank]) -> Iterator[Problem]:
             yield Problem(
                 f"ranks {one.rank} and {other.rank} read the same batches in the same order",
                 "shard the files or samples by hvd.rank(), such as dataset.shard(hvd.size(), "
-                "hvd.rank()), or shuffle with a seed of the rank's own",
+                "hvd.rank()), or shuffle with a different seed on each rank",
             )
             return
 
@@ -167,16 +167,16 @@ def remarks(ranks: Sequence[Rank]) -> Iterator[str]:
     drawn = sum(len(one) * len(other) for one, other in pairs) / both
     share = epoch * steps.samples / steps.count / drawn
     if not epoch:
-        yield "ranks read some of the same samples, each in its own order"
+        yield "ranks read some of the same samples, each in a different order"
     elif WHOLE <= share <= 1 / WHOLE:
         size = ranks[0].size
         yield (
-            "each rank reads the whole data set, in its own order: an epoch has "
-            f"{epoch} batches a rank, where {-(-epoch // size)} would do with a share for each "
-            "rank: dataset.shard(hvd.size(), hvd.rank())"
+            "each rank reads the whole data set, in a different order: an epoch has "
+            f"{epoch} batches per rank, and {-(-epoch // size)} would do if the ranks shared the "
+            "data: dataset.shard(hvd.size(), hvd.rank())"
         )
     elif PARTLY <= share < WHOLE:
-        yield f"about {100 * share:.0f} % of what a rank reads is also read by another rank"
+        yield f"about {100 * share:.0f} % of the samples of a rank are also read by another rank"
 
 
 def _tracing(ranks: Sequence[Rank]) -> Iterator[Problem]:
@@ -184,10 +184,10 @@ def _tracing(ranks: Sequence[Rank]) -> Iterator[Problem]:
         steps = rank.steps
         if steps and steps.count > LEAST_STEPS and steps.traces > RETRACED * steps.count:
             yield Problem(
-                f"{steps.name} is traced again in nearly every step: {steps.traces} times in "
+                f"{steps.name} is retraced in nearly every step: {steps.traces} times in "
                 f"{steps.count} steps",
-                "give it tensors instead of Python numbers, batches of one shape, and make the "
-                "tf.function once, outside of the loop",
+                "pass tensors instead of Python numbers and batches of one shape, and create the "
+                "tf.function once, outside the loop",
             )
             return
 
@@ -207,9 +207,9 @@ def _warm_up(ranks: Sequence[Rank]) -> Iterator[Problem]:
     # A busy machine that became idle once makes one of both faster.
     if max(became.upper, still.upper) < 0 and still.estimate < log(FASTER):
         yield Problem(
-            "the run ended in its warm-up: steps became faster all the time, by "
+            "the run ended during its warm-up: steps were still getting faster, by "
             f"{100 * (1 - exp(still.estimate)):.0f} % in the last third of the run",
-            "let it run for longer; autotuning and caches that fill take many steps",
+            "run it for longer; autotuning and filling caches take many steps",
         )
 
 

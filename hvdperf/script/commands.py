@@ -35,35 +35,37 @@ _ROOM = "make room on this disk, or name another one with --results"
 def add_to(commands: Commands) -> None:
     """Add the command run."""
     text = (
-        "Run a training script as it is, and say what limits it. The command is what you type "
-        "without it, such as `hvdperf run -- horovodrun -np 8 python train.py`. Its output and its "
-        "exit status stay what they are; the report comes after it."
+        "Find out what limits your training script, unmodified. Put `hvdperf run --` before the "
+        "command that you type, as in `hvdperf run -- horovodrun -np 2 python train.py`. Its "
+        "output and its exit status do not change; the report follows the output."
     )
     add = add_command(commands, "run", text, run_script)
-    option(add, "--steps N", "End the script after N steps.", told="its own end", type=int)
-    text = "End with exit status 7 if a check of the training fails."
-    option(add, "--check", text, told="with that of the command")
+    option(add, "--steps N", "Stop after N steps.", told="run to completion", type=int)
+    text = "Exit with status 7 if a check of the training fails."
+    option(add, "--check", text, told="exit with the status of the command")
     text = (
-        "Compare with another arm, in short runs of both in turn: settings (NAME=VALUE), the "
-        "Python of an environment, a revision of the script's repository, or `launch` for the "
-        "settings of the suite's own launches. A FAIL means that the command is slower than that."
+        "Compare the command as given with the same command using X, in short alternating runs. "
+        "X is a setting (NAME=VALUE), the Python of another environment, a revision of the "
+        "script's repository, or `launch` for the settings that hvdperf uses in its own launches. "
+        "FAIL means that the command as given is slower than with X."
     )
     option(add, "--against X", text, told="measure the command alone")
-    text = "With --against: end after so many minutes."
+    text = "With --against: stop after MIN minutes."
     option(add, "--budget MIN", text, BUDGET_MIN, type=float)
     text = (
-        "Measure a night of the command in short runs, once a day (UTC), and judge it by earlier "
-        "nights of the same series."
+        "Measure the command in short runs, once a day (UTC), and compare it with the earlier "
+        "nights of this series."
     )
-    option(add, "--series NAME", text, told="no night")
+    option(add, "--series NAME", text, told="none")
     text = (
-        "With --against or --series, let the command change files in this directory. Runs change "
-        "no others, and where nothing can enforce that, this is the consent to run the command."
+        "With --against or --series, let the command change files in this directory. All other "
+        "files are protected; where hvdperf cannot protect them, this option allows the command "
+        "to run anyway. The option may be repeated."
     )
     option(add, "--writable DIR", text, told="none", action="append", type=Path)
-    text = "Write what ranks recorded to a new directory below this one."
+    text = "Write recordings and reports under this directory."
     option(add, "--results DIR", text, RESULTS, "results", type=Path)
-    add.add_argument("words", metavar="COMMAND", nargs="*", help="Run this, after --.")
+    add.add_argument("words", metavar="COMMAND", nargs="*", help="The command to run, after --.")
 
 
 def run_script(arguments: argparse.Namespace) -> int:

@@ -28,11 +28,11 @@ _FAR = 2.0
 _WAITS = (Term.STRAGGLER, Term.EXCHANGE, Term.OTHER_EXCHANGE)
 # How to find out what is gained without a term.
 _TRIALS = {
-    Term.INPUT: "train on one batch again and again, by dataset.take(1).cache().repeat()",
-    **dict.fromkeys(_WAITS[1:], "a run of one rank exchanges nothing"),
+    Term.INPUT: "train on a single batch: dataset.take(1).cache().repeat()",
+    **dict.fromkeys(_WAITS[1:], "run one rank, which has no allreduce"),
 }
 # Of what is not the script's.
-_AGAIN = "run it again"
+_AGAIN = "run it again without it"
 # Settings that a training may need.
 _NEEDED = {"TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "HOROVOD_DYNAMIC_PROCESS_SETS"}
 
@@ -53,9 +53,9 @@ class Limit:
         """Return how much faster the training becomes, in a sentence; "" if that is unknown."""
         low, high = self.faster or (1.0, 1.0)
         if low >= _NO_GAIN:
-            return f"If that works, the training is {low:.2f} to {high:.2f} times as fast."
-        trial = self.trial or "commit the change, and compare: hvdperf run --against HEAD~1"
-        told = f"If that works, the training is at most {high:.2f} times as fast. To see: {trial}."
+            return f"Possible speedup: at least {low:.2f}x, at most {high:.2f}x."
+        trial = self.trial or "commit the change, then hvdperf run --against HEAD~1"
+        told = f"Possible speedup: up to {high:.2f}x. To find out: {trial}."
         return told if high >= _NO_GAIN else ""
 
 
@@ -79,7 +79,7 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
     if all(rank.steps is None for rank in ranks):
         return Limit("no training step was seen")
     if parts is None:
-        return Limit("too few steps to say what limits it", "let it run for longer")
+        return Limit("too few steps to tell", "run it for longer")
     if parts.gpu is not None and parts.stop is None:
         return _of_gpu(parts, parts.gpu, ranks)
     found = [*_tail(parts, ranks), *_slower(parts), *_terms(parts, ranks)]
@@ -104,20 +104,20 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
     # Computing is made faster by tf.function; else nothing else is as hard.
     tried = [each for each in told if each is not computing or parts.in_loop] or told
     first, *others = (each.limit.told for each in told)
-    besides = "; and ".join(others)
+    also = "; and ".join(others)
     limit = tried[0].limit
-    return replace(limit, told=f"{first}. Besides, {besides}" if besides else first)
+    return replace(limit, told=f"{first}. Also, {also}" if also else first)
 
 
 def _computing(parts: Parts, ranks: Sequence[Rank]) -> _Found:
     term = max((Term.COMPUTE, Term.INSIDE), key=parts.share)
     name = "computation" if term is Term.COMPUTE else term.value
     # A function may read its input by itself.
-    name += "" if parts.share(Term.INPUT) else ", with input, if any"
+    name += "" if parts.share(Term.INPUT) else ", including input, if any"
     told = f"{name}: {_percent(parts.share(term))} of the time"
     mend = "a faster device, mixed precision, or larger batches"
     if parts.in_loop:
-        told += ", operation by operation, since the step is not a tf.function"
+        told += ", one operation at a time, because the step is not a tf.function"
         mend = "put the step into a tf.function"
     return _Found(parts.share(term), Limit(told, _unset(ranks, Touches.ALL) + mend))
 
@@ -133,23 +133,23 @@ def _unset(ranks: Sequence[Rank], touches: Touches) -> str:
         # What a launch of the suite overrides is where a rank runs, or its threads.
         and (touches is Touches.ALL or not each.row.overridden)
     ]
-    return f"unset {' and '.join(found)}, unless it has to be; then " if found else ""
+    return f"unset {' and '.join(found)}, unless it is needed; then " if found else ""
 
 
 def _of_gpu(parts: Parts, gpu: Gpu, ranks: Sequence[Rank]) -> Limit:
     """Return what limits a training whose GPU works while the script goes on: what the script does
     costs no more than the time in which the GPU has nothing to do."""
     works = min(gpu.done / parts.period, 1.0)
-    told = f"computation: the GPU works for {_percent(works)} of the time"
+    told = f"computation: the GPU is busy {_percent(works)} of the time"
     mend = "a faster device, mixed precision, or larger batches"
     if gpu.may_wait:
         queuing = min(gpu.queued / parts.period, 1.0)
         told = (
-            f"the script takes {_percent(queuing)} of the time to start the operations of a step, "
-            "one by one, and the GPU may wait for them"
+            f"the script takes {_percent(queuing)} of the time to launch the operations of a step, "
+            "one at a time, and the GPU may wait for them"
         )
         mend = (
-            "larger batches; if a step then takes no longer, the GPU did wait, and "
+            "larger batches; if a step then takes no longer, the GPU was waiting, and "
             "tf.function(jit_compile=True) helps, too"
         )
     share, limit, _ = max(_terms(parts, ranks), key=_share)
@@ -159,26 +159,26 @@ def _of_gpu(parts: Parts, gpu: Gpu, ranks: Sequence[Rank]) -> Limit:
     faster = _faster(0.0, share)
     if share >= works:
         return Limit(limit.told, limit.mend, faster)
-    return Limit(f"{told}. Besides, {limit.told}", limit.mend, faster)
+    return Limit(f"{told}. Also, {limit.told}", limit.mend, faster)
 
 
 def stop_told(stop: Stop) -> str:
     """Return for how long a rank did not run, and why."""
     times = f", {stop.count} times" if stop.count > 1 else ""
-    why = "it had no core" if stop.is_starved else "it was stopped, or its machine was"
+    why = "it had no core" if stop.is_starved else "the process or its machine was stopped"
     return f"rank {stop.rank} did not run for {stop.seconds:.1f} s{times}: {why}"
 
 
 def _stop(stop: Stop | None) -> Iterator[_Found]:
     if stop is None:
         return
-    told = f"{stop_told(stop)}; that is {_percent(stop.share)} of the time"
+    told = f"{stop_told(stop)} ({_percent(stop.share)} of the time)"
     mend = (
         "look for what stops it: a signal (SIGSTOP, Ctrl-Z), a scheduler that suspends jobs, a "
         "frozen container, or a virtual machine that is paused"
     )
     if stop.is_starved:
-        mend = "end the programs on its cores, or give it cores of its own"
+        mend = "stop the programs on its cores, or give it exclusive cores"
     # It may have stopped in what takes its time anyway.
     yield _Found(stop.share, Limit(told, mend, _faster(0.9 * stop.share, stop.share), _AGAIN))
 
@@ -225,11 +225,13 @@ def _cores(parts: Parts) -> Iterator[_Found]:
     told = "; ".join(cores_told([worst]))
     mends = []
     if worst.others:
-        mends.append("end other programs (loaders of the script count as such), or use other cores")
+        mends.append(
+            "stop other programs (including data loaders of the script), or use other cores"
+        )
     if len(worst.ranks) > worst.cores:
         mends.append(
-            "give each rank a core of its own, by another binding (mpirun --bind-to, srun "
-            "--cpus-per-task) or fewer ranks on the host"
+            "give each rank its own core, by another binding (mpirun --bind-to, srun "
+            "--cpus-per-task) or with fewer ranks on the host"
         )
     if worst.withheld:
         mends.append("raise the CPU quota of the container or cgroup, or use fewer threads")
@@ -247,20 +249,20 @@ def _tail(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
     told = f"{many} of {tail.of}: {share_told(tail)}, mostly {cause_told(tail)}"
     who = "the ranks do" if tail.rank is None else f"rank {tail.rank} or its node does"
     mends = {
-        Term.BETWEEN: "what it does there, such as saving, evaluating or logging, can be done less "
-        "often or in the background",
+        Term.BETWEEN: "do what happens there, such as saving, evaluating or logging, less often or "
+        "in the background",
         Term.COLLECTING: "call gc.freeze() before the first step, and gc.collect() less often",
         Term.OTHERS: "call other functions, such as for an evaluation, less often",
-        Term.INPUT: "cache the data set, read ahead, and keep the start of an epoch short",
+        Term.INPUT: "cache the data set, prefetch, and shorten the start of an epoch",
     }
-    mend = mends.get(tail.term, f"look at what {who} then")
+    mend = mends.get(tail.term, f"find out what {who} then")
     where = {Term.BETWEEN: _place(ranks), Term.OTHERS: _named(parts)}
     told += where.get(tail.term, "")
     if tail.retraced:
-        told = f"{many} of {tail.of}, in which the function is traced again: {share_told(tail)}"
+        told = f"{many} of {tail.of} retrace the function: {share_told(tail)}"
         mend = (
-            "give it tensors instead of Python numbers and batches of one shape, and drop a last "
-            "batch that is smaller"
+            "pass tensors instead of Python numbers and batches of one shape, and drop a smaller "
+            "last batch"
         )
     limit = Limit(told, mend, _faster(tail.share / 2, tail.share))
     yield _Found(tail.share, limit, _may_lack_a_core(tail))
@@ -307,15 +309,17 @@ def _slower(parts: Parts) -> Iterator[_Found]:
     share = parts.share_of(slower.waited)
     waited = f"{1000 * slower.waited:.2f} of {1000 * parts.period:.2f} ms"
     told = (
-        f"rank {slower.rank} takes {slower.times:.2f} times as long as the others for its own part "
-        f"of a step, mostly in {slower.term.value}; they wait for it for {waited} of a step"
+        f"excluding waits, rank {slower.rank} takes {slower.times:.2f} times as long per step as "
+        f"the others (mostly {slower.term.value}); the others wait {waited} per step"
     )
     mends = {
-        Term.COMPUTE: "look at its node and its share of the batch: hvdperf vet compares nodes",
-        Term.INPUT: "look at its files and its storage, and give every rank as many samples; "
-        "others may read as slowly, while they wait for it",
+        Term.COMPUTE: "check its node (hvdperf vet compares nodes) and its share of the batch",
+        Term.INPUT: "check its files and its storage, and give all ranks the same number of "
+        "samples; the others may read as slowly, hidden behind its input",
     }
-    mend = mends.get(slower.term, "look at what only this rank does, such as saving or logging")
+    mend = mends.get(
+        slower.term, "look for work that only this rank does, such as saving checkpoints or logging"
+    )
     own = next(each.own for each in parts.by_rank if each.rank == slower.rank)
     # Its excess may be gone, or be the others' part afterwards. Then the others still wait as ranks
     # do that are alike, or not even for an exchange that begins with ranks asleep.
@@ -337,43 +341,44 @@ def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
     # Ranks also wait for each other because of what each of them does by itself.
     waits = parts.share(Term.STRAGGLER)
     # A script without tf.data may make its batches by itself.
-    ahead = "" if parts.share(Term.INPUT) else "read input ahead by tf.data; and "
+    ahead = "" if parts.share(Term.INPUT) else "prefetch input with tf.data; and "
     exchange = _unset(ranks, Touches.EXCHANGE)
     known = {
         Term.INPUT: (
             "ranks wait for input for {}",
-            "read with several threads: map with num_parallel_calls (tf.data has as many threads "
-            "as the rank has cores, or private_threadpool_size), interleave, prefetch; cache, or "
-            "smaller files",
+            "parallelize the input pipeline: map with num_parallel_calls (tf.data has as many "
+            "threads as the rank has cores, or private_threadpool_size), interleave, prefetch; or "
+            "cache, or use smaller files",
         ),
         Term.STRAGGLER: (
-            "ranks wait for each other for {}, now one and now another",
-            "batches of equal work, such as samples of equal length; and end other programs",
+            "ranks wait for each other for {}, in turn",
+            "batches of equal work, such as samples of equal length; and stop other programs",
         ),
         Term.EXCHANGE: (
-            "the exchange of gradients takes {} beyond the computation",
+            "gradient allreduce that computation does not hide takes {}",
             f"{exchange}larger batches or backward_passes_per_step; hvd.Compression.fp16; and a "
             "faster link between hosts",
         ),
         Term.OTHER_EXCHANGE: (
-            "exchanges besides that of gradients take {}" + _named(parts, is_exchange=True),
-            f"{exchange}broadcast before the first step only, and average metrics once an epoch",
+            "collectives other than the gradient allreduce take {}"
+            + _named(parts, is_exchange=True),
+            f"{exchange}broadcast before the first step only, and average metrics once per epoch",
         ),
         Term.OTHERS: (
-            "functions besides the training step take {}" + _named(parts),
-            "if they evaluate, call them less often; if they accumulate gradients over several "
-            "batches, this is computation",
+            "functions other than the training step take {}" + _named(parts),
+            "call them less often if they evaluate; if they accumulate gradients over several "
+            "batches, they are computation",
         ),
         Term.APPLY: (
-            "the update of the weights takes {}",
+            "the optimizer update takes {}",
             "larger batches; for a wide embedding, an optimizer that changes only rows with "
             "gradients, or fewer rows",
         ),
         Term.COLLECTING: ("Python's garbage collector takes {}", "gc.freeze() at the start"),
         Term.BETWEEN: (
-            "the script itself takes {}, between the calls" + _place(ranks),
-            f"{ahead}do less between steps: no .numpy() and no logging in each, several steps in a "
-            "call",
+            "the script itself takes {}, between calls of the training step" + _place(ranks),
+            f"{ahead}do less between steps: no .numpy() and no logging in every step, several "
+            "steps per call",
         ),
     }
     if parts.slower is not None:
@@ -384,7 +389,7 @@ def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
         told = told.replace("{}", f"{_percent(share)} of the time", 1) + _whose(parts, term)
         if term is Term.INPUT and parts.is_starved and not _is_one_starved(parts):
             # Everything else is hidden behind it.
-            told += ", whose producer sets the pace: nothing else makes a step shorter"
+            told += "; the producer sets the pace, so nothing else shortens a step"
             share = parts.share_of(parts.period)
         # Whoever set what slows the exchange is the cause of it.
         may_be_others = term in _WAITS and not exchange

@@ -61,13 +61,15 @@ def measure_night(
     Raises UserError if this night was measured before, or if somebody ends a run."""
     nights = results / NIGHTS
     nights.mkdir(parents=True, exist_ok=True)
-    with alone(nights / ".lock", "another night is being measured here; wait for its end"):
+    with alone(nights / ".lock", "another night is being measured here; wait until it finishes"):
         today = datetime.now(UTC).date()
         path = path_of(nights, series, today)
         with refusing(f"{shown(path)}: ", Unreadable, then="; move it away"):
             is_measured = path.exists() and not read_night(path).reason
         if is_measured:
-            raise UserError(f"--series {series}: the night of {today} (UTC) is measured already")
+            raise UserError(
+                f"--series {series}: the night of {today} (UTC) has been measured already"
+            )
         given = ["--series", series, *([] if steps is None else ["--steps", f"{steps}"])]
         words = shlex.join(["hvdperf", "run", *given, "--", *command])
         night = Night(FORMAT, series, today, now(), words)
@@ -82,7 +84,7 @@ def measure_night(
             before = [each for each in read.of.get(series, ()) if each.night < today]
             judged = judge_speeds([*before, night], read.accepted.get(series, ()))
             if judged.suspects:
-                say(f"measure again what is slower: {judged.told}")
+                say(f"repeat the runs, because some are slower: {judged.told}")
                 again = _part(command, runner, steps, True, say)
                 night = replace(night, parts=(*night.parts, again))
         except Interrupted:

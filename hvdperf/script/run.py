@@ -108,7 +108,7 @@ class Live:
         counts = {rank: count for rank, (count, _, _) in found.items()}
         told = f"step {max(counts.values())}"
         if speed:
-            told += f", {speed:.0f} samples/s of {len(found)} ranks"
+            told += f", {speed:.0f} samples/s on {len(found)} ranks"
         slowest = min(counts, key=counts.__getitem__)
         if max(counts.values()) - counts[slowest] > _BEHIND:
             told += f", rank {slowest} is at step {counts[slowest]}"
@@ -122,7 +122,7 @@ class Live:
             self.stall = stall_of(last_job(ranks)[0])
             if self.stall:
                 self.clear()
-                complain(f"no step ends any more: {self.stall}")
+                complain(f"no step finishes any more: {self.stall}")
 
     def show_on_terminal(self) -> None:
         if not sys.stderr.isatty():

@@ -16,7 +16,7 @@ from hvdperf.script.terms import SLOW, percentile
 from hvdperf.script.training import Training
 
 LIMITS = "What limits this training"
-PERCENTILES = (0.5, 0.9, 0.99)
+PERCENTILES = {"median": 0.5, "90th percentile": 0.9, "99th": 0.99}
 # Ranks that have a row of their own; of more, the fastest and the slowest have one.
 MOST_ROWS = 8
 _MS = 1000.0
@@ -65,8 +65,8 @@ def speed(training: Training) -> Iterator[str]:
         yield f"steps: {count}, all of them in the warm-up"
         return
     samples = training.samples_per_second
-    told = f"; {samples:.1f} samples/s of all {len(training.ranks)} ranks" if samples else ""
-    yield f"steps: {steps.count} of `{steps.name}`{told}"
+    told = f"; {samples:.1f} samples/s on {len(training.ranks)} ranks" if samples else ""
+    yield f"steps: {steps.count} calls of `{steps.name}`{told}"
 
 
 def bounds(training: Training) -> Iterator[str]:
@@ -77,13 +77,13 @@ def bounds(training: Training) -> Iterator[str]:
         return
     if not steps.are_told_apart:
         mean = _ms(steps.sums / steps.summed)
-        yield f"a step: {mean} on average; the GPU works while the script goes on"
+        yield f"step time: {mean} on average; the GPU runs asynchronously"
         return
     told = ", ".join(
-        f"{100 * share:.0f} % in {_ms(percentile(steps.bins, share))}" for share in PERCENTILES
+        f"{name} {_ms(percentile(steps.bins, share))}" for name, share in PERCENTILES.items()
     )
     slowest = max(each.row.period for each in steps.slowest)
-    yield f"a step: {told}; the slowest {_ms(slowest)} (rank {rank.rank})"
+    yield f"step time: {told}, longest {_ms(slowest)} (rank {rank.rank})"
 
 
 def tail(training: Training) -> Iterator[str]:
@@ -91,9 +91,9 @@ def tail(training: Training) -> Iterator[str]:
     found = training.parts.tail if training.parts is not None else None
     if found is not None:
         yield (
-            f"more than {SLOW:g} times the usual: {found.count} of {found.of} steps, "
+            f"slow steps, over {SLOW:g} times the typical time: {found.count} of {found.of}, "
             f"{share_told(found)}, mostly {cause_told(found)}"
-            f"{', while it is traced again' if found.retraced else ''}"
+            f"{' (retracing)' if found.retraced else ''}"
         )
 
 
@@ -103,16 +103,16 @@ def _table(training: Training) -> Iterator[str]:
         return
     few = [parts.by_rank[place] for place in training.few(MOST_ROWS)]
     table = Columns(
-        ("ms of a usual step", -34),
+        ("typical step, ms", -34),
         *((f"rank {each.rank}", 9) for each in few),
-        ("mean", 7),
+        ("share", 7),
     )
     yield ""
     yield table.header
     for term in parts.shown:
         cells = (f"{_MS * each.terms.get(term, 0.0):z.2f}" for each in few)
         yield table.row(term.value, *cells, f"{100 * parts.share(term):z.0f} %")
-    yield table.row("all", *(f"{_MS * each.period:.2f}" for each in few), "")
+    yield table.row("total", *(f"{_MS * each.period:.2f}" for each in few), "")
     if parts.tail is not None:
         blank = [""] * len(few)
         yield table.row("slow steps", *blank, f"{100 * parts.tail.share:.0f} %")
@@ -127,29 +127,29 @@ def unexplained(training: Training) -> Iterator[str]:
     if parts is None:
         return
     left = 100 * training.residual
-    yield f"not explained: at most {left:.1f} % of a step; {parts.steps} steps compared"
+    yield f"unexplained: at most {left:.1f} % of a step ({parts.steps} steps compared)"
     if parts.slower is not None:
         slower = parts.slower
-        yield f"rank {slower.rank} is last in {100 * slower.last:.0f} % of the steps"
+        yield f"rank {slower.rank} finishes last in {100 * slower.last:.0f} % of the steps"
     if parts.rarely:
-        yield "gradients are exchanged in some of the steps only"
+        yield "gradients are allreduced in some of the steps only"
     if parts.gpu is not None:
         yield (
-            f"a step that begins when the GPU is idle is queued after {_ms(parts.gpu.queued)}, and "
-            f"done after {_ms(parts.gpu.done)}"
+            f"a step that starts on an idle GPU is queued after {_ms(parts.gpu.queued)} and "
+            f"finished after {_ms(parts.gpu.done)}"
         )
     if not parts.has_stamps:
-        yield "the exchange was not seen, so communication is not told from computing"
+        yield "the allreduce was not seen, so communication cannot be separated from computation"
     if parts.others:
         named = list(parts.others.items())[:_NAMED]
         others = ", ".join(f"`{name}` {_ms(seconds)}" for name, seconds in named)
-        yield f"besides the training step, in each step on average: {others}"
+        yield f"other functions, on average per step: {others}"
     if not training.has_batches:
         samples = training.samples_per_second
         yield (
-            "batches were not seen, since they do not come from a loop over tf.data, so waiting "
-            "for them is part of the terms above; samples/s "
-            f"{'come from the shapes of the graph' if samples else 'are not known'}"
+            "batches were not seen, because they do not come from a loop over tf.data: waiting for "
+            "input is included in the terms above, and samples/s "
+            f"{'come from the shapes of the graph' if samples else 'are unknown'}"
         )
 
 
@@ -164,28 +164,28 @@ def start(training: Training) -> Iterator[str]:
         places = rank.places_after
         where = f", most often at {max(places, key=places.__getitem__)}" if places else ""
         yield (
-            f"after the last step: {after:.1f} of {training.seconds:.1f} s, on rank {rank.rank}"
-            f"{where}"
+            f"after the last step: rank {rank.rank} ran for another {after:.1f} of "
+            f"{training.seconds:.1f} s{where}"
         )
 
 
 def exchanged(training: Training) -> Iterator[str]:
-    """Yield what is exchanged, and what is not because it is a rank's own."""
+    """Yield what is allreduced, and what is not because it is local to a rank."""
     rank = training.ranks[0]
     for name, (tensors, size, sparse) in rank.exchanged.items():
         more = f", {sparse} of them sparse" if sparse else ""
-        yield f"exchanged in `{name}`: {tensors} tensors{more}, {size / 1e6:.2f} MB"
+        yield f"allreduced in `{name}`: {tensors} tensors{more}, {size / 1e6:.2f} MB"
     if rank.others:
-        told = ", ".join(f"{name}: {count}" for name, count in rank.others.items())
-        yield f"exchanges that the script asks for itself: {told}"
+        told = ", ".join(f"{name} ({count})" for name, count in rank.others.items())
+        yield f"collectives called by the script: {told}"
     if rank.local:
-        yield f"variables that are local to a rank: {rank.local} of {rank.updated}"
+        yield f"rank-local variables: {rank.local} of {rank.updated}"
 
 
 def memory(training: Training) -> Iterator[str]:
     """Yield the memory of ranks."""
     peaks = [rank.peak_memory / 1e9 for rank in training.ranks]
-    yield f"memory of a rank: {min(peaks):.2f} to {max(peaks):.2f} GB"
+    yield f"peak memory per rank: {min(peaks):.2f} to {max(peaks):.2f} GB"
     for rank in training.ranks:
         steps = rank.steps
         cores = steps.cores if steps is not None else None
@@ -203,7 +203,7 @@ def facts(training: Training) -> Mapping[str, str]:
     moment = datetime.fromtimestamp(min(rank.marks["process"] for rank in ranks), UTC)
     hosts = sorted({rank.host for rank in ranks})
     found = {
-        "began": f"{moment:%A}, {moment.day} {moment:%B %Y, %H:%M} UTC",
+        "started": f"{moment:%A}, {moment.day} {moment:%B %Y, %H:%M} UTC",
         "took": f"{training.seconds:.0f} s",
         "ranks": f"{len(ranks)} on {', '.join(hosts[:4])}{' and others' * (len(hosts) > 4)}",
         "versions": ", ".join(f"{name} {each}" for name, each in first.versions.items()),
@@ -223,7 +223,7 @@ def cores(training: Training) -> Iterator[str]:
     used = [each.cores for each in training.use.values()]
     if used:
         mean = fmean(used)
-        yield f"cores that a rank uses: {min(used):.2f} to {max(used):.2f}, mean {mean:.2f}"
+        yield f"cores used per rank: {min(used):.2f} to {max(used):.2f}, mean {mean:.2f}"
 
 
 def disturbed(training: Training) -> Iterator[str]:
@@ -233,34 +233,34 @@ def disturbed(training: Training) -> Iterator[str]:
         yield stop_told(parts.stop)
     told = list(cores_told(parts.groups)) if parts is not None else []
     if training.delayed > LEAST_DELAY:
-        why = "; ".join(told) or "more threads than cores, or a limit of its container"
+        why = "; ".join(told) or "more threads than cores, or a CPU limit of the container"
         yield (
-            f"disturbed: a rank's main thread waited for a core for {100 * training.delayed:.0f} % "
+            f"noisy: a rank's main thread waited for a core for {100 * training.delayed:.0f} % "
             f"of the time: {why}"
         )
     elif told:
-        yield f"disturbed: {'; '.join(told)}"
+        yield f"noisy: {'; '.join(told)}"
     for rank, pages in faults_of(training.ranks).items():
         yield (
-            f"rank {rank} waited for {pages:.0f} pages of memory a second to come from the disk: "
-            "memory is short, or files are mapped"
+            f"rank {rank} read {pages:.0f} memory pages per second from disk: memory is short, or "
+            "files are mapped"
         )
 
 
 def unseen(training: Training) -> Iterator[str]:
     """Yield remarks on the data, and what was not seen."""
-    yield from (f"remark: {each}" for each in remarks(training.ranks))
+    yield from (f"note: {each}" for each in remarks(training.ranks))
     for text in sorted({text for rank in training.ranks for text in rank.missing}):
         yield f"not seen: {text}"
     if training.jobs > 1:
-        yield f"the command ran {training.jobs} Horovod jobs one after the other; this is the last"
+        yield f"the command ran {training.jobs} Horovod jobs in sequence; this is the last one"
     missing = training.ranks[0].size - len(training.ranks)
     if missing > 0:
-        yield f"{missing} of {training.ranks[0].size} ranks wrote nothing"
+        yield f"{missing} of {training.ranks[0].size} ranks left no recording"
     if not all(rank.is_over for rank in training.ranks):
         yield (
-            "a rank did not end as Python does, so its weights, and its last seconds if it was "
-            "killed, are unknown"
+            "a rank did not exit normally, so its weights, and its last seconds if it was killed, "
+            "are unknown"
         )
 
 

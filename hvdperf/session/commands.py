@@ -55,12 +55,12 @@ def add_to(commands: Commands) -> None:
     add = add_command(lists, "cases", text, list_cases)
     _add_options_of_a_session(add, "--profile", "--models", "--np")
 
-    add = add_command(commands, "thresholds", "Propose, check and compare thresholds.")
+    add = add_command(commands, "thresholds", "Get limits for your own machine from its sessions.")
     tasks = add.add_subparsers(required=True, metavar="TASK")
     text = (
-        "Propose thresholds for machines like this one, from eight sessions of an unchanged build "
-        "or more. All lines together mean one false FAIL a year at most; the file begins with the "
-        "number."
+        "Propose limits for machines like this one, from at least eight sessions of an unchanged "
+        "build. Together they cause at most one false FAIL a year; the first line of the file has "
+        "the expected number."
     )
     add = add_command(tasks, "propose", text, propose_thresholds)
     text = "Use the rounds of these sessions, a directory of results/runs."
@@ -68,19 +68,20 @@ def add_to(commands: Commands) -> None:
     text = "Write to this new file, which --thresholds takes."
     option(add, "--out FILE", text, told="stdout", type=Path)
     text = (
-        "Say which file of thresholds counts here, and which cases of a profile it has no line "
-        "for. With sessions: how many false FAILs a year its lines mean, at the noise of these "
-        "sessions. Exit status: 1 if there is such a case, or if it may be more than one."
+        "Show which thresholds file applies to this machine, and which cases of a profile have no "
+        "limit. With sessions: also how many false FAILs a year the limits cause, given the noise "
+        "of these sessions. Exit status: 1 if a case has no limit, or if more than one false FAIL "
+        "a year is possible."
     )
     add = add_command(tasks, "check", text, check_thresholds)
-    text = "Read the noise of cases from these sessions, in which nothing has changed."
+    text = "Estimate the noise from these sessions of an unchanged build."
     option(add, "sessions SESSION", text, told="none", type=Path, nargs="*")
     _add_options_of_a_session(add, "--profile", "--models", "--np", "--thresholds")
-    text = "Show what a file of thresholds tightens or loosens."
+    text = "Show which limits a new file tightens or loosens."
     add = add_command(tasks, "diff", text, diff_thresholds)
-    text = "Compare this file, such as ci/thresholds/gpu-a100.toml, ..."
+    text = "The old file, such as ci/thresholds/gpu-a100.toml."
     option(add, "old OLD", text, type=Path)
-    option(add, "new NEW", "... with this one.", type=Path)
+    option(add, "new NEW", "The new file.", type=Path)
     _add_doctor(commands)
 
 
@@ -283,16 +284,17 @@ _PAIR_AGAIN = f"stop what else runs here, then: pytest {' '.join(cases('test_tru
 
 def _add_doctor(commands: Commands) -> None:
     text = (
-        "Check whether this machine is fit to measure. The machine, its GPUs, the installed stack, "
-        f"data and thresholds are checked. Exit status: 0 if it is fit to measure, {UNFIT} if not."
+        "Check whether this machine is ready for measurements, and show fixes if not. Cores, load, "
+        "GPUs, the installed stack, data and limits are checked. Exit status: 0 if the machine is "
+        f"ready, {UNFIT} if not."
     )
     add = add_command(commands, "doctor", text, doctor).add_argument_group("what to check")
-    text = "Also compare the stack with itself for a minute, to show which change a session sees."
-    option(add, "--pair", text, told="do not")
+    text = "Also run an A/A test of a minute, to show the smallest change a session can detect."
+    option(add, "--pair", text, told="skip it")
     option(add, "--profile NAME", "Check this profile.", told="default")
-    text = "Check the data sets of this directory."
-    option(add, "--data-dir DIR", text, told="as pytest perf/")
-    option(add, "--thresholds FILE", "Check this file.", told="that of machines like this one")
+    text = "Check the data sets in this directory."
+    option(add, "--data-dir DIR", text, told="as in `pytest perf/`")
+    option(add, "--thresholds FILE", "Check this file.", told="the one for machines like this")
     text = "Check that there is room for results here."
     option(add, "--results DIR", text, RESULTS, "results", type=Path)
 
@@ -305,16 +307,16 @@ def doctor(arguments: argparse.Namespace) -> int:
         for line in _lines(check):
             print(line, flush=True)
     wrong = [check.name for check in checks if check.problem]
-    print(f"unfit: {', '.join(wrong)}" if wrong else "fit to measure")
+    print(f"not ready to measure: {', '.join(wrong)}" if wrong else "ready to measure")
     return UNFIT if wrong else 0
 
 
 def _lines(check: Check) -> Iterator[str]:
-    """Return the value, and below it what is wrong and what mends it."""
-    mark = "UNFIT" if check.problem else "note" if check.note else "ok"
+    """Return the value, and below it the problem and its fix."""
+    mark = "FIX" if check.problem else "note" if check.note else "ok"
     texts = [check.value, *[check.note] * bool(check.note)]
     if check.problem:
-        texts += [f"wrong: {check.problem}", f"mend: {check.mend}"]
+        texts += [f"problem: {check.problem}", f"fix: {check.mend}"]
     first, *more = (line for text in texts for line in _wrapped(text))
     yield f"{mark:<6}{check.name:<{_INDENT - 6}}{first}"
     for line in more:
@@ -357,7 +359,7 @@ def _launcher(stack: Stack) -> str:
 def _scripts(stack: Stack) -> Check:
     """Return whether the usual scripts with Horovod train. The suite's own training needs nothing
     of what they use, so the machine is fit to measure in any case."""
-    name = "users' scripts"
+    name = "your scripts"
     try:
         wrong = [each for each in usual_uses(stack, CACHE) if each.problem]
     except UserError as error:
@@ -366,14 +368,14 @@ def _scripts(stack: Stack) -> Check:
     if not wrong:
         return Check(name, f"{how}gradients are exchanged in loops and in model.fit")
     each_use = "; ".join(f"{each.use.value} ({each.problem})" for each in wrong)
-    told = f"{how}under Keras {stack.keras} a script of one's own cannot use {each_use}"
+    told = f"{how}under Keras {stack.keras}, your own scripts cannot use {each_use}"
     note = f"what works: {FACTS}"
     if not stack.keras.startswith(KNOWN_TO_HOROVOD):
         release = ".".join(stack.tensorflow.split(".")[:2])
         install = "" if stack.has_tf_keras else f"install tf-keras~={release}.0 and "
         note = (
-            f"mend: {install}set TF_USE_LEGACY_KERAS=1; what works then: {FACTS}; the suite's own "
-            "training is not concerned"
+            f"fix: {install}set TF_USE_LEGACY_KERAS=1; then see {FACTS}; hvdperf's own networks "
+            "are not affected"
         )
     return Check(name, told, note=note)
 
@@ -394,7 +396,7 @@ def _planned(arguments: argparse.Namespace) -> Iterator[Check]:
     missing = planned.without_threshold
     more = f" and {len(missing) - _NAMED} more" * (len(missing) > _NAMED)
     yield Check("profile, data", planned.work)
-    yield Check("settings", ", ".join(planned.settings) or "none that changes figures")
+    yield Check("settings", ", ".join(planned.settings) or "none that affects results")
     yield judged(
         "thresholds",
         planned.thresholds,

@@ -54,7 +54,7 @@ _STATUSES = {
     INTERRUPTED: "interrupted; the cases decided so far are kept",
     4: "bad input (see the error)",
     NOTHING_MEASURED: "no case was judged",
-    UNFIT: "this machine is not fit to measure, so nothing was measured (--require-fit)",
+    UNFIT: "this machine is not ready to measure, so nothing was measured (--require-fit)",
     NOT_WRITTEN: "all PASS, but some results were not written (see above)",
 }
 

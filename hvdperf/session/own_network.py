@@ -72,7 +72,7 @@ class Trial:
         if self.doubt:
             return self.doubt, Verdict.INVALID
         if self.unseen and comparison.question is Question.COMMUNICATION:
-            return self.unseen, Verdict.NOT_JUDGED
+            return self.unseen, Verdict.INFO
         if self.differs and comparison.tolerance is not None:
             return (
                 "its trainings cannot be compared, because its data differ at each opening "
@@ -81,13 +81,13 @@ class Trial:
             ), Verdict.INVALID
         arms = comparison.arms
         if any(arm.exchange == "dense" for arm in arms) and not self.sparse:
-            return "it has no sparse gradient, so this is the default", Verdict.NOT_JUDGED
+            return "it has no sparse gradient, so this is the default", Verdict.INFO
         if self.sparse and any(not arm.strategy.spec.trains for arm in arms):
             return (
                 f"Horovod gathers only the rows of {self.sparse} of its gradients that a batch "
                 "looks up, and bare MPI would reduce whole tables"
-            ), Verdict.NOT_JUDGED
-        return "", Verdict.NOT_JUDGED
+            ), Verdict.INFO
+        return "", Verdict.INFO
 
 
 def try_all(

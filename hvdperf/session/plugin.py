@@ -103,7 +103,7 @@ MARKUP: Mapping[Verdict, Mapping[str, bool]] = {
     Verdict.NOT_RUN: {"yellow": True},
     Verdict.INCONCLUSIVE: {"yellow": True},
     Verdict.PASS: {"green": True},
-    Verdict.NOT_JUDGED: {},
+    Verdict.INFO: {},
 }
 _WORDS = re.compile(rf"\b({'|'.join(verdict.value for verdict in MARKUP)})\b")
 
@@ -139,8 +139,11 @@ class Hooks:
     """The hooks that other plugins may implement."""
 
     @pytest.hookspec(firstresult=True)
-    def pytest_hvdperf_tables(self, archive: Archive, earlier: Archive | None) -> list[str] | None:
-        """Return lines that show a session's cases, written or not. earlier: that of --baseline."""
+    def pytest_hvdperf_tables(
+        self, archive: Archive, earlier: Archive | None, with_all: bool
+    ) -> list[str] | None:
+        """Return lines that show a session's cases, written or not. earlier: that of --baseline.
+        with_all: whether cases that passed have a line of their own (-v)."""
 
     @pytest.hookspec(firstresult=True)
     def pytest_hvdperf_written(self, directory: Path, config: pytest.Config) -> str | None:
@@ -397,7 +400,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 @pytest.fixture
 def measure(request: pytest.FixtureRequest, benchmark: Any) -> Callable[[Comparison], Outcome]:
     """Return a function that measures a comparison and returns its outcome. It skips the case if
-    the verdict is NOT JUDGED, or INCONCLUSIVE under --inconclusive=ok."""
+    the verdict is INFO, or INCONCLUSIVE under --inconclusive=ok."""
 
     def measured(comparison: Comparison) -> Outcome:
         outcome = measured_by(request.config).outcome(comparison)
@@ -494,7 +497,7 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
     title = f"hvdperf: {counted(count) or 'nothing measured'}"
     terminalreporter.section(title, **MARKUP[worst(list(count))])
     markup = config.get_terminal_writer().markup
-    tables = tables_of(suite, config.hook, status)
+    tables = tables_of(suite, config.hook, status, config.option.verbose > 0)
     for text in [*tables, *suite.lines(), *suite.next_steps]:
         terminalreporter.write_line(painted(text, markup))
     if suite.directory is not None:
@@ -507,15 +510,17 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
     terminalreporter.write_line(painted(ending(status, suite.verdicts, *interruptions), markup))
 
 
-def tables_of(suite: PytestSession, hook: Any, status: int) -> list[str]:
+def tables_of(suite: PytestSession, hook: Any, status: int, with_all: bool) -> list[str]:
     """Return the lines of the session's tables, or else a line that says why there are none and how
     to make them. An error there, or Ctrl-C, loses nothing else of the summary."""
     try:
         archive = suite.archive(status)
         if archive is None:
             return []
-        made: list[str] = hook.pytest_hvdperf_tables(archive=archive, earlier=suite.baseline) or []
-        return made
+        made: list[str] | None = hook.pytest_hvdperf_tables(
+            archive=archive, earlier=suite.baseline, with_all=with_all
+        )
+        return made or []
     except KeyboardInterrupt:
         why = "interrupted"
     except Exception as error:  # noqa: BLE001 - the verdicts are there whatever it is

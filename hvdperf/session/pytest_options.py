@@ -148,8 +148,8 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.flag(
         "--require-fit",
-        "Measure only if `hvdperf doctor` finds this machine fit; otherwise exit with status 9. "
-        "Default: measure, and show what makes it unfit.",
+        "Measure only if `hvdperf doctor` finds this machine ready; otherwise exit with status 9. "
+        "Default: measure, and show the problems.",
     )
     group.several(
         f"{ALLOW} NAME",

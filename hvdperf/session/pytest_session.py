@@ -348,7 +348,7 @@ class PytestSession:
             self.is_refused = True
             raise Unfit
         for line in self.unfit:
-            self._progress.say(f"unfit: {line}")
+            self._progress.say(f"not ready: {line}")
 
     def _refuse_other_stacks(self, stack: Stack) -> None:
         """Raise UserError if the interpreter has another stack on another host."""
@@ -442,7 +442,9 @@ class PytestSession:
     def lines(self) -> list[str]:
         """Return the end of the summary: what is not on disk, and where the rest is."""
         if self._results_writer is None:
-            return [line for text in self.unfit for line in wrapped(f"Unfit to measure: {text}")]
+            return [
+                line for text in self.unfit for line in wrapped(f"Not ready to measure: {text}")
+            ]
         left = len([c for c in self.selected if c not in self.outcomes])
         where = shown(self._results_writer.directory)
         return [f"results: {where}", *self._results_writer.lines(left)]

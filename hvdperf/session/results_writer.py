@@ -180,7 +180,7 @@ def _decided(
         comparison: outcome
         for comparison, outcome in decided.items()
         if comparison.judged_as is not JudgedAs.AA_PAIR
-        or outcome.judgement.verdict is not Verdict.NOT_JUDGED
+        or outcome.judgement.verdict is not Verdict.INFO
         or comparison.round_group not in going_on
     }
 

@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 def add_to(commands: Commands) -> None:
     """Add the commands nightly and regressions, and in a checkout history and bisect."""
     text = (
-        "Measure unattended, publish, and watch. A night is published to a git repository, and "
-        "watched from elsewhere."
+        "Find regressions overnight: measure unattended, publish, watch. Nights are published to a "
+        "git repository, so that another machine can watch them."
     )
     tasks = add_command(commands, "nightly", text).add_subparsers(required=True, metavar="TASK")
     _add_run(tasks)
 
-    text = "Publish all ended nights to a git repository."
+    text = "Publish all finished nights to a git repository."
     add = add_command(tasks, "publish", text, publish_nights)
     option(add, "url URL", "Publish to this git repository.")
     _add_places(add)
@@ -61,36 +61,36 @@ def add_to(commands: Commands) -> None:
     _add_places(add_command(tasks, "index", text, write_page), repository=False)
 
     text = (
-        "Say whether the nights come, and how they ended. A series is MISSING if its next night is "
-        "overdue. Exit status: 11 if one is MISSING, else that of the worst verdict."
+        "Report each series in one line: its last night, or MISSING if the next one is overdue. "
+        "Exit status: 11 if a series is MISSING, otherwise the status of the worst verdict."
     )
     add = add_command(tasks, "watch", text, watch_nights)
-    text = "Call a series MISSING this many hours after its last night."
+    text = "Report a series as MISSING if its last night is more than HOURS old."
     group = _add_which_nights(add)
     option(group, "--overdue HOURS", text, OVERDUE_H, f"{OVERDUE_H:g}", type=float)
-    text = (
-        "Write the state of all series to this file, for programs; - for stdout in place of text."
-    )
+    text = "Write the state of all series to this file, as JSON; - for stdout instead of text."
     option(add, "--json FILE", text, told="none")
-    text = "Write texts of issues into this directory."
+    text = "Write an issue text for each finding to this directory."
     option(_add_places(add), "--issues DIR", text, told="none", type=Path)
 
     text = (
-        "Accept that a series is slower. What became slower up to this night FAILs no more, here "
-        "and, once it is published, elsewhere."
+        "Accept the current performance of a series as its new baseline. Regressions up to this "
+        "night no longer FAIL, here and, once published, elsewhere."
     )
     add = add_command(tasks, "accept", text, accept)
-    option(add, "--series NAME", "Accept this series as it is. Required.", required=True)
-    option(add, "--night DATE", "Up to the night of this date.", told="the last one")
-    text = "Say why, in a line that the page and `regressions` show. Required."
+    option(add, "--series NAME", "Accept this series. Required.", required=True)
+    option(
+        add, "--night DATE", "Accept regressions up to the night of this date.", told="the last one"
+    )
+    text = "The reason, which the page and `hvdperf regressions` show. Required."
     option(add, "--why REASON", text, required=True)
     _add_places(add, repository=False)
 
-    add = add_command(tasks, "prune", "Remove sessions and pages of nights long ago.", prune)
-    option(add, "--keep DAYS", "Keep those of the last DAYS days.", 90, type=int)
+    add = add_command(tasks, "prune", "Remove the sessions and pages of old nights.", prune)
+    option(add, "--keep DAYS", "Keep the last DAYS days.", 90, type=int)
     _add_places(add, repository=False)
 
-    text = "List lasting changes over nights, with the commands that repeat them."
+    text = "List the change points of all series, with the commands that reproduce them."
     add = add_command(commands, "regressions", text, list_regressions)
     group = _add_which_nights(add)
     option(group, "--since DATE", "List changes since this date, such as 2026-01-01.", told="all")
@@ -104,33 +104,33 @@ def add_to(commands: Commands) -> None:
 
 def _add_run(tasks: Commands) -> None:
     text = (
-        "Measure one night: doctor, A/A pair, session, gate. A night that was interrupted goes on. "
-        "Options after -- are passed on to pytest."
+        "Measure one night: doctor, A/A test, session, A/B test against a pinned stack. An "
+        "interrupted night is resumed. Options after -- are passed to pytest."
     )
     add = add_command(tasks, "run", text, run_night)
     group = add.add_argument_group("what to measure")
     option(group, "--profile NAME", "Measure this profile.", "nightly")
-    text = "Compare with the stack of this interpreter."
+    text = "Compare with the stack installed for this Python interpreter."
     option(group, "--against PYTHON", text, "", "judge by thresholds")
-    text = "Measure only if doctor finds no problem."
+    text = "Measure only if `hvdperf doctor` finds no problem."
     option(group, "--require-fit", text, told="measure anyway")
-    option(group, "--no-pair", "Leave out the A/A pair.", told="measure it first")
-    text = "Pass these options on to pytest."
+    option(group, "--no-pair", "Skip the A/A test.", told="run it first")
+    text = "Pass these options to pytest."
     group.add_argument("pytest", nargs=argparse.REMAINDER, metavar="-- ...", help=text)
     group = add.add_argument_group("where and when")
     text = "Put these words before pytest, such as 'mpirun -np 4'."
     option(group, "--launch WORDS", text, "", "none")
     option(group, "--series NAME", "Add the night to this series.", "nightly")
     text = (
-        "Measure each node alone. The words of --launch start this command on each of them, one "
-        "process a node; without them it measures this node."
+        "Measure each node on its own. Use --launch to start one process per node; without it, "
+        "only this node is measured."
     )
     option(group, "--by-node", text, told="measure all nodes together")
     option(group, "--night DATE", "Measure the night of this date.", told="today, in UTC")
     group = _add_places(add)
-    option(group, "--publish URL", "Publish to this git repository, too.", told="do not")
-    text = "Append the night to this file, in Markdown."
-    option(group, "--summary FILE", text, told="do not", type=Path)
+    option(group, "--publish URL", "Also publish to this git repository.", told="do not publish")
+    text = "Append a summary of the night to this file, in Markdown."
+    option(group, "--summary FILE", text, told="no summary", type=Path)
 
 
 def _add_which_nights(add: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -144,7 +144,7 @@ def _add_which_nights(add: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 def _add_places(add: argparse.ArgumentParser, repository: bool = True) -> argparse._ArgumentGroup:
     group = add.add_argument_group("places")
-    text = "Keep nights and sessions in this directory."
+    text = "Directory of nights and sessions."
     option(group, "--results DIR", text, RESULTS, "results", type=Path)
     if repository:
         option(group, "--branch NAME", "Use this branch of the git repository.", BRANCH)
@@ -153,25 +153,27 @@ def _add_places(add: argparse.ArgumentParser, repository: bool = True) -> argpar
 
 def _add_history(commands: Commands) -> None:
     top = add_command(
-        commands, "history", "Keep and show the throughput across Horovod and TensorFlow releases."
+        commands,
+        "history",
+        "Show the throughput across Horovod and TensorFlow releases, and fill gaps.",
     )
     tasks = top.add_subparsers(required=True, metavar="COMMAND")
 
     text = "Write the git repositories that asv reads."
     add_command(tasks, "releases", text, write_releases)
-    text = "Convert sessions into raw results, and those into the form of asv."
+    text = "Convert sessions into asv results."
     add = add_command(tasks, "import", text, import_sessions)
     text = "Convert the sessions of this directory."
     option(add, "--sessions DIR", text, places.SESSIONS, "results/runs", type=Path)
-    text = "Write the sites by Horovod and by TensorFlow release."
+    text = "Write the asv sites: one by Horovod release and one by TensorFlow release."
     add_command(tasks, "publish", text, publish)
     add = add_command(tasks, "preview", "Serve the sites on this machine.", preview)
     option(add, "--port N", "Serve on this port.", 8080, type=int)
     text = "Build and measure the missing combinations of releases."
     add = add_command(tasks, "backfill", text, fill_matrix)
     for name, versions in (("horovod", backfill.HOROVOD), ("tensorflow", backfill.TENSORFLOW)):
-        option(add, f"--{name} V,V", "Combine these releases.", ",".join(versions))
-    option(add, "--again", "Also retry what could not be built before.", told="leave it out")
+        option(add, f"--{name} V,V", "Measure these releases.", ",".join(versions))
+    option(add, "--again", "Retry combinations that could not be built before.", told="skip them")
     text = "Show the state of each combination."
     option(add, "--list", text, told="build and measure, then show it")
     text = "Find releases that changed the throughput, in stored results."
@@ -183,7 +185,7 @@ def _add_history(commands: Commands) -> None:
     add = add_command(tasks, "measure", text, measure_stack)
     text = "Measure the stack of this interpreter."
     option(add, "--stack PYTHON", text, required=True, type=Path)
-    text = "Try what people do with Horovod on an installed stack, with each Keras that it has."
+    text = "Test common uses of Horovod on an installed stack, with each Keras version it has."
     add = add_command(tasks, "uses", text, try_uses_of_stack)
     text = "Try the stack of this interpreter."
     option(add, "--stack PYTHON", text, Path(sys.executable), "this one", type=Path)
@@ -193,22 +195,22 @@ def _add_history(commands: Commands) -> None:
 
 def _add_bisect(commands: Commands) -> None:
     text = (
-        "Find the release that changed the throughput, by measuring. Releases are built, and each "
-        "is compared with the first one in a session of a few minutes."
+        "Find the release that changed the throughput. Releases are built, and each is compared "
+        "with the --from release in a session of a few minutes."
     )
     add = add_command(commands, "bisect", text, bisect)
     group = add.add_argument_group("which releases")
     text = "Search the releases of this package. Default: tensorflow."
     choices = [axis.value for axis in Axis]
     group.add_argument("--along", choices=choices, default="tensorflow", help=text)
-    option(group, "--from V", "Begin with this older release.", dest="first", required=True)
+    option(group, "--from V", "Start with this older release.", dest="first", required=True)
     option(group, "--to V", "End with this newer release.", dest="last", required=True)
     option(group, "--at V", "Use this release of the other package.", required=True)
     group = add.add_argument_group("what to measure")
     option(group, "--model NAME", "Train this network, such as vgg_16_s.", required=True)
-    option(group, "--np N", "Train with N replicas.", type=int, required=True)
-    text = "Give each session MIN minutes."
-    option(group, "--budget MIN", text, told="those of the profile", type=float)
+    option(group, "--np N", "Train on N ranks.", type=int, required=True)
+    text = "Limit each session to MIN minutes."
+    option(group, "--budget MIN", text, told="set by the profile", type=float)
 
 
 def _date(name: str, text: str) -> date:
@@ -338,7 +340,7 @@ def _append_summary(
     has no report."""
     texts = [f"# {night.series}, night of {night.night}: {verdict.value}", f"{night.told}."]
     texts += [f"{line[:1].upper()}{line[1:]}." for line in slower]
-    texts += [f"Unfit: {line}" for line in night.unfit]
+    texts += [f"Not ready to measure: {line}" for line in night.unfit]
     report = [sys.executable, "-m", "hvdperf", "report", "--format", "markdown"]
     for part in night.parts:
         words = [*report, str(results / "runs" / part.session)]

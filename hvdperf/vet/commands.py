@@ -38,21 +38,22 @@ _MOST_SHOWN = 12
 def add_to(commands: Commands) -> None:
     """Add the command vet."""
     text = (
-        "Find the bad node of an allocation. The nodes of Slurm's allocation, or of --hosts, "
-        "train, copy and read at the same time, and exchange bytes in pairs. A node is named if it "
-        "is slower than the others, with what is slow, or computes something else. Exit status: 0 "
-        "if no node is bad, 1 if one is, 10 if one could not be measured, 6 if it is not decided."
+        "Find slow or faulty nodes in an allocation. All nodes in the Slurm allocation, or in "
+        "--hosts, do the same at the same time: train, copy memory, read files; then pairs of "
+        "nodes test the network. Reported is any node that is slower than the others, with the "
+        "reason, or whose results differ. Exit status: 0 if no node is bad, 1 if one is, 10 if one "
+        "could not be measured, 6 if the measurement is inconclusive."
     )
     add = add_command(commands, "vet", text, vet)
-    text = "Compare these hosts, which are reached by ssh."
+    text = "Compare these hosts, over ssh."
     option(add, "--hosts A,B", text, told="the nodes of the allocation")
     text = "Use this network between the nodes, such as 10.0.0.0/24."
     option(add, "--network NET", text, "", "any")
-    text = "Have every node do everything so many times."
+    text = "Number of rounds."
     option(add, "--rounds N", text, ROUNDS, type=int)
-    text = "Read the files of this directory, which every node has."
+    text = "Read the files of this directory, which must exist on every node."
     option(add, "--data-dir DIR", text, told="a temporary file")
-    text = "Write what was measured, and what follows, to this new file as JSON."
+    text = "Write measurements and findings to this new file, as JSON."
     option(add, "--out FILE", text, told="no file", type=Path)
 
 
@@ -109,7 +110,7 @@ def told(measured: Measured, findings: Sequence[Finding]) -> Iterator[str]:
         speed = number(figure.estimate, 5, 3)
         yield table.row(finding.node, term, speed, bounds, f" {_word(finding, term)}")
     if len(rows) > len(shown):
-        yield f"and {len(rows) - len(shown)} more that are ok"
+        yield f"and {len(rows) - len(shown)} more, all ok"
     for finding in findings:
         yield from _sentences(finding)
     yield from wrapped(_summary(measured, findings), others="")
@@ -133,7 +134,7 @@ def _sentences(finding: Finding) -> Iterator[str]:
         yield from wrapped(f"{node} is slow: {reason}")
         yield f"    {draining(node, reason)}"
     if finding.state is State.OTHER_RESULT or (finding.slow and finding.reason):
-        yield from wrapped(f"{node} computes something else: {finding.reason}")
+        yield from wrapped(f"{node} has different results: {finding.reason}")
         yield f"    {draining(node, finding.reason)}"
     if finding.state in (State.NOT_RUN, State.NOT_COMPARED):
         yield from wrapped(f"{node} {finding.state.value}: {finding.reason}")
@@ -160,5 +161,5 @@ def _summary(measured: Measured, findings: Sequence[Finding]) -> str:
     if states == {State.OK}:
         return f"no node is bad; {said}; {took}"
     if State.UNDECIDED in states:
-        return f"{said}; {took}; to decide more, add --rounds {3 * len(measured.rounds)}"
+        return f"{said}; {took}; inconclusive; for a decision: --rounds {3 * len(measured.rounds)}"
     return f"{said}; {took}"

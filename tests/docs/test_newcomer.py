@@ -2,7 +2,7 @@
 fresh clone.
 
 The whole tutorial runs, with one network and a short budget: beside other tests a session does not
-end before its time. Of the README the section on the first session runs, with one question, one
+end before its time. Of the README the section on scaling runs, with one question, one
 network and an even shorter budget, since its lines do much the same; behind `make perf` rounds are
 made up. All other shell lines need GPUs, Slurm, other hosts or another stack; test_pages.py checks
 that their commands exist.
@@ -23,12 +23,10 @@ from tests.support.pages import blocks, text_of
 
 MARK = "exit status of the line:"
 # Begins a line of a summary; the rest of the line differs from machine to machine.
-SHAPE = re.compile(
-    r"^(model +np|case +figure|results: results/runs/|report: results/report/)", re.M
-)
+SHAPE = re.compile(r"^(network +ranks|results: results/runs/|report: results/report/)", re.M)
 
 # The table of throughputs, which a session lacks if other programs disturbed all of its blocks.
-THROUGHPUT = {"model np"}
+THROUGHPUT = {"network ranks"}
 
 
 @dataclass(frozen=True)
@@ -84,10 +82,9 @@ def tutorial(clone: Path) -> Mapping[str, Line]:
 @pytest.fixture(scope="module")
 def readme(clone: Path, tutorial: Mapping[str, Line]) -> Mapping[str, Line]:
     """Run the README's lines after the tutorial, whose environment they find."""
-    section = text_of(Path("README.md")).split("\n## ")[1]
-    assert section.startswith("The first session")
+    section = text_of(Path("README.md")).partition("\n## How training scales\n")[2]
     short = "--models=alexnet_s --budget=0.1 -k weak_scaling"
-    perf, sessions = blocks(section)
+    perf, _, sessions = blocks(section)[0].partition("\n")
     done = run(perf, clone, PYTEST_ADDOPTS=short)
     made_up = f"-p tests.support.made_up_ranks {short}"
     return {**done, **run(sessions, clone, PYTEST_ADDOPTS=made_up, PYTHONPATH=str(clone))}
@@ -116,7 +113,7 @@ def sample(page: str) -> set[str]:
         (
             "pytest perf/ --profile smoke --models vgg_16_s --inject slow:rank=1,factor=2",
             {1, 6},
-            "weak_scaling, np 2",
+            "weak scaling, 2 ranks",
         ),
     ],
 )
@@ -151,9 +148,8 @@ def test_the_lines_of_the_readme_run(readme: Mapping[str, Line]) -> None:
     assert perf.status in (0, 2), perf.output
     assert shape(perf.output) >= sample("README.md") - THROUGHPUT != set()
     sessions = [line for command, line in readme.items() if "pytest perf/" in command]
-    assert len(sessions) == 3
+    assert len(sessions) == 2
     for line in sessions:
         assert line.status in (0, 6), line.output
         assert shape(line.output) >= sample("README.md") - THROUGHPUT
     assert readme[". ./activate"].status == 0
-    assert readme["hvdperf doctor"].status in (0, 9)

@@ -33,7 +33,7 @@ TERMS = {
     "stacks?": "stack",
     "world sizes?": "world-size",
 }
-WAYS_IN = "Three ways in"
+WAYS_IN = "Where to start"
 KINDS = (WAYS_IN, "How to", "Reference", "Explanation", "For developers and reviewers")
 GUIDES = pages_of_kind(WAYS_IN, "How to")
 

@@ -332,10 +332,10 @@ def test_pauses_change_no_factor_and_no_cause() -> None:
         )
         for extra, own in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
     ]
-    for name in ("efficiency", "contention", "communication", "balance", "product"):
+    for name in ("efficiency", "computation", "communication", "load_balance", "product"):
         usual, *others = (getattr(each, name).estimate for each in found)
         assert others == pytest.approx([usual, usual], rel=0.01)
-    assert found[1].by_speed.estimate < 0.5 * found[0].by_speed.estimate
+    assert found[1].steady_state.estimate < 0.5 * found[0].steady_state.estimate
     step = [of_steps(paused_run(2, extra=extra), BlockKind.FULL, True) for extra in (0.0, 1.0)]
     for usual_rank, rank in zip(*step, strict=True):
         assert rank == pytest.approx(usual_rank, abs=1e-4)

@@ -25,10 +25,10 @@ def rounds(comparison, count=6, **candidate):
 def test_the_factors_multiply_to_the_efficiency_by_speed():
     found = scaling_breakdown(WEAK, rounds(WEAK, late=[0.0, 0.004], exchange=0.003))
     # 19 ms a step at 1; 19 and 23 ms without exchange, 26 ms with it.
-    # What slows one rank is no contention.
-    assert found.contention.estimate == pytest.approx(1.0)
+    # What slows one rank does not count as contention.
+    assert found.computation.estimate == pytest.approx(1.0)
     assert found.communication.estimate == pytest.approx(23 / 26)
-    assert found.balance.estimate == pytest.approx(19 / 23)
+    assert found.load_balance.estimate == pytest.approx(19 / 23)
     assert found.product.estimate == pytest.approx(19 / 26)
     assert found.efficiency.estimate == pytest.approx(19 / 26, rel=1e-3)
     assert found.late is not None
@@ -89,10 +89,10 @@ def test_steps_that_do_not_divide_are_rounded_up():
     taken = (found.candidate.steps, found.candidate.steps_of_run, found.reference.steps)
     assert taken == (14, 40, 40)
     assert found.candidate.training_seconds == pytest.approx(3.5 + 14 * 0.022)
-    assert found.efficiency.estimate == pytest.approx(found.by_speed.estimate / 3)
+    assert found.efficiency.estimate == pytest.approx(found.steady_state.estimate / 3)
     wall = found.reference.wall_seconds / found.candidate.wall_seconds
-    assert found.by_job.estimate == pytest.approx(wall)
-    assert scaling_breakdown(weak, rounds(weak)).by_job.estimate == pytest.approx(3.0)
+    assert found.end_to_end.estimate == pytest.approx(wall)
+    assert scaling_breakdown(weak, rounds(weak)).end_to_end.estimate == pytest.approx(3.0)
 
 
 def test_the_largest_residual_is_kept_with_its_sign():
@@ -140,7 +140,7 @@ def test_a_rank_whose_steps_take_longer_is_named():
         ]
     found = scaling_breakdown(WEAK, measured)
     assert found.slowest == 1
-    assert found.balance.estimate == pytest.approx(1 / 1.3)
+    assert found.load_balance.estimate == pytest.approx(1 / 1.3)
 
 
 def test_work_that_a_rank_has_instead_of_another_is_no_contention():
@@ -159,5 +159,5 @@ def test_work_that_a_rank_has_instead_of_another_is_no_contention():
             for block in launch.blocks
         ]
     found = scaling_breakdown(WEAK, measured)
-    assert found.contention.estimate == pytest.approx(1.0)
-    assert found.balance.estimate == pytest.approx(1 / 1.9)
+    assert found.computation.estimate == pytest.approx(1.0)
+    assert found.load_balance.estimate == pytest.approx(1 / 1.9)

@@ -9,16 +9,16 @@ import pytest
 
 from hvdperf.explain.speedup import (
     Training,
-    by_job,
-    by_speed,
-    by_time,
+    end_to_end_speedup,
     fit_fixed_cost,
     fixed_cost,
     physical,
     refusal,
     shortest_work,
+    steady_state_speedup,
     steps_of_each,
     training,
+    training_speedup,
 )
 from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import Term
@@ -60,10 +60,12 @@ def test_speed_says_nothing_of_the_fixed_cost_and_time_does():
         training(with_timestamps(HOROVOD_2, steps=100)),
         training(with_timestamps(HOROVOD_1, steps=100)),
     )
-    assert by_speed(2, ours, theirs) == pytest.approx(2.0)
-    assert by_time(WEAK, ours, theirs) == pytest.approx(2.0)
+    assert steady_state_speedup(2, ours, theirs) == pytest.approx(2.0)
+    assert training_speedup(WEAK, ours, theirs) == pytest.approx(2.0)
     work = 100 * STEP_S
-    assert by_time(STRONG, ours, theirs) == pytest.approx((FIXED_S + work) / (FIXED_S + work / 2))
+    assert training_speedup(STRONG, ours, theirs) == pytest.approx(
+        (FIXED_S + work) / (FIXED_S + work / 2)
+    )
 
 
 def test_the_observation_is_the_efficiency_by_time():
@@ -85,13 +87,15 @@ def test_three_replicas_take_a_part_of_forty_steps_that_is_rounded_up():
         training(with_timestamps(horovod_3, exchange=0.003)),
         training(with_timestamps(HOROVOD_1)),
     )
-    assert by_speed(3, ours, theirs) == pytest.approx(3 * STEP_S / slower)
+    assert steady_state_speedup(3, ours, theirs) == pytest.approx(3 * STEP_S / slower)
     alone = FIXED_S + 40 * STEP_S
-    assert by_time(weak, ours, theirs) == pytest.approx(3 * alone / (FIXED_S + 40 * slower))
-    assert by_time(strong, ours, theirs) == pytest.approx(alone / (FIXED_S + 14 * slower))
+    assert training_speedup(weak, ours, theirs) == pytest.approx(
+        3 * alone / (FIXED_S + 40 * slower)
+    )
+    assert training_speedup(strong, ours, theirs) == pytest.approx(alone / (FIXED_S + 14 * slower))
     wall = (8.0, 7.0)
-    assert by_job(weak, ours, theirs, wall) == pytest.approx(3 * 7 / 8)
-    assert by_job(strong, ours, theirs, wall) == pytest.approx(7 / (8 - 26 * slower))
+    assert end_to_end_speedup(weak, ours, theirs, wall) == pytest.approx(3 * 7 / 8)
+    assert end_to_end_speedup(strong, ours, theirs, wall) == pytest.approx(7 / (8 - 26 * slower))
 
 
 def of_steps(steps: int, fixed: float, step: float) -> Training:

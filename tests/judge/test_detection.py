@@ -102,7 +102,7 @@ def test_called_otherwise_is_not_enough(verdict):
     )
 
 
-@pytest.mark.parametrize("verdict", [Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED])
+@pytest.mark.parametrize("verdict", [Verdict.INCONCLUSIVE, Verdict.INFO])
 @pytest.mark.parametrize("trial", ["slow5", "aa"])
 def test_what_is_open_stays_open(trial, verdict):
     open_ = called(verdict, "so")

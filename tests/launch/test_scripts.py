@@ -133,5 +133,5 @@ def test_a_script_that_hides_its_exchange_has_no_communication(made: Make) -> No
     assert found.error == ""
     judgement = found.judgement(communication(workload, 2))
     assert judgement is not None
-    assert judgement.verdict is Verdict.NOT_JUDGED
+    assert judgement.verdict is Verdict.INFO
     assert found.judgement(weak_scaling(workload, 2)) is None

@@ -146,7 +146,7 @@ def assert_accounted_for(measured: Round) -> None:
     assert found.wire_seconds is not None
     assert found.wire_seconds > 0
     assert found.candidate.fixed.b_seconds > 0
-    assert observation(STRONG, measured) < 0 < found.by_speed.estimate
+    assert observation(STRONG, measured) < 0 < found.steady_state.estimate
 
 
 @pytest.mark.long

@@ -208,7 +208,7 @@ def test_who_took_the_cores_is_said_with_what_to_do():
     assert disturbance(0.31, 0.0, python, make, quiet).reason() == (
         "other programs took 31 % of the cores during the measurement "
         "(python, pid 1234: 48 % of core 1; make, pid 77: 10 % of a core): "
-        "stop them, or wait for their end"
+        "stop them, or wait until they finish"
     )
     assert "(not visible from here)" in disturbance(0.31).reason()
 

@@ -102,7 +102,7 @@ def test_whether_ranks_may_read_each_others_memory_is_a_fact(
 ) -> None:
     if code:
         monkeypatch.setattr("hvdperf.machine.fitness._READ_PARENT", f"import sys; sys.exit({code})")
-    check = checks_of(Machine("node1", (0,)), host)["memory of other ranks"]
+    check = checks_of(Machine("node1", (0,)), host)["ranks' memory"]
     assert told in check.value
     assert not check.problem
 
@@ -147,7 +147,7 @@ def test_a_busy_program_is_seen_and_named() -> None:
     finally:
         os.kill(pid, 9)
     assert check.problem.startswith("other programs took ")
-    assert check.mend == "stop them, or wait for their end"
+    assert check.mend == "stop them, or wait until they finish"
     assert pid in [culprit.pid for culprit in meter.culprits()]
 
 

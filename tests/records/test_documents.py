@@ -138,7 +138,7 @@ def of_a_failed_launch() -> Outcome:
         (outcome(WEAK, RATIOS, verdict=Verdict.INCONCLUSIVE), True),
         (without_threshold(), True),
         (outcome(WEAK, RATIOS, verdict=Verdict.INVALID, reason="a NaN"), False),
-        (outcome(WEAK, RATIOS, verdict=Verdict.NOT_JUDGED, reason="they share a core"), False),
+        (outcome(WEAK, RATIOS, verdict=Verdict.INFO, reason="they share a core"), False),
         (of_a_failed_launch(), False),
         (outcome(WEAK, (), verdict=Verdict.INCONCLUSIVE), False),
     ],

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hvdperf.report import plots
-from hvdperf.report.content import CaseNote, Column, Figure, Plot, Report, Row, Section, Table
+from hvdperf.report.content import CaseNote, Column, Figure, Report, Row, Section, Table
 from hvdperf.verdict import Verdict, worst
 
 MODELS = ("inception_v3_s", "lstm_s", "resnet_50_s", "vgg_16_s")
@@ -74,22 +74,6 @@ def board(rows: Sequence[Row]) -> Figure:
         "All cases",
         f"{len(rows)} cases with their figures, 95 % intervals, and what they are held against.",
         Table(BOARD, tuple(rows)),
-        forest(len(rows)),
-    )
-
-
-def forest(rows: int) -> Plot:
-    """A row a case: its interval, and a point by its verdict."""
-    return plots.estimates(
-        {"y": plots.row_names("case", sort=None)},
-        plots.field("figure", "quantitative", "Figure", scale={"zero": False}),
-        ("lower", "upper"),
-        {
-            "data": {"values": [{"at": 0.9}]},
-            **plots.line("limit", x=plots.field("at", "quantitative"), y=None),
-        },
-        rows=rows,
-        point={"color": plots.field("verdict", "nominal", "Verdict")},
     )
 
 
@@ -275,7 +259,7 @@ def a_report(seed: int = 1, verdicts: Sequence[Verdict] = tuple(Verdict)) -> Rep
         notes=tuple(
             note(row, long=row["verdict"] == Verdict.INVALID.value)
             for row in rows
-            if Verdict(row["verdict"]) in bad or row["verdict"] == Verdict.NOT_JUDGED.value
+            if Verdict(row["verdict"]) in bad or row["verdict"] == Verdict.INFO.value
         ),
         sections=(
             Section("scaling", "Scaling", "Throughput by the number of replicas.", of_models),

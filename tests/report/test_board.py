@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hvdperf.models.registry import SCRIPT
@@ -30,7 +28,7 @@ from hvdperf.report.content import Section
 from hvdperf.report.sections import board
 from hvdperf.report.sections.board import overview
 from hvdperf.stats import Interval
-from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict, decide
+from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from tests.report.cases import assert_sound, recorded
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
@@ -40,34 +38,12 @@ RULES = (Floor.at(0.8), REGRESSION, Band(0.9, 1.1111), Ceiling(3.0), Ceiling(1.1
 RATIOS = st.floats(0.01, 100)
 
 
-@given(st.sampled_from(RULES), st.lists(RATIOS, min_size=3, max_size=3).map(sorted))
-# Between the limits of the gate, and surely below the one that FAILs.
-@example(REGRESSION, [0.965, 0.97, 0.975])
-def test_a_margin_is_kept_where_the_rule_passes(rule, bounds):
-    lower, estimate, upper = bounds
-    figure = Interval(estimate, lower, upper, 0.025, 8)
-    at, least, most = board.margin(figure, rule)
-    assert least <= at <= most or math.isclose(least, at) or math.isclose(at, most)
-    # Within rounding of the edge either may be.
-    if abs(least) > 1e-9:
-        assert (least > 0) == (decide(rule, figure, figure) is Verdict.PASS)
-
-
-def test_margins_are_shares_of_the_threshold():
-    figure = Interval(0.9, 0.88, 0.96, 0.025, 8)
-    assert board.margin(figure, Floor.at(0.8)) == pytest.approx((0.125, 0.1, 0.2))
-    late = Interval(2.0, 1.0, 4.0, 0.025, 8)
-    assert board.margin(late, Ceiling(3.0)) == pytest.approx((1 / 3, -1 / 3, 2 / 3))
-
-
-def test_of_a_band_the_nearer_edge_counts_and_its_middle_is_the_most():
-    band = Band(0.8, 1.25)
-    at, least, most = board.margin(Interval(1.1, 0.9, 1.2, 0.05, 8), band)
-    assert at == pytest.approx(1 - 1.1 / 1.25)
-    assert least == pytest.approx(1 - 1.2 / 1.25)
-    # At the place that is as far from one edge as from the other.
-    place = 2 * 0.8 * 1.25 / 2.05
-    assert most == pytest.approx(place / 0.8 - 1) == pytest.approx(1 - place / 1.25)
+def test_margins_are_shares_of_the_limit():
+    assert board.margin(Interval(0.9, 0.88, 0.96, 0.025, 8), Floor.at(0.8)) == pytest.approx(0.125)
+    assert board.margin(Interval(2.0, 1.0, 4.0, 0.025, 8), Ceiling(3.0)) == pytest.approx(1 / 3)
+    # Of a band the nearer edge counts.
+    of_band = board.margin(Interval(1.1, 0.9, 1.2, 0.05, 8), Band(0.8, 1.25))
+    assert of_band == pytest.approx(1 - 1.1 / 1.25)
 
 
 def test_a_minimum_detectable_effect_is_told_of_a_comparison_of_stacks_only(tmp_path):
@@ -105,7 +81,7 @@ def test_the_worst_verdicts_come_first(tmp_path):
     assert first["case"] == PARITY.name
     assert first["figure"] == pytest.approx(0.5)
     assert second["margin"] == pytest.approx(100 * (0.9 / 0.8 - 1))
-    assert ": 1 of 2" in figure.says
+    assert figure.says.startswith("1 of 2 ")
 
 
 def test_a_figure_that_is_not_to_be_trusted_keeps_no_threshold(tmp_path):
@@ -115,10 +91,10 @@ def test_a_figure_that_is_not_to_be_trusted_keeps_no_threshold(tmp_path):
         outcome(PARITY, [1.0] * 6, Band(0.9, 1.1), Verdict.INVALID, "replicas differ"),
     )
     figure = board.board(cases)
-    assert ": 1 of 1" in figure.says
+    assert figure.says.startswith("1 of 1 ")
     # It is shown all the same, by the shape and the word of its verdict.
     assert [row["verdict"] for row in figure.table.rows if row["margin"]] == ["INVALID", "PASS"]
-    assert "No case" in board.board(cases[1:]).says
+    assert "No result" in board.board(cases[1:]).says
 
 
 def test_without_an_interval_there_is_no_margin(tmp_path):
@@ -155,7 +131,8 @@ def test_what_failed_by_its_figure_says_so(tmp_path):
     note = board.note(failed)
     assert note is not None
     assert note.paragraphs == (
-        "Figure 0.500 [0.500, 0.500] of 6 rounds, 95 % confidence; limit: >= 0.8",
+        "Result 0.500 [0.500, 0.500] after 6 rounds, with the confidence that a verdict needs; "
+        "limit: >= 0.8",
     )
 
 
@@ -168,18 +145,18 @@ def test_the_limit_that_decided_is_told_and_what_fails_by_it_keeps_neither(tmp_p
     (row,) = figure.table.rows
     assert row["must_be"] == "not < 0.98"
     assert row["margin"] == pytest.approx(100 * (0.97 / 0.98 - 1))
-    assert ": 0 of 1" in figure.says
+    assert figure.says.startswith("0 of 1 ")
     assert note is not None
-    assert note.paragraphs[0].endswith("of 6 rounds, 95 % confidence; limit: not < 0.98")
+    assert note.paragraphs[0].endswith("; limit: not < 0.98")
 
 
-def test_every_interval_stands_with_its_confidence(tmp_path):
+def test_what_was_not_measured_has_no_interval(tmp_path):
     nothing = outcome(PARITY, [], verdict=Verdict.INVALID, reason="a rank diverged")
     unmeasured, judged = board.board(
         cases_of(tmp_path, outcome(WEAK, [0.9] * 6), nothing)
     ).table.rows
-    assert judged["confidence"] == pytest.approx(95)
-    assert unmeasured["confidence"] is None
+    assert 0.9 == pytest.approx(judged["figure"]) == judged["lower"] == judged["upper"]
+    assert unmeasured["figure"] is unmeasured["lower"] is None
 
 
 def test_what_passed_needs_no_note(tmp_path):
@@ -214,12 +191,12 @@ def test_how_far_passes_lie_inside_their_limits_is_told_from_the_least_to_the_mo
     ]
     failed = seen(strong_scaling(WORKLOAD, 2), figure, Floor.at(1.0), Verdict.FAIL)
     told = board.board(cases_of(tmp_path / "all", *passes, failed)).says
-    assert "A PASS means that a figure meets its limit, not that nothing has become slower" in told
+    assert "PASS means within the limit" in told
     assert shares(told) == [("7.1 %", "communication"), ("80 %", "weak_scaling")]
     assert shares(board.board(cases_of(tmp_path / "one", passes[0])).says) == [
         ("80 %", "weak_scaling")
     ]
-    assert "A PASS means" not in board.board(cases_of(tmp_path / "none", failed)).says
+    assert "PASS means" not in board.board(cases_of(tmp_path / "none", failed)).says
 
 
 def test_what_a_pass_against_another_stack_could_have_missed_is_told(tmp_path):
@@ -228,7 +205,7 @@ def test_what_a_pass_against_another_stack_could_have_missed_is_told(tmp_path):
     figure = Interval(1.0, 1 / 1.04, 1.01, alpha=0.025, observations=6)
     says = board.board(cases_of(tmp_path, seen(pair, figure, REGRESSION))).says
     assert "Minimum detectable effect" in says
-    assert "A PASS means" not in says
+    assert "PASS means" not in says
     assert shares(says) == [("6.0 %", "weak_scaling")]
 
 
@@ -249,9 +226,9 @@ def test_a_row_has_the_throughput_of_all_replicas_and_the_ratios(tmp_path):
     assert (one["world_size"], one["weak"], one["verdict"]) == (1, None, None)
     assert one["samples_per_second"] == pytest.approx(1000)
     assert two["samples_per_second"] == pytest.approx(1800)
-    assert (two["weak"], two["strong"], two["parity"]) == pytest.approx((0.9, 0.8, 0.5))
+    assert (two["weak"], two["strong"], two["parity"]) == pytest.approx((90, 80, 0.5))
     assert two["verdict"] == "FAIL"
-    assert "resnet_50_s 1,800 samples/s on 2 replicas" in figure.says
+    assert "resnet_50_s 90 %" in figure.lead
 
 
 def test_every_network_has_its_rows(tmp_path):
@@ -266,14 +243,14 @@ def test_every_network_has_its_rows(tmp_path):
     ]
 
 
-def test_the_range_is_that_of_the_rounds_of_a_real_session():
+def test_a_throughput_of_a_real_session_has_an_interval():
     figure = overview(recorded("weak_scaling-resnet_50_s-np2"))
     assert figure is not None
     for row in figure.table.rows:
-        slowest, middle, fastest = (
-            number(row[key]) for key in ("slowest", "samples_per_second", "fastest")
+        speed, low, high = (
+            number(row[f"samples_per_second{end}"]) for end in ("", "_low", "_high")
         )
-        assert 0 < slowest <= middle <= fastest
+        assert 0 < low < speed < high
 
 
 @pytest.mark.parametrize(("batch", "told"), [(1, 1), (32, 0)])
@@ -305,7 +282,7 @@ def test_the_worst_verdict_of_all_cases_of_a_network_counts(tmp_path, verdict):
     other = outcome(fixed_time(WORKLOAD, 2), [1.0] * 6, verdict=verdict)
     figure = overview(cases_of(tmp_path, outcome(WEAK, [0.9] * 6), other))
     assert figure is not None
-    expected = Verdict.PASS if verdict is Verdict.NOT_JUDGED else verdict
+    expected = Verdict.PASS if verdict is Verdict.INFO else verdict
     assert figure.table.rows[-1]["verdict"] == expected.value
 
 

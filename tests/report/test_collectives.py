@@ -81,7 +81,7 @@ def test_gradients_have_a_row_a_network_whoever_asked():
     ]
     found = figures(*cases, *recorded(BOUND))
     first, second = found["bandwidth-gradients"].table.rows
-    assert (first["network"], second["network"]) == ("resnet_50_s, np 2", "vgg_16_s, np 2")
+    assert (first["network"], second["network"]) == ("resnet_50_s, 2 ranks", "vgg_16_s, 2 ranks")
     assert (first["bytes"], first["turns"]) == (GRADIENT_BYTES, 9)
     # 10 ms bare, twice that through Horovod, and the factor at 2 ranks is 1.
     assert first["horovod_ms"] == pytest.approx(20.0)

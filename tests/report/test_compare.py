@@ -220,7 +220,7 @@ FAILED = Failure(HOROVOD_2.name, 1, "block", "it broke", ["Traceback", "<script>
     ("other", "word"),
     [
         ({"verdict": Verdict.INVALID, "reason": "a NaN"}, "B: INVALID"),
-        ({"verdict": Verdict.NOT_JUDGED, "reason": "they share a core"}, "B: NOT JUDGED"),
+        ({"verdict": Verdict.INFO, "reason": "they share a core"}, "B: INFO"),
         ({"verdict": Verdict.FAIL, "failure": FAILED}, "B: a launch failed"),
     ],
 )
@@ -238,7 +238,7 @@ def test_what_is_not_sound_is_not_compared(tmp_path, other, word):
 
 
 def test_what_both_lack_is_said_once(tmp_path):
-    none = outcome(WEAK, (), verdict=Verdict.NOT_JUDGED, reason="they share a core")
+    none = outcome(WEAK, (), verdict=Verdict.INFO, reason="they share a core")
     made = compared(tmp_path, [none], [none])
     assert row(made)["word"] == "not comparable (both: no figure)"
     section = next(section for section in made.sections if section.name == "ratios")
@@ -267,7 +267,7 @@ def test_nothing_is_judged_and_counts_are_those_of_b(tmp_path):
         [scaled(1), outcome(PARITY, RATIOS, Band(0.75, 1.33))],
         [scaled(1, verdict=Verdict.FAIL)],
     )
-    assert made.verdict is Verdict.NOT_JUDGED
+    assert made.verdict is Verdict.INFO
     assert made.counts == {Verdict.FAIL: 1}
     assert made.title == f"{A} (A) and {B} (B)"
     assert made.facts["A"].startswith(f"{A}: profile smoke, ")
@@ -329,7 +329,7 @@ def test_throughputs_of_one_session_are_shown(tmp_path):
 
 
 def test_a_throughput_that_was_not_measured_is_missing(tmp_path):
-    none = outcome(WEAK, (), verdict=Verdict.NOT_JUDGED)
+    none = outcome(WEAK, (), verdict=Verdict.INFO)
     section = compared(tmp_path, [none], [none]).sections[-1]
     assert section.figures == ()
     assert section.missing

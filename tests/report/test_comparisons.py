@@ -16,6 +16,7 @@ from hvdperf.plan.questions import (
     parity,
     weak_scaling,
 )
+from hvdperf.report.cases import at_95
 from hvdperf.report.sections import comparisons
 from hvdperf.stats import Interval
 from hvdperf.verdict import REGRESSION, Band, Floor, Verdict, decide, smallest_detectable_effect
@@ -31,7 +32,7 @@ def test_a_ratio_stands_with_its_interval_and_its_band(tmp_path):
     section = comparisons.parity(cases)
     assert_sound(section)
     (figure,) = section.figures
-    (row,), told = figure.table.rows, cases[0].figure
+    (row,), told = figure.table.rows, at_95(cases[0])
     assert told is not None
     assert (row["ratio"], row["lower"], row["upper"]) == (told.estimate, told.lower, told.upper)
     assert (row["low"], row["high"]) == (0.9, 1.1)
@@ -104,7 +105,7 @@ def test_behind_a_figure_stands_what_it_was_called_unless_it_passed(tmp_path):
     (figure,) = comparisons.parity(cases).figures
     passed, invalid = figure.says.split("PASS: ")[1].split("; ")
     assert passed.endswith("1.000]")
-    assert invalid.endswith("1.000] INVALID. Intervals: 90 % confidence.")
+    assert invalid.endswith("1.000] INVALID. Intervals: 95 % confidence.")
 
 
 def test_without_another_stack_there_is_no_such_section(tmp_path):
@@ -131,5 +132,5 @@ def test_tonights_noise_is_shown(tmp_path):
 def test_an_a_a_case_that_differs_is_called_so(tmp_path):
     noisy = outcome(aa(WORKLOAD, 2), [0.8] * 6, Band(0.9, 1.1), Verdict.INVALID, "they differ")
     (figure,) = comparisons.trust(cases_of(tmp_path, noisy)).figures
-    assert figure.says.endswith("0.800 [0.800, 0.800] INVALID. Intervals: 90 % confidence.")
+    assert figure.says.endswith("0.800 [0.800, 0.800] INVALID. Intervals: 95 % confidence.")
     assert "do not differ" not in figure.says

@@ -24,7 +24,7 @@ from tests.report.cases import (
 from tests.support.rounds import WORKLOAD, outcome, run_report
 
 REAL = ["convergence-loss-single-resnet_50_s-np2", "convergence-loss-mirrored-resnet_50_s-np2"]
-ARMS = {"horovod, np 2", "mirrored, np 2", "single, np 1, 2 passes"}
+ARMS = {"horovod, 2 ranks", "mirrored, 2 ranks", "single, 1 rank, 2 passes"}
 
 
 def figures(*cases: Case) -> dict[str, Figure]:
@@ -88,7 +88,7 @@ def test_without_curves_the_ends_are_shown():
 
 def test_curves_are_means_over_ranks_and_medians_over_rounds():
     figure = figures(*map(with_curves, recorded(*REAL)))["convergence-curve-epochs"]
-    own = [row for row in figure.table.rows if row["arm"] == "horovod, np 2"]
+    own = [row for row in figure.table.rows if row["arm"] == "horovod, 2 ranks"]
     assert [row["steps"] for row in own] == [100, 200, 300, 400]
     assert [row["samples"] for row in own] == pytest.approx([6400, 12800, 19200, 25600])
     for row in own:
@@ -103,7 +103,7 @@ def test_curves_are_means_over_ranks_and_medians_over_rounds():
 def test_a_curve_of_two_points_has_its_axis_of_samples():
     short = [with_curves(case, every_steps=200) for case in recorded(*REAL)]
     figure = figures(*short)["convergence-curve-epochs"]
-    own = [row for row in figure.table.rows if row["arm"] == "horovod, np 2"]
+    own = [row for row in figure.table.rows if row["arm"] == "horovod, 2 ranks"]
     assert len(own) == 2
     assert figure.plot is not None
     assert figure.plot["encoding"]["x"]["field"] == "samples"
@@ -142,5 +142,5 @@ def test_what_was_trained_for_a_time_is_apart():
 
 def test_ends_at_steps_of_their_own_are_held_together():
     rows = figures(trained_for_a_time(curve=[]))["convergence-curve-time"].table.rows
-    assert [row["arm"] for row in rows] == ["horovod, np 2", "horovod, np 1"]
+    assert [row["arm"] for row in rows] == ["horovod, 2 ranks", "horovod, 1 rank"]
     assert {(row["steps"], row["loss"], row["rounds"]) for row in rows} == {(100, 0.4, 2)}

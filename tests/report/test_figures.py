@@ -36,7 +36,7 @@ def command(*words: object) -> int:
     return run(parser(), command_line=["report", *map(str, words)])
 
 
-def of_networks(results: Path, *networks: str, name: str = "scaling-weak-speed") -> Figure:
+def of_networks(results: Path, *networks: str, name: str = "scaling-weak-steady_state") -> Figure:
     """The curves on 1, 2 and 4 replicas."""
     outcomes = [
         outcome(weak_scaling(replace(WORKLOAD, model=network), n), [0.9] * 6)
@@ -84,7 +84,7 @@ def test_a_drawing_has_its_width_and_legible_letters(millimetres: int, tmp_path:
 # Content -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["scaling-throughput", "scaling-weak-speed"])
+@pytest.mark.parametrize("name", ["scaling-throughput", "scaling-weak-steady_state"])
 def test_every_network_of_a_plot_is_in_its_legend(name: str, tmp_path: Path) -> None:
     figure = of_networks(tmp_path, "vgg_16_s", "resnet_50_s", name=name)
     root = ET.fromstring(figures.drawing(figure, "svg", 250))

@@ -77,7 +77,7 @@ def test_any_cell_is_code_that_reads_as_it_is(texts):
     keys = [str(number) for number in range(len(texts))]
     table = Table(tuple(Column(key, key) for key in keys), (dict(zip(keys, texts, strict=True)),))
     section = Section("s", "S", "", (Figure("f", "F", "", table),))
-    made = markdown(Report("T", Verdict.NOT_JUDGED, {}, {}, (), board(), (), (section,)))
+    made = markdown(Report("T", Verdict.INFO, {}, {}, (), board(), (), (section,)))
     assert table_rows(made)[-2:] == [keys, list(map(one_line, texts))]
     for text in texts:
         if one_line(text):
@@ -109,9 +109,9 @@ def test_the_headline_says_it_in_words():
     first, second, *_ = lines(markdown(report("x")))
     assert first == "T x"
     assert second == f"1 of 2 cases FAIL: {MEANINGS[Verdict.FAIL]}. 1 PASS."
-    unmeasured = replace(report("x"), verdict=Verdict.NOT_JUDGED, counts={})
+    unmeasured = replace(report("x"), verdict=Verdict.INFO, counts={})
     assert lines(markdown(unmeasured))[1] == "Nothing was measured."
-    compared = replace(report("x"), verdict=Verdict.NOT_JUDGED)
+    compared = replace(report("x"), verdict=Verdict.INFO)
     assert lines(markdown(compared))[1] == "2 cases, shown side by side. 1 FAIL, 1 PASS."
 
 
@@ -136,8 +136,8 @@ def test_a_case_without_a_note_is_named_too():
 
 
 def test_what_is_not_judged_says_why_once():
-    notes = tuple(CaseNote(f"c{i}", Verdict.NOT_JUDGED, ("they share cores",)) for i in range(5))
-    assert "NOT JUDGED (5): they share cores" in lines(markdown(replace(report(), notes=notes)))
+    notes = tuple(CaseNote(f"c{i}", Verdict.INFO, ("they share cores",)) for i in range(5))
+    assert "INFO (5): they share cores" in lines(markdown(replace(report(), notes=notes)))
 
 
 def test_tables_have_digits_units_and_intervals():

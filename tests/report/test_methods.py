@@ -89,7 +89,7 @@ def test_rounds_launches_and_blocks_are_counted(tmp_path):
     assert f"{len(launches)} launches with {processes} processes" in text
     assert f"{blocks} blocks of" in text
     assert "ResNet-50 (small) with input size 32 was trained on" in text
-    assert "The arms were Horovod on 1 and 2 replicas." in text
+    assert "The configurations were Horovod on 1 and 2 ranks." in text
 
 
 def test_a_launch_that_cases_share_counts_once(tmp_path):
@@ -156,7 +156,7 @@ def test_every_kind_of_case_is_told(tmp_path):
     assert archive.left_out == ()
     text = said(archive)
     assert "tf.distribute.MirroredStrategy on" in text
-    assert "MPI without a framework on 2 replicas" in text
+    assert "MPI without a framework on 2 ranks" in text
     assert "None" not in text
     assert "nan" not in text
 
@@ -227,8 +227,8 @@ def test_what_ranks_exchanged_gradients_by_is_told_where_it_is_known(tmp_path):
 
 def test_what_made_the_host_unfit_is_told(tmp_path):
     text = said(archive_with(tmp_path, unfit=["load: others use 94 %: much; stop them"]))
-    assert "unfit in: load" in text
-    assert "unfit" not in said(archive_with(tmp_path / "fit"))
+    assert "problems with this host: load" in text
+    assert "problems with this host" not in said(archive_with(tmp_path / "fit"))
 
 
 def test_wider_intervals_tell_their_factor(tmp_path):

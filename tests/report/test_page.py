@@ -278,17 +278,6 @@ def test_choices_that_nothing_fits_are_told(page: Page) -> None:
     assert not page.locator(".board .nothing").is_visible()
 
 
-def test_the_board_draws_the_cases_that_are_left(page: Page) -> None:
-    draw_all(page)
-    page.locator("select[name=question]").select_option("parity")
-    unfold(page)
-    page.locator("#board .plot").scroll_into_view_if_needed()
-    page.wait_for_function(
-        "n => document.querySelector('#board .plot').view.data('table').length === n",
-        arg=shown_rows(page).count(),
-    )
-
-
 def test_a_figure_that_comes_back_has_its_width(page: Page) -> None:
     draw_all(page)
     width = "document.querySelector('#spread .plot svg').clientWidth"
@@ -319,7 +308,7 @@ def test_links_to_sections_keep_the_choices(page: Page) -> None:
 
 def test_a_note_leads_to_its_case(page: Page) -> None:
     # The page's head has those that somebody has to look at.
-    seen = (note for note in USUAL.notes if note.verdict is not Verdict.NOT_JUDGED)
+    seen = (note for note in USUAL.notes if note.verdict is not Verdict.INFO)
     noted = next(note for note in seen if not note.output)
     page.locator(f"header li[data-case='{noted.case}'] a").click()
     expect(shown_rows(page)).to_have_count(1)
@@ -550,8 +539,7 @@ def test_paper_has_the_facts_and_folds_them_again(page: Page) -> None:
 def test_paper_has_every_open_plot_in_light_colours(blank: Page) -> None:
     blank.emulate_media(color_scheme="dark")
     open_page(blank)
-    # That of the board is folded.
-    figures = len(drawn_figures(USUAL)) - 1
+    figures = len(drawn_figures(USUAL))
     assert blank.evaluate(DRAWN) < figures
     assert blank.pdf().startswith(b"%PDF-")
     assert blank.locator("[data-drawn=true]").count() == figures

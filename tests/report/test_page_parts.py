@@ -324,8 +324,8 @@ def judged(**counts: int) -> Report:
         ({"INCONCLUSIVE": 2, "PASS": 2}, "2 of 4 cases are INCONCLUSIVE", "2 PASS"),
         ({"PASS": 28}, "All 28 cases PASS", ""),
         ({"PASS": 1}, "The only case: PASS", ""),
-        ({"PASS": 3, "NOT_JUDGED": 1}, "All 3 judged cases PASS", "1 NOT JUDGED"),
-        ({"NOT_JUDGED": 2}, "None of 2 cases was judged", "2 NOT JUDGED"),
+        ({"PASS": 3, "INFO": 1}, "All 3 judged cases PASS", "1 INFO"),
+        ({"INFO": 2}, "None of 2 cases was judged", "2 INFO"),
         ({}, "Nothing was measured", ""),
     ],
 )
@@ -342,7 +342,7 @@ def test_whatever_did_not_pass_is_told_the_worst_first() -> None:
     wanted = {verdict.value for verdict in told}
     cases = {row["case"] for row in report.board.table.rows if row["verdict"] in wanted}
     assert {note.case for notes in told.values() for note in notes} == cases
-    assert {note.verdict for note in neutral(report)} == {Verdict.NOT_JUDGED}
+    assert {note.verdict for note in neutral(report)} == {Verdict.INFO}
 
 
 def test_a_case_that_failed_is_told_without_a_note_too() -> None:

@@ -240,7 +240,7 @@ def test_no_line_is_wider_than_a_terminal_but_a_longer_word(tmp_path):
     assert [line for line in lines if len(line) > WIDTH and " " in line] == []
 
 
-@pytest.mark.parametrize("verdict", [Verdict.INVALID, Verdict.NOT_JUDGED])
+@pytest.mark.parametrize("verdict", [Verdict.INVALID, Verdict.INFO])
 def test_what_is_not_sound_is_not_used(tmp_path, verdict):
     """Without world size 8 there is no half of four nodes."""
     found = forecast(read_session(measured(tmp_path, verdicts={8: verdict})))

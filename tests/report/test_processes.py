@@ -47,7 +47,7 @@ def test_phases_are_medians_of_the_slowest_ranks():
     for phase, seconds in expected.items():
         assert row[phase.replace(" ", "_")] == pytest.approx(seconds)
     assert row["all_phases"] == pytest.approx(sum(expected.values()))
-    assert (row["arm"], row["beside"]) == ("horovod, np 2", "nothing")
+    assert (row["arm"], row["beside"]) == ("horovod, 2 ranks", "nothing")
 
 
 def test_four_questions_on_the_same_starts_count_them_once():
@@ -90,13 +90,16 @@ def test_injected_faults_are_left_out():
         plain, question=Question.STARTUP_TRACE, candidate=Side(busy), reference=plain.candidate
     )
     (row,) = figures(case_with(outcome(trial, [1.0])))["startup-resnet_50_s"].table.rows
-    assert (row["arm"], row["launches"]) == ("horovod, np 2, beside others", 1)
+    assert (row["arm"], row["launches"]) == ("horovod, 2 ranks, beside others", 1)
 
 
 def test_the_learning_rate_is_no_matter_of_the_start():
     names = [STARTED, "convergence-loss-single-resnet_50_s-np2"]
     (figure,) = figures(*recorded(*names)).values()
-    assert [row["arm"] for row in figure.table.rows] == ["single, np 1, 2 passes", "horovod, np 2"]
+    assert [row["arm"] for row in figure.table.rows] == [
+        "single, 1 rank, 2 passes",
+        "horovod, 2 ranks",
+    ]
     assert [row["launches"] for row in figure.table.rows] == [3, 9]
 
 

@@ -44,7 +44,7 @@ def test_a_speedup_is_the_efficiency_times_the_replicas(tmp_path):
     assert_sound(section)
     figure = cases[0].figure
     assert figure is not None
-    for name in ("scaling-weak-speed", "scaling-strong-split"):
+    for name in ("scaling-weak-steady_state", "scaling-strong-split"):
         rows = rows_of(section, name)
         assert rows[1]["speedup"] == rows[1]["efficiency"] == 1
         two = rows[2]
@@ -54,11 +54,8 @@ def test_a_speedup_is_the_efficiency_times_the_replicas(tmp_path):
         assert two["speedup_high"] == 2 * figure.upper
 
 
-def test_the_confidence_of_an_interval_is_in_its_row_and_in_the_caption(tmp_path):
+def test_the_confidence_of_intervals_is_in_the_caption(tmp_path):
     section = scaling.section(cases_of(tmp_path, outcome(WEAK, RATIOS)))
-    rows = rows_of(section, "scaling-weak-speed")
-    assert rows[2]["confidence"] == pytest.approx(95)
-    assert rows[1]["confidence"] is None
     assert section.figures[0].says.endswith("Intervals: 95 % confidence.")
 
 
@@ -66,7 +63,7 @@ def test_the_throughput_is_that_of_all_replicas(tmp_path):
     # Apart, because cases of a session share launches.
     weak, strong = outcome(WEAK, [0.9] * 6), outcome(STRONG, [0.8] * 6)
     section = scaling.section([*cases_of(tmp_path / "a", weak), *cases_of(tmp_path / "b", strong)])
-    rows = rows_of(section, "scaling-weak-speed")
+    rows = rows_of(section, "scaling-weak-steady_state")
     assert rows[1]["samples_per_second"] == pytest.approx(1000)
     assert rows[2]["samples_per_second"] == pytest.approx(1800)
     two = rows_of(section, "scaling-strong-split")[2]
@@ -74,55 +71,58 @@ def test_the_throughput_is_that_of_all_replicas(tmp_path):
 
 
 def test_the_wall_time_has_figures_of_its_own(tmp_path):
-    by_time, told = timed(Question.WALL_TIME_WEAK)
-    section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6), by_time))
+    training, told = timed(Question.WALL_TIME_WEAK)
+    section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6), training))
     assert_sound(section)
-    speed, time, job = (rows_of(section, f"scaling-weak-{w}")[2] for w in ("speed", "time", "job"))
+    speed, time, job = (
+        rows_of(section, f"scaling-weak-{w}")[2] for w in ("steady_state", "training", "end_to_end")
+    )
     assert speed["speedup"] == pytest.approx(1.8)
-    assert time["speedup"] == pytest.approx(told.by_time.estimate)
-    assert job["efficiency"] == pytest.approx(told.by_job.estimate / 2)
-    assert time["confidence"] == pytest.approx(95)
+    assert time["speedup"] == pytest.approx(told.training.estimate)
+    assert job["efficiency"] == pytest.approx(told.end_to_end.estimate / 2)
 
 
 def test_of_wall_time_alone_the_breakdown_tells_the_speed(tmp_path):
-    by_time, told = timed(Question.WALL_TIME_WEAK)
-    two = rows_of(scaling.section(cases_of(tmp_path, by_time)), "scaling-weak-speed")[2]
-    assert two["speedup"] == pytest.approx(told.by_speed.estimate)
+    training, told = timed(Question.WALL_TIME_WEAK)
+    two = rows_of(scaling.section(cases_of(tmp_path, training)), "scaling-weak-steady_state")[2]
+    assert two["speedup"] == pytest.approx(told.steady_state.estimate)
 
 
 def test_a_divided_batch_and_divided_steps_are_not_one_figure(tmp_path):
     of_steps, told = timed(Question.WALL_TIME_STRONG)
     of_a_batch = outcome(STRONG, [0.6] * 6)
-    both, by_time, batch = (
+    both, training, batch = (
         scaling.section(cases_of(tmp_path / str(number), *outcomes))
         for number, outcomes in enumerate(((of_a_batch, of_steps), (of_steps,), (of_a_batch,)))
     )
-    for section in (both, by_time, batch):
+    for section in (both, training, batch):
         assert_sound(section)
     assert rows_of(both, "scaling-strong-split")[2]["speedup"] == pytest.approx(1.2)
-    for section in (both, by_time):
-        two = rows_of(section, "scaling-strong-speed")[2]
-        assert two["speedup"] == pytest.approx(told.by_speed.estimate)
-    assert figures_of(by_time).keys() == {f"scaling-strong-{w}" for w in ("speed", "time", "job")}
+    for section in (both, training):
+        two = rows_of(section, "scaling-strong-steady_state")[2]
+        assert two["speedup"] == pytest.approx(told.steady_state.estimate)
+    assert figures_of(training).keys() == {
+        f"scaling-strong-{w}" for w in ("steady_state", "training", "end_to_end")
+    }
     assert figures_of(batch).keys() == {"scaling-strong-split"}
 
 
 def test_too_few_rounds_have_no_interval(tmp_path):
     section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9, 0.91])))
     assert_sound(section)
-    two = rows_of(section, "scaling-weak-speed")[2]
+    two = rows_of(section, "scaling-weak-steady_state")[2]
     assert two["efficiency"] is not None
-    assert two["efficiency_low"] is two["efficiency_high"] is two["confidence"] is None
+    assert two["efficiency_low"] is two["efficiency_high"] is None
 
 
 def test_where_replicas_share_cores_the_row_says_so(tmp_path):
-    shared = outcome(WEAK_4, [0.45] * 6, verdict=Verdict.NOT_JUDGED)
+    shared = outcome(WEAK_4, [0.45] * 6, verdict=Verdict.INFO)
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), shared, slots=4, per_node=4)
-    rows = figures_of(scaling.section(cases))["scaling-weak-speed"].table.rows
+    rows = figures_of(scaling.section(cases))["scaling-weak-steady_state"].table.rows
     assert [(row["world_size"], row["verdict"], row["drawn"]) for row in rows] == [
         (1, None, "yes"),
         (2, "PASS", "yes"),
-        (4, "NOT JUDGED", "no"),
+        (4, "INFO", "no"),
     ]
 
 
@@ -131,17 +131,17 @@ def test_what_is_not_to_be_trusted_is_in_the_table_alone(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), broken, slots=4, per_node=4)
     section = scaling.section(cases)
     assert_sound(section)
-    figure = figures_of(section)["scaling-weak-speed"]
+    figure = figures_of(section)["scaling-weak-steady_state"]
     last = figure.table.rows[-1]
     assert (last["verdict"], last["drawn"]) == ("INVALID", "no")
     assert last["speedup"] == pytest.approx(3.96)
-    assert "on 2 replicas, a speedup of 1.80" in figure.says
-    assert figure.says.endswith("Only in the table: resnet_50_s on 4 replicas INVALID.")
+    assert "on 2 ranks, a speedup of 1.80" in figure.says
+    assert figure.says.endswith("Only in the table: resnet_50_s on 4 ranks INVALID.")
 
 
 def test_where_only_a_threshold_is_missing_the_speedup_is_drawn(tmp_path):
     new = replace(outcome(WEAK, [0.9] * 6, verdict=Verdict.INVALID), threshold_line="x = 1")
-    figure = figures_of(scaling.section(cases_of(tmp_path, new)))["scaling-weak-speed"]
+    figure = figures_of(scaling.section(cases_of(tmp_path, new)))["scaling-weak-steady_state"]
     assert figure.plot is not None
     assert [(row["verdict"], row["drawn"]) for row in figure.table.rows] == [
         (None, "yes"),
@@ -150,29 +150,29 @@ def test_where_only_a_threshold_is_missing_the_speedup_is_drawn(tmp_path):
 
 
 def test_with_nothing_to_rely_on_there_is_no_plot(tmp_path):
-    shared = outcome(WEAK_4, [0.45] * 6, verdict=Verdict.NOT_JUDGED)
+    shared = outcome(WEAK_4, [0.45] * 6, verdict=Verdict.INFO)
     section = scaling.section(cases_of(tmp_path, shared, slots=4, per_node=4))
     assert_sound(section)
     (figure,) = section.figures
     assert figure.plot is None
-    assert "no efficiency is valid. Only in the table: resnet_50_s on 4 replicas NOT JUDGED." in (
+    assert "no efficiency is valid. Only in the table: resnet_50_s on 4 ranks INFO." in (
         figure.says
     )
 
 
 def test_the_sound_case_of_a_world_size_is_the_one_that_is_drawn(tmp_path):
-    by_time, told = timed(Question.WALL_TIME_WEAK)
+    training, told = timed(Question.WALL_TIME_WEAK)
     broken = outcome(WEAK, [0.3] * 6, verdict=Verdict.INVALID, reason="replicas differ")
-    section = scaling.section(cases_of(tmp_path, broken, by_time))
-    two = rows_of(section, "scaling-weak-speed")[2]
+    section = scaling.section(cases_of(tmp_path, broken, training))
+    two = rows_of(section, "scaling-weak-steady_state")[2]
     assert (two["verdict"], two["drawn"]) == ("INVALID", "yes")
-    assert two["speedup"] == pytest.approx(told.by_speed.estimate)
+    assert two["speedup"] == pytest.approx(told.steady_state.estimate)
 
 
 def test_all_networks_are_in_one_figure_the_lowest_said_first(tmp_path):
     other = replace(WORKLOAD, model="vgg_16_s")
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), outcome(weak_scaling(other, 2), [0.7] * 6))
-    figure = figures_of(scaling.section(cases))["scaling-weak-speed"]
+    figure = figures_of(scaling.section(cases))["scaling-weak-steady_state"]
     assert {row["model"] for row in figure.table.rows} == {"resnet_50_s", "vgg_16_s"}
     assert figure.says.startswith("Efficiency, the lowest first: vgg_16_s 0.700")
 
@@ -189,7 +189,7 @@ def with_networks(results, count: int):
     return section
 
 
-@pytest.mark.parametrize("name", ["scaling-throughput", "scaling-weak-speed"])
+@pytest.mark.parametrize("name", ["scaling-throughput", "scaling-weak-steady_state"])
 def test_a_network_has_a_line_unless_there_are_too_many_to_be_told_apart(tmp_path, name):
     few, many = (
         figures_of(with_networks(tmp_path / str(count), count))[name].plot
@@ -201,7 +201,7 @@ def test_a_network_has_a_line_unless_there_are_too_many_to_be_told_apart(tmp_pat
 
 
 def test_the_axes_of_a_curve_begin_at_zero(tmp_path):
-    for name in ("scaling-throughput", "scaling-weak-speed"):
+    for name in ("scaling-throughput", "scaling-weak-steady_state"):
         plot = figures_of(with_networks(tmp_path / name, 2))[name].plot
         assert plot["encoding"]["x"]["scale"]["domain"][0] == 0
         y = [layer["encoding"]["y"] for layer in plot["layer"]]
@@ -221,7 +221,6 @@ def test_a_throughput_has_the_interval_of_its_launches(tmp_path):
     two = rows[2]
     assert two["launches"] == 3
     assert two["samples_per_second_low"] < 1600 < 2000 < two["samples_per_second_high"]
-    assert two["confidence"] == pytest.approx(95)
 
 
 def test_a_single_launch_has_a_throughput_without_an_interval(tmp_path):
@@ -229,7 +228,7 @@ def test_a_single_launch_has_a_throughput_without_an_interval(tmp_path):
     assert_sound(section)
     two = rows_of(section, "scaling-throughput")[2]
     assert two["samples_per_second"] == pytest.approx(1800)
-    assert two["samples_per_second_low"] is two["confidence"] is None
+    assert two["samples_per_second_low"] is None
 
 
 def test_replicas_have_their_layout_over_nodes(tmp_path):
@@ -238,7 +237,7 @@ def test_replicas_have_their_layout_over_nodes(tmp_path):
         tmp_path, outcome(WEAK, [0.9] * 6), uneven, outcome(WEAK_4, [0.9] * 6), slots=4
     )
     section = scaling.section(cases)
-    for name in ("scaling-throughput", "scaling-weak-speed"):
+    for name in ("scaling-throughput", "scaling-weak-steady_state"):
         layouts = {size: row["layout"] for size, row in rows_of(section, name).items()}
         assert layouts == {1: "1 x 1", 2: "1 x 2", 3: "2 + 1", 4: "2 x 2"}
 
@@ -252,7 +251,7 @@ def test_only_more_than_two_sizes_have_a_plot_of_efficiency(tmp_path):
 def test_two_workloads_of_a_network_are_told_apart(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6))
     half = of_workload(cases[0], precision="mixed_float16")
-    figure = figures_of(scaling.section([*cases, half]))["scaling-weak-speed"]
+    figure = figures_of(scaling.section([*cases, half]))["scaling-weak-steady_state"]
     assert {row["model"] for row in figure.table.rows} == {
         "resnet_50_s, float32",
         "resnet_50_s, mixed_float16",

@@ -142,7 +142,7 @@ def test_without_its_own_document_the_cases_are_shown(tmp_path):
 
 def test_a_session_without_cases_is_an_empty_report(tmp_path):
     report = report_of(session_of(tmp_path))
-    assert report.verdict is Verdict.NOT_JUDGED
+    assert report.verdict is Verdict.INFO
     assert report.counts == {}
 
 
@@ -259,7 +259,7 @@ def test_without_a_session_it_is_the_newest_one(tmp_path):
     [
         (["report", ".", "--format=markdown"], "| `FAIL` |"),
         (["report", ".", "--format=latex"], r"\toprule"),
-        (["report", ".", "--format=terminal"], "parity, np 2\n"),
+        (["report", ".", "--format=terminal"], "parity, 2 ranks\n"),
         (["compare", ".", ".", "--format=markdown"], "weak_scaling"),
     ],
 )

@@ -53,7 +53,6 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
 def test_every_section_that_was_measured_is_drawn(opened: Opened) -> None:
     beginnings = {name.partition("-")[0] for name in opened.figures}
     assert beginnings >= {
-        "board",
         "scaling",
         "throughput",
         "parity",

@@ -50,7 +50,7 @@ def live(*outcomes: Outcome) -> Archive:
 
 
 def shown(*outcomes: Outcome) -> list[str]:
-    return lines_of(brief_report(live(*outcomes)))
+    return lines_of(brief_report(live(*outcomes)), with_all=True)
 
 
 def notes(lines: Sequence[str], word: Verdict) -> list[str]:
@@ -69,19 +69,19 @@ def test_a_session_is_shown_later_as_at_its_end(tmp_path):
     later = terminal(session_report(read_sources(directory))).splitlines()
     assert later[0].startswith(f"hvdperf: profile smoke, session {directory.name}: 1 FAIL, ")
     assert later[2:] == shown(*outcomes)
-    assert later[2:] == lines_of(brief_report(read_session(directory)))
+    assert later[2:] == lines_of(brief_report(read_session(directory)), with_all=True)
 
 
 def test_figures_are_those_of_the_page(tmp_path):
     report = brief_report(live(outcome(WEAK, RATIOS), outcome(PARITY, [1.04] * 6, Band(0.7, 1.3))))
-    lines = lines_of(report)
+    lines = lines_of(report, with_all=True)
     assert report.overview is not None
     of_networks = {tuple(line.split()[:2]): line.split() for line in lines}
     for row in report.overview.table.rows:
         words = of_networks[str(row["model"]), str(row["world_size"])]
         assert words[2] == f"{row['samples_per_second']:.0f}"
     two = of_networks["resnet_50_s", "2"]
-    assert two[3:] == ["0.93", "1.04", "PASS"]
+    assert (two[3], two[6]) == ("93", "1.04")
     for row in report.board.table.rows:
         told = f"{row['figure']:.3f} [{row['lower']:.3f}, {row['upper']:.3f}]"
         assert any(told in line and line.endswith(str(row["verdict"])) for line in lines)
@@ -101,17 +101,17 @@ def test_cases_stand_below_their_topic_and_world_size():
     lines = shown(*(outcome(each, RATIOS) for each in (*asked, PARITY)), *SWEEP)
     begin = next(i for i, line in enumerate(lines) if line.startswith("case "))
     assert [re.split(r" +\d\.", line)[0].strip() for line in lines[begin + 1 :][:14]] == [
-        "collective_overhead, np 2",
+        "collective overhead, 2 ranks",
         *(f"{name} sweep" for name in ("allgather", "allreduce", "broadcast", "reducescatter")),
-        "convergence, np 2",
+        "convergence, 2 ranks",
         *(
             f"{metric}-{other} resnet_50_s"
             for metric in ("accuracy", "loss")
             for other in ("mirrored", "single")
         ),
-        "parity, np 2",
+        "parity, 2 ranks",
         "resnet_50_s",
-        "parity, np 16",
+        "parity, 16 ranks",
         "resnet_50_s",
     ]
 
@@ -142,7 +142,7 @@ def test_no_line_is_wider_than_a_terminal_and_verdicts_are_aligned():
 def test_settings_stand_below_the_cases_that_they_touch():
     archive = live(outcome(WEAK, RATIOS))
     archive.fingerprint["horovod_cycle_time_ms"] = 100
-    lines = lines_of(brief_report(archive))
+    lines = lines_of(brief_report(archive), with_all=True)
     (at,) = (i for i, line in enumerate(lines) if line.startswith("    with "))
     assert "HOROVOD_CYCLE_TIME=100" in lines[at]
     assert lines[at - 1].startswith("  resnet_50_s")
@@ -175,12 +175,12 @@ def test_each_reason_is_told_once_with_the_cases_that_share_it():
 def test_what_is_not_judged_is_explained_once_for_all_cases():
     reasons = ("more replicas than cores", "Horovod exchanges what is on GPUs")
     cases = [
-        outcome(asked, RATIOS[:1], None, Verdict.NOT_JUDGED, reason)
+        outcome(asked, RATIOS[:1], None, Verdict.INFO, reason)
         for reason, asked in zip(reasons, (WEAK, PARITY), strict=True)
     ]
-    cases += [outcome(aa(WORKLOAD, 2), RATIOS[:1], None, Verdict.NOT_JUDGED, reasons[0])]
-    told = notes(shown(*cases), Verdict.NOT_JUDGED)
-    assert sorted(told) == sorted(f"NOT JUDGED: {reason}; shown only" for reason in reasons)
+    cases += [outcome(aa(WORKLOAD, 2), RATIOS[:1], None, Verdict.INFO, reasons[0])]
+    told = notes(shown(*cases), Verdict.INFO)
+    assert sorted(told) == sorted(f"INFO: {reason}" for reason in reasons)
 
 
 def test_the_end_of_the_errors_of_a_failed_launch_is_shown_once():
@@ -215,7 +215,8 @@ def test_a_name_in_a_title_is_not_broken():
 
 
 def test_a_session_without_anything_is_shown():
-    assert shown(outcome(WEAK, (), verdict=Verdict.NOT_RUN))[0].startswith("case ")
+    lines = shown(outcome(WEAK, (), verdict=Verdict.NOT_RUN))
+    assert any(line.startswith("case ") for line in lines)
 
 
 @pytest.mark.parametrize("report", [a_report(), hostile(), large(20, 5)], ids=("a", "hostile", "l"))

@@ -137,7 +137,7 @@ def test_the_suites_launch_shares_the_cores_of_a_host() -> None:
 
 def test_a_check_that_fails_makes_the_comparison_invalid() -> None:
     found = compared(8, 1.25)
-    found.wrong = "X=1: no gradient is exchanged"
+    found.wrong = "X=1: no gradient is allreduced"
     assert {each.verdict for each in found.judged(is_over=True).values()} == {Verdict.INVALID}
     assert found.wrong in told(found)
 
@@ -148,11 +148,11 @@ def test_where_the_difference_lies_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("compute", "word"), [(1.5, "is slower"), (0.6, "is faster"), (1.0, "No difference")]
+    ("compute", "word"), [(1.5, "% slower than"), (0.6, "% faster than"), (1.0, "No difference")]
 )
 def test_whether_the_command_is_slower_or_faster_is_a_sentence(compute: float, word: str) -> None:
     text = "\n".join(told(compared(8, compute)))
-    known = ("is slower", "is faster", "No difference")
+    known = ("% slower than", "% faster than", "No difference")
     assert [each for each in known if each in text] == [word]
 
 
@@ -164,8 +164,8 @@ def test_a_small_difference_that_the_rule_does_not_call_is_none() -> None:
         assert low.lower > 1 or low.upper < 1
         text = "\n".join(told(found))
         assert "No difference" in text
-        assert "is faster" not in text
-        assert "is slower" not in text
+        assert "% faster than" not in text
+        assert "% slower than" not in text
 
 
 def test_runs_that_end_before_the_steps_asked_are_told_with_their_arm() -> None:

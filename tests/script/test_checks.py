@@ -63,7 +63,7 @@ def test_ranks_that_read_the_whole_data_set_are_told_what_that_costs() -> None:
     whole = reading(shuffled(same, 3, 1), shuffled(same, 3, 2), epoch=128)
     assert whats(whole) == []
     (remark,) = remarks(whole)
-    assert "128 batches a rank, where 64 would do" in remark
+    assert "128 batches per rank, and 64 would do" in remark
     assert list(remarks(reading(shuffled(first, 6, 1), shuffled(second, 6, 2), epoch=64))) == []
     partly = reading(shuffled(range(3072), 6, 1), shuffled(range(2048, 5120), 6, 2), epoch=96)
     (remark,) = remarks(partly)
@@ -110,4 +110,4 @@ def test_what_the_graph_of_a_session_could_exchange_counts_only_if_it_is_run() -
         for each in made([steps(60, *SAME)] * 2)
     ]
     (problem,) = problems(ranks)
-    assert "no gradient is exchanged" in problem.what
+    assert "no gradient is allreduced" in problem.what

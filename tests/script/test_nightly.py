@@ -69,7 +69,7 @@ def test_a_script_that_became_slower_falls_and_is_measured_again(
         write_night(nights, replace(night, night=night.night - timedelta(days=ago)))
     _, verdict, _ = told_next_to_others(measured(1.0), tmp_path)
     assert verdict is not Verdict.FAIL
-    with pytest.raises(UserError, match="is measured already"):
+    with pytest.raises(UserError, match="has been measured already"):
         measured(1.0)
     path_of(nights, "mine", night.night).unlink()
     slower = measured(1.3)
@@ -87,12 +87,12 @@ def test_a_night_whose_script_fails_is_kept_with_the_reason_and_measured_again(
     measured: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as context:
-        problem = Problem("no gradient is exchanged", "wrap the tape")
+        problem = Problem("no gradient is allreduced", "wrap the tape")
         context.setattr("hvdperf.script.nightly.problems", lambda _: [problem])
         failed = measured(1.0)
     _, verdict, _ = told_next_to_others(failed, tmp_path)
     assert verdict is Verdict.NOT_RUN
-    assert "no gradient is exchanged" in failed.told
+    assert "no gradient is allreduced" in failed.told
     assert measured(1.0).told == "throughputs: 2"
 
 

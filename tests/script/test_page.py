@@ -128,7 +128,7 @@ def test_a_rank_that_only_began_has_a_page() -> None:
     bare = replace(USUAL.ranks[0], size=1, series=(), exchanged={}, weights=(), is_over=False)
     training = training_of([bare], 1)
     assert list(figures(training)) == ["ranks"]
-    assert "Nothing was recorded of it." in page(training, "a run")
+    assert "Nothing was recorded." in page(training, "a run")
 
 
 def test_the_command_makes_the_page_again(tmp_path: Path) -> None:

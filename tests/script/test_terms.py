@@ -249,7 +249,7 @@ def test_a_script_that_calls_allreduce_itself_is_judged_by_its_weights() -> None
     (problem,) = problems([of_own_weights(each) for each in own])
     assert "different weights" in problem.what
     (problem,) = problems(changed(silent, others={"allreduce between steps": 2}))
-    assert "no gradient is exchanged" in problem.what
+    assert "no gradient is allreduced" in problem.what
 
 
 def test_each_check_fails_for_its_own_reason() -> None:
@@ -266,11 +266,11 @@ def test_each_check_fails_for_its_own_reason() -> None:
     ]
     warming = made([faster, faster])
     for ranks, what in (
-        (silent, "no gradient is exchanged"),
+        (silent, "no gradient is allreduced"),
         (left_out, "w2"),
         (unlike, "different weights"),
         (same_data, "same batches"),
-        (retraced, "traced again"),
+        (retraced, "is retraced"),
         (warming, "warm-up"),
     ):
         (problem,) = problems(ranks)
@@ -337,7 +337,7 @@ def test_steps_without_stamps_are_not_taken_apart() -> None:
     parts = parts_of(plain)
     assert parts is not None
     assert set(parts.by_rank[0].terms) == {Term.BETWEEN, Term.INPUT, Term.INSIDE}
-    assert "the exchange was not seen" in told(plain)
+    assert "the allreduce was not seen" in told(plain)
 
 
 def test_input_of_one_rank_is_that_rank_s_also_without_stamps() -> None:
@@ -375,7 +375,7 @@ def test_what_a_script_does_while_its_gpu_works_costs_nothing() -> None:
         {Term.BETWEEN: 0.006, Term.INPUT: 0.0, Term.COMPUTE: 0.006}, rel=0.02
     )
     limit = training_of(ranks, 1).limit
-    assert "GPU works for 98 %" in limit.told
+    assert "GPU is busy 98 %" in limit.told
     assert "script" not in limit.told
     assert limit.faster is None
 
@@ -470,10 +470,10 @@ def test_few_steps_that_are_traced_again_outweigh_many_slow_ones() -> None:
 def test_every_term_can_be_the_limit() -> None:
     usual = made([steps(60, *SAME)] * 2)
     by_field: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"applied": 0.1}, "update of the weights"),
+        ({"applied": 0.1}, "the optimizer update"),
         ({"collected": 0.1}, "garbage collector"),
-        ({"elsewhere": 0.1}, "functions besides the training step"),
-        ({"elsewhere": 0.1, "exchanged": 0.1}, "exchanges besides that of gradients"),
+        ({"elsewhere": 0.1}, "functions other than the training step"),
+        ({"elsewhere": 0.1, "exchanged": 0.1}, "collectives other than the gradient allreduce"),
     )
     for field, told_as in by_field:
         longer = [
@@ -492,7 +492,7 @@ def test_every_term_can_be_the_limit() -> None:
         assert told_as in training.limit.told
         assert training.limit.faster is not None
         assert training.limit.faster[0] == 1
-        assert "at most" in training.limit.gain
+        assert "up to" in training.limit.gain
 
 
 def test_a_loop_without_a_function_is_told_to_use_one() -> None:
@@ -502,7 +502,7 @@ def test_a_loop_without_a_function_is_told_to_use_one() -> None:
 
 
 def test_a_gain_that_is_known_has_two_ends() -> None:
-    assert "1.20 to 1.50 times" in Limit("", faster=(1.2, 1.5)).gain
+    assert "at least 1.20x, at most 1.50x" in Limit("", faster=(1.2, 1.5)).gain
     assert Limit("", faster=(1.0, 1.0)).gain == Limit("").gain == ""
 
 
@@ -539,7 +539,7 @@ def test_a_rank_is_said_to_be_waited_for_as_long_as_the_table_says() -> None:
     parts = parts_of(ranks)
     assert parts is not None
     waited = 1000 * parts.by_rank[0].terms[Term.STRAGGLER]
-    assert f"for {waited:.2f} of {1000 * parts.period:.2f} ms" in told(ranks)
+    assert f"wait {waited:.2f} of {1000 * parts.period:.2f} ms" in told(ranks)
 
 
 def test_settings_that_slow_the_exchange_are_the_first_to_try() -> None:

@@ -137,23 +137,23 @@ def test_doctor_says_what_is_wrong_and_what_mends_it(
     done = limited([str(BIN / "hvdperf"), "doctor", f"--thresholds={thresholds}"])
     assert done.returncode == 9, done.stdout + done.stderr
     told = " ".join(done.stdout.split())
-    assert f"UNFIT open files {FILES} wrong: a session needs " in told
-    assert "mend: ulimit -n 4096" in told
+    assert f"FIX open files {FILES} problem: a session needs " in told
+    assert "fix: ulimit -n 4096" in told
     assert "ok stack TensorFlow " in told
     assert "ok profile, data default: vgg_16_s, resnet_50_s, googlenet_s; cifar10" in told
     assert "ok settings HOROVOD_CYCLE_TIME=3" in told
-    assert "UNFIT thresholds few.toml: few wrong: no limit for parity[vgg_16_s-np1], " in told
+    assert "FIX thresholds few.toml: few problem: no limit for parity[vgg_16_s-np1], " in told
     last = done.stdout.splitlines()[-1]
-    assert last.startswith("unfit: ")
+    assert last.startswith("not ready to measure: ")
     assert "open files" in last
 
 
 @pytest.mark.parametrize(
     ("verdict", "estimate", "width", "problem"),
     [
-        (Verdict.NOT_JUDGED, 1.02, 1.12, ""),
-        (Verdict.NOT_JUDGED, 1.02, 1.25, "changes below 30 % should be seen"),
-        (Verdict.NOT_JUDGED, 1.15, 1.12, "two identical groups differ"),
+        (Verdict.INFO, 1.02, 1.12, ""),
+        (Verdict.INFO, 1.02, 1.25, "changes below 30 % should be seen"),
+        (Verdict.INFO, 1.15, 1.12, "two identical groups differ"),
         (Verdict.INVALID, 1.30, 1.12, "two identical groups differ"),
         (Verdict.INVALID, 0.70, 1.12, "two identical groups differ"),
     ],
@@ -169,7 +169,7 @@ def test_a_pair_is_fit_if_it_is_narrow_and_its_groups_do_not_differ(
 
 def test_doctor_reports_bad_input_in_one_line() -> None:
     done = limited([str(BIN / "hvdperf"), "doctor", "--profile=hourly"])
-    assert "refused wrong: unknown profile 'hourly'" in " ".join(done.stdout.split())
+    assert "refused problem: unknown profile 'hourly'" in " ".join(done.stdout.split())
     assert done.returncode == 9
     assert done.stderr == ""
 
@@ -179,15 +179,15 @@ def test_a_session_that_requires_a_fit_machine_measures_nothing_on_another(
 ) -> None:
     done = limited(command(["perf/", *options, "--require-fit"]))
     assert done.returncode == 9, done.stdout + done.stderr
-    assert f"Unfit to measure: open files: {FILES}: a session needs 272; ulimit" in done.stdout
-    assert "exit status 9: this machine is not fit to measure" in done.stdout
+    assert f"Not ready to measure: open files: {FILES}: a session needs 272; ulimit" in done.stdout
+    assert "exit status 9: this machine is not ready to measure" in done.stdout
     assert documents(tmp_path) == {}
 
 
 def test_a_session_says_on_what_machine_it_measured(options: list[str], tmp_path: Path) -> None:
     done = limited(command(["perf/", *options, "-k", "weak_scaling"], made_up=True))
-    assert "Unfit to measure: open files: " in done.stdout
+    assert "Not ready to measure: open files: " in done.stdout
     noted = documents(tmp_path)["session.json"]["unfit"]
     assert f"open files: {FILES}: a session needs 272; ulimit -n 4096" in noted
     (page,) = (tmp_path / "results/report").glob("*.html")
-    assert "Unfit to measure: open files" in page.read_text()
+    assert "Not ready to measure: open files" in page.read_text()

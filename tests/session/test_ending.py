@@ -43,14 +43,14 @@ WEAK = weak_scaling(WORKLOAD, 2)
     ("verdicts", "status"),
     [
         ([Verdict.PASS], 0),
-        ([Verdict.PASS, Verdict.NOT_JUDGED], 0),
+        ([Verdict.PASS, Verdict.INFO], 0),
         ([Verdict.INCONCLUSIVE, Verdict.PASS], 6),
         ([Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS], 7),
         ([Verdict.NOT_RUN, Verdict.INCONCLUSIVE, Verdict.PASS], 10),
         ([Verdict.INVALID, Verdict.NOT_RUN, Verdict.PASS], 7),
         ([Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS], 1),
         ([], NOTHING_MEASURED),
-        ([Verdict.NOT_JUDGED], NOTHING_MEASURED),
+        ([Verdict.INFO], NOTHING_MEASURED),
     ],
 )
 def test_the_worst_verdict_decides_the_exit_status(verdicts, status):
@@ -79,12 +79,12 @@ def test_every_verdict_has_its_own_exit_status():
     [
         (0, [Verdict.PASS] * 3, "3 PASS"),
         (0, [Verdict.PASS, Verdict.INCONCLUSIVE], "--inconclusive=ok"),
-        (6, [*[Verdict.INCONCLUSIVE] * 2, *[Verdict.PASS] * 14, Verdict.NOT_JUDGED], "2 of 16"),
+        (6, [*[Verdict.INCONCLUSIVE] * 2, *[Verdict.PASS] * 14, Verdict.INFO], "2 of 16"),
         (10, [Verdict.NOT_RUN], "NOT RUN, 1 of 1"),
         (1, [Verdict.FAIL, Verdict.PASS], "FAIL, 1 of 2"),
         (1, [Verdict.PASS], "something other than a case failed"),
         (2, [Verdict.FAIL], "interrupted"),
-        (5, [Verdict.NOT_JUDGED], "no case was judged"),
+        (5, [Verdict.INFO], "no case was judged"),
         (8, [Verdict.PASS], "not written"),
         (3, [], "pytest itself failed"),
     ],
@@ -97,10 +97,10 @@ def test_the_exit_status_is_told_in_words(status, words, told):
 
 
 def test_undecided_may_be_allowed_and_nothing_else():
-    allowed = [Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED]
+    allowed = [Verdict.INCONCLUSIVE, Verdict.INFO]
     assert exit_status(allowed, inconclusive_is_ok=True) == 0
     assert exit_status([*allowed, Verdict.NOT_RUN], inconclusive_is_ok=True) == 10
-    assert exit_status([Verdict.NOT_JUDGED], inconclusive_is_ok=True) == NOTHING_MEASURED
+    assert exit_status([Verdict.INFO], inconclusive_is_ok=True) == NOTHING_MEASURED
 
 
 # Colours ---------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_verdicts_have_their_colours_and_nothing_else_has():
     text = painted(f"{words} of FAILED PASSes", writer(True).markup)
     assert text == (
         "\x1b[31m\x1b[1mFAIL\x1b[0m \x1b[33mINVALID\x1b[0m \x1b[33mNOT RUN\x1b[0m "
-        "\x1b[33mINCONCLUSIVE\x1b[0m \x1b[32mPASS\x1b[0m NOT JUDGED of FAILED PASSes"
+        "\x1b[33mINCONCLUSIVE\x1b[0m \x1b[32mPASS\x1b[0m INFO of FAILED PASSes"
     )
 
 
@@ -250,7 +250,7 @@ def test_launches_that_cases_share_took_their_time_once():
 
 
 def test_who_passes_has_nothing_to_do():
-    shown = outcome(WEAK, (0.9,) * 8, None, Verdict.NOT_JUDGED, "more replicas than cores")
+    shown = outcome(WEAK, (0.9,) * 8, None, Verdict.INFO, "more replicas than cores")
     assert told([outcome(WEAK, (0.9,) * 8), shown]) == []
 
 

@@ -276,7 +276,7 @@ def test_what_was_decided_is_taken_over(interrupted, plan):
 def test_an_a_a_pair_goes_on_with_the_cases_of_its_rounds(interrupted, plan, others, pair_goes_on):
     pair = aa(WORKLOAD, 2)
     results_writer = writer(plan(), earlier_parts(interrupted, facts(), plan(), (), [WEAK]))
-    results_writer.keep(outcome(pair, RATIOS, Band(0.9, 1.11), Verdict.NOT_JUDGED))
+    results_writer.keep(outcome(pair, RATIOS, Band(0.9, 1.11), Verdict.INFO))
     results_writer.close()
     killed = resumable(results_writer.directory)
     earlier = earlier_parts(killed, facts(), plan(), (), [*others, pair])

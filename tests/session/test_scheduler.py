@@ -248,7 +248,7 @@ def test_what_is_only_shown_is_launched_once_after_all_that_is_judged(stage):
     shown = weak_scaling(WORKLOAD, 4)
     stage.later = (weak_scaling(OTHER, 2),)
     found = stage.measure(shown, WEAK)
-    assert verdicts(found) == {WEAK: Verdict.PASS, shown: Verdict.NOT_JUDGED}
+    assert verdicts(found) == {WEAK: Verdict.PASS, shown: Verdict.INFO}
     *judged, last = stage.script.launched
     assert set(last) == set(shown.arms)
     assert not any(set(shown.arms) <= set(arms) for arms in judged)
@@ -261,7 +261,7 @@ def test_what_is_only_shown_is_left_out_where_the_budget_ends(stage):
     stage.budget_s = 100.0
     shown = weak_scaling(WORKLOAD, 4)
     outcome = stage.measure(WEAK, shown)[shown]
-    assert outcome.judgement.verdict is Verdict.NOT_JUDGED
+    assert outcome.judgement.verdict is Verdict.INFO
     assert outcome.rounds == ()
     assert not any(set(shown.arms) <= set(arms) for arms in stage.script.launched)
 
@@ -275,7 +275,7 @@ def test_rounds_go_on_until_every_interval_is_as_short_as_asked(stage):
     stage.sampling = replace(stage.sampling, precision=0.02)
     stage.script.speed = noisy(0.95, 0.03)
     outcomes = stage.measure(WEAK, shown)
-    assert verdicts(outcomes) == {WEAK: Verdict.PASS, shown: Verdict.NOT_JUDGED}
+    assert verdicts(outcomes) == {WEAK: Verdict.PASS, shown: Verdict.INFO}
     for outcome in outcomes.values():
         assert longer_side(outcome.judgement.figure) <= 0.02
         assert not outcome.needs_rounds(0.02)

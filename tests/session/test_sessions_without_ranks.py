@@ -63,7 +63,7 @@ def test_what_was_decided_along_with_the_case_that_x_stopped_at_is_told(run: Run
 @pytest.mark.parametrize(
     ("factor", "status", "words", "told"),
     [
-        ("1", 0, {"PASS", "NOT JUDGED"}, "A/A test: two identical groups differ by +0 %"),
+        ("1", 0, {"PASS", "INFO"}, "the smallest slowdown that this session can detect is 0 %"),
         ("1.3", 7, {"INVALID"}, "would PASS, but the A/A test failed: two identical groups differ"),
     ],
 )
@@ -91,7 +91,7 @@ def test_where_identical_groups_differ_nothing_of_their_network_passes(
 
 def cases_in_table(output: str) -> int:
     return sum(
-        line.startswith(("strong_scaling,", "communication,")) for line in output.splitlines()
+        line.startswith(("strong scaling,", "communication,")) for line in output.splitlines()
     )
 
 
@@ -195,9 +195,9 @@ def without_figures(lines: Sequence[str]) -> list[str]:
     begins = [i for i, line in enumerate(lines) if line.startswith("INCONCLUSIVE ")]
     if begins:
         lines = [*lines[: begins[0]], *lines[ends[-1] :]]
-    # What made the machine unfit, which is several lines above the tables of the summary.
-    lines = [line for line in lines if "unfit: " not in line]
-    unfit = [i for i, line in enumerate(lines) if line.startswith("Unfit to measure: ")]
+    # Why the machine was not ready, which is several lines above the tables of the summary.
+    lines = [line for line in lines if "not ready: " not in line]
+    unfit = [i for i, line in enumerate(lines) if line.startswith("Not ready to measure: ")]
     if unfit:
         tables = next(i for i, line in enumerate(lines) if line.startswith(("model ", "case ")))
         lines = [*lines[: unfit[0]], *lines[tables:]]

@@ -110,7 +110,7 @@ def _parts(report: Report) -> Iterator[_Part]:
         yield _Part("the table of throughputs", overview)
     yield from _not_passed(report)
     yield from _next_steps(report)
-    yield from _not_judged(report)
+    yield from _infos(report)
     yield _Part("the table of all cases", _figure("##", report.board, _table(report.board.table)))
     for section in report.sections:
         yield from _section(section)
@@ -118,7 +118,7 @@ def _parts(report: Report) -> Iterator[_Part]:
 
 def _headline(report: Report) -> str:
     said = f"**{headline(report)}**"
-    if report.verdict is not Verdict.NOT_JUDGED:
+    if report.verdict is not Verdict.INFO:
         said += f": {MEANINGS[report.verdict]}"
     rest = f" {others(report)}." if others(report) else ""
     return _block(f"# {line(report.title)}") + _block(f"{said}.{rest}")
@@ -145,15 +145,15 @@ def _next_steps(report: Report) -> Iterator[_Part]:
         yield _Part("what to type next", _block("## What to type next") + lines)
 
 
-def _not_judged(report: Report) -> Iterator[_Part]:
+def _infos(report: Report) -> Iterator[_Part]:
     """Yield each reason for not judging once, because many cases share one."""
     reasons = Counter(
         note.paragraphs[0]
         for note in neutral(report)
-        if note.verdict is Verdict.NOT_JUDGED and note.paragraphs
+        if note.verdict is Verdict.INFO and note.paragraphs
     )
     for reason, count in reasons.items():
-        said = f"**{Verdict.NOT_JUDGED.value}** ({count}): {line(reason)}"
+        said = f"**{Verdict.INFO.value}** ({count}): {line(reason)}"
         yield _Part("why cases are not judged", _block(said))
 
 

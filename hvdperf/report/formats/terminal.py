@@ -7,13 +7,15 @@ are brief themselves.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import zip_longest
 
 from hvdperf.columns import WIDTH, Columns, wrapped
+from hvdperf.plan.comparisons import Question
 from hvdperf.report.content import CaseNote, Figure, Report, Row, Table
-from hvdperf.report.formats.text import NONE, alike, printable, shown
+from hvdperf.report.formats.text import NONE, alike, neutral, printable, shown
+from hvdperf.report.words import plural
 from hvdperf.verdict import Verdict, counted
 
 # Lines of a launch's errors; a launch of many ranks has written more.
@@ -21,20 +23,30 @@ MOST_LINES = 25
 
 
 def terminal(report: Report) -> str:
-    """Return the report as text."""
+    """Return the report as text, with all of its cases."""
     counts = counted(report.counts) or "nothing measured"
-    return "\n".join([*wrapped(f"{printable(report.title)}: {counts}"), *lines_of(report)])
+    return "\n".join([*wrapped(f"{printable(report.title)}: {counts}"), *lines_of(report, True)])
 
 
-def lines_of(report: Report) -> list[str]:
-    """Return the lines below the counts of verdicts."""
+def lines_of(report: Report, with_all: bool = False) -> list[str]:
+    """Return the lines below the counts of verdicts: machine and versions, what did not pass, how
+    training scales, and the other cases. with_all: whether cases that passed have a row although
+    the first table has their results."""
     report = printable(report)
-    lines = [line for warning in report.warnings for line in wrapped(warning)]
+    known = filter(None, (report.facts.get("machine"), report.facts.get("stack")))
+    lines = wrapped("; ".join(known))
+    lines += [line for warning in report.warnings for line in wrapped(warning)]
+    quiet = neutral(report)
+    lines += _notes(note for note in report.notes if note not in quiet)
+    board, answered = report.board.table, set[str]()
     if report.overview is not None:
-        lines += [*_table(report.overview.table), ""]
-    if _briefly(report.board.table).columns:
-        lines += _table(report.board.table)
-    lines += _notes(report.notes)
+        table = report.overview.table
+        answered = {column.title for column in table.columns}
+        lines += ["", *_table(table), *wrapped(report.overview.says)]
+    kept = [row for row in board.rows if with_all or not _is_answered(row, answered)]
+    if kept and _briefly(board).columns:
+        lines += ["", *_table(replace(board, rows=tuple(kept)))]
+    lines += _notes(quiet)
     if report.board.brief:
         lines += wrapped(report.board.says)
     for section in report.sections:
@@ -43,6 +55,13 @@ def lines_of(report: Report) -> list[str]:
             if figure.brief:
                 lines += wrapped(f"{figure.title}. {figure.says}")
     return [*lines, *filter(None, [report.facts.get("took")])]
+
+
+def _is_answered(row: Row, answered: Collection[str]) -> bool:
+    """Return whether the first table and the notes say all that a row of the board would.
+    answered: the questions of the first table."""
+    passed = row["verdict"] in (Verdict.PASS.value, Verdict.INFO.value)
+    return passed and bool(answered) and row["question"] in (*answered, Question.AA.label)
 
 
 def _briefly(table: Table) -> Table:
@@ -68,12 +87,17 @@ def _table(table: Table) -> list[str]:
     columns = Columns(*zip(told.headings, widths, strict=True))
     lines, group = [columns.header], ""
     for row, texts in zip(rows, cells, strict=True):
-        if grouped and group != (group := f"{row['topic']}, np {row['world_size']}"):
+        if grouped and group != (group := _group(row)):
             lines.append(group)
         lines.append(columns.row(*(text.replace(NONE, "-") for text in texts)))
         if row.get("settings"):
             lines += wrapped(str(row["settings"]), "    ", "      ")
     return lines
+
+
+def _group(row: Row) -> str:
+    topic = str(row["topic"]).replace("_", " ")
+    return f"{topic}, {plural(int(row['world_size'] or 0), 'rank')}"
 
 
 def _place(row: Row) -> tuple[str, int, str]:
@@ -106,8 +130,7 @@ def _notes(notes: Iterable[CaseNote]) -> Iterator[str]:
     for group in alike(note for note in notes if note.reason):
         verdict, reason, output = group[0].verdict, group[0].reason, group[0].output
         names = [note.case for note in group]
-        shown_only = verdict is Verdict.NOT_JUDGED
-        told = f": {reason}; shown only" if shown_only else f" {', '.join(names)}: {reason}"
+        told = f": {reason}" if verdict is Verdict.INFO else f" {', '.join(names)}: {reason}"
         yield from wrapped(f"{verdict.value}{told}")
         if output:
             yield "The end of its errors:"

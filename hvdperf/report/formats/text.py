@@ -132,7 +132,7 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.NOT_RUN: "could not be started",
     Verdict.INCONCLUSIVE: "what was measured does not decide",
     Verdict.PASS: "within the limit",
-    Verdict.NOT_JUDGED: "shown without a limit",
+    Verdict.INFO: "shown without a limit",
 }
 # The verdicts that need a person's attention.
 _NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN, Verdict.INCONCLUSIVE)
@@ -143,8 +143,8 @@ def headline(report: Report) -> str:
     total = sum(report.counts.values())
     if not total:
         return "Nothing was measured"
-    if report.verdict is Verdict.NOT_JUDGED:
-        if total > report.counts.get(Verdict.NOT_JUDGED, 0):
+    if report.verdict is Verdict.INFO:
+        if total > report.counts.get(Verdict.INFO, 0):
             return f"{plural(total, 'case')}, shown side by side"
         return f"None of {plural(total, 'case')} was judged"
     count = report.counts.get(report.verdict, 0)
@@ -164,7 +164,7 @@ def others(report: Report) -> str:
         {
             verdict: n
             for verdict, n in report.counts.items()
-            if verdict is not report.verdict or verdict is Verdict.NOT_JUDGED
+            if verdict is not report.verdict or verdict is Verdict.INFO
         }
     )
 

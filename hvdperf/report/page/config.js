@@ -9,7 +9,7 @@
         'NOT RUN': {colour: 'not_run', shape: 'triangle-down'},
         'INCONCLUSIVE': {colour: 'inconclusive', shape: 'diamond'},
         'PASS': {colour: 'pass', shape: 'circle'},
-        'NOT JUDGED': {colour: 'not_judged', shape: 'square'},
+        'INFO': {colour: 'info', shape: 'square'},
     };
     const COLOURED = ['color', 'fill', 'stroke'];
     const LEGENDS = [...COLOURED, 'shape', 'strokeDash', 'size'];

@@ -2,7 +2,7 @@
 
 /* The board by any of its columns: up, down, and as it was. */
 {
-    const ORDER = ['FAIL', 'INVALID', 'NOT RUN', 'INCONCLUSIVE', 'PASS', 'NOT JUDGED'];
+    const ORDER = ['FAIL', 'INVALID', 'NOT RUN', 'INCONCLUSIVE', 'PASS', 'INFO'];
     const NEXT = {none: 'ascending', ascending: 'descending', descending: 'none'};
     const text = new Intl.Collator(undefined, {numeric: true});
     const table = document.querySelector('.board table');

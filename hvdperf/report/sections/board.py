@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from hvdperf.columns import interval
 from hvdperf.judge.fails import notes_on_fails
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs, Question
@@ -12,7 +13,7 @@ from hvdperf.records.documents import Case
 from hvdperf.records.fingerprinting import settings_beside
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.report import plots
-from hvdperf.report.cases import asked, cells_of, confidence_of, number, scaled, speeds_of
+from hvdperf.report.cases import asked, at_95, cells_of, number, scaled, speeds_of
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table, Value
 from hvdperf.report.words import (
     NAMES,
@@ -24,15 +25,21 @@ from hvdperf.report.words import (
     workload_labels,
 )
 from hvdperf.stats import Interval
-from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded, must_be, worst
+from hvdperf.verdict import (
+    Ceiling,
+    Floor,
+    Rule,
+    Verdict,
+    is_bounded,
+    must_be,
+    worst,
+)
 
-# A plot shows at most this many rows: those that are nearest to their threshold.
-ROWS = 40
 # A case with such a verdict neither reaches nor misses its threshold, whatever its figure.
 _NOT_BY_THE_FIGURE = (
     Verdict.INVALID.value,
     Verdict.NOT_RUN.value,
-    Verdict.NOT_JUDGED.value,
+    Verdict.INFO.value,
 )
 
 COLUMNS = (
@@ -41,21 +48,17 @@ COLUMNS = (
     # The case's name says these three; the page's filters use them.
     Column("question", "question", hidden=True),
     Column("model", "network", hidden=True),
-    Column("world_size", "replicas", hidden=True),
-    Column("figure", "figure", digits=3, brief="figure interval"),
+    Column("world_size", "ranks", hidden=True),
+    Column("figure", "result", digits=3, brief="result 95 % interval"),
     Column("lower", "lower", digits=3, brief="lower"),
     Column("upper", "upper", digits=3, brief="upper"),
     Column("must_be", "limit", brief="limit"),
-    Column("confidence", "confidence", "%", digits=1),
     Column("margin", "margin", "%", digits=1),
-    Column("margin_lower", "margin, lower", "%", digits=1, hidden=True),
-    Column("margin_upper", "margin, upper", "%", digits=1, hidden=True),
-    Column("rounds", "rounds", brief="n"),
+    Column("rounds", "rounds", brief="rounds"),
     Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
     Column("nodes", "nodes", hidden=True),
     Column("settings", "settings"),
 )
-_MARGINS = ("margin", "margin_lower", "margin_upper")
 # Only shown if a case has one: a change between two sides that can be alike; settings that touch
 # the case.
 _OPTIONAL = ("minimum_detectable_effect", "settings")
@@ -85,32 +88,21 @@ def board(cases: Sequence[Case]) -> Figure:
             ),
             rows,
         ),
-        plot=_plot(min(len(near), ROWS)) if near else None,
         brief=True,
     )
 
 
-def margin(figure: Interval, rule: Rule) -> tuple[float, float, float]:
-    """Return how far the figure lies inside its rule, as a share of the limit: of the estimate, and
-    the least and the most that the interval leaves. Negative values lie outside.
+def margin(figure: Interval, rule: Rule) -> float:
+    """Return how far the estimate lies inside its rule, as a share of the limit; negative outside.
 
     The margin of a band is that to the nearer edge, of a floor that to the limit that decides.
     """
-
-    def inside(value: float) -> float:
-        if isinstance(rule, Floor):
-            return value / rule.limit(figure) - 1
-        if isinstance(rule, Ceiling):
-            return 1 - value / rule.at_most
-        return min(value / rule.low - 1, 1 - value / rule.high)
-
-    ends = inside(figure.lower), inside(figure.upper)
-    most = max(ends)
-    if isinstance(rule, Band):
-        # The point of the band whose margins to both edges are equal.
-        middle = 2 * rule.low * rule.high / (rule.low + rule.high)
-        most = inside(min(max(middle, figure.lower), figure.upper))
-    return inside(figure.estimate), min(ends), most
+    value = figure.estimate
+    if isinstance(rule, Floor):
+        return value / rule.limit(figure) - 1
+    if isinstance(rule, Ceiling):
+        return 1 - value / rule.at_most
+    return min(value / rule.low - 1, 1 - value / rule.high)
 
 
 def note(case: Case) -> CaseNote | None:
@@ -120,11 +112,9 @@ def note(case: Case) -> CaseNote | None:
     failure, line = outcome.failure, outcome.threshold_line
     paragraphs = [case.reason] if case.reason else []
     if case.verdict is not Verdict.PASS and case.figure is not None and case.rule is not None:
-        rounds = plural(outcome.judgement.rounds, "round")
-        level = confidence_of(case)
-        of = rounds if level is None else f"{rounds}, {level:.3g} % confidence"
         paragraphs.append(
-            f"Figure {shown(case.figure)} of {of}; limit: {must_be(outcome.judgement)}"
+            f"Result {shown(case.figure)} after {plural(outcome.judgement.rounds, 'round')}, with "
+            f"the confidence that a verdict needs; limit: {must_be(outcome.judgement)}"
         )
     if failure is not None:
         who = "" if failure.rank is None else f", rank {failure.rank}"
@@ -139,12 +129,12 @@ def note(case: Case) -> CaseNote | None:
 
 def row_of(case: Case) -> Row:
     """Return the row of a case, which tables of some of the cases have, too."""
-    figure, rule = case.figure, case.rule
+    figure, rule = at_95(case), case.rule
     bounded = figure is not None and is_bounded(figure)
-    margins: tuple[float | None, ...] = (None, None, None)
+    inside = None
     # A case with an injected fault should miss its threshold.
     if figure is not None and rule is not None and bounded and not case.comparison.is_fault_case:
-        margins = tuple(100 * share for share in margin(figure, rule))
+        inside = 100 * margin(figure, rule)
     judgement = case.outcome.judgement
     # Said of a change between sides that can be alike, not of the distance from a threshold.
     alike = case.judged_as in (JudgedAs.REGRESSION, JudgedAs.AA_PAIR)
@@ -155,9 +145,8 @@ def row_of(case: Case) -> Row:
         "model": case.workload.model,
         "world_size": case.world_size,
         **cells_of(figure, "figure", "lower", "upper"),
-        "confidence": confidence_of(case),
         "must_be": must_be(judgement),
-        **dict(zip(_MARGINS, margins, strict=True)),
+        "margin": inside,
         "rounds": judgement.rounds,
         "minimum_detectable_effect": scaled(effect),
         "nodes": len(case.replicas_per_node),
@@ -167,25 +156,26 @@ def row_of(case: Case) -> Row:
 
 
 def _says(judged: Sequence[Row]) -> Iterator[str]:
-    """Yield sentences on how many cases meet their thresholds, and on what a PASS leaves open."""
+    """Yield sentences on how many results are within their limits, and on what a PASS leaves
+    open."""
     if not judged:
-        yield "No case with a threshold has a figure with an interval"
+        yield "No result with a limit has an interval"
         return
-    kept = sum(number(row["margin_lower"]) >= 0 for row in judged)
-    yield f"Cases that meet their threshold with the whole interval: {kept} of {len(judged)}"
     passed = [row for row in judged if row["verdict"] == Verdict.PASS.value]
     key = "minimum_detectable_effect"
     changed = [row for row in passed if row[key] is not None]
     held = [row for row in passed if row[key] is None]
+    by = f", with margins of {_ends(held, 'margin')}" if held else ""
+    yield f"{len(passed)} of {len(judged)} results are within their limits{by}"
     if held:
         yield (
-            "A PASS means that a figure meets its limit, not that nothing has become slower. "
-            f"Margins to the limits: {_ends(held, 'margin')}"
+            "PASS means within the limit, not that nothing changed; to find smaller slowdowns, use "
+            "--baseline SESSION or --against PYTHON"
         )
     if changed:
         yield (
-            "Minimum detectable effect (a change that such a session finds in 90 %) of the cases "
-            f"that PASS: {_ends(changed, key)}"
+            "Minimum detectable effect (found by 90 % of such sessions) of the results that PASS: "
+            f"{_ends(changed, key)}"
         )
 
 
@@ -197,79 +187,86 @@ def _ends(rows: Sequence[Row], key: str) -> str:
     return " to ".join(dict.fromkeys(told))
 
 
-def _plot(rows: int) -> Plot:
-    """Return a plot of the rows with the smallest margins, smallest first."""
-    tip = plots.tooltip(COLUMNS, "case", "verdict", "figure", "must_be")
-    margin = plots.field("margin", "quantitative", "margin in %", format="+.1f")
-    return plots.estimates(
-        {"y": plots.row_names("case", sort={"field": "margin_lower"})},
-        plots.field("margin", "quantitative", "margin to the limit, in % of the limit"),
-        ("margin_lower", "margin_upper"),
-        plots.line("limit", x={"datum": 0}),
-        rows=rows,
-        point={
-            **plots.by_verdict(),
-            "tooltip": [*tip, margin],
-        },
-        transform=[
-            plots.known("margin"),
-            {"window": [{"op": "row_number", "as": "place"}], "sort": [{"field": "margin_lower"}]},
-            {"filter": f"datum.place <= {ROWS}"},
-        ],
-    )
-
-
 # Throughputs with their ratios -----------------------------------------------------------------
 
-# The ratios beside the throughput, by the key of their columns.
+# The ratios beside the throughput, by the key of their columns: with the heading on a terminal, and
+# with the factor and the digits in which they are shown.
 _RATIOS = {
-    "weak": Question.WEAK_SCALING,
-    "strong": Question.STRONG_SCALING,
-    "parity": Question.PARITY,
+    "weak": (Question.WEAK_SCALING, "weak scaling", 100.0, 0),
+    "strong": (Question.STRONG_SCALING, "strong scaling", 100.0, 0),
+    "parity": (Question.PARITY, "vs Mirrored", 1.0, 2),
 }
+_ASKED = tuple(question for question, *_ in _RATIOS.values())
 _SPEEDS = (
-    Column("model", "network", brief="model"),
-    Column("world_size", "replicas", brief="np"),
+    Column("model", "network", brief="network"),
+    Column("world_size", "ranks", brief="ranks"),
     Column("samples_per_second", "throughput", "samples/s", digits=0, brief="samples/s"),
-    Column("slowest", "slowest round", "samples/s", digits=0, hidden=True),
-    Column("fastest", "fastest round", "samples/s", digits=0, hidden=True),
-    Column("rounds", "rounds", hidden=True),
+    Column("samples_per_second_low", "lower", "samples/s", digits=0, hidden=True),
+    Column("samples_per_second_high", "upper", "samples/s", digits=0, hidden=True),
 )
 
 
-def overview(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Figure | None:
-    """Return a row per network and world size of which the throughput of Horovod with its defaults
-    or one of the ratios was asked; None if there is no throughput. sessions: as in speeds_of."""
+def overview(
+    cases: Sequence[Case], limits: str = "", sessions: Sequence[Sequence[Case]] = ()
+) -> Figure | None:
+    """Return the answer to how training scales: a row per network and world size with the
+    throughput of Horovod with its defaults and the ratios that were measured, each with its 95 %
+    interval; None if there is no throughput. limits: the label of the thresholds. sessions: as in
+    speeds_of."""
     speeds = throughputs(cases)
     if not speeds:
         return None
     centres = speeds_of(speeds, sessions)
-    held = [(case.workload, case.world_size) for case in asked(cases, *_RATIOS.values())]
+    held = [(case.workload, case.world_size) for case in asked(cases, *_ASKED)]
     labels = workload_labels(workload for workload, _ in (*speeds, *held))
     keys = sorted({*speeds, *held}, key=lambda key: (labels[key[0]], key[1]))
-    rows = tuple(
-        {
-            **_of_network(key, labels[key[0]], speeds.get(key, ()), cases),
-            "samples_per_second": centres[key].estimate if key in centres else None,
-        }
-        for key in keys
-    )
-    last = {str(row["model"]): row for row in rows if row["rounds"]}
-    said = several(
-        f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
-        f"{plural(int(number(row['world_size'])), 'replica')}"
-        for label, row in last.items()
-    )
+    rows = tuple(_of_network(key, labels[key[0]], centres.get(key), cases) for key in keys)
+    last = {str(row["model"]): row for row in rows if row["samples_per_second"]}
     return Figure(
         "throughput",
-        "Horovod with its defaults, all replicas together",
-        f"Estimates over the rounds: {said}. Lines reach from the slowest round to the fastest. "
-        "The ratios beside the throughput have intervals in the table of verdicts."
-        f"{_by_step(cases)}",
+        "How training scales",
+        "Horovod with default settings: samples/s of all ranks, scaling in % of ideal, 95 % "
+        f"intervals.{_limits(cases, limits)}{_by_step(cases)}",
         Table(_columns(rows), rows),
         _speeds(len(last), len({row["world_size"] for row in rows})),
-        lead=said,
+        lead=_lead(list(last.values())),
     )
+
+
+def _lead(last: Sequence[Row]) -> str:
+    """Return how networks scale, in a sentence. last: the row of each network with most ranks."""
+    scaled = [row for row in last if row["weak"] is not None]
+    if not scaled:
+        return several(
+            f"{row['model']} {number(row['samples_per_second']):,.0f} samples/s on "
+            f"{plural(int(number(row['world_size'])), 'rank')}"
+            for row in last
+        )
+    told = (
+        f"{row['model']} {number(row['weak']):.0f} % "
+        f"{interval(number(row['weak_low']), number(row['weak_high']), 5, 0)} on "
+        f"{row['world_size']} ranks"
+        for row in sorted(scaled, key=lambda row: number(row["weak"]))
+    )
+    return f"Weak scaling, in % of ideal: {several(told)}."
+
+
+def _limits(cases: Sequence[Case], label: str) -> str:
+    """Return a sentence, with a blank before it, on the limits of the ratios; "" without any."""
+    found: dict[str, dict[str, int]] = {}
+    for question, brief, factor, _ in _RATIOS.values():
+        for case in asked(cases, question):
+            limit, rule = f"{case.rule or 'unknown'}", case.rule
+            if factor > 1 and isinstance(rule, Floor):
+                limit = f">= {factor * rule.limit(case.figure):.3g} %"
+            found.setdefault(brief, {})[limit] = case.world_size
+    told = (
+        f"{brief} {limit}" + f" ({plural(size, 'rank')})" * (len(sizes) > 1)
+        for brief, sizes in found.items()
+        for limit, size in sizes.items()
+    )
+    of = f" ({label})" if label else ""
+    return f" Limits{of}: {', '.join(told)}." if found else ""
 
 
 def _by_step(cases: Sequence[Case]) -> str:
@@ -287,42 +284,39 @@ def _by_step(cases: Sequence[Case]) -> str:
 def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
     """Return the columns, without those of ratios that were not measured. Throughputs have a digit
     after the point if one of them is below 100."""
-    known = (number(row["samples_per_second"]) for row in rows if row["rounds"])
-    speed = replace(_SPEEDS[2], digits=int(min(known) < 99.95))
+    known = [speed for row in rows if (speed := number(row["samples_per_second"]))]
+    speeds = (replace(column, digits=int(min(known) < 99.95)) for column in _SPEEDS[2:])
     ratios = (
         column
-        for key, question in _RATIOS.items()
+        for key, (question, brief, factor, digits) in _RATIOS.items()
         if any(row[key] is not None for row in rows)
         for column in (
-            Column(key, question.label, digits=2, brief=question.label),
-            Column(f"{key}_low", "lower", digits=2, hidden=True),
-            Column(f"{key}_high", "upper", digits=2, hidden=True),
+            Column(key, question.label, "%" * (factor > 1), digits, brief=brief),
+            Column(f"{key}_low", "lower", "%" * (factor > 1), digits, hidden=True, brief="lower"),
+            Column(f"{key}_high", "upper", "%" * (factor > 1), digits, hidden=True, brief="upper"),
         )
     )
-    verdict = Column("verdict", "worst verdict", brief="verdict")
-    return (*_SPEEDS[:2], speed, *_SPEEDS[3:], *ratios, verdict)
+    return (*_SPEEDS[:2], *speeds, *ratios, Column("verdict", "worst verdict"))
 
 
 def _of_network(
-    key: tuple[Workload, int], label: str, speeds: Sequence[float], cases: Sequence[Case]
+    key: tuple[Workload, int], label: str, speed: Interval | None, cases: Sequence[Case]
 ) -> Row:
     workload, world_size = key
     # Some cases of a network train a variant of its workload.
     own = [c for c in cases if (c.workload.model, c.world_size) == (workload.model, world_size)]
-    held = {
-        case.question: case.figure
-        for case in asked(own, *_RATIOS.values())
-        if case.workload == workload
-    }
+    held = {case.question: case for case in asked(own, *_ASKED) if case.workload == workload}
     ratios: dict[str, Value] = {}
-    for name, question in _RATIOS.items():
-        ratios |= cells_of(held.get(question), name, f"{name}_low", f"{name}_high")
+    for name, (question, _, factor, _) in _RATIOS.items():
+        figure = at_95(held[question]) if question in held else None
+        cells = cells_of(figure, name, f"{name}_low", f"{name}_high")
+        ratios |= {
+            each: None if value is None else factor * number(value) for each, value in cells.items()
+        }
     return {
         "model": label,
         "world_size": world_size,
-        "slowest": min(speeds, default=None),
-        "fastest": max(speeds, default=None),
-        "rounds": len(speeds),
+        **cells_of(speed, *(column.key for column in _SPEEDS[2:5])),
         **ratios,
         "verdict": worst([case.verdict for case in own]).value if own else None,
     }
@@ -339,9 +333,9 @@ def _speeds(networks: int, sizes: int) -> Plot:
             "bar",
             **at,
             x=plots.field("samples_per_second", "quantitative", "samples/s"),
-            color=plots.field("world_size", "ordinal", "replicas"),
+            color=plots.field("world_size", "ordinal", "ranks"),
             tooltip=plots.tooltip(_SPEEDS),
         ),
-        plots.interval("slowest", "fastest", "x", **at),
+        plots.interval("samples_per_second_low", "samples_per_second_high", "x", **at),
         height=plots.rows_high(networks, max(26, 15 * sizes)),
     )

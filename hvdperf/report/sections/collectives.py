@@ -13,7 +13,7 @@ from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.cases import number, quantiles, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
-from hvdperf.report.words import Labels, several, slug, workload_labels
+from hvdperf.report.words import Labels, plural, several, slug, workload_labels
 
 QUARTILES = (0.25, 0.5, 0.75)
 
@@ -40,7 +40,7 @@ WIDTHS = tuple(
 WHOSE = (
     Column("network", "network"),
     Column("model", "name", hidden=True),
-    Column("world_size", "replicas", hidden=True),
+    Column("world_size", "ranks", hidden=True),
     Column("bytes", "gradients", "B"),
     Column("tensors", "tensors"),
 )
@@ -103,7 +103,7 @@ def is_of_gradients(case: Case) -> bool:
 def whose(case: Case, labels: Labels) -> dict[str, Value]:
     model = labels[case.workload]
     return {
-        "network": f"{model}, np {case.world_size}",
+        "network": f"{model}, {plural(case.world_size, 'rank')}",
         "model": model,
         "world_size": case.world_size,
     }

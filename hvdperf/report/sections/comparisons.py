@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report import plots
-from hvdperf.report.cases import cells_of, confidence_of, with_confidence
+from hvdperf.report.cases import at_95, cells_of, with_confidence
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.sections import scaling
 from hvdperf.report.sections.board import row_of
-from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
+from hvdperf.report.words import INTERVALS, plural, several, shown, slug, workload_labels
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from hvdperf.work.table import work_of
 from hvdperf.work.training import Epochs
@@ -19,11 +19,10 @@ from hvdperf.work.training import Epochs
 COLUMNS = (
     Column("case", "case"),
     Column("model", "network"),
-    Column("world_size", "replicas"),
+    Column("world_size", "ranks"),
     Column("ratio", "ratio", digits=3),
     Column("lower", "lower", digits=3),
     Column("upper", "upper", digits=3),
-    Column("confidence", "confidence", "%", digits=1),
     Column("low", "at least", digits=3),
     Column("high", "at most", digits=3),
     Column("rounds", "rounds"),
@@ -32,7 +31,7 @@ COLUMNS = (
 
 
 def parity(cases: Sequence[Case]) -> Section:
-    """Return the section that compares Horovod with other ways to spread replicas."""
+    """Return the section that compares Horovod with other ways to train on several devices."""
     return Section(
         "parity",
         "Parity",
@@ -121,7 +120,7 @@ def _figure(
     labels = workload_labels(case.workload for case in cases)
     rows = tuple(_row(case, labels[case.workload]) for case in cases)
     said = several(
-        f"{case.name} {shown(case.figure)}"
+        f"{case.name} {shown(at_95(case))}"
         + ("" if case.verdict is Verdict.PASS else f" {case.verdict.value}")
         for case in cases
     )
@@ -130,7 +129,7 @@ def _figure(
         name,
         f"{title[0].upper()}{title[1:]}",
         f"{meant[0].upper()}{meant[1:]}, {kept} of {plural(len(cases), 'case')} PASS: {said}."
-        f"{confidence_words(map(confidence_of, cases))}",
+        f"{INTERVALS}",
         Table(COLUMNS, rows),
         _forest(len(rows), meant),
         tags,
@@ -146,7 +145,7 @@ def _row(case: Case, label: str) -> Row:
         low = rule.limit(case.figure)
     elif isinstance(rule, Ceiling):
         high = rule.at_most
-    ratio = cells_of(case.figure, "ratio", "lower", "upper")
+    ratio = cells_of(at_95(case), "ratio", "lower", "upper")
     return {**row_of(case), "model": label, **ratio, "low": low, "high": high}
 
 
@@ -155,7 +154,7 @@ def _forest(rows: int, meant: str) -> Plot:
     at = {"y": plots.row_names("case", sort=None)}
     low = plots.field("low", "quantitative")
     a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
-    tip = ("case", "verdict", "ratio", "lower", "upper", "confidence", "low", "high")
+    tip = ("case", "verdict", "ratio", "lower", "upper", "low", "high")
     return plots.estimates(
         at,
         plots.field("ratio", "quantitative", meant, scale={"zero": False}),
@@ -198,18 +197,16 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
         Column("ratio", "ratio", digits=3),
         Column("lower", "lower", digits=3),
         Column("upper", "upper", digits=3),
-        Column("confidence", "confidence", "%", digits=1),
         Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
         Column("verdict", "verdict"),
     )
-    rows = [{**row_of(each), **cells_of(each.figure, "ratio", "lower", "upper")} for each in alike]
-    said = several(f"{case.name} {shown(case.figure)} {case.verdict.value}" for case in alike)
+    rows = [{**row_of(each), **cells_of(at_95(each), "ratio", "lower", "upper")} for each in alike]
+    said = several(f"{case.name} {shown(at_95(case))} {case.verdict.value}" for case in alike)
     return [
         Figure(
             "aa",
             "A/A: two groups of the same arm",
-            f"Two groups of the same arm each: {said}."
-            f"{confidence_words(map(confidence_of, alike))}",
+            f"Two groups of the same arm each: {said}.{INTERVALS}",
             Table(columns, tuple(rows)),
         )
     ]

@@ -26,7 +26,7 @@ PHASES = {phase.value: phase.value.replace(" ", "_") for phase in STARTUP}
 _OF_A_START = (
     Column("arm", "started"),
     Column("strategy", "strategy", hidden=True),
-    Column("world_size", "replicas", hidden=True),
+    Column("world_size", "ranks", hidden=True),
     Column("beside", "beside it", hidden=True),
     *(Column(key, phase, "s", 3) for phase, key in PHASES.items()),
     Column("all_phases", "all phases", "s", 3),

@@ -17,18 +17,17 @@ from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
 from hvdperf.report.cases import (
     asked,
+    at_95,
     cells_of,
     centre_of,
-    confidence_of,
-    level,
     number,
     over_sessions,
     speeds_of,
 )
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.words import (
+    INTERVALS,
     Labels,
-    confidence_words,
     plural,
     several,
     shown,
@@ -40,13 +39,12 @@ from hvdperf.verdict import Verdict, worst
 from hvdperf.work.blocks import Blocks
 
 INTRO = (
-    "Speedup is the speed of n replicas / that of one; efficiency is speedup / n. Weak "
-    "scaling: every replica takes a whole batch. Strong scaling: either one batch or the "
-    "number of steps is divided among the replicas; throughput is of a divided batch, wall "
-    "times are of divided steps, and speeds are of either. By speed: samples per second of the "
-    "steps. By wall time: from the trace to the last step. Of the job: from the launch to the "
-    "end. The ideal line is the speed of one replica times their number. Plots leave out cases "
-    "that are not judged or not valid; tables show them."
+    "Speedup is S_n / S_1, the throughput of n ranks over that of one rank; efficiency is speedup "
+    "/ n. Weak scaling: every rank trains on a whole batch. Strong scaling: one batch, or the "
+    "number of steps, is divided among the ranks. Steady-state: samples/s of timed steps. "
+    "Training: wall time from graph tracing to the last step. End-to-end: wall time from the "
+    "launch to the end. The ideal line is n times the throughput of one rank. Plots leave out "
+    "results that are not judged or not valid; tables show them."
 )
 ASKED = (
     Question.WEAK_SCALING,
@@ -56,12 +54,16 @@ ASKED = (
 )
 # Columns of each way to count: by samples per second, by the wall time of the training, and by
 # that of the whole job, with the start of its processes.
-WEAK = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the job"}
+WEAK = {"steady_state": "steady-state", "training": "training", "end_to_end": "end-to-end"}
 # There is no wall time with a divided batch. The other ways are of divided steps, in which every
 # replica has a whole batch.
-STRONG = {"split": "by speed of a divided batch", **WEAK, "speed": "by speed of divided steps"}
+STRONG = {
+    "split": "steady-state, batch divided",
+    **WEAK,
+    "steady_state": "steady-state, steps divided",
+}
 # Weak scaling by speed.
-_PLAIN = (True, "speed")
+_PLAIN = (True, "steady_state")
 # The efficiency of one replica, by definition.
 _ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
 MISSING = (
@@ -73,8 +75,8 @@ MISSING = (
 @dataclass
 class _Point:
     """The results at one world size. per_node: replicas on each node. ways: efficiencies with their
-    intervals, by way to count; confidences: of these intervals, in %. verdict: the worst of its
-    cases; None if there are none. sound: whether one of the cases is (Case.is_sound)."""
+    intervals, by way to count. verdict: the worst of its cases; None if there are none. sound:
+    whether one of the cases is (Case.is_sound)."""
 
     world_size: int
     per_node: tuple[int, ...]
@@ -82,7 +84,6 @@ class _Point:
     sound: bool = True
     samples_per_second: float | None = None
     ways: dict[str, Interval] = field(default_factory=dict)
-    confidences: dict[str, float | None] = field(default_factory=dict)
 
 
 # A label and its point.
@@ -149,13 +150,13 @@ def figures(*sessions: Measured) -> list[Figure]:
 def _points(workload: Workload, weak: bool, cases: Sequence[Case], speeds: _Speeds) -> list[_Point]:
     """Return points by world size, from one replica on. If one case of a size is sound, unsound
     cases add only their verdicts."""
-    by_speed = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
-    by_time = Question.WALL_TIME_WEAK if weak else Question.WALL_TIME_STRONG
+    of_blocks = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
+    of_runs = Question.WALL_TIME_WEAK if weak else Question.WALL_TIME_STRONG
     found: dict[int, _Point] = {}
     for case in sorted(cases, key=lambda case: not case.is_sound):
         if case.workload != workload or case.figure is None:
             continue
-        if case.question not in (by_speed, by_time):
+        if case.question not in (of_blocks, of_runs):
             continue
         n = case.world_size
         point = found.setdefault(n, _Point(n, case.replicas_per_node, sound=case.is_sound))
@@ -165,13 +166,11 @@ def _points(workload: Workload, weak: bool, cases: Sequence[Case], speeds: _Spee
         breakdown = case.outcome.breakdown
         if breakdown is not None:
             for way in WEAK:
-                if way not in point.ways or way != "speed":
-                    speedup = getattr(breakdown, f"by_{way}")
+                if way not in point.ways or way != "steady_state":
+                    speedup = getattr(breakdown, way)
                     point.ways[way] = _efficiency(speedup, n)
-                    point.confidences[way] = level(speedup)
-        if case.question is by_speed:
-            point.ways["speed" if weak else "split"] = case.figure
-            point.confidences["speed" if weak else "split"] = confidence_of(case)
+        if case.question is of_blocks:
+            point.ways["steady_state" if weak else "split"] = at_95(case) or case.figure
             if not weak:
                 point.samples_per_second = _split_speed(case)
     if found and 1 not in found:
@@ -214,17 +213,16 @@ SPEED = (
 )
 _OF_A_GROUP = (
     Column("model", "network"),
-    Column("world_size", "replicas"),
+    Column("world_size", "ranks"),
     # Beside each other, so that the intervals of networks can be told apart.
     Column("at", "drawn at", hidden=True),
-    Column("layout", "nodes x replicas"),
+    Column("layout", "nodes x ranks"),
 )
 _OF_A_SPEED = (
     *_OF_A_GROUP,
     *SPEED,
     Column("ideal", "ideal throughput", "samples/s", digits=1),
     Column("launches", "launches"),
-    Column("confidence", "confidence", "%", digits=1),
 )
 
 
@@ -240,20 +238,17 @@ def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure 
     last = {str(row["model"]): row for row in rows}
     said = several(
         f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
-        f"{plural(int(number(row['world_size'])), 'replica')}"
+        f"{plural(int(number(row['world_size'])), 'rank')}"
         + ("" if row["ideal"] is None else f", ideal {number(row['ideal']):,.0f}")
         for label, row in last.items()
     )
     together = any(session.sessions for session in sessions)
     observed = Column("launches", "sessions" if together else "launches")
     columns = tuple(observed if each.key == observed.key else each for each in _OF_A_SPEED)
-    levels = confidence_words(
-        level(speed) for session in sessions for speed in session.speeds.values()
-    )
     return Figure(
         "scaling-throughput",
-        "Throughput of all replicas, each with a whole batch",
-        f"On the most replicas: {said}.{levels}",
+        "Throughput of all ranks, each with a whole batch",
+        f"On the most ranks: {said}.{INTERVALS}",
         Table(columns, _beside_each_other(rows)),
         _by_replicas(
             plots.field("samples_per_second", "quantitative", "throughput in samples/s"),
@@ -281,7 +276,6 @@ def _speeds_of(session: Measured) -> list[Row]:
                 **cells_of(speed, *(column.key for column in SPEED)),
                 "ideal": None if alone is None else n * alone.estimate,
                 "launches": speed.observations,
-                "confidence": level(speed),
             }
         )
     return rows
@@ -321,7 +315,6 @@ _COLUMNS = (
     Column("efficiency", "efficiency", digits=3),
     Column("efficiency_low", "lower", digits=3),
     Column("efficiency_high", "upper", digits=3),
-    Column("confidence", "confidence", "%", digits=1),
 )
 
 
@@ -342,7 +335,6 @@ def _row(label: str, point: _Point, way: str) -> Row:
         "samples_per_second": point.samples_per_second,
         **speedup,
         **share,
-        "confidence": point.confidences.get(way),
     }
 
 
@@ -357,7 +349,7 @@ def _figure(
     figures."""
     kind = "weak" if weak else "strong"
     tags = {}
-    if way in ("speed", "split") and (weak or way == "split"):
+    if way in ("steady_state", "split") and (weak or way == "split"):
         tags["question"] = f"{kind} scaling"
     table = _table(way, named)
     drawn = [row for row in table.rows if row["drawn"] == "yes"]
@@ -400,9 +392,9 @@ def _of_efficiency(named: Sequence[_Named], networks: Sequence[str]) -> Figure |
     )
     return Figure(
         "scaling-weak-efficiency",
-        f"Weak scaling, {WEAK['speed']}: efficiency",
-        _says("speed", named),
-        _table("speed", named),
+        f"Weak scaling, {WEAK['steady_state']}: efficiency",
+        _says("steady_state", named),
+        _table("steady_state", named),
         plot,
         {"question": "weak scaling"},
     )
@@ -418,19 +410,18 @@ def _says(way: str, named: Sequence[_Named]) -> str:
     not_drawn = f" Only in the table: {apart}." if apart else ""
     last = {label: point for label, point in named if point.sound and point.world_size > 1}
     if not last:
-        return f"On more than one replica, no efficiency is valid.{not_drawn}"
+        return f"On more than one rank, no efficiency is valid.{not_drawn}"
     lowest_first = sorted(last.items(), key=lambda each: each[1].ways[way].estimate)
     said = several(
         f"{label} {shown(point.ways[way])} on {_replicas(point)}, a speedup of "
         f"{point.ways[way].estimate * point.world_size:.2f}"
         for label, point in lowest_first
     )
-    levels = confidence_words(point.confidences.get(way) for point in last.values())
-    return f"Efficiency, the lowest first: {said}.{levels}{not_drawn}"
+    return f"Efficiency, the lowest first: {said}.{INTERVALS}{not_drawn}"
 
 
 def _replicas(point: _Point) -> str:
-    return plural(point.world_size, "replica")
+    return plural(point.world_size, "rank")
 
 
 # Plots -----------------------------------------------------------------------------------------
@@ -448,7 +439,6 @@ _TIP = (
     "speedup_low",
     "speedup_high",
     "efficiency",
-    "confidence",
 )
 
 
@@ -514,7 +504,7 @@ def _apart(networks: Sequence[str], drawn: Collection[str]) -> dict[str, Any]:
 def _replicas_axis(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> dict[str, Any]:
     """Return the channel of x. key: of its column. sizes: the world sizes, which are marked."""
     axis = {"values": list(sizes), "format": "d", "labelFlush": False, "grid": False}
-    return plots.field(key, "quantitative", "number of replicas", scale=scale, axis=axis)
+    return plots.field(key, "quantitative", "number of ranks", scale=scale, axis=axis)
 
 
 # Nodes -----------------------------------------------------------------------------------------
@@ -554,7 +544,7 @@ def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> 
     return Section(
         "nodes",
         "Nodes and devices",
-        "Rows are nodes and columns are replicas per node; efficiencies are of weak scaling by "
+        "Rows are nodes and columns are ranks per node; efficiencies are of weak scaling by "
         "speed. An unevenly spread group is shown in the column of its fullest node, unless an "
         "evenly spread group is there.",
         (*figures, *([] if against is None else [against])),
@@ -563,7 +553,7 @@ def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> 
 
 _OF_A_NODE = (
     Column("model", "network"),
-    Column("layout", "nodes x replicas"),
+    Column("layout", "nodes x ranks"),
     Column("efficiency", "efficiency against one node", digits=3),
     Column("lower", "lower", digits=3),
     Column("upper", "upper", digits=3),
@@ -608,7 +598,7 @@ def _against_a_node(labels: Labels, sessions: Sequence[Sequence[Case]]) -> Figur
     return Figure(
         "nodes-against-one",
         "Efficiency against one node",
-        f"The speed of N nodes over N times that of one node with as many replicas: {said}. "
+        f"The speed of N nodes over N times that of one node with as many ranks: {said}. "
         "Intervals: 95 % confidence.",
         Table(_OF_A_NODE, tuple(rows)),
     )

@@ -153,7 +153,7 @@ def _said_of_ranks(rows: Sequence[Row], blocks: int, started: int) -> str:
 _OF_AN_ARM = (
     Column("arm", "strategy"),
     Column("strategy", "kind", hidden=True),
-    Column("world_size", "replicas", hidden=True),
+    Column("world_size", "ranks", hidden=True),
     *_QUANTILES,
     Column("launches", "launches"),
 )

@@ -16,15 +16,15 @@ from hvdperf.report import plots
 from hvdperf.report.cases import cells_of, number, scaled, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
 from hvdperf.report.words import (
+    INTERVALS,
     Labels,
-    confidence_words,
     plural,
     several,
     slug,
     tags_of,
     workload_labels,
 )
-from hvdperf.verdict import ALPHA, Verdict
+from hvdperf.verdict import Verdict
 
 
 def breakdown_of(case: Case) -> ScalingBreakdown:
@@ -39,7 +39,7 @@ def way_of(case: Case) -> str:
 
 def named(case: Case, *parts: str) -> str:
     """Return the name of a training from its parts, with a note if its replicas shared cores."""
-    return ", ".join((*parts, *(["not judged"] if case.verdict is Verdict.NOT_JUDGED else [])))
+    return ", ".join((*parts, *(["not judged"] if case.verdict is Verdict.INFO else [])))
 
 
 # From the ideal to the wall time ---------------------------------------------------------------
@@ -47,7 +47,7 @@ def named(case: Case, *parts: str) -> str:
 # A term whose excess is below this share of the wall time has no bar of its own.
 SMALL = 0.005
 OTHER = "other"
-UNEXPLAINED = "not explained"
+UNEXPLAINED = "unexplained"
 
 _OF_A_TERM = (
     Column("term", "term"),
@@ -74,10 +74,10 @@ def waterfall(case: Case, label: str) -> Figure:
     said = ", ".join(f"{row['term']} {number(row['excess_s']):+.2f} s" for row in worst)
     return Figure(
         name=slug("wall_time", "waterfall", way, label, f"np{n}"),
-        title=f"{named(case, f'{label} on {n} replicas', how)}: from the ideal to the wall time",
+        title=f"{named(case, f'{label} on {n} ranks', how)}: from the ideal to the wall time",
         says=(
             f"The ideal time is {ideal:.2f} s and the wall time {wall:.2f} s. Largest "
-            f"differences: {said}; not explained {number(rows[-2]['excess_s']):+.3f} s."
+            f"differences: {said}; unexplained {number(rows[-2]['excess_s']):+.3f} s."
             f"{_rare(case)}"
         ),
         table=Table(_OF_A_TERM, tuple(rows)),
@@ -90,7 +90,7 @@ def waterfall(case: Case, label: str) -> Figure:
 def _rare(case: Case) -> str:
     """Return sentences on rare long steps of either side; "" if there are none."""
     rare = {arm: long_steps([each.of(arm) for each in case.rounds]) for arm in case.comparison.arms}
-    said = {f"np {arm.world_size}": each for arm, each in rare.items() if each}
+    said = {plural(arm.world_size, "rank"): each for arm, each in rare.items() if each}
     return "".join(f" Rare long steps, {name}: {each}." for name, each in said.items())
 
 
@@ -204,7 +204,7 @@ _GROUPS = {
 GROUPS = {term: group for group, terms in _GROUPS.items() for term in terms}
 
 _OF_A_SIZE = (
-    Column("world_size", "replicas"),
+    Column("world_size", "ranks"),
     Column("term", "term"),
     Column("group", "drawn as"),
     Column("seconds", "seconds", "s", 3),
@@ -256,7 +256,7 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
     return Figure(
         name=slug("wall_time", "terms", label),
         title=f"{label}: the seconds of a run of {steps} steps on each replica",
-        says=f"By number of replicas: {'; '.join(said)}.",
+        says=f"By number of ranks: {'; '.join(said)}.",
         table=Table(_OF_A_SIZE, tuple(rows)),
         plot=_bars(len(sizes)),
         tags={"model": model, "question": Question.WALL_TIME_WEAK.label},
@@ -266,12 +266,12 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
 def _bars(bars: int) -> Plot:
     """Return horizontal bars, of groups of terms."""
     tip = (
-        Column("world_size", "replicas"),
+        Column("world_size", "ranks"),
         Column("part", "group"),
         Column("of_group", "seconds", digits=3),
     )
     return plots.stacked(
-        plots.field("world_size", "ordinal", "replicas"),
+        plots.field("world_size", "ordinal", "ranks"),
         "of_group",
         _GROUPS,
         {"calculate": "datum.group", "as": "part"},
@@ -338,17 +338,16 @@ def shares(cases: Sequence[Case], labels: Labels) -> Figure:
 _WHOSE = (
     Column("what", "training", brief="training"),
     Column("model", "network", hidden=True),
-    Column("world_size", "replicas", hidden=True),
+    Column("world_size", "ranks", hidden=True),
 )
 # All intervals of a breakdown have the same level at either end (explain/speedup.py).
-_CONFIDENCE = confidence_words([100 * (1 - 2 * ALPHA)])
-SPEEDUPS = ("by_speed", "by_time", "by_job")
-_IN_BLOCKS = ("contention", "communication", "balance")
+SPEEDUPS = ("steady_state", "training", "end_to_end")
+_IN_BLOCKS = ("computation", "communication", "load_balance")
 FACTORS = ("efficiency", *_IN_BLOCKS, "product")
-# Ranks count as equally fast if the upper bound of their balance is above this.
+# Ranks count as equally fast if the upper bound of their load balance is above this.
 BALANCED = 0.97
 # The product is the efficiency again, if the factors explain it.
-_BRIEF = {"efficiency": "effic.", "communication": "commun.", "product": ""}
+_BRIEF = dict(zip(FACTORS, ("effic.", "comput.", "commun.", "balance", ""), strict=True))
 
 
 def _of_ratios(names: Sequence[str], digits: int) -> tuple[Column, ...]:
@@ -374,7 +373,7 @@ def _ratios(breakdown: ScalingBreakdown, names: Sequence[str]) -> dict[str, Valu
 
 def _whose(case: Case, labels: Labels, *more: str) -> dict[str, Value]:
     model, n = labels[case.workload], case.world_size
-    return {"what": named(case, model, f"np {n}", *more), "model": model, "world_size": n}
+    return {"what": named(case, model, plural(n, "rank"), *more), "model": model, "world_size": n}
 
 
 def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
@@ -382,7 +381,10 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
     columns = (
         *_WHOSE,
         *_of_ratios(SPEEDUPS, 2),
-        *(Column(f"{key}_share", f"efficiency {key.replace('_', ' ')}", "", 3) for key in SPEEDUPS),
+        *(
+            Column(f"{key}_share", f"efficiency, {key.replace('_', ' ')}", "", 3)
+            for key in SPEEDUPS
+        ),
     )
     rows: list[Row] = []
     for case in cases:
@@ -390,14 +392,14 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
         shares = {f"{key}_share": number(ratios[key]) / case.world_size for key in SPEEDUPS}
         rows.append({**_whose(case, labels, way_of(case)), **ratios, **shares})
     said = several(
-        f"{row['what']} {number(row['by_speed']):.2f} by speed, {number(row['by_time']):.2f} "
-        f"by time, {number(row['by_job']):.2f} by job"
+        f"{row['what']} {number(row['steady_state']):.2f} steady-state, "
+        f"{number(row['training']):.2f} training, {number(row['end_to_end']):.2f} end-to-end"
         for row in rows
     )
     return Figure(
         name="wall_time-speedups",
-        title="Speedup by speed, by wall time and by the whole job",
-        says=f"Speedups: {said}.{_CONFIDENCE}",
+        title="Steady-state, training and end-to-end speedup",
+        says=f"Speedups: {said}.{INTERVALS}",
         table=Table(columns, tuple(rows)),
         plot=_side_by_side(SPEEDUPS, "speedup", rows, ideal=True),
     )
@@ -405,16 +407,16 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
 
 _ALSO = (
     Column("explained", "product explains it"),
-    Column("late_rank", "rank that kept the others waiting", brief="late"),
+    Column("late_rank", "rank that the others wait for", brief="late"),
     Column("lag_ms", "its lag", "ms", 2),
     Column("met_lag_ms", "its lag if ranks synchronise before a step", "ms", 2),
     Column("late_share", "last in", "% of steps", 1),
     Column("slowest_rank", "slowest rank", brief="slow"),
-    Column("wire_ms", "data moves, a step", "ms", 2),
-    Column("hidden_ms", "of it hidden, at least", "ms", 2),
+    Column("wire_ms", "data on the wire, per step", "ms", 2),
+    Column("hidden_ms", "of which hidden, at least", "ms", 2),
     Column("exposed_share", "exposed communication", "% of the steps", 1, brief="exposed"),
-    Column("exposed_below", "exposed, not told from 0: less than", "% of the steps", 1),
-    Column("fixed_s", "fixed cost a", "s", 1, brief="fixed s"),
+    Column("exposed_below", "exposed, not distinguishable from 0: less than", "% of the steps", 1),
+    Column("fixed_s", "startup overhead a", "s", 1, brief="start s"),
     Column("step_ms", "a step, b", "ms", 2),
     Column("residual_share", "unexplained by the time breakdown, at most", "%", 3),
 )
@@ -433,15 +435,15 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
     ]
     said = several(
         f"{row['what']} {number(row['efficiency']):.3f} in the run; in blocks "
-        f"{number(row['contention']):.3f} x {number(row['communication']):.3f} x "
-        f"{number(row['balance']):.3f} = {math.prod(number(row[name]) for name in _IN_BLOCKS):.3f}"
+        f"{' x '.join(f'{number(row[name]):.3f}' for name in _IN_BLOCKS)} = "
+        f"{math.prod(number(row[name]) for name in _IN_BLOCKS):.3f}"
         + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
         for row in rows
     )
     return Figure(
         name="wall_time-factors",
-        title="Factors of the efficiency by speed: contention x communication x balance",
-        says=f"Without rare long steps: {said}.{_CONFIDENCE}",
+        title="Steady-state efficiency: computation scaling x communication x load balance",
+        says=f"Without rare long steps: {said}.{INTERVALS}",
         table=Table(columns, tuple(rows)),
         plot=_side_by_side(FACTORS[:4], "ratio", rows),
     )
@@ -459,7 +461,7 @@ def _also(case: Case) -> dict[str, Value]:
         "lag_ms": scaled(late.lag_seconds if late else None, 1000),
         "met_lag_ms": scaled(met.lag_seconds if met and same else None, 1000),
         "late_share": scaled(late.share if late else None),
-        "slowest_rank": breakdown.slowest if breakdown.balance.upper <= BALANCED else None,
+        "slowest_rank": breakdown.slowest if breakdown.load_balance.upper <= BALANCED else None,
         "wire_ms": scaled(breakdown.wire_seconds, 1000),
         "hidden_ms": scaled(hidden_seconds(breakdown), 1000),
         "exposed_share": 100 * exposed if below is None else None,
@@ -516,7 +518,7 @@ def section(cases: Sequence[Case]) -> Section:
         "Wall time",
         "The time breakdown assigns every second of a training, from the launch of its "
         "processes to their end, to a term. Terms are means over the ranks and rounds. If "
-        "steps are divided among the replicas, the terms of steps are scaled down from the "
+        "steps are divided among the ranks, the terms of steps are scaled down from the "
         "whole run.",
         figures,
         "No wall time of a training was measured; to measure: pytest perf/test_wall_time.py",

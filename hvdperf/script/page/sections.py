@@ -24,44 +24,46 @@ MOST_SLOW, SLICES = 64, 120
 # Bins of the recorder that are a bar together: each some 10 % longer than the one before it.
 _BAR = 10
 _MS = 1000.0
-_NOTHING = "Nothing was recorded of it."
+_NOTHING = "Nothing was recorded."
 
 
 def sections(training: Training) -> tuple[Section, ...]:
     """Return the sections of a training, what matters most first."""
     of_steps = _NOTHING
     if any(rank.steps is not None and not rank.steps.are_told_apart for rank in training.ranks):
-        of_steps = "A GPU works while the script goes on, so single steps cannot be told apart."
+        of_steps = "The GPU runs asynchronously, so single steps cannot be separated."
     return (
         _section(
             "terms",
-            "A usual step by term",
-            "Means of the steps that are not slow and that all ranks kept. A term begins where the "
-            "one before it ends.",
+            "A typical step by term",
+            "Means of steps that are not slow and that all ranks recorded. Each term starts where "
+            "the previous one ends.",
             _terms(training),
         ),
         _section(
             "steps",
             "Steps",
-            f"All steps after the warm-up, which are the first {FIRST + 1}. Slow steps take more "
-            f"than {SLOW:g} times the median.",
+            f"All steps after the warm-up (the first {FIRST + 1}). Slow steps take more than "
+            f"{SLOW:g} times the median.",
             (*_distribution(training), *_by_rank(training), *_slow(training)),
             of_steps,
         ),
         _section(
             "run",
             "Over the run",
-            "After the warm-up, of steps that were kept.",
+            "Recorded steps after the warm-up.",
             _strip(training),
             of_steps,
         ),
         _section(
             "start",
             "Start-up",
-            "The rank that was the last to begin its second step, from its process on.",
+            "The rank that was the last to start its second step, from the start of its process.",
             _start(training),
         ),
-        _section("exchange", "Exchange", "What Horovod exchanges in a step.", _exchanged(training)),
+        _section(
+            "exchange", "Allreduce", "Tensors that are allreduced per step.", _exchanged(training)
+        ),
         _section("ranks", "Ranks", "After the warm-up.", _ranks(training)),
     )
 
@@ -87,7 +89,7 @@ def _note(training: Training) -> str:
     """Return which ranks are drawn, with a blank before it; "" if all are."""
     if len(training.ranks) <= MOST_RANKS:
         return ""
-    return f" Of {len(training.ranks)} ranks the {MOST_RANKS} fastest and slowest are drawn."
+    return f" Of {len(training.ranks)} ranks the {MOST_RANKS} fastest and slowest are shown."
 
 
 # Start-up --------------------------------------------------------------------------------------
@@ -208,7 +210,7 @@ _OF_A_SLOW_STEP = (
     Column("ms", "time", "ms", 1),
     Column("rank", "longest on rank"),
     Column("term", "mostly in"),
-    Column("retraced", "traced again"),
+    Column("retraced", "retraced"),
 )
 
 
@@ -254,7 +256,7 @@ _OF_A_SLICE = (
     Column("from_s", "from", "s", 2),
     Column("to_s", "to", "s", 2),
     Column("longest_ms", "longest step", "ms", 2),
-    Column("steps", "steps that were kept"),
+    Column("steps", "recorded steps"),
 )
 
 
@@ -275,8 +277,8 @@ def _strip(training: Training) -> Iterator[Figure]:
     yield Figure(
         "strip",
         "Step time over the run",
-        "A row is a rank, and a field the longest step that was kept of its time: a pause is a "
-        f"mark, and what is slow for long a stretch.{_note(training)}",
+        "Each row is a rank; each cell shows the longest recorded step in that interval. Single "
+        f"dark cells are pauses, dark bands are slow phases.{_note(training)}",
         Table(_OF_A_SLICE, tuple(rows)),
         _strip_plot(domain, len(kept)),
     )
@@ -330,7 +332,7 @@ def _strip_plot(domain: Sequence[float], rows: int) -> Plot:
 
 # Terms -----------------------------------------------------------------------------------------
 
-_LEFT = "not explained"
+_LEFT = "unexplained"
 _OTHERS = "all others"
 
 
@@ -365,7 +367,7 @@ def _terms(training: Training) -> Iterator[Figure]:
         rows.append(row(f"mean of {len(others)} others", others))
     yield Figure(
         "terms",
-        "A usual step by term and rank",
+        "A typical step by term and rank",
         _said(told.unexplained(training)) + _note(training),
         Table(columns, tuple(rows)),
         _stacked(names, [str(each["rank"]) for each in rows]),
@@ -394,10 +396,10 @@ def _stacked(names: Mapping[str, str], ranks: Sequence[str]) -> Plot:
 
 _OF_AN_EXCHANGE = (
     Column("name", "in"),
-    Column("tensors", "tensors of a step"),
-    Column("sparse", "sparse ones"),
+    Column("tensors", "tensors per step"),
+    Column("sparse", "sparse"),
     Column("megabytes", "size", "MB", 2),
-    Column("calls", "calls in all"),
+    Column("calls", "calls in total"),
 )
 
 

@@ -27,7 +27,7 @@ _URGENT = (
 )
 # What began on a night: a lasting change, or an alarm.
 Began = TypeVar("Began")
-_COMMAND = re.compile(r"((?:look closer|measure it again).*?): (.*)")
+_COMMAND = re.compile(r"((?:details|reproduce).*?): (.*)")
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _of_changes(series: Series, changes: Sequence[tuple[Change, Standing]]) -> E
     nights, step = series.nights, largest.step
     usual, own = (nights[largest.line.at[place]].part() for place in (step.at - 1, step.at))
     if usual is not None and own is not None:
-        commands.append(("look closer, where it was measured", look_closer(usual, own)))
+        commands.append(("details, on the machine that measured", look_closer(usual, own)))
     if again := repeat(nights[largest.at], largest.line):
         commands.append(("measure the largest again", again))
     return _event(series, first.at, standing, told, notes, commands, changes, _size(largest))
@@ -199,7 +199,7 @@ def _again(series: Series, alarm: Alarm) -> tuple[str, str]:
 def _accept(series: Series) -> tuple[str, str]:
     """Return what a command is for, and the command, which makes what fell the reference."""
     command = f"hvdperf nightly accept --series {series.name} --why REASON"
-    return "if the series has to stay like this", command
+    return "to accept the series", command
 
 
 def _loss(alarm: Alarm) -> float:

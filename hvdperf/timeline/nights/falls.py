@@ -123,9 +123,9 @@ class Fall:
             night.part(node=name if kind == NODE else "") for night in (self.usual, self.night)
         )
         if usual is not None and own is not None:
-            yield f"look closer, where it was measured: {look_closer(usual, own)}"
+            yield f"details, on the machine that measured: {look_closer(usual, own)}"
         on = f", on {name}" if kind == NODE else ""
-        yield f"measure it again{on}: {self.again}"
+        yield f"reproduce{on}: {self.again}"
 
 
 # Fields of a fingerprint: the parts of a stack, of which another one can be installed beside it,
@@ -151,13 +151,13 @@ def separating(changed: Sequence[str], against: str) -> Iterator[str]:
     settings = [name for name in names if name not in _OF_STACK | _OF_NODE]
     if of_stack:
         yield (
-            f"what {named(of_stack)} did: {against}, the interpreter of an environment with the "
+            f"to isolate {named(of_stack)}: {against}, the interpreter of an environment with the "
             "old packages (make stack)"
         )
     if settings:
-        yield f"what {named(settings)} did: the same command with the value of before"
+        yield f"to isolate {named(settings)}: repeat the command with the old value"
     if of_node:
-        yield f"what {named(of_node)} did: measure a node where it is as before; no option tells"
+        yield f"to isolate {named(of_node)}: measure a node that still has the old version"
 
 
 def standing_for(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> list[Key]:
@@ -431,7 +431,7 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
     if last is not None and Measure.SPEED not in changes:
         waits = "throughputs are judged from the next night on"
         if missing := last.waits:
-            waits = f"throughputs are judged after more sound nights of this machine: {missing}"
+            waits = f"throughputs are not judged yet: valid nights still needed: {missing}"
         elif is_ready:
             waits = (
                 "no throughput is judged, because too few were measured to compare them with each "

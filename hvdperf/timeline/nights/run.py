@@ -166,7 +166,7 @@ def _look(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     # On another host than this, such as with srun, it would say nothing of the ranks' machine.
     probed = night.probe or ({} if plan.launch else _probed(say))
     for line in found:
-        say(f"unfit: {line}")
+        say(f"not ready: {line}")
     refused = f"the machine was not fit to measure: {'; '.join(found)}"
     return replace(
         night,

@@ -154,7 +154,7 @@ class Series:
     def verdict(self) -> Verdict:
         """Return the verdict of the last night, but FAIL if the series is slower than it was, and
         NOT RUN if something is no longer measured."""
-        own = [self.last.verdict if self.last else Verdict.NOT_JUDGED]
+        own = [self.last.verdict if self.last else Verdict.INFO]
         return worst(own + [Verdict.FAIL] * self.is_red + [Verdict.NOT_RUN] * bool(self.missing))
 
     def slower(self) -> Iterator[str]:
@@ -175,18 +175,15 @@ class Series:
                 f"{each.line.name} {percent(each.step.change)} since {each.since}"
                 for each in sorted(more, key=lambda each: -abs(log(each.step.change)))
             ]
-            yield f"{len(told)} lasting changes for the worse: {named(told)}"
+            yield f"{len(told)} change points for the worse: {named(told)}"
             since = more[0].since
-            yield f"look closer: hvdperf regressions --series {self.name} --since {since}"
+            yield f"details: hvdperf regressions --series {self.name} --since {since}"
         for word, found in (("alarm", self.alarms), ("suspect", self.suspects)):
             yield from (each.told for each in found[:NAMED])
             if len(found) > NAMED:
                 yield f"and {len(found) - NAMED} more {word}s of the gate"
         if self.is_red or self.missing:
-            yield (
-                f"if it has to stay like this: hvdperf nightly accept --series {self.name} "
-                "--why REASON"
-            )
+            yield (f"to accept it: hvdperf nightly accept --series {self.name} --why REASON")
         if self.accepted:
             newest = self.accepted[-1]
             why = f": {newest.why}" if newest.why else ""

@@ -49,9 +49,9 @@ class Watched:
         name, last = self.series.name, self.series.last
         whole = next((night for night in reversed(self.series.nights) if night.is_whole), None)
         since = (
-            "there has never been a whole session"
+            "no complete session yet"
             if whole is None
-            else f"the last whole session was in the night of {whole.night} ({whole.told})"
+            else f"last complete session: night of {whole.night} ({whole.told})"
         )
         if last is None or self.is_missing:
             return f"{name}: {MISSING}: {since}"
@@ -177,7 +177,7 @@ def _issue(found: Series) -> Iterator[str]:
         if row.verdict is Verdict.FAIL:
             yield from _failed(night, part, row)
     if night.unfit:
-        yield "The machine was not fit to measure:"
+        yield "The machine was not ready to measure:"
         yield from (f"- {line}" for line in night.unfit)
         yield ""
     if night.pair:

@@ -52,7 +52,7 @@ STRIP = 14
 # The next night may still go on or be to come on the day after the last one.
 _LATE_DAYS = 1
 # The words in which a series stands, worst first.
-_WORST_FIRST = ("fail", "missing", "invalid", "not_run", "inconclusive", "pass", "not_judged")
+_WORST_FIRST = ("fail", "missing", "invalid", "not_run", "inconclusive", "pass", "info")
 # How the element begins in which a page keeps what it was made from.
 _KEPT = '<script type="application/json" id="kept">'
 # Returns the address of a session's page, or "" without one.

@@ -351,11 +351,9 @@ def test_a_night_that_is_overdue_is_missing() -> None:
     assert found.line() == "a100: PASS: night of 2025-11-27, 1 PASS"
     assert found.status == 0
     found = Watched(Series("h100", ()), FIRST)
-    assert found.line() == "h100: MISSING: there has never been a whole session"
+    assert found.line() == "h100: MISSING: no complete session yet"
     found = after(29)
-    assert found.line() == (
-        "a100: MISSING: the last whole session was in the night of 2025-11-27 (1 PASS)"
-    )
+    assert found.line() == ("a100: MISSING: last complete session: night of 2025-11-27 (1 PASS)")
     assert found.status == MISSING_STATUS
 
 
@@ -363,8 +361,8 @@ def test_a_night_without_a_session_names_the_last_whole_one() -> None:
     broken = replace(MADE[-1], parts=(), reason="pytest ended with status 4; see its output")
     found = after(1, [*MADE[:-1], broken])
     assert found.line() == (
-        "a100: NOT RUN: night of 2025-11-27, pytest ended with status 4; see its output; the last "
-        "whole session was in the night of 2025-11-26 (1 PASS)"
+        "a100: NOT RUN: night of 2025-11-27, pytest ended with status 4; see its output; last "
+        "complete session: night of 2025-11-26 (1 PASS)"
     )
     assert found.status == 10
 
@@ -399,7 +397,7 @@ def test_throughputs_that_fell_open_an_issue_and_close_none(tmp_path: Path) -> N
     assert text.startswith(f"Night of {made[-1].night}: FAIL (1 PASS).\n\nSlower than before:\n")
     assert f"- since the night of {made[-1].night}: -" in text
     assert "samples/s of network_0-np8" in text
-    assert "- look closer, where it was measured: hvdperf compare results/runs/" in text
+    assert "- details, on the machine that measured: hvdperf compare results/runs/" in text
 
 
 @pytest.mark.parametrize(

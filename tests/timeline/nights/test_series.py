@@ -139,18 +139,16 @@ def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -
     first = state(made[:31])
     assert first.verdict is Verdict.FAIL
     text, changed, driver, closer, again, accept = first.slower()
-    assert driver.startswith("what gpu_driver did: ")
-    assert again == f"measure it again: {made[30].command}"
+    assert driver.startswith("to isolate gpu_driver: ")
+    assert again == f"reproduce: {made[30].command}"
     assert text.startswith(f"since the night of {made[30].night}: -")
     assert re.search(r"\(-5\d\.\d to -4\d\.\d\) samples/s of all 6 throughputs$", text)
     assert closer == (
-        "look closer, where it was measured: hvdperf compare "
+        "details, on the machine that measured: hvdperf compare "
         f"results/runs/{made[29].parts[0].session} results/runs/{made[30].parts[0].session}"
     )
     assert changed == f"changed since {made[29].night}: gpu_driver: 535.129.03 -> 570.1"
-    assert (
-        accept == "if it has to stay like this: hvdperf nightly accept --series a100 --why REASON"
-    )
+    assert accept == "to accept it: hvdperf nightly accept --series a100 --why REASON"
     later = list(state(made).slower())
     assert later[0].startswith(f"since the night of {made[30].night}: ")
     assert "lasting" not in " ".join(later), "what stays is the same event"
@@ -165,7 +163,7 @@ def test_a_sixth_less_is_red_on_the_first_night_although_only_one_network_has_it
     assert again.endswith(" --models network_0")
     assert text.startswith(f"since the night of {made[20].night}: -1")
     assert text.endswith(" samples/s of network_0")
-    assert closer.startswith("look closer, where it was measured: hvdperf compare ")
+    assert closer.startswith("details, on the machine that measured: hvdperf compare ")
 
 
 def test_what_can_be_told_apart_comes_with_its_command() -> None:
@@ -176,9 +174,9 @@ def test_what_can_be_told_apart_comes_with_its_command() -> None:
         "hosts: a -> b",
     ]
     stack, setting, node = separating(changed, "pytest perf/ --against PYTHON")
-    assert stack.startswith("what keras did: pytest perf/ --against PYTHON")
-    assert setting.startswith("what NCCL_ALGO did: ")
-    assert node.startswith("what kernel, hosts did: ")
+    assert stack.startswith("to isolate keras: pytest perf/ --against PYTHON")
+    assert setting.startswith("to isolate NCCL_ALGO: ")
+    assert node.startswith("to isolate kernel, hosts: ")
 
 
 def test_a_few_per_cent_less_is_red_within_three_nights() -> None:
@@ -447,7 +445,7 @@ def test_a_slow_node_is_one_alarm_and_the_others_go_on() -> None:
     found = judge_speeds(made)
     assert sorted(found.falls) == list(range(30, 40))
     assert all(fall.what == [(Measure.SPEED, ("gpu05", NODE))] for fall in found.falls.values())
-    assert f"measure it again, on gpu05: {made[30].command}" in found.falls[30].lines()
+    assert f"reproduce, on gpu05: {made[30].command}" in found.falls[30].lines()
     assert found.falls[39].since is made[30]
     again = by_node(since(36, 0.85), {"gpu05": 0.8})
     told = list(state(again).slower())

@@ -177,7 +177,7 @@ def test_the_case_is_found_among_others(tmp_path):
 
 @pytest.mark.parametrize(
     ("verdict", "has_failed"),
-    [(Verdict.INVALID, False), (Verdict.NOT_JUDGED, False), (Verdict.FAIL, True)],
+    [(Verdict.INVALID, False), (Verdict.INFO, False), (Verdict.FAIL, True)],
 )
 def test_what_was_not_measured_soundly_is_undecided_and_says_why(tmp_path, verdict, has_failed):
     made = measured(0.9)
