@@ -40,7 +40,7 @@ class Rules:
         models = self.profile.oversubscribed or self.profile.models
         if comparison.within_a_launch and comparison.workload.model in models:
             return ""
-        return "more replicas than cores or devices"
+        return "more ranks than cores or devices"
 
     def hosts(self, comparison: Comparison) -> tuple[str, ...]:
         """Return the host of each of the candidate's ranks; () if its ranks are not replicas, or if

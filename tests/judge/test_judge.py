@@ -232,7 +232,7 @@ def test_where_replicas_share_a_core_a_bound_is_neither_judged_nor_invalid(stage
     stage.script.spoil = exchanged(BOUND, 0.1)
     (outcome,) = stage.measure(BOUND).values()
     assert outcome.judgement.verdict is Verdict.INFO
-    assert outcome.judgement.reason == "more replicas than cores or devices"
+    assert outcome.judgement.reason == "more ranks than cores or devices"
 
 
 def test_on_gpus_host_memory_is_no_transport_to_judge_by(stage):
@@ -750,8 +750,8 @@ def test_a_speed_beside_a_baseline_is_judged_by_how_much_sessions_differ(speed, 
     [
         (STRONG, 2, Verdict.NOT_RUN, "no round was completed in time"),
         (SAME, 2, Verdict.INFO, "no time was left for the A/A test"),
-        (STRONG, 1, Verdict.INFO, "more replicas than cores or devices"),
-        (SAME, 1, Verdict.INFO, "more replicas than cores or devices"),
+        (STRONG, 1, Verdict.INFO, "more ranks than cores or devices"),
+        (SAME, 1, Verdict.INFO, "more ranks than cores or devices"),
     ],
 )
 def test_what_has_no_round_beside_what_was_measured(asked, cores, verdict, reason):

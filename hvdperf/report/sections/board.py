@@ -256,10 +256,11 @@ def _limits(cases: Sequence[Case], label: str) -> str:
     found: dict[str, dict[str, int]] = {}
     for question, brief, factor, _ in _RATIOS.values():
         for case in asked(cases, question):
-            limit, rule = f"{case.rule or 'unknown'}", case.rule
+            limit, rule = f"{case.rule or ''}", case.rule
             if factor > 1 and isinstance(rule, Floor):
                 limit = f">= {factor * rule.limit(case.figure):.3g} %"
-            found.setdefault(brief, {})[limit] = case.world_size
+            if limit:
+                found.setdefault(brief, {})[limit] = case.world_size
     told = (
         f"{brief} {limit}" + f" ({plural(size, 'rank')})" * (len(sizes) > 1)
         for brief, sizes in found.items()
