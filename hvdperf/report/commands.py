@@ -107,7 +107,7 @@ def add_to(commands: Commands, of_script: Texts) -> None:
     add = add_command(
         commands,
         "predict",
-        "Predict weak scaling at two and four times the number of nodes. The trend of the last "
+        "Predict weak scaling at two and four times the nodes of a session. The trend of the last "
         "doubling is extrapolated, so the session must have used several nodes.",
     )
     add.add_argument(

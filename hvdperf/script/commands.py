@@ -36,12 +36,12 @@ def add_to(commands: Commands) -> None:
     """Add the command run."""
     text = (
         "Find out what limits your training script, unmodified. Put `hvdperf run --` before the "
-        "command that you type, as in `hvdperf run -- horovodrun -np 2 python train.py`. Its "
-        "output and its exit status do not change; the report follows the output."
+        "command that you type, as in `hvdperf run -- horovodrun -np 2 python train.py`. The "
+        "report follows the output of the command; the exit status is that of the command."
     )
     add = add_command(commands, "run", text, run_script)
     option(add, "--steps N", "Stop after N steps.", told="run to completion", type=int)
-    text = "Exit with status 7 if a check of the training fails."
+    text = "Exit with status 7 if gradients are not allreduced or ranks read the same data."
     option(add, "--check", text, told="exit with the status of the command")
     text = (
         "Compare the command as given with the same command using X, in short alternating runs. "
@@ -53,8 +53,8 @@ def add_to(commands: Commands) -> None:
     text = "With --against: stop after MIN minutes."
     option(add, "--budget MIN", text, BUDGET_MIN, type=float)
     text = (
-        "Measure the command in short runs, once a day (UTC), and compare it with the earlier "
-        "nights of this series."
+        "Measure the command in short runs, record them as tonight's (UTC) of this series, and "
+        "compare them with its earlier nights."
     )
     option(add, "--series NAME", text, told="none")
     text = (

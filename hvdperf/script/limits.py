@@ -307,10 +307,11 @@ def _slower(parts: Parts) -> Iterator[_Found]:
     if slower is None:
         return
     share = parts.share_of(slower.waited)
-    waited = f"{1000 * slower.waited:.2f} of {1000 * parts.period:.2f} ms"
+    others = [each.rank for each in parts.by_rank if each.rank != slower.rank]
     told = (
-        f"excluding waits, rank {slower.rank} takes {slower.times:.2f} times as long per step as "
-        f"the others (mostly {slower.term.value}); the others wait {waited} per step"
+        f"rank {slower.rank} takes {slower.times:.2f} times as long per step as {_ranks(others)}, "
+        f"excluding waits (mostly {slower.term.value}); {_ranks(others)} wait"
+        f"{'s' * (len(others) == 1)} {1000 * slower.waited:.2f} of {1000 * parts.period:.2f} ms"
     )
     mends = {
         Term.COMPUTE: "check its node (hvdperf vet compares nodes) and its share of the batch",

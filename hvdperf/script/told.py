@@ -164,8 +164,8 @@ def start(training: Training) -> Iterator[str]:
         places = rank.places_after
         where = f", most often at {max(places, key=places.__getitem__)}" if places else ""
         yield (
-            f"after the last step: rank {rank.rank} ran for another {after:.1f} of "
-            f"{training.seconds:.1f} s{where}"
+            f"after the last step: rank {rank.rank} ran for another {after:.1f} s (of "
+            f"{training.seconds:.1f} s in total){where}"
         )
 
 
@@ -233,7 +233,7 @@ def disturbed(training: Training) -> Iterator[str]:
         yield stop_told(parts.stop)
     told = list(cores_told(parts.groups)) if parts is not None else []
     if training.delayed > LEAST_DELAY:
-        why = "; ".join(told) or "more threads than cores, or a CPU limit of the container"
+        why = "; ".join(told) or "more threads than cores, or a CPU limit of its container"
         yield (
             f"noisy: a rank's main thread waited for a core for {100 * training.delayed:.0f} % "
             f"of the time: {why}"

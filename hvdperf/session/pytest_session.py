@@ -442,9 +442,7 @@ class PytestSession:
     def lines(self) -> list[str]:
         """Return the end of the summary: what is not on disk, and where the rest is."""
         if self._results_writer is None:
-            return [
-                line for text in self.unfit for line in wrapped(f"Not ready to measure: {text}")
-            ]
+            return [line for one in self.unfit for line in wrapped(f"Not ready to measure: {one}")]
         left = len([c for c in self.selected if c not in self.outcomes])
         where = shown(self._results_writer.directory)
         return [f"results: {where}", *self._results_writer.lines(left)]

@@ -61,11 +61,11 @@ def add_to(commands: Commands) -> None:
     _add_places(add_command(tasks, "index", text, write_page), repository=False)
 
     text = (
-        "Report each series in one line: its last night, or MISSING if the next one is overdue. "
+        "Report each series in one line: its latest night, or MISSING if the next is overdue. "
         "Exit status: 11 if a series is MISSING, otherwise the status of the worst verdict."
     )
     add = add_command(tasks, "watch", text, watch_nights)
-    text = "Report a series as MISSING if its last night is more than HOURS old."
+    text = "Report a series as MISSING if its latest night is more than HOURS hours old."
     group = _add_which_nights(add)
     option(group, "--overdue HOURS", text, OVERDUE_H, f"{OVERDUE_H:g}", type=float)
     text = "Write the state of all series to this file, as JSON; - for stdout instead of text."
@@ -90,7 +90,7 @@ def add_to(commands: Commands) -> None:
     option(add, "--keep DAYS", "Keep the last DAYS days.", 90, type=int)
     _add_places(add, repository=False)
 
-    text = "List the change points of all series, with the commands that reproduce them."
+    text = "List the regressions found in all series, with the commands that reproduce them."
     add = add_command(commands, "regressions", text, list_regressions)
     group = _add_which_nights(add)
     option(group, "--since DATE", "List changes since this date, such as 2026-01-01.", told="all")
@@ -104,8 +104,8 @@ def add_to(commands: Commands) -> None:
 
 def _add_run(tasks: Commands) -> None:
     text = (
-        "Measure one night: doctor, A/A test, session, A/B test against a pinned stack. An "
-        "interrupted night is resumed. Options after -- are passed to pytest."
+        "Measure one night: doctor, A/A test, session, and with --against an A/B test against a "
+        "pinned stack. An interrupted night is resumed. Options after -- are passed to pytest."
     )
     add = add_command(tasks, "run", text, run_night)
     group = add.add_argument_group("what to measure")
@@ -126,7 +126,7 @@ def _add_run(tasks: Commands) -> None:
         "only this node is measured."
     )
     option(group, "--by-node", text, told="measure all nodes together")
-    option(group, "--night DATE", "Measure the night of this date.", told="today, in UTC")
+    option(group, "--night DATE", "Record this as the night of DATE.", told="today, in UTC")
     group = _add_places(add)
     option(group, "--publish URL", "Also publish to this git repository.", told="do not publish")
     text = "Append a summary of the night to this file, in Markdown."
@@ -179,9 +179,9 @@ def _add_history(commands: Commands) -> None:
     text = "Find releases that changed the throughput, in stored results."
     add_command(tasks, "changes", text, list_changes)
     # For hvdperf/timeline/asv/benchmarks: JSON on stdout.
-    text = "Print the cases of the profile history, as JSON."
+    text = "Print the cases of the profile `history`, as JSON."
     add_command(tasks, "params", text, print_parameters)
-    text = "Measure one installed stack, and print it as JSON."
+    text = "Measure one installed stack, and print the results as JSON."
     add = add_command(tasks, "measure", text, measure_stack)
     text = "Measure the stack of this interpreter."
     option(add, "--stack PYTHON", text, required=True, type=Path)

@@ -39,9 +39,9 @@ def add_to(commands: Commands) -> None:
     """Add the command vet."""
     text = (
         "Find slow or faulty nodes in an allocation. All nodes in the Slurm allocation, or in "
-        "--hosts, do the same at the same time: train, copy memory, read files; then pairs of "
-        "nodes test the network. Reported is any node that is slower than the others, with the "
-        "reason, or whose results differ. Exit status: 0 if no node is bad, 1 if one is, 10 if one "
+        "--hosts, run the same work simultaneously: train, copy memory, read files; then pairs of "
+        "nodes test the network. Any node that is slower than the others, or whose results differ, "
+        "is reported with the reason. Exit status: 0 if no node is bad, 1 if one is, 10 if one "
         "could not be measured, 6 if the measurement is inconclusive."
     )
     add = add_command(commands, "vet", text, vet)

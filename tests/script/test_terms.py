@@ -189,7 +189,7 @@ def test_what_limits_is_the_term_that_takes_most() -> None:
     assert "ranks wait for input for 70 %" in told(made([steps(60, BETWEEN, 0.035, COMPUTE)] * 2))
     assert "computation: 59 %" in told(made([steps(60, *SAME)] * 2))
     text = told(made([steps(60, *SAME), steps(60, BETWEEN, INPUT, 0.030)]))
-    assert "rank 1 takes 2.43 times as long as the others" in text
+    assert "rank 1 takes 2.43 times as long per step as rank 0" in text
 
 
 def test_slow_steps_are_blamed_on_the_rank_that_did_something_else() -> None:
@@ -539,7 +539,7 @@ def test_a_rank_is_said_to_be_waited_for_as_long_as_the_table_says() -> None:
     parts = parts_of(ranks)
     assert parts is not None
     waited = 1000 * parts.by_rank[0].terms[Term.STRAGGLER]
-    assert f"wait {waited:.2f} of {1000 * parts.period:.2f} ms" in told(ranks)
+    assert f"waits {waited:.2f} of {1000 * parts.period:.2f} ms" in told(ranks)
 
 
 def test_settings_that_slow_the_exchange_are_the_first_to_try() -> None:

@@ -165,7 +165,7 @@ def _says(judged: Sequence[Row]) -> Iterator[str]:
     key = "minimum_detectable_effect"
     changed = [row for row in passed if row[key] is not None]
     held = [row for row in passed if row[key] is None]
-    by = f", with margins of {_ends(held, 'margin')}" if held else ""
+    by = f"; estimates clear them by {_ends(held, 'margin')}" if held else ""
     yield f"{len(passed)} of {len(judged)} results are within their limits{by}"
     if held:
         yield (
