@@ -38,11 +38,6 @@ from hvdperf.records.outcome import Attribution, Cause, fields_of
 from hvdperf.records.rounds import Launch
 from hvdperf.stats import Interval, hodges_lehmann, shift
 
-# A term that takes some ranks this many times as long as the others is told as a multiple, from
-# A_MULTIPLE to MULTIPLES: beyond that the others take next to nothing.
-A_MULTIPLE = 1.5
-MULTIPLES = 50
-
 
 def attribution_of(causes: Sequence[Cause]) -> Attribution:
     """Return causes as an attribution to the first of them, and then to the others."""
@@ -53,8 +48,8 @@ def attribution_of(causes: Sequence[Cause]) -> Attribution:
 
 
 def told(found: Attribution, reference: str) -> str:
-    """Return the causes with their seconds, such as `input wait of all ranks: 344 of 369 ms a step
-    (np 1 12.0 of 40.0)`. reference: what the figure compares with."""
+    """Return the causes with their seconds, such as `all ranks, input wait: 344 of 369 ms per step
+    (1 rank: 12.0 of 40.0)`. reference: what the figure compares with."""
     return "; ".join(_told(cause, reference) for cause in found.causes) or "not attributed"
 
 
@@ -64,24 +59,21 @@ def _told(cause: Cause, reference: str) -> str:
     of_step = cause.step_seconds is not None
     unit = 1000 if of_step else 1
     beside = []
-    text = f"{cause.term} of {cause.whose}: {_number(unit * cause.seconds)}"
+    text = f"{cause.whose}, {cause.term}: {_number(unit * cause.seconds)}"
     if cause.step_seconds is not None:
-        text += f" of {_number(unit * cause.step_seconds)} ms a step"
+        text += f" of {_number(unit * cause.step_seconds)} ms per step"
     else:
         text += " s"
     if cause.others_seconds is not None:
-        others = f"the others {_number(unit * cause.others_seconds)}"
-        if A_MULTIPLE * cause.others_seconds <= cause.seconds <= MULTIPLES * cause.others_seconds:
-            others = f"{cause.seconds / cause.others_seconds:.1f} times as long as {others}"
-        beside.append(others)
+        beside.append(f"other ranks: {_number(unit * cause.others_seconds)}")
     if cause.usual_seconds is not None:
-        usual = f"{reference} {_number(unit * cause.usual_seconds)}"
+        usual = f"{reference}: {_number(unit * cause.usual_seconds)}"
         if cause.usual_step_seconds is not None:
             usual += f" of {_number(unit * cause.usual_step_seconds)}"
         beside.append(usual)
-    text += f" ({', '.join(beside)})" if beside else ""
-    waited = cause.at_fault and of_step and cause.term != Term.EXCHANGE
-    return f"{text}, for which the other ranks wait" if waited else text
+    if cause.at_fault and of_step and cause.term != Term.EXCHANGE:
+        text += ", while the other ranks wait"
+    return f"{text} ({'; '.join(beside)})" if beside else text
 
 
 def _number(figure: float) -> str:

@@ -62,7 +62,7 @@ def add_to(commands: Commands, of_script: Texts) -> None:
         type=Path,
         default=RESULTS,
         metavar="DIR",
-        help="Take the newest session of this directory of results. Default: results.",
+        help="Use the newest session in this results directory. Default: results.",
     )
     _add_output(add, figures.FORMATS)
     paper = add.add_argument_group("figures for a paper")
@@ -145,8 +145,8 @@ def _add_output(add: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
         "--out",
         type=Path,
         metavar="PATH",
-        help="Write to this file, or with --format csv into this directory. Default: below "
-        "results/report, or for text stdout.",
+        help="Write to this file, or with --format csv into this directory. Default: a "
+        "file under results/report, or stdout for text.",
     )
 
 

@@ -53,7 +53,7 @@ def add_to(commands: Commands) -> None:
     text = "With --against: stop after MIN minutes."
     option(add, "--budget MIN", text, BUDGET_MIN, type=float)
     text = (
-        "Measure the command in short runs, record them as tonight's (UTC) of this series, and "
+        "Measure the command in short runs, record them as tonight (UTC) in this series, and "
         "compare them with its earlier nights."
     )
     option(add, "--series NAME", text, told="none")

@@ -45,9 +45,9 @@ def add_to(commands: Commands) -> None:
     """Add the commands list, doctor and thresholds."""
     add = add_command(commands, "list", "List networks, profiles, cases or faults.")
     lists = add.add_subparsers(required=True, metavar="WHAT")
-    text = "List the networks, by the names for --models."
+    text = "List the network names that --models accepts."
     add_command(lists, "networks", text, list_networks)
-    text = "List the profiles, by the names for --profile."
+    text = "List the profile names that --profile accepts."
     add_command(lists, "profiles", text, list_profiles)
     text = "List the faults for --inject, and the fault cases."
     add_command(lists, "faults", text, list_faults)
@@ -289,7 +289,7 @@ def _add_doctor(commands: Commands) -> None:
         f"ready, {UNFIT} if not."
     )
     add = add_command(commands, "doctor", text, doctor).add_argument_group("what to check")
-    text = "Also run an A/A test of a minute, to show the smallest change a session can detect."
+    text = "Also run a one-minute A/A test, to show the smallest change a session can detect."
     option(add, "--pair", text, told="skip it")
     option(add, "--profile NAME", "Check this profile.", told="default")
     text = "Check the data sets in this directory."

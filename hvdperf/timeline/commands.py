@@ -70,7 +70,7 @@ def add_to(commands: Commands) -> None:
     option(group, "--overdue HOURS", text, OVERDUE_H, f"{OVERDUE_H:g}", type=float)
     text = "Write the state of all series to this file, as JSON; - for stdout instead of text."
     option(add, "--json FILE", text, told="none")
-    text = "Write an issue text for each finding to this directory."
+    text = "Write the text of an issue for each finding to this directory."
     option(_add_places(add), "--issues DIR", text, told="none", type=Path)
 
     text = (

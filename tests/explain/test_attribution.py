@@ -388,54 +388,39 @@ def test_what_a_training_loses_before_its_steps_is_told_in_seconds() -> None:
     [
         (
             {"usual_seconds": 0.5, "usual_step_seconds": 1.25},
-            "compute of all ranks: 750 of 1500 ms a step (np 1 500 of 1250)",
+            "all ranks, compute: 750 of 1500 ms per step (1 rank: 500 of 1250)",
         ),
         (
             {"rank": 1, "others_seconds": 0.25},
-            "compute of rank 1: 750 of 1500 ms a step (3.0 times as long as the others 250), "
-            "for which the other ranks wait",
-        ),
-        (
-            {"rank": 1, "others_seconds": 0.5},
-            "compute of rank 1: 750 of 1500 ms a step (1.5 times as long as the others 500), "
-            "for which the other ranks wait",
-        ),
-        (
-            {"rank": 1, "others_seconds": 0.515625},
-            "compute of rank 1: 750 of 1500 ms a step (the others 516), "
-            "for which the other ranks wait",
-        ),
-        (
-            {"rank": 1, "others_seconds": 0.015},
-            "compute of rank 1: 750 of 1500 ms a step (50.0 times as long as the others 15.0), "
-            "for which the other ranks wait",
+            "rank 1, compute: 750 of 1500 ms per step, while the other ranks wait (other ranks: "
+            "250)",
         ),
         (
             {"rank": 1, "others_seconds": 0.0078125},
-            "compute of rank 1: 750 of 1500 ms a step (the others 7.8), "
-            "for which the other ranks wait",
+            "rank 1, compute: 750 of 1500 ms per step, while the other ranks wait (other ranks: "
+            "7.8)",
         ),
         (
             {"term": "exposed communication", "rank": 1},
-            "exposed communication of rank 1: 750 of 1500 ms a step",
+            "rank 1, exposed communication: 750 of 1500 ms per step",
         ),
         (
             {"term": "trace", "rank": 1, "step_seconds": None, "usual_seconds": 0.25},
-            "trace of rank 1: 0.8 s (np 1 0.2)",
+            "rank 1, trace: 0.8 s (1 rank: 0.2)",
         ),
         ({"seconds": None}, "compute of all ranks (+50 %)"),
     ],
 )
 def test_a_cause_is_told_with_its_seconds(cause: dict[str, Any], said: str) -> None:
     given = {"term": "compute", "share": 0.5, "seconds": 0.75, "step_seconds": 1.5, **cause}
-    assert told(Attribution(**given), "np 1") == said
+    assert told(Attribution(**given), "1 rank") == said
 
 
 def test_several_causes_are_told_one_after_the_other() -> None:
     one, other = (Cause("trace", seconds=seconds) for seconds in (99.94, 99.96))
     found = attribution_of([one, other])
-    assert told(found, "np 1") == "trace of all ranks: 99.9 s; trace of all ranks: 100 s"
-    assert told(Attribution(), "np 1") == "not attributed"
+    assert told(found, "1 rank") == "all ranks, trace: 99.9 s; all ranks, trace: 100 s"
+    assert told(Attribution(), "1 rank") == "not attributed"
 
 
 # Limits ----------------------------------------------------------------------------------------
