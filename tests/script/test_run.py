@@ -199,7 +199,7 @@ def test_ranks_that_wait_for_each_other_are_named_with_their_steps(tmp_path: Pat
         start_new_session=True,
     ) as process:
         assert process.stderr is not None
-        said = next(line for line in process.stderr if "no step ends" in line)
+        said = next(line for line in process.stderr if "no step finishes" in line)
         os.killpg(process.pid, signal.SIGINT)
         text, _ = process.communicate(timeout=60)
     for sentences in (said, " ".join(text.split())):
@@ -409,4 +409,4 @@ def test_the_line_says_how_fast_it_is_and_who_is_behind(tmp_path: Path) -> None:
     assert live.line() == "step 10"
     (tmp_path / "now-0-7").write_text("[0, 20, 640, 2.0]")
     (tmp_path / "now-1-7").write_text("[1, 15, 480, 2.0]")
-    assert live.line() == "step 20, 480 samples/s of 2 ranks, rank 1 is at step 15"
+    assert live.line() == "step 20, 480 samples/s on 2 ranks, rank 1 is at step 15"
