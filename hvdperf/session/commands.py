@@ -63,7 +63,7 @@ def add_to(commands: Commands) -> None:
         "the expected number."
     )
     add = add_command(tasks, "propose", text, propose_thresholds)
-    text = "Use the rounds of these sessions, a directory of results/runs."
+    text = "Use the rounds of these sessions, directories under results/runs."
     option(add, "sessions SESSION", text, type=Path, nargs="+")
     text = "Write to this new file, which --thresholds takes."
     option(add, "--out FILE", text, told="stdout", type=Path)
