@@ -114,7 +114,7 @@ class Judge:
             outcome = replace(outcome, detection=found)
             judgement = of_fault_case(case, judgement, found)
         elif comparison.judged_as is JudgedAs.AA_PAIR:
-            judgement = self._of_identical_groups(judgement)
+            judgement = _of_identical_groups(judgement, outcome.comparison.workload.model)
         elif judgement.verdict is Verdict.FAIL:
             outcome = self._with_cause(outcome)
             judgement = outcome.judgement
@@ -141,17 +141,6 @@ class Judge:
         rare = long_steps([measured.of(comparison.candidate.arm) for measured in rounds])
         text = f"{text}; {rare}" if rare is not None else text
         return replace(outcome, cause=found, judgement=replace(judgement, reason=text))
-
-    def _of_identical_groups(self, judgement: Judgement) -> Judgement:
-        """Return the judgement of an A/A pair. It is INVALID if its whole interval lies outside its
-        band, because no comparison of its network can then be trusted. If not, it is INFO,
-        and its reason names the minimum detectable effect."""
-        figure = judgement.figure
-        if judgement.verdict is Verdict.FAIL and figure is not None:
-            return replace(judgement, verdict=Verdict.INVALID, reason=_not_the_same(figure))
-        if judgement.verdict is Verdict.INVALID:
-            return judgement
-        return replace(judgement, verdict=Verdict.INFO, reason=_cannot_be_seen(judgement))
 
     def _reported(self, outcome: Outcome, final: bool) -> Outcome:
         comparison = outcome.comparison
@@ -362,12 +351,26 @@ def _not_the_same(figure: Interval) -> str:
     )
 
 
-def _cannot_be_seen(judgement: Judgement) -> str:
+def _of_identical_groups(judgement: Judgement, model: str) -> Judgement:
+    """Return the judgement of an A/A pair of a network. It is INVALID if its whole interval lies
+    outside its band, because no comparison of its network can then be trusted. If not, it is INFO,
+    and its reason names the minimum detectable effect."""
+    figure = judgement.figure
+    if judgement.verdict is Verdict.FAIL and figure is not None:
+        return replace(judgement, verdict=Verdict.INVALID, reason=_not_the_same(figure))
+    if judgement.verdict is Verdict.INVALID:
+        return judgement
+    return replace(judgement, verdict=Verdict.INFO, reason=_cannot_be_seen(judgement, model))
+
+
+def _cannot_be_seen(judgement: Judgement, model: str) -> str:
     figure = judgement.figure
     if figure is None or not is_bounded(figure):
         return "A/A test: too few rounds to bound the difference between two identical groups"
     least = 100 * smallest_detectable_effect(figure)
-    return f"the smallest slowdown that this session can detect is {least:.0f} % (A/A test)"
+    return (
+        f"the smallest slowdown that this session can detect is {least:.0f} % (A/A test of {model})"
+    )
 
 
 def _difference(figure: Interval) -> str:
