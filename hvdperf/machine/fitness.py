@@ -273,7 +273,7 @@ def _clock() -> str:
     if ctypes.CDLL(None, use_errno=True).adjtimex(answer) < 0:
         return "unknown"
     if int.from_bytes(answer.raw[_STATUS_AT : _STATUS_AT + 4], "little") & _UNSYNCHRONISED:
-        return "not synchronized; this affects only the dates and names of sessions"
+        return "not synchronised; this affects only the dates and names of sessions"
     error = int.from_bytes(answer.raw[_MAX_ERROR_AT : _MAX_ERROR_AT + 8], "little")
     return f"synchronised, to {error / 1000:.0f} ms"
 

@@ -14,6 +14,7 @@ from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
 from hvdperf.report.content import Value
+from hvdperf.report.words import plural
 from hvdperf.stats import Interval, fewest_bounded, hodges_lehmann, student_quantile
 from hvdperf.verdict import ALPHA, Verdict, as_ratio, is_bounded
 
@@ -150,7 +151,6 @@ class Started:
         """Return a name such as `horovod, 2 ranks`, with settings unlike the workload's."""
         arm, usual = self.launch.arm, self.case.workload
         changed = [arm.exchange] if arm.exchange else []
-        word = "ranks" if self.world_size > 1 else "rank"
         if arm.workload.batch != usual.batch:
             changed.append(f"batch {arm.workload.batch}")
         for setting in ("precision", "learning_rate"):
@@ -158,7 +158,7 @@ class Started:
                 changed.append(own)
         if arm.passes > 1:
             changed.append(f"{arm.passes} passes")
-        return ", ".join((self.strategy, f"{self.world_size} {word}", *changed))
+        return ", ".join((self.strategy, plural(self.world_size, "rank"), *changed))
 
 
 def trusted(cases: Iterable[Case]) -> list[Case]:

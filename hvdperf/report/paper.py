@@ -35,14 +35,14 @@ _STRONG = (
     (
         "scaling-strong-split",
         Question.STRONG_SCALING,
-        "samples per second of n replicas over those of one, where a batch of {} is divided among "
-        "the replicas",
+        "samples/s of n ranks over samples/s of one rank, where a batch of {} is divided among the "
+        "ranks",
     ),
     (
         "scaling-strong-training",
         Question.WALL_TIME_STRONG,
-        "the wall time of one replica over that of n, from the trace to the last step, where the "
-        "steps, of {} on each replica, are divided among the replicas",
+        "the wall time of one rank over that of n ranks, from graph tracing to the last step, "
+        "where the steps, with a batch of {} on each rank, are divided among the ranks",
     ),
 )
 
@@ -80,7 +80,7 @@ def _measured(*archives: Archive) -> list[scaling.Measured]:
     for width, archive in zip(widths, archives, strict=True):
         if widths.count(width) > 1:
             raise UserError(
-                f"{archive.name}: has at most {plural(width, 'replica')} a node, as another "
+                f"{archive.name}: has at most {plural(width, 'rank')} a node, as another "
                 "session: one figure shows each number once"
             )
 
@@ -164,9 +164,9 @@ def _throughput(figure: Figure | None, cases: Sequence[Case], one: str) -> Figur
     return _captioned(
         figure,
         "throughput",
-        "Throughput of training with Horovod over the number of replicas.",
-        f"{_networks(rows)} Every replica has a batch of {batch} samples.",
-        "Thin dashed lines are the ideal, the speed of one replica times their number.",
+        "Throughput of training with Horovod over the number of ranks.",
+        f"{_networks(rows)} Every rank has a batch of {batch} samples.",
+        "Thin dashed lines are the ideal, n times the throughput of one rank.",
         _intervals(rows, "samples_per_second_low", counts, *of),
     )
 
@@ -183,14 +183,14 @@ def _weak(
         figure,
         name,
         title,
-        f"{_networks(rows)} Every replica has a batch of {_batch(own)}.",
+        f"{_networks(rows)} Every rank has a batch of {_batch(own)}.",
         _IDEAL,
         _intervals(rows, f"{name}_low", _counts(own, one), one),
     )
 
 
 def _weak_cases(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases of weak scaling by speed, and where there are none those by wall time, whose
+    """Return the cases of steady-state weak scaling, and else those of whole trainings, whose
     breakdown has a speed, too."""
     found = [*asked(cases, Question.WALL_TIME_WEAK), *asked(cases, Question.WEAK_SCALING)]
     return list({(case.session, case.workload, case.world_size): case for case in found}.values())
@@ -267,7 +267,7 @@ def _parity(cases: Sequence[Case], one: str) -> Figure | None:
     return Figure(
         "parity",
         title,
-        f"{title} {_networks(rows)} Every replica has a batch of {_batch(own)}. Right "
+        f"{title} {_networks(rows)} Every rank has a batch of {_batch(own)}. Right "
         "of the dashed line Horovod is faster. "
         f"{_intervals(rows, 'ratio_low', _counts(own, one), one)}",
         Table(_RATIO, tuple(rows)),
@@ -298,7 +298,7 @@ def _communication(cases: Sequence[Case], one: str) -> Figure | None:
         "communication",
         title,
         f"{title} It is 1 - the speed with the exchange of gradients / the speed without it. "
-        f"{_networks(rows)} Every replica has a batch of {_batch(own)}. "
+        f"{_networks(rows)} Every rank has a batch of {_batch(own)}. "
         f"{_intervals(rows, 'share_low', _counts(own, one), one)}",
         Table(_SHARE, tuple(rows)),
         plot,
@@ -325,7 +325,7 @@ def _wall_time(cases: Sequence[Case]) -> Figure | None:
         "wall-time",
         "Where the wall time of a training goes, from the launch of its processes to their end.",
         f"{_named(labels[case.workload] for case in own)} Every "
-        f"replica trains for {steps} steps with a batch of {_batch(own)}. Means over the ranks and "
+        f"rank trains for {steps} steps with a batch of {_batch(own)}. Means over the ranks and "
         f"{many}.",
     )
 

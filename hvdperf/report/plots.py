@@ -117,7 +117,7 @@ def by_network(
     bounds: keys of the lower and upper bound. rows: that are drawn, by "model" and "world_size".
     behind: layers behind the intervals. tip: the tooltip. more: of the plot.
     """
-    replicas = field("world_size", "ordinal", "ranks")
+    ranks = field("world_size", "ordinal", "ranks")
     sizes = {row["world_size"] for row in rows}
     return estimates(
         NETWORK,
@@ -126,7 +126,7 @@ def by_network(
         *behind,
         rows=len({row["model"] for row in rows}),
         each=max(26, 14 * len(sizes)),
-        point={"color": replicas, "shape": replicas, "tooltip": tip},
+        point={"color": ranks, "shape": ranks, "tooltip": tip},
         **more,
     )
 

@@ -32,7 +32,7 @@ _TRIALS = {
     **dict.fromkeys(_WAITS[1:], "run one rank, which has no allreduce"),
 }
 # Of what is not the script's.
-_AGAIN = "run it again without it"
+_AGAIN = "remove that, and run the script again"
 # Settings that a training may need.
 _NEEDED = {"TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "HOROVOD_DYNAMIC_PROCESS_SETS"}
 
@@ -308,10 +308,14 @@ def _slower(parts: Parts) -> Iterator[_Found]:
         return
     share = parts.share_of(slower.waited)
     others = [each.rank for each in parts.by_rank if each.rank != slower.rank]
+    who, wait = "the others", "the others wait"
+    if len(others) == 1:
+        who = f"rank {others[0]}"
+        wait = f"{who} waits"
     told = (
-        f"rank {slower.rank} takes {slower.times:.2f} times as long per step as {_ranks(others)}, "
-        f"excluding waits (mostly {slower.term.value}); {_ranks(others)} wait"
-        f"{'s' * (len(others) == 1)} {1000 * slower.waited:.2f} of {1000 * parts.period:.2f} ms"
+        f"rank {slower.rank} takes {slower.times:.2f} times as long per step as {who}, excluding "
+        f"waits (mostly {slower.term.value}); {wait} {1000 * slower.waited:.2f} of "
+        f"{1000 * parts.period:.2f} ms"
     )
     mends = {
         Term.COMPUTE: "check its node (hvdperf vet compares nodes) and its share of the batch",
@@ -352,7 +356,7 @@ def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
             "cache, or use smaller files",
         ),
         Term.STRAGGLER: (
-            "ranks wait for each other for {}, in turn",
+            "ranks wait for each other for {}, not always for the same one",
             "batches of equal work, such as samples of equal length; and stop other programs",
         ),
         Term.EXCHANGE: (

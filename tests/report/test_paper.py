@@ -113,7 +113,7 @@ def test_sessions_with_other_layouts_have_curves_of_their_own(tmp_path: Path) ->
         layouts = {row["layout"] for row in figure.table.rows if row["world_size"] == 4}
         assert layouts == {"1 x 4", "4 x 1"}
         assert len({row["model"] for row in figure.table.rows}) == 2
-    with pytest.raises(UserError, match="replicas a node"):
+    with pytest.raises(UserError, match="ranks a node"):
         paper_figures(wide, wide)
 
 

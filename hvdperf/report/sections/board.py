@@ -25,15 +25,7 @@ from hvdperf.report.words import (
     workload_labels,
 )
 from hvdperf.stats import Interval
-from hvdperf.verdict import (
-    Ceiling,
-    Floor,
-    Rule,
-    Verdict,
-    is_bounded,
-    must_be,
-    worst,
-)
+from hvdperf.verdict import Ceiling, Floor, Rule, Verdict, is_bounded, must_be, worst
 
 # A case with such a verdict neither reaches nor misses its threshold, whatever its figure.
 _NOT_BY_THE_FIGURE = (
@@ -129,7 +121,7 @@ def note(case: Case) -> CaseNote | None:
 
 def row_of(case: Case) -> Row:
     """Return the row of a case, which tables of some of the cases have, too."""
-    figure, rule = at_95(case), case.rule
+    figure, rule = case.figure, case.rule
     bounded = figure is not None and is_bounded(figure)
     inside = None
     # A case with an injected fault should miss its threshold.
@@ -144,7 +136,7 @@ def row_of(case: Case) -> Row:
         "question": question_of(case),
         "model": case.workload.model,
         "world_size": case.world_size,
-        **cells_of(figure, "figure", "lower", "upper"),
+        **cells_of(at_95(case), "figure", "lower", "upper"),
         "must_be": must_be(judgement),
         "margin": inside,
         "rounds": judgement.rounds,
@@ -166,7 +158,7 @@ def _says(judged: Sequence[Row]) -> Iterator[str]:
     changed = [row for row in passed if row[key] is not None]
     held = [row for row in passed if row[key] is None]
     by = f"; estimates clear them by {_ends(held, 'margin')}" if held else ""
-    yield f"{len(passed)} of {len(judged)} results are within their limits{by}"
+    yield f"Results within their limits: {len(passed)} of {len(judged)}{by}"
     if held:
         yield (
             "PASS means within the limit, not that nothing changed; to find smaller slowdowns, use "
@@ -221,32 +213,33 @@ def overview(
     labels = workload_labels(workload for workload, _ in (*speeds, *held))
     keys = sorted({*speeds, *held}, key=lambda key: (labels[key[0]], key[1]))
     rows = tuple(_of_network(key, labels[key[0]], centres.get(key), cases) for key in keys)
-    last = {str(row["model"]): row for row in rows if row["samples_per_second"]}
+    measured = [row for row in rows if row["samples_per_second"]]
     return Figure(
         "throughput",
         "How training scales",
         "Horovod with default settings: samples/s of all ranks, scaling in % of ideal, 95 % "
         f"intervals.{_limits(cases, limits)}{_by_step(cases)}",
         Table(_columns(rows), rows),
-        _speeds(len(last), len({row["world_size"] for row in rows})),
-        lead=_lead(list(last.values())),
+        _speeds(len({row["model"] for row in measured}), len({row["world_size"] for row in rows})),
+        lead=_lead(measured),
     )
 
 
-def _lead(last: Sequence[Row]) -> str:
-    """Return how networks scale, in a sentence. last: the row of each network with most ranks."""
-    scaled = [row for row in last if row["weak"] is not None]
+def _lead(rows: Sequence[Row]) -> str:
+    """Return in a sentence how each network scales on the most ranks, of those for which that has
+    an interval: where ranks share cores, a ratio is only shown."""
+    scaled = {row["model"]: row for row in rows if row["weak_low"] is not None}
     if not scaled:
         return several(
             f"{row['model']} {number(row['samples_per_second']):,.0f} samples/s on "
             f"{plural(int(number(row['world_size'])), 'rank')}"
-            for row in last
+            for row in {row["model"]: row for row in rows}.values()
         )
     told = (
         f"{row['model']} {number(row['weak']):.0f} % "
         f"{interval(number(row['weak_low']), number(row['weak_high']), 5, 0)} on "
         f"{row['world_size']} ranks"
-        for row in sorted(scaled, key=lambda row: number(row["weak"]))
+        for row in sorted(scaled.values(), key=lambda row: number(row["weak"]))
     )
     return f"Weak scaling, in % of ideal: {several(told)}."
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report import plots
-from hvdperf.report.cases import at_95, cells_of, with_confidence
+from hvdperf.report.cases import at_95, with_confidence
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.sections import scaling
 from hvdperf.report.sections.board import row_of
@@ -145,8 +145,8 @@ def _row(case: Case, label: str) -> Row:
         low = rule.limit(case.figure)
     elif isinstance(rule, Ceiling):
         high = rule.at_most
-    ratio = cells_of(at_95(case), "ratio", "lower", "upper")
-    return {**row_of(case), "model": label, **ratio, "low": low, "high": high}
+    row = row_of(case)
+    return {**row, "model": label, "ratio": row["figure"], "low": low, "high": high}
 
 
 def _forest(rows: int, meant: str) -> Plot:
@@ -200,7 +200,7 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
         Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
         Column("verdict", "verdict"),
     )
-    rows = [{**row_of(each), **cells_of(at_95(each), "ratio", "lower", "upper")} for each in alike]
+    rows = [{**row, "ratio": row["figure"]} for row in map(row_of, alike)]
     said = several(f"{case.name} {shown(at_95(case))} {case.verdict.value}" for case in alike)
     return [
         Figure(

@@ -1,5 +1,5 @@
-"""Scaling: throughput, speedup and efficiency by world size, by speed and by wall time, and by
-nodes."""
+"""Scaling: throughput, speedup and efficiency by world size, steady-state, of whole trainings and
+end-to-end, and by nodes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ STRONG = {
     **WEAK,
     "steady_state": "steady-state, steps divided",
 }
-# Weak scaling by speed.
+# Steady-state weak scaling.
 _PLAIN = (True, "steady_state")
 # The efficiency of one replica, by definition.
 _ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
@@ -154,7 +154,8 @@ def _points(workload: Workload, weak: bool, cases: Sequence[Case], speeds: _Spee
     of_runs = Question.WALL_TIME_WEAK if weak else Question.WALL_TIME_STRONG
     found: dict[int, _Point] = {}
     for case in sorted(cases, key=lambda case: not case.is_sound):
-        if case.workload != workload or case.figure is None:
+        figure = at_95(case)
+        if case.workload != workload or figure is None:
             continue
         if case.question not in (of_blocks, of_runs):
             continue
@@ -170,7 +171,7 @@ def _points(workload: Workload, weak: bool, cases: Sequence[Case], speeds: _Spee
                     speedup = getattr(breakdown, way)
                     point.ways[way] = _efficiency(speedup, n)
         if case.question is of_blocks:
-            point.ways["steady_state" if weak else "split"] = at_95(case) or case.figure
+            point.ways["steady_state" if weak else "split"] = figure
             if not weak:
                 point.samples_per_second = _split_speed(case)
     if found and 1 not in found:
@@ -250,7 +251,7 @@ def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure 
         "Throughput of all ranks, each with a whole batch",
         f"On the most ranks: {said}.{INTERVALS}",
         Table(columns, _beside_each_other(rows)),
-        _by_replicas(
+        _by_ranks(
             plots.field("samples_per_second", "quantitative", "throughput in samples/s"),
             ("samples_per_second_low", "samples_per_second_high"),
             rows,
@@ -353,7 +354,7 @@ def _figure(
         tags["question"] = f"{kind} scaling"
     table = _table(way, named)
     drawn = [row for row in table.rows if row["drawn"] == "yes"]
-    plot = _by_replicas(
+    plot = _by_ranks(
         plots.field("speedup", "quantitative", "speedup"),
         ("speedup_low", "speedup_high"),
         drawn,
@@ -373,7 +374,7 @@ def _figure(
 
 
 def _of_efficiency(named: Sequence[_Named], networks: Sequence[str]) -> Figure | None:
-    """Return the figure of efficiencies by speed, in which small groups can be read as well as
+    """Return the figure of steady-state efficiencies, in which small groups can be read as well as
     large ones; None if there are fewer than three sizes, or too many networks for lines. named: all
     points. networks: of all figures."""
     drawn = [each for each in named if each[1].sound]
@@ -387,7 +388,7 @@ def _of_efficiency(named: Sequence[_Named], networks: Sequence[str]) -> Figure |
         plots.line("ideal", x=None, y={"datum": 1}),
         plots.interval("efficiency_low", "efficiency_high", color=apart),
         *plots.curves(y, apart, tooltip=plots.tooltip(_COLUMNS, *_TIP)),
-        encoding={"x": _replicas_axis("world_size", sizes, {"type": "log", "base": 2})},
+        encoding={"x": _axis_of_ranks("world_size", sizes, {"type": "log", "base": 2})},
         transform=[_DRAWN],
     )
     return Figure(
@@ -403,7 +404,7 @@ def _of_efficiency(named: Sequence[_Named], networks: Sequence[str]) -> Figure |
 def _says(way: str, named: Sequence[_Named]) -> str:
     """Return each network's efficiency at its largest sound world size, the lowest first."""
     apart = ", ".join(
-        f"{label} on {_replicas(point)} {point.verdict.value}"
+        f"{label} on {_ranks(point)} {point.verdict.value}"
         for label, point in named
         if not point.sound and point.verdict
     )
@@ -413,14 +414,14 @@ def _says(way: str, named: Sequence[_Named]) -> str:
         return f"On more than one rank, no efficiency is valid.{not_drawn}"
     lowest_first = sorted(last.items(), key=lambda each: each[1].ways[way].estimate)
     said = several(
-        f"{label} {shown(point.ways[way])} on {_replicas(point)}, a speedup of "
+        f"{label} {shown(point.ways[way])} on {_ranks(point)}, a speedup of "
         f"{point.ways[way].estimate * point.world_size:.2f}"
         for label, point in lowest_first
     )
     return f"Efficiency, the lowest first: {said}.{INTERVALS}{not_drawn}"
 
 
-def _replicas(point: _Point) -> str:
+def _ranks(point: _Point) -> str:
     return plural(point.world_size, "rank")
 
 
@@ -442,7 +443,7 @@ _TIP = (
 )
 
 
-def _by_replicas(
+def _by_ranks(
     y: plots.Channel,
     bounds: tuple[str, str],
     rows: Sequence[Row],
@@ -478,7 +479,7 @@ def _by_replicas(
         mark,
         plots.known(ideal),
         {"aggregate": ends, "groupby": [] if of_all else ["model"]},
-        x=_replicas_axis("world_size_end", sizes, scale),
+        x=_axis_of_ranks("world_size_end", sizes, scale),
         x2={"datum": 0},
         y={**y, "field": f"{ideal}_end"},
         y2={"datum": 0},
@@ -488,7 +489,7 @@ def _by_replicas(
         perfect,
         plots.interval(*bounds, color=apart),
         *plots.curves(y, apart, tooltip=tip),
-        encoding={"x": _replicas_axis("at", sizes, scale)},
+        encoding={"x": _axis_of_ranks("at", sizes, scale)},
         # The ideal lines have no legend of their own, which would also remove that of colours.
         resolve={"legend": dict.fromkeys(("stroke", "strokeDash"), "independent")},
         **more,
@@ -501,7 +502,7 @@ def _apart(networks: Sequence[str], drawn: Collection[str]) -> dict[str, Any]:
     return plots.field("model", "nominal", scale={"domain": list(networks)}, legend=legend)
 
 
-def _replicas_axis(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> dict[str, Any]:
+def _axis_of_ranks(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> dict[str, Any]:
     """Return the channel of x. key: of its column. sizes: the world sizes, which are marked."""
     axis = {"values": list(sizes), "format": "d", "labelFlush": False, "grid": False}
     return plots.field(key, "quantitative", "number of ranks", scale=scale, axis=axis)
@@ -544,9 +545,9 @@ def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> 
     return Section(
         "nodes",
         "Nodes and devices",
-        "Rows are nodes and columns are ranks per node; efficiencies are of weak scaling by "
-        "speed. An unevenly spread group is shown in the column of its fullest node, unless an "
-        "evenly spread group is there.",
+        "Rows are nodes and columns are ranks per node; efficiencies are those of steady-state "
+        "weak scaling. An unevenly spread group is shown in the column of its fullest node, unless "
+        "an evenly spread group is there.",
         (*figures, *([] if against is None else [against])),
     )
 
@@ -598,8 +599,8 @@ def _against_a_node(labels: Labels, sessions: Sequence[Sequence[Case]]) -> Figur
     return Figure(
         "nodes-against-one",
         "Efficiency against one node",
-        f"The speed of N nodes over N times that of one node with as many ranks: {said}. "
-        "Intervals: 95 % confidence.",
+        f"The speed of N nodes over N times that of one node with as many ranks: {said}."
+        f"{INTERVALS}",
         Table(_OF_A_NODE, tuple(rows)),
     )
 

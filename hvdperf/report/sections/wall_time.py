@@ -377,7 +377,7 @@ def _whose(case: Case, labels: Labels, *more: str) -> dict[str, Value]:
 
 
 def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
-    """Return the figure of speedups by speed, by time and by job, of all cases."""
+    """Return the figure of all speedups of all cases."""
     columns = (
         *_WHOSE,
         *_of_ratios(SPEEDUPS, 2),
@@ -423,8 +423,8 @@ _ALSO = (
 
 
 def factors(cases: Sequence[Case], labels: Labels) -> Figure:
-    """Return the figure of the factors of the efficiency by speed, with related values. Weak and
-    strong scaling use the same launches and have the same factors."""
+    """Return the figure of the factors of the steady-state efficiency, with related values. Weak
+    and strong scaling use the same launches and have the same factors."""
     first_cases: dict[tuple[Workload, int], Case] = {}
     for case in cases:
         first_cases.setdefault((case.workload, case.world_size), case)
