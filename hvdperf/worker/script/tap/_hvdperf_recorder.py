@@ -569,7 +569,8 @@ def _stack() -> Any:
 
 def _is_library(path: Any) -> Any:
     own = (os.path.dirname(os.__file__), os.path.dirname(__file__), "<")
-    return "-packages" in path or path.startswith(own)
+    generated = "__autograph_generated_file" in path
+    return generated or "-packages" in path or path.startswith(own)
 
 
 # Start ------------------------------------------------------------------------------------------
