@@ -121,7 +121,7 @@ schemas: env ## write results/schema/ after a change of the records
 	@$(ACTIVATE); python -m hvdperf.timeline.schemas
 
 lint: env ## ruff, mypy, and the linters of ci/
-	@$(ACTIVATE); ruff check && ruff format --check && mypy && bash ci/lint.sh
+	@$(ACTIVATE); ruff check && ruff format --check && mypy && bash ci/lint.sh && python -m tests.test_house
 
 # Strictly, and without a network. docs/reference/ is tracked, for readers of the repository.
 docs: env ## write docs/reference/ from the code, and build the site of docs/ into site/

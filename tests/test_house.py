@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 import re
 import subprocess
 import sys
+import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -286,6 +289,88 @@ def test_a_module_runs_only_when_all_of_it_is_there(path):
     assert starts in ([], [len(tree(ROOT / path).body)])
 
 
+# Size ------------------------------------------------------------------------------------------
+
+# The most lines of each package, neither blank, comment nor docstring; of scripts for the shell and
+# the browser, all lines. A change may lower them; raising one needs a reason in its commit.
+LINES = {
+    "models": 2359,
+    "leaves": 1054,
+    "worker": 5089,
+    "machine": 1620,
+    "plan": 2288,
+    "records": 1091,
+    "explain": 1271,
+    "launch": 2583,
+    "vet": 622,
+    "work": 1245,
+    "judge": 522,
+    "session": 3006,
+    "timeline": 4693,
+    "report": 5678,
+    "script": 2718,
+    "hvdperf": 87,
+    "perf": 123,
+    "bench": 3368,
+    "ci": 154,
+    "docs": 712,
+    "scripts": 2419,
+    "tests": 37401,
+}
+# The most files of Python outside tests, and imports of more than IMPORTED names.
+FILES, LONG_IMPORTS, IMPORTED = 289, 81, 5
+_NO_CODE = {
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+    tokenize.ENDMARKER,
+}
+
+
+def lines_of_code(path: Path) -> int:
+    text = (ROOT / path).read_text()
+    if path.suffix != ".py":
+        return text.count("\n")
+    documented: set[int] = set()
+    for node in ast.walk(tree(ROOT / path)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node
+        ):
+            documented.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    rows = {
+        row
+        for token in tokens
+        if token.type not in _NO_CODE
+        for row in range(token.start[0], token.end[0] + 1)
+    }
+    return len(rows - documented)
+
+
+def size() -> Counter[str]:
+    """Return the lines of each package, and of what is not Python."""
+    found: Counter[str] = Counter()
+    for path in tracked():
+        if path.suffix == ".py" and path.parts[0] in (*ROOMS, "ci", "docs", "tests"):
+            found[room_of(module_of(path)) or path.parts[0]] += lines_of_code(path)
+        elif path.suffix in (".js", ".css", ".sh") and "vendor" not in str(path):
+            found["scripts"] += lines_of_code(path)
+    return found
+
+
+def test_no_package_grows():
+    assert {name: lines for name, lines in size().items() if lines > LINES.get(name, 0)} == {}
+
+
+def test_files_and_long_imports_do_not_become_more():
+    paths = sources(*ROOMS)
+    many = sum(
+        isinstance(node, ast.ImportFrom) and len(node.names) > IMPORTED
+        for path in paths
+        for node in ast.walk(tree(ROOT / path))
+    )
+    assert len(paths) <= FILES
+    assert many <= LONG_IMPORTS
+
+
 # Older interpreters ----------------------------------------------------------------------------
 
 
@@ -388,3 +473,10 @@ def test_whatever_is_skipped_says_why(path):
 )
 def test_a_silent_skip_is_found(source, reasons):
     assert [reason for _, reason in skips(ast.parse(source))] == reasons
+
+
+if __name__ == "__main__":
+    now = size()
+    code = sum(now.values()) - sum(now[each] for each in ("ci", "docs", "tests", "scripts"))
+    spare = sum((Counter(LINES) - now).values())
+    print(f"size: {code} lines of code, {now['tests']} of tests; {spare} below the budget")

@@ -1,0 +1,78 @@
+"""Recorded sessions, simulated years and recorded scripts give the values of November 2026 again,
+and no command, option or key has gone unnoticed.
+
+A value may only change with an entry here: a name in NAMES, and anything else in CHANGED with the
+reason why the new value is right. New values, tables, options and keys need no entry.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.frozen import values
+
+# What a name or a word was called, and its name today.
+NAMES: dict[str, str] = {}
+# Places whose values have changed or gone, as patterns of paths, each with the reason.
+CHANGED: dict[str, str] = {}
+
+
+@cache
+def frozen() -> dict[str, Any]:
+    return json.loads(lzma.decompress(values.FROZEN.read_bytes()))  # type: ignore[no-any-return]
+
+
+def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
+    """Yield the places where a frozen value is missing or another one today. Lists of names, such
+    as options, may have new ones."""
+    if any(re.fullmatch(pattern, path) for pattern in CHANGED):
+        return
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name, value in before.items():
+            at = f"{path}/{name}"
+            today = NAMES.get(name, name)
+            if today in now:
+                yield from differences(value, now[today], at)
+            elif not any(re.fullmatch(pattern, at) for pattern in CHANGED):
+                yield f"{at} is gone"
+    elif path.startswith(("/commands", "/keys")):
+        gone = {f"{path}/{each}" for each in before if NAMES.get(each, each) not in now}
+        for each in sorted(gone):
+            if not any(re.fullmatch(pattern, each) for pattern in CHANGED):
+                yield f"{each} is gone"
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for index, pair in enumerate(zip(before, now, strict=True)):
+            yield from differences(*pair, f"{path}/{index}")
+    elif not _are_equal(before, now):
+        yield f"{path} was {before!r} and is {now!r}"
+
+
+def _are_equal(before: Any, now: Any) -> bool:
+    if isinstance(before, float) and isinstance(now, int | float):
+        both_nan = math.isnan(before) and math.isnan(now)
+        # Since Python 3.12, `sum` rounds differently.
+        return both_nan or math.isclose(before, now, rel_tol=1e-9, abs_tol=1e-12)
+    return (NAMES.get(before, before) if isinstance(before, str) else before) == now  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("part", "today"),
+    [
+        ("sessions", values.sessions),
+        ("years", values.simulated_years),
+        ("scripts", values.scripts),
+        ("commands", values.commands),
+        ("keys", values.keys),
+    ],
+)
+def test_values_are_those_that_were_frozen(part, today):
+    found = list(differences(frozen()[part], json.loads(json.dumps(today())), f"/{part}"))
+    assert found == []
