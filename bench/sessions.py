@@ -13,20 +13,21 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import numpy.typing as npt
 
-from hvdperf.interim import EARLY_LOOKS, is_failing, judge_rounds, next_look
+from hvdperf.interim import judge_rounds
 from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Variances
 from hvdperf.plan.arms import Side, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
+from hvdperf.plan.options import Sampling
 from hvdperf.plan.questions import aa, against, communication, parity, strong_scaling, weak_scaling
-from hvdperf.scatter import Row, turn_correlation, turn_variance, turns_worth
-from hvdperf.session.scheduler import FEW_TURNS, launch_variances, starts_of
+from hvdperf.scatter import Row, turn_correlation
+from hvdperf.session.scheduler import launch_variances, starts_of
 from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Band, Floor, Judgement, Rule, Verdict
 from hvdperf.verdict import Noise as Known
+from hvdperf.work.in_turn import Budget, Group, in_turn
 
 Array = npt.NDArray[np.float64]
 Generator = np.random.Generator
@@ -199,70 +200,86 @@ class Session:
     """A made-up session, which takes rounds until every case is decided, or until the last look.
 
     drawn: by case, the ln ratios of all possible turns, [rounds, turns]. looks: the full ones.
-    known: the known noise of the machine, by load. ends: number of rounds after which the clock
-    ends the session; 0 for the last look. parts: numbers of rounds after which the clock ends a
-    part of the session; undecided cases are then resumed.
+    known: the known noise of the machine, by load. ends: number of rounds of each network after
+    which the clock ends the session; 0 for the last look. parts: numbers of rounds after which the
+    clock ends a part of the session; undecided cases are then resumed.
     """
 
     drawn: Mapping[Case, Array]
-    looks: Sequence[int]
+    looks: tuple[int, ...]
     known: Mapping[Load, Known]
     ends: int = 0
     parts: Collection[int] = ()
     judged: dict[Case, Judgement] = field(default_factory=dict)
-    rows: dict[Case, list[Row]] = field(default_factory=dict)
     seconds: float = 0.0
+    networks: Sequence[Network] = ()
 
     def run(self) -> None:
-        last = self.ends or self.looks[-1]
-        for number in range(1, last + 1):
-            left = [case for case in self.drawn if case not in self.judged]
-            for model in dict.fromkeys(case.model for case in left):
-                self._take_round([case for case in left if case.model == model], number)
-            forced = number == last or number in self.parts
-            if forced or number == next_look(number - 1, self.looks, early=True):
-                self._look(left, forced, final=number == last)
+        of_models: dict[str, list[Case]] = {}
+        for case in self.drawn:
+            of_models.setdefault(case.model, []).append(case)
+        self.networks = [Network(self, cases) for cases in of_models.values()]
+        in_turn(self.networks)
 
-    def _take_round(self, left: Sequence[Case], number: int) -> None:
-        turns = self._turns(left, number)
-        for case in left:
-            row = self.drawn[case][number - 1, :turns].tolist()
-            self.rows.setdefault(case, []).append(row)
-        apart, turn_seconds = SECONDS[left[0].model]
-        workload = [case for case in self.drawn if case.model == left[0].model]
-        starts, of_all = (starts_of(case.comparison for case in each) for each in (left, workload))
-        self.seconds += (apart + turns * turn_seconds) * starts / of_all
+    @property
+    def rows(self) -> dict[Case, list[Row]]:
+        return {case: rows for each in self.networks for case, rows in each.rows.items()}
 
-    def _turns(self, left: Sequence[Case], number: int) -> int:
-        """Return the number of turns of a round, as hvdperf.session.scheduler chooses it."""
-        if number <= EARLY_LOOKS[0]:
-            return FEWEST_TURNS
-        open_ = [
-            self.rows[case]
-            for case in left
-            if not is_failing(self.rows[case], case.rule, self.known[case.load])
-        ]
-        if not open_:
-            controlled = left[0].comparison.judged_as is not JudgedAs.THRESHOLD
-            return FEWEST_TURNS if controlled else FEW_TURNS
-        turn_sd = math.sqrt(median(map(turn_variance, open_)))
-        launch_sd = self.known[left[0].load].launch_sd
-        worth = turns_worth(turn_sd, launch_sd, *SECONDS[left[0].model], MOST_TURNS)
-        return max(FEWEST_TURNS, worth)
-
-    def _look(self, left: Sequence[Case], forced: bool, final: bool) -> None:
+    def judge(self, case: Case, forced: bool) -> Judgement:
         correlation = turn_correlation(list(self.rows.values()))
-        known = {load: replace(of, correlation=correlation) for load, of in self.known.items()}
-        for case in left:
-            rows = self.rows[case]
-            judgement = judge_rounds(rows, case.rule, self.looks, known[case.load], forced)
-            if judgement.verdict is not Verdict.INCONCLUSIVE or final:
-                self.judged[case] = judgement
+        known = replace(self.known[case.load], correlation=correlation)
+        return judge_rounds(self.rows[case], case.rule, self.looks, known, forced)
 
     @property
     def variances(self) -> Variances:
         """Return the variances that the session leaves in the machine's record."""
         return launch_variances((case.load, rows) for case, rows in self.rows.items())
+
+
+class Network(Group[Case]):
+    """The cases of one network of a made-up session."""
+
+    def __init__(self, session: Session, cases: Sequence[Case]) -> None:
+        sampling = Sampling(session.looks, turns_min=FEWEST_TURNS, turns_max=MOST_TURNS)
+        super().__init__(cases, sampling, Budget(0.0, math.inf, lambda: session.seconds))
+        self.session = session
+
+    def measure(self, wanted: Sequence[Case], turns: int) -> dict[Case, Row]:
+        apart, turn_seconds = SECONDS[wanted[0].model]
+        share = self.cost(wanted) / self.cost(self.cases)
+        self.turn_seconds = turn_seconds * share
+        self.session.seconds += apart * share + turns * self.turn_seconds
+        return {case: self.session.drawn[case][self.done, :turns].tolist() for case in wanted}
+
+    def judge(self, wanted: Sequence[Case]) -> None:
+        for case in wanted:
+            judgement = self.session.judge(case, forced=self.done in self.session.parts)
+            if judgement.verdict is not Verdict.INCONCLUSIVE or self.is_final(case):
+                self._decide(case, judgement)
+
+    def finish(self) -> None:
+        for case in list(self.left):
+            self._decide(case, self.session.judge(case, forced=True))
+
+    def _decide(self, case: Case, judgement: Judgement) -> None:
+        self.session.judged[case] = judgement
+        self.left.remove(case)
+
+    @property
+    def ends_in_time(self) -> bool:
+        return self.done < (self.session.ends or self.session.looks[-1])
+
+    def rule(self, case: Case) -> Rule:
+        return case.rule
+
+    def noise(self, case: Case) -> Known:
+        return self.session.known[case.load]
+
+    def cost(self, wanted: Sequence[Case]) -> float:
+        return starts_of(case.comparison for case in wanted)
+
+    def is_attributed(self, case: Case) -> bool:
+        return case.comparison.judged_as is not JudgedAs.THRESHOLD
 
 
 # Many of them ----------------------------------------------------------------------------------

@@ -54,8 +54,9 @@ from hvdperf.session.results_writer import (
     session_document,
     with_cases,
 )
-from hvdperf.session.scheduler import Budget, Scheduler
+from hvdperf.session.scheduler import Scheduler
 from hvdperf.verdict import Verdict
+from hvdperf.work.in_turn import Budget
 from hvdperf.work.table import work_of
 
 

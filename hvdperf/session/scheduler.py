@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from math import ceil, sqrt
-from statistics import fmean, median
-from typing import NamedTuple
+from statistics import fmean
 
-from hvdperf.interim import EARLY_LOOKS, is_failing, looks_after, next_look
+from hvdperf.interim import looks_after
 from hvdperf.judge.judge import Judge, is_outside
 from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher
@@ -21,47 +19,18 @@ from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
-from hvdperf.plan.options import MOST_ROUNDS, Profile
+from hvdperf.plan.options import Profile
 from hvdperf.plan.thresholds import Thresholds
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Round
-from hvdperf.scatter import (
-    RoundMoments,
-    Row,
-    launch_variance,
-    round_moments,
-    turn_correlation,
-    turn_variance,
-    turns_worth,
-)
-from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, Verdict, rounds_until_precise
+from hvdperf.scatter import RoundMoments, Row, launch_variance, round_moments, turn_correlation
+from hvdperf.verdict import Noise, Rule, Verdict, rounds_until_precise
 from hvdperf.work.base import RoundRequest, RoundSettings
 from hvdperf.work.blocks import Blocks
+from hvdperf.work.in_turn import BREADTH, Budget, Group, in_turn
 from hvdperf.work.live_launches import Progress
 from hvdperf.work.round_runner import RoundRunner, read_weights
 from hvdperf.work.table import WORKS, kinds_of, measures, observed, transfers_of, work_of
-
-
-class Budget(NamedTuple):
-    """Time for work. began: when it began, by the clock `now`. seconds: how long it lasts. now: a
-    monotonic clock in seconds; one that stands still while the session is stopped (Hub.now) does
-    not count that time."""
-
-    began: float
-    seconds: float
-    now: Callable[[], float] = time.monotonic
-
-    def left(self) -> float:
-        """Return the seconds that are left; negative past the end."""
-        return self.began + self.seconds - self.now()
-
-    def allows(self, seconds: float) -> bool:
-        """Return whether work of this many seconds from now on would end in time."""
-        return seconds <= self.left()
-
-
-# Turns of a round that is only shown, or whose verdict does not depend on more turns.
-FEW_TURNS = 2
 
 
 @dataclass(frozen=True)
@@ -88,30 +57,24 @@ def starts_of(comparisons: Iterable[Comparison]) -> int:
     return sum(arm.processes + WORKS[work].starts for arm, (_, work, _) in launches)
 
 
-class WorkloadRun:
+class WorkloadRun(Group[Comparison]):
     """The comparisons of one workload and one kind of work, judged from common rounds.
 
-    comparisons: all of them. left: those that have not been handed to the scheduler's `decided`.
-    rows: for each comparison with turns, one row a round that counts: the ln ratios of its turns.
+    left: those that have not been handed to the scheduler's `decided`.
     """
 
     def __init__(self, scheduler: Scheduler, comparisons: Sequence[Comparison]) -> None:
-        self.comparisons = tuple(comparisons)
-        self.left = list(comparisons)
-        self.rows: dict[Comparison, list[Row]] = {}
+        work = work_of(comparisons[0].question)
+        sampling = work.sampling(comparisons, scheduler.profile.sampling)
+        super().__init__(comparisons, sampling, scheduler.budget)
         # A/A pairs that may differ, which only more rounds can tell.
         self._apart: set[Comparison] = set()
-        # If precision is asked for, the rounds that each comparison is likely to need.
-        self._needed: dict[Comparison, float] = {}
         self._scheduler, self._rules = scheduler, scheduler.rules
-        workload, work = comparisons[0].workload, work_of(comparisons[0].question)
-        self._work = work
+        self._work, workload = work, comparisons[0].workload
         self._prefix = workload.model + ("" if work is Blocks else f" {work.name}")
-        self._sampling = work.sampling(comparisons, scheduler.profile.sampling)
         self._rounds: list[Round] = []
         # For every round, whether other programs disturbed most of its comparisons.
         self._disturbed: list[bool] = []
-        self._seconds, self._starts, self._turns_taken = 0.0, 1, 0
         self._round_began = time.monotonic()
         settings = RoundSettings(
             arm_launcher=scheduler.arm_launcher,
@@ -136,9 +99,6 @@ class WorkloadRun:
             last_phase=work.last_phase(comparisons),
         )
         runner = self._runner
-        self._may_pass_early = self._sampling.early and any(
-            work.takes_turns(comparison, runner.schedule) for comparison in comparisons
-        )
         self._judge = Judge(
             self._rules,
             runner.failures,
@@ -159,66 +119,72 @@ class WorkloadRun:
     def _take_over(self, measured: Round) -> None:
         """Add a round of an earlier part of the session."""
         self._rounds.append(measured)
-        self._keep_rows([*self._earlier], measured)
+        self.done += 1
+        self.keep(self._rows([*self._earlier], measured))
         for launch in measured.launches:
             for block in launch.blocks:
                 self._runner.work.steps.setdefault((launch.arm, block.kind), block.steps)
 
-    # Queries of the scheduler ------------------------------------------------------------------
-
-    @property
-    def done(self) -> int:
-        return len(self._rounds)
+    # What in_turn asks --------------------------------------------------------------------------
 
     @property
     def undecided(self) -> list[Comparison]:
         """Return the comparisons that need rounds. An A/A pair shares the rounds of other
         comparisons; without these it needs only the first few rounds, unless its sides may
         differ."""
-        judged = [c for c in self.comparisons if self._precision or self._rules.judged(c)]
+        judged = [c for c in self.cases if self.sampling.precision or self._rules.judged(c)]
         asking = [c for c in judged if c.judged_as is not JudgedAs.AA_PAIR or c in self._apart]
-        if not asking and self.done < EARLY_LOOKS[0]:
+        if not asking and self.done < BREADTH:
             asking = judged
         return [comparison for comparison in asking if comparison in self.left]
 
     @property
-    def has_to_show(self) -> bool:
-        """Return whether a case that is not judged has not been measured yet."""
-        return any(not self._rules.judged(comparison) for comparison in self.left)
+    def shown(self) -> list[Comparison]:
+        return [comparison for comparison in self.left if not self._rules.judged(comparison)]
 
     @property
     def is_disturbed(self) -> bool:
         """Return whether other programs disturbed at least three rounds, and more than half of all.
         In a resumed session only the rounds since the resumption count."""
         since = self._disturbed[self._resumed_at :]
-        return sum(since) >= EARLY_LOOKS[0] and 2 * sum(since) > len(since)
+        return sum(since) >= BREADTH and 2 * sum(since) > len(since)
 
     @property
-    def is_failing(self) -> bool:
-        """Return whether all undecided comparisons with turns would FAIL already, if an early look
-        could FAIL them."""
-        known = [comparison for comparison in self.undecided if comparison in self.rows]
-        return not self._precision and bool(known) and all(map(self._fails_early, known))
+    def may_pass_early(self) -> bool:
+        schedule = self._runner.schedule
+        return self.sampling.early and any(
+            self._work.takes_turns(comparison, schedule) for comparison in self.cases
+        )
 
-    @property
-    def ends_in_time(self) -> bool:
-        """Return whether another round would end in time. The duration of the first round
-        is unknown, and taken as 0."""
-        return self._scheduler.budget.allows(self._round_seconds())
+    def companions(self, undecided: Sequence[Comparison]) -> list[Comparison]:
+        """Return the A/A pair, if it costs little."""
+        arms = {arm for comparison in undecided for arm in comparison.arms}
+        return [
+            comparison
+            for comparison in self.left
+            if comparison.judged_as is JudgedAs.AA_PAIR
+            and comparison not in undecided
+            and (self.done < BREADTH or comparison.reference.arm in arms)
+        ]
 
-    @property
-    def seconds_to_look(self) -> float:
-        """Return the seconds until the next look, if rounds take as long as the last one."""
-        return (self._next_look() - self._count()) * self._round_seconds()
+    def rule(self, case: Comparison) -> Rule | None:
+        return self._rules.rule(case)
 
-    @property
-    def reaches_look(self) -> bool:
-        return self._scheduler.budget.allows(self.seconds_to_look)
+    def noise(self, case: Comparison) -> Noise | None:
+        return self._scheduler.noise(case)
 
-    def take_round(self) -> None:
-        """Measure one more round of the undecided comparisons, or of those that are only shown, and
-        judge."""
-        wanted, turns = self._wanted(), self._turns()
+    def cost(self, wanted: Sequence[Comparison]) -> float:
+        return starts_of(wanted)
+
+    def is_attributed(self, case: Comparison) -> bool:
+        return case.judged_as is not JudgedAs.THRESHOLD
+
+    def counted(self, case: Comparison) -> int:
+        if case in self.rows:
+            return len(self.rows[case])
+        return sum(measures(case, each) for each in self._rounds)
+
+    def measure(self, wanted: Sequence[Comparison], turns: int) -> dict[Comparison, Row]:
         self._round_began = time.monotonic()
         arms = list(dict.fromkeys(arm for each in wanted for arm in each.arms))
         pairs = [each.sides for each in wanted]
@@ -229,39 +195,18 @@ class WorkloadRun:
         for arm in self._runner.failures.keys() - failed_before:
             failure = self._runner.failures[arm]
             self._runner.failures[arm] = self._scheduler.examined(arm, failure)
-        self._seconds = time.monotonic() - self._round_began
-        self._turns_taken = turns
-        self._starts = starts_of(wanted)
+        self.turn_seconds = self._runner.work.turn_seconds
         self._scheduler.timed_seconds += sum(launch.timed_seconds for launch in measured.launches)
         self._rounds.append(measured)
         self._next_number += 1
         if measured.disturbance is not None:
             self._scheduler.disturbances.append(measured.disturbance)
-        self._keep_rows(wanted, measured)
-        self._look(wanted)
+        return self._rows(wanted, measured)
 
     def finish(self) -> None:
         """Decide the remaining comparisons from the rounds so far."""
         for comparison in list(self.left):
             self._decide(self._outcome(comparison, final=True))
-
-    # The next round ----------------------------------------------------------------------------
-
-    def _wanted(self) -> list[Comparison]:
-        """Return the undecided comparisons, with the A/A pair if it costs little. If there are
-        none, return those that are only shown."""
-        undecided = self.undecided
-        if not undecided:
-            return [c for c in self.left if not self._rules.judged(c)]
-        arms = {arm for comparison in undecided for arm in comparison.arms}
-        companions = [
-            comparison
-            for comparison in self.left
-            if comparison.judged_as is JudgedAs.AA_PAIR
-            and comparison not in undecided
-            and (self.done < EARLY_LOOKS[0] or comparison.reference.arm in arms)
-        ]
-        return undecided + companions
 
     def _kinds(self, wanted: Sequence[Comparison]) -> dict[Arm, set[BlockKind]]:
         """Return the kinds of blocks that a round of these comparisons takes. A FAIL of `--against`
@@ -269,7 +214,7 @@ class WorkloadRun:
         same in all of them."""
         attributed = [
             each
-            for each in self.comparisons
+            for each in self.cases
             if each.judged_as is not JudgedAs.THRESHOLD and each not in wanted
         ]
         unseen = self._scheduler.arm_launcher.unseen
@@ -278,99 +223,27 @@ class WorkloadRun:
             lambda each: self._rules.judged(each) and each.workload.model not in unseen,
         )
 
-    def _turns(self) -> int:
-        """Return the number of turns of the next round: the profile's fewest in the first rounds,
-        then the best number for the undecided comparisons that are not failing
-        (hvdperf.scatter.turns_worth).
-
-        If all comparisons are failing or only shown, FEW_TURNS are enough. But a failing comparison
-        with another stack or an injected fault gets the profile's fewest, because its turns also
-        serve the attribution."""
-        sampling, undecided = self._sampling, self.undecided
-        if not undecided:
-            return min(FEW_TURNS, sampling.turns_min)
-        rows = [self.rows[c] for c in undecided if c in self.rows and not self._fails_early(c)]
-        turn_seconds = self._runner.work.turn_seconds
-        if self.is_failing:
-            attributed = any(each.judged_as is not JudgedAs.THRESHOLD for each in undecided)
-            return sampling.turns_min if attributed else min(FEW_TURNS, sampling.turns_min)
-        if self.done < EARLY_LOOKS[0] or not rows or turn_seconds <= 0:
-            return sampling.turns_min
-        apart = max(self._seconds - self._turns_taken * turn_seconds, 0.0)
-        turn_sd = sqrt(median(map(turn_variance, rows)))
-        noise = self._scheduler.noise(undecided[0])
-        launch_sd = noise.launch_sd if noise is not None else UNKNOWN_LAUNCH_SD
-        worth = turns_worth(turn_sd, launch_sd, apart, turn_seconds, sampling.turns_max)
-        return max(sampling.turns_min, worth)
-
-    def _fails_early(self, comparison: Comparison) -> bool:
-        rule, noise = self._rules.rule(comparison), self._scheduler.noise(comparison)
-        if rule is None or noise is None:
-            return False
-        return is_failing(self.rows[comparison], rule, noise)
-
-    def _round_seconds(self) -> float:
-        """Return the expected seconds of the next round, in proportion to the processes that it
-        starts; 0 before the first round."""
-        return self._seconds * starts_of(self._wanted()) / self._starts
-
-    def _next_look(self) -> int:
-        """Return the number of undisturbed rounds after which a comparison may be decided next. If
-        all are failing, only a full look can decide."""
-        if self._precision:
-            # Before the first look an interval says little of how many rounds are needed.
-            if self._count() < self._looks[0]:
-                return self._looks[0]
-            needed = min((self._needed.get(each, 0.0) for each in self.undecided), default=0.0)
-            return max(self._count() + 1, ceil(min(needed, MOST_ROUNDS)))
-        early = self._may_pass_early and not self.is_failing
-        return next_look(self._count(), self._looks, early)
-
-    def _count(self) -> int:
-        """Return the largest number of rounds of an undecided comparison, without those that other
-        programs disturbed."""
-        return max(map(self._counted, self.undecided), default=self.done)
-
-    def _counted(self, comparison: Comparison) -> int:
-        """Return how many rounds the verdict on a comparison can rest on."""
-        if comparison in self.rows:
-            return len(self.rows[comparison])
-        return sum(measures(comparison, each) for each in self._rounds)
-
-    def _is_final(self, comparison: Comparison) -> bool:
-        """Return whether the comparison is at its last look, or past it."""
-        return not self._precision and self._counted(comparison) >= self._looks[-1]
-
-    @property
-    def _looks(self) -> tuple[int, ...]:
-        return self._scheduler.profile.sampling.looks
-
-    @property
-    def _precision(self) -> float:
-        return self._sampling.precision
-
     # Verdicts ----------------------------------------------------------------------------------
 
-    def _keep_rows(self, wanted: Sequence[Comparison], measured: Round) -> None:
-        disturbed = []
+    def _rows(self, wanted: Sequence[Comparison], measured: Round) -> dict[Comparison, Row]:
+        rows: dict[Comparison, Row] = {}
         for comparison in wanted:
             if self._work.takes_turns(comparison, measured.schedule):
                 # The judge reports a side without a measurement or without a figure.
                 with suppress(KeyError, ValueError, ZeroDivisionError):
-                    row = observed(comparison, measured)
-                    rows = self.rows.setdefault(comparison, [])
-                    disturbed.append(not row)
-                    rows += [row] if row else []
-        self._disturbed.append(2 * sum(disturbed) > len(disturbed))
+                    rows[comparison] = observed(comparison, measured)
+        self._disturbed.append(2 * sum(not row for row in rows.values()) > len(rows))
+        return rows
 
-    def _look(self, wanted: Sequence[Comparison]) -> None:
+    def judge(self, wanted: Sequence[Comparison]) -> None:
         """Judge the comparisons of a round, and decide those that need no more rounds."""
         for comparison in wanted:
             outcome = self._outcome(comparison, final=self._ends(comparison))
             self._note_whether_apart(outcome)
-            if self._precision:
+            if self.sampling.precision:
                 figure, rounds = outcome.judgement.figure, outcome.judgement.rounds
-                self._needed[comparison] = rounds_until_precise(figure, rounds, self._precision)
+                precision = self.sampling.precision
+                self.needed[comparison] = rounds_until_precise(figure, rounds, precision)
             if self._settles(outcome):
                 self._decide(outcome)
             else:
@@ -382,15 +255,16 @@ class WorkloadRun:
     def _ends(self, comparison: Comparison) -> bool:
         """Return whether a verdict is tried although it is not the time of a look: at the last one,
         and after every round that may be precise enough."""
-        precise = self._precision and self._counted(comparison) >= self._looks[0]
-        return bool(precise) or self._is_final(comparison)
+        sampling = self.sampling
+        precise = sampling.precision and self.counted(comparison) >= sampling.looks[0]
+        return bool(precise) or self.is_final(comparison)
 
     def _note_whether_apart(self, outcome: Outcome) -> None:
         """Let an A/A pair ask for rounds while its estimate lies outside its band, until the last
         look."""
         pair = outcome.comparison
         self._apart.discard(pair)
-        if pair.judged_as is JudgedAs.AA_PAIR and not self._is_final(pair):
+        if pair.judged_as is JudgedAs.AA_PAIR and not self.is_final(pair):
             self._apart |= {pair} if is_outside(outcome.judgement) else set()
 
     def _settles(self, outcome: Outcome) -> bool:
@@ -402,9 +276,10 @@ class WorkloadRun:
             return True
         if outcome.comparison.judged_as is JudgedAs.AA_PAIR:
             return False
-        if self._precision:
-            return self._ends(outcome.comparison) and not outcome.needs_rounds(self._precision)
-        return not outcome.is_undecided or self._is_final(outcome.comparison)
+        precision = self.sampling.precision
+        if precision:
+            return self._ends(outcome.comparison) and not outcome.needs_rounds(precision)
+        return not outcome.is_undecided or self.is_final(outcome.comparison)
 
     def _outcome(self, comparison: Comparison, final: bool) -> Outcome:
         if self.done == self._resumed_at and comparison in self._earlier:
@@ -451,24 +326,18 @@ class WorkloadRun:
     def _where(self) -> str:
         if not self.undecided:
             return f"{self._prefix}  shown only"
-        return f"{self._prefix}  round {self._count() + 1} of {self._next_look()}"
+        return f"{self._prefix}  round {self.count() + 1} of {self.next_look()}"
 
     def _seconds_left(self) -> float | None:
         """Return the seconds from the beginning of this round to the next look, if rounds take as
         long as the last one. Return None before the first round is over, and if nothing is
         judged."""
-        return self.seconds_to_look if self._seconds and self.undecided else None
-
-
-# Rounds of every workload before any workload gets more: the fewest that can decide a case.
-BREADTH = EARLY_LOOKS[0]
+        return self.seconds_to_look if self.seconds and self.undecided else None
 
 
 @dataclass
 class Scheduler:
-    """Measures workloads side by side: first three rounds of each, then a round of the workload
-    whose next look at an undecided case takes the fewest seconds. Cases that are only shown come
-    last.
+    """Measures the workloads of a session in turn.
 
     progress: called with each line of progress. doing: called with each activity, also between two
     lines. decided: called with every final outcome. open_: called with the outcome so far of a case
@@ -507,41 +376,16 @@ class Scheduler:
         decided meanwhile are handed over, too. selected: all comparisons that the budget is for,
         `wanted` included."""
         self._plan(selected)
-        while any(wanted in workload.left for workload in self._workloads):
-            workload = self._next()
-            if workload is None:
-                break
-            workload.take_round()
-        else:
-            return
-        for workload in self._workloads:
-            workload.finish()
+        in_turn(self._workloads, lambda: any(wanted in each.left for each in self._workloads))
 
     def _plan(self, selected: Iterable[Comparison]) -> None:
         """Group new comparisons by the rounds that they share."""
-        known = {c for workload in self._workloads for c in workload.comparisons}
+        known = {c for workload in self._workloads for c in workload.cases}
         groups: dict[object, list[Comparison]] = {}
         for comparison in selected:
             if comparison not in known:
                 groups.setdefault(comparison.round_group, []).append(comparison)
         self._workloads += [WorkloadRun(self, group) for group in groups.values()]
-
-    def _next(self) -> WorkloadRun | None:
-        """Return the workload that takes the next round. Return None if no round is wanted, if none
-        would end in time, or if other programs disturb every undecided workload."""
-        undecided = [workload for workload in self._workloads if workload.undecided]
-        if undecided and all(workload.is_disturbed for workload in undecided):
-            return None
-        in_time = [workload for workload in undecided if workload.ends_in_time]
-        first = [workload for workload in in_time if workload.done < BREADTH]
-        if first:
-            return first[0]
-        if in_time:
-            reaching = [workload for workload in in_time if workload.reaches_look]
-            # A failing workload comes first, because its look is the surest to decide.
-            return min(reaching or in_time, key=lambda w: (not w.is_failing, w.seconds_to_look))
-        shown = [workload for workload in self._workloads if workload.has_to_show]
-        return next((workload for workload in shown if workload.ends_in_time), None)
 
     # Queries of the workloads -----------------------------------------------------------------
 

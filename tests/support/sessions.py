@@ -28,10 +28,11 @@ from hvdperf.plan.questions import (
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Correctness, Launch, Round
-from hvdperf.session.scheduler import Budget, Doing, Scheduler
+from hvdperf.session.scheduler import Doing, Scheduler
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
 from hvdperf.work.base import RoundRequest, Work
 from hvdperf.work.blocks import turns_of
+from hvdperf.work.in_turn import Budget
 from tests.support.rounds import (
     HOROVOD_2,
     WORKLOAD,
