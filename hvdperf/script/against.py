@@ -8,18 +8,20 @@ suite's rule for one stack against another.
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import log
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
 from hvdperf.columns import Columns, figure_text, wrapped
 from hvdperf.interim import judge_rounds
 from hvdperf.machine.host import local_machine
+from hvdperf.plan.options import Sampling
 from hvdperf.plan.terms import Term
+from hvdperf.scatter import Row
 from hvdperf.script.arms import (
     AS_IT_IS,
     FIRST_STEPS,
@@ -35,6 +37,7 @@ from hvdperf.script.arms import (
 from hvdperf.script.checks import problems
 from hvdperf.script.terms import TERMS, parts_of
 from hvdperf.verdict import REGRESSION, Judgement, Verdict, is_bounded, must_be, worst
+from hvdperf.work.in_turn import Budget, Group, in_turn
 
 # Rounds after which a verdict is tried.
 LOOKS = (8, 12, 24)
@@ -43,24 +46,59 @@ _MS = 1000.0
 Say = Callable[[str], None]
 
 
-@dataclass
-class Comparison:
-    """Runs of two arms in turn. pairs: the command's run and the other one's. code: that each of
-    them ran, in words."""
+class Comparison(Group[Figure]):
+    """Runs of the command and of another arm in turn: a pair of runs is a round. pairs: the
+    command's run and the other one's. wrong: the check of a run that fails. code: that each of them
+    ran, in words. run_pair: measures a pair, by its number from 0 on."""
 
-    other: Arm
-    pairs: list[tuple[Run, Run]] = field(default_factory=list)
-    wrong: str = ""
-    code: Sequence[str] = ()
+    def __init__(
+        self,
+        other: Arm,
+        budget_s: float = math.inf,
+        run_pair: Callable[[int], tuple[Run, Run]] | None = None,
+    ) -> None:
+        sampling = Sampling(LOOKS, early=False)
+        super().__init__(tuple(Figure), sampling, Budget(time.monotonic(), budget_s))
+        self.other, self.wrong = other, ""
+        self.pairs: list[tuple[Run, Run]] = []
+        self.code: Sequence[str] = ()
+        self.judged: dict[Figure, Judgement] = {}
+        self._run_pair = run_pair
 
     @property
     def by_sample(self) -> bool:
         return all(run.has_samples for pair in self.pairs for run in pair)
 
+    def measure(self, wanted: Sequence[Figure], turns: int) -> dict[Figure, Row]:
+        assert self._run_pair is not None
+        self.add(self._run_pair(self.done))
+        return {}
+
+    def add(self, pair: tuple[Run, Run]) -> None:
+        """Add a pair of runs, as the command's and the other arm's."""
+        self.pairs.append(pair)
+        self.wrong = self.wrong or _wrong(self.other, pair)
+
+    def counted(self, case: Figure) -> int:
+        return len(self.pairs)
+
+    def judge(self, wanted: Sequence[Figure], is_over: bool = False) -> None:
+        for figure in wanted:
+            rows = [[value] for value in self.ratios(figure)]
+            judgement = judge_rounds(rows, REGRESSION, LOOKS, None, is_over)
+            if self.wrong:
+                judgement = replace(judgement, verdict=Verdict.INVALID, reason=self.wrong)
+            self.judged[figure] = judgement
+            if judgement.verdict is not Verdict.INCONCLUSIVE or self.is_final(figure) or is_over:
+                self.left.remove(figure)
+
+    def finish(self) -> None:
+        self.judge(list(self.left), is_over=True)
+
     def ratios(self, figure: Figure) -> list[float]:
         """Return for each pair ln(speed of the command / speed of the other arm)."""
         return [
-            log(other.seconds(figure, self.by_sample) / own.seconds(figure, self.by_sample))
+            math.log(other.seconds(figure, self.by_sample) / own.seconds(figure, self.by_sample))
             for own, other in self.pairs
         ]
 
@@ -70,18 +108,6 @@ class Comparison:
         rows = [[-value] for value in self.ratios(Figure.LOW)]
         judgement = judge_rounds(rows, REGRESSION, LOOKS, None, forced=True)
         return judgement.verdict is Verdict.FAIL
-
-    def judged(self, is_over: bool) -> dict[Figure, Judgement]:
-        """Return the verdict on each figure: the speed of the command over that of the other arm.
-        is_over: whether no further round will come."""
-        found = {}
-        for figure in Figure:
-            rows = [[value] for value in self.ratios(figure)]
-            judgement = judge_rounds(rows, REGRESSION, LOOKS, None, is_over)
-            if self.wrong:
-                judgement = replace(judgement, verdict=Verdict.INVALID, reason=self.wrong)
-            found[figure] = judgement
-        return found
 
 
 def compare(
@@ -95,8 +121,8 @@ def compare(
     """Run both arms in turn until both figures are decided, or time is up. directory: takes what is
     recorded. steps: of a run; None for as many as take SECONDS. say: takes a line for each pair.
     Ctrl-C ends it early. Raises UserError if a run does not train."""
-    ends = time.monotonic() + budget_s
     runner = Runner(command, directory)
+    began = time.monotonic()
     first = []
     if steps is None or other.name == LAUNCH:
         first = [runner.run(AS_IT_IS, "first-0", steps or FIRST_STEPS)]
@@ -106,45 +132,35 @@ def compare(
         )
         other = Arm(" ".join(map("=".join, settings.items())), settings)
         say(f"settings of hvdperf's launches: {other.name}")
-    found = Comparison(other)
     arms = (AS_IT_IS, other)
     if steps is None:
         first.append(runner.run(other, "first-1", FIRST_STEPS))
         steps = steps_of(first)
         say(f"each run takes {steps} steps")
-    longest = 0.0
-    while len(found.pairs) < LOOKS[-1]:
-        begun = time.monotonic()
-        if found.pairs and begun + longest > ends:
-            break
-        number = len(found.pairs)
+
+    def run_pair(number: int) -> tuple[Run, Run]:
         order = (0, 1) if number % 2 == 0 else (1, 0)
-        try:
-            done = {at: runner.run(arms[at], f"{number + 1}-{at}", steps) for at in order}
-        except Interrupted:
-            break
-        if not found.pairs:
+        done = {at: runner.run(arms[at], f"{number + 1}-{at}", steps) for at in order}
+        if number == 0:
             runner.check_code(other, done[0], done[1])
             found.code = [runner.code(arms[at], done[at]) for at in (0, 1)]
-        found.pairs.append((done[0], done[1]))
-        longest = max(longest, time.monotonic() - begun)
         own, its = (_MS * done[at].seconds(Figure.LOW, False) for at in (0, 1))
         say(f"pair {number + 1}: {Figure.LOW.value} of steps {own:.2f} ms, other {its:.2f} ms")
-        found.wrong = found.wrong or _wrong(arms, done)
-        if found.wrong:
-            break
-        if len(found.pairs) in LOOKS:
-            verdicts = {each.verdict for each in found.judged(is_over=False).values()}
-            if Verdict.INCONCLUSIVE not in verdicts:
-                break
+        return done[0], done[1]
+
+    found = Comparison(other, budget_s - (time.monotonic() - began), run_pair)
+    try:
+        in_turn([found])
+    except Interrupted:
+        found.finish()
     return found
 
 
-def _wrong(arms: Sequence[Arm], done: Mapping[int, Run]) -> str:
+def _wrong(other: Arm, pair: tuple[Run, Run]) -> str:
     """Return which check of a run fails, since the speed of such a training means nothing."""
-    for at, run in sorted(done.items()):
+    for arm, run in zip((AS_IT_IS, other), pair, strict=True):
         for problem in problems(run.job):
-            return f"{arms[at].name}: {problem.what}; {problem.mend}"
+            return f"{arm.name}: {problem.what}; {problem.mend}"
     return ""
 
 
@@ -156,7 +172,7 @@ def told(found: Comparison) -> list[str]:
     unit = "samples" if found.by_sample else "steps"
     lines = wrapped(f"Speed of the command in {unit}/s, relative to: {found.other.name}")
     lines += ["", _TABLE.header]
-    judged = found.judged(is_over=True)
+    judged = found.judged
     for figure, each in judged.items():
         cells = (figure_text(each.figure), must_be(each), each.rounds, each.verdict.value)
         lines.append(_TABLE.row(figure.value, *cells))
@@ -231,4 +247,4 @@ def _by_term(found: Comparison) -> list[str]:
 
 def verdict_of(found: Comparison) -> Verdict:
     """Return the verdict that decides for both figures."""
-    return worst([each.verdict for each in found.judged(is_over=True).values()])
+    return worst([each.verdict for each in found.judged.values()])

@@ -104,7 +104,11 @@ def compared(pairs: int, compute: float, on: int | None = None) -> Comparison:
         own = [[[between, wait, work * noise * each] for _ in range(50)] for each in times]
         return Run(made(own))
 
-    return Comparison(Arm("X=1"), [(run(compute), run(1.0)) for _ in range(pairs)])
+    found = Comparison(Arm("X=1"))
+    for _ in range(pairs):
+        found.add((run(compute), run(1.0)))
+    found.finish()
+    return found
 
 
 def test_a_program_of_the_command_that_the_other_environment_lacks_is_told(
@@ -120,11 +124,11 @@ def test_a_program_of_the_command_that_the_other_environment_lacks_is_told(
 
 
 def test_a_slower_command_fails_and_an_equal_one_passes() -> None:
-    slower = compared(8, 1.25).judged(is_over=True)
+    slower = compared(8, 1.25).judged
     assert [each.verdict for each in slower.values()] == [Verdict.FAIL] * len(Figure)
-    equal = compared(12, 1.0).judged(is_over=True)
+    equal = compared(12, 1.0).judged
     assert [each.verdict for each in equal.values()] == [Verdict.PASS] * len(Figure)
-    early = compared(3, 1.25).judged(is_over=True)
+    early = compared(3, 1.25).judged
     assert {each.verdict for each in early.values()} == {Verdict.INCONCLUSIVE}
 
 
@@ -138,7 +142,9 @@ def test_the_suites_launch_shares_the_cores_of_a_host() -> None:
 def test_a_check_that_fails_makes_the_comparison_invalid() -> None:
     found = compared(8, 1.25)
     found.wrong = "X=1: no gradient is allreduced"
-    assert {each.verdict for each in found.judged(is_over=True).values()} == {Verdict.INVALID}
+    found.left = list(Figure)
+    found.finish()
+    assert {each.verdict for each in found.judged.values()} == {Verdict.INVALID}
     assert found.wrong in told(found)
 
 
@@ -159,7 +165,7 @@ def test_whether_the_command_is_slower_or_faster_is_a_sentence(compute: float, w
 def test_a_small_difference_that_the_rule_does_not_call_is_none() -> None:
     for compute in (0.98, 1.02):
         found = compared(24, compute)
-        low = found.judged(is_over=True)[Figure.LOW].figure
+        low = found.judged[Figure.LOW].figure
         assert low is not None
         assert low.lower > 1 or low.upper < 1
         text = "\n".join(told(found))
