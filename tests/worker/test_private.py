@@ -48,6 +48,7 @@ _WRITES = """\
 echo new > kept.txt; echo new > "$TOP/absolute.txt"; rm -f gone.txt; echo more >> "$OTHER/data.txt"
 rm -rf checkpoints; mkdir -p checkpoints; echo new > checkpoints/1; echo new > link.bin
 truncate -s 0 "$OTHER/large.bin"; mv "$OTHER/data.txt" "$OTHER/moved.txt"
+rmdir "$OTHER/empty"; mkdir "$OTHER/made"; ln -s data.txt "$OTHER/link"; mkfifo "$OTHER/pipe"
 "$PYTHON" -c "import sqlite3; sqlite3.connect('$OTHER/base').execute('create table t (a)')"
 echo "$HVDPERF_PRIVATE" > "$RECORD/plan"; pwd > "$RECORD/place"; cat kept.txt > "$RECORD/kept"
 true
@@ -72,13 +73,14 @@ class Users:
         (self.top / "checkpoints").mkdir()
         for name in ("kept.txt", "gone.txt", "absolute.txt", "checkpoints/1"):
             (self.top / name).write_text("old")
+        (self.other / "empty").mkdir()
         (self.other / "data.txt").write_text("old")
         (self.other / "large.bin").write_bytes(bytes(17 << 20))
         (self.top / "link.bin").symlink_to(self.other / "large.bin")
 
     def contents(self) -> dict[str, bytes]:
-        files = [path for each in (self.top, self.other) for path in each.rglob("*")]
-        return {str(path): path.read_bytes() for path in files if path.is_file()}
+        paths = [path for each in (self.top, self.other) for path in each.rglob("*")]
+        return {str(path): path.read_bytes() if path.is_file() else b"" for path in paths}
 
     def plan(self, revision: str = "") -> str:
         shutil.rmtree(self.scratch)
