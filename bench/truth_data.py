@@ -7,8 +7,9 @@ names neither hosts nor paths. results/truth/README.md explains its fields.
 
 from __future__ import annotations
 
+import json
 import lzma
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,11 @@ import msgspec
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
-from hvdperf.json_records import Positive, Unreadable, decode, plain
-from hvdperf.machine.disturbance import Usage
+from hvdperf.json_records import Positive, Unreadable, convert, plain
 from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import AA, Arm, BlockKind
-from hvdperf.plan.comparisons import RoundGroup
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.records.archive import Archive, read_session
-from hvdperf.records.documents import SessionDocument
 from hvdperf.records.rounds import Block, Launch, Round
 
 DATA = ROOT / "results" / "truth"
@@ -37,6 +35,9 @@ NONE, SAME = "none", AA
 FEWEST_ROUNDS = 12
 # Times are kept to a microsecond; a step takes milliseconds.
 DIGITS = 6
+# Fields of blocks, and of the reports of their ranks, that are the same in all of them, or follow
+# from others: they are not kept.
+_NOT_KEPT = ("kind", "samples", "loss", "not_finite_at", "resumed")
 _MACHINE = ("cpu_model", "cores", "memory_gib", "smt", "kernel", "container", "rank_cores")
 _STACK = ("python", "tensorflow", "keras", "numpy", "horovod", "mpi_library", "launcher")
 
@@ -46,33 +47,9 @@ class Planted:
     """What was planted into an arm. kind: as --inject takes it; "" for nothing. rank: None for all
     ranks. factor: 1.05 delays a rank by 5 % of its step; None where a size has no meaning."""
 
-    kind: str
-    rank: int | None
-    factor: float | None
-
-
-@dataclass(frozen=True)
-class RankTimes:
-    """The seconds of one rank in one block, by its own clock. The fields mean the same as in
-    hvdperf.records.rounds.BlockReport."""
-
-    seconds: float
-    step_seconds: Sequence[float]
-    input_seconds: Sequence[float]
-    inside_seconds: float
-    cpu_seconds: float
-
-
-@dataclass(frozen=True)
-class TimedBlock:
-    """Consecutive steps of an arm. turn, visit: as in hvdperf.records.rounds.Block. usage: of the
-    host's CPUs meanwhile; None if it was not read. ranks: by rank."""
-
-    turn: int
-    visit: int
-    steps: Positive
-    ranks: Sequence[RankTimes]
-    usage: Usage | None = None
+    kind: str = ""
+    rank: int | None = None
+    factor: float | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +58,7 @@ class Run:
     warm-up. blocks: the timed ones, of whole steps."""
 
     start_seconds: float
-    blocks: Sequence[TimedBlock]
+    blocks: Sequence[Block]
 
 
 @dataclass(frozen=True)
@@ -118,53 +95,44 @@ class Recording:
 def recordings(archive: Archive) -> list[Recording]:
     """Return the recordings of a session, one for each of its networks that had faults. Raises
     UserError if the session has not ended, has too few rounds, or if no fault was planted."""
-    session = archive.session
+    session, place = archive.session, shown(archive.directory)
     if session is None or archive.unfinished:
         raise UserError(archive.unfinished or archive.why_no_session)
-    found = [
-        _recording(session, group, rounds, _launches(archive))
-        for group, rounds in archive.rounds.items()
-        if _planted(_arms(rounds))
-    ]
-    if not found:
-        raise UserError(f"{shown(archive.directory)}: no fault was planted in its rounds")
-    for each in found:
-        if (rounds := len(each.rounds)) < FEWEST_ROUNDS:
-            raise UserError(
-                f"{shown(archive.directory)}: {each.network} has {rounds} whole rounds, fewer than "
-                f"{FEWEST_ROUNDS}"
-            )
-    return found
-
-
-def _launches(archive: Archive) -> int:
-    return sum(len(each.launches) for of in archive.rounds.values() for each in of.values())
-
-
-def _recording(
-    session: SessionDocument, group: RoundGroup, rounds: Mapping[int, Round], launches: int
-) -> Recording:
     facts: Mapping[str, Any] = session.fingerprint
-    arms = _arms(rounds)
-    return Recording(
-        FORMAT,
-        LICENSE,
-        session.session.rpartition("-")[0],
-        session.suite,
-        group.workload.model,
-        group.workload.dataset,
-        group.workload.batch,
-        {key: facts[key] for key in _MACHINE},
-        {key: facts[key] for key in _STACK},
-        session.elapsed_seconds,
-        launches,
-        {NONE: Planted("", None, None), **_planted(arms)},
-        [
+    found = []
+    for group, rounds in archive.rounds.items():
+        arms = _arms(rounds)
+        if not any(arm.injected for arm in arms):
+            continue
+        whole = [
             {arm.injected or NONE: _run(rounds[number].of(arm)) for arm in arms}
             for number in sorted(rounds)
             if all(rounds[number].has(arm) and rounds[number].of(arm).blocks for arm in arms)
-        ],
-    )
+        ]
+        if len(whole) < FEWEST_ROUNDS:
+            raise UserError(
+                f"{place}: {group.workload.model} has {len(whole)} whole rounds, fewer than "
+                f"{FEWEST_ROUNDS}"
+            )
+        recording = Recording(
+            FORMAT,
+            LICENSE,
+            session.session.rpartition("-")[0],
+            session.suite,
+            group.workload.model,
+            group.workload.dataset,
+            group.workload.batch,
+            {key: facts[key] for key in _MACHINE},
+            {key: facts[key] for key in _STACK},
+            session.elapsed_seconds,
+            sum(len(each.launches) for of in archive.rounds.values() for each in of.values()),
+            {arm.injected or NONE: _planted(arm.injected) for arm in arms},
+            whole,
+        )
+        found.append(recording)
+    if not found:
+        raise UserError(f"{place}: no fault was planted in its rounds")
+    return found
 
 
 def _arms(rounds: Mapping[int, Round]) -> list[Arm]:
@@ -174,40 +142,21 @@ def _arms(rounds: Mapping[int, Round]) -> list[Arm]:
     return sorted((arm for arm in arms if arm.world_size == most), key=lambda arm: arm.injected)
 
 
-def _planted(arms: Sequence[Arm]) -> dict[str, Planted]:
-    """Return what was planted into each arm that has a fault, or stands for one without."""
-    found = {}
-    for name in (arm.injected for arm in arms if arm.injected):
-        text = FAULT_CASES[name].fault
-        fault = Fault.parse(text) if text else None
-        of_a_rank = fault is not None and "rank" in Fault.KINDS[fault.kind]
-        sized = fault is not None and "factor" in Fault.KINDS[fault.kind]
-        found[name] = Planted(
-            fault.kind if fault else "",
-            fault.rank if fault and of_a_rank else None,
-            fault.factor if fault and sized else None,
-        )
-    return found
+def _planted(name: str) -> Planted:
+    """Return what was planted into an arm with a fault, or that stands for one without."""
+    text = FAULT_CASES[name].fault if name else ""
+    if not text:
+        return Planted()
+    fault = Fault.parse(text)
+    has = Fault.KINDS[fault.kind]
+    rank = fault.rank if "rank" in has else None
+    return Planted(fault.kind, rank, fault.factor if "factor" in has else None)
 
 
 def _run(launch: Launch) -> Run:
     start = max(sum(phases.values()) for phases in launch.startup_seconds)
     warm_up = sum(block.seconds for block in launch.warm_up)
-    return Run(start + warm_up, [_timed(block) for block in launch.of_kind(BlockKind.FULL)])
-
-
-def _timed(block: Block) -> TimedBlock:
-    ranks = [
-        RankTimes(
-            rank.seconds,
-            rank.step_seconds,
-            rank.input_seconds,
-            rank.inside_seconds,
-            rank.cpu_seconds,
-        )
-        for rank in block.ranks
-    ]
-    return TimedBlock(block.turn, block.visit, block.steps, ranks, block.usage)
+    return Run(start + warm_up, launch.of_kind(BlockKind.FULL))
 
 
 # Files ------------------------------------------------------------------------------------------
@@ -215,7 +164,12 @@ def _timed(block: Block) -> TimedBlock:
 
 def packed(recording: Recording) -> bytes:
     """Return the file of a recording."""
-    text = msgspec.json.encode(_rounded(plain(recording)))
+    value = plain(recording)
+    for block in _blocks(value):
+        for record in (block, *block["ranks"]):
+            for name in _NOT_KEPT:
+                record.pop(name, None)
+    text = msgspec.json.encode(_rounded(value))
     return lzma.compress(text + b"\n", preset=9 | lzma.PRESET_EXTREME)
 
 
@@ -236,10 +190,22 @@ def read(data: Path) -> list[Recording]:
         raise UserError(f"{shown(data)}: there is no recording in it")
     for path in paths:
         try:
-            found.append(decode(lzma.decompress(path.read_bytes()), Recording))
-        except (lzma.LZMAError, Unreadable, OSError) as error:
+            value = json.loads(lzma.decompress(path.read_bytes()))
+            for block in _blocks(value):
+                block["kind"] = BlockKind.FULL.value
+                for rank in block["ranks"]:
+                    rank |= {"samples": block["steps"], "loss": None}
+            found.append(convert(value, Recording))
+        except (lzma.LZMAError, Unreadable, OSError, ValueError, TypeError, LookupError) as error:
             raise UserError(f"{shown(path)}: {error}") from None
     return found
+
+
+def _blocks(recording: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the blocks of a recording in plain dictionaries and lists."""
+    for of_round in recording["rounds"]:
+        for run in of_round.values():
+            yield from run["blocks"]
 
 
 def _rounded(value: Any) -> Any:

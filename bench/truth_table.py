@@ -2,29 +2,33 @@
 
 It adds the sessions that are given (directories of results/runs/, of the profile `truth`) to the
 data set in results/truth/, tries every rule on all recordings, prints the tables, and writes them
-between the marks of docs/reference/truth_table.md, with the plot beside it. Without a network,
-Otava cannot be installed the first time: then the tables are printed without it, and nothing is
-written.
+between the marks of docs/reference/truth_table.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean, median
 
-from bench import truth_otava
-from bench.truth_data import DATA, SAME, Planted, Recording, add, read
-from bench.truth_plot import drawn
-from bench.truth_rules import ELSEWHERE, LONGER, LOOKS, OURS, RULES, Recorded, recorded_of
-from bench.truth_score import OfArm, Score, Share, by_place, effect, planted_in, score
+import numpy as np
+
+from bench import truth_data, truth_rules
+from bench.simulation import heading, row
+from bench.truth_data import NONE, SAME, Planted, Recording
+from bench.truth_rules import Compared, Decision, Recorded, Rule, Said
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.machine.disturbance import taken_share
 from hvdperf.paths import ROOT, shown
+from hvdperf.plan.questions import FAULT_CASES
 from hvdperf.report.words import plural
-from hvdperf.stats import Interval
+from hvdperf.stats import Interval, hodges_lehmann, student_quantile
 
 PAGE = ROOT / "docs" / "reference" / "truth_table.md"
 BEGIN, END = "<!-- made by `make truth` from here -->", "<!-- to here -->"
@@ -35,6 +39,168 @@ _WORDS = {
     "input": "each batch {percent} % of a step late on rank {rank}",
     "cycle": "Horovod waits up to 25 ms for tensors, on all ranks",
 }
+# The level of each bound of a 95 % interval, and of the range of times that is shown.
+ALPHA, OUTER = 0.025, 0.1
+# Into how many stretches of rounds a recording is cut, for intervals.
+PARTS = 3
+
+
+# Scores -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of trials, with its 95 % interval. All from 0 to 1."""
+
+    share: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:.0f} [{100 * self.low:.0f}, {100 * self.high:.0f}]"
+
+
+@dataclass(frozen=True)
+class OfArm:
+    """What a rule said of one arm. slower, fine, nothing: the shares of trials with these answers.
+    seconds: of every trial."""
+
+    slower: Share
+    fine: Share
+    nothing: Share
+    seconds: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A rule with what it said, by arm; arms that it cannot judge are missing."""
+
+    rule: Rule
+    arms: Mapping[str, OfArm]
+
+    @property
+    def seconds(self) -> tuple[float, float, float]:
+        """Return the median, the lower and the upper tenth of the seconds to its answers. All arms
+        weigh the same, although some have more trials."""
+        seconds = [each for arm in self.arms.values() for each in arm.seconds]
+        weights = [1 / len(arm.seconds) for arm in self.arms.values() for _ in arm.seconds]
+        middle, low, high = np.quantile(
+            seconds, (0.5, OUTER, 1 - OUTER), weights=weights, method="inverted_cdf"
+        )
+        return float(middle), float(low), float(high)
+
+    def wrong(self, arm: str) -> float:
+        """Return the share of false alarms, or of trials in which a fault is not found."""
+        slower = self.arms[arm].slower.share
+        return slower if arm == SAME else 1 - slower
+
+    def cell(self, arm: str) -> str:
+        """Return the share of wrong answers, and that of trials without one if there are some."""
+        if arm not in self.arms:
+            return "-"
+        found = self.arms[arm]
+        open_ = f"; {100 * found.nothing.share:.0f} open" if found.nothing.share else ""
+        return f"{found.slower if arm == SAME else found.fine}{open_}"
+
+
+def share_of(answers: Sequence[Sequence[bool]], distinct: float) -> Share:
+    """Return the share of trials with an answer, and its interval. answers: of each recording,
+    whether each trial had the answer, by round. distinct: number of trials that share no run of the
+    candidate.
+
+    The interval is that of Clopper and Pearson (1934) for the effective number of trials of Korn
+    and Graubard (1998, Survey Methodology 24, 193): as many independent trials as would have the
+    variance that groups of trials have about their common share, with Student's t in place of the
+    normal distribution, because there are few groups. The groups are the recordings, or the
+    recordings cut in PARTS, whichever have the larger variance. The effective number is at most
+    `distinct`, and is that for a share of 0 or 1.
+    """
+    from scipy.special import betaincinv  # imported here, because the import takes a while
+
+    every = [answer for of_one in answers for answer in of_one]
+    share, effective = fmean(every), max(1.0, distinct)
+    parts = [part for of_one in answers for part in _parts(of_one)]
+    variance = max(_variance(answers), _variance(parts))
+    if variance > 0:
+        normal, few = (student_quantile(1 - ALPHA, len(of) - 1) for of in (every, parts))
+        effective = min(effective, share * (1 - share) / variance)
+        effective = max(1.0, effective * (normal / few) ** 2)
+    yes, no = share * effective, (1 - share) * effective
+    low = float(betaincinv(yes, no + 1, ALPHA)) if yes else 0.0
+    high = float(betaincinv(yes + 1, no, 1 - ALPHA)) if no else 1.0
+    return Share(share, low, high)
+
+
+def _parts(of_one: Sequence[bool]) -> list[Sequence[bool]]:
+    bounds = [round(len(of_one) * part / PARTS) for part in range(PARTS + 1)]
+    return [of_one[a:b] for a, b in pairwise(bounds) if b > a]
+
+
+def _variance(groups: Sequence[Sequence[bool]]) -> float:
+    """Return the variance of the share of all trials, as groups differ; 0 for one group."""
+    if len(groups) < 2:
+        return 0.0
+    of = sum(map(len, groups))
+    share = sum(map(sum, groups)) / of
+    squares = sum((sum(group) - share * len(group)) ** 2 for group in groups)
+    return len(groups) / (len(groups) - 1) * squares / of**2
+
+
+def score(rule: Rule, recorded: Sequence[Recorded]) -> Score:
+    """Return the score of a rule, tried at every round of every recording that has such trials."""
+    arms = {}
+    for arm, planted in planted_in(recorded).items():
+        if rule.of_a_rank and planted.kind and planted.rank is None:
+            continue
+        decisions = [
+            [decided for number in range(each.count) if (decided := rule.decide(each, arm, number))]
+            for each in recorded
+            if arm in each.candidates
+        ]
+        if any(decisions):
+            arms[arm] = _of_arm([each for each in decisions if each])
+    return Score(rule, arms)
+
+
+def _of_arm(decisions: Sequence[Sequence[Decision]]) -> OfArm:
+    rounds = fmean(each.rounds for of_one in decisions for each in of_one)
+    distinct = sum(max(1, math.floor(len(of_one) / rounds)) for of_one in decisions)
+    slower, fine, nothing = (
+        share_of([[each.said is said for each in of_one] for of_one in decisions], distinct)
+        for said in (Said.SLOWER, Said.FINE, Said.NOTHING)
+    )
+    return OfArm(slower, fine, nothing, [each.seconds for of in decisions for each in of])
+
+
+def planted_in(recorded: Sequence[Recorded]) -> dict[str, Planted]:
+    """Return what was planted, by arm, in the order of the fault cases; first the arm without."""
+    found = {
+        arm: planted
+        for each in recorded
+        for arm, planted in each.recording.arms.items()
+        if arm != NONE
+    }
+    order = [SAME, *FAULT_CASES]
+    return {arm: found[arm] for arm in sorted(found, key=order.index)}
+
+
+def effect(recorded: Sequence[Recorded], arm: str, network: str) -> Interval:
+    """Return by what a step of an arm takes longer than that of the healthy arm, as a share, with
+    its 95 % interval: the Hodges-Lehmann estimate over all rounds that nothing disturbed."""
+    values = [
+        -median(pair.row)
+        for each in recorded
+        if each.recording.network == network and arm in each.candidates
+        for pair in each.pairs[arm]
+        if pair.row
+    ]
+    found = hodges_lehmann(values, ALPHA)
+    upper = math.expm1(found.upper) if math.isfinite(found.upper) else math.inf
+    estimate, lower = math.expm1(found.estimate), math.expm1(found.lower)
+    return replace(found, estimate=estimate, lower=lower, upper=upper)
+
+
+# The parts of the page ---------------------------------------------------------------------------
 
 
 def words_of(planted: Planted) -> str:
@@ -43,72 +209,49 @@ def words_of(planted: Planted) -> str:
     return _WORDS.get(planted.kind, planted.kind).format(percent=percent, rank=planted.rank)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return [f"| {' | '.join(cells)} |" for cells in lines]
-
-
-def percent(share: Share) -> str:
-    low, high = (100 * bound for bound in (share.low, share.high))
-    return f"{100 * share.share:.0f} [{low:.0f}, {high:.0f}]"
-
-
-# The parts of the page ---------------------------------------------------------------------------
-
-
-def about(recordings: Sequence[Recording], arms: Mapping[str, Planted]) -> list[str]:
+def about(recorded: Sequence[Recorded], arms: Mapping[str, Planted]) -> list[str]:
     """Return what was recorded."""
-    rounds = [len(each.rounds) for each in recordings]
-    pairs = sum(len(each.rounds) * (len(each.arms) - 1) for each in recordings)
+    recordings = [each.recording for each in recorded]
+    rounds = sum(each.count for each in recorded)
+    pairs = sum(each.count * len(each.candidates) for each in recorded)
     machine, stack = recordings[-1].machine, recordings[-1].stack
-    rows = [
-        [
-            each.session,
-            f"`{each.network}`",
-            str(len(each.rounds)),
-            f"{each.elapsed_seconds / 60:.0f}",
-            f"{100 * _taken(each):.1f}",
-        ]
-        for each in recordings
-    ]
+    networks = sorted({each.network for each in recordings})
     return [
-        f"{plural(len(recordings), 'recording')} with {sum(rounds)} rounds: {pairs} pairs of a "
-        f"healthy run and another one, of which {sum(rounds)} had no fault either. They ran on "
+        f"{plural(len(recordings), 'recording')} with {rounds} rounds: {pairs} pairs of a "
+        f"healthy run and another one, of which {rounds} had no fault either. They ran on "
         f"{machine['cores']} cores of {machine['cpu_model']}, with Horovod {stack['horovod']}, "
         f"TensorFlow {stack['tensorflow']} and {stack['mpi_library']}.",
         "",
-        *table(("session", "network", "rounds", "minutes", "% of the cores taken by others"), rows),
+        *heading("session", "network", "rounds", "minutes", "% of the cores taken by others"),
+        *(
+            row(
+                each.session,
+                f"`{each.network}`",
+                f"{len(each.rounds)}",
+                f"{each.elapsed_seconds / 60:.0f}",
+                f"{100 * _taken(each):.1f}",
+            )
+            for each in recordings
+        ),
         "",
         "What was planted, and by how much it made the steps of the job longer (95 % interval):",
         "",
-        *_effects(recordings, arms),
+        *heading("arm", "planted", *(f"`{name}`, %" for name in networks)),
+        *(
+            row(
+                f"`{arm}`",
+                words_of(planted),
+                *(_longer(effect(recorded, arm, network)) for network in networks),
+            )
+            for arm, planted in arms.items()
+        ),
     ]
 
 
 def _taken(recording: Recording) -> float:
-    usages = [
-        block.usage
-        for each in recording.rounds
-        for run in each.values()
-        for block in run.blocks
-        if block.usage is not None
-    ]
+    blocks = (block for of in recording.rounds for run in of.values() for block in run.blocks)
+    usages = [block.usage for block in blocks if block.usage is not None]
     return taken_share(usages) if usages else 0.0
-
-
-def _effects(recordings: Sequence[Recording], arms: Mapping[str, Planted]) -> list[str]:
-    networks = sorted({each.network for each in recordings})
-    recorded = recorded_of(recordings)
-    rows = [
-        [
-            f"`{arm}`",
-            words_of(planted),
-            *(_longer(effect(recorded, arm, network)) for network in networks),
-        ]
-        for arm, planted in arms.items()
-    ]
-    return table(("arm", "planted", *(f"`{name}`, %" for name in networks)), rows)
 
 
 def _longer(found: Interval) -> str:
@@ -118,64 +261,45 @@ def _longer(found: Interval) -> str:
 
 def main_table(scores: Sequence[Score], arms: Mapping[str, Planted]) -> list[str]:
     """Return the truth table."""
-    faults = [arm for arm in arms if arm != SAME]
-    head = ["rule", "false alarms, %", *(f"`{arm}` missed, %" for arm in faults), "seconds"]
-    rows = []
+    faults = (f"`{arm}` missed, %" for arm in arms if arm != SAME)
+    rows = heading("rule", "false alarms, %", *faults, "seconds")
     for each in scores:
+        name = f"**{each.rule.name}**" if each.rule.ours else each.rule.name
         middle, low, high = each.seconds
-        rows.append(
-            [
-                f"**{each.rule.name}**" if each.rule.ours else each.rule.name,
-                *(_cell(each.arms.get(arm), arm) for arm in (SAME, *faults)),
-                f"{middle:.0f} [{low:.0f}, {high:.0f}]",
-            ]
-        )
-    return table(head, rows)
+        rows.append(row(name, *map(each.cell, arms), f"{middle:.0f} [{low:.0f}, {high:.0f}]"))
+    return rows
 
 
-def _cell(found: OfArm | None, arm: str) -> str:
-    """Return the share of wrong answers, and that of trials without one if there are some."""
-    if found is None:
-        return "-"
-    wrong = percent(found.slower if arm == SAME else found.fine)
-    nothing = found.nothing.share
-    return f"{wrong}; {100 * nothing:.0f} open" if nothing else wrong
-
-
-def places_table(
-    found: Mapping[str, Mapping[str, Score]], arms: Mapping[str, Planted]
-) -> list[str]:
+def places_table(rules: Sequence[Compared], recorded: Sequence[Recorded]) -> list[str]:
     """Return the table of rules by the place that their healthy runs come from."""
-    rows = [
-        [name, place, *(_cell(of_place.arms.get(arm), arm) for arm in arms)]
-        for name, places in found.items()
-        for place, of_place in places.items()
-        if of_place.arms
-    ]
+    arms = planted_in(recorded)
     wrong = (f"`{arm}` {'alarms' if arm == SAME else 'missed'}, %" for arm in arms)
-    return table(("rule", "its healthy run", *wrong), rows)
+    rows = heading("rule", "its healthy run", *wrong)
+    for rule in rules:
+        for place, healthy in truth_rules.PLACES.items():
+            found = score(replace(rule, healthy=healthy), recorded)
+            rows += [row(rule.name, place, *map(found.cell, arms))] if found.arms else []
+    return rows
 
 
 def losses(scores: Sequence[Score], arms: Mapping[str, Planted]) -> list[str]:
     """Return in which respects other rules do better than ours in its own time."""
-    own = next(each for each in scores if each.rule == OURS)
+    own = next(each for each in scores if each.rule is truth_rules.OURS)
     others = [each for each in scores if not each.rule.ours]
     lines = []
     for arm in arms:
-        mine = own.arms[arm]
-        wrong = mine.slower if arm == SAME else mine.not_found
+        alarm, open_share = arm == SAME, own.arms[arm].nothing.share
         better = [
-            f"{each.rule.name} ({_share(each, arm)}{_alarms(each, arm)})"
+            f"{each.rule.name} ({100 * each.wrong(arm):.0f} %"
+            f"{'' if alarm else f', false alarms {100 * each.wrong(SAME):.0f} %'})"
             for each in others
-            if arm in each.arms and _wrong(each, arm) < wrong.share
+            if arm in each.arms and each.wrong(arm) < own.wrong(arm)
         ]
-        what = "raises a false alarm in" if arm == SAME else f"does not find `{arm}` in"
-        open_ = (
-            f" ({100 * mine.nothing.share:.0f} % without a verdict)" if mine.nothing.share else ""
-        )
         if better:
+            it = "raises a false alarm in" if alarm else f"does not find `{arm}` in"
+            open_ = f" ({100 * open_share:.0f} % without a verdict)" if open_share else ""
             lines.append(
-                f"- It {what} {100 * wrong.share:.0f} % of trials{open_}. Fewer have: "
+                f"- It {it} {100 * own.wrong(arm):.0f} % of trials{open_}. Fewer have: "
                 f"{'; '.join(better)}."
             )
     seconds = [each.seconds[0] for each in others]
@@ -186,44 +310,26 @@ def losses(scores: Sequence[Score], arms: Mapping[str, Planted]) -> list[str]:
     return lines
 
 
-def _wrong(each: Score, arm: str) -> float:
-    found = each.arms[arm]
-    return (found.slower if arm == SAME else found.not_found).share
-
-
-def _share(each: Score, arm: str) -> str:
-    return f"{100 * _wrong(each, arm):.0f} %"
-
-
-def _alarms(each: Score, arm: str) -> str:
-    return "" if arm == SAME else f", false alarms {100 * _wrong(each, SAME):.0f} %"
-
-
-def sources(scores: Sequence[Score]) -> list[str]:
-    """Return the table of what each rule is given, and where it is described."""
-    rows = [[each.rule.name, each.rule.given, each.rule.source] for each in scores]
-    return table(("rule", "what it is given", "described as"), rows)
-
-
-def written(recordings: Sequence[Recording], scores: Sequence[Score]) -> list[str]:
+def written(recorded: Sequence[Recorded]) -> list[str]:
     """Return the lines of the page between its marks."""
-    recorded = recorded_of(recordings)
     arms = planted_in(recorded)
+    scores = [found for rule in truth_rules.RULES if (found := score(rule, recorded)).arms]
+    count = truth_rules.LOOKS[0]
     return [
-        *("## What was recorded", "", *about(recordings, arms)),
+        *("## What was recorded", "", *about(recorded, arms)),
         *("", "## The table", "", *main_table(scores, arms)),
-        *("", "![The rules beside each other: false alarms, misses and time](truth_table.svg)"),
         *("", "## Where hvdperf loses", "", *losses(scores, arms)),
         *("", "## What the reference is worth", ""),
         "The same rules, with healthy runs from elsewhere: of the same rounds, taking turns with",
         "the candidate, of the rounds before, or of another session of the network.",
-        *("", *places_table(by_place(ELSEWHERE, recorded), arms)),
+        *("", *places_table(truth_rules.ELSEWHERE, recorded)),
         *("", "## With as many runs as hvdperf", ""),
-        f"The same with {LOOKS[0]} runs on either side, which hvdperf needs to say FAIL: the mean",
+        f"The same with {count} runs on either side, which hvdperf needs to say FAIL: the mean",
         "of their steps, all steps together in the t-test on steps, and the mean step of each run",
         "for benchstat.",
-        *("", *places_table(by_place(LONGER, recorded), arms)),
-        *("", "## The rules", "", *sources(scores)),
+        *("", *places_table(truth_rules.LONGER, recorded)),
+        *("", "## The rules", "", *heading("rule", "what it is given", "described as")),
+        *(row(each.rule.name, each.rule.given, each.rule.source) for each in scores),
     ]
 
 
@@ -236,56 +342,27 @@ def put_into(page: str, lines: Sequence[str]) -> str:
     return "\n".join([before + begin, "", *lines, "", end + after])
 
 
-def titles(arms: Mapping[str, Planted]) -> dict[str, str]:
-    """Return the titles of the plot's panels, in two lines."""
-    return {arm: "false alarms\n(aa)" if arm == SAME else f"{arm}\nnot found" for arm in arms}
-
-
-def scored(recorded: Sequence[Recorded]) -> tuple[list[Score], str]:
-    """Return the scores of all rules, and why Otava is not among them; "" if it is."""
-    found = [score(rule, recorded) for rule in RULES]
-    place = next(number for number, each in enumerate(found) if each.rule.ours)
-    try:
-        rule = truth_otava.rule(recorded, truth_otava.install())
-    except UserError as error:
-        return [each for each in found if each.arms], str(error)
-    found.insert(place, score(rule, recorded))
-    return [each for each in found if each.arms], ""
-
-
-def add_or_tell(session: Path, data: Path) -> None:
-    """Add a session to the data set, or tell why it is left out."""
-    try:
-        print(f"added: {', '.join(add(session, data))}", flush=True)
-    except UserError as error:
-        print(f"left out: {error}", file=sys.stderr, flush=True)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.truth_table", description=__doc__)
-    parser.add_argument(
-        "sessions", nargs="*", type=Path, metavar="SESSION", help="to add to the data set"
-    )
-    parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="results/truth")
-    parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE", help=shown(PAGE))
+    text = "to add to the data set"
+    parser.add_argument("sessions", nargs="*", type=Path, metavar="SESSION", help=text)
+    data, page = truth_data.DATA, PAGE
+    parser.add_argument("--data", type=Path, default=data, metavar="DIR", help=shown(data))
+    parser.add_argument("--page", type=Path, default=page, metavar="FILE", help=shown(page))
     given = parser.parse_args(arguments)
+    for session in given.sessions:
+        try:
+            added = truth_data.add(session, given.data)
+            print(f"added: {', '.join(added)}", flush=True)
+        except (UserError, OSError) as error:
+            print(f"left out: {error}", file=sys.stderr, flush=True)
     try:
-        for session in given.sessions:
-            add_or_tell(session, given.data)
-        recordings = read(given.data)
-        recorded = recorded_of(recordings)
-        scores, missing = scored(recorded)
-        lines = written(recordings, scores)
+        lines = written(truth_rules.recorded_of(truth_data.read(given.data)))
         print(*lines, sep="\n", flush=True)
-        if missing:
-            sys.exit(f"bench.truth_table: {missing}; nothing is written")
-        page = put_into(given.page.read_text(), lines)
-        plot = drawn(scores, titles(planted_in(recorded)))
-        write_whole(given.page.with_suffix(".svg"), plot.encode())
-        write_whole(given.page, page.encode())
+        write_whole(given.page, put_into(given.page.read_text(), lines).encode())
     except (UserError, OSError) as error:
         sys.exit(f"bench.truth_table: {error}")
-    print(f"\nwritten to {shown(given.page)}, with looks at {', '.join(map(str, LOOKS))} rounds")
+    print(f"\nwritten to {shown(given.page)}")
 
 
 if __name__ == "__main__":

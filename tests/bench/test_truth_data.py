@@ -56,10 +56,10 @@ def test_the_truth_is_kept_by_arm():
     (found,) = recordings(archive(whole()))
     assert found.network == WORKLOAD.model
     assert found.arms == {
-        NONE: Planted("", None, None),
-        AA: Planted("", None, None),
+        NONE: Planted(),
+        AA: Planted(),
         "slow5": Planted("slow", 1, 1.05),
-        "cycle": Planted("cycle", None, None),
+        "cycle": Planted("cycle"),
     }
     assert all(each.keys() == found.arms.keys() for each in found.rounds)
 

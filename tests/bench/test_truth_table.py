@@ -3,14 +3,12 @@ page holds."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
-from bench import truth_otava
 from bench.detections import share_interval
 from bench.truth_data import DATA, ENDING, packed
-from bench.truth_plot import drawn
 from bench.truth_rules import (
     BENCHSTAT,
     BENCHSTAT_T,
@@ -18,7 +16,6 @@ from bench.truth_rules import (
     CUT,
     GOLDEN,
     HUD,
-    LONGER,
     LOOKS,
     NVIDIA,
     NVIDIA_LOADING,
@@ -37,8 +34,18 @@ from bench.truth_rules import (
     side_by_side,
     welch,
 )
-from bench.truth_score import effect, planted_in, score, share_of
-from bench.truth_table import BEGIN, END, PAGE, losses, main, put_into
+from bench.truth_table import (
+    BEGIN,
+    END,
+    PAGE,
+    effect,
+    losses,
+    main,
+    planted_in,
+    put_into,
+    score,
+    share_of,
+)
 from hvdperf.errors import UserError
 from tests.support.truth import recording
 
@@ -73,9 +80,8 @@ def test_benchstat_has_one_value_a_run(rule):
     runs = [*unlike[0].some("cycle", 0, LOOKS[0]), *unlike[0].some("none", -LOOKS[0], LOOKS[0])]
     assert decision.rounds == LOOKS[0]
     assert decision.seconds == pytest.approx(sum(run.seconds for run in runs))
-    beside = LONGER[rule.name](side_by_side)(unlike[0], "cycle", 0)
-    assert beside is not None
-    assert beside.said is Said.SLOWER
+    beside = replace(rule, healthy=side_by_side)
+    assert decided_by(beside, unlike[0], "cycle", 0).said is Said.SLOWER
 
 
 def test_a_test_at_five_per_cent_has_two_sides_and_one_of_them_is_slower():
@@ -165,20 +171,6 @@ def test_the_true_effect_is_that_of_the_rounds():
     assert found.estimate == pytest.approx(0.1, abs=0.01)
 
 
-def test_otava_decides_at_the_first_run_after_which_it_finds_a_change(monkeypatch):
-    alone = recorded_of([recording()])
-
-    def changes(_, series):
-        slower = [sum(value > 0.0315 for value in each[12:]) for each in series]
-        return [[(12, 0.03, 0.033)] if count >= 2 else [] for count in slower]
-
-    monkeypatch.setattr(truth_otava, "changes", changes)
-    rule = truth_otava.rule(alone, Path("python"))
-    decision = decided_by(rule, alone[0], "slow10", 5)
-    assert (decision.said, decision.rounds) == (Said.SLOWER, 2)
-    assert decided_by(rule, alone[0], "aa", 5).said is Said.FINE
-
-
 def test_independent_trials_have_the_exact_interval():
     same = [[True, False, False, True, False, False]] * 4
     found = share_of(same, 24)
@@ -200,34 +192,17 @@ def test_trials_that_share_runs_do_not_count_twice():
     assert shared.high > apart.high
 
 
-def test_the_command_writes_the_page_and_the_plot(tmp_path, monkeypatch, capsys):
+def test_the_command_writes_the_page(tmp_path):
     for each in (recording(rounds=12), recording(rounds=12, session="20260201T235959Z")):
         (tmp_path / f"{each.name}{ENDING}").write_bytes(packed(each))
     page = tmp_path / "page.md"
     page.write_text(f"# A\n\n{BEGIN}\nof before\n{END}\n\n## B\n")
-    monkeypatch.setattr(truth_otava, "install", lambda: None)
-    monkeypatch.setattr(truth_otava, "changes", lambda _, series: [[] for _ in series])
     main(["--data", str(tmp_path), "--page", str(page)])
     text = page.read_text()
     assert "of before" not in text
     assert text.startswith("# A\n")
     assert text.endswith("## B\n")
     assert all(f"| {rule.name} |" in text or f"| **{rule.name}** |" in text for rule in RULES)
-    assert page.with_suffix(".svg").read_text().startswith("<svg")
-
-
-def test_without_otava_nothing_is_written(tmp_path, monkeypatch, capsys):
-    made = recording(rounds=12)
-    (tmp_path / f"{made.name}{ENDING}").write_bytes(packed(made))
-
-    def refuse():
-        raise UserError("no network")
-
-    monkeypatch.setattr(truth_otava, "install", refuse)
-    with pytest.raises(SystemExit, match="no network"):
-        main(["--data", str(tmp_path), "--page", str(tmp_path / "none.md")])
-    assert OURS.name in capsys.readouterr().out
-    assert not (tmp_path / "none.svg").exists()
 
 
 def test_a_page_without_its_marks_is_refused():
@@ -243,13 +218,6 @@ def test_a_rule_that_finds_more_is_named_among_the_losses():
     (line,) = (each for each in lines if "does not find `slow10`" in each)
     assert TRACEML_3.name in line
     assert HUD.name not in line
-
-
-def test_the_plot_has_a_row_for_each_rule_and_a_panel_for_each_arm():
-    plot = drawn([score(rule, TWO) for rule in RULES], {"aa": "false alarms", "cycle": "cycle"})
-    assert all(f">{rule.name.replace('`', '')}<" in plot for rule in RULES)
-    # Three rules do not judge `cycle`.
-    assert plot.count('aria-roledescription="circle"') == 3 * len(RULES) - 3
 
 
 def test_the_page_is_of_the_recordings_in_the_repository():

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Mapping
 
-from bench.truth_data import FORMAT, LICENSE, NONE, Planted, RankTimes, Recording, Run, TimedBlock
+from bench.truth_data import FORMAT, LICENSE, NONE, Planted, Recording, Run
+from hvdperf.plan.arms import BlockKind
+from hvdperf.records.rounds import Block, BlockReport
 from tests.support.rounds import usage
 
 STEPS, TURNS, STEP_SECONDS = 11, 4, 0.03
 # The steps of a block as shares of their mean.
 SCATTER = [*[1.05, 0.95] * (STEPS // 2), 1.0]
 ARMS = {
-    NONE: Planted("", None, None),
-    "aa": Planted("", None, None),
+    NONE: Planted(),
+    "aa": Planted(),
     "slow10": Planted("slow", 1, 1.1),
     "late15": Planted("input", 1, 1.15),
-    "cycle": Planted("cycle", None, None),
+    "cycle": Planted("cycle"),
 }
 SLOWER = {"slow10": 1.1, "late15": 1.15, "cycle": 1.5}
 
 
-def rank_times(step: float, late: float, of_input: bool) -> RankTimes:
+def rank_times(step: float, late: float, of_input: bool) -> BlockReport:
     """Return the times of a rank. late: by how much it comes late to a step; negative for the rank
     that waits for it."""
     own_input = 0.002 + (late if of_input and late > 0 else 0.0)
     outside = own_input if of_input or late <= 0 else own_input + late
-    return RankTimes(
+    return BlockReport(
         step * STEPS,
         [step * share for share in SCATTER],
         [own_input] * STEPS,
         (step - outside) * STEPS,
+        STEPS,
         step * STEPS,
+        math.nan,
     )
 
 
@@ -40,7 +45,9 @@ def run(arm: str, step: float, slower: float, foreign: float = 0.0) -> Run:
     step over a healthy one. foreign: the share of the cores that other programs used."""
     late = (slower - 1) * step / slower if ARMS[arm].rank is not None else 0.0
     ranks = [rank_times(step, one, arm == "late15") for one in (-late, late)]
-    blocks = [TimedBlock(turn, turn, STEPS, ranks, usage(foreign)) for turn in range(TURNS)]
+    blocks = [
+        Block(BlockKind.FULL, turn, STEPS, ranks, turn, usage(foreign)) for turn in range(TURNS)
+    ]
     return Run(2.0, blocks)
 
 
