@@ -31,7 +31,7 @@ from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.terms import OF_STEPS, TERMS, Term
 from hvdperf.records.outcome import FixedCost, ScalingBreakdown, Spent, Straggler
-from hvdperf.records.rounds import Launch, Round, RunReport, StampedRun
+from hvdperf.records.rounds import Launch, Round, RunReport
 from hvdperf.stats import Interval, hodges_lehmann
 from hvdperf.verdict import ALPHA, as_ratio
 
@@ -248,7 +248,6 @@ def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> Scalin
         late=_late([ours.late for ours, _ in breakdowns]),
         late_where_met=_late([ours.late_where_met for ours, _ in breakdowns]),
         slowest=_most([_slowest(ours) for ours, _ in pairs]),
-        wire_seconds=_wire_seconds([ours for ours, _ in pairs]),
     )
 
 
@@ -285,19 +284,6 @@ def _usual_steps(launch: Launch, kind: BlockKind) -> list[float]:
 def _slowest(launch: Launch) -> int:
     ranks = _usual_steps(launch, BlockKind.LOCAL)
     return ranks.index(max(ranks))
-
-
-def _wire_seconds(launches: Sequence[Launch]) -> float | None:
-    """Return the seconds of a step in which data moves, by rank 0's Horovod timelines, or None."""
-    timelines = [
-        launch.work.timeline[0]
-        for launch in launches
-        if isinstance(launch.work, StampedRun) and launch.work.timeline
-    ]
-    seconds = [
-        rank.wire_seconds / rank.steps for rank in timelines if rank.wire_seconds is not None
-    ]
-    return fmean(seconds) if seconds else None
 
 
 def _spent(trainings: Sequence[Training], breakdowns: Sequence[TimeBreakdown], steps: int) -> Spent:
@@ -357,12 +343,3 @@ def _most(ranks: Sequence[int | None]) -> int | None:
     """Return the rank of more than half of the rounds, or None."""
     rank = max(ranks, key=ranks.count)
     return rank if 2 * ranks.count(rank) > len(ranks) else None
-
-
-def hidden_seconds(breakdown: ScalingBreakdown) -> float | None:
-    """Return the least seconds of a step in which data moves behind computation; None without a
-    timeline."""
-    if breakdown.wire_seconds is None:
-        return None
-    exposed = breakdown.candidate.terms[Term.EXCHANGE] / breakdown.candidate.steps_of_run
-    return max(0.0, breakdown.wire_seconds - exposed)

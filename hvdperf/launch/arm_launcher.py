@@ -156,7 +156,6 @@ class ArmLauncher:
         seed: int = SEED,
         last_phase: Phase = Phase.BROADCAST,
         common_order: bool = False,
-        timeline: bool = False,
         without: Collection[str] = (),
     ) -> LiveLaunch:
         """Start a group for the arm, without waiting for it.
@@ -166,10 +165,9 @@ class ArmLauncher:
         cores instead of the arm's own, because other arms start at the same time. last_phase: last
         phase of the start-up. common_order: every strategy trains on the same global batches. Each
         rank then reads all of the data and takes its part of every batch; otherwise it reads only
-        its own part of the data. timeline: Horovod can be asked for a timeline. Its writing thread
-        on rank 0 never sleeps, so nothing else may be timed in such a launch. without: variables
-        of the session's environment that the ranks, which are then fresh processes, do not get.
-        Raises LaunchError, DataError or OSError if the group cannot be started.
+        its own part of the data. without: variables of the session's environment that
+        the ranks, which are then fresh processes, do not get. Raises LaunchError, DataError or
+        OSError if the group cannot be started.
         """
         # A script, or TensorFlow itself, may count the cores when it starts.
         share_startup = share_startup and not (arm.workload.is_script or arm.launched)
@@ -199,8 +197,7 @@ class ArmLauncher:
                 data_dir=str(self._other_data(arm)) if other_data else config.data_dir,
             )
             configs.append(config.message())
-        timeline_settings = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
-        order = self._order(arm, placed, {**_settings(exchange), **timeline_settings}, without)
+        order = self._order(arm, placed, _settings(exchange), without)
         if arm.workload.is_script:
             top, scratch = Path(configs[0]["script_top"]), scratch_directory("hvdperf-")
             plan = private.plan(top, ROOT, scratch, order.scratch, self.results)

@@ -44,7 +44,6 @@ MESSAGE_CHARACTERS = 300
 DEADLINES = {
     "block": "block_deadline_s",
     "collective": "block_deadline_s",
-    "timeline": "block_deadline_s",
     "run": "deadline_s of [runs]",
 }
 

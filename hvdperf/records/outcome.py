@@ -173,9 +173,7 @@ class ScalingBreakdown:
     hierarchy (https://pop-coe.eu/node/69); product: of all three. efficiency: the same from the
     runs. These five are without the extra time of rare long steps.
     late: the straggler of most rounds; late_where_met: the straggler if all ranks meet before every
-    step. slowest: the rank whose steps without exchange take longest in most rounds. wire_seconds:
-    seconds of a step in which data moves between ranks, by Horovod's timeline; None if it was not
-    recorded.
+    step. slowest: the rank whose steps without exchange take longest in most rounds.
     """
 
     world_size: int
@@ -192,7 +190,6 @@ class ScalingBreakdown:
     late: Straggler | None
     late_where_met: Straggler | None
     slowest: int | None
-    wire_seconds: float | None
 
     @property
     def explained(self) -> bool:

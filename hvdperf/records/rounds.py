@@ -158,21 +158,6 @@ class Correctness(Figures):
     irreproducible: str = ""
 
 
-@dataclass(frozen=True)
-class TimelineReport:
-    """Steps that Horovod recorded. Only rank 0 has activities.
-
-    steps, seconds: number and time of the recorded steps. activities: union of the intervals of
-    each activity over all tensors, in seconds, by name. wire_seconds: union of all activities that
-    move data between ranks; None on other ranks.
-    """
-
-    steps: Positive
-    seconds: float
-    activities: Mapping[str, float] | None = None
-    wire_seconds: float | None = None
-
-
 # Times of a launch: of its phases, by the ranks' clocks, and of its orders, by the session's. Ranks
 # may run on other hosts, so clocks of two ranks must not be compared, except for the time of day,
 # which is the session's: that of another host is corrected by an offset.
@@ -307,7 +292,7 @@ class StampedRun(msgspec.Struct, tag="stamped run", tag_field="of"):
 
     run: reports by process rank. met_run: of a run with a meeting of all ranks before every step.
     warm_up, blocks: of whole steps and of parts of a step. timestamps: of the launch, set at its
-    end. timeline: recorded by Horovod in another launch of the arm.
+    end.
     """
 
     run: Sequence[RunReport]
@@ -315,7 +300,6 @@ class StampedRun(msgspec.Struct, tag="stamped run", tag_field="of"):
     warm_up: list[Block] = msgspec.field(default_factory=list)
     blocks: list[Block] = msgspec.field(default_factory=list)
     timestamps: Timestamps | None = None
-    timeline: Sequence[TimelineReport] = ()
 
 
 @dataclass

@@ -90,9 +90,8 @@ class Work(ABC):
     may be forked, which is quick but unlike a user's start, so a measured start is not forked.
     draws_seeds: whether every session draws other initial weights, because the figure depends on
     them; the speed of a block does not. validates: whether training ends with a validation, for
-    which every strategy trains on the same batches. records: whether each arm with several replicas
-    is launched once more to `record`. steps: steps of a block, by arm and kind. turn_seconds: mean
-    seconds of a turn of all arms in the last round.
+    which every strategy trains on the same batches. steps: steps of a block, by arm
+    and kind. turn_seconds: mean seconds of a turn of all arms in the last round.
     """
 
     name: ClassVar[str]
@@ -102,7 +101,6 @@ class Work(ABC):
     forks: ClassVar[bool] = True
     draws_seeds: ClassVar[bool] = False
     validates: ClassVar[bool] = False
-    records: ClassVar[bool] = False
 
     settings: RoundSettings
     steps: dict[tuple[Arm, BlockKind], int] = field(default_factory=dict)
@@ -141,10 +139,6 @@ class Work(ABC):
     @abstractmethod
     def measure(self, live: LiveLaunches, request: RoundRequest) -> None:
         """Have the groups do their work, and add their reports to their launches."""
-
-    def record(self, group: LiveLaunch, launch: Launch) -> None:  # noqa: B027 (few have to)
-        """Add records whose making slows a launch. group: another launch of the arm, which is not
-        timed."""
 
     # Figures -----------------------------------------------------------------------------------
 

@@ -62,9 +62,6 @@ class RoundRunner:
             together = [living] if self.schedule is Schedule.ALTERNATE else [[a] for a in living]
             for arms in together:
                 self._measure(LiveLaunches(result, self.failures, progress), request, arms)
-            for arm in living:
-                if self.work.records and arm.world_size > 1 and arm not in self.failures:
-                    self._record(LiveLaunches(result, self.failures, progress), request, arm)
         return result
 
     def weights(self, arm: Arm) -> Path:
@@ -78,19 +75,6 @@ class RoundRunner:
             self.work.measure(live, request)
             for arm in list(live.groups):
                 live.guard(arm, partial(self._finish, live.result.of(arm)))
-        finally:
-            live.end()
-
-    def _record(self, live: LiveLaunches, request: RoundRequest, arm: Arm) -> None:
-        def recorded(group: LiveLaunch) -> None:
-            group.wait_ready(self.settings.arm_launcher.startup_deadline(arm))
-            self.work.record(group, live.result.of(arm))
-            group.close()
-
-        try:
-            self.settings.progress(f"record the timeline of {arm.label}")
-            self._start_one(live, request, arm, share_startup=False, timeline=True)
-            live.guard(arm, recorded)
         finally:
             live.end()
 
@@ -121,19 +105,19 @@ class RoundRunner:
         return not starting or processes <= self.settings.arm_launcher.cores
 
     def _start_one(
-        self, live: LiveLaunches, request: RoundRequest, arm: Arm, **options: Any
+        self, live: LiveLaunches, request: RoundRequest, arm: Arm, share_startup: bool
     ) -> None:
-        """Start an arm without waiting for it. options: further arguments of ArmLauncher.start."""
+        """Start an arm without waiting for it."""
         drawn = request.number + (self.seed if self.work.draws_seeds else 0)
         try:
             live.groups[arm] = self.settings.arm_launcher.start(
                 arm,
                 request.kinds[arm],
                 data_seed=1 + drawn,
+                share_startup=share_startup,
                 seed=SEED + drawn if self.work.draws_seeds else SEED,
                 last_phase=self.last_phase,
                 common_order=self.work.validates,
-                **options,
             )
         except (LaunchError, DataError, OSError) as error:
             started = not is_slot_gone(error)

@@ -16,28 +16,26 @@ from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import Term
 from hvdperf.records.outcome import Attribution, ScalingBreakdown
-from hvdperf.records.rounds import Block, Launch, Round, StampedRun, TimelineReport
+from hvdperf.records.rounds import Block, Launch, Round, StampedRun
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Rule
 from hvdperf.work.base import Pair
 from hvdperf.work.blocks import LENGTH_OF_BLOCKS
 from hvdperf.work.training import Training
 
-# Steps of a run in which all ranks meet before every step, and steps that Horovod records.
+# Steps of a run in which all ranks meet before every step.
 MET_STEPS = 60
-TIMELINE_STEPS = 20
 
 
 @dataclass
 class WallTime(Training):
     """Training for a number of steps with the time of every part. Blocks without a part of the step
-    follow, and another launch in which Horovod records its timeline."""
+    follow."""
 
     name = "wall time"
     has_section = True
     depends_on = ("runs.wall_time_steps", "runs.ablation_turns", *LENGTH_OF_BLOCKS)
     forks = False
-    records = True
 
     def length(self, arm: Arm) -> dict[str, float]:
         return {"steps": self.settings.runs.wall_time_steps}
@@ -68,17 +66,6 @@ class WallTime(Training):
         because steps are divided into their parts."""
         self.settings.order.shuffle(kinds)
         return [self.take_block(group, launch, kind, turn, steps, wait=True) for kind in kinds]
-
-    def record(self, group: LiveLaunch, launch: Launch) -> None:
-        """Have Horovod record some steps, in a launch in which nothing is timed."""
-        arm = launch.arm
-        path = (
-            self.settings.arm_launcher.scratch / f"timeline-{arm.workload.model}-{arm.label}.json"
-        )
-        deadline_s = self.deadline_s(launch, BlockKind.FULL, TIMELINE_STEPS)
-        stamped(launch).timeline = group.reports(
-            TimelineReport, "timeline", deadline_s, steps=TIMELINE_STEPS, path=str(path)
-        )
 
     # Figures -----------------------------------------------------------------------------------
 

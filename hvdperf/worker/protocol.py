@@ -44,7 +44,6 @@ class Phase(str, Enum):
     VALIDATION = "validation"
     ABLATION = "ablation"
     CORRECTNESS = "correctness"
-    TIMELINE = "timeline"
     EVIDENCE = "evidence"
     END = "end"
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.explain.speedup import hidden_seconds, scaling_breakdown
+from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import Term
 from hvdperf.stats import Interval
 from hvdperf.work.wall_time import stamped
 from tests.support.rounds import WORKLOAD, change_reports
-from tests.support.with_timestamps import COMPUTE, WIRE, round_with_timestamps
+from tests.support.with_timestamps import COMPUTE, round_with_timestamps
 
 WEAK, STRONG = wall_time(WORKLOAD, 2)
 
@@ -111,18 +111,6 @@ def test_who_is_late_in_most_rounds_is_named():
     assert named.lag_seconds == pytest.approx(0.01)
     assert named == scaling_breakdown(WEAK, late).late_where_met
     assert scaling_breakdown(WEAK, [*late[:2], *punctual]).late is None
-
-
-def test_what_is_hidden_is_what_the_timeline_shows_and_the_steps_do_not():
-    assert hidden_seconds(scaling_breakdown(WEAK, rounds(WEAK))) == pytest.approx(WIRE)
-    assert hidden_seconds(scaling_breakdown(WEAK, rounds(WEAK, exchange=0.003))) == pytest.approx(
-        WIRE - 0.003
-    )
-    assert hidden_seconds(scaling_breakdown(WEAK, rounds(WEAK, exchange=0.03))) == 0
-    silent = rounds(WEAK)
-    for measured in silent:
-        stamped(measured.of(WEAK.candidate.arm)).timeline = []
-    assert hidden_seconds(scaling_breakdown(WEAK, silent)) is None
 
 
 def slower_on_rank_1(block):

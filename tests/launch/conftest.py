@@ -131,7 +131,6 @@ def starting(make_arm_launcher: MakeStarter) -> Iterator[Start]:
         kinds: tuple[BlockKind, ...] = (BlockKind.FULL,),
         last_phase: Phase = Phase.BROADCAST,
         common_order: bool = False,
-        timeline: bool = False,
         **more: object,
     ) -> LiveLaunch:
         group = make_arm_launcher(launcher, **more).start(
@@ -141,7 +140,6 @@ def starting(make_arm_launcher: MakeStarter) -> Iterator[Start]:
             share_startup=False,
             last_phase=last_phase,
             common_order=common_order,
-            timeline=timeline,
         )
         groups.append(group)
         group.wait_ready(DEADLINE_S)

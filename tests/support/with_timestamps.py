@@ -14,7 +14,6 @@ from hvdperf.records.rounds import (
     Round,
     RunReport,
     StampedRun,
-    TimelineReport,
     Timestamp,
     Timestamps,
 )
@@ -34,7 +33,6 @@ SECONDS = {
 # The parts of a step in seconds, one after the other.
 BETWEEN, INPUT, COMPUTE, APPLY = 0.001, 0.002, 0.012, 0.004
 MEETING = 0.0005
-WIRE = 0.005
 
 
 def step_timestamps(
@@ -130,7 +128,6 @@ def with_timestamps(
         [] if alone else _reports(step_timestamps(steps, lags, exchange, met=True)),
         blocks=blocks,
         timestamps=timestamps_of(seconds, len(lags), unexplained),
-        timeline=[] if alone else _timeline(steps, len(lags)),
     )
     return made
 
@@ -140,13 +137,6 @@ def _reports(rows: Sequence[list[list[float]]]) -> list[RunReport]:
     steps, seconds = len(rows[0]), max(row[-1][3] for row in rows)
     report = run_report(steps=steps, samples=32 * steps, seconds=seconds)
     return [replace(report, timestamps=row, curve=[], validation=None) for row in rows]
-
-
-def _timeline(steps: int, ranks: int) -> list[TimelineReport]:
-    """Return timelines by rank: rank 0 reports that data moves for WIRE seconds of a step."""
-    wire = WIRE * steps
-    others = [TimelineReport(steps, 0.03 * steps)] * (ranks - 1)
-    return [TimelineReport(steps, 0.03 * steps, {"MPI_ALLREDUCE": wire}, wire), *others]
 
 
 def round_with_timestamps(comparison: Comparison, number: int = 0, **candidate: object) -> Round:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +29,6 @@ from hvdperf.records.rounds import (
     Metadata,
     Round,
     StampedRun,
-    TimelineReport,
     Timestamps,
     back_to_back,
     is_disturbed,
@@ -43,7 +42,7 @@ from hvdperf.work.round_runner import RoundRunner
 from hvdperf.work.startup import Startup
 from hvdperf.work.table import WORKS
 from hvdperf.work.training import Epochs, Seconds
-from hvdperf.work.wall_time import MET_STEPS, TIMELINE_STEPS, WallTime, stamped
+from hvdperf.work.wall_time import MET_STEPS, WallTime, stamped
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
@@ -174,8 +173,6 @@ class FakeGroup:
         if op == "correctness":
             return Correctness(0.5, ["a1b2"])
         steps = arguments["steps"]
-        if op == "timeline":
-            return TimelineReport(steps, 0.03 * steps)
         split = arguments["kind"] == SPLIT.value
         seconds = self._stage.step_seconds.get(self.arm, 0.01) / (2 if split else 1)
         if self._blocks < len(self._stage.warm_up_steps_of):
@@ -562,9 +559,8 @@ def test_a_launch_that_is_known_to_be_slow_does_not_hang(stage, step_seconds, de
 def test_what_a_run_tells_of_the_pace_counts_for_steps_that_are_taken_apart(stage):
     stage.run_seconds, stage.step_seconds = 900.0, {HOROVOD_2: 8.0}
     make_runner(stage, work=WallTime, runs=Runs(wall_time_steps=100)).take(0, [HOROVOD_2])
-    first, *_, last = [each for each in stage.deadlines if each[0] in ("block", "timeline")]
+    first, *_ = [each for each in stage.deadlines if each[0] == "block"]
     assert first == ("block", int(LONGEST_BLOCK_S / 9), pytest.approx(3 * 3 * 9))
-    assert last == ("timeline", TIMELINE_STEPS, pytest.approx(3 * TIMELINE_STEPS * 8))
 
 
 # What is told ----------------------------------------------------------------------------------
@@ -705,7 +701,7 @@ def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
     assert not any(details["wait"] for _, details in stage.of("block")), "what is timed is not"
 
 
-def test_of_wall_time_a_marked_run_comes_first_then_its_parts_then_a_timeline(stage):
+def test_of_wall_time_a_marked_run_comes_first_and_then_its_parts(stage):
     told: list[str] = []
     runs = Runs(wall_time_steps=100, ablation_turns=1, deadline_s=500.0)
     runner = make_runner(stage, work=WallTime, runs=runs, progress=told.append)
@@ -713,8 +709,7 @@ def test_of_wall_time_a_marked_run_comes_first_then_its_parts_then_a_timeline(st
     asked = {arm: sequence(stage, arm) for arm in (HOROVOD_1, HOROVOD_2)}
     ends = ["ablation", *["block"] * 6, "evidence", "close"]
     assert asked[HOROVOD_1] == ["start", "wait_ready", "run", *ends]
-    timeline = ["start", "wait_ready", "timeline", "close"]
-    assert asked[HOROVOD_2] == ["start", "wait_ready", "run", "run", *ends, *timeline]
+    assert asked[HOROVOD_2] == ["start", "wait_ready", "run", "run", *ends]
     run = {"steps": 100, "validate": False, "with_timestamps": True}
     met = {"steps": MET_STEPS, "validate": False, "with_timestamps": True, "meet": True}
     assert [details for arm, details in stage.of("run") if arm == HOROVOD_1] == [run]
@@ -722,30 +717,17 @@ def test_of_wall_time_a_marked_run_comes_first_then_its_parts_then_a_timeline(st
     assert {deadline_s for op, _, deadline_s in stage.deadlines if op == "run"} == {500.0}
     # The run takes 20 ms a step, and a block 0.3 s.
     assert {details["steps"] for _, details in stage.of("block")} == {15}
-    path = "scratch/timeline-resnet_50_s-horovod@2.json"
-    assert stage.of("timeline") == [(HOROVOD_2, {"steps": TIMELINE_STEPS, "path": path})]
-    # The end of a launch counts, but not that of the one that only records a timeline.
-    assert [details["leave_group"] for _, details in stage.of("close")] == [True, True, False]
-    assert [d["share_startup"] for _, d in stage.of("start")] == [True, True, False]
-    assert [d.get("timeline", False) for _, d in stage.of("start")] == [False, False, True]
+    # The end of a launch counts, too.
+    assert [details["leave_group"] for _, details in stage.of("close")] == [True, True]
     alone, both = measured.of(HOROVOD_1), measured.of(HOROVOD_2)
-    assert [len(each) for each in (alone.run, stamped(alone).met_run, stamped(alone).timeline)] == [
-        1,
-        0,
-        0,
-    ]
-    assert [len(each) for each in (both.run, stamped(both).met_run, stamped(both).timeline)] == [
-        2,
-        2,
-        2,
-    ]
+    assert [len(alone.run), len(stamped(alone).met_run)] == [1, 0]
+    assert [len(both.run), len(stamped(both).met_run)] == [2, 2]
     assert stamped(alone).timestamps is not None
     assert stamped(both).timestamps is not None
     assert both.startup_seconds
     first = {arm: told.index(f"train {arm.label} with timestamps") for arm in asked}
     for arm, at in first.items():
         assert told[at + 1] == f"time the parts of a step of {arm.label}"
-    assert told[-1] == f"record the timeline of {HOROVOD_2.label}"
 
 
 @pytest.mark.parametrize("work", [each for each in WORKS.values() if each is not WallTime])
@@ -753,31 +735,18 @@ def test_only_a_launch_on_wall_time_leaves_its_group_and_has_timestamps(stage, w
     launch = make_runner(stage, work=work).take(0, [HOROVOD_2]).of(HOROVOD_2)
     assert not isinstance(launch.work, StampedRun)
     assert stage.of("close") == [(HOROVOD_2, {"leave_group": False})]
-    assert stage.of("timeline") == stage.of("ablation") == []
+    assert stage.of("ablation") == []
 
 
 @pytest.mark.parametrize("schedule", list(Schedule))
 @pytest.mark.parametrize("what", ["run", "ablation"])
-def test_what_failed_on_wall_time_has_no_timeline(stage, what, schedule):
+def test_what_fails_on_wall_time_leaves_nothing_running(stage, what, schedule):
     stage.raises[HOROVOD_2, what] = failure(HOROVOD_2)
     runner = make_runner(stage, work=WallTime, schedule=schedule)
     runner.take(0, [HOROVOD_1, HOROVOD_2])
     assert list(runner.failures) == [HOROVOD_2]
-    assert stage.of("timeline") == []
     assert [arm for arm, _ in stage.of("close")] == [HOROVOD_1]
     assert stage.alive() == 0
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), failure(HOROVOD_2)])
-def test_nothing_is_left_running_after_a_timeline(stage, error):
-    stage.raises[HOROVOD_2, "timeline"] = error
-    runner = make_runner(stage, work=WallTime)
-    with pytest.raises(type(error)) if isinstance(error, KeyboardInterrupt) else nullcontext():
-        runner.take(0, [HOROVOD_2])
-    assert stage.alive() == 0
-    endings = [what for what in sequence(stage, HOROVOD_2) if what != "kill"]
-    assert endings[-2:] == ["timeline", "end"]
-    assert (HOROVOD_2 in runner.failures) is isinstance(error, LaunchFailed)
 
 
 def test_every_round_of_runs_begins_with_other_weights(stage):

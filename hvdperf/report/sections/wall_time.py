@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from hvdperf.explain.long_steps import long_steps
-from hvdperf.explain.speedup import divides_steps, hidden_seconds
+from hvdperf.explain.speedup import divides_steps
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.terms import OF_STEPS, TERMS, Term
@@ -412,8 +412,6 @@ _ALSO = (
     Column("met_lag_ms", "its lag if ranks synchronise before a step", "ms", 2),
     Column("late_share", "last in", "% of steps", 1),
     Column("slowest_rank", "slowest rank", brief="slow"),
-    Column("wire_ms", "data on the wire, per step", "ms", 2),
-    Column("hidden_ms", "of which hidden, at least", "ms", 2),
     Column("exposed_share", "exposed communication", "% of the steps", 1, brief="exposed"),
     Column("exposed_below", "exposed, not distinguishable from 0: less than", "% of the steps", 1),
     Column("fixed_s", "startup overhead a", "s", 1, brief="start s"),
@@ -462,8 +460,6 @@ def _also(case: Case) -> dict[str, Value]:
         "met_lag_ms": scaled(met.lag_seconds if met and same else None, 1000),
         "late_share": scaled(late.share if late else None),
         "slowest_rank": breakdown.slowest if breakdown.load_balance.upper <= BALANCED else None,
-        "wire_ms": scaled(breakdown.wire_seconds, 1000),
-        "hidden_ms": scaled(hidden_seconds(breakdown), 1000),
         "exposed_share": 100 * exposed if below is None else None,
         "exposed_below": scaled(below),
         "fixed_s": ours.fixed.a_seconds,

@@ -94,15 +94,3 @@ class Trainer(Protocol):
 
     def train_again(self, steps: int, path: str) -> Facts:
         """Train the second model of `correctness`, and return what that returns."""
-
-    def timeline(self, steps: int, path: str) -> Facts:
-        """Train `steps` steps while Horovod records its timeline to path, on rank 0's host.
-
-        Returns steps, seconds (of the steps, on this rank, until the last loss is there) and, on
-        rank 0, activities (name -> seconds of the union of its intervals) and wire_seconds (of the
-        union of all that are on the wire); see worker/horovod_timeline.py. The file also holds the
-        barrier before the steps, which is not counted. Raises ValueError for a strategy other than
-        Horovod, or if the launch was not started to be recorded."""
-        raise ValueError(
-            f"strategy {self.config.strategy} has no Horovod timeline; use the strategy horovod"
-        )

@@ -1,7 +1,5 @@
 """Strategy `horovod`: one process per replica, gradients reduced by DistributedGradientTape."""
 
-import os
-import time
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from typing import Any, Callable
@@ -10,7 +8,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from hvdperf.worker import horovod_timeline, training
+from hvdperf.worker import training
 from hvdperf.worker.collectives import Buffers, Exchange
 from hvdperf.worker.faults import injected
 from hvdperf.worker.strategies.base import Facts
@@ -138,29 +136,6 @@ class HorovodTrainer(ReplicaTrainer):
     def barrier(self) -> None:
         hvd.allreduce(self._barrier_token, name="hvdperf.barrier")
 
-    def timeline(self, steps: int, path: str) -> Facts:
-        if "HOROVOD_TIMELINE" not in os.environ:
-            raise ValueError(
-                "this launch records no timeline; start it with HOROVOD_TIMELINE=DYNAMIC"
-            )
-        hvd.start_timeline(path)
-        # The barrier comes after the start of the recording, because rank 0 must not miss what
-        # another rank announces. Its allreduce is over before rank 0 executes any other.
-        self.barrier()
-        begin = time.perf_counter()
-        for _ in range(steps):
-            batch = self.next_batch("full")
-            self.learning_rate.before_step()
-            loss = self.step("full", batch)
-            self.learning_rate.after_step(loss)
-        float(loss)
-        facts: Facts = {"steps": steps, "seconds": time.perf_counter() - begin}
-        # This returns when Horovod's writing thread has emptied its queue and closed the file.
-        hvd.stop_timeline()
-        if self.rank == 0:
-            facts.update(_communication(path))
-        return facts
-
     def gradient_elements(self) -> Sequence[int]:
         return [int(np.prod(weight.shape)) for weight in training.weights(self.parts)]
 
@@ -184,20 +159,6 @@ class HorovodTrainer(ReplicaTrainer):
 
 def _averaged(values: Sequence[Any]) -> Sequence[Any]:
     return [hvd.allreduce(value, op=hvd.Average) for value in values]
-
-
-def _communication(path: str) -> Facts:
-    """Return activities and wire_seconds (see Trainer.timeline) of the steps in a recording,
-    without the barrier that it begins with. Raises ValueError if the file is incomplete."""
-    recorded = horovod_timeline.read(path)
-    if not recorded.closed or "ALLREDUCE" not in recorded.activities:
-        raise ValueError(f"{path} was not written to its end; look whether the disk is full")
-    _, barrier_ended = recorded.activities["ALLREDUCE"][0]
-    of_steps = recorded.after(barrier_ended)
-    return {
-        "activities": of_steps.seconds(),
-        "wire_seconds": horovod_timeline.length(of_steps.wire()),
-    }
 
 
 @cache
