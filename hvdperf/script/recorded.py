@@ -12,43 +12,12 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 
 from hvdperf.json_records import Unreadable, decode
-from hvdperf.worker.script.tap._hvdperf_recorder import FORMAT
+from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
 
 RECORDS = "rank-*.json"
+Row = recorder.Row
 # Functions that ran for at least so much of the longest time are called in turn.
 _ALIKE = 0.8
-
-
-class Row(NamedTuple):
-    """A step of one rank, in seconds since the epoch. number: of its call. before: the end of the
-    step before. input_outside, input_within: seconds of waiting for it, outside of the call and in
-    it. ready, done: the last gradient was ready, and all were exchanged; 0 where that is unknown or
-    nothing was exchanged. elsewhere: seconds of calls of other functions, since the step before.
-    earlier: seconds of exchanges of this step before its last one. exchanged: seconds of
-    `elsewhere` in which these functions exchanged. applied, collected: seconds of updates outside
-    of functions, and of Python's garbage collector, since the step before."""
-
-    number: int
-    before: float
-    begin: float
-    end: float
-    input_outside: float
-    input_within: float
-    ready: float
-    done: float
-    elsewhere: float = 0.0
-    earlier: float = 0.0
-    exchanged: float = 0.0
-    applied: float = 0.0
-    collected: float = 0.0
-
-    @property
-    def period(self) -> float:
-        return self.end - self.before
-
-    @property
-    def input(self) -> float:
-        return self.input_outside + self.input_within
 
 
 @dataclass(frozen=True)
@@ -186,7 +155,7 @@ class Rank:
     last step, with seconds. versions: by package. settings: variables that may change its speed,
     and the settings of TensorFlow's threads and of XLA."""
 
-    format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
+    format: Annotated[int, Meta(ge=recorder.FORMAT, le=recorder.FORMAT)]
     rank: Annotated[int, Meta(ge=0)]
     size: Annotated[int, Meta(ge=1)]
     host: str

@@ -19,7 +19,7 @@ from hvdperf.worker.faults import Fault
 from hvdperf.worker.script.rank import ROOT, BadScript, Order, ScriptRank
 from hvdperf.worker.script.tap import _hvdperf_private as private
 from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
-from hvdperf.worker.script.tap._hvdperf_recorder import Steps
+from hvdperf.worker.script.tap._hvdperf_recorder import Row, Steps
 from tests.support.rank_configs import rank_config
 
 
@@ -81,7 +81,7 @@ def test_what_a_block_has_only_queued_is_a_part_of_it(monkeypatch: pytest.Monkey
     order.before = 100.0
     for at, waited in ((100.0, 0.0), (102.0, 5.0)):
         steps = Steps("step")
-        steps.last = (1, at, at + 1.0, at + 2.0, 0.5, 0.25, 0.0, 0.0, 0.0, 0.0)
+        steps.last = Row(1, at, at + 1.0, at + 2.0, 0.5, 0.25, 0.0, 0.0)
         order.count(steps, 32, waited)
     process.Resumes.count += 2
     block = order.block()
@@ -192,7 +192,7 @@ class Script:
         steps.count, self.at = steps.count + 1, self.at + 2.0
         steps.samples += samples
         end = self.at
-        row = (steps.count, end - 2, end - 1.5, end, 0.25, 0.125, end - 0.5, end, 0.0, 0.25)
+        row = Row(steps.count, end - 2, end - 1.5, end, 0.25, 0.125, end - 0.5, end, 0.0, 0.25)
         steps.rows, steps.last, steps.ended = [*steps.rows, row], row, end
         self.rank._at_step(steps)
 
@@ -290,21 +290,21 @@ def test_a_session_has_no_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("exchanged", "others", "stamps", "said"),
+    ("exchanged", "reductions", "stamps", "said"),
     [
-        ({}, {}, False, "no gradient is exchanged"),
-        ({"step": (3, 1, 0)}, {}, False, "the exchange within a step is not seen"),
-        ({}, {"allreduce between steps": 9}, False, "the exchange within a step is not seen"),
-        ({"step": (3, 1, 0)}, {}, True, ""),
+        ({}, 0, False, "no gradient is exchanged"),
+        ({"step": (3, 1, 0)}, 0, False, "the exchange within a step is not seen"),
+        ({}, 9, False, "the exchange within a step is not seen"),
+        ({"step": (3, 1, 0)}, 0, True, ""),
         # Of tensors whose size is unknown while the graph is made.
-        ({"step": (3, 0, 0)}, {}, True, ""),
+        ({"step": (3, 0, 0)}, 0, True, ""),
     ],
 )
 def test_a_block_without_the_exchange_needs_to_see_it(
-    exchanged: Any, others: Any, stamps: bool, said: str, monkeypatch: pytest.MonkeyPatch
+    exchanged: Any, reductions: int, stamps: bool, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = Script(monkeypatch, block(1, "local"), block(1))
-    script.state.exchanged, script.state.others = exchanged, others
+    script.state.exchanged, script.state.allreduces_between = exchanged, reductions
     script.steps.has_exchange_stamps = stamps
     script.step()
     script.step()
@@ -313,7 +313,7 @@ def test_a_block_without_the_exchange_needs_to_see_it(
     def step_without_stamps() -> None:
         end = script.at + 2.0
         script.steps.count += 1
-        script.steps.last = (3, end - 2, end - 1.5, end, 0.25, 0.125, 0.0, 0.0, 0.0, 0.0)
+        script.steps.last = Row(3, end - 2, end - 1.5, end, 0.25, 0.125, 0.0, 0.0)
         script.rank._at_step(script.steps)
 
     if said:

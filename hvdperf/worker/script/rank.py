@@ -69,16 +69,16 @@ class Order:
 
     def count(self, steps: Any, samples: int, waited: float) -> None:
         """Count the last one of these steps. waited: seconds after it, for what it has queued."""
-        _, _, begin, end, before, within, ready, done, _, earlier, *_ = steps.last
+        row = steps.last
         # Gradients that are added up are not exchanged in every step.
         missing = 0.0 if steps.has_exchange_stamps else math.nan
         self.seconds = time.perf_counter() - self.begun
-        self.period.append(end + waited - self.before)
-        self.input.append(before + within)
-        self.exchange.append(done - ready + earlier if done else missing)
-        self.inside += end - begin - within + waited
+        self.period.append(row.end + waited - self.before)
+        self.input.append(row.input)
+        self.exchange.append(row.done - row.ready + row.earlier if row.done else missing)
+        self.inside += row.end - row.begin - row.input_within + waited
         self.samples += samples
-        self.before = end
+        self.before = row.end
         self.left -= 1
         if len(self.period) % STEPS_BETWEEN_READINGS == 0:
             self.memory.append([len(self.period), resident_bytes()])
@@ -258,8 +258,8 @@ class ScriptRank:
 
     def _delay(self) -> None:
         """Delay the next step by the session's injected fault, if it has one for this rank."""
-        _, _, begin, end, *_ = self._steps.last
-        self._fault.slow_down(end - begin)
+        row = self._steps.last
+        self._fault.slow_down(row.end - row.begin)
         self._fault.leak()
 
     def _begin_next(self) -> None:

@@ -17,7 +17,6 @@ import atexit
 import gc
 import heapq
 import importlib.abc
-import importlib.util
 import json
 import math
 import operator
@@ -29,7 +28,7 @@ import threading
 import time
 import weakref
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 FORMAT = 1
 now = time.time
@@ -49,6 +48,9 @@ EARLY = 0.2
 BEAT_S, LATE_S = 0.05, 1.0
 # Operations of a graph that exchange.
 EXCHANGES = ("HorovodAllreduce", "HorovodGroupedAllreduce", "HorovodAllgather")
+# Functions of Horovod that add up over ranks, and those that give all ranks the values of one.
+REDUCTIONS = ("allreduce", "grouped_allreduce")
+BROADCASTS = ("broadcast", "broadcast_variables", "broadcast_object")
 # Steps that are no calls of a function.
 OF_LOOP, OF_SESSION = "a loop without tf.function", "a session's run"
 # Of steps that a GPU does while the script goes on, every so many-th is measured alone; once there
@@ -76,6 +78,11 @@ BATCHES, SERIES, EVENTS = 2048, 64, 256
 TENSORS, VALUES = 8, 512
 # Seconds without the end of a step after which all is written, and again when they have doubled.
 QUIET_S = 2.0
+# What is written of `State` as it is.
+WRITTEN = (
+    *("rank", "pid", "marks", "events", "missing", "pauses", "exchanged", "batches", "epoch"),
+    "places",
+)
 # What launchers call the number of a rank, and of how many. A batch script of Slurm has these of
 # its job, but only srun sets those of a step.
 LAUNCHERS = (
@@ -86,13 +93,46 @@ LAUNCHERS = (
 )
 
 
-class Steps:
-    """The calls of one function of the script, or the exchanges of a loop without any.
+class Row(NamedTuple):
+    """A call of a function of the script, in seconds since the epoch.
 
-    A row is (index, end of the call before, begin, end, seconds of waiting for input before and
-    within the call, last gradient ready, all exchanged, seconds in other functions since the call
-    before, seconds of exchanges of the call before its last one, and the other seconds of
-    `State.spent` since the call before); ready and exchanged are 0 where they are unknown. sums: of
+    number: of the call.
+    before: the end of the call before.
+    input_outside, input_within: seconds of waiting for input, before the call and within it.
+    ready, done: when the last gradient was ready, and when all were exchanged; 0 where that is
+    unknown or nothing was exchanged.
+    elsewhere: seconds of calls of other functions since the call before.
+    earlier: seconds of exchanges of this call before its last one.
+    exchanged: seconds of `elsewhere` in which these functions exchanged.
+    applied, collected: seconds of updates outside of functions, and of Python's garbage collector,
+    since the call before.
+    """
+
+    number: int
+    before: float
+    begin: float
+    end: float
+    input_outside: float
+    input_within: float
+    ready: float
+    done: float
+    elsewhere: float = 0.0
+    earlier: float = 0.0
+    exchanged: float = 0.0
+    applied: float = 0.0
+    collected: float = 0.0
+
+    @property
+    def period(self) -> float:
+        return self.end - self.before
+
+    @property
+    def input(self) -> float:
+        return self.input_outside + self.input_within
+
+
+class Steps:
+    """The calls of one function of the script, or the exchanges of a loop without any. sums: of
     `summed` calls after the warm-up, of their times from end to end."""
 
     def __init__(self, name: Any) -> None:
@@ -126,7 +166,7 @@ class Steps:
         self.graph: Any = None
         # When its first trace was done; 0 if that was not seen.
         self.traced_at = 0.0
-        self.last: Any = None  # the row of the last call
+        self.last: Any = None  # the Row of the last call
         # Of steps that began with an idle GPU: seconds until the call ended, and until the GPU had
         # done all; None if no GPU runs behind. Then the number of steps and the time of the first
         # and the last wait for the GPU, between which steps are summed; and what calls of all
@@ -140,18 +180,9 @@ class Steps:
     def is_training(self) -> Any:
         return self.exchanges or self.others or self.updates
 
-    def add(
-        self,
-        begin: Any,
-        end: Any,
-        before: Any,
-        within: Any,
-        traces: Any,
-        stamps: Any = (),
-        earlier: Any = 0.0,
-    ) -> None:
-        """Add a call. before, within: seconds of input. traces: of the function until now. stamps:
-        last gradient ready, all exchanged."""
+    def add(self, begin: Any, end: Any, input: Any, traces: Any, stamps: Any, earlier: Any) -> None:
+        """Add a call. input: seconds of waiting for it before and within the call. traces: of the
+        function until now. stamps: last gradient ready, all exchanged; () if that is unknown."""
         if not self.count:
             self.begun = self.ended = begin
             self.spent = _state.spent[:]
@@ -159,8 +190,8 @@ class Steps:
         self.traces = max(self.traces, traces)
         elsewhere, *others = map(operator.sub, _state.spent, self.spent)
         ready, done = stamps or (0.0, 0.0)
-        times = (self.ended, begin, end, before, within, ready, done, elsewhere, earlier, *others)
-        row = self.last = (self.count, *(round(each, 6) for each in times))
+        times = (self.ended, begin, end, *input, ready, done, elsewhere, earlier, *others)
+        row = self.last = Row(self.count, *[round(each, 6) for each in times])
         if self.count == FIRST and _state.at_step is None:
             self.use, self.used_at = _guarded("cores", _use), end
         if self.count > FIRST:
@@ -181,7 +212,7 @@ class Steps:
             self.rows.append(row)
             if len(self.rows) >= 2 * _state.kept:
                 self.stride = max(4, 2 * self.stride)
-                self.rows = [each for each in self.rows if each[0] % self.stride < 2]
+                self.rows = [each for each in self.rows if each.number % self.stride < 2]
         self.count += 1
         self.ended = end
         self.spent = _state.spent[:]
@@ -247,7 +278,10 @@ class State:
         self.updated: dict[int, Any] = {}  # by id: a weak reference and the name
         self.local: set[int] = set()
         self.process_sets: set[Any] = set()
-        self.others: dict[str, int] = {}  # exchanges outside of gradients, by name of the function
+        # Exchanges outside of gradients, by name of the function and place, and those reductions
+        # among them that are between steps.
+        self.others: dict[str, int] = {}
+        self.allreduces_between = 0
         # Above 0 in what is counted by itself: exchanges, updates, and waiting for input.
         self.in_gradients = 0
         # Of the newest batch its samples and something of its content; that of training steps.
@@ -275,7 +309,6 @@ class State:
 
 _state: Any = None
 _hooks: dict[str, Any] = {}
-_finding = threading.local()
 
 
 def install() -> None:
@@ -318,7 +351,7 @@ def follow(at_step: Any, at_init: Any) -> None:
 
 def first_call(steps: Any) -> Any:
     """Return the begin and the end of the first call of a function."""
-    return steps.rows[0][2:4]
+    return steps.rows[0].begin, steps.rows[0].end
 
 
 def exchanged(steps: Any) -> Any:
@@ -330,8 +363,7 @@ def exchanged(steps: Any) -> Any:
 def calls_allreduce(steps: Any) -> Any:
     """Return whether the script exchanges by hvd.allreduce itself in each of these steps, or as
     often between them."""
-    between = sum(count for name, count in _state.others.items() if "allreduce between" in name)
-    return steps.others or between >= steps.count
+    return steps.others or _state.allreduces_between >= steps.count
 
 
 def weights_of_all() -> Any:
@@ -350,37 +382,27 @@ def weights_of_all() -> Any:
 
 class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name: Any, path: Any = None, target: Any = None) -> Any:
-        if name not in _hooks or getattr(_finding, "name", None) == name:
+        if name not in _hooks:
             return None
-        before, _finding.name = getattr(_finding, "name", None), name
-        try:
-            spec = importlib.util.find_spec(name)
-        except (ImportError, ValueError, AttributeError):
+        others = [each for each in sys.meta_path if each is not self and hasattr(each, "find_spec")]
+        found: Any = (each.find_spec(name, path, target) for each in others)
+        spec = next(filter(None, found), None)
+        loader: Any = spec and spec.loader
+        load = getattr(loader, "exec_module", None)
+        if load is None:
             return None
-        finally:
-            _finding.name = before
-        if spec is None or not hasattr(spec.loader, "exec_module"):
-            return None
-        spec.loader = _Loader(spec.loader, _hooks[name])
+
+        def exec_module(module: Any) -> None:
+            begin = now()
+            load(module)
+            # A loader of an archive loads its other modules, too.
+            if module.__name__ == name:
+                if "." not in name or name == "horovod.tensorflow":
+                    _event(f"import {name}", begin)
+                _guarded(name, _hooks[name], module)
+
+        loader.exec_module = exec_module
         return spec
-
-
-class _Loader(importlib.abc.Loader):
-    def __init__(self, inner: Any, hook: Any) -> None:
-        self._inner, self._hook = inner, hook
-
-    def __getattr__(self, name: Any) -> Any:
-        return getattr(self._inner, name)
-
-    def create_module(self, spec: Any) -> Any:
-        return self._inner.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        begin = now()
-        self._inner.exec_module(module)
-        if "." not in module.__name__ or module.__name__ == "horovod.tensorflow":
-            _event(f"import {module.__name__}", begin)
-        _guarded(module.__name__, self._hook, module)
 
 
 def _guarded(what: Any, call: Any, *arguments: Any) -> Any:
@@ -648,9 +670,7 @@ def _train_without_horovod() -> None:
 
 
 def _hook_broadcast(module: Any) -> None:
-    for name in ("broadcast_variables", "broadcast_object", "allgather_object"):
-        if hasattr(module, name):
-            setattr(module, name, _counted(name, getattr(module, name)))
+    _count_calls(module, "broadcast_variables", "broadcast_object", "allgather_object")
 
 
 # Steps ------------------------------------------------------------------------------------------
@@ -771,7 +791,7 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
             stamps = ready, done
             earlier = max(0.0, exchanging - steps.exchanging - (done - ready))
         steps.exchanging = exchanging
-    steps.add(begin, end, before, within, traces, stamps, earlier)
+    steps.add(begin, end, (before, within), traces, stamps, earlier)
     _spend(steps, end - begin, stamps[1] - stamps[0] + earlier if stamps else 0.0)
     if steps.is_training:
         # A session's run, which has no function, returns when its GPU is done.
@@ -1027,15 +1047,19 @@ def _hook_exchange(module: Any) -> None:
             return register(self, source)
 
         tape.register_local_source = register_local_source
-    for name in ("allreduce", "grouped_allreduce", "allgather", "broadcast", "alltoall"):
-        if hasattr(module, name):
-            setattr(module, name, _counted(name, getattr(module, name)))
+    _count_calls(module, *REDUCTIONS, "allgather", "broadcast", "alltoall")
 
 
 def _ranks_of(arguments: Any) -> Any:
     """Return the ranks of each process set among arguments that is not that of all ranks."""
     ranks = [getattr(each, "ranks", None) for each in arguments]
     return [tuple(each) for each in ranks if each and len(each) < _state.facts["size"]]
+
+
+def _count_calls(module: Any, *names: Any) -> None:
+    for name in names:
+        if hasattr(module, name):
+            setattr(module, name, _counted(name, getattr(module, name)))
 
 
 def _counted(name: Any, original: Any) -> Any:
@@ -1049,12 +1073,13 @@ def _counted(name: Any, original: Any) -> Any:
         is_apart = is_eager and _is_between_steps()
         if not _state.in_gradients:
             # In a graph a call is asked for while it is traced, and then made in every step.
-            is_traced = steps is not None and not is_eager
-            counts = steps.asked if is_traced else _state.others
-            place = "between" if steps is None else "in"
-            key = name if is_traced else f"{name} {place} steps"
+            counts, key = _state.others, f"{name} {'in' if steps else 'between'} steps"
+            if steps is not None and not is_eager:
+                counts, key = steps.asked, name
             counts[key] = counts.get(key, 0) + 1
-            if steps is not None and "allreduce" in name:
+            if name in REDUCTIONS and steps is None:
+                _state.allreduces_between += 1
+            elif name in REDUCTIONS:
                 steps.others = True
                 own = _guarded("a process set", _ranks_of, [*arguments, *named.values()])
                 _state.process_sets.update(own or ())
@@ -1062,17 +1087,17 @@ def _counted(name: Any, original: Any) -> Any:
             return original(*arguments, **named)
         with _apart as begin:
             result = original(*arguments, **named)
-        _guarded("an exchange", _add_exchange, f"hvd.{name}", begin, now())
+        _guarded("an exchange", _add_exchange, name, begin, now())
         return result
 
     return call
 
 
 def _add_exchange(name: Any, begin: Any, end: Any) -> None:
-    if "cast" in name:
-        _event(name, begin)
-    steps = _state.series.setdefault(name, Steps(name))
-    steps.add(begin, end, 0.0, 0.0, 1, (begin, end))
+    if name in BROADCASTS:
+        _event(f"hvd.{name}", begin)
+    steps = _state.series.setdefault(f"hvd.{name}", Steps(f"hvd.{name}"))
+    steps.add(begin, end, (0.0, 0.0), 1, (begin, end), 0.0)
     _spend(steps, end - begin, end - begin)
 
 
@@ -1186,7 +1211,7 @@ def _add_of_loop(steps: Any, ready: Any, done: Any) -> None:
     known = before + called + sum(others)
     begin = (steps.ended or ready or done) + known
     stamps = (ready, done) if ready else ()
-    steps.add(min(begin, ready or done), done, before, 0.0, 1, stamps)
+    steps.add(min(begin, ready or done), done, (before, 0.0), 1, stamps, 0.0)
     _trained(steps, done)
 
 
@@ -1496,24 +1521,16 @@ def _write_all(is_last: Any, waits: Any) -> None:
             count *= steps.count / max(1, steps.traces)
             others[key] = others.get(key, 0) + round(count)
     found = {
-        "format": FORMAT,
-        "rank": _state.rank,
+        **{name: getattr(_state, name) for name in WRITTEN},
         **_state.facts,
-        "pid": _state.pid,
+        "format": FORMAT,
         "arguments": sys.argv,
-        "marks": _state.marks,
-        "events": _state.events,
-        "missing": _state.missing,
-        "pauses": _state.pauses,
         "series": [each.told() for each in list(_state.series.values()) if each.count],
-        "exchanged": _state.exchanged,
         "others": others,
         "updated": len(_state.updated),
         "local": len(_state.local),
         "process_sets": sorted(_state.process_sets),
         "unexchanged": _unexchanged()[:EVENTS] if _state.exchanged_variables else [],
-        "batches": _state.batches,
-        "epoch": _state.epoch,
         "waits": waits,
         "peak_memory": used.ru_maxrss * 1024,
         "written_at": now(),
@@ -1521,7 +1538,6 @@ def _write_all(is_last: Any, waits: Any) -> None:
         "weights": [],
         "interpreter": sys.executable,
         "code": _guarded("the code", _code) if is_last or _state.code is None else _state.code,
-        "places": _state.places,
         # Another thread adds to it.
         "places_after": dict(_state.places_now),
         "versions": _guarded("versions", _versions) or {},
