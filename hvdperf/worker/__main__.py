@@ -33,11 +33,10 @@ def make_trainer(config: RankConfig) -> Any:
     return getattr(importlib.import_module(chosen.spec.module), chosen.spec.trainer)(config)
 
 
-def start_up(driver: Driver, fault: Fault, config: RankConfig) -> Any:
+def start_up(driver: Driver, config: RankConfig) -> Any:
     """Go through the start-up phases up to config.last_phase and return the trainer. A rank that
     is to train goes up to the broadcast."""
     driver.enter(Phase.IMPORT)
-    fault.strike(Phase.IMPORT)
     trainer = make_trainer(config)
     if config.rendezvous:
         meet(driver, config.rendezvous)
@@ -53,10 +52,9 @@ def start_up(driver: Driver, fault: Fault, config: RankConfig) -> Any:
         (Phase.BROADCAST, trainer.broadcast),
     ):
         driver.enter(phase, metadata=metadata)
-        fault.strike(phase)
         begun = time.monotonic()
         metadata.update(act() or {})
-        fault.prolong(phase, time.monotonic() - begun)
+        driver.fault.prolong(phase, time.monotonic() - begun)
         if phase.value == config.last_phase:
             break
     # Exclude the objects that exist by now from garbage collection. A collection of all that
@@ -64,29 +62,28 @@ def start_up(driver: Driver, fault: Fault, config: RankConfig) -> Any:
     gc.freeze()
     gc.enable()
     process.pin(config.cores)
-    fault.compete()
+    driver.fault.compete()
     driver.enter(Phase.READY, metadata={**metadata, "peak_bytes": process.peak_bytes()})
     return trainer
 
 
-def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str, Any]:
+def obey(trainer: Any, driver: Driver, order: Message) -> dict[str, Any]:
     """Carry out one order and return its result. An order that is none of those below is a method
     of the trainer."""
     from hvdperf.worker.collectives import measure
 
     arguments = {key: value for key, value in order.items() if key != "op"}
     if order["op"] == "collective":
-        return measure(trainer, driver, fault, **arguments)
+        return measure(trainer, driver, **arguments)
     # Imported only now, because training imports TensorFlow and `collective` does without it.
     from hvdperf.worker.steps import run, run_block
 
     if order["op"] == "block":
-        return run_block(trainer, driver, fault, **arguments)
+        return run_block(trainer, driver, **arguments)
     if order["op"] == "run":
-        return run(trainer, driver, fault, **arguments)
+        return run(trainer, driver, **arguments)
     phase = order["op"]
     driver.enter(phase)
-    fault.strike(phase)
     found: dict[str, Any] = getattr(trainer, phase)(**arguments)
     if phase == Phase.EVIDENCE:
         found |= {**data_read(trainer.config), "settings": settings()}
@@ -94,12 +91,12 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
     return found
 
 
-def run_script(config: RankConfig, driver: Driver, fault: Fault) -> NoReturn:
+def run_script(config: RankConfig, driver: Driver) -> NoReturn:
     """Run a script of the user's until the driver dismisses this rank. An error that passed a line
     of it is its own, unless Horovod raised it, as it does when another rank has failed."""
     from hvdperf.worker.script.rank import BadScript, ScriptRank
 
-    rank = ScriptRank(config, driver, fault)
+    rank = ScriptRank(config, driver)
     try:
         rank.run()
     except BadScript as error:
@@ -133,7 +130,7 @@ def run_rank() -> NoReturn:
     except ValueError as error:
         driver.fail(error, message_of(error))
         process.leave(1)
-    fault = Fault(config.fault, driver.rank)
+    driver.fault = Fault(config.fault, driver.rank)
     try:
         process.configure_environment(config.device, hides_others=not config.script)
         if config.share_startup:
@@ -141,15 +138,15 @@ def run_rank() -> NoReturn:
             gc.disable()
         process.pin(config.startup_cores)
         if config.script:
-            run_script(config, driver, fault)
+            run_script(config, driver)
         if config.own_network:
             own_networks.load(config.own_network)
-        trainer = start_up(driver, fault, config)
+        trainer = start_up(driver, config)
         while True:
             order = driver.next_order()
             if order["op"] == "close":
                 break
-            driver.reply(obey(trainer, driver, fault, order))
+            driver.reply(obey(trainer, driver, order))
             driver.enter(Phase.READY)
         driver.enter(Phase.END)
         if order["leave_group"]:

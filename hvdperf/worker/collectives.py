@@ -6,7 +6,6 @@ from typing import Any, Callable, NamedTuple, Protocol
 
 import numpy as np
 
-from hvdperf.worker.faults import Fault
 from hvdperf.worker.probe import mpi_library_version
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.session_link import Driver
@@ -53,7 +52,6 @@ class Transport(Protocol):
 def measure(
     trainer: Transport,
     driver: Driver,
-    fault: Fault,
     collective: str,
     tensor_bytes: Sequence[int],
     repeats: int,
@@ -70,12 +68,13 @@ def measure(
     "").
     """
     driver.enter(Phase.COLLECTIVE)
-    fault.strike(Phase.COLLECTIVE)
     elements = _elements(trainer, collective, tensor_bytes)
     count, problem = sum(elements), ""
     seconds: list[float] = []
     try:
-        run = trainer.exchange(collective, elements, _buffers(count, trainer.rank + fault.offset()))
+        run = trainer.exchange(
+            collective, elements, _buffers(count, trainer.rank + driver.fault.offset())
+        )
         if check:
             results = [np.asarray(tensor) for tensor in run()]
             result = results[0] if len(results) == 1 else np.concatenate(results)

@@ -87,23 +87,14 @@ class RankConfig(NamedTuple):
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> "RankConfig":
-        """Return the configuration of a message. Raises ValueError, which names a missing or an
-        unknown field."""
-        found = cls(**_fields(cls, message, "config"))
-        exchange = Exchange(**_fields(Exchange, found.exchange, "exchange"))
-        fault: Any = found.fault
-        if fault is not None:
-            fault = FaultConfig(**_fields(FaultConfig, fault, "fault"))
-        return found._replace(exchange=exchange, fault=fault)
-
-
-def _fields(record: Any, found: Any, where: str) -> dict[str, Any]:
-    """Return the fields of a record, after a check of their names. Raises ValueError."""
-    names = found.keys() if isinstance(found, Mapping) else set()
-    missing = [name for name in record._fields if name not in names]
-    unknown = [name for name in names if name not in record._fields]
-    if missing or unknown:
-        problems = [f"{name} is missing" for name in missing]
-        problems += [f"{name} is unknown" for name in unknown]
-        raise ValueError(f"{where} of a rank: {', '.join(problems)}; is its hvdperf the session's?")
-    return dict(found)
+        """Return the configuration of a message. Raises ValueError, which names missing or unknown
+        fields."""
+        try:
+            found = cls(**message)
+            fault: Any = found.fault
+            return found._replace(
+                exchange=Exchange(**message["exchange"]),
+                fault=None if fault is None else FaultConfig(**fault),
+            )
+        except TypeError as error:
+            raise ValueError(f"config of a rank: {error}; is its hvdperf the session's?") from None

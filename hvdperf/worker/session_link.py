@@ -17,6 +17,7 @@ from typing import Any
 from hvdperf.models import own_networks
 from hvdperf.models.inputs import DataError
 from hvdperf.worker import protocol
+from hvdperf.worker.faults import Fault
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase
 from hvdperf.worker.rank_config import RankConfig
 
@@ -50,6 +51,8 @@ class Driver:
         self.phase: str = Phase.LAUNCH
         self.entered_at = time.time()
         self.steps_begun = 0
+        # Until the config is there.
+        self.fault = Fault(None, rank)
         self._send(protocol.hello_of(rank, token))
         threading.Thread(target=self._listen, name="driver", daemon=True).start()
 
@@ -81,12 +84,15 @@ class Driver:
         return self._orders.get()
 
     def enter(self, phase: str, at: float | None = None, **metadata: Any) -> None:
-        """Tell the driver which phase begins now, or began at that time of day, with the time of
-        day and with this host's monotonic clock, which is never set."""
+        """Report which phase begins now, or began at that time of day, with the time of day and
+        with this host's monotonic clock, which is never set. A fault of a phase that begins now
+        strikes."""
         self.phase = phase
         now, clock = time.time(), time.monotonic()
         when = self.entered_at = now if at is None else at
         self._send({"phase": phase, "at": when, "clock": clock - (now - when), **metadata})
+        if at is None:
+            self.fault.strike(phase)
 
     def close(self) -> None:
         """End the connection, also if a process that this one has forked still holds it."""

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
-from hvdperf.worker.faults import Fault
 from hvdperf.worker.learning import Curve
 from hvdperf.worker.process import Resumes, cpu_seconds, resident_bytes
 from hvdperf.worker.protocol import Phase
@@ -30,11 +29,15 @@ class Step(NamedTuple):
     samples: int
     loss: Any
 
+    @property
+    def inside(self) -> float:
+        """Seconds from the batch on."""
+        return self.end - self.got_batch
+
 
 def train_step(
     trainer: Trainer,
     driver: Driver,
-    fault: Fault,
     kind: str,
     last_step_seconds: float,
     meet: bool = False,
@@ -44,9 +47,9 @@ def train_step(
     that delays this one. meet: wait for all ranks to have their batch. wait: wait until the step is
     done; without it a GPU may only have queued the work."""
     driver.steps_begun += 1
-    fault.slow_down(last_step_seconds)
+    driver.fault.slow_down(last_step_seconds)
     begin = time.perf_counter()
-    fault.hold_up_input(last_step_seconds)
+    driver.fault.hold_up_input(last_step_seconds)
     batch = trainer.next_batch(kind)
     got_batch = met = time.perf_counter()
     if meet:
@@ -55,15 +58,15 @@ def train_step(
     trainer.learning_rate.before_step()
     loss = trainer.step(kind, batch)
     trainer.learning_rate.after_step(loss)
-    if wait or fault.follows_steps:
+    if wait or driver.fault.follows_steps:
         float(loss)
     end = time.perf_counter()
-    fault.leak()
+    driver.fault.leak()
     return Step(begin, got_batch, met, end, trainer.count(batch), loss)
 
 
 def run_block(
-    trainer: Trainer, driver: Driver, fault: Fault, kind: str, steps: int, wait: bool = False
+    trainer: Trainer, driver: Driver, kind: str, steps: int, wait: bool = False
 ) -> dict[str, Any]:
     """Train `steps` steps from a barrier on, and read this rank's clock. wait: wait for the end of
     each step, so that the times of its parts are also right on GPUs. Without it, only the last loss
@@ -76,42 +79,31 @@ def run_block(
     which the loss was not finite for the first time, or None) and resumed (how often a signal let
     this process go on that had been stopped).
     """
-    step_ends = []
-    input_seconds = []
-    losses = []
-    inside_seconds = 0.0
-    samples = 0
-    clock = time.perf_counter
+    taken: list[Step] = []
     trainer.enter_block(kind)
     driver.enter(Phase.BLOCK)
-    fault.strike(Phase.BLOCK)
-    fault.stray(trainer.learning_rate)
-    last_step_seconds = 0.0
+    driver.fault.stray(trainer.learning_rate)
     cpu_before, resumes_before = cpu_seconds(), Resumes.count
     trainer.barrier()
-    begin = step_begin = clock()
+    begin = time.perf_counter()
     for _ in range(steps):
-        step = train_step(trainer, driver, fault, kind, last_step_seconds, wait=wait)
-        input_seconds.append(step.got_batch - step.begin)
-        inside_seconds += step.end - step.got_batch
-        step_ends.append(step.end)
-        last_step_seconds = step.end - step.got_batch
-        samples += step.samples
-        losses.append(step.loss)
-    last_loss = float(step.loss)  # waits for whatever a GPU still has to do
-    end = clock()
+        last_step_seconds = taken[-1].inside if taken else 0.0
+        taken.append(train_step(trainer, driver, kind, last_step_seconds, wait=wait))
+    last_loss = float(taken[-1].loss)  # waits for whatever a GPU still has to do
+    end = time.perf_counter()
     cpu_after, resumed = cpu_seconds(), Resumes.count - resumes_before
     trainer.leave_block(kind)
+    ends = [step.end for step in taken]
     not_finite_at = None
     if not math.isfinite(last_loss):
-        first = next(i for i, loss in enumerate(losses) if not math.isfinite(float(loss)))
+        first = next(i for i, step in enumerate(taken) if not math.isfinite(float(step.loss)))
         not_finite_at = driver.steps_begun - steps + first + 1
     return {
         "seconds": end - begin,
-        "step_seconds": [b - a for a, b in zip([step_begin, *step_ends], step_ends)],
-        "input_seconds": input_seconds,
-        "inside_seconds": inside_seconds,
-        "samples": samples,
+        "step_seconds": [b - a for a, b in zip([begin, *ends], ends)],
+        "input_seconds": [step.got_batch - step.begin for step in taken],
+        "inside_seconds": sum(step.inside for step in taken),
+        "samples": sum(step.samples for step in taken),
         "cpu_seconds": cpu_after - cpu_before,
         "loss": last_loss,
         "not_finite_at": not_finite_at,
@@ -127,7 +119,6 @@ STEPS_BETWEEN_READINGS = 25
 def run(
     trainer: Trainer,
     driver: Driver,
-    fault: Fault,
     steps: Optional[int] = None,
     seconds: Optional[float] = None,
     validate: bool = True,
@@ -148,8 +139,7 @@ def run(
     with_timestamps), and validation (what Trainer.validate returns, or None without a validation).
     """
     driver.enter(Phase.RUN)
-    fault.strike(Phase.RUN)
-    fault.stray(trainer.learning_rate)
+    driver.fault.stray(trainer.learning_rate)
     samples, done = 0, 0
     memory, timestamps = [], []
     curve = Curve(steps, trainer.learning_rate, tf.add_n)
@@ -163,14 +153,10 @@ def run(
             (votes,) = trainer.total([float(clock() - begin >= seconds)])
             if votes > 0:
                 break
-        step = train_step(
-            trainer, driver, fault, "full", last_step_seconds, meet, wait=with_timestamps
-        )
-        last_step_seconds = step.end - step.got_batch
+        step = train_step(trainer, driver, "full", last_step_seconds, meet, wait=with_timestamps)
+        last_step_seconds = step.inside
         if with_timestamps:
-            timestamps.append(
-                [at - begin for at in (step.begin, step.got_batch, step.met, step.end)]
-            )
+            timestamps.append([at - begin for at in step[:4]])
         else:
             curve.after_step(step.loss)
         loss = step.loss
@@ -183,7 +169,6 @@ def run(
     validation = None
     if validate:
         driver.enter(Phase.VALIDATION)
-        fault.strike(Phase.VALIDATION)
         validation = trainer.validate()
     return {
         "seconds": end - begin,

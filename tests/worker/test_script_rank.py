@@ -61,7 +61,7 @@ def test_on_a_host_without_the_launchs_copy_a_rank_makes_one(
         inter_op=1,
     )
     driver: Any = None
-    rank = ScriptRank(config, driver, Fault(None, 0))
+    rank = ScriptRank(config, driver)
     rank._set_environment()
     copy = json.loads(os.environ[private.VARIABLE])["at"]
     assert Path(copy).is_relative_to(temporary)
@@ -107,7 +107,7 @@ class Told:
     steps_begun = 0
 
     def __init__(self, *orders: dict[str, Any]) -> None:
-        self.orders = list(orders)
+        self.orders, self.fault = list(orders), Fault(None, 0)
         self.entered: list[tuple[Any, ...]] = []
         self.metadata: dict[str, Any] = {}
         self.replies: list[dict[str, Any]] = []
@@ -153,7 +153,7 @@ class Script:
         monkeypatch.setattr(os, "_exit", self._leave)
         config = rank_config(script=["train.py"], cores=[3])
         driver: Any = self.driver
-        self.rank = ScriptRank(config, driver, Fault(None, 0))
+        self.rank = ScriptRank(config, driver)
         self.steps: Any = Steps("step")
         self.steps.traced_at = 101.5
         self.at = 100.0

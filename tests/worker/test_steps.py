@@ -66,7 +66,8 @@ def block(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     monkeypatch.setattr(faults, "time", SimpleNamespace(sleep=sleep))
 
     def run(fault: FaultConfig | None = None, **options: Any) -> dict[str, Any]:
-        return steps.run_block(trainer, driver, Fault(fault, 0), "full", STEPS, **options)
+        driver.fault = Fault(fault, 0)
+        return steps.run_block(trainer, driver, "full", STEPS, **options)
 
     return run
 

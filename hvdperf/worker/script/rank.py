@@ -22,7 +22,6 @@ from typing import Any, NoReturn
 
 from hvdperf.worker import process
 from hvdperf.worker.evidence import settings
-from hvdperf.worker.faults import Fault
 from hvdperf.worker.process import Resumes, cpu_seconds, resident_bytes
 from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.rank_config import RankConfig
@@ -107,10 +106,8 @@ class Order:
         return {
             "seconds": self.seconds,
             "steps": len(self.period),
-            "epochs": 0.0,
             "samples": self.samples,
-            "loss": math.nan,
-            "learning_rate": math.nan,
+            **dict.fromkeys(("epochs", "loss", "learning_rate"), math.nan),
             "memory": self.memory,
             "timestamps": [],
             "curve": [],
@@ -120,8 +117,8 @@ class Order:
 class ScriptRank:
     """Runs the script of a rank's config until the driver dismisses it."""
 
-    def __init__(self, config: RankConfig, driver: Driver, fault: Fault) -> None:
-        self._config, self._driver, self._fault = config, driver, fault
+    def __init__(self, config: RankConfig, driver: Driver) -> None:
+        self._config, self._driver = config, driver
         # The function whose calls are the steps; of several, the one that is called twice first.
         self._steps: Any = None
         self._order: Any = None
@@ -136,7 +133,6 @@ class ScriptRank:
         """Run the script. Raises what it raises, and BadScript if it ends by itself."""
         driver, config = self._driver, self._config
         driver.enter(Phase.IMPORT)
-        self._fault.strike(Phase.IMPORT)
         if config.rendezvous:
             meet(driver, config.rendezvous)
         self._set_environment()
@@ -209,9 +205,7 @@ class ScriptRank:
     def _at_init(self, is_over: bool) -> None:
         if self._steps is None and not self._initialised:
             self._initialised = is_over
-            phase = Phase.BUILD if is_over else Phase.INIT
-            self._driver.enter(phase)
-            self._fault.strike(phase)
+            self._driver.enter(Phase.BUILD if is_over else Phase.INIT)
 
     def _at_step(self, steps: Any) -> None:
         try:
@@ -259,8 +253,8 @@ class ScriptRank:
     def _delay(self) -> None:
         """Delay the next step by the session's injected fault, if it has one for this rank."""
         row = self._steps.last
-        self._fault.slow_down(row.end - row.begin)
-        self._fault.leak()
+        self._driver.fault.slow_down(row.end - row.begin)
+        self._driver.fault.leak()
 
     def _begin_next(self) -> None:
         """Carry out orders, until one that needs steps has begun."""
@@ -273,7 +267,6 @@ class ScriptRank:
                     _horovod().shutdown()
                 self.leave(0)
             driver.enter(order["op"])
-            self._fault.strike(order["op"])
             if order["op"] in (Phase.BLOCK, Phase.RUN):
                 _meet_others()
                 self._order = Order(order)
@@ -295,7 +288,7 @@ class ScriptRank:
         # What follows the first step: its broadcast, if that is not a part of it.
         driver.enter(Phase.BROADCAST, at=end)
         process.pin(self._config.cores)
-        self._fault.compete()
+        self._driver.fault.compete()
         driver.enter(Phase.READY, metadata=self._metadata())
 
     def _metadata(self) -> Mapping[str, Any]:

@@ -1,11 +1,15 @@
 """The interface between a rank's loop and a strategy, a class in a file beside this one."""
 
-from collections.abc import Sequence
-from typing import Any, Optional, Protocol
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from itertools import islice
+from typing import Any, Callable, Optional, Protocol
 
+from hvdperf.models import tasks
 from hvdperf.worker import training
 from hvdperf.worker.learning import Constant
-from hvdperf.worker.training import Config
+from hvdperf.worker.training import Config, Part
 
 Facts = dict[str, Any]
 
@@ -20,10 +24,21 @@ class Trainer(Protocol):
 
     config: Config
     learning_rate: Constant
+    parts: list[Part]
+    rank: int = 0
+    world_size: int = 1
     # Samples of this process in a pass over the user's own data; None until a pass is over.
     samples_of_a_pass: Optional[int] = None
 
-    def __init__(self, config: Config) -> None: ...
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.parts = []
+        # `build` replaces it, unless the start-up ends before.
+        self.learning_rate = Constant([])
+
+    @cached_property
+    def task(self) -> tasks.Step:
+        return training.find_task(self.config)
 
     def init(self) -> Facts:
         """Join the group. Return the world size, this process's rank and the transport."""
@@ -31,6 +46,17 @@ class Trainer(Protocol):
     def build(self) -> Facts:
         """Build model and optimizer. Return the counts of parameters, of gradient tensors and of
         gradient bytes."""
+        with self.scope():
+            self.parts = training.build_parts(self.config, self.task, self.config.optimizer)
+        self.learning_rate = training.make_learning_rate(self.config, self.parts, self.mean_loss)
+        return training.size_of(self.parts)
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """Return the context in which variables become those of all replicas."""
+        return nullcontext()
+
+    def mean_loss(self, loss: float) -> float:
+        """Return the loss of all replicas together. loss: the value that `step` returned."""
 
     def open_input(self) -> None: ...
 
@@ -59,9 +85,19 @@ class Trainer(Protocol):
 
     def own_loss(self, loss: float) -> float:
         """Return the mean loss of this process's samples. loss: the value that `step` returned."""
+        return loss
 
     def count(self, batch: Any) -> int:
         """Return how many samples of the batch this process trains on."""
+        return sum(training.count(part) for part in self.by_process(batch))
+
+    def by_process(self, batch: Any) -> Sequence[Any]:
+        """Return the batches of the replicas of this process."""
+        return [batch]
+
+    def by_replica(self, parts: list[Part]) -> list[list[Any]]:
+        """Return the trainable weights of every replica of this process."""
+        return [training.weights(parts)]
 
     def total(self, values: Sequence[float]) -> list[float]:
         """Return each value added up over all processes."""
@@ -76,6 +112,11 @@ class Trainer(Protocol):
     def evidence(self) -> Facts:
         """Return the world size that the framework reports, the learning rate, and a digest of the
         weights of every replica of this process."""
+        return {
+            "world_size": self.world_size,
+            "learning_rate": self.learning_rate.value,
+            "digests": [training.digest(weights) for weights in self.by_replica(self.parts)],
+        }
 
     def correctness(self, steps: int, path: str) -> Facts:
         """Train a second model by SGD from the same seed, reproducibly. Every replica trains on the
@@ -88,9 +129,28 @@ class Trainer(Protocol):
         self.config = training.of_another_batch(self.config)
         try:
             with training.reproducible():
-                return self.train_again(steps, path)
+                return self._train_again(steps, path)
         except training.Irreproducible as error:
             return {"loss": 0.0, "digests": [], "irreproducible": str(error)}
 
-    def train_again(self, steps: int, path: str) -> Facts:
-        """Train the second model of `correctness`, and return what that returns."""
+    def _train_again(self, steps: int, path: str) -> Facts:
+        with self.scope():
+            parts = training.without_randomness(training.build_parts(self.config, self.task, "sgd"))
+        batches, step = self.in_file_order(parts)
+        begun = [variable.numpy() for variable in self.by_replica(parts)[0]]
+        losses, samples = [], []
+        for batch in islice(batches, steps):
+            samples.append([training.samples_digest(each) for each in self.by_process(batch)])
+            losses.append(self.own_loss(float(step(batch))))
+        replicas = self.by_replica(parts)
+        if self.rank == 0:
+            training.save_arrays(path, trained=replicas[0], begun=begun)
+        return {
+            "loss": losses[0],
+            "digests": [training.digest(weights) for weights in replicas],
+            "samples": [training.combined(of_replica) for of_replica in zip(*samples)],
+        }
+
+    def in_file_order(self, parts: list[Part]) -> tuple[Iterator[Any], Callable[[Any], Any]]:
+        """Return batches of this process's own shard as they are in the files, and a step of these
+        parts, whose weights are the same on all replicas by then."""

@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from hvdperf.worker import training
-from hvdperf.worker.learning import Constant
 from hvdperf.worker.strategies.base import Facts, Trainer
 from hvdperf.worker.training import Config, Part
 
@@ -76,14 +75,8 @@ class ReplicaTrainer(Trainer):
     `total`, `agree` and `barrier`.
     """
 
-    rank = 0
-    world_size = 1
-
     def __init__(self, config: Config) -> None:
-        self.config = config
-        self.parts: list[Part] = []
-        # `build` replaces it, unless the start-up ends before.
-        self.learning_rate = Constant([])
+        super().__init__(config)
         self._passes: int = config.passes
         self._steps: dict[str, Cycle] = {}
         self._batches: dict[str, Iterator[Any]] = {}
@@ -114,14 +107,7 @@ class ReplicaTrainer(Trainer):
         training.set_up_devices(self.config)
         return {"rank": self.rank, "world_size": self.world_size, "transport": "none"}
 
-    def build(self) -> Facts:
-        self.task = training.find_task(self.config)
-        self.parts = training.build_parts(self.config, self.task, self.config.optimizer)
-        self.learning_rate = training.make_learning_rate(self.config, self.parts, self.mean_loss)
-        return training.size_of(self.parts)
-
     def mean_loss(self, loss: float) -> float:
-        """Return the mean over all replicas of the loss of each."""
         return self.total([loss])[0] / self.world_size
 
     def open_input(self) -> None:
@@ -298,40 +284,17 @@ class ReplicaTrainer(Trainer):
     def step(self, kind: str, batch: Any) -> Any:
         return next(self._steps[kind])(*batch)
 
-    def own_loss(self, loss: float) -> float:
-        return loss
-
-    def count(self, batch: Any) -> int:
-        return training.count(batch)
-
-    def evidence(self) -> Facts:
-        return {
-            "world_size": self.world_size,
-            "learning_rate": self.learning_rate.value,
-            "digests": [training.digest(training.weights(self.parts))],
-        }
-
-    def train_again(self, steps: int, path: str) -> Facts:
-        parts = training.without_randomness(training.build_parts(self.config, self.task, "sgd"))
-        steps_in_turn = self.cycle(parts)
+    def in_file_order(self, parts: list[Part]) -> tuple[Iterator[Any], Callable[[Any], Any]]:
+        steps = self.cycle(parts)
         self.agree([variable for part in parts for variable in part.state])
-        begun = [variable.numpy() for variable in training.weights(parts)]
-        shard = (self.rank, self.world_size)
         dataset = training.open_dataset(
-            self.config, self.task, self.config.batch, shard=shard, augment=False
+            self.config,
+            self.task,
+            self.config.batch,
+            shard=(self.rank, self.world_size),
+            augment=False,
         )
-        losses, samples = [], []
-        for batch in dataset.take(steps):
-            samples.append(training.samples_digest(batch))
-            losses.append(float(next(steps_in_turn)(*batch)))
-        trained = training.weights(parts)
-        if self.rank == 0:
-            training.save_arrays(path, trained=trained, begun=begun)
-        return {
-            "loss": losses[0],
-            "digests": [training.digest(trained)],
-            "samples": [training.combined(samples)],
-        }
+        return iter(dataset), lambda batch: next(steps)(*batch)
 
     def validate(self) -> Facts:
         # Average the statistics, because every replica has seen other samples.

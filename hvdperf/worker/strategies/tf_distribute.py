@@ -3,13 +3,14 @@ one process with a replica per device, and `multiworker`, one process per worker
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Callable
 
 import tensorflow as tf
 
 from hvdperf.worker import training
 from hvdperf.worker.strategies.base import Facts, Trainer
-from hvdperf.worker.training import Config, Part
+from hvdperf.worker.training import Part
 
 Replicated = Any  # values of all replicas of this process
 # A batch stays in host memory until a step takes it, as in the other strategies. By default it
@@ -20,12 +21,6 @@ IN_HOST_MEMORY = tf.distribute.InputOptions(experimental_fetch_to_device=False)
 class DistributedTrainer(Trainer):
     """The common part of every Trainer (base.py) under tf.distribute. A strategy adds how it is
     made, how its input is spread and what this process's share of a loss is."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self.task = training.find_task(config)
-        self.parts: list[Part] = []
-        self.rank = 0
 
     @abstractmethod
     def make_strategy(self) -> tf.distribute.Strategy:
@@ -48,7 +43,7 @@ class DistributedTrainer(Trainer):
         return self.config.batch * self.config.world_size
 
     def mean_loss(self, loss: float) -> float:
-        """Return the loss of the global batch. loss: this process's share of that loss."""
+        # A value is this process's share of the loss of the global batch.
         return self.total([loss])[0]
 
     def barrier(self) -> None:
@@ -57,17 +52,11 @@ class DistributedTrainer(Trainer):
 
     def init(self) -> Facts:
         self.strategy = self.make_strategy()
-        return {
-            "rank": self.rank,
-            "world_size": self.strategy.num_replicas_in_sync,
-            "transport": self.transport(),
-        }
+        self.world_size = self.strategy.num_replicas_in_sync
+        return {"rank": self.rank, "world_size": self.world_size, "transport": self.transport()}
 
-    def build(self) -> Facts:
-        with self.strategy.scope():
-            self.parts = training.build_parts(self.config, self.task, self.config.optimizer)
-        self.learning_rate = training.make_learning_rate(self.config, self.parts, self.mean_loss)
-        return training.size_of(self.parts)
+    def scope(self) -> AbstractContextManager[Any]:
+        return self.strategy.scope()  # type: ignore[no-any-return]
 
     def open_input(self) -> None:
         self._dataset = self.distribute(augment=True)
@@ -116,49 +105,20 @@ class DistributedTrainer(Trainer):
     def step(self, kind: str, batch: Any) -> Any:
         return self._step(batch)
 
-    def count(self, batch: Any) -> int:
-        return sum(training.count(part) for part in self._by_process(batch))
-
-    def _by_process(self, batch: Any) -> Sequence[Any]:
-        """Return the batches of the replicas of this process."""
+    def by_process(self, batch: Any) -> Sequence[Any]:
         parts = [self.strategy.experimental_local_results(leaf) for leaf in tf.nest.flatten(batch)]
         return [tf.nest.pack_sequence_as(batch, of_replica) for of_replica in zip(*parts)]
 
-    def evidence(self) -> Facts:
-        return {
-            "world_size": self.strategy.num_replicas_in_sync,
-            "learning_rate": self.learning_rate.value,
-            "digests": [training.digest(weights) for weights in self._by_replica(self.parts)],
-        }
-
-    def _by_replica(self, parts: list[Part]) -> list[list[tf.Variable]]:
-        """Return the copies of the trainable weights of every replica of this process."""
+    def by_replica(self, parts: list[Part]) -> list[list[tf.Variable]]:
         copies = [
             self.strategy.experimental_local_results(variable)
             for variable in training.weights(parts)
         ]
         return [list(of_replica) for of_replica in zip(*copies)]
 
-    def train_again(self, steps: int, path: str) -> Facts:
-        with self.strategy.scope():
-            parts = training.without_randomness(training.build_parts(self.config, self.task, "sgd"))
-        begun = [variable.numpy() for variable in self._by_replica(parts)[0]]
+    def in_file_order(self, parts: list[Part]) -> tuple[Iterator[Any], Callable[[Any], Any]]:
         dataset = self.distribute(augment=False)
-        step = self._traced(parts, dataset)
-        losses, samples = [], []
-        batches = iter(dataset)
-        for _ in range(steps):
-            batch = next(batches)
-            samples.append([training.samples_digest(each) for each in self._by_process(batch)])
-            losses.append(self.own_loss(float(step(batch))))
-        replicas = self._by_replica(parts)
-        if self.rank == 0:
-            training.save_arrays(path, trained=replicas[0], begun=begun)
-        return {
-            "loss": losses[0],
-            "digests": [training.digest(weights) for weights in replicas],
-            "samples": [training.combined(of_replica) for of_replica in zip(*samples)],
-        }
+        return iter(dataset), self._traced(parts, dataset)
 
 
 class MirroredTrainer(DistributedTrainer):
@@ -193,10 +153,6 @@ class MirroredTrainer(DistributedTrainer):
 
     def loss_of(self, per_replica: Replicated) -> tf.Tensor:
         return self.strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
-
-    def own_loss(self, loss: float) -> float:
-        # This process has all replicas.
-        return loss
 
 
 _Communication = tf.distribute.experimental.CommunicationImplementation
