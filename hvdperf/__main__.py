@@ -46,7 +46,7 @@ class _Version(argparse.Action):
 # The commands by purpose, as the help shows them.
 PURPOSES = {
     "measure": ("run", "nightly", "vet", "bisect"),
-    "show results": ("report", "compare", "regressions", "history", "predict", "explain"),
+    "show results": ("report", "compare", "regressions", "history", "explain"),
     "prepare": ("doctor", "list", "thresholds"),
 }
 

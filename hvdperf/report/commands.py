@@ -1,4 +1,4 @@
-"""The commands that show results: report, compare, predict and explain."""
+"""The commands that show results: report, compare and explain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from hvdperf.report.formats.terminal import terminal
 from hvdperf.report.formats.text import printable
 from hvdperf.report.methods import methods
 from hvdperf.report.paper import paper_figures, paper_tables
-from hvdperf.report.prediction import forecast
 from hvdperf.report.published_table import PRINTED, SPEEDS, TIMES, explain, lines, read_table
 from hvdperf.report.session import newest_session, read_sources, results_of, session_report
 from hvdperf.report.words import joined, plural
@@ -37,7 +36,7 @@ Texts = Callable[[Path], Mapping[str, Callable[[], str]] | None]
 
 
 def add_to(commands: Commands, of_script: Texts) -> None:
-    """Add the commands report, compare, predict and explain. of_script: makes the report of a run
+    """Add the commands report, compare and explain. of_script: makes the report of a run
     of a script."""
     add = add_command(
         commands,
@@ -103,20 +102,6 @@ def add_to(commands: Commands, of_script: Texts) -> None:
     )
     _add_output(add)
     add.set_defaults(command=compare_sessions)
-
-    add = add_command(
-        commands,
-        "predict",
-        "Predict weak scaling at two and four times the nodes of a session. The trend of the last "
-        "doubling is extrapolated, so the session must have used several nodes.",
-    )
-    add.add_argument(
-        "session",
-        type=Path,
-        metavar="SESSION",
-        help="Predict from this session, a directory under results/runs.",
-    )
-    add.set_defaults(command=predict)
 
     add = add_command(
         commands,
@@ -223,16 +208,6 @@ def _written(report: Report, arguments: argparse.Namespace, results: Path, name:
         complain(told)
     print(write(report, arguments.format or FORMATS[0], arguments.out, results / "report" / name))
     return 0
-
-
-def predict(arguments: argparse.Namespace) -> int:
-    archive = read_session(arguments.session)
-    found = forecast(archive)
-    for told in filter(None, (archive.unfinished, *archive.left_out, *found.refusals)):
-        complain(told)
-    for told in found.lines:
-        print(told)
-    return REFUSED if found.refusals else 0
 
 
 def explain_table(arguments: argparse.Namespace) -> int:
