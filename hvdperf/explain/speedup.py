@@ -178,24 +178,6 @@ def refusal(efficiency: float, candidate: Training, reference: Training, world_s
     )
 
 
-def fit_fixed_cost(world_sizes: Sequence[int], seconds: Sequence[float]) -> FixedCost:
-    """Return a and b of t = a + b / n, from trainings of one amount of work on several world sizes,
-    by least squares on relative residuals. b is then the whole work, in seconds on one replica.
-
-    The fit minimises the sum of (a / t + b / (n t) - 1)^2, whose terms are linear in a and b.
-    Raises ValueError for fewer than two world sizes, or if `seconds` has another length.
-    """
-    if len(set(world_sizes)) < 2 or len(world_sizes) != len(seconds):
-        raise ValueError("a fixed cost needs a time at each of two or more world sizes")
-    rows = [(1 / t, 1 / (n * t)) for n, t in zip(world_sizes, seconds, strict=True)]
-    xx = sum(x * x for x, _ in rows)
-    xy = sum(x * y for x, y in rows)
-    yy = sum(y * y for _, y in rows)
-    x1, y1 = sum(x for x, _ in rows), sum(y for _, y in rows)
-    determinant = xx * yy - xy * xy
-    return FixedCost((x1 * yy - y1 * xy) / determinant, (y1 * xx - x1 * xy) / determinant)
-
-
 # Terms that follow from one another's measurements, so that noise can make one of them negative.
 BY_ABLATION = (Term.STRAGGLER, Term.COMPUTE, Term.APPLY, Term.EXCHANGE)
 

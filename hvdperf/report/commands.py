@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from hvdperf.cli import REFUSED, Commands, add_command, complain
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
+from hvdperf.json_records import Unreadable, decode
 from hvdperf.paths import RESULTS, shown
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.report.compare import comparison
@@ -23,7 +23,7 @@ from hvdperf.report.formats.terminal import terminal
 from hvdperf.report.formats.text import printable
 from hvdperf.report.methods import methods
 from hvdperf.report.paper import paper_figures, paper_tables
-from hvdperf.report.published_table import PRINTED, SPEEDS, TIMES, explain, lines, read_table
+from hvdperf.report.published_table import TIMES, Published, explain, lines
 from hvdperf.report.session import newest_session, read_sources, results_of, session_report
 from hvdperf.report.words import joined, plural
 
@@ -107,8 +107,8 @@ def add_to(commands: Commands, of_script: Texts) -> None:
         commands,
         "explain",
         "Find out why throughput and wall time disagree in a published table. FILE is a "
-        f"JSON object with the lists gpus, {SPEEDS} and {' or '.join(TIMES)}, and with "
-        f"{' and '.join(PRINTED)} if the table prints them.",
+        f"JSON object with the lists gpus, examples_per_second_per_gpu and {' or '.join(TIMES)}, "
+        "and with speedup_time_printed and speedup_speed_printed if the table prints them.",
     )
     add.add_argument(
         "file",
@@ -213,17 +213,14 @@ def _written(report: Report, arguments: argparse.Namespace, results: Path, name:
 def explain_table(arguments: argparse.Namespace) -> int:
     path: Path = arguments.file
     try:
-        document = json.loads(path.read_text())
+        found = explain(decode(path.read_bytes(), Published))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise UserError(f"{path}: is not JSON; give a file such as {EXAMPLE}") from None
-    except RecursionError:
-        raise UserError(f"{path}: nested too deeply for a table") from None
-    if not isinstance(document, dict):
-        raise UserError(f"{path}: is not a JSON object; give a file such as {EXAMPLE}")
-    for told in lines(explain(read_table(document, str(path)))):
-        print(told)
+    except Unreadable as error:
+        raise UserError(
+            f"{path}: is not such a table: {error}; give a file such as {EXAMPLE}"
+        ) from None
+    print("\n".join(lines(found)))
     return 0
 
 

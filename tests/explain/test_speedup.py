@@ -10,7 +10,6 @@ import pytest
 from hvdperf.explain.speedup import (
     Training,
     end_to_end_speedup,
-    fit_fixed_cost,
     fixed_cost,
     physical,
     refusal,
@@ -148,14 +147,6 @@ def test_a_run_that_is_too_short_is_refused_with_the_length_it_needs():
     long = [training(with_timestamps(arm, steps=needed)) for arm in (HOROVOD_2, HOROVOD_1)]
     assert refusal(0.8, long[0], long[1], world_size=2) == ""
     assert "the run is too short: no run is long enough" in refusal(1.0, ours, theirs, world_size=2)
-
-
-def test_a_fixed_cost_is_found_from_several_world_sizes():
-    sizes = [1, 2, 4, 8]
-    cost = fit_fixed_cost(sizes, [3 + 80 / n for n in sizes])
-    assert (cost.a_seconds, cost.b_seconds) == pytest.approx((3, 80))
-    with pytest.raises(ValueError, match="two or more world sizes"):
-        fit_fixed_cost([2, 2], [4.0, 4.1])
 
 
 def test_what_a_part_of_the_steps_lacks_is_taken_from_the_parts_beside_it() -> None:
