@@ -182,6 +182,7 @@ class Question(Enum):
         "throughput",
         "samples per second of all replicas under Horovod",
         rule=SpeedFloor,
+        unit="samples/s",
         between=Between.NEITHER,
     )
     BASELINE = QuestionSpec(

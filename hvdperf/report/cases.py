@@ -63,6 +63,13 @@ def at_95(case: Case) -> Interval | None:
     return replace(figure, lower=lower, upper=upper, alpha=ALPHA)
 
 
+def times(ratio: Interval, factor: float, parts: int = 1) -> Interval:
+    """Return the ratio times factor / parts, with its bounds."""
+    ends = (ratio.estimate, ratio.lower, ratio.upper)
+    estimate, lower, upper = (each * factor / parts for each in ends)
+    return replace(ratio, estimate=estimate, lower=lower, upper=upper)
+
+
 def centre_of(values: Sequence[float]) -> Interval:
     """Return the centre of several positive values, at least one, with an interval of 95 %
     confidence that covers that of further ones like them, such as of launches of the same session.

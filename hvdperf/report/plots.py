@@ -23,6 +23,13 @@ def field(key: str, kind: str, title: str = "", **more: Any) -> dict[str, Any]:
     return {"field": key, "type": kind, **({"title": title} if title else {}), **more}
 
 
+def axis(columns: Iterable[Column], key: str, **more: Any) -> dict[str, Any]:
+    """Return the channel of a column with numbers, with its title and unit."""
+    (column,) = (column for column in columns if column.key == key)
+    unit = f" in {column.unit}" if column.unit else ""
+    return field(key, "quantitative", f"{column.title}{unit}", **more)
+
+
 def percent(key: str, title: str, **more: Any) -> dict[str, Any]:
     """Return a channel for a share of 1, shown in %."""
     return field(key, "quantitative", title, axis={"format": ".0%"}, **more)
@@ -45,7 +52,7 @@ def layer(mark: str | Mapping[str, Any], *transform: Mapping[str, Any], **encodi
 def layered(*layers: Layer, height: int = 260, **more: Any) -> Plot:
     """Return a plot with these layers above each other, as wide as the page allows. height: in
     pixels."""
-    # With an independent legend, `curves` can remove the legend of dashes and keep the others.
+    # With an independent legend, `curve` can remove the legend of dashes and keep the others.
     apart = {"legend": {"strokeDash": "independent"}}
     return {"width": "container", "height": height, "layer": layers, "resolve": apart, **more}
 
@@ -57,17 +64,29 @@ def line(style: str, **at: Any) -> Layer:
     return layer({"type": "rule", "style": style}, once, **at)
 
 
-def curves(
-    y: Channel, apart: Channel, size: int = 55, *, shapes: bool = True, **more: Any
-) -> tuple[Layer, Layer]:
-    """Return lines with points. The channel `apart` distinguishes them by colour, dashes and, if
-    there are shapes, by shape. size: of a point. more: channels of points, such as the tooltip."""
+def curve(
+    x: Channel,
+    y: Channel,
+    by: Channel,
+    *behind: Layer,
+    bounds: Sequence[str] = (),
+    size: int = 55,
+    shapes: bool = True,
+    tip: Sequence[Mapping[str, Any]],
+    **more: Any,
+) -> Plot:
+    """Return a plot of lines with points. by: distinguishes them by colour, dashes and, if there
+    are shapes, by shape. behind: layers behind them. bounds: keys of the lower and upper bound.
+    size: of a point. tip: the tooltip. more: of the plot."""
     # The marks in the legend are not dashed and already identify the lines.
-    dashes = {**apart, "legend": None}
-    more |= {"shape": apart} if shapes else {}
-    return (
-        layer("line", y=y, color=apart, strokeDash=dashes),
-        layer({"type": "point", "size": size}, y=y, color=apart, **more),
+    dashes = {**by, "legend": None}
+    shape = {"shape": by} if shapes else {}
+    return layered(
+        *behind,
+        *([interval(*bounds, color=by)] if bounds else []),
+        layer("line", y=y, color=by, strokeDash=dashes),
+        layer({"type": "point", "size": size}, y=y, color=by, **shape, tooltip=tip),
+        **{"encoding": {"x": x}, **more},
     )
 
 
@@ -157,6 +176,31 @@ def distinguished(names: Iterable[str]) -> dict[str, Any]:
     return field("called", "nominal", scale={"domain": list(names)}, legend=LEGEND)
 
 
+def folded(
+    names: Mapping[str, str],
+    y: Channel,
+    title: str,
+    *behind: Layer,
+    rows: int,
+    tip: Sequence[Mapping[str, Any]],
+    **more: Any,
+) -> Plot:
+    """Return a plot with a row per row of the table and, in it, an interval for each of these
+    columns. names: theirs, by key. y: the place of a row. title: of x. behind: layers behind the
+    intervals. rows: how many there are. tip: the tooltip. more: of x."""
+    by = distinguished(names.values())
+    return estimates(
+        {"y": y, "yOffset": field("called", "nominal", sort=list(names.values()))},
+        field("value", "quantitative", title, **more),
+        ("value_low", "value_high"),
+        *behind,
+        rows=rows,
+        each=18 * len(names),
+        point={"color": by, "shape": by, "tooltip": tip},
+        transform=side_by_side(names),
+    )
+
+
 # The columns of tooltips for columns side by side.
 BOUNDED = (
     Column("called", "which"),
@@ -167,8 +211,10 @@ BOUNDED = (
 
 
 def tooltip(columns: Iterable[Column], *keys: str) -> list[dict[str, Any]]:
-    """Return the tooltip of a mark: these columns of its row, or those with these keys."""
+    """Return the tooltip of a mark: these columns of its row that people see, or those with these
+    keys."""
     named = {column.key: column for column in columns}
+    seen = keys or [key for key, column in named.items() if not column.hidden]
     return [
         {
             "field": column.key,
@@ -179,7 +225,7 @@ def tooltip(columns: Iterable[Column], *keys: str) -> list[dict[str, Any]]:
                 else {"type": "quantitative", "format": f",.{column.digits}f"}
             ),
         }
-        for column in (named[key] for key in keys or named)
+        for column in (named[key] for key in seen)
     ]
 
 
@@ -205,6 +251,26 @@ def by_verdict() -> dict[str, Any]:
     colours and shapes."""
     words = field("verdict", "nominal", "verdict")
     return {"color": words, "shape": words}
+
+
+# With more rows than this, a row of boxes is too low for a number beside it.
+MANY_ROWS = 32
+
+
+def boxes(columns: Sequence[Column], rows: int, y: Channel, *medians: Layer) -> Plot:
+    """Return a plot of rules and bars from the quantiles of rows, with these layers that show
+    medians. columns: of the tooltip. rows: how many there are. y: the place of a row."""
+    return layered(
+        interval("q01_ms", "q99_ms", "x"),
+        layer(
+            {"type": "bar", "style": "quiet", "height": {"band": 0.6}},
+            x=field("q25_ms", "quantitative"),
+            x2={"field": "q75_ms"},
+        ),
+        *medians,
+        height=rows_high(rows, each=22 if rows <= MANY_ROWS else 6),
+        encoding={"y": y, "tooltip": tooltip(columns)},
+    )
 
 
 def stacked(

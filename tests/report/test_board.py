@@ -294,7 +294,7 @@ def test_a_regression_and_an_injected_fault_are_no_efficiency(tmp_path):
         figure = overview(cases_of(tmp_path / name, outcome(comparison, [0.9] * 6)))
         assert figure is not None
         (row,) = (row for row in figure.table.rows if row["world_size"] == 2)
-        assert [row[key] for key in ("weak", "strong", "parity")] == [None] * 3
+        assert not {"weak", "strong", "parity"} & row.keys()
 
 
 def test_without_a_throughput_there_is_no_overview():

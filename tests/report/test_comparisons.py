@@ -14,12 +14,21 @@ from hvdperf.plan.questions import (
     fixed_epochs,
     fixed_time,
     parity,
+    throughput,
     weak_scaling,
 )
 from hvdperf.report.cases import at_95
 from hvdperf.report.sections import comparisons
 from hvdperf.stats import Interval
-from hvdperf.verdict import REGRESSION, Band, Floor, Verdict, decide, smallest_detectable_effect
+from hvdperf.verdict import (
+    REGRESSION,
+    Band,
+    Floor,
+    SpeedFloor,
+    Verdict,
+    decide,
+    smallest_detectable_effect,
+)
 from tests.report.cases import assert_sound
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
@@ -47,6 +56,15 @@ def test_what_has_a_floor_has_no_upper_end(tmp_path):
     rows = [row for figure in section.figures for row in figure.table.rows]
     assert {(row["low"], row["high"]) for row in rows} == {(0.6, None)}
     assert [figure.name for figure in section.figures] == ["communication", "fixed_time"]
+
+
+def test_a_throughput_is_no_ratio(tmp_path):
+    cases = cases_of(tmp_path, outcome(throughput(WORKLOAD, 2), [7.0] * 6, SpeedFloor.at(900)))
+    (figure,) = comparisons.others(cases).figures
+    columns = {column.key: column.heading for column in figure.table.columns}
+    assert columns["ratio"] == "result [samples/s]"
+    assert columns["low"] == "at least [samples/s]"
+    assert "'datum': 1" not in str(figure.plot)
 
 
 def test_a_question_of_blocks_has_a_figure_whatever_its_name(tmp_path):

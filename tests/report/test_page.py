@@ -639,11 +639,9 @@ def test_a_legend_of_columns_side_by_side_fits_a_phone(blank: Page, pages: Path)
     names = {f"way_{n}": f"by the wall time of a part {n}" for n in range(4)}
     rows: tuple[Row, ...] = tuple({"n": n, **dict.fromkeys(names, float(n))} for n in (1, 2))
     columns = tuple(Column(key, key) for key in rows[0])
-    plot = plots.layered(
-        *plots.curves(plots.field("value", "quantitative"), plots.distinguished(names.values())),
-        encoding={"x": plots.field("n", "quantitative")},
-        transform=plots.side_by_side(names),
-    )
+    x, y = (plots.field(key, "quantitative") for key in ("n", "value"))
+    by = plots.distinguished(names.values())
+    plot = plots.curve(x, y, by, tip=(), transform=plots.side_by_side(names))
     figure = Figure("ways", "Ways", "Four.", Table(columns, rows), plot)
     report = replace(USUAL, sections=(Section("one", "One", "", (figure,)),))
     (pages / "legend.html").write_text(document(report), encoding="utf-8")

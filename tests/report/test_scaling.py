@@ -10,7 +10,7 @@ from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.plan.comparisons import Question
 from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
 from hvdperf.report.sections import scaling
-from hvdperf.verdict import Floor, Verdict
+from hvdperf.verdict import Verdict
 from tests.report.cases import assert_sound, of_workload
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
@@ -265,23 +265,20 @@ def test_one_node_has_no_table_of_nodes(tmp_path):
     assert scaling.by_nodes(cases_of(tmp_path, outcome(WEAK, [0.9] * 6))) is None
 
 
-def test_rows_are_nodes_and_columns_replicas_on_each(tmp_path):
+def test_a_row_has_the_layout_of_its_ranks_over_nodes(tmp_path):
+    uneven = outcome(weak_scaling(WORKLOAD, 3), [0.5] * 6)
     cases = cases_of(
-        tmp_path,
-        outcome(WEAK, [0.9] * 6, Floor.at(0.8)),
-        outcome(WEAK_4, [0.8] * 6, Floor.at(0.8)),
-        slots=4,
-        per_node=2,
+        tmp_path, uneven, outcome(WEAK, [0.9] * 6), outcome(WEAK_4, [0.8] * 6), slots=4
     )
     section = scaling.by_nodes(cases)
     assert section is not None
     assert_sound(section)
-    efficiency = figures_of(section)["nodes-efficiency-resnet_50_s"].table
-    assert [column.key for column in efficiency.columns] == ["nodes", "width_2"]
-    assert [row["nodes"] for row in efficiency.rows] == [1, 2]
-    assert [row["width_2"] for row in efficiency.rows] == [pytest.approx(0.9), pytest.approx(0.8)]
-    throughput = figures_of(section)["nodes-throughput-resnet_50_s"].table
-    assert throughput.rows[1]["width_2"] == pytest.approx(0.8 * 4 * 1000)
+    (figure,) = section.figures
+    rows = [(row["nodes"], row["layout"]) for row in figure.table.rows]
+    assert rows == [(1, "1 x 2"), (2, "2 + 1"), (2, "2 x 2")]
+    assert [row["efficiency"] for row in figure.table.rows] == pytest.approx([0.9, 0.5, 0.8])
+    assert figure.table.rows[-1]["throughput"] == pytest.approx(0.8 * 4 * 1000)
+    assert "0.800 [0.800, 0.800] on 2 x 2" in figure.says
 
 
 def test_the_efficiency_against_one_node_is_of_the_same_rounds(tmp_path):
@@ -298,33 +295,19 @@ def test_the_efficiency_against_one_node_is_of_the_same_rounds(tmp_path):
     section = scaling.by_nodes(cases)
     assert section is not None
     assert_sound(section)
-    (row,) = figures_of(section)["nodes-against-one"].table.rows
+    one, row = section.figures[0].table.rows
+    assert one["against"] is one["observations"] is None
     assert row["layout"] == "2 x 2"
-    assert row["efficiency"] == pytest.approx(0.8, rel=1e-3)
-    assert row["upper"] - row["lower"] < 0.004
+    assert row["against"] == pytest.approx(0.8, rel=1e-3)
+    assert row["against_high"] - row["against_low"] < 0.004
     assert row["observations"] == len(shared)
     several = scaling.by_nodes(cases, [cases, cases, cases])
-    assert figures_of(several)["nodes-against-one"].table.rows[0]["observations"] == 3
+    assert several is not None
+    assert several.figures[0].table.rows[1]["observations"] == 3
 
 
 def test_with_one_replica_a_node_there_is_no_efficiency_against_one(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), slots=2, per_node=1)
-    assert "nodes-against-one" not in figures_of(scaling.by_nodes(cases))
-
-
-def test_of_one_shape_the_even_group_is_shown_whatever_is_read_first(tmp_path):
-    uneven = outcome(weak_scaling(WORKLOAD, 6), [0.5] * 6)
-    even = outcome(weak_scaling(WORKLOAD, 8), [0.8] * 6)
-    for number, group in enumerate(((even, uneven), (uneven, even))):
-        section = scaling.by_nodes(cases_of(tmp_path / str(number), *group, slots=8, per_node=4))
-        assert section is not None
-        figure = figures_of(section)["nodes-efficiency-resnet_50_s"]
-        assert figure.table.rows[0]["width_4"] == pytest.approx(0.8)
-        assert "on 2 nodes with 4 replicas each" in figure.says
-
-
-def test_an_uneven_group_is_not_said_to_be_even(tmp_path):
-    uneven = outcome(weak_scaling(WORKLOAD, 6), [0.5] * 6)
-    section = scaling.by_nodes(cases_of(tmp_path, uneven, slots=8, per_node=4))
+    section = scaling.by_nodes(cases)
     assert section is not None
-    assert "on 2 nodes with at most 4 replicas each" in section.figures[0].says
+    assert {row["against"] for row in section.figures[0].table.rows} == {None}

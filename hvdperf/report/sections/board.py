@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
-from hvdperf.columns import interval
+from hvdperf import columns
 from hvdperf.judge.fails import notes_on_fails
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case
 from hvdperf.records.fingerprinting import settings_beside
 from hvdperf.records.outcome import each_launch, throughputs
-from hvdperf.report import plots
-from hvdperf.report.cases import asked, at_95, cells_of, number, scaled, speeds_of
-from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table, Value
-from hvdperf.report.words import (
-    NAMES,
-    names_of,
-    plural,
-    question_of,
-    several,
-    shown,
-    workload_labels,
-)
+from hvdperf.report import plots, words
+from hvdperf.report.cases import asked, at_95, number, scaled, speeds_of, times
+from hvdperf.report.content import CaseNote, Figure, Row, Table
+from hvdperf.report.fields import Field, interval, table, value
+from hvdperf.report.words import NAMES, names_of, plural, question_of, several
 from hvdperf.stats import Interval
 from hvdperf.verdict import Ceiling, Floor, Rule, Verdict, is_bounded, must_be, worst
 
@@ -34,23 +26,6 @@ _NOT_BY_THE_FIGURE = (
     Verdict.INFO.value,
 )
 
-COLUMNS = (
-    Column("verdict", "verdict", brief="verdict"),
-    *NAMES,
-    # The case's name says these three; the page's filters use them.
-    Column("question", "question", hidden=True),
-    Column("model", "network", hidden=True),
-    Column("world_size", "ranks", hidden=True),
-    Column("figure", "result", digits=3, brief="result 95 % interval"),
-    Column("lower", "lower", digits=3, brief="lower"),
-    Column("upper", "upper", digits=3, brief="upper"),
-    Column("must_be", "limit", brief="limit"),
-    Column("margin", "margin", "%", digits=1),
-    Column("rounds", "rounds", brief="rounds"),
-    Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
-    Column("nodes", "nodes", hidden=True),
-    Column("settings", "settings"),
-)
 # Only shown if a case has one: a change between two sides that can be alike; settings that touch
 # the case.
 _OPTIONAL = ("minimum_detectable_effect", "settings")
@@ -64,7 +39,8 @@ def ranked(cases: Iterable[Case]) -> list[Case]:
 
 def board(cases: Sequence[Case]) -> Figure:
     """Return a row per case, the worst verdict first."""
-    rows = tuple(map(row_of, ranked(cases)))
+    whole = table(ranked(cases), FIELDS)
+    rows = whole.rows
     near = [row for row in rows if row["margin"] is not None]
     judged = [row for row in near if row["verdict"] not in _NOT_BY_THE_FIGURE]
     told = (*_says(judged), *notes_on_fails(case.outcome for case in cases))
@@ -75,7 +51,7 @@ def board(cases: Sequence[Case]) -> Figure:
         table=Table(
             tuple(
                 column
-                for column in COLUMNS
+                for column in whole.columns
                 if column.key not in _OPTIONAL or any(row[column.key] for row in rows)
             ),
             rows,
@@ -105,8 +81,9 @@ def note(case: Case) -> CaseNote | None:
     paragraphs = [case.reason] if case.reason else []
     if case.verdict is not Verdict.PASS and case.figure is not None and case.rule is not None:
         paragraphs.append(
-            f"Result {shown(case.figure)} after {plural(outcome.judgement.rounds, 'round')}, with "
-            f"the confidence that a verdict needs; limit: {must_be(outcome.judgement)}"
+            f"Result {words.shown(case.figure)} after "
+            f"{plural(outcome.judgement.rounds, 'round')}, with the confidence that a verdict "
+            f"needs; limit: {must_be(outcome.judgement)}"
         )
     if failure is not None:
         who = "" if failure.rank is None else f", rank {failure.rank}"
@@ -119,32 +96,46 @@ def note(case: Case) -> CaseNote | None:
     return CaseNote(case.name, case.verdict, tuple(dict.fromkeys(paragraphs)), output, case.reason)
 
 
-def row_of(case: Case) -> Row:
-    """Return the row of a case, which tables of some of the cases have, too."""
+def _margin_of(case: Case) -> float | None:
+    """Return the margin in %. A case with an injected fault should miss its threshold."""
     figure, rule = case.figure, case.rule
-    bounded = figure is not None and is_bounded(figure)
-    inside = None
-    # A case with an injected fault should miss its threshold.
-    if figure is not None and rule is not None and bounded and not case.comparison.is_fault_case:
-        inside = 100 * margin(figure, rule)
-    judgement = case.outcome.judgement
-    # Said of a change between sides that can be alike, not of the distance from a threshold.
+    if figure is None or rule is None or not is_bounded(figure) or case.comparison.is_fault_case:
+        return None
+    return 100 * margin(figure, rule)
+
+
+def _effect_of(case: Case) -> float | None:
+    """Return the minimum detectable effect in % of a change between sides that can be alike, which
+    a distance from a threshold has none of."""
     alike = case.judged_as in (JudgedAs.REGRESSION, JudgedAs.AA_PAIR)
-    effect = judgement.detectable_effect if alike else None
-    return {
-        "verdict": case.verdict.value,
-        "question": question_of(case),
-        "model": case.workload.model,
-        "world_size": case.world_size,
-        **cells_of(at_95(case), "figure", "lower", "upper"),
-        "must_be": must_be(judgement),
-        "margin": inside,
-        "rounds": judgement.rounds,
-        "minimum_detectable_effect": scaled(effect),
-        "nodes": len(case.replicas_per_node),
-        **names_of(case),
-        "settings": settings_beside(case.fingerprint, case.comparison),
-    }
+    return scaled(case.outcome.judgement.detectable_effect if alike else None)
+
+
+EFFECT: Field[Case] = value(
+    "minimum_detectable_effect", "minimum detectable effect", _effect_of, "%", 1
+)
+FIELDS: tuple[Field[Case], ...] = (
+    value("verdict", "verdict", lambda case: case.verdict.value, brief="verdict"),
+    Field(NAMES, names_of),
+    # The case's name says these three; the page's filters use them.
+    value("question", "question", question_of, hidden=True),
+    value("model", "network", lambda case: case.workload.model, hidden=True),
+    value("world_size", "ranks", lambda case: case.world_size, hidden=True),
+    interval(
+        "figure",
+        "result",
+        at_95,
+        bounds=("lower", "upper"),
+        brief="result 95 % interval",
+        brief_bounds=True,
+    ),
+    value("must_be", "limit", lambda case: must_be(case.outcome.judgement), brief="limit"),
+    value("margin", "margin", _margin_of, "%", 1),
+    value("rounds", "rounds", lambda case: case.outcome.judgement.rounds, brief="rounds"),
+    EFFECT,
+    value("nodes", "nodes", lambda case: len(case.replicas_per_node), hidden=True),
+    value("settings", "settings", lambda case: settings_beside(case.fingerprint, case.comparison)),
+)
 
 
 def _says(judged: Sequence[Row]) -> Iterator[str]:
@@ -189,13 +180,8 @@ _RATIOS = {
     "parity": (Question.PARITY, "vs Mirrored", 1.0, 2),
 }
 _ASKED = tuple(question for question, *_ in _RATIOS.values())
-_SPEEDS = (
-    Column("model", "network", brief="network"),
-    Column("world_size", "ranks", brief="ranks"),
-    Column("samples_per_second", "throughput", "samples/s", digits=0, brief="samples/s"),
-    Column("samples_per_second_low", "lower", "samples/s", digits=0, hidden=True),
-    Column("samples_per_second_high", "upper", "samples/s", digits=0, hidden=True),
-)
+# A network at a world size.
+_Size = tuple[Workload, int]
 
 
 def overview(
@@ -209,26 +195,69 @@ def overview(
     if not speeds:
         return None
     centres = speeds_of(speeds, sessions)
-    held = [(case.workload, case.world_size) for case in asked(cases, *_ASKED)]
-    labels = workload_labels(workload for workload, _ in (*speeds, *held))
+    ratios = [_ratio(name, cases) for name in _RATIOS]
+    held = {(case.workload, case.world_size) for case in asked(cases, *_ASKED)}
+    labels = words.workload_labels(workload for workload, _ in (*speeds, *held))
     keys = sorted({*speeds, *held}, key=lambda key: (labels[key[0]], key[1]))
-    rows = tuple(_of_network(key, labels[key[0]], centres.get(key), cases) for key in keys)
-    measured = [row for row in rows if row["samples_per_second"]]
+    fields: list[Field[_Size]] = [
+        value("model", "network", lambda key: labels[key[0]], brief="network"),
+        value("world_size", "ranks", lambda key: key[1], brief="ranks"),
+        interval(
+            "samples_per_second",
+            "throughput",
+            centres.get,
+            "samples/s",
+            # A digit more if one of them is below 100.
+            int(min(speed.estimate for speed in centres.values()) < 99.95),
+            brief="samples/s",
+        ),
+        # Without those that were not measured.
+        *(each for each in ratios if any(each.cells(key)[each.columns[0].key] for key in keys)),
+        value("verdict", "worst verdict", lambda key: _worst(key, cases)),
+    ]
+    rows = table(keys, fields)
+    measured = [row for row in rows.rows if row["samples_per_second"]]
     return Figure(
         "throughput",
         "How training scales",
         "Horovod with default settings: samples/s of all ranks, scaling in % of ideal, 95 % "
         f"intervals.{_limits(cases, limits)}{_by_step(cases)}",
-        Table(_columns(rows), rows),
-        _speeds(len({row["model"] for row in measured}), len({row["world_size"] for row in rows})),
+        rows,
+        plots.by_network(
+            plots.axis(rows.columns, "samples_per_second", scale={"zero": True}),
+            ("samples_per_second_low", "samples_per_second_high"),
+            measured,
+            tip=plots.tooltip(rows.columns),
+            transform=[plots.known("samples_per_second")],
+        ),
         lead=_lead(measured),
     )
+
+
+def _ratio(name: str, cases: Sequence[Case]) -> Field[_Size]:
+    """Return the field of a ratio beside the throughput."""
+    question, brief, factor, digits = _RATIOS[name]
+    held = {(case.workload, case.world_size): at_95(case) for case in asked(cases, question)}
+
+    def ratio(key: _Size) -> Interval | None:
+        found = held.get(key)
+        return None if found is None else times(found, factor)
+
+    unit = "%" * (factor > 1)
+    return interval(name, question.label, ratio, unit, digits, brief=brief, brief_bounds=True)
+
+
+def _worst(key: _Size, cases: Sequence[Case]) -> str | None:
+    """Return the worst verdict of a network's cases, some of which train a variant of the
+    workload; None without any."""
+    found = [c.verdict for c in cases if (c.workload.model, c.world_size) == (key[0].model, key[1])]
+    return worst(found).value if found else None
 
 
 def _lead(rows: Sequence[Row]) -> str:
     """Return in a sentence how each network scales on the most ranks, of those for which that has
     an interval: where ranks share cores, a ratio is only shown."""
-    scaled = {row["model"]: row for row in rows if row["weak_low"] is not None}
+    scaled = {row["model"]: row for row in rows if row.get("weak_low") is not None}
     if not scaled:
         return several(
             f"{row['model']} {number(row['samples_per_second']):,.0f} samples/s on "
@@ -237,7 +266,7 @@ def _lead(rows: Sequence[Row]) -> str:
         )
     told = (
         f"{row['model']} {number(row['weak']):.0f} % "
-        f"{interval(number(row['weak_low']), number(row['weak_high']), 5, 0)} on "
+        f"{columns.interval(number(row['weak_low']), number(row['weak_high']), 5, 0)} on "
         f"{row['world_size']} ranks"
         for row in sorted(scaled.values(), key=lambda row: number(row["weak"]))
     )
@@ -273,63 +302,3 @@ def _by_step(cases: Sequence[Case]) -> str:
     }
     names = ", ".join(sorted(scripts))
     return f" A step of {names} counts as one sample: no batch is seen." if names else ""
-
-
-def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
-    """Return the columns, without those of ratios that were not measured. Throughputs have a digit
-    after the point if one of them is below 100."""
-    known = [speed for row in rows if (speed := number(row["samples_per_second"]))]
-    speeds = (replace(column, digits=int(min(known) < 99.95)) for column in _SPEEDS[2:])
-    ratios = (
-        column
-        for key, (question, brief, factor, digits) in _RATIOS.items()
-        if any(row[key] is not None for row in rows)
-        for column in (
-            Column(key, question.label, "%" * (factor > 1), digits, brief=brief),
-            Column(f"{key}_low", "lower", "%" * (factor > 1), digits, hidden=True, brief="lower"),
-            Column(f"{key}_high", "upper", "%" * (factor > 1), digits, hidden=True, brief="upper"),
-        )
-    )
-    return (*_SPEEDS[:2], *speeds, *ratios, Column("verdict", "worst verdict"))
-
-
-def _of_network(
-    key: tuple[Workload, int], label: str, speed: Interval | None, cases: Sequence[Case]
-) -> Row:
-    workload, world_size = key
-    # Some cases of a network train a variant of its workload.
-    own = [c for c in cases if (c.workload.model, c.world_size) == (workload.model, world_size)]
-    held = {case.question: case for case in asked(own, *_ASKED) if case.workload == workload}
-    ratios: dict[str, Value] = {}
-    for name, (question, _, factor, _) in _RATIOS.items():
-        figure = at_95(held[question]) if question in held else None
-        cells = cells_of(figure, name, f"{name}_low", f"{name}_high")
-        ratios |= {
-            each: None if value is None else factor * number(value) for each, value in cells.items()
-        }
-    return {
-        "model": label,
-        "world_size": world_size,
-        **cells_of(speed, *(column.key for column in _SPEEDS[2:5])),
-        **ratios,
-        "verdict": worst([case.verdict for case in own]).value if own else None,
-    }
-
-
-def _speeds(networks: int, sizes: int) -> Plot:
-    """Return a plot with a bar per network and world size."""
-    at = {
-        "y": plots.row_names("model", sort=None),
-        "yOffset": {"field": "world_size", "type": "ordinal"},
-    }
-    return plots.layered(
-        plots.layer(
-            "bar",
-            **at,
-            x=plots.field("samples_per_second", "quantitative", "samples/s"),
-            color=plots.field("world_size", "ordinal", "ranks"),
-            tooltip=plots.tooltip(_SPEEDS),
-        ),
-        plots.interval("samples_per_second_low", "samples_per_second_high", "x", **at),
-        height=plots.rows_high(networks, max(26, 15 * sizes)),
-    )

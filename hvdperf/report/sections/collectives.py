@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any, Generic, TypeVar
 
-from hvdperf.explain.collectives import paired, step_times
+from hvdperf.explain.collectives import StepTimes, paired, step_times
 from hvdperf.plan.arms import KIB, MIB, SWEEP, Collective, busbw
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.cases import number, quantiles, trusted
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
+from hvdperf.report.content import Column, Figure, Row, Section
+from hvdperf.report.fields import Field, table, value
 from hvdperf.report.words import Labels, plural, several, slug, workload_labels
 
 QUARTILES = (0.25, 0.5, 0.75)
-
-
-def _quartiles(key: str, title: str, called: str, unit: str = "") -> tuple[Column, ...]:
-    """Return the columns of a median and its quartiles. called: in the titles of the quartiles."""
-    return (
-        Column(key, title, unit, 3),
-        Column(f"{key}_low", f"{called}, 25 %", unit, 3),
-        Column(f"{key}_high", f"{called}, 75 %", unit, 3),
-    )
-
-
-OVERHEAD = (
-    *_quartiles("overhead", "time of Horovod / bare", "time ratio"),
-    Column("turns", "turns"),
-)
 SIDES = {"horovod": "Horovod", "bare": "bare"}
-
-
-WIDTHS = tuple(
-    column for key, name in SIDES.items() for column in _quartiles(key, name, name, "GB/s")
-)
-WHOSE = (
-    Column("network", "network"),
-    Column("model", "name", hidden=True),
-    Column("world_size", "ranks", hidden=True),
-    Column("bytes", "gradients", "B"),
-    Column("tensors", "tensors"),
-)
+Turn = TypeVar("Turn")
 
 
 @dataclass(frozen=True)
@@ -55,9 +31,13 @@ class Pair:
     horovod: float
     bare: float
 
-    @property
-    def overhead(self) -> float:
-        return self.horovod / self.bare
+
+@dataclass(frozen=True)
+class _Turns(Generic[Turn]):
+    """What a row is about: turns of a case."""
+
+    case: Case
+    turns: Sequence[Turn]
 
 
 def collective_of(case: Case) -> Collective:
@@ -79,20 +59,45 @@ def pairs_of(case: Case) -> list[Pair]:
     return found
 
 
-def _measured(case: Case, pairs: Sequence[Pair]) -> dict[str, Value]:
-    """Return medians and quartiles: of the bus bandwidth of both sides, in GB/s, and of the ratio
-    of their times. None for a bandwidth of 0 (a collective that moves no data), which a logarithmic
-    axis cannot show."""
-    collective, n = collective_of(case), case.world_size
-    values = {
-        side: [busbw(collective, n, pair.size_bytes, getattr(pair, side)) for pair in pairs]
-        for side in SIDES
-    }
-    cells: dict[str, Value] = {"turns": len(pairs)}
-    for key, found in {**values, "overhead": [pair.overhead for pair in pairs]}.items():
-        low, middle, high = (cut if cut > 0 else None for cut in quantiles(found, QUARTILES))
-        cells |= {key: middle, f"{key}_low": low, f"{key}_high": high}
-    return cells
+def _quartiles(
+    key: str, title: str, called: str, unit: str, values: Callable[[_Turns[Pair]], Sequence[float]]
+) -> Field[_Turns[Pair]]:
+    """Return the field of a median and its quartiles. called: in the titles of the quartiles. None
+    for a bandwidth of 0 (a collective that moves no data), which a logarithmic axis cannot show."""
+    columns = (
+        Column(key, title, unit, 3),
+        Column(f"{key}_low", f"{called}, 25 %", unit, 3),
+        Column(f"{key}_high", f"{called}, 75 %", unit, 3),
+    )
+
+    def cells(of_row: _Turns[Pair]) -> Row:
+        cuts = (cut if cut > 0 else None for cut in quantiles(values(of_row), QUARTILES))
+        return dict(zip((f"{key}_low", key, f"{key}_high"), cuts, strict=True))
+
+    return Field(columns, cells)
+
+
+def _width(side: str) -> Field[_Turns[Pair]]:
+    """Return the field of the bus bandwidth of a side."""
+
+    def widths(of_row: _Turns[Pair]) -> list[float]:
+        collective, n = collective_of(of_row.case), of_row.case.world_size
+        return [busbw(collective, n, p.size_bytes, getattr(p, side)) for p in of_row.turns]
+
+    return _quartiles(side, SIDES[side], SIDES[side], "GB/s", widths)
+
+
+_WIDTHS = tuple(map(_width, SIDES))
+_OVERHEAD: tuple[Field[_Turns[Pair]], ...] = (
+    _quartiles(
+        "overhead",
+        "time of Horovod / bare",
+        "time ratio",
+        "",
+        lambda of_row: [pair.horovod / pair.bare for pair in of_row.turns],
+    ),
+    value("turns", "turns", lambda of_row: len(of_row.turns)),
+)
 
 
 def is_of_gradients(case: Case) -> bool:
@@ -100,21 +105,25 @@ def is_of_gradients(case: Case) -> bool:
     return alone or case.question is Question.OVERLAP
 
 
-def whose(case: Case, labels: Labels) -> dict[str, Value]:
-    model = labels[case.workload]
-    return {
-        "network": f"{model}, {plural(case.world_size, 'rank')}",
-        "model": model,
-        "world_size": case.world_size,
-    }
+def _whose(labels: Labels) -> tuple[Field[_Turns[Any]], ...]:
+    def network(of_row: _Turns[Any]) -> str:
+        return f"{labels[of_row.case.workload]}, {plural(of_row.case.world_size, 'rank')}"
+
+    return (
+        value("network", "network", network),
+        value("model", "name", lambda of_row: labels[of_row.case.workload], hidden=True),
+        value("world_size", "ranks", lambda of_row: of_row.case.world_size, hidden=True),
+    )
 
 
 # Sweeps ----------------------------------------------------------------------------------------
 
-_SIZE = (Column("bytes", "size", "B", hidden=True), Column("size", "size"))
 _BRIEF = {"size": "size", "horovod": "Horovod", "bare": "bare", "overhead": "ratio"}
-_COLUMNS = tuple(
-    replace(column, brief=_BRIEF.get(column.key, "")) for column in (*_SIZE, *WIDTHS, *OVERHEAD)
+_OF_A_SIZE: tuple[Field[_Turns[Pair]], ...] = (
+    value("bytes", "size", lambda of_row: of_row.turns[0].size_bytes, "B", hidden=True),
+    value("size", "size", lambda of_row: _short(of_row.turns[0].size_bytes)),
+    *_WIDTHS,
+    *_OVERHEAD,
 )
 
 
@@ -123,25 +132,30 @@ def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
     by_size: dict[int, list[Pair]] = {}
     for pair in sorted(pairs, key=lambda pair: pair.size_bytes):
         by_size.setdefault(pair.size_bytes, []).append(pair)
-    rows: dict[int, dict[str, Value]] = {
-        size: {"bytes": size, "size": _short(size), **_measured(case, group)}
-        for size, group in by_size.items()
-    }
-    table = Table(_COLUMNS, tuple(rows.values()))
-    best = max(table.rows, key=lambda row: number(row["horovod"]))
-    worst = max(table.rows, key=lambda row: number(row["overhead"]))
+    rows = table([_Turns(case, group) for group in by_size.values()], _OF_A_SIZE)
+    columns = {each.key: replace(each, brief=_BRIEF.get(each.key, "")) for each in rows.columns}
+    best = max(rows.rows, key=lambda row: number(row["horovod"]))
+    worst = max(rows.rows, key=lambda row: number(row["overhead"]))
+    axis = {"values": list(by_size), **_BINARY}
     return Figure(
-        name=slug("bandwidth", collective, f"np{n}"),
-        title=f"{collective} on {n} ranks: bus bandwidth in GB/s by size",
-        says=(
-            f"Through Horovod {number(best['horovod']):.2f} GB/s at most, at {best['size']}, where "
-            f"bare MPI reaches {number(best['bare']):.2f}. Horovod takes longest in "
-            f"proportion at {worst['size']}: {number(worst['overhead']):.2f} times the bare "
-            "transport's time."
+        slug("bandwidth", collective, f"np{n}"),
+        f"{collective} on {n} ranks: bus bandwidth in GB/s by size",
+        f"Through Horovod {number(best['horovod']):.2f} GB/s at most, at {best['size']}, where "
+        f"bare MPI reaches {number(best['bare']):.2f}. Horovod takes longest in "
+        f"proportion at {worst['size']}: {number(worst['overhead']):.2f} times the bare "
+        "transport's time.",
+        replace(rows, columns=tuple(columns.values())),
+        plots.curve(
+            plots.field(
+                "bytes", "quantitative", "size", scale={"type": "log", "base": 2}, axis=axis
+            ),
+            plots.field("value", "quantitative", "bus bandwidth in GB/s", scale={"type": "log"}),
+            plots.distinguished(SIDES.values()),
+            bounds=("value_low", "value_high"),
+            tip=plots.tooltip((columns["size"], *plots.BOUNDED, columns["overhead"])),
+            transform=plots.side_by_side(SIDES),
         ),
-        table=table,
-        plot=_curves(list(rows)),
-        tags={"world_size": str(n), "question": case.question.label},
+        {"world_size": str(n), "question": case.question.label},
     )
 
 
@@ -159,169 +173,115 @@ _BINARY = {
 }
 
 
-def _curves(sizes: Sequence[int]) -> Plot:
-    """Return a plot with a line per side."""
-    lines = plots.curves(
-        plots.field("value", "quantitative", "bus bandwidth in GB/s", scale={"type": "log"}),
-        plots.distinguished(SIDES.values()),
-        50,
-        tooltip=plots.tooltip((_SIZE[1], *plots.BOUNDED, *OVERHEAD[:1])),
-    )
-    axis = {"values": list(sizes), **_BINARY}
-    x = plots.field("bytes", "quantitative", "size", scale={"type": "log", "base": 2}, axis=axis)
-    return plots.layered(
-        plots.interval("value_low", "value_high"),
-        *lines,
-        encoding={"x": x},
-        transform=plots.side_by_side(SIDES),
-    )
-
-
 # The exchange of a step's gradients ------------------------------------------------------------
 
-_TIMES = (
-    Column("horovod_ms", "through Horovod", "ms", 3),
-    Column("bare_ms", "bare", "ms", 3),
-)
+
+def _median(
+    key: str, title: str, get: Callable[[Turn], float], unit: str = "ms", digits: int = 2
+) -> Field[_Turns[Turn]]:
+    """Return the field of a median over the turns. get: returns seconds, or a ratio."""
+    scale = 1000 if unit == "ms" else 1
+    return value(key, title, lambda of_row: scale * median(map(get, of_row.turns)), unit, digits)
 
 
 def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     """Return one figure for all networks of a session; return [] if no exchange was measured."""
-    found: dict[tuple[str, int], tuple[Case, list[Pair]]] = {}
+    found: dict[tuple[str, int], _Turns[Pair]] = {}
     for case in cases:
         pairs = pairs_of(case) if is_of_gradients(case) else []
         key = case.workload.name, case.world_size
         # The same launches answer both questions, and one of these may have had more rounds.
-        if pairs and len(pairs) > len(found.get(key, (case, []))[1]):
-            found[key] = case, pairs
+        if pairs and (key not in found or len(pairs) > len(found[key].turns)):
+            found[key] = _Turns(case, pairs)
     if not found:
         return []
-    columns = (*WHOSE, *WIDTHS, *_TIMES, *OVERHEAD)
-    rows = [
-        {
-            **whose(case, labels),
-            "bytes": pairs[0].size_bytes,
-            "tensors": pairs[0].tensors,
-            "horovod_ms": 1000 * median(pair.horovod for pair in pairs),
-            "bare_ms": 1000 * median(pair.bare for pair in pairs),
-            **_measured(case, pairs),
-        }
-        for case, pairs in found.values()
-    ]
+    fields: tuple[Field[_Turns[Pair]], ...] = (
+        *_whose(labels),
+        value("bytes", "gradients", lambda of_row: of_row.turns[0].size_bytes, "B"),
+        value("tensors", "tensors", lambda of_row: of_row.turns[0].tensors),
+        *_WIDTHS,
+        _median("horovod_ms", "through Horovod", lambda pair: pair.horovod, digits=3),
+        _median("bare_ms", "bare", lambda pair: pair.bare, digits=3),
+        *_OVERHEAD,
+    )
+    rows = table(found.values(), fields)
     said = several(
         f"{row['network']} {number(row['horovod_ms']):.2f} ms, bare {number(row['bare_ms']):.2f} ms"
-        for row in rows
+        for row in rows.rows
     )
+    told = ("network", "bytes", "tensors", "horovod_ms", "bare_ms", "overhead")
     return [
         Figure(
-            name="bandwidth-gradients",
-            title="All gradients of a step: bus bandwidth of their allreduce",
-            says=f"Typical times of one exchange: {said}.",
-            table=Table(columns, tuple(rows)),
-            plot=_widths_plot(len(rows)),
+            "bandwidth-gradients",
+            "All gradients of a step: bus bandwidth of their allreduce",
+            f"Typical times of one exchange: {said}.",
+            rows,
+            plots.folded(
+                SIDES,
+                plots.row_names("network", 260),
+                "bus bandwidth in GB/s",
+                rows=len(rows.rows),
+                tip=[*plots.tooltip(rows.columns, *told), *plots.tooltip(plots.BOUNDED)],
+            ),
         )
     ]
-
-
-def _widths_plot(rows: int) -> Plot:
-    apart = plots.distinguished(SIDES.values())
-    tip = plots.tooltip((WHOSE[0], *WHOSE[3:], *plots.BOUNDED, *_TIMES, OVERHEAD[0]))
-    return plots.estimates(
-        {"y": plots.row_names("network", 260)},
-        plots.field("value", "quantitative", "bus bandwidth in GB/s"),
-        ("value_low", "value_high"),
-        rows=rows,
-        each=30,
-        size=70,
-        point={"color": apart, "shape": apart, "tooltip": tip},
-        transform=plots.side_by_side(SIDES),
-    )
 
 
 # Bounds of a step ------------------------------------------------------------------------------
 
-_OF_A_STEP = (
-    *WHOSE[:3],
-    Column("step_ms", "a step", "ms", 2),
-    Column("local_ms", "without exchange", "ms", 2),
-    Column("exchange_ms", "bare exchange", "ms", 2),
-    Column("all_hidden_ms", "bound, all hidden", "ms", 2),
-    Column("nothing_hidden_ms", "bound, nothing hidden", "ms", 2),
-    Column("of_nothing_hidden", "step / nothing hidden", "", 3),
-    Column("of_all_hidden", "step / all hidden", "", 3),
-    Column("turns", "turns"),
-)
-
 
 def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
-    """Return one figure of all steps with a bare exchange; return [] if there are none."""
-    rows = [
-        row
+    """Return one figure of all steps with a bare exchange, of medians over every turn of all
+    rounds, from which a case's figure is computed; return [] if there are none."""
+    found = [
+        _Turns(case, times)
         for case in cases
-        if case.question is Question.OVERLAP
-        for row in _of_steps(case, labels)
+        if case.question is Question.OVERLAP and (times := _step_times(case))
     ]
-    if not rows:
+    if not found:
         return []
+    fields: tuple[Field[_Turns[StepTimes]], ...] = (
+        *_whose(labels),
+        _median("step_ms", "a step", lambda turn: turn.full),
+        _median("local_ms", "without exchange", lambda turn: turn.local),
+        _median("exchange_ms", "bare exchange", lambda turn: turn.exchange),
+        _median("all_hidden_ms", "bound, all hidden", lambda t: max(t.local, t.exchange)),
+        _median("nothing_hidden_ms", "bound, nothing hidden", lambda t: t.local + t.exchange),
+        _median("of_nothing_hidden", "step / nothing hidden", lambda t: t.of_nothing_hidden, "", 3),
+        _median("of_all_hidden", "step / all hidden", lambda turn: turn.of_all_hidden, "", 3),
+        value("turns", "turns", lambda of_row: len(of_row.turns)),
+    )
+    rows = table(found, fields)
     said = several(
         f"{row['network']} {number(row['step_ms']):.1f} ms (bounds: "
         f"{number(row['all_hidden_ms']):.1f} ms with all of the exchange hidden, "
         f"{number(row['nothing_hidden_ms']):.1f} ms with nothing hidden)"
-        for row in rows
+        for row in rows.rows
     )
     return [
         Figure(
-            name="bandwidth-bound",
-            title="A step and its bounds: all of the exchange hidden, or nothing of it",
-            says=f"Typical steps: {said}.",
-            table=Table(_OF_A_STEP, tuple(rows)),
-            plot=_bound_plot(len(rows)),
+            "bandwidth-bound",
+            "A step and its bounds: all of the exchange hidden, or nothing of it",
+            f"Typical steps: {said}.",
+            rows,
+            plots.estimates(
+                {"y": plots.row_names("network", 260)},
+                plots.field("step_ms", "quantitative", "step time in ms"),
+                ("all_hidden_ms", "nothing_hidden_ms"),
+                rows=len(rows.rows),
+                each=30,
+                point={"tooltip": plots.tooltip(rows.columns)},
+            ),
         )
     ]
 
 
-def _of_steps(case: Case, labels: Labels) -> list[Row]:
-    """Return the row of a case, of medians over every turn of all rounds, from which the case's
-    figure is computed; return [] if there was no turn."""
-    times = [
+def _step_times(case: Case) -> list[StepTimes]:
+    return [
         turn
         for measured in case.rounds
         for turn in step_times(*map(measured.of, case.comparison.arms))
     ]
-    if not times:
-        return []
-    seconds = {
-        "step_ms": [turn.full for turn in times],
-        "local_ms": [turn.local for turn in times],
-        "exchange_ms": [turn.exchange for turn in times],
-        "all_hidden_ms": [max(turn.local, turn.exchange) for turn in times],
-        "nothing_hidden_ms": [turn.local + turn.exchange for turn in times],
-    }
-    row: dict[str, Value] = {
-        **whose(case, labels),
-        **{key: 1000 * median(found) for key, found in seconds.items()},
-        "of_nothing_hidden": median(turn.of_nothing_hidden for turn in times),
-        "of_all_hidden": median(turn.of_all_hidden for turn in times),
-        "turns": len(times),
-    }
-    return [row]
-
-
-def _bound_plot(rows: int) -> Plot:
-    """Return a plot of the band between both bounds, with the measured step."""
-    return plots.layered(
-        plots.layer(
-            {"type": "bar", "style": "band", "height": {"band": 0.6}},
-            x=plots.field("all_hidden_ms", "quantitative"),
-            x2={"field": "nothing_hidden_ms"},
-        ),
-        plots.layer(
-            {"type": "point", "size": 70, "shape": "diamond"},
-            x=plots.field("step_ms", "quantitative", "step time in ms"),
-        ),
-        height=plots.rows_high(rows, each=30),
-        encoding={"y": plots.row_names("network", 260), "tooltip": plots.tooltip(_OF_A_STEP)},
-    )
 
 
 # The section -----------------------------------------------------------------------------------
@@ -333,12 +293,10 @@ def section(cases: Sequence[Case]) -> Section:
     figures = [
         swept(case, pairs)
         for case in sound
-        if case.question is Question.COLLECTIVE_OVERHEAD and case.workload == SWEEP
-        for pairs in [pairs_of(case)]
-        if pairs
+        if case.question is Question.COLLECTIVE_OVERHEAD
+        if case.workload == SWEEP and (pairs := pairs_of(case))
     ]
     labels = workload_labels(case.workload for case in sound if is_of_gradients(case))
-    figures += [*gradients(sound, labels), *bounds(sound, labels)]
     return Section(
         "bandwidth",
         "Collectives",
@@ -346,6 +304,6 @@ def section(cases: Sequence[Case]) -> Section:
         "with the bandwidth of the links. Values are medians over the turns of all "
         "rounds, with their quartiles. Bare is MPI on one buffer without a framework, an upper "
         "limit for Horovod.",
-        tuple(figures),
+        (*figures, *gradients(sound, labels), *bounds(sound, labels)),
         "No collective operation was measured; to measure: pytest perf/test_communication.py",
     )

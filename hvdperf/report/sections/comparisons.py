@@ -8,26 +8,13 @@ from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report import plots
 from hvdperf.report.cases import at_95, with_confidence
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.sections import scaling
-from hvdperf.report.sections.board import row_of
+from hvdperf.report.content import Figure, Plot, Section, Table
+from hvdperf.report.fields import Field, interval, table, value
+from hvdperf.report.sections import board, scaling
 from hvdperf.report.words import INTERVALS, plural, several, shown, slug, workload_labels
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from hvdperf.work.table import work_of
 from hvdperf.work.training import Epochs
-
-COLUMNS = (
-    Column("case", "case"),
-    Column("model", "network"),
-    Column("world_size", "ranks"),
-    Column("ratio", "ratio", digits=3),
-    Column("lower", "lower", digits=3),
-    Column("upper", "upper", digits=3),
-    Column("low", "at least", digits=3),
-    Column("high", "at most", digits=3),
-    Column("rounds", "rounds"),
-    Column("verdict", "verdict"),
-)
 
 
 def parity(cases: Sequence[Case]) -> Section:
@@ -93,24 +80,19 @@ def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Se
 
 def _figures(cases: Sequence[Case]) -> tuple[Figure, ...]:
     """Return a figure for each question of the cases."""
+    held = [
+        case for case in cases if case.figure is not None and case.judged_as is JudgedAs.THRESHOLD
+    ]
     return tuple(
         _figure(
             slug(question.value),
             question.label,
-            found,
+            [case for case in held if case.question is question],
             question.spec.meaning,
             {"question": question.label},
         )
         for question in Question
-        if (
-            found := [
-                case
-                for case in cases
-                if case.question is question
-                and case.figure is not None
-                and case.judged_as is JudgedAs.THRESHOLD
-            ]
-        )
+        if any(case.question is question for case in held)
     )
 
 
@@ -118,7 +100,26 @@ def _figure(
     name: str, title: str, cases: Sequence[Case], meant: str, tags: Mapping[str, str]
 ) -> Figure:
     labels = workload_labels(case.workload for case in cases)
-    rows = tuple(_row(case, labels[case.workload]) for case in cases)
+    unit = _unit(cases[0])
+    digits = 1 if unit else 3
+    fields: tuple[Field[Case], ...] = (
+        value("case", "case", lambda case: case.name),
+        value("model", "network", lambda case: labels[case.workload]),
+        value("world_size", "ranks", lambda case: case.world_size),
+        interval(
+            "ratio",
+            "result" if unit else "ratio",
+            at_95,
+            unit,
+            digits,
+            bounds=("lower", "upper"),
+        ),
+        value("low", "at least", lambda case: _limits(case)[0], unit, digits),
+        value("high", "at most", lambda case: _limits(case)[1], unit, digits),
+        value("rounds", "rounds", lambda case: case.outcome.judgement.rounds),
+        value("verdict", "verdict", lambda case: case.verdict.value),
+    )
+    rows = table(cases, fields)
     said = several(
         f"{case.name} {shown(at_95(case))}"
         + ("" if case.verdict is Verdict.PASS else f" {case.verdict.value}")
@@ -130,46 +131,43 @@ def _figure(
         f"{title[0].upper()}{title[1:]}",
         f"{meant[0].upper()}{meant[1:]}, {kept} of {plural(len(cases), 'case')} PASS: {said}."
         f"{INTERVALS}",
-        Table(COLUMNS, rows),
-        _forest(len(rows), meant),
+        rows,
+        _forest(rows, meant, ideal=not unit),
         tags,
     )
 
 
-def _row(case: Case, label: str) -> Row:
+def _unit(case: Case) -> str:
+    """Return the unit of a case's figure; "" for a ratio, as of two stacks."""
+    return "" if case.judged_as is JudgedAs.REGRESSION else case.question.spec.unit
+
+
+def _limits(case: Case) -> tuple[float | None, float | None]:
+    """Return the least and the greatest value that the rule of a case allows."""
     rule = case.rule
-    low = high = None
     if isinstance(rule, Band):
-        low, high = rule.low, rule.high
-    elif isinstance(rule, Floor):
-        low = rule.limit(case.figure)
-    elif isinstance(rule, Ceiling):
-        high = rule.at_most
-    row = row_of(case)
-    return {**row, "model": label, "ratio": row["figure"], "low": low, "high": high}
+        return rule.low, rule.high
+    if isinstance(rule, Floor):
+        return rule.limit(case.figure), None
+    return None, rule.at_most if isinstance(rule, Ceiling) else None
 
 
-def _forest(rows: int, meant: str) -> Plot:
-    """Return a plot with a row per case: its interval over its band, and a line at equality."""
+def _forest(rows: Table, meant: str, *, ideal: bool) -> Plot:
+    """Return a plot with a row per case: its interval over its band. ideal: whether to mark
+    equality."""
     at = {"y": plots.row_names("case", sort=None)}
     low = plots.field("low", "quantitative")
+    band = {"type": "bar", "style": "band"}
     a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
-    tip = ("case", "verdict", "ratio", "lower", "upper", "low", "high")
     return plots.estimates(
         at,
         plots.field("ratio", "quantitative", meant, scale={"zero": False}),
         ("lower", "upper"),
-        plots.layer(
-            {"type": "bar", "style": "band"},
-            plots.known("low", "high"),
-            **at,
-            x=low,
-            x2={"field": "high"},
-        ),
+        plots.layer(band, plots.known("low", "high"), **at, x=low, x2={"field": "high"}),
         plots.layer({"type": "tick", "style": "limit"}, a_floor, **at, x=low),
-        plots.line("ideal", x={"datum": 1}),
-        rows=rows,
-        point={**plots.by_verdict(), "tooltip": plots.tooltip(COLUMNS, *tip)},
+        *([plots.line("ideal", x={"datum": 1})] if ideal else []),
+        rows=len(rows.rows),
+        point={**plots.by_verdict(), "tooltip": plots.tooltip(rows.columns)},
     )
 
 
@@ -178,35 +176,24 @@ def _forest(rows: int, meant: str) -> Plot:
 
 def trust(cases: Sequence[Case]) -> Section:
     """Return the section on the session's A/A cases."""
+    alike = [case for case in cases if case.question is Question.AA and case.figure is not None]
+    fields: tuple[Field[Case], ...] = (
+        value("case", "case", lambda case: case.name),
+        interval("ratio", "ratio", at_95, bounds=("lower", "upper")),
+        board.EFFECT,
+        value("verdict", "verdict", lambda case: case.verdict.value),
+    )
+    said = several(f"{case.name} {shown(at_95(case))} {case.verdict.value}" for case in alike)
+    figure = Figure(
+        "aa",
+        "A/A: two groups of the same arm",
+        f"Two groups of the same arm each: {said}.{INTERVALS}",
+        table(alike, fields),
+    )
     return Section(
         "trust",
         "Trust",
         "An A/A case compares an arm with itself: any difference is the noise of this session.",
-        tuple(_same(cases)),
+        (figure,) if alike else (),
         "This session has no A/A case.",
     )
-
-
-def _same(cases: Sequence[Case]) -> list[Figure]:
-    """Return the figure of the session's A/A cases."""
-    alike = [case for case in cases if case.question is Question.AA and case.figure is not None]
-    if not alike:
-        return []
-    columns = (
-        Column("case", "case"),
-        Column("ratio", "ratio", digits=3),
-        Column("lower", "lower", digits=3),
-        Column("upper", "upper", digits=3),
-        Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
-        Column("verdict", "verdict"),
-    )
-    rows = [{**row, "ratio": row["figure"]} for row in map(row_of, alike)]
-    said = several(f"{case.name} {shown(at_95(case))} {case.verdict.value}" for case in alike)
-    return [
-        Figure(
-            "aa",
-            "A/A: two groups of the same arm",
-            f"Two groups of the same arm each: {said}.{INTERVALS}",
-            Table(columns, tuple(rows)),
-        )
-    ]

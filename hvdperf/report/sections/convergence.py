@@ -138,15 +138,16 @@ def _curves(group: _Group) -> list[Figure]:
         for arm, row in last.items()
     )
     rows = [row for of_arm in of_arms.values() for row in of_arm]
-    figure = Figure(
-        name=group.named("curve"),
-        title=f"{group.title}: training loss",
-        says=f"Training loss: {said}.",
-        table=Table(_OF_A_CURVE, tuple(rows)),
-        plot=_curve_plot(of_arms),
-        tags=group.tags,
-    )
-    return [figure]
+    return [
+        Figure(
+            group.named("curve"),
+            f"{group.title}: training loss",
+            f"Training loss: {said}.",
+            Table(_OF_A_CURVE, tuple(rows)),
+            _curve_plot(of_arms),
+            group.tags,
+        )
+    ]
 
 
 def _of_arm(arm: str, group: Sequence[Started]) -> list[Row]:
@@ -155,29 +156,26 @@ def _of_arm(arm: str, group: Sequence[Started]) -> list[Row]:
     curves = [{point.steps: point for point in curve} for curve in found if curve]
     if not curves:
         return []
-    shared = sorted(set.intersection(*(set(curve) for curve in curves)))
+    shared = set.intersection(*(set(curve) for curve in curves))
     if not shared:
         # Launches of a fixed time end at different steps: take the median of their ends.
-        curves = [{0: list(curve.values())[-1]} for curve in curves]
-        shared = [0]
-    rows: list[Row] = []
-    for steps in shared:
-        points = [curve[steps] for curve in curves]
-        rates = finite(point.learning_rate for point in points)
-        losses = [point.loss for point in points]
-        rows.append(
-            {
-                "arm": arm,
-                "steps": round(median(point.steps for point in points)),
-                "samples": median(point.samples for point in points),
-                "loss": median(losses),
-                "least": min(losses),
-                "most": max(losses),
-                "learning_rate": median(rates) if rates else None,
-                "rounds": len(points),
-            }
-        )
-    return rows
+        shared, curves = {0}, [{0: list(curve.values())[-1]} for curve in curves]
+    return [_of_points(arm, [curve[steps] for curve in curves]) for steps in sorted(shared)]
+
+
+def _of_points(arm: str, points: Sequence[_Point]) -> Row:
+    rates = finite(point.learning_rate for point in points)
+    losses = [point.loss for point in points]
+    return {
+        "arm": arm,
+        "steps": round(median(point.steps for point in points)),
+        "samples": median(point.samples for point in points),
+        "loss": median(losses),
+        "least": min(losses),
+        "most": max(losses),
+        "learning_rate": median(rates) if rates else None,
+        "rounds": len(points),
+    }
 
 
 def _curve(ranks: Sequence[RunReport]) -> list[_Point]:
@@ -202,22 +200,25 @@ def _curve_plot(of_arms: Mapping[str, Sequence[Row]]) -> Plot:
     """Return a plot with lines that differ in colour, dashes and, if there is room, shapes; a row
     per arm if every arm has a single point. of_arms: the points, by arm."""
     points = sum(map(len, of_arms.values()))
-    loss = plots.field("loss", "quantitative", "training loss", scale={"zero": False})
+    loss = plots.axis(_OF_A_CURVE, "loss", scale={"zero": False})
     if points == len(of_arms):
         return _by_arm(_OF_A_CURVE, loss, points)
     # All kinds of channel share one legend only if their domains are equal.
     arm = plots.field("arm", "nominal", scale={"domain": list(of_arms)}, legend=plots.LEGEND)
-    tip = plots.tooltip(_OF_A_CURVE)
     shapes = points <= POINTS_WITH_SHAPES
-    return plots.layered(
+    return plots.curve(
+        plots.field("samples", "quantitative", "samples"),
+        loss,
+        arm,
         plots.layer(
             {"type": "area", "style": "band", "opacity": 0.2},
             y=plots.field("least", "quantitative"),
             y2={"field": "most"},
             color=arm,
         ),
-        *plots.curves(loss, arm, 30 if shapes else 4, shapes=shapes, tooltip=tip),
-        encoding={"x": plots.field("samples", "quantitative", "samples")},
+        size=30 if shapes else 4,
+        shapes=shapes,
+        tip=plots.tooltip(_OF_A_CURVE),
     )
 
 
@@ -228,39 +229,18 @@ def _validations(group: _Group) -> list[Figure]:
     """Return a figure each for loss and accuracy, if the group was validated."""
     found: dict[str, list[Validation]] = {}
     for arm, launched in group.arms.items():
-        for run in (started.launch.run for started in launched if started.launch.run):
+        for run in (started.launch.run for started in launched):
             if run[0].validation is not None:
                 found.setdefault(arm, []).append(run[0].validation)
-    return [
-        figure for metric in ("loss", "accuracy") for figure in _validation(group, metric, found)
-    ]
+    every = (_validation(group, metric, found) for metric in ("loss", "accuracy"))
+    return [figure for figure in every if figure is not None]
 
 
 def _validation(
     group: _Group, metric: str, found: Mapping[str, Sequence[Validation]]
-) -> list[Figure]:
-    """Return the values at the end of the trainings, with those of random guesses; [] if there
+) -> Figure | None:
+    """Return the values at the end of the trainings, with those of random guesses; None if there
     are none."""
-    rows: list[Row] = []
-    for arm, ends in found.items():
-        values = finite(getattr(end, metric) for end in ends)
-        # Random guesses have a loss of ln(classes) and an accuracy of 1 / classes.
-        guesses = finite(end.chance_loss for end in ends)
-        chances = guesses if metric == "loss" else [math.exp(-guess) for guess in guesses]
-        if values:
-            rows.append(
-                {
-                    "arm": arm,
-                    "middle": median(values),
-                    "least": min(values),
-                    "most": max(values),
-                    "chance": next(iter(chances), None),
-                    "rounds": len(values),
-                    "samples": ends[0].samples,
-                }
-            )
-    if not rows:
-        return []
     digits = 4 if metric == "loss" else 3
     columns = (
         Column("arm", "strategy"),
@@ -271,23 +251,46 @@ def _validation(
         Column("rounds", "rounds"),
         Column("samples", "validated on"),
     )
+    rows = tuple(
+        {
+            "arm": arm,
+            "middle": median(values),
+            "least": min(values),
+            "most": max(values),
+            "chance": _chance(metric, ends),
+            "rounds": len(values),
+            "samples": ends[0].samples,
+        }
+        for arm, ends in found.items()
+        if (values := finite(getattr(end, metric) for end in ends))
+    )
+    if not rows:
+        return None
     said = "; ".join(
         f"{row['arm']} {number(row['middle']):.3f} ({number(row['least']):.3f} to "
         f"{number(row['most']):.3f})"
         for row in rows
     )
-    middle = plots.field("middle", "quantitative", f"validation {metric}", scale={"zero": False})
     chance = plots.field("chance", "quantitative")
-    guess = plots.layer({"type": "tick", "style": "quiet"}, x=chance)
-    figure = Figure(
-        name=group.named(metric),
-        title=f"{group.title}: validation {metric}",
-        says=f"At the end: {said}; the chance level is {number(rows[0]['chance']):.3f}.",
-        table=Table(columns, tuple(rows)),
-        plot=_by_arm(columns, middle, len(rows), guess),
-        tags=group.tags,
+    return Figure(
+        group.named(metric),
+        f"{group.title}: validation {metric}",
+        f"At the end: {said}; the chance level is {number(rows[0]['chance']):.3f}.",
+        Table(columns, rows),
+        _by_arm(
+            columns,
+            plots.axis(columns, "middle", scale={"zero": False}),
+            len(rows),
+            plots.layer({"type": "tick", "style": "quiet"}, x=chance),
+        ),
+        group.tags,
     )
-    return [figure]
+
+
+def _chance(metric: str, ends: Sequence[Validation]) -> float | None:
+    """Random guesses have a loss of ln(classes) and an accuracy of 1 / classes."""
+    guess = next(iter(finite(end.chance_loss for end in ends)), None)
+    return guess if guess is None or metric == "loss" else math.exp(-guess)
 
 
 def _by_arm(columns: Sequence[Column], x: plots.Channel, rows: int, *behind: plots.Layer) -> Plot:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance, together
+from hvdperf.machine.disturbance import DISTURBED_ABOVE, Culprit, Disturbance, together
 from hvdperf.records.documents import CULPRITS_KEPT, SessionDocument
 from hvdperf.records.fingerprint import Fingerprint, differences, readable
 from hvdperf.report import plots
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.content import Column, Figure, Section, Table
+from hvdperf.report.fields import Field, table, value
 from hvdperf.report.words import plural, several
 
 
@@ -93,17 +94,17 @@ SHARES = {
     "wait": "ranks waited",
     "steal": "stolen by the hypervisor",
 }
-ROUNDS = (
-    Column("minute", "begun", "min", 1),
-    *(Column(key, title, "", 3) for key, title in SHARES.items()),
-    Column("throttled", "stopped by a quota", "s", 2),
-    Column("mhz", "frequency", "MHz", 0),
-)
-CULPRITS = (
-    Column("name", "program"),
-    Column("pid", "process id"),
-    Column("core_share", "of one core", "", 2),
-    Column("cores", "seen on cores"),
+
+
+def _share(key: str) -> Field[Disturbance]:
+    return value(key, SHARES[key], lambda each: getattr(each, f"{key}_share"), digits=3)
+
+
+ROUNDS: tuple[Field[Disturbance], ...] = (
+    value("minute", "begun", lambda each: each.at / 60, "min", 1),
+    *map(_share, SHARES),
+    value("throttled", "stopped by a quota", lambda each: each.usage.throttled_seconds, "s", 2),
+    value("mhz", "frequency", lambda each: each.mhz, "MHz", 0),
 )
 
 
@@ -128,45 +129,36 @@ def disturbance(session: SessionDocument | None) -> Section | None:
 
 
 def _over_time(whole: Disturbance, rounds: Sequence[Disturbance]) -> Figure:
-    rows: list[Row] = [
-        {
-            "minute": each.at / 60,
-            "foreign": each.foreign_share,
-            "taken": each.taken_share,
-            "wait": each.wait_share,
-            "steal": each.steal_share,
-            "throttled": each.usage.throttled_seconds,
-            "mhz": each.mhz,
-        }
-        for each in rounds
-    ]
     disturbed = sum(each.is_disturbed for each in rounds)
-    says = f"Other programs used {100 * whole.foreign_share:.0f} % of the cores; "
-    says += f"{100 * whole.taken_share:.0f} % were taken from the ranks, and more than allowed in "
-    says += f"{disturbed} of {plural(len(rounds), 'round')}."
-    table = Table(ROUNDS, tuple(rows))
-    return Figure("disturbance", "Cores used by others, round by round", says, table, _shares())
-
-
-def _shares() -> Plot:
-    y = plots.percent("value", "share of the cores")
-    x = plots.field("minute", "quantitative", "minutes since the session began")
-    channel = plots.distinguished(SHARES.values())
-    lines = plots.curves(y, channel)
-    return plots.layered(*lines, transform=plots.side_by_side(SHARES), encoding={"x": x})
+    return Figure(
+        "disturbance",
+        "Cores used by others, round by round",
+        f"Other programs used {100 * whole.foreign_share:.0f} % of the cores; "
+        f"{100 * whole.taken_share:.0f} % were taken from the ranks, and more than allowed in "
+        f"{disturbed} of {plural(len(rounds), 'round')}.",
+        table(rounds, ROUNDS),
+        plots.curve(
+            plots.field("minute", "quantitative", "minutes since the session began"),
+            plots.field("value", "quantitative", "share of the cores", axis={"format": ".0%"}),
+            plots.distinguished(SHARES.values()),
+            tip=plots.tooltip(plots.BOUNDED[:2]),
+            transform=plots.side_by_side(SHARES),
+        ),
+    )
 
 
 def _culprits(whole: Disturbance) -> Figure:
     most = whole.culprits[:CULPRITS_KEPT]
-    rows: list[Row] = [
-        {
-            "name": each.name,
-            "pid": each.pid,
-            "core_share": whole.core_share(each),
-            "cores": ", ".join(map(str, each.cores)),
-        }
-        for each in most
-    ]
-    says = f"{most[0].name}, pid {most[0].pid}, used {100 * whole.core_share(most[0]):.0f} % of "
-    says += "a core."
-    return Figure("culprits", "Programs that used the CPU most", says, Table(CULPRITS, tuple(rows)))
+    fields: tuple[Field[Culprit], ...] = (
+        value("name", "program", lambda each: each.name),
+        value("pid", "process id", lambda each: each.pid),
+        value("core_share", "of one core", whole.core_share, digits=2),
+        value("cores", "seen on cores", lambda each: ", ".join(map(str, each.cores))),
+    )
+    return Figure(
+        "culprits",
+        "Programs that used the CPU most",
+        f"{most[0].name}, pid {most[0].pid}, used {100 * whole.core_share(most[0]):.0f} % of "
+        "a core.",
+        table(most, fields),
+    )

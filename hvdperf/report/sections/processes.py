@@ -14,7 +14,7 @@ from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.cases import Started, asked, finite, launches, number, trusted
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
+from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.words import plural, several, slug, tags_of, workload_labels
 from hvdperf.verdict import Ceiling
 from hvdperf.worker.protocol import STARTUP
@@ -61,68 +61,50 @@ def startup(cases: Sequence[Case]) -> Section:
 def _of_workload(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
     rows = [_of_arm(arm, group) for arm, group in arms.items()]
     rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
-    longest = max(rows, key=lambda row: number(row["all_phases"]))
-    phase = max(PHASES, key=lambda phase: number(longest[PHASES[phase]]))
-    others = [
-        f"{row['arm']} {number(row['all_phases']):.1f} s" for row in rows if row is not longest
-    ]
-    said = (
-        f"The slowest start is {longest['arm']}, {number(longest['all_phases']):.1f} s, of which "
-        f"{phase} {number(longest[PHASES[phase]]):.1f} s"
-    )
+    slowest = max(rows, key=lambda row: number(row["all_phases"]))
+    phase = max(PHASES, key=lambda phase: number(slowest[PHASES[phase]]))
+    others = (row for row in rows if row is not slowest)
+    said = several(f"{row['arm']} {number(row['all_phases']):.1f} s" for row in others)
+    parts = {key: f"{i} {phase}" for i, (phase, key) in enumerate(PHASES.items(), 1)}
+    of_a_part = Column("part", "phase"), Column("seconds", "seconds", digits=3)
     return Figure(
-        name=slug("startup", label),
-        title=f"{label}: from the order to launch until the first step can be taken",
-        says=f"{said}{'; ' if others else ''}{several(others)}.",
-        table=Table(_OF_A_START, tuple(rows)),
-        plot=_phases([str(row["arm"]) for row in rows]),
-        tags={"model": model},
+        slug("startup", label),
+        f"{label}: from the order to launch until the first step can be taken",
+        f"The slowest start is {slowest['arm']}, {number(slowest['all_phases']):.1f} s, of which "
+        f"{phase} {number(slowest[PHASES[phase]]):.1f} s{'; ' if said else ''}{said}.",
+        Table(_OF_A_START, tuple(rows)),
+        plots.stacked(
+            plots.row_names("arm", 260, sort=[str(row["arm"]) for row in rows]),
+            "seconds",
+            parts.values(),
+            {"fold": list(parts), "as": ["phase", "seconds"]},
+            plots.known("seconds"),
+            {"calculate": f"{json.dumps(parts)}[datum.phase]", "as": "part"},
+            rows=len(rows),
+            each=44,
+            tip=(_OF_A_START[0], *of_a_part, _OF_A_START[-1]),
+        ),
+        {"model": model},
     )
 
 
 def _of_arm(arm: str, group: Sequence[Started]) -> Row:
     """Return the row of an arm. A phase's median is over the launches that went through it."""
-    medians = {key: _median(phase, group) for phase, key in PHASES.items()}
+    starts = [started.launch.startup_seconds for started in group]
+    medians: dict[str, Value] = {}
+    for phase, key in PHASES.items():
+        known = (finite(rank.get(phase) for rank in ranks) for ranks in starts)
+        slowest = [max(seconds) for seconds in known if seconds]
+        medians[key] = median(slowest) if slowest else None
     return {
         "arm": arm,
         "strategy": group[0].strategy,
         "world_size": group[0].world_size,
         "beside": "nothing" if group[0].alone else "other arms",
         **medians,
-        "all_phases": sum(finite(medians.values())),
+        "all_phases": sum(map(number, medians.values())),
         "launches": len(group),
     }
-
-
-def _median(phase: str, group: Sequence[Started]) -> float | None:
-    slowest = [
-        max(seconds)
-        for started in group
-        if (seconds := finite(rank.get(phase) for rank in started.launch.startup_seconds))
-    ]
-    return median(slowest) if slowest else None
-
-
-def _phases(arms: Sequence[str]) -> Plot:
-    """Return a plot of bars of the phases, in their order."""
-    parts = {key: f"{i} {phase}" for i, (phase, key) in enumerate(PHASES.items(), 1)}
-    tip = (
-        _OF_A_START[0],
-        Column("part", "phase"),
-        Column("seconds", "seconds", digits=3),
-        _OF_A_START[-1],
-    )
-    return plots.stacked(
-        plots.row_names("arm", 260, sort=list(arms)),
-        "seconds",
-        parts.values(),
-        {"fold": list(parts), "as": ["phase", "seconds"]},
-        plots.known("seconds"),
-        {"calculate": f"{json.dumps(parts)}[datum.phase]", "as": "part"},
-        rows=len(arms),
-        each=44,
-        tip=tip,
-    )
 
 
 # Memory ----------------------------------------------------------------------------------------
@@ -159,30 +141,49 @@ def memory(cases: Sequence[Case]) -> Section:
 
 def _of_case(case: Case, label: str) -> list[Figure]:
     """Return the figure of a case; return [] if no memory was read."""
-    candidate = case.comparison.candidate.arm
+    candidate, n = case.comparison.candidate.arm, case.world_size
     started = [each for each in launches([case]) if each.launch.arm == candidate]
     ranks = _readings(started)
     if not ranks:
         return []
     grown = {rank: _growth(readings) for rank, readings in ranks.items()}
-    known = {rank: -math.inf if each is None else each for rank, each in grown.items()}
-    by_growth = sorted(ranks, key=known.__getitem__, reverse=True)
-    shown = sorted(by_growth[:SHOWN])
+    most = max(ranks, key=grown.__getitem__)
+    shown = sorted(sorted(ranks, key=grown.__getitem__, reverse=True)[:SHOWN])
     at_most = case.rule.at_most if isinstance(case.rule, Ceiling) else None
-    rows = [
-        row
+    rows: list[Row] = [
+        {
+            "rank": rank,
+            "steps": steps,
+            "resident_mib": size / MIB,
+            "allowed_mib": allowed,
+            "growth": 100 * math.expm1(grown[rank]) if math.isfinite(grown[rank]) else None,
+            "rounds": len(started),
+        }
         for rank in shown
-        for row in _rows(rank, ranks[rank], grown[rank], at_most, len(started))
+        for (steps, size), allowed in zip(ranks[rank], _allowed(ranks[rank], at_most), strict=True)
     ]
-    n = case.world_size
+    # All kinds of channel share one legend only if their domains are equal.
+    by = plots.field("rank", "nominal", "rank", scale={"domain": shown})
     return [
         Figure(
-            name=slug("memory", label, f"np{n}"),
-            title=f"{label} on {plural(n, 'replica')}: resident set of each rank",
-            says=_said(case, rows, by_growth[0], ranks),
-            table=Table(_OF_A_RANK, tuple(rows)),
-            plot=_memory_plot(by_growth[0], shown),
-            tags=tags_of(case),
+            slug("memory", label, f"np{n}"),
+            f"{label} on {plural(n, 'replica')}: resident set of each rank",
+            _said(case, [row for row in rows if row["rank"] == most], ranks),
+            Table(_OF_A_RANK, tuple(rows)),
+            plots.curve(
+                plots.field("steps", "quantitative", "steps"),
+                plots.axis(_OF_A_RANK, "resident_mib", scale={"zero": False}),
+                by,
+                plots.layer(
+                    {"type": "line", "style": "limit"},
+                    plots.known("allowed_mib"),
+                    {"filter": f"datum.rank === {most}"},
+                    y=plots.field("allowed_mib", "quantitative"),
+                ),
+                size=25,
+                tip=plots.tooltip(_OF_A_RANK),
+            ),
+            tags_of(case),
         )
     ]
 
@@ -201,72 +202,37 @@ def _readings(started: Sequence[Started]) -> dict[int, Readings]:
     }
 
 
-def _growth(readings: Readings) -> float | None:
-    """Return the growth of medians, computed like the case's figure; None for too few readings."""
+def _growth(readings: Readings) -> float:
+    """Return the growth of medians, computed like the case's figure; -inf for too few readings."""
     try:
         return growth(readings)
     except ValueError:
-        return None
+        return -math.inf
 
 
-def _rows(
-    rank: int, readings: Readings, grown: float | None, at_most: float | None, rounds: int
-) -> list[Row]:
+def _allowed(readings: Readings, at_most: float | None) -> list[float | None]:
+    """Return the limit in MiB at each reading; None before it begins, and without a limit."""
     settled = settled_at(readings)
     begins, base = next(each for each in readings if each[0] >= settled)
-
-    def allowed(steps: int) -> Value:
-        if at_most is None or steps < begins:
-            return None
-        return float(base * at_most ** ((steps - begins) / STEPS_OF_GROWTH) / MIB)
-
     return [
-        {
-            "rank": rank,
-            "steps": steps,
-            "resident_mib": size / MIB,
-            "allowed_mib": allowed(steps),
-            "growth": None if grown is None else 100 * math.expm1(grown),
-            "rounds": rounds,
-        }
-        for steps, size in readings
+        None
+        if at_most is None or steps < begins
+        else base * at_most ** ((steps - begins) / STEPS_OF_GROWTH) / MIB
+        for steps, _ in readings
     ]
 
 
-def _said(case: Case, rows: Sequence[Row], worst: int, ranks: Mapping[int, Readings]) -> str:
-    own = [row for row in rows if row["rank"] == worst]
-    first, last = number(own[0]["resident_mib"]), number(own[-1]["resident_mib"])
-    grown = own[-1]["growth"]
-    end = ended_at(ranks[worst])
+def _said(case: Case, rows: Sequence[Row], ranks: Mapping[int, Readings]) -> str:
+    """Return sentences on the rank that grows most. rows: its rows."""
+    first, last = rows[0], rows[-1]
+    end = ended_at(ranks[int(number(last["rank"]))])
     since = "once settled" if end is None else f"since its growth ended at step {end}"
+    grown = last["growth"]
     often = "" if grown is None else f", by {number(grown):.2f} % in 1,000 steps {since}"
     rule = f"; the line is the limit of the case, a factor {case.rule}" if case.rule else ""
     many = len(ranks)
     some = f" The {SHOWN} of {many} ranks that grow most are shown." if many > SHOWN else ""
     return (
-        f"Rank {worst} grows most: from {first:.0f} to {last:.0f} MiB in {own[-1]['steps']} "
-        f"steps{often}{rule}.{some}"
-    )
-
-
-def _memory_plot(limited: int, ranks: Sequence[int]) -> Plot:
-    """Return a plot with a line per rank, and the limit of the rank `limited`."""
-    # All kinds of channel share one legend only if their domains are equal.
-    domain = {"domain": sorted(ranks)}
-    return plots.layered(
-        plots.layer(
-            {"type": "line", "style": "limit"},
-            plots.known("allowed_mib"),
-            {"filter": f"datum.rank === {limited}"},
-            y=plots.field("allowed_mib", "quantitative"),
-        ),
-        *plots.curves(
-            plots.field(
-                "resident_mib", "quantitative", "resident set in MiB", scale={"zero": False}
-            ),
-            plots.field("rank", "nominal", "rank", scale=domain),
-            25,
-            tooltip=plots.tooltip(_OF_A_RANK),
-        ),
-        encoding={"x": plots.field("steps", "quantitative", "steps")},
+        f"Rank {last['rank']} grows most: from {number(first['resident_mib']):.0f} to "
+        f"{number(last['resident_mib']):.0f} MiB in {last['steps']} steps{often}{rule}.{some}"
     )

@@ -4,8 +4,8 @@ end-to-end, and by nodes."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -14,26 +14,11 @@ from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
-from hvdperf.report import plots
-from hvdperf.report.cases import (
-    asked,
-    at_95,
-    cells_of,
-    centre_of,
-    number,
-    over_sessions,
-    speeds_of,
-)
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.words import (
-    INTERVALS,
-    Labels,
-    plural,
-    several,
-    shown,
-    slug,
-    workload_labels,
-)
+from hvdperf.report import plots, words
+from hvdperf.report.cases import asked, at_95, centre_of, number, over_sessions, speeds_of, times
+from hvdperf.report.content import Figure, Plot, Row, Section, Table
+from hvdperf.report.fields import Field, interval, table, value
+from hvdperf.report.words import INTERVALS, plural
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
 from hvdperf.work.blocks import Blocks
@@ -62,8 +47,6 @@ STRONG = {
     **WEAK,
     "steady_state": "steady-state, steps divided",
 }
-# Steady-state weak scaling.
-_PLAIN = (True, "steady_state")
 # The efficiency of one replica, by definition.
 _ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
 MISSING = (
@@ -74,22 +57,21 @@ MISSING = (
 
 @dataclass
 class _Point:
-    """The results at one world size. per_node: replicas on each node. ways: efficiencies with their
-    intervals, by way to count. verdict: the worst of its cases; None if there are none. sound:
-    whether one of the cases is (Case.is_sound)."""
+    """The results of a network at one world size. per_node: replicas on each node. ways:
+    efficiencies with their intervals, by way to count. verdict: the worst of its cases; None if
+    there are none. sound: whether one of the cases is (Case.is_sound). speed: the throughput."""
 
+    network: str
     world_size: int
     per_node: tuple[int, ...]
     verdict: Verdict | None = None
     sound: bool = True
-    samples_per_second: float | None = None
+    speed: Interval | None = None
     ways: dict[str, Interval] = field(default_factory=dict)
 
-
-# A label and its point.
-_Named = tuple[str, _Point]
-# By workload and world size.
-_Speeds = Mapping[tuple[Workload, int], Interval]
+    @property
+    def ranks(self) -> str:
+        return plural(self.world_size, "rank")
 
 
 def section(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Section:
@@ -109,7 +91,7 @@ class Measured:
     sessions: Sequence[Sequence[Case]] = ()
 
     @cached_property
-    def speeds(self) -> _Speeds:
+    def speeds(self) -> Mapping[tuple[Workload, int], Interval]:
         return speeds_of(throughputs(self.cases), self.sessions)
 
     @cached_property
@@ -118,79 +100,52 @@ class Measured:
         return asked(self.cases, *ASKED)
 
     @cached_property
-    def labels(self) -> Labels:
+    def labels(self) -> words.Labels:
         """The labels of workloads."""
         workloads = [*(workload for workload, _ in self.speeds), *(c.workload for c in self.asked)]
-        labels = workload_labels(workloads, self.name_of)
+        labels = words.workload_labels(workloads, self.name_of)
         # Without the sweep, which always has a label.
         return {workload: labels[workload] for workload in workloads}
 
+    def points(self, weak: bool) -> list[_Point]:
+        """Return the points of weak or of strong scaling, by network and world size."""
+        every = (self._points_of(workload, weak) for workload in self.labels)
+        return [found[n] for found in every for n in sorted(found)]
 
-def figures(*sessions: Measured) -> list[Figure]:
-    """Return the figures of the section. A network has the same colour in all of them."""
-    networks = sorted({label for each in sessions for label in each.labels.values()})
-    curves = [throughput(sessions, networks)]
-    for weak, ways in ((True, WEAK), (False, STRONG)):
-        named = [
-            (label, point)
-            for session in sessions
-            for workload, label in session.labels.items()
-            for point in _points(workload, weak, session.asked, session.speeds)
-        ]
-        named.sort(key=lambda each: networks.index(each[0]))
-        measured = {way for _, point in named for way in point.ways}
-        for way, name in ways.items():
-            if way in measured:
-                own = [each for each in named if way in each[1].ways]
-                curves.append(_figure(weak, way, name, own, networks))
-                curves.append(_of_efficiency(own, networks) if (weak, way) == _PLAIN else None)
-    return [figure for figure in curves if figure is not None]
-
-
-def _points(workload: Workload, weak: bool, cases: Sequence[Case], speeds: _Speeds) -> list[_Point]:
-    """Return points by world size, from one replica on. If one case of a size is sound, unsound
-    cases add only their verdicts."""
-    of_blocks = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
-    of_runs = Question.WALL_TIME_WEAK if weak else Question.WALL_TIME_STRONG
-    found: dict[int, _Point] = {}
-    for case in sorted(cases, key=lambda case: not case.is_sound):
-        figure = at_95(case)
-        if case.workload != workload or figure is None:
-            continue
-        if case.question not in (of_blocks, of_runs):
-            continue
-        n = case.world_size
-        point = found.setdefault(n, _Point(n, case.replicas_per_node, sound=case.is_sound))
-        point.verdict = worst([case.verdict, *([point.verdict] if point.verdict else [])])
-        if point.sound and not case.is_sound:
-            continue
-        breakdown = case.outcome.breakdown
-        if breakdown is not None:
-            for way in WEAK:
-                if way not in point.ways or way != "steady_state":
-                    speedup = getattr(breakdown, way)
-                    point.ways[way] = _efficiency(speedup, n)
-        if case.question is of_blocks:
-            point.ways["steady_state" if weak else "split"] = figure
-            if not weak:
-                point.samples_per_second = _split_speed(case)
-    if found and 1 not in found:
-        known = [way for point in found.values() for way in point.ways]
-        found[1] = _Point(1, (1,), ways=dict.fromkeys(known, _ALONE))
-    for n, point in found.items():
-        measured = speeds.get((workload, n))
-        if measured and (weak or n == 1):
-            point.samples_per_second = measured.estimate
-    return [found[n] for n in sorted(found)]
+    def _points_of(self, workload: Workload, weak: bool) -> dict[int, _Point]:
+        """Return points by world size, from one replica on. If one case of a size is sound, unsound
+        cases add only their verdicts."""
+        of_blocks = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
+        of_runs = Question.WALL_TIME_WEAK if weak else Question.WALL_TIME_STRONG
+        label, found = self.labels[workload], dict[int, _Point]()
+        own = [case for case in self.asked if case.workload == workload]
+        for case in sorted(own, key=lambda case: not case.is_sound):
+            figure, n = at_95(case), case.world_size
+            if figure is None or case.question not in (of_blocks, of_runs):
+                continue
+            point = found.setdefault(
+                n, _Point(label, n, case.replicas_per_node, sound=case.is_sound)
+            )
+            point.verdict = worst([case.verdict, *([point.verdict] if point.verdict else [])])
+            if point.sound and not case.is_sound:
+                continue
+            if (breakdown := case.outcome.breakdown) is not None:
+                for way in WEAK:
+                    if way not in point.ways or way != "steady_state":
+                        point.ways[way] = times(getattr(breakdown, way), 1, n)
+            if case.question is of_blocks:
+                point.ways["steady_state" if weak else "split"] = figure
+                point.speed = point.speed if weak else _split_speed(case)
+        if found and 1 not in found:
+            known = [way for point in found.values() for way in point.ways]
+            found[1] = _Point(label, 1, (1,), ways=dict.fromkeys(known, _ALONE))
+        for n, point in found.items():
+            if weak or n == 1:
+                point.speed = self.speeds.get((workload, n), point.speed)
+        return found
 
 
-def _efficiency(speedup: Interval, n: int) -> Interval:
-    ends = (speedup.estimate, speedup.lower, speedup.upper)
-    estimate, lower, upper = (end / n for end in ends)
-    return replace(speedup, estimate=estimate, lower=lower, upper=upper)
-
-
-def _split_speed(case: Case) -> float | None:
+def _split_speed(case: Case) -> Interval | None:
     """Return the samples per second of blocks with a divided batch: the centre, over launches, of
     each launch's median; None if there are none."""
     launches = [
@@ -202,84 +157,95 @@ def _split_speed(case: Case) -> float | None:
         for measured in case.rounds
     ]
     medians = [median(speeds) for speeds in launches if speeds]
-    return centre_of(medians).estimate if medians else None
+    return centre_of(medians) if medians else None
+
+
+def figures(*sessions: Measured) -> list[Figure]:
+    """Return the figures of the section. A network has the same colour in all of them."""
+    networks = sorted({label for each in sessions for label in each.labels.values()})
+    curves = [throughput(sessions, networks)]
+    for kind, ways in (("weak", WEAK), ("strong", STRONG)):
+        points = [point for each in sessions for point in each.points(kind == "weak")]
+        points.sort(key=lambda point: networks.index(point.network))
+        for way, name in ways.items():
+            if own := [point for point in points if way in point.ways]:
+                curves.append(_speedup(kind, way, name, own, networks))
+                if (kind, way) == ("weak", "steady_state"):
+                    curves.append(_efficiency(own, networks))
+    return [figure for figure in curves if figure is not None]
 
 
 # Throughput ------------------------------------------------------------------------------------
 
-SPEED = (
-    Column("samples_per_second", "throughput", "samples/s", digits=1),
-    Column("samples_per_second_low", "lower", "samples/s", digits=1),
-    Column("samples_per_second_high", "upper", "samples/s", digits=1),
-)
-_OF_A_GROUP = (
-    Column("model", "network"),
-    Column("world_size", "ranks"),
-    # Beside each other, so that the intervals of networks can be told apart.
-    Column("at", "drawn at", hidden=True),
-    Column("layout", "nodes x ranks"),
-)
-_OF_A_SPEED = (
-    *_OF_A_GROUP,
-    *SPEED,
-    Column("ideal", "ideal throughput", "samples/s", digits=1),
-    Column("launches", "launches"),
-)
+
+def _speed(point: _Point) -> Interval | None:
+    return point.speed
+
+
+_SPEED = interval("samples_per_second", "throughput", _speed, "samples/s", 1)
+SPEED = _SPEED.columns
 
 
 def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure | None:
     """Return the figure of the samples per second of all replicas together, each with a whole
     batch, by their number; None if there is only one replica. networks: of all figures."""
-    rows = sorted(
-        (row for session in sessions for row in _speeds_of(session)),
-        key=lambda row: networks.index(str(row["model"])),
-    )
-    if all(row["world_size"] == 1 for row in rows):
+    points, ideals = list[_Point](), dict[tuple[str, int], float]()
+    for session in sessions:
+        per_node = {case.world_size: case.replicas_per_node for case in session.cases} | {1: (1,)}
+        for (workload, n), speed in session.speeds.items():
+            label = session.labels[workload]
+            points.append(_Point(label, n, per_node.get(n, (n,)), speed=speed))
+            if (alone := session.speeds.get((workload, 1))) is not None:
+                ideals[label, n] = n * alone.estimate
+    if all(point.world_size == 1 for point in points):
         return None
-    last = {str(row["model"]): row for row in rows}
-    said = several(
-        f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
+    points.sort(key=lambda point: (networks.index(point.network), point.world_size))
+    observed = "sessions" if any(session.sessions for session in sessions) else "launches"
+    fields: tuple[Field[_Point], ...] = (
+        *_group(points),
+        _SPEED,
+        value(
+            "ideal",
+            "ideal throughput",
+            lambda point: ideals.get((point.network, point.world_size)),
+            "samples/s",
+            1,
+        ),
+        value("launches", observed, lambda p: p.speed.observations if p.speed else None),
+    )
+    rows = table(points, fields)
+    said = words.several(
+        f"{row['model']} {number(row['samples_per_second']):,.0f} samples/s on "
         f"{plural(int(number(row['world_size'])), 'rank')}"
         + ("" if row["ideal"] is None else f", ideal {number(row['ideal']):,.0f}")
-        for label, row in last.items()
+        for row in {row["model"]: row for row in rows.rows}.values()
     )
-    together = any(session.sessions for session in sessions)
-    observed = Column("launches", "sessions" if together else "launches")
-    columns = tuple(observed if each.key == observed.key else each for each in _OF_A_SPEED)
     return Figure(
         "scaling-throughput",
         "Throughput of all ranks, each with a whole batch",
         f"On the most ranks: {said}.{INTERVALS}",
-        Table(columns, _beside_each_other(rows)),
-        _by_ranks(
-            plots.field("samples_per_second", "quantitative", "throughput in samples/s"),
-            ("samples_per_second_low", "samples_per_second_high"),
-            rows,
-            networks,
-            "ideal",
-            plots.tooltip(columns),
-        ),
+        rows,
+        _by_ranks(rows, "samples_per_second", networks, "ideal"),
     )
 
 
-def _speeds_of(session: Measured) -> list[Row]:
-    """Return a row per network and world size, ordered by world size."""
-    speeds, labels = session.speeds, session.labels
-    per_node = {case.world_size: case.replicas_per_node for case in session.cases} | {1: (1,)}
-    rows: list[Row] = []
-    for workload, n in sorted(speeds, key=lambda key: key[1]):
-        speed, alone = speeds[workload, n], speeds.get((workload, 1))
-        rows.append(
-            {
-                "model": labels[workload],
-                "world_size": n,
-                "layout": layout(per_node.get(n, (n,))),
-                **cells_of(speed, *(column.key for column in SPEED)),
-                "ideal": None if alone is None else n * alone.estimate,
-                "launches": speed.observations,
-            }
-        )
-    return rows
+def _group(points: Sequence[_Point]) -> tuple[Field[_Point], ...]:
+    """Return the fields of what a point is about. Points of one size are drawn a little beside each
+    other, so that the intervals of networks can be told apart."""
+    networks = list(dict.fromkeys(point.network for point in points))
+    largest = max((point.world_size for point in points), default=0)
+
+    def place(point: _Point) -> float:
+        n = point.world_size
+        step = 0.0 if n == 1 else min(0.014 * largest, 0.04 * largest / len(networks), 0.04 * n)
+        return n + step * (networks.index(point.network) - (len(networks) - 1) / 2)
+
+    return (
+        value("model", "network", lambda point: point.network),
+        value("world_size", "ranks", lambda point: point.world_size),
+        value("at", "drawn at", place, hidden=True),
+        value("layout", "nodes x ranks", lambda point: layout(point.per_node)),
+    )
 
 
 def layout(per_node: Sequence[int]) -> str:
@@ -289,140 +255,82 @@ def layout(per_node: Sequence[int]) -> str:
     return " + ".join(map(str, per_node))
 
 
-def _beside_each_other(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the rows with the place along x: the number of replicas, above one of them a little
-    to the left or right of it, for each network another."""
-    networks = list(dict.fromkeys(row["model"] for row in rows))
-    largest = max((number(row["world_size"]) for row in rows), default=0.0)
-
-    def place(row: Row) -> float:
-        n = number(row["world_size"])
-        step = 0.0 if n == 1 else min(0.014 * largest, 0.04 * largest / len(networks), 0.04 * n)
-        return n + step * (networks.index(row["model"]) - (len(networks) - 1) / 2)
-
-    return tuple({**row, "at": place(row)} for row in rows)
-
-
 # Speedup and efficiency ------------------------------------------------------------------------
 
-_COLUMNS = (
-    *_OF_A_GROUP,
-    Column("verdict", "verdict"),
-    Column("drawn", "drawn"),
-    SPEED[0],
-    Column("speedup", "speedup", digits=2),
-    Column("speedup_low", "lower", digits=2),
-    Column("speedup_high", "upper", digits=2),
-    Column("efficiency", "efficiency", digits=3),
-    Column("efficiency_low", "lower", digits=3),
-    Column("efficiency_high", "upper", digits=3),
-)
+
+def _table(way: str, points: Sequence[_Point]) -> Table:
+    fields: tuple[Field[_Point], ...] = (
+        *_group(points),
+        value("verdict", "verdict", lambda point: point.verdict.value if point.verdict else None),
+        value("drawn", "drawn", lambda point: "yes" if point.sound else "no"),
+        value(
+            "samples_per_second",
+            "throughput",
+            lambda point: point.speed.estimate if point.speed else None,
+            "samples/s",
+            1,
+        ),
+        interval("speedup", "speedup", lambda p: times(p.ways[way], p.world_size), digits=2),
+        interval("efficiency", "efficiency", lambda point: point.ways[way]),
+    )
+    return table(points, fields)
 
 
-def _row(label: str, point: _Point, way: str) -> Row:
-    share = cells_of(point.ways[way], "efficiency", "efficiency_low", "efficiency_high")
-    speedup = {
-        key.replace("efficiency", "speedup"): (
-            None if value is None else number(value) * point.world_size
-        )
-        for key, value in share.items()
-    }
-    return {
-        "model": label,
-        "world_size": point.world_size,
-        "layout": layout(point.per_node),
-        "verdict": point.verdict.value if point.verdict else None,
-        "drawn": "yes" if point.sound else "no",
-        "samples_per_second": point.samples_per_second,
-        **speedup,
-        **share,
-    }
-
-
-def _table(way: str, named: Sequence[_Named]) -> Table:
-    return Table(_COLUMNS, _beside_each_other([_row(*each, way) for each in named]))
-
-
-def _figure(
-    weak: bool, way: str, name: str, named: Sequence[_Named], networks: Sequence[str]
+def _speedup(
+    kind: str, way: str, name: str, points: Sequence[_Point], networks: Sequence[str]
 ) -> Figure:
-    """Return the figure of one way to count. named: all points that have the way. networks: of all
+    """Return the figure of one way to count. points: all that have the way. networks: of all
     figures."""
-    kind = "weak" if weak else "strong"
-    tags = {}
-    if way in ("steady_state", "split") and (weak or way == "split"):
-        tags["question"] = f"{kind} scaling"
-    table = _table(way, named)
-    drawn = [row for row in table.rows if row["drawn"] == "yes"]
-    plot = _by_ranks(
-        plots.field("speedup", "quantitative", "speedup"),
-        ("speedup_low", "speedup_high"),
-        drawn,
-        networks,
-        "world_size",
-        plots.tooltip(_COLUMNS, *_TIP),
-        transform=[_DRAWN],
-    )
+    rows = _table(way, points)
+    judged = (kind, way) in (("weak", "steady_state"), ("strong", "split"))
     return Figure(
-        slug("scaling", kind, way),
+        words.slug("scaling", kind, way),
         f"{kind.capitalize()} scaling, {name}: speedup",
-        _says(way, named),
-        table,
-        plot,
-        tags,
+        _says(way, points),
+        rows,
+        _by_ranks(rows, "speedup", networks, "world_size"),
+        {"question": f"{kind} scaling"} if judged else {},
     )
 
 
-def _of_efficiency(named: Sequence[_Named], networks: Sequence[str]) -> Figure | None:
+def _efficiency(points: Sequence[_Point], networks: Sequence[str]) -> Figure | None:
     """Return the figure of steady-state efficiencies, in which small groups can be read as well as
-    large ones; None if there are fewer than three sizes, or too many networks for lines. named: all
-    points. networks: of all figures."""
-    drawn = [each for each in named if each[1].sound]
-    sizes = sorted({point.world_size for _, point in drawn})
+    large ones; None if there are fewer than three sizes, or too many networks for lines. points:
+    all of them. networks: of all figures."""
+    rows = _table("steady_state", points)
+    sizes = _sizes(rows)
     if len(sizes) < 3 or len(networks) > MOST_LINES:
         return None
-    apart = _apart(networks, {label for label, _ in drawn})
-    axis = {"format": ".0%", "grid": True}
-    y = plots.field("efficiency", "quantitative", "efficiency", axis=axis)
-    plot = plots.layered(
-        plots.line("ideal", x=None, y={"datum": 1}),
-        plots.interval("efficiency_low", "efficiency_high", color=apart),
-        *plots.curves(y, apart, tooltip=plots.tooltip(_COLUMNS, *_TIP)),
-        encoding={"x": _axis_of_ranks("world_size", sizes, {"type": "log", "base": 2})},
-        transform=[_DRAWN],
-    )
+    y = plots.axis(rows.columns, "efficiency", axis={"format": ".0%", "grid": True})
+    x = _axis_of_ranks("world_size", sizes, {"type": "log", "base": 2})
+    ideal = plots.line("ideal", x=None, y={"datum": 1})
     return Figure(
         "scaling-weak-efficiency",
         f"Weak scaling, {WEAK['steady_state']}: efficiency",
-        _says("steady_state", named),
-        _table("steady_state", named),
-        plot,
+        _says("steady_state", points),
+        rows,
+        _lines(rows, x, y, _apart(networks, rows), ideal),
         {"question": "weak scaling"},
     )
 
 
-def _says(way: str, named: Sequence[_Named]) -> str:
+def _says(way: str, points: Sequence[_Point]) -> str:
     """Return each network's efficiency at its largest sound world size, the lowest first."""
     apart = ", ".join(
-        f"{label} on {_ranks(point)} {point.verdict.value}"
-        for label, point in named
+        f"{point.network} on {point.ranks} {point.verdict.value}"
+        for point in points
         if not point.sound and point.verdict
     )
     not_drawn = f" Only in the table: {apart}." if apart else ""
-    last = {label: point for label, point in named if point.sound and point.world_size > 1}
+    last = {point.network: point for point in points if point.sound and point.world_size > 1}
     if not last:
         return f"On more than one rank, no efficiency is valid.{not_drawn}"
-    lowest_first = sorted(last.items(), key=lambda each: each[1].ways[way].estimate)
-    said = several(
-        f"{label} {shown(point.ways[way])} on {_ranks(point)}, a speedup of "
+    said = words.several(
+        f"{point.network} {words.shown(point.ways[way])} on {point.ranks}, a speedup of "
         f"{point.ways[way].estimate * point.world_size:.2f}"
-        for label, point in lowest_first
+        for point in sorted(last.values(), key=lambda point: point.ways[way].estimate)
     )
     return f"Efficiency, the lowest first: {said}.{INTERVALS}{not_drawn}"
-
-
-def _ranks(point: _Point) -> str:
-    return plural(point.world_size, "rank")
 
 
 # Plots -----------------------------------------------------------------------------------------
@@ -432,51 +340,32 @@ MOST_LINES = 8
 # If replicas share cores, there is no ideal to compare a speedup with. A line does not go
 # through points whose evidence is unsound.
 _DRAWN = {"filter": "datum.drawn == 'yes'"}
-_TIP = (
-    "model",
-    "world_size",
-    "layout",
-    "speedup",
-    "speedup_low",
-    "speedup_high",
-    "efficiency",
-)
 
 
-def _by_ranks(
-    y: plots.Channel,
-    bounds: tuple[str, str],
-    rows: Sequence[Row],
-    networks: Sequence[str],
-    ideal: str,
-    tip: Sequence[Mapping[str, Any]],
-    **more: Any,
-) -> Plot | None:
+def _by_ranks(rows: Table, key: str, networks: Sequence[str], ideal: str) -> Plot | None:
     """Return a plot over the number of replicas, both axes from 0: a line per network, or a row per
     network if there are too many of them. None for a single number of replicas, which gives no
     curve.
 
-    rows: those that are drawn. networks: of all figures. ideal: key of the ideal value;
-    "world_size" is that of all networks. tip: the tooltip. more: of the plot, such as its
-    transform.
+    key: of the figure. networks: of all figures. ideal: key of the ideal value; "world_size" is
+    that of all networks.
     """
-    sizes = sorted({int(number(row["world_size"])) for row in rows})
+    sizes, y = _sizes(rows), plots.axis(rows.columns, key)
     if len(sizes) < 2:
         return None
     if len(networks) > MOST_LINES:
-        of_row = plots.field(ideal, "quantitative")
-        perfect = plots.layer(
-            {"type": "tick", "style": "ideal"}, plots.known(ideal), **plots.NETWORK, x=of_row
-        )
-        return plots.by_network(y, bounds, rows, perfect, tip=tip, **more)
-    apart = _apart(networks, {str(row["model"]) for row in rows})
+        at = plots.field(ideal, "quantitative")
+        tick = {"type": "tick", "style": "ideal"}
+        behind = plots.layer(tick, plots.known(ideal), **plots.NETWORK, x=at)
+        tip, bounds = plots.tooltip(rows.columns), (f"{key}_low", f"{key}_high")
+        return plots.by_network(y, bounds, _drawn(rows), behind, tip=tip, **_filter(rows))
+    apart = _apart(networks, rows)
     scale = {"domain": [0, 1.04 * sizes[-1]], "nice": False}
     of_all = ideal == "world_size"
-    # Of several networks each has its own, thinner and in its colour.
-    mark = {"type": "rule", "style": "ideal", **({} if of_all else {"strokeWidth": 1})}
-    ends = [{"op": "max", "field": key, "as": f"{key}_end"} for key in ("world_size", ideal)]
+    ends = [{"op": "max", "field": each, "as": f"{each}_end"} for each in ("world_size", ideal)]
     perfect = plots.layer(
-        mark,
+        # Of several networks each has its own, thinner and in its colour.
+        {"type": "rule", "style": "ideal", **({} if of_all else {"strokeWidth": 1})},
         plots.known(ideal),
         {"aggregate": ends, "groupby": [] if of_all else ["model"]},
         x=_axis_of_ranks("world_size_end", sizes, scale),
@@ -485,19 +374,40 @@ def _by_ranks(
         y2={"datum": 0},
         **({} if of_all else {"stroke": {**apart, "legend": None}}),
     )
-    return plots.layered(
-        perfect,
-        plots.interval(*bounds, color=apart),
-        *plots.curves(y, apart, tooltip=tip),
-        encoding={"x": _axis_of_ranks("at", sizes, scale)},
-        # The ideal lines have no legend of their own, which would also remove that of colours.
-        resolve={"legend": dict.fromkeys(("stroke", "strokeDash"), "independent")},
-        **more,
-    )
+    # The ideal lines have no legend of their own, which would also remove that of colours.
+    legends = {"legend": dict.fromkeys(("stroke", "strokeDash"), "independent")}
+    return _lines(rows, _axis_of_ranks("at", sizes, scale), y, apart, perfect, resolve=legends)
 
 
-def _apart(networks: Sequence[str], drawn: Collection[str]) -> dict[str, Any]:
-    """Return the channel that distinguishes networks. drawn: those of the plot."""
+def _lines(
+    rows: Table,
+    x: plots.Channel,
+    y: plots.Channel,
+    apart: plots.Channel,
+    *behind: plots.Layer,
+    **more: Any,
+) -> Plot:
+    bounds = (f"{y['field']}_low", f"{y['field']}_high")
+    tip = plots.tooltip(rows.columns)
+    return plots.curve(x, y, apart, *behind, bounds=bounds, tip=tip, **_filter(rows), **more)
+
+
+def _drawn(rows: Table) -> list[Row]:
+    return [row for row in rows.rows if row.get("drawn") != "no"]
+
+
+def _filter(rows: Table) -> dict[str, Any]:
+    return {"transform": [_DRAWN]} if len(_drawn(rows)) < len(rows.rows) else {}
+
+
+def _sizes(rows: Table) -> list[int]:
+    """Return the world sizes that are drawn."""
+    return sorted({int(number(row["world_size"])) for row in _drawn(rows)})
+
+
+def _apart(networks: Sequence[str], rows: Table) -> dict[str, Any]:
+    """Return the channel that distinguishes networks."""
+    drawn = {row["model"] for row in _drawn(rows)}
     legend = {**plots.LEGEND, "values": [each for each in networks if each in drawn]}
     return plots.field("model", "nominal", scale={"domain": list(networks)}, legend=legend)
 
@@ -510,6 +420,12 @@ def _axis_of_ranks(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> 
 
 # Nodes -----------------------------------------------------------------------------------------
 
+_Shape = tuple[Workload, tuple[int, ...]]
+
+
+def _shape(case: Case) -> _Shape:
+    return case.workload, case.replicas_per_node
+
 
 def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Section | None:
     """Return the section; return None if all replicas were on one node. sessions: as in
@@ -517,134 +433,69 @@ def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> 
     scaled = [case for case in asked(cases, Question.WEAK_SCALING) if case.is_sound]
     if not any(len(case.replicas_per_node) > 1 for case in scaled):
         return None
-    labels = workload_labels(case.workload for case in scaled)
+    labels = words.workload_labels(case.workload for case in scaled)
+    scaled.sort(key=lambda c: (labels[c.workload], len(c.replicas_per_node), c.world_size))
     speeds = speeds_of(throughputs(cases), sessions)
-    figures: list[Figure] = []
-    for workload in dict.fromkeys(case.workload for case in scaled):
-        # Of several groups of one shape keep the last: the even one, or else the largest.
-        own = sorted(
-            (case for case in scaled if case.workload == workload),
-            key=lambda case: (_is_even(case), case.world_size),
-        )
-        even = {_shape(case) for case in own if _is_even(case)}
-        shares = {_shape(case): case.figure.estimate for case in own if case.figure is not None}
-        speed = {
-            _shape(case): found.estimate
-            for case in own
-            if (found := speeds.get((workload, case.world_size)))
-        }
-        label = labels[workload]
-        if speed:
-            throughput = Column("throughput", "", "samples/s", 1)
-            figures.append(_by_shape(workload.model, label, throughput, speed, even))
-        if shares:
-            figures.append(
-                _by_shape(workload.model, label, Column("efficiency", "", "", 3), shares, even)
-            )
-    against = _against_a_node(labels, sessions or [cases])
+    against = _against_a_node(sessions or [cases])
+    fields: tuple[Field[Case], ...] = (
+        value("model", "network", lambda case: labels[case.workload]),
+        value("nodes", "nodes", lambda case: len(case.replicas_per_node)),
+        value("layout", "nodes x ranks", lambda case: layout(case.replicas_per_node)),
+        interval(
+            "throughput",
+            "throughput",
+            lambda case: speeds.get((case.workload, case.world_size)),
+            "samples/s",
+            1,
+        ),
+        interval("efficiency", "efficiency", at_95),
+        interval("against", "efficiency against one node", lambda case: against.get(_shape(case))),
+        value(
+            "observations",
+            "observations",
+            lambda case: against[_shape(case)].observations if _shape(case) in against else None,
+        ),
+    )
+    most = {labels[case.workload]: case for case in scaled}
+    said = words.several(
+        f"{label} {words.shown(at_95(case))} on {layout(case.replicas_per_node)}"
+        for label, case in most.items()
+    )
+    figure = Figure(
+        "nodes",
+        "Throughput and efficiency by nodes",
+        f"Efficiency of weak scaling on the most nodes: {said}.{INTERVALS}",
+        table(scaled, fields),
+    )
     return Section(
         "nodes",
         "Nodes and devices",
-        "Rows are nodes and columns are ranks per node; efficiencies are those of steady-state "
-        "weak scaling. An unevenly spread group is shown in the column of its fullest node, unless "
-        "an evenly spread group is there.",
-        (*figures, *([] if against is None else [against])),
+        "Efficiencies are those of steady-state weak scaling. Efficiency against one node is the "
+        "speed of N nodes over N times that of one node with as many ranks, both measured in the "
+        "same rounds.",
+        (figure,),
     )
 
 
-_OF_A_NODE = (
-    Column("model", "network"),
-    Column("layout", "nodes x ranks"),
-    Column("efficiency", "efficiency against one node", digits=3),
-    Column("lower", "lower", digits=3),
-    Column("upper", "upper", digits=3),
-    Column("observations", "observations"),
-)
-
-
-def _against_a_node(labels: Labels, sessions: Sequence[Sequence[Case]]) -> Figure | None:
-    """Return the table of efficiencies against one full node: the speed of N nodes / N times the
-    speed of one, both measured in the same rounds; None if nodes had one replica each, where this
-    is the efficiency against one replica, or if no single node was measured."""
-    observed: dict[tuple[Workload, tuple[int, ...]], list[list[float]]] = {}
+def _against_a_node(sessions: Sequence[Sequence[Case]]) -> dict[_Shape, Interval]:
+    """Return the efficiencies against one full node, without nodes of one replica each, where this
+    is the efficiency against one replica."""
+    observed: dict[_Shape, list[list[float]]] = {}
     for cases in sessions:
         own = {
-            (case.workload, case.replicas_per_node): _by_round(case)
+            _shape(case): _by_round(case)
             for case in asked(cases, Question.WEAK_SCALING)
-            if case.is_sound and _is_even(case) and case.replicas_per_node[0] > 1
+            if case.is_sound and len(set(case.replicas_per_node)) == 1 < case.replicas_per_node[0]
         }
         for (workload, per_node), of_group in own.items():
             of_one = own.get((workload, per_node[:1]), {})
             ratios = [math.exp(of_group[n] - of_one[n]) for n in of_group.keys() & of_one.keys()]
             if len(per_node) > 1 and ratios:
                 observed.setdefault((workload, per_node), []).append(ratios)
-    rows: list[Row] = []
-    for (workload, per_node), of_sessions in sorted(
-        observed.items(), key=lambda each: (labels[each[0][0]], each[0][1])
-    ):
-        share = over_sessions(of_sessions)
-        rows.append(
-            {
-                "model": labels[workload],
-                "layout": layout(per_node),
-                **cells_of(share, "efficiency", "lower", "upper"),
-                "observations": share.observations,
-            }
-        )
-    if not rows:
-        return None
-    said = several(
-        f"{row['model']} on {row['layout']} {number(row['efficiency']):.3f}" for row in rows
-    )
-    return Figure(
-        "nodes-against-one",
-        "Efficiency against one node",
-        f"The speed of N nodes over N times that of one node with as many ranks: {said}."
-        f"{INTERVALS}",
-        Table(_OF_A_NODE, tuple(rows)),
-    )
+    return {shape: over_sessions(ratios) for shape, ratios in observed.items()}
 
 
 def _by_round(case: Case) -> dict[int, float]:
     """Return ln of a case's figure by the number of its round, of rounds that nothing disturbed."""
     rows = {each.number: Blocks.observe(case.comparison, each) for each in case.rounds}
     return {number: median(row) for number, row in rows.items() if row}
-
-
-def _shape(case: Case) -> tuple[int, int]:
-    """Return the number of nodes, and of replicas on the fullest of them."""
-    return len(case.replicas_per_node), max(case.replicas_per_node)
-
-
-def _is_even(case: Case) -> bool:
-    return len(set(case.replicas_per_node)) == 1
-
-
-def _by_shape(
-    model: str,
-    label: str,
-    what: Column,
-    found: dict[tuple[int, int], float],
-    even: Collection[tuple[int, int]],
-) -> Figure:
-    """Return a table. what: its quantity. even: the shapes with the same number of replicas on
-    each node."""
-    widths = {f"width_{width}": width for width in sorted({width for _, width in found})}
-    columns = [
-        replace(what, key=key, title=f"{plural(width, 'replica')} a node")
-        for key, width in widths.items()
-    ]
-    rows = [
-        {"nodes": n, **{key: found.get((n, width)) for key, width in widths.items()}}
-        for n in sorted({n for n, _ in found})
-    ]
-    most = max(found)
-    each = f"{'' if most in even else 'at most '}{plural(most[1], 'replica')} each"
-    return Figure(
-        slug("nodes", what.key, label),
-        f"{label}: {what.key}",
-        f"{label}: on {plural(most[0], 'node')} with {each} the {what.key} is "
-        f"{found[most]:.{what.digits}f}{f' {what.unit}' if what.unit else ''}.",
-        Table((Column("nodes", "nodes"), *columns), tuple(rows)),
-        tags={"model": model},
-    )

@@ -12,7 +12,7 @@ from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Block
 from hvdperf.report import plots
 from hvdperf.report.cases import Started, finite, launches, number, quantiles, trusted
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
+from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.words import plural, several, slug, span, workload_labels
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of
@@ -25,8 +25,6 @@ _QUANTILES = (
     Column("steps", "steps"),
 )
 _MEDIAN = plots.field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
-# With more rows than this, a rank's row is too low for a number beside it.
-MANY_RANKS = 32
 
 
 def section(cases: Sequence[Case]) -> Section:
@@ -64,15 +62,11 @@ def _by_rank(cases: Sequence[Case]) -> list[Figure]:
     labels = workload_labels(case.workload for case in asked)
     found: dict[tuple[Workload, int], list[Started]] = {}
     for started in launches(asked):
-        case = started.case
         if started.launch.arm.strategy is Strategy.HOROVOD and _blocks(started):
-            found.setdefault((case.workload, started.world_size), []).append(started)
-    return [
-        _ranks(workload.model, labels[workload], size, group)
-        for (workload, size), group in sorted(
-            found.items(), key=lambda item: (item[0][0].name, item[0][1])
-        )
-    ]
+            key = started.case.workload, started.world_size
+            found.setdefault(key, []).append(started)
+    ordered = sorted(found, key=lambda key: (key[0].name, key[1]))
+    return [_ranks(key[0].model, labels[key[0]], key[1], found[key]) for key in ordered]
 
 
 def _blocks(started: Started) -> list[Block]:
@@ -103,21 +97,18 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
         if own
     ]
     medians = plots.layer("tick", x=_MEDIAN)
-    named_ranks = plots.layer(
-        {"type": "point", "size": 70, "style": "named", "shape": "diamond"},
-        {"filter": "datum.named === 'yes'"},
-        x=_MEDIAN,
-    )
+    diamond = {"type": "point", "size": 70, "style": "named", "shape": "diamond"}
+    marked = plots.layer(diamond, {"filter": "datum.named === 'yes'"}, x=_MEDIAN)
     y = plots.field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
     rare = long_steps([started.launch for started in group])
     also = "" if rare is None else f" Rare long steps: {rare}."
     return Figure(
-        name=slug("steps", "ranks", label, f"np{world_size}"),
-        title=f"{label}, Horovod on {plural(world_size, 'replica')}: step times by rank",
-        says=_said_of_ranks(rows, len(blocks), len(group)) + also,
-        table=Table(_OF_A_RANK, tuple(rows)),
-        plot=boxes(_OF_A_RANK, len(rows), y, medians, named_ranks),
-        tags={"model": model, "world_size": str(world_size)},
+        slug("steps", "ranks", label, f"np{world_size}"),
+        f"{label}, Horovod on {plural(world_size, 'replica')}: step times by rank",
+        _said_of_ranks(rows, len(blocks), len(group)) + also,
+        Table(_OF_A_RANK, tuple(rows)),
+        plots.boxes(_OF_A_RANK, len(rows), y, medians, marked),
+        {"model": model, "world_size": str(world_size)},
         brief=rare is not None,
     )
 
@@ -175,51 +166,37 @@ def _of_strategies(cases: Sequence[Case]) -> list[Figure]:
 
 
 def _strategies(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
-    rows: list[Row] = []
-    for arm, group in arms.items():
-        seconds = [
-            second
-            for started in group
-            for block in _blocks(started)
-            for rank in block.ranks
-            for second in finite(rank.step_seconds)
-        ]
-        if seconds:
-            rows.append(
-                {
-                    "arm": arm,
-                    "strategy": group[0].strategy,
-                    "world_size": group[0].world_size,
-                    **_distribution(seconds),
-                    "launches": len(group),
-                }
-            )
+    rows: list[Row] = [
+        {
+            "arm": arm,
+            "strategy": group[0].strategy,
+            "world_size": group[0].world_size,
+            **_distribution(seconds),
+            "launches": len(group),
+        }
+        for arm, group in arms.items()
+        if (seconds := _step_seconds(group))
+    ]
     rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
     said = several(f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows)
     strategy = plots.field("strategy", "nominal", legend=plots.LEGEND)
     medians = plots.layer({"type": "point", "size": 70}, x=_MEDIAN, color=strategy, shape=strategy)
     y = plots.row_names("arm", sort=[str(row["arm"]) for row in rows])
     return Figure(
-        name=slug("steps", "strategies", label),
-        title=f"{label}: step times of strategies side by side",
-        says=f"Medians of all steps of all ranks: {said}.",
-        table=Table(_OF_AN_ARM, tuple(rows)),
-        plot=boxes(_OF_AN_ARM, len(rows), y, medians),
-        tags={"model": model},
+        slug("steps", "strategies", label),
+        f"{label}: step times of strategies side by side",
+        f"Medians of all steps of all ranks: {said}.",
+        Table(_OF_AN_ARM, tuple(rows)),
+        plots.boxes(_OF_AN_ARM, len(rows), y, medians),
+        {"model": model},
     )
 
 
-def boxes(columns: Sequence[Column], rows: int, y: plots.Channel, *medians: plots.Layer) -> Plot:
-    """Return a plot of rules and bars from the quantiles of rows, with these layers that show
-    medians. columns: of the tooltip. rows: how many there are. y: the place of a row."""
-    return plots.layered(
-        plots.interval("q01_ms", "q99_ms", "x"),
-        plots.layer(
-            {"type": "bar", "style": "quiet", "height": {"band": 0.6}},
-            x=plots.field("q25_ms", "quantitative"),
-            x2={"field": "q75_ms"},
-        ),
-        *medians,
-        height=plots.rows_high(rows, each=22 if rows <= MANY_RANKS else 6),
-        encoding={"y": y, "tooltip": plots.tooltip(columns)},
-    )
+def _step_seconds(group: Sequence[Started]) -> list[float]:
+    return [
+        second
+        for started in group
+        for block in _blocks(started)
+        for rank in block.ranks
+        for second in finite(rank.step_seconds)
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from hvdperf.explain.long_steps import long_steps
 from hvdperf.explain.speedup import divides_steps
@@ -12,18 +13,11 @@ from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.terms import OF_STEPS, TERMS, Term
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown, Spent
-from hvdperf.report import plots
-from hvdperf.report.cases import cells_of, number, scaled, trusted
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
-from hvdperf.report.words import (
-    INTERVALS,
-    Labels,
-    plural,
-    several,
-    slug,
-    tags_of,
-    workload_labels,
-)
+from hvdperf.report import plots, words
+from hvdperf.report.cases import number, scaled, trusted
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.fields import Field, interval, table, value
+from hvdperf.report.words import INTERVALS, Labels, plural, several, tags_of
 from hvdperf.verdict import Verdict
 
 
@@ -49,40 +43,58 @@ SMALL = 0.005
 OTHER = "other"
 UNEXPLAINED = "unexplained"
 
-_OF_A_TERM = (
-    Column("term", "term"),
-    Column("reference_s", "ideal", "s", 3),
-    Column("candidate_s", "took", "s", 3),
-    Column("excess_s", "more than ideal", "s", 3),
-    Column("from_s", "bar from", "s", 3, hidden=True),
-    Column("to_s", "bar to", "s", 3, hidden=True),
-    Column("bar", "drawn as", hidden=True),
-    Column("kind", "kind", hidden=True),
+
+@dataclass(frozen=True)
+class _Bar:
+    """A term with its bar, from start to end. ideal, took: its seconds. bar: the name of the bar,
+    which small terms share."""
+
+    term: str
+    bar: str
+    kind: str
+    start: float
+    end: float
+    ideal: float | None = None
+    took: float | None = None
+
+    @property
+    def excess(self) -> float | None:
+        return None if self.ideal is None or self.took is None else self.took - self.ideal
+
+
+_OF_A_BAR: tuple[Field[_Bar], ...] = (
+    value("term", "term", lambda bar: bar.term),
+    value("reference_s", "ideal", lambda bar: bar.ideal, "s", 3),
+    value("candidate_s", "took", lambda bar: bar.took, "s", 3),
+    value("excess_s", "more than ideal", lambda bar: bar.excess, "s", 3),
+    value("from_s", "bar from", lambda bar: bar.start, "s", 3, hidden=True),
+    value("to_s", "bar to", lambda bar: bar.end, "s", 3, hidden=True),
+    value("bar", "drawn as", lambda bar: bar.bar, hidden=True),
+    value("kind", "kind", lambda bar: bar.kind, hidden=True),
 )
 
 
 def waterfall(case: Case, label: str) -> Figure:
     """Return a plot with a bar per term: its time minus the ideal time."""
-    breakdown = breakdown_of(case)
-    ours, n = breakdown.candidate, case.world_size
-    rows = _steps_down(case.comparison, breakdown)
-    ideal, wall = number(rows[0]["to_s"]), ours.wall_seconds
-    way, theirs = way_of(case), breakdown.reference
-    how = f"{ours.steps} steps on each" if way == "weak" else f"{theirs.steps} steps divided"
-    terms = [row for row in rows if row["kind"] not in ("total", UNEXPLAINED)]
-    worst = sorted(terms, key=lambda row: -abs(number(row["excess_s"])))[:3]
-    said = ", ".join(f"{row['term']} {number(row['excess_s']):+.2f} s" for row in worst)
+    breakdown, way, n = breakdown_of(case), way_of(case), case.world_size
+    bars = _steps_down(case.comparison, breakdown)
+    how = (
+        f"{breakdown.candidate.steps} steps on each"
+        if way == "weak"
+        else f"{breakdown.reference.steps} steps divided"
+    )
+    _, *terms, unexplained, wall = bars
+    worst = sorted(terms, key=lambda bar: -abs(bar.excess or 0))[:3]
+    said = ", ".join(f"{bar.term} {bar.excess:+.2f} s" for bar in worst)
+    rows = table(bars, _OF_A_BAR)
     return Figure(
-        name=slug("wall_time", "waterfall", way, label, f"np{n}"),
-        title=f"{named(case, f'{label} on {n} ranks', how)}: from the ideal to the wall time",
-        says=(
-            f"The ideal time is {ideal:.2f} s and the wall time {wall:.2f} s. Largest "
-            f"differences: {said}; unexplained {number(rows[-2]['excess_s']):+.3f} s."
-            f"{_rare(case)}"
-        ),
-        table=Table(_OF_A_TERM, tuple(rows)),
-        plot=_waterfall_plot(rows),
-        tags=tags_of(case),
+        words.slug("wall_time", "waterfall", way, label, f"np{n}"),
+        f"{named(case, f'{label} on {n} ranks', how)}: from the ideal to the wall time",
+        f"The ideal time is {bars[0].end:.2f} s and the wall time {wall.end:.2f} s. Largest "
+        f"differences: {said}; unexplained {unexplained.excess:+.3f} s.{_rare(case)}",
+        rows,
+        _waterfall_plot(rows),
+        tags_of(case),
         brief=True,
     )
 
@@ -94,25 +106,26 @@ def _rare(case: Case) -> str:
     return "".join(f" Rare long steps, {name}: {each}." for name, each in said.items())
 
 
-def _steps_down(comparison: Comparison, breakdown: ScalingBreakdown) -> list[Row]:
-    """Return the rows: the ideal, each term's excess, the unexplained rest, and the wall time. The
-    bars of small terms come after the others, side by side at one place."""
+def _steps_down(comparison: Comparison, breakdown: ScalingBreakdown) -> list[_Bar]:
+    """Return the ideal, each term, the unexplained rest, and the wall time. The bars of small terms
+    come after the others, side by side at one place."""
     ours, theirs = breakdown.candidate, breakdown.reference
     parts = breakdown.world_size if divides_steps(comparison) else 1
     took = _seconds(ours)
     ideal = {term: seconds / parts for term, seconds in _seconds(theirs).items()}
     wall, ideal_wall = ours.wall_seconds, theirs.wall_seconds / parts
-    excess = {term: took[term] - ideal[term] for term in TERMS}
-    small = [term for term in TERMS if abs(excess[term]) < SMALL * wall]
-    rows = [_total("ideal", ideal_wall)]
-    at = ideal_wall
-    for term in (*(term for term in TERMS if term not in small), *small):
+    small = {term for term in TERMS if abs(took[term] - ideal[term]) < SMALL * wall}
+    ordered = sorted(TERMS, key=lambda term: term in small)
+    spent = {str(term): (ideal[term], took[term]) for term in ordered}
+    spent[UNEXPLAINED] = ideal_wall - sum(ideal.values()), wall - sum(took.values())
+    bars = [_Bar("ideal", "ideal", "total", 0.0, ideal_wall, ideal=ideal_wall)]
+    for term, (usual, own) in spent.items():
         bar = OTHER if term in small else term
-        rows.append(_bar(term, bar, ideal[term], took[term], at))
-        at += excess[term]
-    left = ideal_wall - sum(ideal.values()), wall - sum(took.values())
-    rows.append({**_bar(UNEXPLAINED, UNEXPLAINED, *left, at), "kind": UNEXPLAINED})
-    return [*rows, _total("wall time", wall)]
+        kind = "longer" if own > usual else "shorter"
+        kind = UNEXPLAINED if term == UNEXPLAINED else kind
+        at = bars[-1].end
+        bars.append(_Bar(term, bar, kind, at, at + (own - usual), usual, own))
+    return [*bars, _Bar("wall time", "wall time", "total", 0.0, wall, took=wall)]
 
 
 def _seconds(spent: Spent) -> dict[str, float]:
@@ -122,65 +135,35 @@ def _seconds(spent: Spent) -> dict[str, float]:
     return {term: spent.terms[term] * (share if term in OF_STEPS else 1.0) for term in TERMS}
 
 
-def _bar(term: str, bar: str, ideal: float, took: float, at: float) -> Row:
-    return {
-        "term": term,
-        "reference_s": ideal,
-        "candidate_s": took,
-        "excess_s": took - ideal,
-        "from_s": at,
-        "to_s": at + took - ideal,
-        "bar": bar,
-        "kind": "longer" if took > ideal else "shorter",
-    }
-
-
-def _total(name: str, seconds: float) -> Row:
-    return {
-        "term": name,
-        "reference_s": seconds if name == "ideal" else None,
-        "candidate_s": None if name == "ideal" else seconds,
-        "excess_s": None,
-        "from_s": 0.0,
-        "to_s": seconds,
-        "bar": name,
-        "kind": "total",
-    }
-
-
-def _waterfall_plot(rows: Sequence[Row]) -> Plot:
-    bars = list(dict.fromkeys(str(row["bar"]) for row in rows))
+def _waterfall_plot(rows: Table) -> Plot:
+    bars = list(dict.fromkeys(str(row["bar"]) for row in rows.rows))
     kinds = {"domain": ["total", "longer", "shorter", UNEXPLAINED]}
     ends = [
         {"op": "sum", "field": "excess_s", "as": "excess_of_bar"},
+        {"op": "valid", "field": "excess_s", "as": "terms"},
         {"op": "max", "field": "from_s", "as": "latest_from"},
         {"op": "max", "field": "to_s", "as": "latest_to"},
     ]
-    label = {"type": "text", "align": "left", "dx": 4}
+    excess, total = "format(datum.excess_of_bar, '+.2f')", "format(datum.latest_to, '.2f')"
     # With room for the text behind the longest bar.
-    farthest = max(number(row[end]) for row in rows for end in ("from_s", "to_s"))
-    domain = {"domain": [0, 1.2 * farthest]}
+    farthest = max(number(row[end]) for row in rows.rows for end in ("from_s", "to_s"))
     return plots.layered(
         plots.layer(
             "bar",
-            x=plots.field("from_s", "quantitative", "seconds", scale=domain),
+            x=plots.field(
+                "from_s", "quantitative", "seconds", scale={"domain": [0, 1.2 * farthest]}
+            ),
             x2={"field": "to_s"},
             color=plots.field("kind", "nominal", scale=kinds, legend=plots.LEGEND),
-            tooltip=plots.tooltip(_OF_A_TERM[:4]),
+            tooltip=plots.tooltip(rows.columns),
         ),
         plots.layer(
-            label,
-            {"filter": "datum.kind !== 'total'"},
+            {"type": "text", "align": "left", "dx": 4},
             {"aggregate": ends, "groupby": ["bar"]},
             {"calculate": "max(datum.latest_from, datum.latest_to)", "as": "right"},
+            {"calculate": f"datum.terms ? {excess} : {total}", "as": "seconds"},
             x=plots.field("right", "quantitative"),
-            text=plots.field("excess_of_bar", "quantitative", format="+.2f"),
-        ),
-        plots.layer(
-            label,
-            {"filter": "datum.kind === 'total'"},
-            x=plots.field("to_s", "quantitative"),
-            text=plots.field("to_s", "quantitative", format=".2f"),
+            text=plots.field("seconds", "nominal"),
         ),
         height=plots.rows_high(len(bars)),
         encoding={"y": plots.row_names("bar", sort=bars)},
@@ -246,42 +229,32 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
         for term in TERMS
     ]
     steps = next(iter(sizes.values())).steps
-    said = []
-    for size, spent in sizes.items():
-        largest = max(TERMS, key=lambda term: spent.terms[term])
-        said.append(
-            f"on {size} {spent.wall_seconds:.1f} s, most of it {largest} "
-            f"({spent.terms[largest]:.1f} s)"
-        )
+    largest = {size: max(TERMS, key=spent.terms.__getitem__) for size, spent in sizes.items()}
+    said = "; ".join(
+        f"on {size} {spent.wall_seconds:.1f} s, most of it {largest[size]} "
+        f"({spent.terms[largest[size]]:.1f} s)"
+        for size, spent in sizes.items()
+    )
+    groups = {
+        "aggregate": [{"op": "sum", "field": "seconds", "as": "of_group"}],
+        "groupby": ["world_size", "part"],
+    }
     return Figure(
-        name=slug("wall_time", "terms", label),
-        title=f"{label}: the seconds of a run of {steps} steps on each replica",
-        says=f"By number of ranks: {'; '.join(said)}.",
-        table=Table(_OF_A_SIZE, tuple(rows)),
-        plot=_bars(len(sizes)),
-        tags={"model": model, "question": Question.WALL_TIME_WEAK.label},
-    )
-
-
-def _bars(bars: int) -> Plot:
-    """Return horizontal bars, of groups of terms."""
-    tip = (
-        Column("world_size", "ranks"),
-        Column("part", "group"),
-        Column("of_group", "seconds", digits=3),
-    )
-    return plots.stacked(
-        plots.field("world_size", "ordinal", "ranks"),
-        "of_group",
-        _GROUPS,
-        {"calculate": "datum.group", "as": "part"},
-        {
-            "aggregate": [{"op": "sum", "field": "seconds", "as": "of_group"}],
-            "groupby": ["world_size", "part"],
-        },
-        rows=bars,
-        each=56,
-        tip=tip,
+        words.slug("wall_time", "terms", label),
+        f"{label}: the seconds of a run of {steps} steps on each replica",
+        f"By number of ranks: {said}.",
+        Table(_OF_A_SIZE, tuple(rows)),
+        plots.stacked(
+            plots.field("world_size", "ordinal", "ranks"),
+            "of_group",
+            _GROUPS,
+            {"calculate": "datum.group", "as": "part"},
+            groups,
+            rows=len(sizes),
+            each=56,
+            tip=(_OF_A_SIZE[0], Column("part", "group"), Column("of_group", "seconds", digits=3)),
+        ),
+        {"model": model, "question": Question.WALL_TIME_WEAK.label},
     )
 
 
@@ -335,11 +308,6 @@ def shares(cases: Sequence[Case], labels: Labels) -> Figure:
 
 # Speedups, and the factors of the efficiency ---------------------------------------------------
 
-_WHOSE = (
-    Column("what", "training", brief="training"),
-    Column("model", "network", hidden=True),
-    Column("world_size", "ranks", hidden=True),
-)
 # All intervals of a breakdown have the same level at either end (explain/speedup.py).
 SPEEDUPS = ("steady_state", "training", "end_to_end")
 _IN_BLOCKS = ("computation", "communication", "load_balance")
@@ -350,58 +318,54 @@ BALANCED = 0.97
 _BRIEF = dict(zip(FACTORS, ("effic.", "comput.", "commun.", "balance", ""), strict=True))
 
 
-def _of_ratios(names: Sequence[str], digits: int) -> tuple[Column, ...]:
-    told = {name: name.replace("_", " ") for name in names}
-    return tuple(
-        column
-        for name, title in told.items()
-        for column in (
-            Column(name, title, "", digits, brief=_BRIEF.get(name, title)),
-            Column(f"{name}_low", f"{title}, from", "", digits),
-            Column(f"{name}_high", f"{title}, to", "", digits),
-        )
+def _ratio(name: str, digits: int) -> Field[Case]:
+    title = name.replace("_", " ")
+    return interval(
+        name,
+        title,
+        lambda case: getattr(breakdown_of(case), name),
+        digits=digits,
+        ends=(f"{title}, from", f"{title}, to"),
+        brief=_BRIEF.get(name, title),
     )
 
 
-def _ratios(breakdown: ScalingBreakdown, names: Sequence[str]) -> dict[str, Value]:
-    """Return estimates and bounds; bounds that are not finite are None."""
-    values: dict[str, Value] = {}
-    for name in names:
-        values |= cells_of(getattr(breakdown, name), name, f"{name}_low", f"{name}_high")
-    return values
+def _share(name: str) -> Field[Case]:
+    return value(
+        f"{name}_share",
+        f"efficiency, {name.replace('_', ' ')}",
+        lambda case: getattr(breakdown_of(case), name).estimate / case.world_size,
+        digits=3,
+    )
 
 
-def _whose(case: Case, labels: Labels, *more: str) -> dict[str, Value]:
-    model, n = labels[case.workload], case.world_size
-    return {"what": named(case, model, plural(n, "rank"), *more), "model": model, "world_size": n}
+def _whose(labels: Labels, *, with_way: bool = False) -> tuple[Field[Case], ...]:
+    def what(case: Case) -> str:
+        ranks = plural(case.world_size, "rank")
+        return named(case, labels[case.workload], ranks, *([way_of(case)] if with_way else []))
+
+    return (
+        value("what", "training", what, brief="training"),
+        value("model", "network", lambda case: labels[case.workload], hidden=True),
+        value("world_size", "ranks", lambda case: case.world_size, hidden=True),
+    )
 
 
 def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
     """Return the figure of all speedups of all cases."""
-    columns = (
-        *_WHOSE,
-        *_of_ratios(SPEEDUPS, 2),
-        *(
-            Column(f"{key}_share", f"efficiency, {key.replace('_', ' ')}", "", 3)
-            for key in SPEEDUPS
-        ),
-    )
-    rows: list[Row] = []
-    for case in cases:
-        ratios = _ratios(breakdown_of(case), SPEEDUPS)
-        shares = {f"{key}_share": number(ratios[key]) / case.world_size for key in SPEEDUPS}
-        rows.append({**_whose(case, labels, way_of(case)), **ratios, **shares})
+    ratios = (_ratio(name, 2) for name in SPEEDUPS)
+    rows = table(cases, (*_whose(labels, with_way=True), *ratios, *map(_share, SPEEDUPS)))
     said = several(
         f"{row['what']} {number(row['steady_state']):.2f} steady-state, "
         f"{number(row['training']):.2f} training, {number(row['end_to_end']):.2f} end-to-end"
-        for row in rows
+        for row in rows.rows
     )
     return Figure(
-        name="wall_time-speedups",
-        title="Steady-state, training and end-to-end speedup",
-        says=f"Speedups: {said}.{INTERVALS}",
-        table=Table(columns, tuple(rows)),
-        plot=_side_by_side(SPEEDUPS, "speedup", rows, ideal=True),
+        "wall_time-speedups",
+        "Steady-state, training and end-to-end speedup",
+        f"Speedups: {said}.{INTERVALS}",
+        rows,
+        _side_by_side(SPEEDUPS, "speedup", rows, ideal=True),
     )
 
 
@@ -426,28 +390,25 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
     first_cases: dict[tuple[Workload, int], Case] = {}
     for case in cases:
         first_cases.setdefault((case.workload, case.world_size), case)
-    columns = (*_WHOSE, *_of_ratios(FACTORS, 3), *_ALSO)
-    rows: list[Row] = [
-        {**_whose(case, labels), **_ratios(breakdown_of(case), FACTORS), **_also(case)}
-        for case in first_cases.values()
-    ]
+    ratios = (_ratio(name, 3) for name in FACTORS)
+    rows = table(first_cases.values(), (*_whose(labels), *ratios, Field(_ALSO, _also)))
     said = several(
         f"{row['what']} {number(row['efficiency']):.3f} in the run; in blocks "
         f"{' x '.join(f'{number(row[name]):.3f}' for name in _IN_BLOCKS)} = "
         f"{math.prod(number(row[name]) for name in _IN_BLOCKS):.3f}"
         + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
-        for row in rows
+        for row in rows.rows
     )
     return Figure(
-        name="wall_time-factors",
-        title="Steady-state efficiency: computation scaling x communication x load balance",
-        says=f"Without rare long steps: {said}.{INTERVALS}",
-        table=Table(columns, tuple(rows)),
-        plot=_side_by_side(FACTORS[:4], "ratio", rows),
+        "wall_time-factors",
+        "Steady-state efficiency: computation scaling x communication x load balance",
+        f"Without rare long steps: {said}.{INTERVALS}",
+        rows,
+        _side_by_side(FACTORS[:4], "ratio", rows),
     )
 
 
-def _also(case: Case) -> dict[str, Value]:
+def _also(case: Case) -> Row:
     breakdown = breakdown_of(case)
     late, met, ours = breakdown.late, breakdown.late_where_met, breakdown.candidate
     same = late is not None and met is not None and met.rank == late.rank
@@ -468,32 +429,20 @@ def _also(case: Case) -> dict[str, Value]:
     }
 
 
-def _side_by_side(
-    names: Sequence[str], title: str, rows: Sequence[Row], *, ideal: bool = False
-) -> Plot:
-    """Return a plot with a row per training and, in it, a line for each of these columns, which
-    differ in shape and colour. ideal: whether to mark the number of replicas."""
-    called = {name: name.replace("_", " ") for name in names}
-    apart = plots.distinguished(called.values())
-    at = {
-        "y": plots.row_names("what", 260, sort=[str(row["what"]) for row in rows]),
-        "yOffset": plots.field("called", "nominal", sort=list(called.values())),
-    }
+def _side_by_side(names: Sequence[str], title: str, rows: Table, *, ideal: bool = False) -> Plot:
+    """Return a plot with a row per training and, in it, a line for each of these columns. ideal:
+    whether to mark the number of replicas."""
+    y = plots.row_names("what", 260, sort=[str(row["what"]) for row in rows.rows])
     replicas = plots.field("world_size", "quantitative")
-    behind = [plots.layer({"type": "tick", "style": "ideal"}, **at, x=replicas)] if ideal else []
-    return plots.estimates(
-        at,
-        plots.field("value", "quantitative", title, scale={"zero": False}),
-        ("value_low", "value_high"),
+    behind = [plots.layer({"type": "tick", "style": "ideal"}, x=replicas, y=y)] if ideal else []
+    return plots.folded(
+        {name: name.replace("_", " ") for name in names},
+        y,
+        title,
         *behind,
-        rows=len(rows),
-        each=18 * len(names),
-        point={
-            "color": apart,
-            "shape": apart,
-            "tooltip": plots.tooltip((_WHOSE[0], *plots.BOUNDED)),
-        },
-        transform=plots.side_by_side(called),
+        rows=len(rows.rows),
+        tip=plots.tooltip((rows.columns[0], *plots.BOUNDED)),
+        scale={"zero": False},
     )
 
 
@@ -503,7 +452,7 @@ def _side_by_side(
 def section(cases: Sequence[Case]) -> Section:
     """Return the section on the cases that have a breakdown."""
     asked = [case for case in trusted(cases) if case.outcome.breakdown is not None]
-    labels = workload_labels(case.workload for case in asked)
+    labels = words.workload_labels(case.workload for case in asked)
     figures = (
         *(waterfall(case, labels[case.workload]) for case in asked),
         *by_world_size(asked, labels),

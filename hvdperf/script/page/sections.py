@@ -9,7 +9,6 @@ from statistics import fmean
 
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
-from hvdperf.report.sections.steps import boxes
 from hvdperf.script import told
 from hvdperf.script.recorded import Rank, Steps
 from hvdperf.script.recorded import Row as Step
@@ -195,7 +194,7 @@ def _by_rank(training: Training) -> Iterator[Figure]:
         "A line spans the 1st to the 99th percentile, its bar the 25th to the 75th, and its tick "
         f"is the median.{_note(training)}",
         Table(_OF_A_RANKS_STEPS, rows),
-        boxes(
+        plots.boxes(
             _OF_A_RANKS_STEPS,
             len(rows),
             plots.field("rank", "ordinal", "rank"),
