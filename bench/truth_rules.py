@@ -113,12 +113,14 @@ class Recorded:
     def _pair(self, arm: str, number: int) -> Pair:
         runs = [self.recording.rounds[number][name] for name in (arm, NONE)]
         workload = Workload("", "", 0, 1)
-        arms = [Arm(workload, Strategy.HOROVOD, 2, injected=injected) for injected in (arm, "")]
+        ours, theirs = arms = [
+            Arm(workload, Strategy.HOROVOD, 2, injected=injected) for injected in (arm, "")
+        ]
         launches = [
             Launch(arm, number, work=Turns(blocks=list(run.blocks)))
             for arm, run in zip(arms, runs, strict=True)
         ]
-        comparison = Comparison(Question.WEAK_SCALING, *map(Side, arms))
+        comparison = Comparison(Question.WEAK_SCALING, Side(ours), Side(theirs))
         row = Blocks.observe(comparison, Round(number, Schedule.ALTERNATE, launches))
         timed = back_to_back(*(run.blocks for run in runs))
         seconds = sum(one.seconds + other.seconds for one, other in timed)
