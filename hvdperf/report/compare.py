@@ -23,32 +23,19 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import median
 
-from hvdperf import scatter
-from hvdperf.interim import early_shift
-from hvdperf.paths import shown as path_shown
+from hvdperf import interim, paths, scatter, stats, verdict
 from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.options import resuming
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.outcome import throughputs
-from hvdperf.report import plots
+from hvdperf.report import plots, words
 from hvdperf.report.cases import cells_of
-from hvdperf.report.content import (
-    CaseNote,
-    Column,
-    Figure,
-    Plot,
-    Report,
-    Row,
-    Section,
-    Table,
-    Value,
-)
-from hvdperf.report.words import NAMES, names_of, plural, question_of, shown, workload_labels
+from hvdperf.report.content import CaseNote, Column, Figure, Report, Row, Section, Table
+from hvdperf.report.words import plural
 from hvdperf.session.results_writer import with_cases
-from hvdperf.stats import Interval, NotMeasurable, shift
-from hvdperf.verdict import ALPHA, Noise, Verdict, as_ratio, counted
+from hvdperf.stats import Interval
 from hvdperf.work.base import Work
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of
@@ -86,39 +73,35 @@ class Changed:
             return f"same within {100 * apart:.1f} %"
         return f"{self.kind.value} ({self.why})" if self.why else self.kind.value
 
-
-@dataclass(frozen=True)
-class Pair:
-    """A case of one or both sessions. a, b: the case in A and in B; None if it is not there."""
-
-    a: Case | None
-    b: Case | None
-    changed: Changed
-
     @property
-    def case(self) -> Case:
-        """Return B's case, or A's if B has none: for facts that both share."""
-        found = self.b or self.a
-        assert found is not None
-        return found
+    def cells(self) -> Row:
+        return {**cells_of(self.ratio, "ratio", "lower", "upper"), "word": self.word}
 
 
-def pairs(a: Archive, b: Archive) -> list[Pair]:
-    """Return a pair for every case of either session, by question, model, world size and name."""
-    ours, theirs = ({case.name: case for case in each.cases} for each in (a, b))
+def of_logarithms(a: Sequence[float | None], b: Sequence[float | None]) -> Changed:
+    """Return the change between two series of independent rounds. a, b: the natural logarithms of
+    the rounds' figures."""
+    ours, theirs = ([x for x in side if x is not None and math.isfinite(x)] for side in (b, a))
+    try:
+        found = verdict.as_ratio(stats.shift(ours, theirs, verdict.ALPHA))
+    except stats.NotMeasurable:
+        return Changed(Kind.NOT_COMPARABLE, why="no round has a figure")
+    return Changed(Kind.UNKNOWN, found) if math.isinf(found.upper) else _clear_or_same(found)
 
-    found = []
-    for name in {**ours, **theirs}:
-        first, second = ours.get(name), theirs.get(name)
-        otherwise = asked_otherwise(a, b, work_of((second or ours[name]).question))
-        found.append(Pair(first, second, _of_cases(first, second, otherwise)))
-    questions = list(Question)
 
-    def place(pair: Pair) -> tuple[int, str, int, str]:
-        case = pair.case
-        return questions.index(case.question), case.workload.model, case.world_size, case.name
+def _clear_or_same(found: Interval) -> Changed:
+    """Return the change with a bounded ratio."""
+    if found.upper < 1:
+        return Changed(Kind.LOWER, found)
+    return Changed(Kind.HIGHER if found.lower > 1 else Kind.SAME, found)
 
-    return sorted(found, key=place)
+
+def _unlike(differ: Iterable[str]) -> Changed:
+    """Return the change of two figures that cannot be compared, because these settings differ."""
+    return Changed(Kind.NOT_COMPARABLE, why=f"settings differ: {'; '.join(differ)}")
+
+
+# Differences in what was asked -----------------------------------------------------------------
 
 
 def new_series(earlier: Archive, archive: Archive) -> list[str]:
@@ -126,21 +109,40 @@ def new_series(earlier: Archive, archive: Archive) -> list[str]:
     there are none."""
     then, now = (
         {name: asked[name] or "(nothing)" for name in _ANOTHER if name in asked}
-        for asked in map(_asked_of, (earlier, archive))
+        for asked in map(_settings, (earlier, archive))
     )
     return differences(earlier.fingerprint, archive.fingerprint) + differences(then, now)
 
 
-def _asked_of(archive: Archive) -> Mapping[str, str]:
+def asked_apart(a: Archive, b: Archive, ours: Case, theirs: Case) -> list[str]:
+    """Return the differences in what two cases of one name ask, such as in their batches. a, b:
+    their sessions."""
+    one, other = _asked(ours.comparison), _asked(theirs.comparison)
+    return [*_differing(one, other, one), *_settings_apart(a, b, work_of(theirs.question))]
+
+
+def _settings_apart(a: Archive, b: Archive, work: type[Work]) -> list[str]:
+    """Return the differences of two sessions' settings that make figures of this work
+    incomparable; [] if the settings of a session are not known."""
+    ours, theirs = _settings(a), _settings(b)
+    return _differing(ours, theirs, work.depends_on if ours and theirs else ())
+
+
+def _settings(archive: Archive) -> Mapping[str, str]:
     return archive.session.asked.texts if archive.session is not None else {}
 
 
-def asked_otherwise(a: Archive, b: Archive, work: type[Work]) -> list[str]:
-    """Return the differences of two sessions' settings that make figures of this work
-    incomparable; [] if the settings of a session are not known."""
-    if a.session is None or b.session is None:
-        return []
-    return _differing(a.session.asked.texts, b.session.asked.texts, work.depends_on)
+def _asked(comparison: Comparison) -> dict[str, object]:
+    """Return the settings of a comparison, by names for people."""
+    asked: dict[str, object] = {
+        f"workload {name}".replace("_", " "): value
+        for name, value in vars(comparison.workload).items()
+    }
+    asked["collective"] = comparison.collective and comparison.collective.value
+    for name in ("candidate", "reference"):
+        side = getattr(comparison, name)
+        asked[name] = f"{side.arm.label}, {side.kind.value} blocks"
+    return {**asked, "ideal ratio": comparison.ideal_ratio}
 
 
 def _differing(
@@ -154,18 +156,49 @@ def _differing(
     ]
 
 
-def not_alike(otherwise: Sequence[str]) -> Changed:
-    """Return the change of two figures that cannot be compared. otherwise: settings that differ."""
-    return Changed(Kind.NOT_COMPARABLE, why=f"settings differ: {'; '.join(otherwise)}")
+# Pairs -----------------------------------------------------------------------------------------
 
 
-def _of_cases(a: Case | None, b: Case | None, otherwise: Sequence[str]) -> Changed:
-    """Return the change of one case between two sessions. a, b: None if the session lacks it.
-    otherwise: the sessions' settings that differ."""
-    if a is None or b is None:
-        return Changed(Kind.ONLY_B if a is None else Kind.ONLY_A)
-    if differ := [*asked_apart(a, b), *otherwise]:
-        return not_alike(differ)
+@dataclass(frozen=True)
+class Pair:
+    """A case of one or both sessions. a, b: the case in A and in B; None if it is not there. case:
+    B's, or A's if B has none, for facts that both share."""
+
+    a: Case | None
+    b: Case | None
+    case: Case
+    changed: Changed
+
+    @property
+    def sides(self) -> list[tuple[str, Case]]:
+        """The cases that there are, each with the letter of its session."""
+        return [(name, case) for name, case in (("A", self.a), ("B", self.b)) if case is not None]
+
+
+def pairs(a: Archive, b: Archive) -> list[Pair]:
+    """Return a pair for every case of either session, by question, model, world size and name."""
+    ours, theirs = ({case.name: case for case in each.cases} for each in (a, b))
+    found = []
+    for name, case in {**ours, **theirs}.items():
+        first, second = ours.get(name), theirs.get(name)
+        if first is None or second is None:
+            changed = Changed(Kind.ONLY_B if first is None else Kind.ONLY_A)
+        elif differ := asked_apart(a, b, first, second):
+            changed = _unlike(differ)
+        else:
+            changed = _of_cases(first, second)
+        found.append(Pair(first, second, case, changed))
+    questions = list(Question)
+
+    def place(pair: Pair) -> tuple[int, str, int, str]:
+        case = pair.case
+        return questions.index(case.question), case.workload.model, case.world_size, case.name
+
+    return sorted(found, key=place)
+
+
+def _of_cases(a: Case, b: Case) -> Changed:
+    """Return the change of a case that both sessions ask alike."""
     unsound = {name: _unsound(case) for name, case in (("A", a), ("B", b)) if not case.is_sound}
     if unsound:
         alike = len(unsound) == 2 and unsound["A"] == unsound["B"]
@@ -175,14 +208,8 @@ def _of_cases(a: Case | None, b: Case | None, otherwise: Sequence[str]) -> Chang
     changed = of_logarithms(a.outcome.observations, b.outcome.observations)
     if changed.kind is not Kind.UNKNOWN:
         return changed
-    found = early_shift(_rows_and_noise(b), _rows_and_noise(a), ALPHA)
+    found = interim.early_shift(_rows_and_noise(b), _rows_and_noise(a), verdict.ALPHA)
     return changed if found is None else _clear_or_same(found)
-
-
-def asked_apart(a: Case, b: Case) -> list[str]:
-    """Return the differences of what two cases of one name ask, such as their batches."""
-    ours, theirs = _asked(a.comparison), _asked(b.comparison)
-    return _differing(ours, theirs, ours)
 
 
 def _unsound(case: Case) -> str:
@@ -191,7 +218,7 @@ def _unsound(case: Case) -> str:
     return "no figure" if case.figure is None else case.verdict.value
 
 
-def _rows_and_noise(case: Case) -> tuple[list[scatter.Row], Noise]:
+def _rows_and_noise(case: Case) -> tuple[list[scatter.Row], verdict.Noise]:
     """Return the ln ratios of the turns of each round that counts, and the noise of launches that
     the session knew of; [] if the arms took no turns."""
     comparison = case.comparison
@@ -201,42 +228,7 @@ def _rows_and_noise(case: Case) -> tuple[list[scatter.Row], Noise]:
         if work.takes_turns(comparison, measured.schedule) and work.measures(comparison, measured):
             with suppress(KeyError, ValueError, ZeroDivisionError):
                 rows.append(work.observe(comparison, measured))
-    return [row for row in rows if row], case.outcome.judgement.early or Noise()
-
-
-def of_logarithms(a: Sequence[float | None], b: Sequence[float | None]) -> Changed:
-    """Return the change between two series of independent rounds. a, b: the natural logarithms of
-    the rounds' figures."""
-    ours, theirs = ([x for x in side if x is not None and math.isfinite(x)] for side in (b, a))
-    try:
-        found = as_ratio(shift(ours, theirs, ALPHA))
-    except NotMeasurable:
-        return Changed(Kind.NOT_COMPARABLE, why="no round has a figure")
-    if math.isinf(found.upper):
-        return Changed(Kind.UNKNOWN, found)
-    return _clear_or_same(found)
-
-
-def _clear_or_same(found: Interval) -> Changed:
-    """Return the change with a bounded ratio."""
-    if found.upper < 1:
-        return Changed(Kind.LOWER, found)
-    return Changed(Kind.HIGHER if found.lower > 1 else Kind.SAME, found)
-
-
-def _asked(comparison: Comparison) -> dict[str, object]:
-    """Return what a comparison asks, by names for people."""
-    collective = comparison.collective
-    sides = {"candidate": comparison.candidate, "reference": comparison.reference}
-    return {
-        **{
-            f"workload {name}".replace("_", " "): value
-            for name, value in vars(comparison.workload).items()
-        },
-        "collective": None if collective is None else collective.value,
-        **{name: f"{side.arm.label}, {side.kind.value} blocks" for name, side in sides.items()},
-        "ideal ratio": comparison.ideal_ratio,
-    }
+    return [row for row in rows if row], case.outcome.judgement.early or verdict.Noise()
 
 
 # The report ------------------------------------------------------------------------------------
@@ -247,11 +239,35 @@ _RATIO = (
     Column("upper", "upper", digits=3, brief="upper"),
     Column("word", "B's figure is", brief="B's figure is"),
 )
+_FIGURES = tuple(
+    Column(f"{key}_{side.lower()}", f"{key} {side}", digits=3, hidden=hidden, brief=brief)
+    for side in "AB"
+    for key, hidden, brief in (("figure", False, side), ("lower", True, ""), ("upper", True, ""))
+)
 _CASE = (
-    *NAMES,
+    *words.NAMES,
     Column("question", "question"),
     Column("model", "network"),
     Column("world_size", "ranks"),
+)
+_BOARD = (
+    Column("verdict_a", "verdict A"),
+    Column("verdict", "verdict B"),
+    *_CASE[1:],
+    *_FIGURES,
+    *_RATIO,
+    _CASE[0],
+)
+_TRAININGS = (
+    Column("label", "training", hidden=True),
+    Column("model", "network", brief="model"),
+    Column("world_size", "ranks", brief="ranks"),
+    Column("batch", "batch", "samples"),
+    Column("speed_a", "throughput A", "samples/s", 1, brief="A, samples/s"),
+    Column("speed_b", "throughput B", "samples/s", 1, brief="B"),
+    *_RATIO,
+    Column("rounds_a", "rounds A"),
+    Column("rounds_b", "rounds B"),
 )
 # Rounds of each session from which the exact bounds of a ratio are finite.
 FEWEST_ROUNDS = 4
@@ -269,17 +285,27 @@ def comparison(a: Archive, b: Archive) -> Report:
         with_cases(archive)
     found = pairs(a, b)
     rows = _rows(found)
-    throughput = _throughputs(a, b)
+    trainings = _trainings(a, b)
     changed = differences(a.fingerprint, b.fingerprint)
+    kinds = Counter(pair.changed.kind for pair in found)
+    both = len(found) - kinds[Kind.ONLY_A] - kinds[Kind.ONLY_B]
+    # A terminal shows the ratios instead.
+    board = Table(tuple(replace(column, brief="") for column in _BOARD), rows)
     return Report(
         title=f"{a.name} (A) and {b.name} (B)",
-        verdict=Verdict.INFO,
+        verdict=verdict.Verdict.INFO,
         counts=Counter(case.verdict for case in b.cases),
-        facts=_facts(a, b, found, changed),
-        warnings=(*_warnings(a, b, changed), *_too_few(found, throughput)),
-        board=_board(found, rows),
+        facts={
+            "A": _session(a),
+            "B": _session(b),
+            "cases": f"{both} in both, {kinds[Kind.ONLY_A]} only in A, "
+            f"{kinds[Kind.ONLY_B]} only in B",
+            "series": "two; the warnings list the differences" if changed else "one",
+        },
+        warnings=(*_warnings(a, b, changed), *_too_few(found, trainings)),
+        board=Figure("board", "All cases", _says_cases(found), board, brief=True),
         notes=tuple(_notes(found)),
-        sections=(_ratios(found, rows), throughput),
+        sections=(_ratios(found, rows), _throughputs(trainings)),
         left_out=(*a.left_out, *b.left_out),
     )
 
@@ -288,45 +314,55 @@ def beside(report: Report, a: Archive, b: Archive) -> Report:
     """Return the report of session b with a section of its figures beside those of an earlier
     session a; if that is of another series, with a warning that at most throughputs are compared
     (Question.BASELINE)."""
-    name = path_shown(a.directory)
+    name = paths.shown(a.directory)
     if changed := new_series(a, b):
         judged = any(case.question is Question.BASELINE for case in b.cases)
-        what = "Only throughputs are" if judged else "Not"
-        why = f"{what} compared with {name}: a new series begins, because these differ:"
+        compared = "Only throughputs are" if judged else "Not"
+        why = f"{compared} compared with {name}: a new series begins, because these differ:"
         return replace(report, warnings=(*report.warnings, why, *changed))
     found = pairs(a, b)
     section = _ratios(found, _rows(found))
     if not section.figures:
-        told = f"Compared with {name}: no case has a figure in both sessions."
-        return replace(report, warnings=(*report.warnings, told))
+        why = f"Compared with {name}: no case has a figure in both sessions."
+        return replace(report, warnings=(*report.warnings, why))
     title = f"This session (B) compared with {name} (A), of the same machine and stack"
     figures = tuple(replace(figure, title=title) for figure in section.figures)
     return replace(report, sections=(*report.sections, replace(section, figures=figures)))
 
 
-def _facts(a: Archive, b: Archive, found: Sequence[Pair], changed: Sequence[str]) -> dict[str, str]:
-    kinds = Counter(pair.changed.kind for pair in found)
-    both = len(found) - kinds[Kind.ONLY_A] - kinds[Kind.ONLY_B]
-    return {
-        "A": _session(a),
-        "B": _session(b),
-        "cases": f"{both} in both, {kinds[Kind.ONLY_A]} only in A, {kinds[Kind.ONLY_B]} only in B",
-        "series": "two; the warnings list the differences" if changed else "one",
-    }
+def _rows(found: Sequence[Pair]) -> tuple[Row, ...]:
+    """Return a row for each pair, for the board and for the ratios."""
+    labels = words.workload_labels(pair.case.workload for pair in found)
+    return tuple(
+        {
+            "verdict": pair.b and pair.b.verdict.value,
+            "verdict_a": pair.a and pair.a.verdict.value,
+            "question": words.question_of(pair.case),
+            "model": labels[pair.case.workload],
+            "world_size": pair.case.world_size,
+            **cells_of(pair.a and pair.a.figure, "figure_a", "lower_a", "upper_a"),
+            **cells_of(pair.b and pair.b.figure, "figure_b", "lower_b", "upper_b"),
+            **pair.changed.cells,
+            **words.names_of(pair.case),
+        }
+        for pair in found
+    )
 
 
 def _session(archive: Archive) -> str:
     """Return a line such as `20260131T235959Z-4711: profile smoke, AMD EPYC, 2 cores, ...: 3
     PASS`."""
-    known, profile = archive.fingerprint, ""
-    if archive.session is not None:
-        profile = f"profile {archive.session.profile}, "
-    gpus = f", {plural(known['gpus'], 'GPU')}" if known["gpus"] else ""
-    verdicts = counted(Counter(case.verdict for case in archive.cases))
-    return (
-        f"{archive.name}: {profile}{known['cpu_model']}, {plural(known['cores'], 'core')}{gpus}, "
-        f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}: {verdicts}"
+    known, session = archive.fingerprint, archive.session
+    parts = (
+        f"profile {session.profile}" if session is not None else "",
+        known["cpu_model"],
+        plural(known["cores"], "core"),
+        plural(known["gpus"], "GPU") if known["gpus"] else "",
+        f"TensorFlow {known['tensorflow']}",
+        f"Horovod {known['horovod']}",
     )
+    verdicts = verdict.counted(Counter(case.verdict for case in archive.cases))
+    return f"{archive.name}: {', '.join(filter(None, parts))}: {verdicts}"
 
 
 def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
@@ -350,25 +386,6 @@ def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
         yield f"A is compared with {ours}, B with {theirs}"
 
 
-def _too_few(found: Sequence[Pair], throughput: Section) -> Iterator[str]:
-    """Yield lines on figures without an interval, with the commands that measure enough."""
-    few = [pair for pair in found if pair.changed.kind is Kind.UNKNOWN]
-    if few:
-        yield (
-            f"{plural(len(few), 'case')} without an interval, such as {few[0].case.name}: each "
-            f"session needs {FEWEST_ROUNDS} rounds; pytest perf/ "
-            f"{' '.join(resuming('SESSION', 10))} goes on with what is undecided"
-        )
-    speeds = [row for figure in throughput.figures for row in figure.table.rows]
-    short = [row for row in speeds if row["word"] == Kind.UNKNOWN.value]
-    if short:
-        yield (
-            f"{plural(len(short), 'throughput')} without an interval: each session needs "
-            f"{FEWEST_ROUNDS} rounds, and a case that is clear has three; pytest perf/ --profile "
-            "history measures eight"
-        )
-
-
 def _against(archive: Archive) -> str:
     """Return the stack of --against and its differences from the session's own stack."""
     session = archive.session
@@ -378,58 +395,34 @@ def _against(archive: Archive) -> str:
     return f"{session.against} ({differs})"
 
 
-def _rows(found: Sequence[Pair]) -> tuple[Row, ...]:
-    """Return a row for each pair, for the board and for the ratios."""
-    labels = workload_labels(pair.case.workload for pair in found)
-    return tuple(
-        {
-            "verdict": pair.b.verdict.value if pair.b else None,
-            "verdict_a": pair.a.verdict.value if pair.a else None,
-            "question": question_of(pair.case),
-            "model": labels[pair.case.workload],
-            "world_size": pair.case.world_size,
-            **cells_of(pair.a.figure if pair.a else None, "figure_a", "lower_a", "upper_a"),
-            **cells_of(pair.b.figure if pair.b else None, "figure_b", "lower_b", "upper_b"),
-            **_changed_cells(pair.changed),
-            **names_of(pair.case),
-        }
-        for pair in found
-    )
-
-
-def _board(found: Sequence[Pair], rows: tuple[Row, ...]) -> Figure:
-    columns = (
-        Column("verdict_a", "verdict A"),
-        Column("verdict", "verdict B"),
-        *_CASE[1:],
-        *_figure_columns("a"),
-        *_figure_columns("b"),
-        *_RATIO,
-        _CASE[0],
-    )
-    # A terminal shows the ratios instead.
-    table = Table(tuple(replace(column, brief="") for column in columns), rows)
-    return Figure("board", "All cases", _says_cases(found), table, brief=True)
-
-
-def _figure_columns(side: str) -> tuple[Column, ...]:
-    return (
-        Column(f"figure_{side}", f"figure {side.upper()}", digits=3, brief=side.upper()),
-        Column(f"lower_{side}", f"lower {side.upper()}", digits=3, hidden=True),
-        Column(f"upper_{side}", f"upper {side.upper()}", digits=3, hidden=True),
-    )
+def _too_few(found: Sequence[Pair], trainings: Mapping[str, Training]) -> Iterator[str]:
+    """Yield lines on figures without an interval, with the commands that measure enough."""
+    few = [pair for pair in found if pair.changed.kind is Kind.UNKNOWN]
+    if few:
+        yield (
+            f"{plural(len(few), 'case')} without an interval, such as {few[0].case.name}: each "
+            f"session needs {FEWEST_ROUNDS} rounds; pytest perf/ "
+            f"{' '.join(resuming('SESSION', 10))} goes on with what is undecided"
+        )
+    short = [changed for changed, _ in trainings.values() if changed.kind is Kind.UNKNOWN]
+    if short:
+        yield (
+            f"{plural(len(short), 'throughput')} without an interval: each session needs "
+            f"{FEWEST_ROUNDS} rounds, and a case that is clear has three; pytest perf/ --profile "
+            "history measures eight"
+        )
 
 
 def _says_cases(found: Sequence[Pair]) -> str:
     return _says("case", {pair.case.name: pair.changed for pair in found})
 
 
-def _says(what: str, changes: Mapping[str, Changed]) -> str:
+def _says(compared: str, changes: Mapping[str, Changed]) -> str:
     """Return a sentence with the number of changes of each kind, and the largest change to a higher
-    or lower figure. what: the singular of the compared things. changes: by name."""
+    or lower figure. compared: what is compared, in the singular. changes: by name."""
     kinds = Counter(changed.kind for changed in changes.values())
     numbers = ", ".join(f"{kinds[kind]} {kind.value}" for kind in Kind if kinds[kind])
-    summary = f"Of {plural(len(changes), what)}, B's figure is: {numbers or 'none'}."
+    summary = f"Of {plural(len(changes), compared)}, B's figure is: {numbers or 'none'}."
     clear = {
         name: changed.ratio
         for name, changed in changes.items()
@@ -438,7 +431,7 @@ def _says(what: str, changes: Mapping[str, Changed]) -> str:
     if not clear:
         return summary
     name, most = max(clear.items(), key=lambda item: abs(math.log(item[1].estimate)))
-    return f"{summary} The largest change is that of {name}: B / A = {shown(most)}."
+    return f"{summary} The largest change is that of {name}: B / A = {words.shown(most)}."
 
 
 def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
@@ -448,9 +441,11 @@ def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
         if pair.b is None:
             continue
         paragraphs = [f"{pair.changed.word}."] if pair.changed.why else []
-        for name, case in (("A", pair.a), ("B", pair.b)):
-            if case is not None and case.reason:
-                paragraphs.append(f"{name}, {case.verdict.value}: {case.reason}")
+        paragraphs += [
+            f"{name}, {case.verdict.value}: {case.reason}"
+            for name, case in pair.sides
+            if case.reason
+        ]
         output = () if pair.b.outcome.failure is None else pair.b.outcome.failure.tail
         if paragraphs or output:
             yield CaseNote(pair.b.name, pair.b.verdict, tuple(paragraphs), tuple(output))
@@ -459,104 +454,82 @@ def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
 def _ratios(found: Sequence[Pair], rows: Sequence[Row]) -> Section:
     """Return the section of all cases with a ratio of both sessions' figures. rows: as in
     `_rows`."""
-    compared = [pair for pair in found if pair.changed.ratio is not None]
-    figure = Figure(
-        "ratios",
-        "B's figures / A's",
-        _says_cases(compared),
-        Table(
-            (*_CASE, *_figure_columns("a"), *_figure_columns("b"), *_RATIO),
-            tuple(row for row in rows if row["ratio"] is not None),
-        ),
-        _forest("case", "figure of B / figure of A", len(compared)),
-    )
+    says = _says_cases([pair for pair in found if pair.changed.ratio is not None])
+    known = tuple(row for row in rows if row["ratio"] is not None)
+    table = Table((*_CASE, *_FIGURES, *_RATIO), known)
     return Section(
         "ratios",
         "Figures",
         "A ratio is B's figure / A's. A ratio above 1 is better for an efficiency and worse "
         f"for a time. {_CHANCE}",
-        (figure,) if compared else (),
+        (_forest("ratios", "B's figures / A's", says, table, "figure"),) if known else (),
         "No case has a figure in both sessions.",
     )
 
 
-def _throughputs(a: Archive, b: Archive) -> Section:
-    """Return the section of Horovod's throughput at its defaults, by workload and world size."""
+# A training's throughput: its change, and the row of its table.
+Training = tuple[Changed, Row]
+
+
+def _trainings(a: Archive, b: Archive) -> dict[str, Training]:
+    """Return the throughputs of Horovod at its defaults, by a label of workload and world size."""
     ours, theirs = throughputs(a.cases), throughputs(b.cases)
-    labels = workload_labels(workload for workload, _ in {**ours, **theirs})
-    otherwise = asked_otherwise(a, b, Blocks)
-    rows: list[Row] = []
-    changes: dict[str, Changed] = {}
-    for workload, world_size in sorted({**ours, **theirs}, key=str):
-        speeds_a = ours.get((workload, world_size), ())
-        speeds_b = theirs.get((workload, world_size), ())
+    labels = words.workload_labels(workload for workload, _ in {**ours, **theirs})
+    differ = _settings_apart(a, b, Blocks)
+    found: dict[str, Training] = {}
+    for key in sorted({**ours, **theirs}, key=str):
+        workload, world_size = key
+        speeds_a, speeds_b = ours.get(key, ()), theirs.get(key, ())
+        if not speeds_a or not speeds_b:
+            changed = Changed(Kind.ONLY_B if speeds_b else Kind.ONLY_A)
+        elif differ:
+            changed = _unlike(differ)
+        else:
+            changed = of_logarithms(*([math.log(x) for x in side] for side in (speeds_a, speeds_b)))
         label = f"{labels[workload]}, {plural(world_size, 'rank')}"
-        changes[label] = changed = _of_speeds(speeds_a, speeds_b, otherwise)
-        rows.append(
-            {
-                "label": label,
-                "model": labels[workload],
-                "world_size": world_size,
-                "batch": workload.batch,
-                "speed_a": median(speeds_a) if speeds_a else None,
-                "speed_b": median(speeds_b) if speeds_b else None,
-                **_changed_cells(changed),
-                "rounds_a": len(speeds_a),
-                "rounds_b": len(speeds_b),
-            }
-        )
-    columns = (
-        Column("label", "training", hidden=True),
-        Column("model", "network", brief="model"),
-        Column("world_size", "ranks", brief="ranks"),
-        Column("batch", "batch", "samples"),
-        Column("speed_a", "throughput A", "samples/s", 1, brief="A, samples/s"),
-        Column("speed_b", "throughput B", "samples/s", 1, brief="B"),
-        *_RATIO,
-        Column("rounds_a", "rounds A"),
-        Column("rounds_b", "rounds B"),
-    )
-    compared = sum(row["ratio"] is not None for row in rows)
-    figure = Figure(
-        "throughput",
-        "B's throughput / A's",
-        _says("training", changes),
-        Table(columns, tuple(rows)),
-        _forest("label", "throughput of B / throughput of A", compared) if compared else None,
-    )
+        row: Row = {
+            "label": label,
+            "model": labels[workload],
+            "world_size": world_size,
+            "batch": workload.batch,
+            "speed_a": median(speeds_a) if speeds_a else None,
+            "speed_b": median(speeds_b) if speeds_b else None,
+            **changed.cells,
+            "rounds_a": len(speeds_a),
+            "rounds_b": len(speeds_b),
+        }
+        found[label] = changed, row
+    return found
+
+
+def _throughputs(trainings: Mapping[str, Training]) -> Section:
+    says = _says("training", {label: changed for label, (changed, _) in trainings.items()})
+    table = Table(_TRAININGS, tuple(row for _, row in trainings.values()))
+    figure = _forest("throughput", "B's throughput / A's", says, table, "throughput")
     return Section(
         "throughput",
         "Throughput",
         "Samples/s of all ranks together, for Horovod with default settings: the "
         "median over the rounds of valid cases. The ratio is estimated over all pairs of "
         f"rounds. {_CHANCE}",
-        (figure,) if rows else (),
+        (figure,) if trainings else (),
         "Neither session timed Horovod with its defaults.",
     )
 
 
-def _of_speeds(a: Sequence[float], b: Sequence[float], otherwise: Sequence[str]) -> Changed:
-    if not a or not b:
-        return Changed(Kind.ONLY_B if b else Kind.ONLY_A)
-    if otherwise:
-        return not_alike(otherwise)
-    return of_logarithms([math.log(speed) for speed in a], [math.log(speed) for speed in b])
-
-
-def _changed_cells(changed: Changed) -> dict[str, Value]:
-    return {**cells_of(changed.ratio, "ratio", "lower", "upper"), "word": changed.word}
-
-
-def _forest(label: str, title: str, rows: int) -> Plot:
-    """Return a plot with a row per figure: the ratio, its interval, and a line at 1, where nothing
-    changes."""
-    tip = (Column(label, label), Column("ratio", title, digits=3), _RATIO[-1])
-    return plots.estimates(
+def _forest(name: str, title: str, says: str, table: Table, quantity: str) -> Figure:
+    """Return a figure with a row per ratio: its interval, and a line at 1, where nothing
+    changes. The first column of the table names the rows."""
+    label, ratio = table.columns[0].key, f"{quantity} of B / {quantity} of A"
+    tip = (Column(label, label), Column("ratio", ratio, digits=3), _RATIO[-1])
+    known = sum(row["ratio"] is not None for row in table.rows)
+    plot = plots.estimates(
         {"y": plots.row_names(label, 320, sort=None)},
-        plots.field("ratio", "quantitative", title, scale={"zero": False}),
+        plots.field("ratio", "quantitative", ratio, scale={"zero": False}),
         ("lower", "upper"),
         plots.line("ideal", x={"datum": 1}),
-        rows=rows,
+        rows=known,
         point={"tooltip": plots.tooltip(tip)},
         transform=[plots.known("ratio")],
     )
+    return Figure(name, title, says, table, plot if known else None)

@@ -18,14 +18,12 @@ from hvdperf.errors import UserError
 from hvdperf.paths import shown
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument
-from hvdperf.records.rounds import Round
 from hvdperf.report.cases import mean_of
-from hvdperf.report.compare import asked_apart, asked_otherwise, new_series
+from hvdperf.report.compare import asked_apart, new_series
 from hvdperf.report.content import Column, Figure, Row, Section, Table
 from hvdperf.report.words import plural, several
 from hvdperf.stats import Interval
 from hvdperf.verdict import ALPHA, Verdict, decide, is_bounded, undecided
-from hvdperf.work.table import work_of
 
 
 def pooled(archives: Sequence[Archive]) -> Archive:
@@ -75,7 +73,7 @@ def _check_alike(first: Archive, other: Archive) -> None:
         if case.name not in known:
             continue
         own = known[case.name]
-        differ = [*asked_apart(own, case), *asked_otherwise(first, other, work_of(case.question))]
+        differ = asked_apart(first, other, own, case)
         if differ:
             raise UserError(
                 f"{shown(other.directory)} (B): cannot be put together with "
@@ -122,10 +120,7 @@ def _all_of(texts: Iterable[str]) -> str:
 
 def _renumbered(case: Case, offset: int) -> Case:
     """Return a case whose rounds have numbers that no earlier session's have."""
-    rounds = tuple(
-        Round(each.number + offset, each.schedule, each.launches, each.disturbance)
-        for each in case.rounds
-    )
+    rounds = tuple(replace(each, number=each.number + offset) for each in case.rounds)
     return replace(case, outcome=replace(case.outcome, rounds=rounds))
 
 
