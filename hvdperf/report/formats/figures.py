@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hvdperf.errors import UserError
+from hvdperf.inline import chart, themes
 from hvdperf.report.content import Figure, Plot, Row
 
 FORMATS = ("svg", "pdf")
@@ -37,8 +38,16 @@ CATEGORIES = (
     "#285a1e",
     "#cc4d34",
 )
-_SIZES = ["#8fc1e3", "#0b2f52"]
-_TEXT, _GRID, _AXIS, _INTERVAL = "#000000", "#dddddd", "#666666", "#333333"
+_INK = {
+    "categories": CATEGORIES,
+    "sizes": ("#8fc1e3", "#0b2f52"),
+    "text": "#000000",
+    "muted": "#000000",
+    "line": "#dddddd",
+    "edge": "#666666",
+    "ideal": "#666666",
+    "interval": "#333333",
+}
 _LEGENDS = ("color", "fill", "stroke", "shape", "strokeDash", "size")
 # Pixels of a letter, of a legend's symbol with its gaps, and of the margins.
 _LETTER, _SYMBOL, _MARGINS = 6.5, 34, 30
@@ -151,41 +160,13 @@ def _sized(svg: str, unit: str, written: str) -> str:
 
 
 def _config(pixels: float, of_x: Mapping[str, str]) -> dict[str, Any]:
-    """Return the style, as page/config.js has it, in black on white. of_x: more of the x-axis."""
-    words = {"labelColor": _TEXT, "titleColor": _TEXT, "labelFontSize": LABEL_PIXELS}
-    titles = {"titleFontSize": 12, "titleFontWeight": "normal"}
+    """Return the page's style in black on white. of_x: more of the x-axis."""
+    config = chart({**themes()["light"], **_INK})
+    config["axis"] |= {"titleLimit": pixels - _MARGINS, "labelLimit": _label_limit(pixels)}
+    config["axisX"] |= {**of_x, "tickCount": max(3, min(10, round(pixels / 70)))}
     return {
+        **config,
         "background": "white",
         "font": "Helvetica, Arial, Liberation Sans, sans-serif",
         "padding": {"left": 1, "right": 6, "top": 3, "bottom": 1},
-        "view": {"stroke": None},
-        "axis": {
-            **words,
-            **titles,
-            "titlePadding": 6,
-            "titleLimit": pixels - _MARGINS,
-            "labelLimit": _label_limit(pixels),
-            "gridColor": _GRID,
-            "domainColor": _AXIS,
-            "tickColor": _AXIS,
-            "tickSize": 4,
-        },
-        "axisX": {**of_x, "labelOverlap": True, "tickCount": max(3, min(10, round(pixels / 70)))},
-        "axisXDiscrete": {"labelAngle": -35, "labelOverlap": False},
-        "axisY": {"domain": False, "ticks": False, "labelPadding": 6, "tickCount": 6},
-        "legend": {**words, **titles, "orient": "top", "columnPadding": 14, "symbolStrokeWidth": 2},
-        "range": {
-            "category": list(CATEGORIES),
-            **{name: {"scheme": _SIZES} for name in ("ordinal", "ramp", "heatmap")},
-        },
-        "mark": {"color": CATEGORIES[0], "opacity": 1},
-        "line": {"strokeWidth": 2, "strokeJoin": "round"},
-        "point": {"filled": True, "size": 55},
-        "rule": {"color": _INTERVAL},
-        "tick": {"thickness": 2},
-        "text": {"color": _TEXT, "fontSize": LABEL_PIXELS},
-        "style": {
-            "ideal": {"color": _AXIS, "strokeDash": [5, 4], "strokeWidth": 1.5},
-            "interval": {"strokeWidth": 2, "strokeCap": "round"},
-        },
     }

@@ -1,8 +1,7 @@
 'use strict';
 
-/* How plots look: colours and widths of a theme for Vega, and the styles that marks name. */
+/* How plots look: chart.json, and what depends on the plot and on its width. */
 {
-    const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
     const VERDICTS = {
         'FAIL': {colour: 'fail', shape: 'cross'},
         'INVALID': {colour: 'invalid', shape: 'triangle-up'},
@@ -70,78 +69,15 @@
                 legend.columns = columns;
             }
         }
-        const text = {labelColor: colours.muted, titleColor: colours.text};
-        const [first] = colours.categories;
-        return {
-            background: 'transparent',
-            font: FONT,
-            padding: {left: 2, right: 8, top: 6, bottom: 2},
-            view: {stroke: null},
-            axis: {
-                ...text,
-                labelFontSize: 11,
-                titleFontSize: 12,
-                titleFontWeight: 500,
-                titlePadding: 8,
-                titleLimit: width - MARGINS,
-                labelLimit: labelLimit(width),
-                gridColor: colours.line,
-                domainColor: colours.edge,
-                tickColor: colours.edge,
-                tickSize: 4,
-            },
-            axisX: {...(titleWidth(spec) > inside ? {titleAnchor: 'end'} : {}), labelOverlap: true, tickCount: Math.min(10, Math.max(3, Math.round(width / 90)))},
-            axisXDiscrete: {labelAngle: angle(spec, rows, width), labelOverlap: false},
-            axisY: {domain: false, ticks: false, labelPadding: 6, tickCount: 6},
-            legend: {
-                ...text,
-                orient: 'top',
-                labelFontSize: 11,
-                titleFontSize: 12,
-                titleFontWeight: 500,
-                columns,
-                columnPadding: 14,
-                labelLimit: Math.min(320, width - 40),
-                symbolStrokeWidth: 2,
-            },
-            header: {...text, labelFontSize: 12, labelFontWeight: 600},
-            title: {color: colours.text, anchor: 'start', fontSize: 15, fontWeight: 600, offset: 12,
-                subtitleColor: colours.muted},
-            range: {
-                category: colours.categories,
-                ordinal: {scheme: colours.sizes},
-                ramp: {scheme: colours.sizes},
-                heatmap: {scheme: colours.sizes},
-            },
-            mark: {color: first, opacity: 1, tooltip: true},
-            arc: {stroke: colours.panel},
-            area: {fillOpacity: 0.5, line: false},
-            bar: {cornerRadiusEnd: 2},
-            line: {strokeWidth: 2, strokeJoin: 'round', strokeCap: 'round'},
-            trail: {size: 2},
-            point: {filled: true, size: 55},
-            circle: {size: 55},
-            square: {size: 50},
-            rect: {stroke: colours.panel},
-            rule: {color: colours.interval},
-            tick: {thickness: 2},
-            text: {color: colours.text, fontSize: 11},
-            boxplot: {median: {color: colours.panel}},
-            style: styles(colours),
-        };
+        const config = page.theme.chart(colours);
+        Object.assign(config.axis, {titleLimit: width - MARGINS, labelLimit: labelLimit(width)});
+        Object.assign(config.axisX, titleWidth(spec) > inside ? {titleAnchor: 'end'} : {}, {
+            tickCount: Math.min(10, Math.max(3, Math.round(width / 90))),
+        });
+        config.axisXDiscrete.labelAngle = angle(spec, rows, width);
+        Object.assign(config.legend, {columns, labelLimit: Math.min(320, width - 40)});
+        return config;
     };
-
-    /* Those of hvdperf/report/plots.py. */
-    function styles(colours) {
-        return {
-            ideal: {color: colours.ideal, strokeDash: [5, 4], strokeWidth: 1.5},
-            band: {color: colours.band, fillOpacity: colours.band_opacity, strokeWidth: 0},
-            limit: {color: colours.limit, strokeWidth: 1.5},
-            interval: {strokeWidth: 2, strokeCap: 'round'},
-            named: {color: colours.named, strokeWidth: 2.5, fontWeight: 600},
-            quiet: {color: colours.quiet, strokeWidth: 1.5},
-        };
-    }
 
     /* What stands for a faint area in a legend is not faint. */
     page.withLegends = compiled => {

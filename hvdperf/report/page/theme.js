@@ -43,6 +43,12 @@
         get colours() {
             return page.json(document.getElementById('pageThemes'))[this.name];
         },
+        /* Vega's configuration, in which "$NAME" is a colour. */
+        chart(colours) {
+            const {chart} = page.json(document.getElementById('pageThemes'));
+            const of = {...colours, first: colours.categories[0]};
+            return JSON.parse(chart.replace(/"\$(\w+)"/g, (_, name) => JSON.stringify(of[name])));
+        },
         toggle() {
             chosen = this.name === 'dark' ? 'light' : 'dark';
             keep();
