@@ -206,14 +206,6 @@ class ArmLauncher:
         server = None if without else self._server(arm, placed)
         return LiveLaunch(arm.name, launcher, self.hub, order, configs, server)
 
-    def config_of_trial(self, arm: Arm) -> dict[str, Any]:
-        """Return the config by which one process, without others, does what a rank of the arm does
-        (worker/own_trial.py)."""
-        strategy = arm.strategy.spec
-        slots = self.slots[: arm.world_size if strategy.one_process else 1]
-        config = self._config(arm, slots, EXCHANGES[arm.exchange])
-        return (config._replace(world_size=1) if strategy.cluster else config).message()
-
     def _config(self, arm: Arm, slots: Sequence[Slot], exchange: Exchange) -> RankConfig:
         """Return a process's config, as far as it does not depend on the launch. slots: of the
         process."""

@@ -1,40 +1,60 @@
-"""Tries networks of the user's own in processes of a stack, before anything is measured."""
+"""Tries networks and scripts of the user's own before anything is measured: a launch of each way to
+train them carries out the orders `read` and `check`."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from hvdperf.files import write_whole
-from hvdperf.launch.arm_launcher import ArmLauncher, Pace
-from hvdperf.launch.guard import guarded
+from hvdperf.launch.arm_launcher import PATIENCE, ArmLauncher, Pace
 from hvdperf.launch.launchers import LaunchError
-from hvdperf.launch.live_launch import LaunchFailed
-from hvdperf.machine.stack import Stack
-from hvdperf.machine.starting import rank_environment
-from hvdperf.models.own_networks import digest
+from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
+from hvdperf.models.inputs import DataError
 from hvdperf.models.registry import Network, network
-from hvdperf.paths import CACHE, ROOT, shown
+from hvdperf.paths import shown
 from hvdperf.plan.arms import SWEEP, Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, Question
-from hvdperf.programs import run
-from hvdperf.records.rounds import BlockReport
+from hvdperf.records.outcome import Failure
 from hvdperf.verdict import Judgement, Verdict
-from hvdperf.worker.own_trial import APART_AT_MOST
+from hvdperf.worker.protocol import Phase
 from hvdperf.worker.script.rank import UNSEEN
 
-# Steps of each kind of block of a script that is tried.
-STEPS_OF_A_TRIAL = 3
-# Seconds that one way of training, or reading the data, may take.
-DEADLINE_S = 600.0
-# Changes with what a trial does, so that what was remembered of earlier ones is not taken.
-_VERSION = 3
+# Training steps of a trial.
+STEPS = 3
+# Seconds that a start or an order may take longer than one of a network of the suite.
+PATIENCE_S = 600.0
+# The steps of one process differ by rounding at most. More could not be told from other code.
+APART_AT_MOST = 1e-3
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a rank reports of the first steps of the user's own network or script.
+
+    step_seconds: of one of STEPS steps. start_seconds: from the trace to the broadcast, if the
+    start-up left them out. samples: of all steps, 0 if they are not counted. sparse: number of
+    gradients of single rows. apart: the largest relative difference between the gradients of equal
+    steps; None if they were not compared. exchange_seen: whether an exchange is told from
+    computing.
+    """
+
+    step_seconds: float
+    start_seconds: float = 0.0
+    samples: int = 0
+    sparse: int = 0
+    apart: float | None = None
+    exchange_seen: bool = True
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """What rank 0 reports of the network's own data. identity: a text that tells them from others.
+    differs: how they differ at each opening; "" if they do not."""
+
+    identity: str = ""
+    differs: str = ""
 
 
 @dataclass
@@ -42,21 +62,19 @@ class Trial:
     """What was found of one network.
 
     error: why it cannot be measured at all, in words; "" if it can. late: whether that is only
-    because time ran out. refused: reasons why arms cannot be trained in their way. doubt: why no
-    figure of the network can be trusted. differs: why its trainings cannot be compared. sparse:
-    number of gradients of single rows. unseen: why the exchange of a script cannot be told from
-    computing. identity: a text that tells its own data from others.
+    because time ran out. refused: reasons why arms cannot be trained in their way. apart: as in
+    Check. sparse: number of gradients of single rows. unseen: whether the exchange of a script
+    cannot be told from computing. data: of its own.
     """
 
     error: str = ""
     late: bool = False
     refused: dict[Arm, str] = field(default_factory=dict)
-    doubt: str = ""
-    differs: str = ""
+    apart: float = 0.0
     sparse: int = 0
-    unseen: str = ""
+    unseen: bool = False
     pace: Pace = field(default_factory=Pace)
-    identity: str = ""
+    data: OwnData = field(default_factory=OwnData)
 
     def judgement(self, comparison: Comparison) -> Judgement | None:
         """Return the judgement of a comparison that is not to be measured; None for others."""
@@ -69,14 +87,18 @@ class Trial:
         for arm in comparison.arms:
             if arm in self.refused:
                 return f"{arm.label} cannot train it: {self.refused[arm]}", Verdict.NOT_RUN
-        if self.doubt:
-            return self.doubt, Verdict.INVALID
+        if self.apart > APART_AT_MOST:
+            return (
+                f"the gradients of two equal steps differ by {100 * self.apart:.2g} %, so no "
+                "comparison can be trusted; draw nothing at random in the loss and the network, "
+                "or seed it"
+            ), Verdict.INVALID
         if self.unseen and comparison.question is Question.COMMUNICATION:
-            return self.unseen, Verdict.INFO
-        if self.differs and comparison.tolerance is not None:
+            return UNSEEN, Verdict.INFO
+        if self.data.differs and comparison.tolerance is not None:
             return (
                 "its trainings cannot be compared, because its data differ at each opening "
-                f"({self.differs}): give its shuffle and its random operations a seed, and "
+                f"({self.data.differs}): give its shuffle and its random operations a seed, and "
                 "map with deterministic=True; its speeds are measured"
             ), Verdict.INVALID
         arms = comparison.arms
@@ -89,12 +111,28 @@ class Trial:
             ), Verdict.INFO
         return "", Verdict.INFO
 
+    def take(self, starts: float, checks: Sequence[Check]) -> None:
+        """Take the reports of a launch that became ready in so many seconds."""
+        starts += max(each.start_seconds for each in checks)
+        steps = max(each.step_seconds for each in checks)
+        pace = self.pace
+        self.pace = Pace(max(pace.start_seconds, starts), max(pace.step_seconds, steps))
+        self.sparse = max(self.sparse, *(each.sparse for each in checks))
+        self.apart = max(self.apart, *(each.apart or 0.0 for each in checks))
+        self.unseen |= not all(each.exchange_seen for each in checks)
+
+
+class NotTrained(Exception):
+    """A way does not train the network; the message says why. late: time ran out. of_data: the
+    network's own data are at fault."""
+
+    def __init__(self, why: str, late: bool = False, of_data: bool = False) -> None:
+        super().__init__(why)
+        self.late, self.of_data = late, of_data
+
 
 def try_all(
-    comparisons: Iterable[Comparison],
-    arm_launcher: ArmLauncher,
-    stacks: Mapping[str, Stack],
-    say: Callable[[str], None],
+    comparisons: Iterable[Comparison], arm_launcher: ArmLauncher, say: Callable[[str], None]
 ) -> dict[str, Trial]:
     """Try the networks of the comparisons that are the user's own, in every way in which these
     train them, with every stack. Return what was found, by network. say: called with progress."""
@@ -104,210 +142,100 @@ def try_all(
             trains = arm.strategy.spec.trains and arm.workload != SWEEP
             if trains and network(arm.workload.model).origin:
                 arms.setdefault(arm.workload.model, {})[arm] = None
-    return {
-        name: _try_script(list(of_network), arm_launcher, say)
-        if network(name).script
-        else _try_one(network(name), list(of_network), arm_launcher, stacks, say)
-        for name, of_network in arms.items()
-    }
+    if not arms:
+        return {}
+    unknown = Pace(PATIENCE_S / PATIENCE, PATIENCE_S / PATIENCE)
+    without_fault = replace(arm_launcher, fault=None, paces=dict.fromkeys(arms, unknown))
+    with without_fault.forking(say):
+        return {
+            name: _try(network(name), list(of_network), without_fault, say)
+            for name, of_network in arms.items()
+        }
 
 
-def _try_script(
-    arms: Sequence[Arm], arm_launcher: ArmLauncher, say: Callable[[str], None]
+def _try(
+    own: Network, arms: Sequence[Arm], arm_launcher: ArmLauncher, say: Callable[[str], None]
 ) -> Trial:
-    """Try a script with every stack, on as many ranks as the session will."""
-    found = Trial()
-    for stack in sorted({arm.stack for arm in arms}):
-        of_stack = [arm for arm in arms if arm.stack == stack]
-        plain = [arm for arm in of_stack if not arm.injected and not arm.launched]
-        arm = max(plain or of_stack, key=lambda arm: arm.world_size)
-        say(f"try {arm.name}")
-        problem = _try_launch(arm, arm_launcher, found, say)
-        if problem and not stack:
-            found.error = problem
+    """Try one network. A network that no way of the session's own stack can train is at fault
+    itself."""
+    found, problems, trained = Trial(), list[NotTrained](), False
+    where = shown(Path(own.origin)) + (f": network {own.name!r}" if not own.script else "")
+    before = None
+    for arms_of_way in _ways(own, arms):
+        # Neither a fault nor a way to launch makes a network trainable.
+        arm = replace(arms_of_way[0], injected="", launched="")
+        is_first, before = arm.stack != before, arm.stack
+        if is_first and arm.stack and not trained:
             break
-        if problem:
-            found.refused.update(dict.fromkeys(of_stack, problem))
+        say(f"try {arm.name}")
+        try:
+            _try_way(own, arm, arm_launcher, found, is_first, say)
+            trained = True
+        except NotTrained as error:
+            found.refused.update(dict.fromkeys(arms_of_way, str(error)))
+            problems.append(error)
+            if error.of_data:
+                trained = False
+                break
+    if problems and not trained:
+        found.error = f"{where}: {problems[0]}"
+        found.late = all(error.late for error in problems)
     return found
 
 
-def _try_launch(
-    arm: Arm, arm_launcher: ArmLauncher, found: Trial, say: Callable[[str], None]
-) -> str:
-    """Start an arm of a script and let it train a few steps. Return why it cannot be measured; ""
-    if it can."""
-    began, deadline_s = time.monotonic(), arm_launcher.startup_deadline_s
-    kinds = (BlockKind.FULL, BlockKind.LOCAL) if arm.world_size > 1 else (BlockKind.FULL,)
-    kind = BlockKind.FULL
+def _ways(own: Network, arms: Iterable[Arm]) -> list[list[Arm]]:
+    """Return the arms by the way in which they train, those of the session's own stack first. The
+    plain ones with most replicas come first, also in each way. All arms of a script train alike."""
+    ways: dict[object, list[Arm]] = {}
+    for arm in sorted(
+        arms,
+        key=lambda arm: (arm.stack, bool(arm.injected), len(arm.variants), -arm.world_size),
+    ):
+        training = () if own.script else (arm.strategy, arm.workload, arm.exchange, arm.passes)
+        ways.setdefault((arm.stack, training), []).append(arm)
+    return list(ways.values())
+
+
+def _try_way(
+    own: Network,
+    arm: Arm,
+    arm_launcher: ArmLauncher,
+    found: Trial,
+    is_first: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Start an arm, and let it train a few steps. The first one of a stack has its gradients
+    compared, and that of the session's own stack its data read. Raises NotTrained."""
+    began, group, reading = time.monotonic(), None, False
+    deadline_s = arm_launcher.startup_deadline(arm)
     try:
-        group = arm_launcher.start(arm, kinds, data_seed=1, share_startup=False)
+        # What the trace and the first step meet is found by the check, which knows more of it.
+        group = arm_launcher.start(
+            arm, (BlockKind.FULL,), data_seed=1, share_startup=False, last_phase=Phase.INPUT
+        )
         group.wait_ready(deadline_s)
         starts = time.monotonic() - began
-        for kind in kinds:
-            asked = {"kind": kind.value, "steps": STEPS_OF_A_TRIAL}
-            blocks = group.reports(BlockReport, "block", deadline_s, **asked)
-            if kind is BlockKind.FULL:
-                seconds = max(each.seconds for each in blocks) / STEPS_OF_A_TRIAL
-                found.pace = Pace(starts, seconds)
-                if all(each.samples == STEPS_OF_A_TRIAL for each in blocks):
-                    say(f"{arm.workload.model}: a step counts as one sample: no batch is seen")
+        if own.data and is_first and not arm.stack:
+            began, reading = time.monotonic(), True
+            found.data = group.reports(OwnData, "read", deadline_s)[0]
+        began, reading = time.monotonic(), False
+        checks = group.reports(Check, "check", deadline_s, steps=STEPS, compare=is_first)
         group.close()
     except LaunchFailed as failed:
-        if kind is not BlockKind.LOCAL or UNSEEN not in failed.failure.cause:
-            return str(failed.failure)
-        found.unseen = UNSEEN
-    except (LaunchError, OSError) as error:
-        return f"{arm.name}: {error}"
-    return ""
+        late = time.monotonic() - began >= deadline_s
+        raise NotTrained(_cause(failed.failure, group), late, reading) from None
+    except (LaunchError, DataError, OSError) as error:
+        raise NotTrained(str(error)) from None
+    finally:
+        if group is not None:
+            group.end()
+    found.take(starts, checks)
+    if all(each.samples == STEPS for each in checks):
+        say(f"{own.name}: a step counts as one sample: no batch is seen")
 
 
-def _try_one(
-    own: Network,
-    arms: Sequence[Arm],
-    arm_launcher: ArmLauncher,
-    stacks: Mapping[str, Stack],
-    say: Callable[[str], None],
-) -> Trial:
-    """Try one network. The ways are tried with the arms of most replicas, the plain one first. A
-    network that no way of the session's own stack can train is at fault itself."""
-    ways: dict[object, list[Arm]] = {}
-    for arm in sorted(arms, key=lambda arm: (len(arm.variants), -arm.world_size)):
-        way = arm.stack, arm.strategy, arm.workload, arm.exchange, arm.passes
-        ways.setdefault(way, []).append(arm)
-    found, where = Trial(), shown(Path(own.origin))
-    first = True
-    for stack_name, stack in stacks.items():
-        of_stack = [of_way for of_way in ways.values() if of_way[0].stack == stack_name]
-        requests = [
-            _request(of_way[0], arm_launcher, compare=number == 0)
-            for number, of_way in enumerate(of_stack)
-        ]
-        if own.data and first and of_stack:
-            # A process of a strategy that divides data among all replicas.
-            most = max(arms, key=lambda arm: arm.world_size)
-            config = arm_launcher.config_of_trial(most)
-            asked = {"config": config, "replicas": most.world_size, "work": "read"}
-            requests.append({**asked, "deadline_s": DEADLINE_S})
-        first = False
-        answers = _answers(requests, own, stack, lambda: say(f"try {own.name}, from {where}"))
-        if len(answers) > len(of_stack):
-            reading = answers.pop()
-            if problem := _problem(reading):
-                found.error, found.late = f"{_named(own)}{problem}", "late" in reading
-            else:
-                found.identity, found.differs = reading["identity"], reading["differs"]
-        _take_ways(found, of_stack, answers)
-        problems = [_problem(answer) for answer in answers]
-        if stack_name == "" and problems and all(problems) and not found.error:
-            found.error = f"{_named(own)}{problems[0]}"
-            found.late = all("late" in answer for answer in answers)
-    return found
-
-
-def _request(arm: Arm, arm_launcher: ArmLauncher, compare: bool) -> dict[str, Any]:
-    in_ranks = not (arm.strategy.spec.one_process or arm.strategy.spec.cluster)
-    return {
-        "work": "train",
-        "config": arm_launcher.config_of_trial(arm),
-        "replicas": arm.world_size if in_ranks else 1,
-        "compare": compare,
-        "deadline_s": DEADLINE_S,
-    }
-
-
-def _take_ways(
-    found: Trial, ways: Sequence[Sequence[Arm]], answers: Sequence[Mapping[str, Any]]
-) -> None:
-    """Add the answers of one stack."""
-    for arms, answer in zip(ways, answers, strict=True):
-        if problem := _problem(answer):
-            found.refused.update(dict.fromkeys(arms, problem.lstrip(": ")))
-            continue
-        found.sparse = max(found.sparse, answer["sparse"])
-        found.pace = Pace(
-            max(found.pace.start_seconds, answer["start_seconds"]),
-            max(found.pace.step_seconds, answer["step_seconds"]),
-        )
-        if (answer["apart"] or 0.0) > APART_AT_MOST:
-            found.doubt = (
-                f"the gradients of two equal steps differ by {100 * answer['apart']:.2g} %, so no "
-                "comparison can be trusted; draw nothing at random in the loss and the network, "
-                "or seed it"
-            )
-
-
-def _problem(answer: Mapping[str, Any]) -> str:
-    """Return what follows the name of a network in a message, or "" if it was trained."""
-    if "late" in answer:
-        return (
-            f": it was not tried to the end within {answer['late']:.0f} s; if the machine was "
-            "busy, measure again"
-        )
-    problem: str = answer.get("error", "")
-    return problem
-
-
-def _named(own: Network) -> str:
-    return f"{shown(Path(own.origin))}: network {own.name!r}"
-
-
-# Processes -----------------------------------------------------------------------------------
-
-
-def _answers(
-    requests: Sequence[Mapping[str, Any]], own: Network, stack: Stack, begin: Callable[[], None]
-) -> list[dict[str, Any]]:
-    """Return the answer to each request. Answers of earlier sessions are remembered until the
-    network's file, what it imports from beside it, or the stack changes; data are always read."""
-    places = [_place(request, own, stack) for request in requests]
-    known = [_remembered(place) for place in places]
-    missing = [request for request, answer in zip(requests, known, strict=True) if answer is None]
-    if missing:
-        begin()
-    made = _carried_out(missing, stack) if missing else []
-    answers = []
-    for place, answer in zip(places, known, strict=True):
-        answers.append(made.pop(0) if answer is None else answer)
-        if answer is None and place is not None and "files" in answers[-1]:
-            with suppress(OSError):  # then the next session tries again
-                CACHE.mkdir(parents=True, exist_ok=True)
-                write_whole(place, json.dumps(answers[-1]))
-    return answers
-
-
-def _place(request: Mapping[str, Any], own: Network, stack: Stack) -> Path | None:
-    """Return the file that remembers the answer; None for data, which may change at any time."""
-    if request["work"] == "read":
-        return None
-    packages = [stack.interpreter, stack.packages_sha256]
-    asked = json.dumps([_VERSION, digest(own), request, packages], sort_keys=True)
-    return CACHE / f"trial-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.json"
-
-
-def _remembered(place: Path | None) -> dict[str, Any] | None:
-    if place is None:
-        return None
-    try:
-        found: dict[str, Any] = json.loads(place.read_text())
-        now = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in found["files"]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return found if now == found["files"] else None
-
-
-def _carried_out(requests: Sequence[Mapping[str, Any]], stack: Stack) -> list[dict[str, Any]]:
-    """Have processes of the stack carry out the requests, and return their answers."""
-    answers: list[dict[str, Any]] = []
-    while len(answers) < len(requests):
-        left = requests[len(answers) :]
-        done = run(
-            guarded([stack.interpreter, "-m", "hvdperf.worker.own_trial"]),
-            ROOT,
-            rank_environment(stack.interpreter),
-            given=json.dumps(left),
-        )
-        made = [json.loads(line) for line in done.output.splitlines()]
-        if not made:
-            made = [{"error": f": its first step ended with {done.status}: {done.said[-1]}"}]
-        answers += made
-    return answers
+def _cause(failure: Failure, group: LiveLaunch | None) -> str:
+    """Return the cause of a failure; of a rank that ended without a word, with the last line that
+    it has written."""
+    silent = group is not None and failure.rank is not None and not group.ranks[failure.rank].error
+    return f"{failure.cause}: {failure.tail[-1]}" if silent and failure.tail else failure.cause

@@ -242,7 +242,7 @@ class PytestSession:
     def _opened(self, stacks: Mapping[str, Stack], arm_launcher: ArmLauncher) -> Scheduler:
         """Try the user's own networks, and open the session's directory. Raises UserError."""
         profile = self.session_plan.profile
-        trials = try_all(self.selected, arm_launcher, stacks, self._progress.say)
+        trials = try_all(self.selected, arm_launcher, self._progress.say)
         self._refuse_broken(trials)
         arm_launcher.paces.update({name: trial.pace for name, trial in trials.items()})
         arm_launcher.unseen = {name for name, trial in trials.items() if trial.unseen}
@@ -252,7 +252,7 @@ class PytestSession:
             self.options.launcher,
             self.session_plan.slots,
             data_sets={
-                name: trials[name].identity if name in trials else data.identity
+                name: trials[name].data.identity if name in trials else data.identity
                 for name, data in self.session_plan.data.items()
             },
             own_networks={name: digest(network(name)) for name in self._own_networks()},

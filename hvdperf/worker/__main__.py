@@ -78,13 +78,17 @@ def obey(trainer: Any, driver: Driver, order: Message) -> dict[str, Any]:
     # Imported only now, because training imports TensorFlow and `collective` does without it.
     from hvdperf.worker.steps import run, run_block
 
+    if order["op"] in ("read", "check"):
+        own_trial = importlib.import_module("hvdperf.worker.own_trial")
+        found: dict[str, Any] = getattr(own_trial, order["op"])(trainer, driver, **arguments)
+        return found
     if order["op"] == "block":
         return run_block(trainer, driver, **arguments)
     if order["op"] == "run":
         return run(trainer, driver, **arguments)
     phase = order["op"]
     driver.enter(phase)
-    found: dict[str, Any] = getattr(trainer, phase)(**arguments)
+    found = getattr(trainer, phase)(**arguments)
     if phase == Phase.EVIDENCE:
         found |= {**data_read(trainer.config), "settings": settings()}
         found["samples_of_a_pass"] = trainer.samples_of_a_pass
@@ -105,8 +109,7 @@ def run_script(config: RankConfig, driver: Driver) -> NoReturn:
         traceback.print_exc()
         line = own_networks.line_of(error, rank.path)
         others = isinstance(error, InjectedFault) or "Horovod" in type(error).__name__
-        where = f"line {line}: " if line else ""
-        driver.fail(error, f"{where}{in_words(error)}", of_user=bool(line) and not others)
+        driver.fail(error, in_words(error, rank.path), of_user=bool(line) and not others)
     rank.leave(1)
 
 
@@ -155,7 +158,8 @@ def run_rank() -> NoReturn:
         traceback.print_exc()
         explained = inputs.explain(config.dataset, config.data_dir, error)
         if is_of_user(error, config):
-            driver.fail(error, in_words(error), of_user=True)
+            source = own_networks.source(config.own_network)
+            driver.fail(error, in_words(error, source), of_user=True)
         else:
             driver.fail(error, explained or message_of(error))
         process.leave(1)

@@ -21,13 +21,17 @@ from hvdperf.worker.faults import Fault
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase
 from hvdperf.worker.rank_config import RankConfig
 
+# Keras writes the names of layers in bold.
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+# Of the error of an optimizer that tf.distribute cannot trace.
+_MERGE_CALL = "merge_call"
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def message_of(error: BaseException) -> str:
     """Return the error's message. Of a graph execution error only the last paragraph is kept,
     because TensorFlow puts the stack of the graph's node before it."""
-    message = str(error).strip() or repr(error)
+    message = _ESCAPES.sub("", str(error)).strip() or repr(error)
     if message.startswith("Graph execution error"):
         message = [part.strip() for part in message.split("\n\n") if part.strip()][-1]
     return message
@@ -201,8 +205,6 @@ def own_address() -> str:
     return protocol.address_towards(host, int(port))
 
 
-# Keras writes the names of layers in bold.
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 # What TensorFlow says of the place in its graph.
 _PLACES = re.compile(
     r"\[\[\{\{.*?\}\}\]\]|\{\{function_node .*?\}\}|\[Op:\w+\]( name:)?|"
@@ -214,16 +216,16 @@ _LABEL = re.compile(
 )
 
 
-def in_words(error: BaseException) -> str:
-    """Return the kind and the message of an error in one line; of one that was raised to explain
-    something to the user, the message alone."""
+def in_words(error: BaseException, source: str = "") -> str:
+    """Return in one line the line of the user's file (source) through which an error passed, its
+    kind and its message; of one that was raised to explain something to the user, the message."""
     if isinstance(error, (own_networks.BadNetwork, DataError)):
         return str(error)
     if isinstance(error, StopIteration):
         return "its data have ended; yield at least one sample for every rank"
-    text = " ".join(_ESCAPES.sub("", message_of(error)).split())
+    text = " ".join(message_of(error).split())
     text = " ".join(_PLACES.sub("", text).split())
-    if "merge_call" in text:
+    if _MERGE_CALL in text:
         return (
             "its optimizer lets replicas meet within a condition, as moving averages and the "
             "accumulation of gradients do, which tf.distribute does not allow in a traced step"
@@ -231,7 +233,8 @@ def in_words(error: BaseException) -> str:
     label = _LABEL.search(text)
     if label is not None:
         return f"label {label[1]} of {label[2]} classes"
-    return f"{type(error).__name__}: {text}"
+    line = own_networks.line_of(error, source)
+    return f"{f'line {line}: ' if line else ''}{type(error).__name__}: {text}"
 
 
 def is_of_user(error: BaseException, config: RankConfig) -> bool:
@@ -248,6 +251,8 @@ def is_of_user(error: BaseException, config: RankConfig) -> bool:
         return True
     frames = traceback.extract_tb(error.__traceback__)
     if config.dataset == config.model and any(f.name == "next_batch" for f in frames):
+        return True
+    if _MERGE_CALL in str(error):
         return True
     # An operation of the network that refuses a value, such as a label that is out of range.
     return type(error).__name__ == "InvalidArgumentError" and "Horovod" not in str(error)

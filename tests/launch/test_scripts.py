@@ -100,7 +100,7 @@ def test_a_script_that_cannot_be_measured_is_told(
     made: Make, text: str, arguments: str, said: str
 ) -> None:
     workload, starter = made(text, arguments)
-    (found,) = try_all([weak_scaling(workload, 2)], starter, {}, lambda _: None).values()
+    (found,) = try_all([weak_scaling(workload, 2)], starter, lambda _: None).values()
     assert said in found.error
 
 
@@ -129,7 +129,7 @@ def test_steps_of_every_kind_are_blocks(
 @pytest.mark.mpirun
 def test_a_script_that_hides_its_exchange_has_no_communication(made: Make) -> None:
     workload, starter = made((SCRIPTS / "own_ways.py").read_text(), "allreduce")
-    (found,) = try_all([weak_scaling(workload, 2)], starter, {}, lambda _: None).values()
+    (found,) = try_all([weak_scaling(workload, 2)], starter, lambda _: None).values()
     assert found.error == ""
     judgement = found.judgement(communication(workload, 2))
     assert judgement is not None

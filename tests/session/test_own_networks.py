@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from hvdperf.plan.questions import parity
-from hvdperf.session import own_network
-from tests.support.rounds import WORKLOAD
 from tests.support.whole_sessions import ROOT, Run, documents
 
 # Files of networks. The script beside them has a test in tests/docs.
@@ -63,7 +58,7 @@ def test_an_example_is_short(path: Path) -> None:
         ),
         (
             f"{HEAD}),)\ndef build(size, classes):\n    return size / 0\n",
-            "network 'mine' (line 4): ZeroDivisionError: division by zero",
+            "network 'mine': line 4: ZeroDivisionError: division by zero",
         ),
         pytest.param(
             f'{HEAD}, loss="my_networks:loss"),)\n{BUILD}\n'
@@ -112,22 +107,3 @@ def test_a_profile_names_files_beside_it(run: Run, tmp_path: Path) -> None:
     profile.write_text(tiny.replace('models = ["alexnet_s"]', own))
     done = run(f"--profile={profile}", "--dry-run", "-k", "weak_scaling")
     assert "test_weak_scaling[mine-np2]" in done.stdout, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("last_words", "said"), [("", "ended with 3: it printed nothing"), ("why", "ended with 3: why")]
-)
-def test_a_process_that_ends_without_an_answer_is_told_with_its_last_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last_words: str, said: str
-) -> None:
-    interpreter = tmp_path / "python"
-    interpreter.write_text(f"#!/bin/sh\necho {last_words} >&2\nexit 3\n")
-    interpreter.chmod(0o755)
-    own = SimpleNamespace(name=WORKLOAD.model, origin="mine.py", data=None, script="")
-    monkeypatch.setattr(own_network, "network", lambda name: own)
-    monkeypatch.setattr(own_network, "digest", lambda network: "")
-    launcher: Any = SimpleNamespace(config_of_trial=lambda arm: {})
-    stack: Any = SimpleNamespace(interpreter=str(interpreter), packages_sha256="")
-    asked = [parity(WORKLOAD, 2)]
-    trials = own_network.try_all(asked, launcher, {"": stack}, lambda text: None)
-    assert trials[WORKLOAD.model].error.endswith(said)

@@ -101,6 +101,14 @@ class Order:
             "resumed": Resumes.count - self.resumes,
         }
 
+    def check(self) -> dict[str, Any]:
+        """Return the fields of session.own_network.Check."""
+        return {
+            "step_seconds": self.seconds / len(self.period),
+            "samples": self.samples,
+            "exchange_seen": not any(map(math.isnan, self.exchange)),
+        }
+
     def run(self) -> dict[str, Any]:
         """Return what steps.run returns."""
         return {
@@ -245,10 +253,12 @@ class ScriptRank:
         steps = self._steps
         if order.name == Phase.RUN:
             return order.run()
+        if order.name == Phase.BLOCK:
+            return order.block()
         exchanges = recorder.exchanged(steps)[0] or recorder.calls_allreduce(steps)
-        if order.is_local and not exchanges:
+        if self._config.world_size > 1 and not exchanges:
             raise BadScript(NO_EXCHANGE)
-        return order.block()
+        return order.check()
 
     def _delay(self) -> None:
         """Delay the next step by the session's injected fault, if it has one for this rank."""
@@ -267,7 +277,7 @@ class ScriptRank:
                     _horovod().shutdown()
                 self.leave(0)
             driver.enter(order["op"])
-            if order["op"] in (Phase.BLOCK, Phase.RUN):
+            if order["op"] in (Phase.BLOCK, Phase.RUN, "check"):
                 _meet_others()
                 self._order = Order(order)
                 self._delay()

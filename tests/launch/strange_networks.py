@@ -20,6 +20,8 @@ NETWORKS = (
     Network("raises", _HERE + "raising", 8),
     Network("module", _HERE + "module", 8),
     Network("wrapped", _HERE + "dense", 8, optimizer=_HERE + "distributed"),
+    Network("dies", _HERE + "dying", 8),
+    Network("differs", _HERE + "of_another_size", 8),
     Network("explodes", _HERE + "dense", 8, optimizer=_HERE + "huge_steps"),
     Network("one_sample", _HERE + "line", 4, loss=_HERE + "error", data=_HERE + "single"),
     Network("lengths", _HERE + "line", 4, loss=_HERE + "error", data=_HERE + "of_any_length"),
@@ -124,6 +126,21 @@ def raising(size, classes):
             raise RuntimeError("the regularizer was run")
 
     return _of_images(size, keras.layers.Dense(classes, kernel_regularizer=Said()))
+
+
+def dying(size, classes):
+    import os
+    import sys
+
+    print("no more", file=sys.stderr, flush=True)
+    os._exit(3)
+
+
+def of_another_size(size, classes):
+    import horovod.tensorflow as hvd
+    from keras.layers import Dense
+
+    return _of_images(size, Dense(8 + hvd.rank()), Dense(classes))
 
 
 def module(size, classes):
