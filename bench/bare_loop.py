@@ -28,14 +28,9 @@ def main() -> None:
     optimizer = tf.keras.optimizers.Adam(1e-3)
     optimizer.build(model.trainable_variables)
     sources = [getattr(variable, "value", variable) for variable in model.trainable_variables]
-    dataset = inputs.open_train(
-        "cifar10",
-        data_dir,
-        shard=(hvd.rank(), hvd.size()),
-        batch=int(batch),
-        size=int(image_size),
-        seed=1,
-    )
+    shard = (hvd.rank(), hvd.size())
+    request = inputs.Request("cifar10", int(batch), int(image_size), data_dir, shard, seed=1)
+    dataset = inputs.open_train(request)
 
     @tf.function
     def train(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

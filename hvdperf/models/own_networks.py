@@ -160,7 +160,7 @@ def _add(network: Network) -> None:
         raise BadWorkloads(f"{where}: input_size must be a whole number above 0")
     NETWORKS[network.name] = network
     if network.data:
-        INPUTS[network.name] = Input(network.name, 0, needs_data=False)
+        INPUTS[network.name] = Input(network.name, 0, "own")
 
 
 def digest(network: Network) -> str:

@@ -48,7 +48,7 @@ def load(text: str, beside: str = "") -> Network:
     is_there = not any(each.startswith(".") for each in below)
     place = beside if is_there else os.path.dirname(path)
     NETWORKS[name] = Network(name, "", 0, origin=path, script=whole, place=place)
-    INPUTS[SCRIPT] = Input(SCRIPT, 0, needs_data=False, forms=tuple(Form))
+    INPUTS[SCRIPT] = Input(SCRIPT, 0, forms=tuple(Form))
     return NETWORKS[name]
 
 

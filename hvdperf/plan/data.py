@@ -11,16 +11,14 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.models import inputs, registry
-from hvdperf.models.inputs import DataError, sample_sets
-from hvdperf.models.inputs.imagenet_files import ImagenetFiles
+from hvdperf.models.inputs import DataError, Files, sample_sets
 from hvdperf.models.registry import SCRIPT
 from hvdperf.paths import CACHE, ROOT, SAMPLES
 from hvdperf.plan.arms import Workload
@@ -48,7 +46,7 @@ class DataSource:
     classes: int
     identity: str = ""
     files: tuple[str, ...] = ()
-    located: Any = None
+    located: Files | None = None
 
     @property
     def is_made_up(self) -> bool:
@@ -128,10 +126,11 @@ def open_data(dataset: str, directory: str) -> DataSource:
     try:
         path = Path(directory) if directory else sample(dataset)
         located = inputs.locate(dataset, path)
-        files = _files(located, path)
+        # Other files may lie in the directory, too.
+        files = tuple(str(each.relative_to(path)) for each in located.all)
         identity = dataset_id(path, files)
-        if isinstance(located, ImagenetFiles):
-            located = _checked(located, path, identity)
+        if not located.counts:
+            located = _counted(located, path, identity)
     except (DataError, OSError) as error:
         raise UserError(f"--data-dir: {error}{_below(dataset, directory)}") from None
     return DataSource(dataset, str(path.resolve()), source.classes, identity, files, located)
@@ -146,35 +145,28 @@ def _below(dataset: str, directory: str) -> str:
     return ""
 
 
-def _files(located: Any, directory: Path) -> tuple[str, ...]:
-    """Return the files that a data set consists of (models.inputs.locate), relative to the
-    directory, because other files may lie there, too."""
-    values = [getattr(located, field.name) for field in fields(located)]
-    each = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
-    return tuple(str(path.relative_to(directory)) for path in each if isinstance(path, Path))
-
-
-def _checked(located: ImagenetFiles, directory: Path, identity: str) -> ImagenetFiles:
+def _counted(located: Files, directory: Path, identity: str) -> Files:
     """Return the shards of ImageNet with their numbers of records.
 
     All shards are read once (models.inputs.imagenet_files); the numbers are kept until a shard or
     the check changes. Raises UserError that names the wrong shard and record.
     """
-    changed = [path.stat().st_mtime_ns for path in (*located.train, *located.validation)]
+    changed = [path.stat().st_mtime_ns for path in located.all]
     check = (ROOT / "hvdperf/models/inputs/imagenet_files.py").read_text()
     asked = json.dumps([str(directory.resolve()), identity, changed, check])
     key = hashlib.sha256(asked.encode()).hexdigest()[:16]
     cache = CACHE / f"imagenet-{key}.json"
     try:
-        return replace(located, **json.loads(cache.read_text()))
-    except (OSError, ValueError, TypeError):
+        kept = json.loads(cache.read_text())
+        return replace(located, counts={split: int(kept[split]) for split in located.paths})
+    except (OSError, ValueError, TypeError, KeyError):
         print(f"imagenet: reading {identity.rpartition(',')[0]}, once", file=sys.stderr)
     counts = _run("hvdperf.models.inputs.imagenet_files", "--data-dir:", str(directory.absolute()))
     # Without the cache the next session reads all shards again.
     with suppress(OSError):
         CACHE.mkdir(parents=True, exist_ok=True)
         write_whole(cache, counts)
-    return replace(located, **json.loads(counts))
+    return replace(located, counts=json.loads(counts))
 
 
 def sample(dataset: str) -> Path:

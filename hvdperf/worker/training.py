@@ -5,14 +5,13 @@ import hashlib
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable
 
 import numpy as np
 import tensorflow as tf
 
 from hvdperf.models import contract, inputs, own_networks, registry, tasks
-from hvdperf.models.inputs import own
 from hvdperf.worker.learning import Adaptive, Constant, Scheduled, can_be_set
 from hvdperf.worker.rank_config import RankConfig
 
@@ -242,25 +241,10 @@ def open_dataset(
     unless `augment`, which augments and shuffles them. Those of a network's own data are always as
     its function yields them; `numbered` makes pairs of them: the numbers of the samples in a pass,
     int64 [batch], and the batch."""
-    if numbered:
-        return own.train_dataset(
-            config.model,
-            config.input_size,
-            shard=shard,
-            batch=batch,
-            seed=config.data_seed,
-            numbered=True,
-        )
-    dataset = inputs.open_train(
-        **_input(config),
-        shard=shard,
-        batch=batch,
-        symmetric=registry.network(config.model).task is registry.Task.ADVERSARIAL,
-        seed=config.data_seed,
-        augment=augment,
-        shuffle=augment,
+    request = replace(
+        _request(config, batch, shard), augment=augment, shuffle=augment, numbered=numbered
     )
-    return task.prepare(dataset, config.data_seed, shard[0])
+    return task.prepare(inputs.open_train(request), config.data_seed, shard[0])
 
 
 def has_own_data(config: Config) -> bool:
@@ -268,16 +252,21 @@ def has_own_data(config: Config) -> bool:
     return bool(config.dataset == config.model)
 
 
-def _input(config: Config) -> dict[str, Any]:
-    """Return the arguments of models.inputs that are the same for training and validation."""
-    return {
-        "name": config.dataset,
-        "data_dir": config.data_dir,
-        "size": config.input_size,
-        "classes": config.classes,
-        "form": registry.network(config.model).task.form,
-        "threads": config.input_threads,
-    }
+def _request(config: Config, batch: int, shard: tuple[int, int]) -> inputs.Request:
+    """Return what is the same for training and validation."""
+    network = registry.network(config.model)
+    return inputs.Request(
+        config.dataset,
+        batch,
+        config.input_size,
+        directory=config.data_dir,
+        shard=shard,
+        seed=config.data_seed,
+        classes=config.classes,
+        form=network.task.form,
+        symmetric=network.task is registry.Task.ADVERSARIAL,
+        threads=config.input_threads,
+    )
 
 
 def validate(
@@ -292,7 +281,7 @@ def validate(
 
     shard: the part of the set that this process reads. total: adds up values over all processes.
     """
-    dataset = inputs.open_validation(**_input(config), shard=shard, batch=config.batch)
+    dataset = inputs.open_validation(_request(config, config.batch, shard))
     dataset = task.prepare(dataset, config.data_seed, shard[0])
     loss, hits, samples = total(_scored(task, parts, dataset))
     return {

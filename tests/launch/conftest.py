@@ -33,7 +33,7 @@ from tests.support.groups import DEADLINE_S, MakeStarter, Start, trained_by
 @pytest.fixture(scope="session")
 def cifar10(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("cifar10")
-    write_cifar(directory, "cifar10", Layout.BINARY, records_per_file=40, seed=1)
+    write_cifar(directory, "cifar10", Layout.BINARY, records=200, seed=1)
     return directory
 
 

@@ -142,8 +142,13 @@ def test_a_damaged_record_is_named_with_its_file(
     make_arm_launcher: MakeStarter, tmp_path: Path
 ) -> None:
     data = tmp_path / "imagenet"
-    code = "import sys; from hvdperf.models.inputs.sample_sets import write_imagenet as write; "
-    command = [sys.executable, "-c", f"{code}write(sys.argv[1], 2, 8)", str(data)]
+    code = "import pathlib, sys; from hvdperf.models.inputs.sample_sets import write_imagenet; "
+    command = [
+        sys.executable,
+        "-c",
+        f"{code}write_imagenet(pathlib.Path(sys.argv[1]), 2, 8)",
+        str(data),
+    ]
     subprocess.run(command, cwd=ROOT, check=True)
     (victim,) = data.glob("train-00001-of-*")
     content = bytearray(victim.read_bytes())

@@ -32,7 +32,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm_launchers: MakeSta
     networks = dict(registry.NETWORKS)
     for module in (registry, own_scripts):
         monkeypatch.setattr(module, "NETWORKS", networks)
-    monkeypatch.setitem(inputs.INPUTS, "script", inputs.Input("script", 0, needs_data=False))
+    monkeypatch.setitem(inputs.INPUTS, "script", inputs.Input("script", 0))
 
     def make(
         text: str, arguments: str = "", launcher: str = "mpirun"

@@ -9,14 +9,15 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, locate
+from hvdperf.models.inputs import Files
+from hvdperf.models.inputs.cifar_files import Layout, locate
 from hvdperf.models.inputs.sample_sets import write_cifar
 
 LAYOUTS = [(dataset, layout) for dataset in ("cifar10", "cifar100") for layout in Layout]
 
 
 @pytest.fixture(params=LAYOUTS, ids=lambda param: f"{param[0]}-{param[1].value}")
-def sample(request: pytest.FixtureRequest, tmp_path: Path) -> CifarFiles:
+def sample(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
     """Return a hundred training records of each data set in each layout, in turn."""
     dataset, layout = request.param
     write_cifar(tmp_path, dataset, layout, seed=1)
@@ -24,7 +25,7 @@ def sample(request: pytest.FixtureRequest, tmp_path: Path) -> CifarFiles:
 
 
 @pytest.fixture
-def cifar10(tmp_path: Path) -> CifarFiles:
+def cifar10(tmp_path: Path) -> Files:
     """Return a hundred training records of CIFAR-10 in the binary layout."""
     write_cifar(tmp_path, "cifar10", Layout.BINARY, seed=1)
     return locate(tmp_path, "cifar10")

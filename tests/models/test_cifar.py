@@ -21,10 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hvdperf.models import inputs
-from hvdperf.models.inputs import DataError
+from hvdperf.models.inputs import TRAIN, VALIDATION, DataError, Files, Request
 from hvdperf.models.inputs.cifar import MEAN, STANDARD_DEVIATION, train_dataset, validation_dataset
-from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records, rows
+from hvdperf.models.inputs.cifar_files import FORMATS, Layout, locate, rows
 from hvdperf.models.inputs.sample_sets import write_cifar
+from tests.support.cifar_records import records
 from tests.support.refusals import refusal
 
 Damage = Callable[[str, Layout, bytes], Path]
@@ -66,21 +67,20 @@ def python2_batch(labels: dict[str, list[int]], pixels: bytes, by_column: bool =
     return b"\x80\x02}(" + fields + text("data") + array + b"u."
 
 
-def test_every_layout_is_found_and_described(sample: CifarFiles) -> None:
+def test_every_layout_is_found_and_described(sample: Files) -> None:
     ten = sample.dataset == "cifar10"
-    assert (sample.classes, sample.record_bytes, sample.label_bytes) == (
-        (10, 3073, 1) if ten else (100, 3074, 2)
-    )
-    assert sample.train_records == 100
-    assert (len(sample.train), len(sample.test)) == ((5, 1) if ten else (1, 1))
-    assert all(path.is_file() for path in sample.train + sample.test)
+    form = FORMATS[sample.dataset]
+    assert (form.classes, form.record_bytes) == ((10, 3073) if ten else (100, 3074))
+    assert sample.counts == {TRAIN: 100, VALIDATION: 20 if ten else 100}
+    assert [*map(len, sample.paths.values())] == ([5, 1] if ten else [1, 1])
+    assert all(path.is_file() for path in sample.all)
 
 
 def test_records_of_both_layouts_are_the_same(tmp_path: Path) -> None:
     for dataset in ("cifar10", "cifar100"):
         for layout in Layout:
             write_cifar(tmp_path / layout.value, dataset, layout, seed=3)
-        for split in Split:
+        for split in (TRAIN, VALIDATION):
             binary = records(locate(tmp_path / "binary", dataset), split)
             pickled = records(locate(tmp_path / "pickle", dataset), split)
             np.testing.assert_array_equal(binary[0], pickled[0])
@@ -105,7 +105,7 @@ def test_folder_of_the_archive_is_found_within(
     write_cifar(tmp_path / folder, dataset, layout)
     found = locate(tmp_path, dataset)
     assert found.layout is layout
-    assert {path.parent for path in found.train + found.test} == {tmp_path / folder}
+    assert {path.parent for path in found.all} == {tmp_path / folder}
     assert locate(str(tmp_path / folder), dataset) == found
 
 
@@ -124,12 +124,12 @@ def test_planes_are_red_green_blue_row_by_row(damaged: Damage) -> None:
         path = damaged("cifar10", layout, content)
         files = locate(path.parent, "cifar10")
         assert files.layout is layout
-        images, labels = records(files, Split.TRAIN)
+        images, labels = records(files, TRAIN)
         assert labels[0] == 4
         np.testing.assert_array_equal(images[0, :, :, 0], 8 * row)
         np.testing.assert_array_equal(images[0, :, :, 1], 8 * column)
         np.testing.assert_array_equal(images[0, :, :, 2], 7)
-        for other in files.train + files.test:
+        for other in files.all:
             other.unlink()
 
 
@@ -141,15 +141,15 @@ def test_labels_of_cifar100_are_the_fine_ones(damaged: Damage) -> None:
     ):
         files = locate(damaged("cifar100", layout, content).parent, "cifar100")
         assert files.layout is layout, "the binary one is preferred"
-        assert records(files, Split.TRAIN)[1].tolist() == [77]
-        assert rows(files, Split.TRAIN)[0, :2].tolist() == [3, 77]
+        assert records(files, TRAIN)[1].tolist() == [77]
+        assert rows(files, TRAIN)[0, :2].tolist() == [3, 77]
 
 
 def test_array_stored_column_by_column_is_read(damaged: Damage) -> None:
     pixels = np.frombuffer(known_planes() + bytes(3072), np.uint8).reshape(2, 3072)
     content = python2_batch({"labels": [1, 2]}, pixels.tobytes(order="F"), by_column=True)
     path = damaged("cifar10", Layout.PICKLE, content)
-    table = rows(locate(path.parent, "cifar10"), Split.TRAIN)
+    table = rows(locate(path.parent, "cifar10"), TRAIN)
     np.testing.assert_array_equal(table[:2, 1:], pixels)
 
 
@@ -161,7 +161,7 @@ def test_pickles_of_python_3_are_read(
     pixels = np.frombuffer(known_planes(), np.uint8).reshape(1, 3072)
     batch = {keys("data"): pixels, keys("labels"): np.array([5]), keys("filenames"): [b"a.png"]}
     path = damaged("cifar10", Layout.PICKLE, pickle.dumps(batch, protocol=protocol))
-    table = rows(locate(path.parent, "cifar10"), Split.TRAIN)
+    table = rows(locate(path.parent, "cifar10"), TRAIN)
     assert table[0].tobytes() == b"\x05" + known_planes()
 
 
@@ -227,8 +227,6 @@ def test_damaged_file(
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cifar10, cifar100"):
-        locate(tmp_path, "cifar1000")
     victim = write_cifar(tmp_path, "cifar10", Layout.BINARY)[2]
     victim.unlink()
     assert f"{victim}: missing" in complaint(tmp_path)
@@ -320,8 +318,8 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, Layout]
     for dataset in ("cifar10", "cifar100"):
         for layout in Layout:
             folder = tmp_path_factory.mktemp(f"{dataset}-{layout.value}")
-            write_cifar(folder, dataset, layout, records_per_file=1)
-            found[dataset, layout] = locate(folder, dataset).train[0]
+            write_cifar(folder, dataset, layout, records=5)
+            found[dataset, layout] = locate(folder, dataset).all[0]
     return found
 
 
@@ -333,7 +331,7 @@ PIECES = st.lists(st.one_of(st.binary(max_size=6), OPCODES), max_size=8).map(b""
 def read_or_refused(victim: Path, content: bytes, dataset: str) -> None:
     victim.write_bytes(content)
     try:
-        images, labels = records(locate(victim.parent, dataset), Split.TRAIN)
+        images, labels = records(locate(victim.parent, dataset), TRAIN)
     except DataError as error:
         assert str(error).startswith(f"{victim}: ")
         assert "\n" not in str(error)
@@ -384,15 +382,15 @@ Labels = npt.NDArray[np.int32]
 PLAIN: dict[str, Any] = {"augment": False, "shuffle": False}
 
 
-def stream(files: CifarFiles, batches: int | None = None, **options: Any) -> tuple[Images, Labels]:
+def stream(files: Files, batches: int | None = None, **options: Any) -> tuple[Images, Labels]:
     """All images and labels of the first so many batches, at 32 px from seed 0 by default."""
-    arguments = {"shard": (0, 1), "batch": 10, "image_size": 32, "seed": 0, **options}
-    dataset = train_dataset(files, **arguments)
+    request = Request(files.dataset, **{"batch": 10, "size": 32, **options})
+    dataset = train_dataset(files, request)
     images, labels = zip(*islice(dataset.as_numpy_iterator(), batches), strict=False)
     return np.concatenate(images), np.concatenate(labels)
 
 
-def pixels(files: CifarFiles, images: Images) -> npt.NDArray[np.uint8]:
+def pixels(files: Files, images: Images) -> npt.NDArray[np.uint8]:
     """The bytes that were standardised. Fails unless they were whole numbers in 0..255."""
     exact = images * STANDARD_DEVIATION[files.dataset] + MEAN[files.dataset]
     rounded = np.rint(exact)
@@ -403,9 +401,9 @@ def pixels(files: CifarFiles, images: Images) -> npt.NDArray[np.uint8]:
     return whole
 
 
-def write_records(folder: Path, images: npt.NDArray[np.uint8]) -> CifarFiles:
+def write_records(folder: Path, images: npt.NDArray[np.uint8]) -> Files:
     """CIFAR-10, binary, all training records in the first file but for one in each other."""
-    paths = write_cifar(folder, "cifar10", Layout.BINARY, records_per_file=1)
+    paths = write_cifar(folder, "cifar10", Layout.BINARY, records=5)
     planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
     labels = np.arange(len(images))[:, None] % 10
     table = np.concatenate([labels, planes], axis=1).astype(np.uint8)
@@ -414,8 +412,8 @@ def write_records(folder: Path, images: npt.NDArray[np.uint8]) -> CifarFiles:
     return locate(folder, "cifar10")
 
 
-def test_plain_stream_is_the_records_in_file_order(sample: CifarFiles) -> None:
-    expected_images, expected_labels = records(sample, Split.TRAIN)
+def test_plain_stream_is_the_records_in_file_order(sample: Files) -> None:
+    expected_images, expected_labels = records(sample, TRAIN)
     images, labels = stream(sample, batches=20, **PLAIN)
     np.testing.assert_array_equal(pixels(sample, images[:100]), expected_images)
     np.testing.assert_array_equal(labels[:100], expected_labels)
@@ -423,8 +421,8 @@ def test_plain_stream_is_the_records_in_file_order(sample: CifarFiles) -> None:
     np.testing.assert_array_equal(labels[100:], labels[:100])
 
 
-def test_standardised_by_the_published_statistics(cifar10: CifarFiles) -> None:
-    image = records(cifar10, Split.TRAIN)[0][0]
+def test_standardised_by_the_published_statistics(cifar10: Files) -> None:
+    image = records(cifar10, TRAIN)[0][0]
     expected = (image / 255 - (0.4914, 0.4822, 0.4465)) / (0.2470, 0.2435, 0.2616)
     np.testing.assert_allclose(stream(cifar10, 1, **PLAIN)[0][0], expected, rtol=1e-4, atol=1e-5)
 
@@ -443,8 +441,8 @@ def choices(original: npt.NDArray[np.uint8], image: npt.NDArray[np.uint8]) -> se
     }
 
 
-def test_augmented_images_are_crops_and_mirror_images(sample: CifarFiles) -> None:
-    originals, expected_labels = records(sample, Split.TRAIN)
+def test_augmented_images_are_crops_and_mirror_images(sample: Files) -> None:
+    originals, expected_labels = records(sample, TRAIN)
     images, labels = stream(sample, batches=4, batch=100, shuffle=False)
     np.testing.assert_array_equal(labels, np.tile(expected_labels, 4))
     found = []
@@ -484,7 +482,7 @@ def test_resize_is_bilinear(tmp_path: Path) -> None:
     ramp[..., 1] = 4 * np.arange(32)[:, None]
     ramp[..., 2] = 200
     files = write_records(tmp_path, ramp)
-    images, _ = stream(files, batches=1, batch=5, image_size=64, **PLAIN)
+    images, _ = stream(files, batches=1, batch=5, size=64, **PLAIN)
     assert images.shape == (5, 64, 64, 3)
     values = images[0] * STANDARD_DEVIATION["cifar10"] + MEAN["cifar10"]
     # The centre of output pixel j lies at (j + 1/2) / 2 - 1/2 of the input.
@@ -496,22 +494,21 @@ def test_resize_is_bilinear(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [32, 75])
 @pytest.mark.parametrize("augment", [False, True])
-def test_types_and_shapes(sample: CifarFiles, size: int, augment: bool) -> None:
-    options: dict[str, Any] = {"shard": (0, 2), "batch": 6, "image_size": size, "seed": 0}
-    options["augment"] = augment
-    images, labels = train_dataset(sample, **options).element_spec
+def test_types_and_shapes(sample: Files, size: int, augment: bool) -> None:
+    request = Request(sample.dataset, 6, size, shard=(0, 2), augment=augment)
+    images, labels = train_dataset(sample, request).element_spec
     assert images == tf.TensorSpec((6, size, size, 3), tf.float32)
     assert labels == tf.TensorSpec((6,), tf.int32)
 
 
-def validation(files: CifarFiles, **options: Any) -> tf.data.Dataset:
-    return validation_dataset(files, **{"shard": (0, 1), "batch": 8, "image_size": 32, **options})
+def validation(files: Files, **options: Any) -> tf.data.Dataset:
+    return validation_dataset(files, Request(files.dataset, **{"batch": 8, "size": 32, **options}))
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_validation_is_one_pass_over_the_test_records(sample: CifarFiles, count: int) -> None:
-    expected_images, expected_labels = records(sample, Split.TEST)
-    assert len(expected_labels) == sample.test_records
+def test_validation_is_one_pass_over_the_test_records(sample: Files, count: int) -> None:
+    expected_images, expected_labels = records(sample, VALIDATION)
+    assert len(expected_labels) == sample.counts[VALIDATION]
     for index in range(count):
         batches = list(validation(sample, shard=(index, count)).as_numpy_iterator())
         images = np.concatenate([each for each, _ in batches])
@@ -521,20 +518,20 @@ def test_validation_is_one_pass_over_the_test_records(sample: CifarFiles, count:
 
 
 @pytest.mark.parametrize("size", [32, 75])
-def test_validation_images_are_sized_as_in_training(cifar10: CifarFiles, size: int) -> None:
-    dataset = validation(cifar10, image_size=size)
+def test_validation_images_are_sized_as_in_training(cifar10: Files, size: int) -> None:
+    dataset = validation(cifar10, size=size)
     assert dataset.element_spec == (
         tf.TensorSpec((None, size, size, 3), tf.float32),
         tf.TensorSpec((None,), tf.int32),
     )
-    (cifar10.train[0].parent / "data_batch_1.bin").write_bytes(cifar10.test[0].read_bytes())
-    plain, _ = stream(cifar10, batches=1, batch=8, image_size=size, **PLAIN)
+    cifar10.all[0].write_bytes(cifar10.all[-1].read_bytes())
+    plain, _ = stream(cifar10, batches=1, batch=8, size=size, **PLAIN)
     np.testing.assert_array_equal(next(dataset.as_numpy_iterator())[0], plain)
 
 
 def test_synthetic_input_repeats_one_batch_of_each_shard() -> None:
     def batches(index: int) -> list[tuple[Images, Labels]]:
-        dataset = inputs.open_train("synthetic", None, shard=(index, 2), batch=64, size=8, seed=1)
+        dataset = inputs.open_train(Request("synthetic", 64, 8, shard=(index, 2), seed=1))
         assert dataset.element_spec == (
             tf.TensorSpec((64, 8, 8, 3), tf.float32),
             tf.TensorSpec((64,), tf.int32),

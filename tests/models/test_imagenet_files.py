@@ -45,21 +45,20 @@ def test_shards_are_found_in_order(tmp_path: Path) -> None:
     (tmp_path / "README").write_text("not a shard")
     (tmp_path / "train-00000-of-00003.md5").write_text("not a shard")
     files = locate(str(tmp_path))
-    assert files.train == tuple(train)
-    assert files.validation == tuple(validation)
-    assert (files.train_records, files.validation_records) == (None, None)
+    assert files.paths == {"train": tuple(train), "validation": tuple(validation)}
+    assert files.counts == {}
 
 
 def test_validation_may_be_absent(tmp_path: Path) -> None:
     empty_shards(tmp_path, 1)
-    assert locate(tmp_path).validation == ()
+    assert locate(tmp_path).paths["validation"] == ()
 
 
 def test_splits_may_have_folders_of_their_own(tmp_path: Path) -> None:
     train = empty_shards(tmp_path / "train", 1)
     validation = empty_shards(tmp_path / "validation", 1, split="validation")
     files = locate(tmp_path)
-    assert (files.train, files.validation) == (tuple(train), tuple(validation))
+    assert files.paths == {"train": tuple(train), "validation": tuple(validation)}
 
 
 # What is refused --------------------------------------------------------------------------------
@@ -145,10 +144,10 @@ def refused(paths: list[Path], content: bytes) -> str:
 
 def test_records_are_counted(tmp_path: Path) -> None:
     write_shards(tmp_path, *([example()] * n for n in (1, 2, 3)))
-    assert check(locate(tmp_path)).validation_records == 0
+    assert check(locate(tmp_path)).counts["validation"] == 0
     write_shards(tmp_path, [example()], [example()] * 2, split="validation")
     files = check(locate(tmp_path))
-    assert (files.train_records, files.validation_records) == (6, 3)
+    assert files.counts == {"train": 6, "validation": 3}
 
 
 @pytest.mark.parametrize("label", [1, 1000])
@@ -163,7 +162,7 @@ def test_the_first_images_of_a_shard_are_decoded(
     (path,) = write_shards(tmp_path, [*[example()] * 3, example(image=[CUT])])
     assert complaint(tmp_path).startswith(f"{path}: record 3 cannot be decoded; fetch or write")
     monkeypatch.setattr(imagenet_files, "DECODED", 3)
-    assert check(locate(tmp_path)).train_records == 4
+    assert check(locate(tmp_path)).counts["train"] == 4
 
 
 # Damaged shards ---------------------------------------------------------------------------------
@@ -251,7 +250,7 @@ def test_the_command_prints_the_numbers(
     shards: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert imagenet_files.main([str(shards[0].parent)]) == 0
-    assert json.loads(capsys.readouterr().out) == {"train_records": 6, "validation_records": 0}
+    assert json.loads(capsys.readouterr().out) == {"train": 6, "validation": 0}
 
 
 def test_the_command_prints_one_line_of_what_is_damaged(shards: list[Path]) -> None:
@@ -287,7 +286,7 @@ def test_any_damage_is_a_data_error_or_leaves_sound_records(
     except DataError as error:
         assert str(error).startswith(f"{victim}: ")
     else:
-        assert files.train_records in (1, 2)
+        assert files.counts["train"] in (1, 2)
 
 
 @pytest.mark.long
@@ -314,7 +313,7 @@ def test_a_record_that_is_let_through_has_an_image_and_a_label(
 def test_samples_are_what_the_published_records_are(tmp_path: Path) -> None:
     paths = write_imagenet(tmp_path, shards=2, per_shard=10, validation_shards=0)
     files = check(locate(tmp_path))
-    assert (files.train, files.validation, files.train_records) == (paths, (), 20)
+    assert (files.paths["train"], files.counts) == (paths, {"train": 20, "validation": 0})
     labels: list[int] = []
     colours: list[Any] = []
     names: set[bytes] = set()

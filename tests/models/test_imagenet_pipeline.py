@@ -13,9 +13,9 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.models import inputs
-from hvdperf.models.inputs import DataError
+from hvdperf.models.inputs import DataError, Files, Request
 from hvdperf.models.inputs.imagenet import train_dataset, validation_dataset
-from hvdperf.models.inputs.imagenet_files import FOOT_BYTES, HEAD_BYTES, ImagenetFiles, locate
+from hvdperf.models.inputs.imagenet_files import FOOT_BYTES, HEAD_BYTES, locate
 from hvdperf.models.inputs.sample_sets import LABELS, write_imagenet
 from tests.support.shards import example, grey, jpeg, write_shards
 
@@ -34,7 +34,7 @@ def ramp(height: int, width: int) -> npt.NDArray[np.uint8]:
 
 
 @pytest.fixture(scope="module")
-def numbered(tmp_path_factory: pytest.TempPathFactory) -> ImagenetFiles:
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """Four shards of six records: the label is the record's number in file order, plus one."""
     folder = tmp_path_factory.mktemp("numbered")
     records = [example(grey(10 * number), number + 1) for number in range(24)]
@@ -44,19 +44,16 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> ImagenetFiles:
 
 
 @pytest.fixture(scope="module")
-def ramps(tmp_path_factory: pytest.TempPathFactory) -> ImagenetFiles:
+def ramps(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """One shard of 64 times the same image, 160 high and 200 wide."""
     folder = tmp_path_factory.mktemp("ramps")
     write_shards(folder, [example(jpeg(ramp(160, 200)), 1)] * 64)
     return locate(folder)
 
 
-def stream(
-    files: ImagenetFiles, batches: int | None = None, **options: Any
-) -> tuple[Images, Labels]:
+def stream(files: Files, batches: int | None = None, **options: Any) -> tuple[Images, Labels]:
     """All images and labels of the first so many batches, at 8 px from seed 0 by default."""
-    arguments = {"shard": (0, 1), "batch": 8, "image_size": 8, "seed": 0, **options}
-    dataset = train_dataset(files, **arguments)
+    dataset = train_dataset(files, Request("imagenet", **{"batch": 8, "size": 8, **options}))
     images, labels = zip(*islice(dataset.as_numpy_iterator(), batches), strict=False)
     return np.concatenate(images), np.concatenate(labels)
 
@@ -69,7 +66,7 @@ def numbers(labels: Labels) -> list[int]:
 # Order ------------------------------------------------------------------------------------------
 
 
-def test_plain_stream_is_the_records_in_file_order(numbered: ImagenetFiles) -> None:
+def test_plain_stream_is_the_records_in_file_order(numbered: Files) -> None:
     images, labels = stream(numbered, batches=6, **PLAIN)
     assert numbers(labels) == [*range(24), *range(24)]
     # Every image has the pixels that go with its label, scaled to -1..1.
@@ -80,7 +77,7 @@ def test_plain_stream_is_the_records_in_file_order(numbered: ImagenetFiles) -> N
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5])
 def test_shard_is_every_nth_file_where_there_are_enough_and_every_nth_record_elsewhere(
-    numbered: ImagenetFiles, count: int
+    numbered: Files, count: int
 ) -> None:
     files = np.arange(24).reshape((4, 6) if count <= 4 else (24, 1))
     for index in range(count):
@@ -90,7 +87,7 @@ def test_shard_is_every_nth_file_where_there_are_enough_and_every_nth_record_els
 
 
 def test_files_are_read_in_a_new_order_in_each_epoch(
-    numbered: ImagenetFiles, monkeypatch: pytest.MonkeyPatch
+    numbered: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hvdperf.models.inputs.imagenet.SHUFFLED_RECORDS", 1)
     _, labels = stream(numbered, batches=4, batch=24)
@@ -106,7 +103,7 @@ def test_files_are_read_in_a_new_order_in_each_epoch(
 def test_plain_image_is_the_middle_resized(tmp_path: Path) -> None:
     # Of 160 x 320 pixels, the middle 140 x 280: at half the size, the mean of neighbours.
     write_shards(tmp_path, [example(jpeg(ramp(160, 320)), 1)])
-    images, _ = stream(locate(tmp_path), 1, batch=1, image_size=70, **PLAIN)
+    images, _ = stream(locate(tmp_path), 1, batch=1, size=70, **PLAIN)
     middle = ramp(160, 320)[10:150, 20:300].astype(np.float32)
     # The centre of output pixel j lies at 2 (j + 1/2) - 1/2 down and 4 (j + 1/2) - 1/2 across.
     down, across = 2 * np.arange(70), 4 * np.arange(70) + 1
@@ -146,8 +143,8 @@ def boxes(images: Images) -> npt.NDArray[np.float64]:
     return np.stack([left, top, width, height, slope_x < 0], axis=1)
 
 
-def test_random_crops_have_the_published_proportions(ramps: ImagenetFiles) -> None:
-    images, _ = stream(ramps, batches=4, batch=64, image_size=32, shuffle=False)
+def test_random_crops_have_the_published_proportions(ramps: Files) -> None:
+    images, _ = stream(ramps, batches=4, batch=64, size=32, shuffle=False)
     left, top, width, height, mirrored = boxes(images).T
     area, aspect = width * height, width * 200 / (height * 160)
     # Red and green are coded to some grey levels' precision.
@@ -164,7 +161,7 @@ def test_random_crops_have_the_published_proportions(ramps: ImagenetFiles) -> No
     assert 90 < mirrored.sum() < 166
 
 
-def test_augmentation_differs_by_record_epoch_rank_and_seed(ramps: ImagenetFiles) -> None:
+def test_augmentation_differs_by_record_epoch_rank_and_seed(ramps: Files) -> None:
     def crops(**options: Any) -> set[bytes]:
         images, _ = stream(ramps, shuffle=False, batch=32, **options)
         return {image.tobytes() for image in images}
@@ -178,7 +175,7 @@ def test_augmentation_differs_by_record_epoch_rank_and_seed(ramps: ImagenetFiles
 
 def test_samples_can_be_learnt(tmp_path: Path) -> None:
     write_imagenet(tmp_path, shards=1, per_shard=20)
-    images, labels = stream(locate(tmp_path), 2, batch=20, image_size=64)
+    images, labels = stream(locate(tmp_path), 2, batch=20, size=64)
     assert set(labels.tolist()) == set(LABELS)
     colours = images.mean(axis=(1, 2))
     centres = {label: np.median(colours[labels == label], axis=0) for label in LABELS}
@@ -190,10 +187,9 @@ def test_samples_can_be_learnt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("augment", [False, True])
-def test_types_and_shapes(numbered: ImagenetFiles, augment: bool) -> None:
-    options: dict[str, Any] = {"shard": (0, 2), "batch": 6, "image_size": 75, "seed": 0}
-    options["augment"] = augment
-    images, labels = train_dataset(numbered, **options).element_spec
+def test_types_and_shapes(numbered: Files, augment: bool) -> None:
+    request = Request("imagenet", 6, 75, shard=(0, 2), augment=augment)
+    images, labels = train_dataset(numbered, request).element_spec
     assert images == tf.TensorSpec((6, 75, 75, 3), tf.float32)
     assert labels == tf.TensorSpec((6,), tf.int32)
 
@@ -201,11 +197,11 @@ def test_types_and_shapes(numbered: ImagenetFiles, augment: bool) -> None:
 # Validation -------------------------------------------------------------------------------------
 
 
-def validation(files: ImagenetFiles, **options: Any) -> tf.data.Dataset:
-    return validation_dataset(files, **{"shard": (0, 1), "batch": 4, "image_size": 8, **options})
+def validation(files: Files, **options: Any) -> tf.data.Dataset:
+    return validation_dataset(files, Request("imagenet", **{"batch": 4, "size": 8, **options}))
 
 
-def test_validation_is_one_pass_over_all_records(numbered: ImagenetFiles) -> None:
+def test_validation_is_one_pass_over_all_records(numbered: Files) -> None:
     dataset = validation(numbered)
     assert dataset.element_spec[0] == tf.TensorSpec((None, 8, 8, 3), tf.float32)
     batches = list(dataset.as_numpy_iterator())
@@ -218,7 +214,7 @@ def test_validation_is_one_pass_over_all_records(numbered: ImagenetFiles) -> Non
 
 @pytest.mark.parametrize("count", [2, 3, 7])
 def test_validation_is_dealt_out_by_file_where_there_are_enough(
-    numbered: ImagenetFiles, count: int
+    numbered: Files, count: int
 ) -> None:
     files = [[*range(3, 8)], [*range(1, 3)]]
     everything = [*files[0], *files[1]]
@@ -228,7 +224,7 @@ def test_validation_is_dealt_out_by_file_where_there_are_enough(
         assert numbers(labels) == (files[index] if count == 2 else everything[index::count])
 
 
-def test_validation_without_shards(ramps: ImagenetFiles) -> None:
+def test_validation_without_shards(ramps: Files) -> None:
     with pytest.raises(DataError, match="holds no validation shards"):
         validation(ramps)
 
@@ -270,9 +266,7 @@ def test_record_that_cannot_be_decoded_is_named(
     sound = [example(grey(9), 5)] * 6
     paths = write_shards(tmp_path, sound, [*sound[:4], DAMAGED[damage], sound[5]], sound)
     files = locate(tmp_path)
-    dataset = train_dataset(
-        files, shard=(0, 1), batch=batch, image_size=8, seed=0, threads=threads, **PLAIN
-    )
+    dataset = train_dataset(files, Request("imagenet", batch, 8, threads=threads, **PLAIN))
     iterator = dataset.as_numpy_iterator()
     # The damaged record is number 10 of all: the batches before it are whole.
     for _ in range(10 // batch):
@@ -347,11 +341,8 @@ DAMAGE: dict[str, tuple[Callable[[bytes, int], bytes], str]] = {
 
 
 def opened(folder: Path, split: str, **options: Any) -> tf.data.Dataset:
-    arguments: dict[str, Any] = {"shard": (0, 1), "batch": 2, "size": 8, **options}
-    if split == "validation":
-        return inputs.open_validation("imagenet", folder, **arguments)
-    plain = {"augment": False, "shuffle": False, "seed": 0}
-    return inputs.open_train("imagenet", folder, **{**arguments, **plain})
+    request = Request("imagenet", directory=folder, **{"batch": 2, "size": 8, **PLAIN, **options})
+    return (inputs.open_train if split == "train" else inputs.open_validation)(request)
 
 
 def explained(folder: Path, dataset: tf.data.Dataset) -> str:

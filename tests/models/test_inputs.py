@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.models import inputs
-from hvdperf.models.inputs import DataError
+from hvdperf.models.inputs import DataError, Request
 from hvdperf.models.inputs.cifar_files import Layout
 from hvdperf.models.inputs.imagenet_files import check
 from hvdperf.models.inputs.sample_sets import write_cifar, write_imagenet, write_tokens
@@ -27,21 +27,23 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every data set, with a number of validation records that few numbers divide."""
     folders = {name: tmp_path_factory.mktemp(name) for name in DATA_SETS}
     for name in ("cifar10", "cifar100"):
-        write_cifar(folders[name], name, Layout.BINARY, records_per_file=13)
+        write_cifar(
+            folders[name], name, Layout.BINARY, records={"cifar10": 65, "cifar100": 13}[name]
+        )
     write_imagenet(folders["imagenet"], shards=3, per_shard=4, validation_shards=2)
     write_tokens(folders["ptb"], sentences=60, words=50)
     return folders
 
 
-def arguments(name: str) -> dict[str, Any]:
-    words = name == "ptb"
-    return {"size": SIZES[name], "classes": 40, "form": Form.WORDS if words else Form.IMAGES}
+def request(data: dict[str, Path], name: str, **options: Any) -> Request:
+    form = Form.WORDS if name == "ptb" else Form.IMAGES
+    default = {"batch": 4, "size": SIZES[name], "classes": 40, "form": form}
+    return Request(name, **{**default, "directory": data[name], **options})
 
 
 def validation(data: dict[str, Path], name: str, **options: Any) -> list[list[bytes]]:
     """What tells a record from others, in batches."""
-    options = {"shard": (0, 1), "batch": 4, **arguments(name), **options}
-    dataset = inputs.open_validation(name, data[name], **options)
+    dataset = inputs.open_validation(request(data, name, **options))
     return [
         [one.tobytes() + other.tobytes() for one, other in zip(*batch, strict=True)]
         for batch in dataset.as_numpy_iterator()
@@ -76,8 +78,9 @@ def train(
     data: dict[str, Path], name: str, batches: int, batch: int = 1, **options: Any
 ) -> list[bytes]:
     """What tells a record from others, of the first so many batches."""
-    options = {"shard": (0, 1), "seed": 0, "augment": False, **arguments(name), **options}
-    dataset = inputs.open_train(name, data[name], batch=batch, **options)
+    dataset = inputs.open_train(
+        request(data, name, **{"augment": False, "batch": batch, **options})
+    )
     return [
         one.tobytes() + other.tobytes()
         for found in dataset.take(batches).as_numpy_iterator()
@@ -123,12 +126,8 @@ def test_order_depends_on_the_seed_alone(data: dict[str, Path], name: str) -> No
 
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_threads_are_the_pipelines_own(data: dict[str, Path], name: str) -> None:
-    options = {"shard": (0, 1), "batch": 4, "threads": 3, **arguments(name)}
-    for dataset in (
-        inputs.open_train(name, data[name], seed=0, **options),
-        inputs.open_validation(name, data[name], **options),
-    ):
-        found = dataset.options()
+    for opened in (inputs.open_train, inputs.open_validation):
+        found = opened(request(data, name, threads=3)).options()
         assert found.threading.private_threadpool_size == 3
         assert found.threading.max_intra_op_parallelism == 1
         assert not found.autotune.enabled
@@ -140,15 +139,9 @@ def test_threads_are_the_pipelines_own(data: dict[str, Path], name: str) -> None
     "wrong",
     [{"shard": (2, 2)}, {"shard": (-1, 2)}, {"shard": (0, 0)}, {"batch": 0}, {"threads": 0}],
 )
-@pytest.mark.parametrize("name", DATA_SETS)
-def test_arguments_without_sense_are_refused(
-    data: dict[str, Path], name: str, wrong: dict[str, Any]
-) -> None:
-    options = {"shard": (0, 1), "batch": 4, **arguments(name), **wrong}
+def test_requests_without_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        inputs.open_train(name, data[name], seed=0, **options)
-    with pytest.raises(ValueError):
-        inputs.open_validation(name, data[name], **options)
+        Request("synthetic", **{"batch": 4, "size": 8, **wrong})
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -174,33 +167,22 @@ def test_rank_without_a_record_is_refused(data: dict[str, Path], name: str) -> N
         train(data, name, 1, shard=(0, trained + 1))
 
 
-@pytest.mark.parametrize("wrong", [{"shard": (2, 2)}, {"shard": (-1, 2)}, {"batch": 0}])
-@pytest.mark.parametrize("form", Form)
-def test_synthetic_input_refuses_arguments_without_sense(form: Form, wrong: dict[str, Any]) -> None:
-    options = {"shard": (0, 1), "batch": 4, "size": 8, "classes": 40, "form": form, **wrong}
-    with pytest.raises(ValueError):
-        inputs.open_train("synthetic", None, seed=0, **options)
-
-
 def test_synthetic_input_has_nothing_to_validate_with() -> None:
     with pytest.raises(inputs.UnknownInput, match="synthetic has nothing to validate with: use"):
-        inputs.open_validation("synthetic", None, shard=(0, 1), batch=4, size=8)
+        inputs.open_validation(Request("synthetic", 4, 8))
 
 
 def test_form_that_a_data_set_lacks_is_refused(data: dict[str, Path]) -> None:
     for name, form in (("cifar10", Form.WORDS), ("ptb", Form.IMAGES)):
-        options: dict[str, Any] = {"shard": (0, 1), "batch": 4, "size": 8, "form": form}
-        with pytest.raises(inputs.UnknownInput, match=f"{name} has no {form.value}"):
-            inputs.open_validation(name, data[name], **options)
-        with pytest.raises(inputs.UnknownInput, match=f"{name} has no {form.value}"):
-            inputs.open_train(name, data[name], seed=0, **options)
+        for opened in (inputs.open_train, inputs.open_validation):
+            with pytest.raises(inputs.UnknownInput, match=f"{name} has no {form.value}"):
+                opened(request(data, name, form=form))
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
-def test_directory_is_asked_for(name: str) -> None:
-    options: dict[str, Any] = {"shard": (0, 1), "batch": 4, **arguments(name)}
+def test_directory_is_asked_for(data: dict[str, Path], name: str) -> None:
     with pytest.raises(inputs.UnknownInput, match="needs the directory"):
-        inputs.open_validation(name, None, **options)
+        inputs.open_validation(request(data, name, directory=""))
 
 
 # How many samples -------------------------------------------------------------------------------
@@ -214,7 +196,7 @@ def extent_of(data: dict[str, Path], name: str) -> inputs.Extent:
 def test_extent_is_the_number_of_samples(data: dict[str, Path]) -> None:
     words = (data["ptb"] / "ptb.train.txt").read_text()
     tokens = len(words.split()) + words.count("\n")
-    trained = {"cifar10": 5 * 13, "cifar100": 13, "imagenet": 12, "ptb": (tokens - 1) // 5}
+    trained = {"cifar10": 65, "cifar100": 13, "imagenet": 12, "ptb": (tokens - 1) // 5}
     for name in DATA_SETS:
         held_out = len(validation(data, name, batch=1))
         assert extent_of(data, name) == inputs.Extent(trained[name], held_out)

@@ -40,7 +40,7 @@ def test_registries_import_neither_tensorflow_nor_numpy() -> None:
 
 
 def test_reading_and_writing_files_does_not_import_tensorflow() -> None:
-    files = ("cifar_files", "imagenet_files", "sample_sets", "token_files")
+    files = ("cifar_files", "imagenet_files", "sample_sets", "text")
     loaded = imported_by("import " + ", ".join(f"hvdperf.models.inputs.{name}" for name in files))
     assert not loaded & {"tensorflow", "keras", "horovod"}
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.models import inputs, registry
-from hvdperf.models.inputs import own
+from hvdperf.models.inputs import Request, own
 from hvdperf.models.registry import Network, Shard
 
 SAMPLES = 4096
@@ -108,7 +108,7 @@ def test_a_replica_prepares_what_it_trains_on(of: Any, data: Any, count: int) ->
     for index in sorted({0, count - 1}):
         prepared.clear()
         shard = (index, count)
-        batches = own.train_dataset(name, 8, shard=shard, batch=BATCH, seed=1)
+        batches = own.train_dataset(None, Request(name, BATCH, 8, shard=shard, seed=1))
         mine = [int(n) for _, labels in batches.take(wanted // BATCH) for n in labels]
         assert wanted <= len(prepared) <= wanted + BUFFERED
         assert {number % count for number in mine[: SAMPLES // count]} == {index}
@@ -117,7 +117,7 @@ def test_a_replica_prepares_what_it_trains_on(of: Any, data: Any, count: int) ->
 
 
 def test_the_suite_adds_no_shuffle(of: Any) -> None:
-    batches = own.train_dataset(of(with_shard), 8, shard=(0, 1), batch=BATCH, seed=1)
+    batches = own.train_dataset(None, Request(of(with_shard), BATCH, 8, seed=1))
     (_, labels) = next(iter(batches))
     assert list(labels) == list(range(BATCH))
 
@@ -134,8 +134,9 @@ def test_a_shuffle_without_a_seed_is_the_same_for_every_strategy(of: Any) -> Non
 
 
 def test_numbers_of_samples_begin_anew_with_each_pass(of: Any) -> None:
-    name, shard = of(with_shard), (1, 64)  # 64 samples
-    numbered = own.train_dataset(name, 8, shard=shard, batch=BATCH, seed=1, numbered=True)
+    # 64 samples
+    request = Request(of(with_shard), BATCH, 8, shard=(1, 64), numbered=True)
+    numbered = own.train_dataset(None, request)
     firsts = [int(numbers[0]) for numbers, _ in numbered.take(4)]
     assert firsts == [0, 32, 0, 32]
 

@@ -16,10 +16,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvdperf.models.inputs import DataError, token_files
+from hvdperf.models.inputs import TRAIN, VALIDATION, DataError, Files, Request, text
 from hvdperf.models.inputs.sample_sets import write_tokens
-from hvdperf.models.inputs.token_files import Split, TokenFiles, ids, locate, sequences, vocabulary
-from hvdperf.models.inputs.tokens import train_dataset, validation_dataset
+from hvdperf.models.inputs.text import SPLITS, ids, locate, sequences, vocabulary
 from hvdperf.models.registry import NETWORKS, Scale, Task
 from tests.support.refusals import refusal
 
@@ -29,13 +28,13 @@ TEXT = b" the cat sat on the mat \n the dog sat \n"
 def write(folder: Path, train: bytes = TEXT, layout: str = "ptb.{}.txt") -> Path:
     """A data set whose training text is this one; returns that file."""
     folder.mkdir(exist_ok=True)
-    for split in Split:
-        content = train if split is Split.TRAIN else TEXT
-        (folder / layout.format(split.value)).write_bytes(content)
+    for split in SPLITS:
+        content = train if split == TRAIN else TEXT
+        (folder / layout.format(SPLITS[split])).write_bytes(content)
     return folder / layout.format("train")
 
 
-def found(folder: Path, train: bytes = TEXT) -> TokenFiles:
+def found(folder: Path, train: bytes = TEXT) -> Files:
     write(folder, train)
     return locate(folder)
 
@@ -45,7 +44,7 @@ def complaint(directory: Path) -> str:
     return refusal(lambda: locate(directory))
 
 
-def read(files: TokenFiles, split: Split, size: int = 100) -> list[str]:
+def read(files: Files, split: str, size: int = 100) -> list[str]:
     """The words of a split, from their numbers."""
     numbers = vocabulary(files, size)
     words = {number: word for word, number in numbers.items()}
@@ -56,19 +55,18 @@ def read(files: TokenFiles, split: Split, size: int = 100) -> list[str]:
 def test_both_layouts_are_found_and_counted(tmp_path: Path, layout: str) -> None:
     train = write(tmp_path, b"a b\n\nc", layout)
     files = locate(str(tmp_path))
-    assert files.train == train
-    assert [files.path(split).name for split in Split] == [
+    assert files.paths[TRAIN] == (train,)
+    assert [path.name for path in files.all] == [
         layout.format(name) for name in ("train", "valid", "test")
     ]
-    assert (files.train_tokens, files.valid_tokens, files.test_tokens) == (6, 11, 11)
-    assert [files.tokens(split) for split in Split] == [6, 11, 11]
+    assert list(files.counts.values()) == [6, 11, 11]
 
 
 def test_published_layout_is_preferred(tmp_path: Path) -> None:
     write(tmp_path, layout="{}.txt")
-    assert locate(tmp_path).train.name == "train.txt"
+    assert locate(tmp_path).all[0].name == "train.txt"
     write(tmp_path)
-    assert locate(tmp_path).train.name == "ptb.train.txt"
+    assert locate(tmp_path).all[0].name == "ptb.train.txt"
 
 
 @pytest.mark.parametrize(
@@ -86,8 +84,8 @@ def test_published_layout_is_preferred(tmp_path: Path) -> None:
 )
 def test_words_of_a_line_and_its_end(tmp_path: Path, content: bytes, words: str) -> None:
     files = found(tmp_path, content)
-    assert read(files, Split.TRAIN) == words.split()
-    assert files.train_tokens == len(words.split())
+    assert read(files, TRAIN) == words.split()
+    assert files.counts[TRAIN] == len(words.split())
 
 
 def test_frequent_words_come_first_and_then_the_alphabet(tmp_path: Path) -> None:
@@ -102,7 +100,7 @@ def test_vocabulary_always_has_the_end_of_a_line_and_the_unknown_word(tmp_path: 
     files = found(tmp_path, b"c c c b b a\n")
     assert vocabulary(files, 2) == {"<eos>": 0, "<unk>": 1}
     assert vocabulary(files, 3) == {"c": 0, "<eos>": 1, "<unk>": 2}
-    assert read(files, Split.TRAIN, 4) == ["c", "c", "c", "b", "b", "<unk>", "<eos>"]
+    assert read(files, TRAIN, 4) == ["c", "c", "c", "b", "b", "<unk>", "<eos>"]
     with pytest.raises(ValueError, match="vocabulary of 1"):
         vocabulary(files, 1)
 
@@ -110,21 +108,21 @@ def test_vocabulary_always_has_the_end_of_a_line_and_the_unknown_word(tmp_path: 
 def test_words_that_only_the_other_splits_have_are_unknown(tmp_path: Path) -> None:
     files = found(tmp_path, b"the cat\n")
     expected = "the cat <unk> <unk> the <unk> <eos> the <unk> <unk> <eos>"
-    assert read(files, Split.VALID) == expected.split()
-    assert ids(files, Split.VALID, vocabulary(files, 10)).dtype == np.int32
+    assert read(files, VALIDATION) == expected.split()
+    assert ids(files, VALIDATION, vocabulary(files, 10)).dtype == np.int32
 
 
 @pytest.mark.parametrize(("length", "number"), [(1, 10), (3, 3), (4, 2), (5, 2), (10, 1)])
 def test_every_sequence_has_a_token_after_it(tmp_path: Path, length: int, number: int) -> None:
-    assert sequences(found(tmp_path), Split.TRAIN, length) == number
+    assert sequences(found(tmp_path), TRAIN, length) == number
 
 
 def test_fewer_tokens_than_a_sequence_are_refused(tmp_path: Path) -> None:
     files = found(tmp_path)
     with pytest.raises(DataError, match=r"ptb.valid.txt: 11 tokens are too few .* of 11 .*; use"):
-        sequences(files, Split.VALID, 11)
+        sequences(files, VALIDATION, 11)
     with pytest.raises(ValueError, match="length 0"):
-        sequences(files, Split.VALID, 0)
+        sequences(files, VALIDATION, 0)
 
 
 def test_directory_without_text(tmp_path: Path) -> None:
@@ -132,10 +130,10 @@ def test_directory_without_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["ptb.{}.txt", "{}.txt"])
-@pytest.mark.parametrize("split", Split)
-def test_missing_file(tmp_path: Path, layout: str, split: Split) -> None:
+@pytest.mark.parametrize("split", SPLITS)
+def test_missing_file(tmp_path: Path, layout: str, split: str) -> None:
     write(tmp_path, layout=layout)
-    victim = tmp_path / layout.format(split.value)
+    victim = tmp_path / layout.format(SPLITS[split])
     victim.unlink()
     assert complaint(tmp_path).startswith(f"{victim}: missing")
     victim.mkdir()
@@ -158,10 +156,10 @@ def test_missing_file(tmp_path: Path, layout: str, split: Split) -> None:
         (b"\x1f\x8b\x08compressed", "line 1 is not UTF-8"),
     ],
 )
-@pytest.mark.parametrize("split", Split)
-def test_damaged_file(tmp_path: Path, split: Split, content: bytes, reason: str) -> None:
+@pytest.mark.parametrize("split", SPLITS)
+def test_damaged_file(tmp_path: Path, split: str, content: bytes, reason: str) -> None:
     write(tmp_path)
-    victim = tmp_path / f"ptb.{split.value}.txt"
+    victim = tmp_path / f"ptb.{SPLITS[split]}.txt"
     victim.write_bytes(content)
     assert complaint(tmp_path).startswith(f"{victim}: {reason}")
 
@@ -184,14 +182,14 @@ def test_file_of_30_gigabytes_that_is_no_text(tmp_path: Path) -> None:
 
 def test_line_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train = write(tmp_path)
-    monkeypatch.setattr(token_files, "_LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(text, "_LONGEST_LINE", 1 << 20)
     train.write_bytes(b"a b\n" + b"c " * (1 << 20))
     assert complaint(tmp_path).startswith(f"{train}: line 2 has 1 MiB or more; break it up")
 
 
 def test_file_that_was_damaged_after_it_was_found(tmp_path: Path) -> None:
     files = found(tmp_path)
-    files.train.write_bytes(b"\xff")
+    files.all[0].write_bytes(b"\xff")
     with pytest.raises(DataError, match="line 1 is not UTF-8"):
         vocabulary(files, 10)
 
@@ -210,7 +208,7 @@ def test_any_bytes_are_refused_or_sound(
     victim = write(folder, content)
     try:
         files = locate(folder)
-        count = sequences(files, Split.TRAIN, length)
+        count = sequences(files, TRAIN, length)
     except DataError as error:
         assert str(error).startswith(f"{victim}: ")
         assert "\n" not in str(error)
@@ -219,12 +217,12 @@ def test_any_bytes_are_refused_or_sound(
     assert sorted(numbers.values()) == list(range(len(numbers)))
     assert {"<eos>", "<unk>"} <= numbers.keys()
     assert len(numbers) <= size
-    for split in Split:
+    for split in SPLITS:
         stream = ids(files, split, numbers)
-        assert len(stream) == files.tokens(split)
+        assert len(stream) == files.counts[split]
         assert stream.max() < len(numbers)
         assert stream.min() >= 0
-    assert count * length < files.train_tokens <= (count + 1) * length
+    assert count * length < files.counts[TRAIN] <= (count + 1) * length
 
 
 # Samples ---------------------------------------------------------------------------------------
@@ -239,14 +237,14 @@ def test_sample_has_the_layout_and_the_size_that_were_asked_for(tmp_path: Path) 
     assert (min(lengths), max(lengths)) == (5, 35)
     assert 20 < len({word for line in lines[0] for word in line.split()}) <= 50
     assert len(write_tokens(tmp_path / "smallest", 1, 1)) == 3
-    assert locate(tmp_path / "smallest").train_tokens > 5
+    assert locate(tmp_path / "smallest").counts[TRAIN] > 5
 
 
 def test_sample_can_be_learned(tmp_path: Path) -> None:
     write_tokens(tmp_path)
     files = locate(tmp_path)
     numbers = vocabulary(files, 10_000)
-    stream = ids(files, Split.TRAIN, numbers)
+    stream = ids(files, TRAIN, numbers)
     end = numbers["<eos>"]
     inside = (stream[:-1] != end) & (stream[1:] != end)
     pairs = np.stack([stream[:-1], stream[1:]], axis=1)[inside]
@@ -273,7 +271,7 @@ def test_sample_fills_the_vocabularies_of_the_small_networks(tmp_path: Path) -> 
     }
     assert sizes == {2000}
     for size in sizes:
-        frequency = np.bincount(ids(files, Split.TRAIN, vocabulary(files, size)))
+        frequency = np.bincount(ids(files, TRAIN, vocabulary(files, size)))
         assert len(frequency) == size
         assert frequency.min() >= 1
         # Zipf's law: of 2,000 words, ten are 36 % of the text, and the n-th is 1 / 8.2 n of it.
@@ -287,7 +285,7 @@ def test_splits_of_a_sample_share_their_words(tmp_path: Path) -> None:
     write_tokens(tmp_path)
     files = locate(tmp_path)
     numbers = vocabulary(files, 2000)
-    unknown = (ids(files, Split.VALID, numbers) == numbers["<unk>"]).mean()
+    unknown = (ids(files, VALIDATION, numbers) == numbers["<unk>"]).mean()
     assert 0 < unknown < 0.02
 
 
@@ -298,22 +296,22 @@ WORDS = 30
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> TokenFiles:
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     folder = tmp_path_factory.mktemp("text")
     write_tokens(folder, sentences=60, words=50, seed=3)
     return locate(folder)
 
 
 @pytest.fixture(scope="module")
-def windows(files: TokenFiles) -> Tokens:
-    return cut(files, Split.TRAIN)
+def windows(files: Files) -> Tokens:
+    return cut(files, TRAIN)
 
 
-def cut(files: TokenFiles, split: Split) -> Tokens:
+def cut(files: Files, split: str) -> Tokens:
     """The sequences with the token after each, one by one: int32 [n, LENGTH + 1]."""
-    text = ids(files, split, vocabulary(files, WORDS))
-    starts = range(0, len(text) - LENGTH, LENGTH)
-    return np.stack([text[start : start + LENGTH + 1] for start in starts])
+    stream = ids(files, split, vocabulary(files, WORDS))
+    starts = range(0, len(stream) - LENGTH, LENGTH)
+    return np.stack([stream[start : start + LENGTH + 1] for start in starts])
 
 
 def joined(dataset: tf.data.Dataset, batches: int | None = None) -> Tokens:
@@ -326,19 +324,19 @@ def joined(dataset: tf.data.Dataset, batches: int | None = None) -> Tokens:
     return np.concatenate([tokens, targets[:, -1:]], axis=1)
 
 
-def train(files: TokenFiles, batches: int | None = None, **options: Any) -> Tokens:
-    arguments: dict[str, Any] = {"shard": (0, 1), "batch": 1, "length": LENGTH, "seed": 0}
-    arguments["vocabulary"] = WORDS
-    return joined(train_dataset(files, **{**arguments, **options}), batches)
+def request(**options: Any) -> Request:
+    return Request("ptb", **{"size": LENGTH, "classes": WORDS, **options})
 
 
-def validation(files: TokenFiles, **options: Any) -> Tokens:
-    arguments: dict[str, Any] = {"shard": (0, 1), "batch": 4, "length": LENGTH}
-    arguments["vocabulary"] = WORDS
-    return joined(validation_dataset(files, **{**arguments, **options}))
+def train(files: Files, batches: int | None = None, **options: Any) -> Tokens:
+    return joined(text.train_dataset(files, request(batch=1, **options)), batches)
 
 
-def test_plain_stream_is_the_text_in_order(files: TokenFiles, windows: Tokens) -> None:
+def validation(files: Files, **options: Any) -> Tokens:
+    return joined(text.validation_dataset(files, request(batch=4, **options)))
+
+
+def test_plain_stream_is_the_text_in_order(files: Files, windows: Tokens) -> None:
     rows = train(files, 2 * len(windows), shuffle=False)
     np.testing.assert_array_equal(rows, np.tile(windows, (2, 1)))
     rows = rows[: len(windows)]
@@ -348,25 +346,25 @@ def test_plain_stream_is_the_text_in_order(files: TokenFiles, windows: Tokens) -
     assert rows.max() == WORDS - 1
 
 
-def test_types_and_shapes(files: TokenFiles) -> None:
-    options: dict[str, Any] = {"shard": (0, 2), "length": 7, "vocabulary": WORDS}
+def test_types_and_shapes(files: Files) -> None:
+    asked = request(shard=(0, 2), size=7, batch=5)
     spec = tf.TensorSpec((5, 7), tf.int32)
-    assert train_dataset(files, batch=5, seed=0, **options).element_spec == (spec, spec)
+    assert text.train_dataset(files, asked).element_spec == (spec, spec)
     spec = tf.TensorSpec((None, 7), tf.int32)
-    assert validation_dataset(files, batch=5, **options).element_spec == (spec, spec)
+    assert text.validation_dataset(files, asked).element_spec == (spec, spec)
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_validation_is_one_pass_over_its_own_text(files: TokenFiles, count: int) -> None:
-    expected = cut(files, Split.VALID)
+def test_validation_is_one_pass_over_its_own_text(files: Files, count: int) -> None:
+    expected = cut(files, VALIDATION)
     for index in range(count):
         rows = validation(files, shard=(index, count))
         np.testing.assert_array_equal(rows, expected[index::count])
 
 
 def test_text_of_one_sequence_is_enough(tmp_path: Path) -> None:
-    for split in Split:
-        (tmp_path / f"{split.value}.txt").write_text("a b c d\n")
-    rows = train(locate(tmp_path), batches=3, length=4)
+    for split in SPLITS:
+        (tmp_path / f"{SPLITS[split]}.txt").write_text("a b c d\n")
+    rows = train(locate(tmp_path), batches=3, size=4)
     # By frequency all alike, so in the order of the alphabet, in which < is before a.
     assert rows.tolist() == [[1, 2, 3, 4, 0]] * 3

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+import importlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from hvdperf.models import registry
 from hvdperf.models.registry import Form
 
 
@@ -35,28 +38,129 @@ class UnknownInput(ValueError):
     nothing of the kind that was asked for."""
 
 
+# The splits of a data set that are trained on, and validated with.
+TRAIN, VALIDATION = "train", "validation"
+
+
+@dataclass(frozen=True)
+class Files:
+    """A data set that was found in a directory.
+
+    paths: by split. counts: records of each split, or words of a text; {} before they are counted.
+    layout: the form in which it was found, if the data set is published in several.
+    """
+
+    dataset: str
+    paths: Mapping[str, tuple[Path, ...]]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    layout: Enum | None = None
+
+    @property
+    def all(self) -> list[Path]:
+        return [path for of_split in self.paths.values() for path in of_split]
+
+
+def first_whole(directory: Path, candidates: Iterable[Files], remedy: str) -> Files:
+    """Return the first of the candidates of which all files are there. remedy: what to put into a
+    directory that has none of them. Raises DataError, which names a missing file."""
+    check_directory(directory, remedy)
+    incomplete, looked_for = None, dict[str, None]()
+    for files in candidates:
+        missing = [path for path in files.all if not os.path.isfile(path)]
+        if not missing:
+            return files
+        looked_for[files.all[0].name] = None
+        if incomplete is None and len(missing) < len(files.all):
+            incomplete = missing[0]
+    if incomplete is not None:
+        fault = f"missing, though other files of {files.dataset} are there"
+        raise faulty(incomplete, fault, "fetch it again")
+    names = " or ".join(looked_for)
+    raise faulty(directory, f"holds no {files.dataset} (looked for {names})", remedy)
+
+
+def check_directory(directory: Path, remedy: str) -> None:
+    if not os.path.isdir(directory):
+        raise faulty(directory, "no such directory", remedy)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A wish for a dataset of batches.
+
+    dataset: name of an input. directory: where it lies, if it reads files. size: height and width
+    of an image in pixels, or length of a sequence in words. shard: (index, count). seed: of all
+    that is random. classes: size of the vocabulary, or number of synthetic labels if not 0.
+    symmetric: scale pixels to -1..1, as a generator's are, instead of standardising them by
+    channel; ImageNet's always are. augment and shuffle have no effect on the synthetic input, which
+    repeats one batch, and on a network's own data, which are as its `data` function yields them;
+    augment has none on words. numbered: of a network's own data, yield pairs of the samples'
+    numbers within a pass, int64 [batch], and the batch. threads: the pipeline's own, which do the
+    work. Raises ValueError for an impossible shard, batch or number of threads.
+    """
+
+    dataset: str
+    batch: int
+    size: int
+    directory: str | Path = ""
+    shard: tuple[int, int] = (0, 1)
+    seed: int = 0
+    classes: int = 0
+    form: Form = Form.IMAGES
+    symmetric: bool = False
+    augment: bool = True
+    shuffle: bool = True
+    numbered: bool = False
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        index, count = self.shard
+        if not 0 <= index < count:
+            raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
+        if min(self.batch, self.threads) < 1:
+            raise ValueError(f"batch {self.batch}, threads {self.threads}: must be at least 1")
+
+
+def check_enough(path: Path, number: int, things: str, request: Request, more: str) -> None:
+    """Raise DataError if one of the ranks would get none of `number` things that are dealt out in
+    turn. things: their name, in the plural. more: what to use, if not fewer ranks."""
+    _, ranks = request.shard
+    if ranks > number:
+        fault = f"{number} {things} cannot be shared by {ranks} ranks"
+        raise faulty(path, fault, f"use {more} or fewer ranks")
+
+
 @dataclass(frozen=True)
 class Input:
     """An input that can be opened by name.
 
-    classes: number of labels; 0 if the network gives the number of words. needs_data: whether the
-    input reads a data set from a directory. forms: the kinds of samples that it has.
+    classes: number of labels; 0 if the network gives the number of words. pipeline: the module
+    here with train_dataset(files, request) and, if the input reads files, validation_dataset. It
+    may have explain(directory, error), too. files: the module, without TensorFlow, with
+    locate(directory, dataset); "" for an input that reads no files. forms: the kinds of samples
+    that it has.
     """
 
     name: str
     classes: int
-    needs_data: bool
+    pipeline: str = ""
+    files: str = ""
     forms: tuple[Form, ...] = (Form.IMAGES,)
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether the input reads a data set from a directory."""
+        return bool(self.files)
 
 
 INPUTS: dict[str, Input] = {
     source.name: source
     for source in (
-        Input("cifar10", 10, needs_data=True),
-        Input("cifar100", 100, needs_data=True),
-        Input("imagenet", 1001, needs_data=True),
-        Input("ptb", 0, needs_data=True, forms=(Form.WORDS,)),
-        Input("synthetic", 1000, needs_data=False, forms=(Form.IMAGES, Form.WORDS)),
+        Input("cifar10", 10, "cifar", "cifar_files"),
+        Input("cifar100", 100, "cifar", "cifar_files"),
+        Input("imagenet", 1001, "imagenet", "imagenet_files"),
+        Input("ptb", 0, "text", "text", forms=(Form.WORDS,)),
+        Input("synthetic", 1000, "pipeline", forms=(Form.IMAGES, Form.WORDS)),
     )
 }
 
@@ -71,24 +175,18 @@ def find(name: str) -> Input:
     raise UnknownInput(f"unknown input {name!r}: {hint}known are {', '.join(INPUTS)}")
 
 
-def locate(name: str, directory: str | Path) -> Any:
+def _module(name: str) -> Any:
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def locate(name: str, directory: str | Path) -> Files:
     """Return the files of a data set in a directory.
 
     All files are read and checked, except ImageNet's, which imagenet_files.check reads. Raises
     UnknownInput, and DataError that names the wrong file.
     """
-    find(name)
-    if name == "imagenet":
-        from hvdperf.models.inputs import imagenet_files
-
-        return imagenet_files.locate(directory)
-    if name == "ptb":
-        from hvdperf.models.inputs import token_files
-
-        return token_files.locate(directory)
-    from hvdperf.models.inputs import cifar_files
-
-    return cifar_files.locate(directory, name)
+    found: Files = _module(find(name).files).locate(directory, name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -102,7 +200,7 @@ class Extent:
     validation: int
 
 
-def extent(name: str, files: Any, size: int) -> Extent:
+def extent(name: str, files: Files | None, size: int) -> Extent:
     """Return the size of a data set without reading the data again.
 
     files: the result of `locate`, for ImageNet that of imagenet_files.check; None for the synthetic
@@ -110,124 +208,59 @@ def extent(name: str, files: Any, size: int) -> Extent:
 
     Raises UnknownInput, and DataError if the training text holds less than a sequence.
     """
-    if not find(name).needs_data:
+    if files is None:
         return Extent(train=None, validation=0)
-    if name == "imagenet":
-        return Extent(files.train_records, files.validation_records)
-    if name == "ptb":
-        from hvdperf.models.inputs import token_files
-
-        sequences = token_files.sequences(files, token_files.Split.TRAIN, size)
-        return Extent(sequences, (files.valid_tokens - 1) // size)
-    return Extent(files.train_records, files.test_records)
+    train, validation = files.counts[TRAIN], files.counts[VALIDATION]
+    if Form.WORDS in find(name).forms:
+        return Extent(_module("text").sequences(files, TRAIN, size), (validation - 1) // size)
+    return Extent(train, validation)
 
 
-def open_train(
-    name: str,
-    data_dir: str | Path | None,
-    *,
-    shard: tuple[int, int],
-    batch: int,
-    size: int,
-    seed: int,
-    classes: int = 0,
-    form: Form = Form.IMAGES,
-    symmetric: bool = False,
-    augment: bool = True,
-    shuffle: bool = True,
-    threads: int = 1,
-) -> Any:
+def open_train(request: Request) -> Any:
     """Return an endless tf.data.Dataset of (images float32 [batch, size, size, 3], labels int32
-    [batch]), or of (words int32 [batch, size], next words int32 [batch, size]).
-
-    shard: (index, count). symmetric: scale pixels to -1..1, as a generator's are, instead of
-    standardising them by channel. classes: size of the vocabulary, or number of synthetic labels if
-    not 0. augment and shuffle have no effect on the synthetic input, which repeats one batch, and
-    on a network's own data, which are as its `data` function yields them; augment has none on
-    words.
-    Raises UnknownInput, and DataError if the files are not usable.
-    """
-    source = find(name)
-    if name in registry.NETWORKS:
-        from hvdperf.models.inputs import own
-
-        return own.train_dataset(name, size, shard=shard, batch=batch, seed=seed)
-    if not source.needs_data:
-        from hvdperf.models.inputs import pipeline
-
-        make = pipeline.random_images if form is Form.IMAGES else pipeline.random_words
-        return make(classes or source.classes, shard=shard, batch=batch, size=size, seed=seed)
-    module, arguments = _module_of(source, data_dir, form, size, classes)
-    if form is Form.IMAGES:
-        arguments["augment"] = augment
-    if name.startswith("cifar"):
-        arguments["symmetric"] = symmetric  # ImageNet's pixels always are in -1..1
-    return module.train_dataset(
-        **arguments, shard=shard, batch=batch, seed=seed, shuffle=shuffle, threads=threads
-    )
+    [batch]), or of (words int32 [batch, size], next words int32 [batch, size]); of a network's own
+    data, what its function yields, in batches. Raises UnknownInput, and DataError if the files are
+    not usable, or hold too few records for that many ranks."""
+    source = find(request.dataset)
+    files = _files(source, request)
+    return _module(source.pipeline).train_dataset(files, request)
 
 
-def open_validation(
-    name: str,
-    data_dir: str | Path | None,
-    *,
-    shard: tuple[int, int],
-    batch: int,
-    size: int,
-    classes: int = 0,
-    form: Form = Form.IMAGES,
-    threads: int = 1,
-) -> Any:
+def open_validation(request: Request) -> Any:
     """Return one pass over the validation records, prepared as those of `open_train` without
     augmentation: a tf.data.Dataset of (images float32 [b, size, size, 3], labels int32 [b]), or of
     (words int32 [b, size], next words int32 [b, size]). b is `batch`, or less in the last one.
 
-    shard: (index, count). Each of the `count` ranks gets its part in file order, and all parts
-    together hold every record once. The parts, and so the numbers of batches, need not be equally
-    large. Raises UnknownInput, also for the synthetic input, which has nothing to validate with,
-    and DataError if the files are not usable, or hold too few records for that many ranks.
+    Each of the ranks gets its part in file order, and all parts together hold every record once.
+    The parts, and so the numbers of batches, need not be equally large. Raises as `open_train`, and
+    UnknownInput for the synthetic input, which has nothing to validate with.
     """
-    source = find(name)
+    source = find(request.dataset)
     if not source.needs_data:
         with_data = ", ".join(each.name for each in INPUTS.values() if each.needs_data)
-        raise UnknownInput(f"{name} has nothing to validate with: use one of {with_data}")
-    module, arguments = _module_of(source, data_dir, form, size, classes)
-    return module.validation_dataset(**arguments, shard=shard, batch=batch, threads=threads)
+        raise UnknownInput(f"{source.name} has nothing to validate with: use one of {with_data}")
+    files = _files(source, request)
+    return _module(source.pipeline).validation_dataset(files, request)
 
 
-def explain(name: str, data_dir: str | Path | None, error: BaseException) -> str:
+def _files(source: Input, request: Request) -> Files | None:
+    if not source.needs_data:
+        return None
+    if request.form not in source.forms:
+        raise UnknownInput(f"{source.name} has no {request.form.value}")
+    if not request.directory:
+        raise UnknownInput(f"{source.name} needs the directory that holds its files")
+    return locate(source.name, request.directory)
+
+
+def explain(name: str, directory: str | Path | None, error: BaseException) -> str:
     """Return one line that explains an error of TensorFlow about the input: the file, the record
     and what to do. Return "" if there is nothing to add, as for an error about something else.
 
     Only a shard of ImageNet may prove to be damaged that late: the other data sets are read whole
     when they are located.
     """
-    of_tensorflow = hasattr(error, "error_code")
-    if name != "imagenet" or data_dir is None or not of_tensorflow:
+    if not directory or not hasattr(error, "error_code"):
         return ""
-    from hvdperf.models.inputs import imagenet
-
-    return imagenet.explain(data_dir, error)
-
-
-def _module_of(
-    source: Input, data_dir: str | Path | None, form: Form, size: int, classes: int
-) -> tuple[Any, dict[str, Any]]:
-    """Return the module that makes datasets of a data set, and its arguments (files, sizes)."""
-    if form not in source.forms:
-        raise UnknownInput(f"{source.name} has no {form.value}")
-    if data_dir is None:
-        raise UnknownInput(f"{source.name} needs the directory that holds its files")
-    files = locate(source.name, data_dir)
-    if form is Form.WORDS:
-        from hvdperf.models.inputs import tokens
-
-        return tokens, {"files": files, "length": size, "vocabulary": classes}
-    arguments: dict[str, Any] = {"files": files, "image_size": size}
-    if source.name == "imagenet":
-        from hvdperf.models.inputs import imagenet
-
-        return imagenet, arguments
-    from hvdperf.models.inputs import cifar
-
-    return cifar, arguments
+    explained = getattr(_module(find(name).pipeline), "explain", None)
+    return explained(directory, error) if explained is not None else ""

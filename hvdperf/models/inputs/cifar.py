@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from hvdperf.models.inputs import pipeline
-from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, Split, rows
+from hvdperf.models import inputs
+from hvdperf.models.inputs import TRAIN, VALIDATION, Files, Request, pipeline
+from hvdperf.models.inputs.cifar_files import FORMATS, Layout, rows
 
 # Mean and standard deviation of each channel over the training images, as published widely for
 # pixels in 0..1; here times 255.
@@ -29,93 +30,77 @@ _MARGIN = 4
 _OFFSETS = 2 * _MARGIN + 1
 
 
-def train_dataset(
-    files: CifarFiles,
-    *,
-    shard: tuple[int, int],
-    batch: int,
-    image_size: int,
-    seed: int,
-    augment: bool = True,
-    shuffle: bool = True,
-    symmetric: bool = False,
-    threads: int = 1,
-) -> tf.data.Dataset:
-    """Return (images float32 [batch, image_size, image_size, 3], labels int32 [batch]).
+def train_dataset(files: Files, request: Request) -> tf.data.Dataset:
+    """Return (images float32 [batch, size, size, 3], labels int32 [batch]).
 
-    shard is (index, count). The shard has the records whose number in file order is index modulo
-    count; they are taken before anything is shuffled. Each epoch is the whole shard in a new order;
-    a batch may span two epochs. The images are standardised by channel, or scaled to -1..1 with
-    symmetric, and resized bilinearly unless image_size is 32. The seed and the shard's index decide
-    every augmentation. With neither shuffle nor augment the stream is the records of the shard in
-    file order.
+    The shard has the records whose number in file order is index modulo count; they are taken
+    before anything is shuffled. Each epoch is the whole shard in a new order; a batch may span two
+    epochs. The images are standardised by channel, or scaled to -1..1 with symmetric, and resized
+    bilinearly unless they keep their 32 pixels. The seed and the shard's index decide every
+    augmentation. With neither shuffle nor augment the stream is the records of the shard in file
+    order. The batch dimension is static.
 
-    The batch dimension is static. `threads` threads that are the pipeline's own do the work.
-
-    Raises DataError if there are fewer records than shards, ValueError for an impossible shard,
-    batch or number of threads.
+    Raises DataError if there are fewer records than shards.
     """
-    index, count = shard
-    pipeline.check_numbers(batch, threads)
-    dataset = _source(files, Split.TRAIN, index, count)
-    if shuffle:
-        shard_records = -(-files.train_records // count)
-        dataset = dataset.shuffle(shard_records, seed=seed, reshuffle_each_iteration=True)
-    dataset = dataset.repeat().batch(batch, drop_remainder=True).enumerate()
+    index, count = request.shard
+    dataset = _source(files, TRAIN, request)
+    if request.shuffle:
+        shard_records = -(-files.counts[TRAIN] // count)
+        dataset = dataset.shuffle(shard_records, seed=request.seed, reshuffle_each_iteration=True)
+    dataset = dataset.repeat().batch(request.batch, drop_remainder=True).enumerate()
 
-    stream = pipeline.streams(seed, index, 1)[0]
+    stream = pipeline.streams(request.seed, index, 1)[0]
 
     def prepare(number: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         images, labels = _decoded(files, records)
-        if augment:
+        if request.augment:
             images = _augmented(images, tf.stack([stream, number]))
-        images = _scaled(images) if symmetric else _standardised(files, images)
-        return _sized(images, image_size, batch), labels
+        images = _scaled(images) if request.symmetric else _standardised(files, images)
+        return _sized(images, request.size, request.batch), labels
 
-    return pipeline.prepared(dataset, prepare, threads)
+    return pipeline.prepared(dataset, prepare, request.threads)
 
 
-def validation_dataset(
-    files: CifarFiles, *, shard: tuple[int, int], batch: int, image_size: int, threads: int = 1
-) -> tf.data.Dataset:
+def validation_dataset(files: Files, request: Request) -> tf.data.Dataset:
     """Return one pass over the shard of the test records, in file order, standardised and not
     augmented.
 
-    The elements are (images float32 [b, image_size, image_size, 3], labels int32 [b]). b is
-    `batch`, or less in the last one, so that nothing of the shard is left out. All else, errors
-    included, is as in `train_dataset`.
+    The elements are (images float32 [b, size, size, 3], labels int32 [b]). b is `batch`, or less in
+    the last one, so that nothing of the shard is left out. All else, errors included, is as in
+    `train_dataset`.
     """
-    pipeline.check_numbers(batch, threads)
-    dataset = _source(files, Split.TEST, *shard).batch(batch)
+    dataset = _source(files, VALIDATION, request).batch(request.batch)
 
     def prepare(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         images, labels = _decoded(files, records)
-        return _sized(_standardised(files, images), image_size, None), labels
+        return _sized(_standardised(files, images), request.size, None), labels
 
-    return pipeline.prepared(dataset, prepare, threads)
+    return pipeline.prepared(dataset, prepare, request.threads)
 
 
-def _source(files: CifarFiles, split: Split, index: int, count: int) -> tf.data.Dataset:
+def _source(files: Files, split: str, request: Request) -> tf.data.Dataset:
     """Return the records of the shard: strings, or uint8 [record_bytes] from the pickle layout."""
-    pipeline.check_shard(index, count)
-    folder = files.paths(split)[0].parent
-    things = "training records" if split is Split.TRAIN else "test records"
-    pipeline.check_enough(folder, files.number(split), things, count, "more records")
+    index, count = request.shard
+    paths = files.paths[split]
+    things = "training records" if split == TRAIN else "test records"
+    inputs.check_enough(paths[0].parent, files.counts[split], things, request, "more records")
     if files.layout is Layout.PICKLE:
         return tf.data.Dataset.from_tensor_slices(rows(files, split)[index::count])
-    paths = [str(path) for path in files.paths(split)]
-    return tf.data.FixedLengthRecordDataset(paths, files.record_bytes).shard(count, index)
+    record_bytes = FORMATS[files.dataset].record_bytes
+    names = [str(path) for path in paths]
+    return tf.data.FixedLengthRecordDataset(names, record_bytes).shard(count, index)
 
 
-def _decoded(files: CifarFiles, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _decoded(files: Files, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Decode a batch of records -> (images uint8 [b, 32, 32, 3], labels int32 [b])."""
+    form = FORMATS[files.dataset]
     if files.layout is Layout.BINARY:
         records = tf.io.decode_raw(records, tf.uint8)
-    records = tf.ensure_shape(records, [None, files.record_bytes])
-    planes = tf.reshape(records[:, files.label_bytes :], [-1, 3, _SIDE, _SIDE])
+    records = tf.ensure_shape(records, [None, form.record_bytes])
+    planes = tf.reshape(records[:, form.label_bytes :], [-1, 3, _SIDE, _SIDE])
     # Not tf.transpose: on bytes, oneDNN prints an error on processors without AVX-512.
     images = tf.stack(tf.unstack(planes, axis=1), axis=-1)
-    return images, tf.cast(records[:, files.label_bytes - 1], tf.int32)
+    return images, tf.cast(records[:, form.label_bytes - 1], tf.int32)
 
 
 def _augmented(images: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -134,7 +119,7 @@ def _augmented(images: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return tf.gather(pixels, down[:, :, None] * wide + across[:, None, :], axis=1, batch_dims=1)
 
 
-def _standardised(files: CifarFiles, images: tf.Tensor) -> tf.Tensor:
+def _standardised(files: Files, images: tf.Tensor) -> tf.Tensor:
     images = tf.cast(images, tf.float32)
     return (images - MEAN[files.dataset]) / STANDARD_DEVIATION[files.dataset]
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import codecs
 import io
-import os
 import pickle
 import pickletools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hvdperf.models.inputs import DataError, faulty, or_sample, unreadable
+from hvdperf.models import inputs
+from hvdperf.models.inputs import Files, faulty, unreadable
 
 PIXEL_BYTES = 3 * 32 * 32
 COARSE_CLASSES = 20
@@ -38,172 +38,89 @@ class Layout(Enum):
     PICKLE = "pickle"
 
 
-class Split(Enum):
-    TRAIN = "train"
-    TEST = "test"
-
-
-@dataclass(frozen=True)
-class Names:
-    """The folder and the files that a published archive unpacks to."""
-
-    folder: str
-    train: tuple[str, ...]
-    test: tuple[str, ...]
-
-
 @dataclass(frozen=True)
 class Format:
     """The properties that every copy of a data set has.
 
-    labels: names of the labels of a record; the last one is trained on. limits: for each label, the
-    number of its values, which begin at 0. names: of the files in each layout.
+    dataset: its name. limits: by label of a record, the number of its values, which begin at 0; the
+    last label is trained on. names: by layout, the folder and the files that a published archive
+    unpacks to; the last file is the one to validate with.
     """
 
     dataset: str
-    classes: int
-    labels: tuple[str, ...]
-    limits: tuple[int, ...]
-    names: dict[Layout, Names]
+    limits: dict[str, int]
+    names: dict[Layout, tuple[str, tuple[str, ...]]]
 
     @property
-    def record_bytes(self) -> int:
-        return len(self.labels) + PIXEL_BYTES
-
-
-FORMATS: dict[str, Format] = {
-    "cifar10": Format(
-        dataset="cifar10",
-        classes=10,
-        labels=("labels",),
-        limits=(10,),
-        names={
-            Layout.BINARY: Names(
-                "cifar-10-batches-bin",
-                tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
-                ("test_batch.bin",),
-            ),
-            Layout.PICKLE: Names(
-                "cifar-10-batches-py",
-                tuple(f"data_batch_{i}" for i in range(1, 6)),
-                ("test_batch",),
-            ),
-        },
-    ),
-    "cifar100": Format(
-        dataset="cifar100",
-        classes=100,
-        labels=("coarse_labels", "fine_labels"),
-        limits=(COARSE_CLASSES, 100),
-        names={
-            Layout.BINARY: Names("cifar-100-binary", ("train.bin",), ("test.bin",)),
-            Layout.PICKLE: Names("cifar-100-python", ("train",), ("test",)),
-        },
-    ),
-}
-
-
-@dataclass(frozen=True)
-class CifarFiles:
-    """A data set that was found and checked.
-
-    record_bytes: length of a record in the binary layout, labels included, whichever layout the
-    files have. train_records, test_records: number of records in all files of a split.
-    """
-
-    dataset: str
-    layout: Layout
-    train: tuple[Path, ...]
-    test: tuple[Path, ...]
-    classes: int
-    record_bytes: int
-    train_records: int
-    test_records: int
+    def classes(self) -> int:
+        return self.limits[list(self.limits)[-1]]
 
     @property
     def label_bytes(self) -> int:
-        return self.record_bytes - PIXEL_BYTES
+        return len(self.limits)
 
-    def paths(self, split: Split) -> tuple[Path, ...]:
-        return self.train if split is Split.TRAIN else self.test
+    @property
+    def record_bytes(self) -> int:
+        """Length of a record in the binary layout, labels included."""
+        return self.label_bytes + PIXEL_BYTES
 
-    def number(self, split: Split) -> int:
-        """Return how many records a split has."""
-        return self.train_records if split is Split.TRAIN else self.test_records
-
-
-def format_of(dataset: str) -> Format:
-    """Return the format of "cifar10" or "cifar100". Raises DataError for any other name."""
-    if dataset not in FORMATS:
-        raise DataError(f"unknown data set {dataset!r}: known are {', '.join(FORMATS)}")
-    return FORMATS[dataset]
+    def paths(self, layout: Layout, folder: Path) -> dict[str, tuple[Path, ...]]:
+        """Return the files in a folder, by split."""
+        *train, test = (folder / name for name in self.names[layout][1])
+        return {inputs.TRAIN: tuple(train), inputs.VALIDATION: (test,)}
 
 
-def locate(data_dir: str | Path, dataset: str) -> CifarFiles:
-    """Find "cifar10" or "cifar100" in data_dir, or in the folder its archive unpacks to.
+_BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+FORMATS: dict[str, Format] = {
+    form.dataset: form
+    for form in (
+        Format(
+            "cifar10",
+            {"labels": 10},
+            {
+                Layout.BINARY: ("cifar-10-batches-bin", tuple(f"{b}.bin" for b in _BATCHES)),
+                Layout.PICKLE: ("cifar-10-batches-py", _BATCHES),
+            },
+        ),
+        Format(
+            "cifar100",
+            {"coarse_labels": COARSE_CLASSES, "fine_labels": 100},
+            {
+                Layout.BINARY: ("cifar-100-binary", ("train.bin", "test.bin")),
+                Layout.PICKLE: ("cifar-100-python", ("train", "test")),
+            },
+        ),
+    )
+}
+
+
+def locate(directory: str | Path, dataset: str) -> Files:
+    """Find "cifar10" or "cifar100" in the directory, or in the folder its archive unpacks to.
 
     Every file is read once and checked. If both layouts are there, the binary one is taken.
     Raises DataError, in one line, for a directory without the whole data set and for a file
     that is empty, cut short, of another format or with a label out of range.
     """
-    form = format_of(dataset)
-    root = Path(data_dir)
-    if not os.path.isdir(root):
-        raise faulty(root, "no such directory", _make_samples(form))
-    incomplete = None
-    for layout, names in form.names.items():
-        for folder in (root, root / names.folder):
-            train = tuple(folder / name for name in names.train)
-            test = tuple(folder / name for name in names.test)
-            missing = [path for path in train + test if not os.path.isfile(path)]
-            if not missing:
-                return _checked(form, layout, train, test)
-            if incomplete is None and len(missing) < len(train + test):
-                incomplete = missing[0]
-    if incomplete is not None:
-        raise faulty(incomplete, f"missing, though other {dataset} files are there", _FETCH)
-    looked_for = " or ".join(names.train[0] for names in form.names.values())
-    raise faulty(root, f"holds no {dataset} (looked for {looked_for})", _make_samples(form))
+    form, root = FORMATS[dataset], Path(directory)
+    candidates = (
+        Files(dataset, form.paths(layout, place), layout=layout)
+        for layout, (folder, _) in form.names.items()
+        for place in (root, root / folder)
+    )
+    folder, _ = form.names[Layout.BINARY]
+    remedy = f"unpack {folder} there, {inputs.or_sample(dataset)}"
+    files = inputs.first_whole(root, candidates, remedy)
+    return replace(files, counts={split: len(rows(files, split)) for split in files.paths})
 
 
-def records(files: CifarFiles, split: Split) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return (images uint8 [n, 32, 32, 3], labels int64 [n]) in the order of the files.
-
-    CIFAR-100's labels are the fine ones. Raises DataError as `locate` does.
-    """
-    table = rows(files, split)
-    planes = table[:, files.label_bytes :].reshape(-1, 3, 32, 32)
-    images = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
-    return images, table[:, files.label_bytes - 1].astype(np.int64)
-
-
-def rows(files: CifarFiles, split: Split) -> npt.NDArray[np.uint8]:
+def rows(files: Files, split: str) -> npt.NDArray[np.uint8]:
     """Return the records of either layout as those of the binary one, uint8 [n, record_bytes], in
-    file order."""
-    form = format_of(files.dataset)
-    return np.concatenate([_rows(path, form, files.layout) for path in files.paths(split)])
+    file order. Raises DataError as `locate` does."""
+    form = FORMATS[files.dataset]
+    return np.concatenate([_rows(path, form, files.layout) for path in files.paths[split]])
 
 
 _FETCH = "fetch and unpack the archive again"
-
-
-def _make_samples(form: Format) -> str:
-    return f"unpack {form.names[Layout.BINARY].folder} there, {or_sample(form.dataset)}"
-
-
-def _checked(
-    form: Format, layout: Layout, train: tuple[Path, ...], test: tuple[Path, ...]
-) -> CifarFiles:
-    return CifarFiles(
-        dataset=form.dataset,
-        layout=layout,
-        train=train,
-        test=test,
-        classes=form.classes,
-        record_bytes=form.record_bytes,
-        train_records=sum(len(_rows(path, form, layout)) for path in train),
-        test_records=sum(len(_rows(path, form, layout)) for path in test),
-    )
 
 
 def _really(form: Format) -> str:
@@ -226,12 +143,11 @@ def _content(path: Path, form: Format) -> bytes:
     return content
 
 
-def _rows(path: Path, form: Format, layout: Layout) -> npt.NDArray[np.uint8]:
+def _rows(path: Path, form: Format, layout: Enum | None) -> npt.NDArray[np.uint8]:
     """Return one file's records, uint8 [n, record_bytes] with n >= 1 and every label in range."""
-    content = _content(path, form)
     read = _binary_rows if layout is Layout.BINARY else _pickle_rows
-    table = read(path, content, form)
-    for column, (label, limit) in enumerate(zip(form.labels, form.limits)):
+    table = read(path, _content(path, form), form)
+    for column, (label, limit) in enumerate(form.limits.items()):
         wrong = np.flatnonzero(table[:, column] >= limit)
         if wrong.size:
             where, value = wrong[0], table[wrong[0], column]
@@ -260,7 +176,7 @@ def _pickle_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uin
     fields = {_text(key): value for key, value in loaded.items()}
     try:
         pixels = _pixels(fields.get("data"))
-        labels = [_labels(fields.get(name), len(pixels)) for name in form.labels]
+        labels = [_labels(fields.get(name), len(pixels)) for name in form.limits]
     except _Refused as error:
         raise faulty(path, str(error), _really(form)) from error
     return np.concatenate([np.stack(labels, axis=1), pixels], axis=1)

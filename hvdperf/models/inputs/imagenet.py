@@ -18,13 +18,13 @@ from typing import Any, Callable
 import numpy as np
 import tensorflow as tf
 
-from hvdperf.models.inputs import DataError, faulty, pipeline
+from hvdperf.models import inputs
+from hvdperf.models.inputs import DataError, Files, Request, faulty, pipeline
 from hvdperf.models.inputs.imagenet_files import (
     CLASSES,
     FOOT_BYTES,
     HEAD_BYTES,
     REMEDY,
-    ImagenetFiles,
     locate,
     records,
 )
@@ -44,81 +44,60 @@ _FEATURES = {
 Crop = Callable[[Any, Any], Any]
 
 
-def train_dataset(
-    files: ImagenetFiles,
-    *,
-    shard: tuple[int, int],
-    batch: int,
-    image_size: int,
-    seed: int,
-    augment: bool = True,
-    shuffle: bool = True,
-    threads: int = 1,
-) -> tf.data.Dataset:
-    """Return a dataset of (images float32 [batch, image_size, image_size, 3], labels int32 [batch]
-    in 1..1000).
+def train_dataset(files: Files, request: Request) -> tf.data.Dataset:
+    """Return a dataset of (images float32 [batch, size, size, 3], labels int32 [batch] in 1..1000).
 
-    shard is (index, count), and is taken before anything is shuffled. If there is a file for every
-    shard, the shard has the files whose number is index modulo count, so that no rank reads
-    another's files, and shards may have different numbers of records. Otherwise the shard has the
-    records whose number in file order is index modulo count. Each epoch is the whole shard in a new
-    order, as far as a buffer of SHUFFLED_RECORDS mixes it; a batch may span two epochs. The seed,
-    the shard's index and the number of a record in the stream decide its augmentation. With neither
-    shuffle nor augment the stream is the records of the shard in file order.
+    The shard is taken before anything is shuffled. If there is a file for every shard, the shard
+    has the files whose number is index modulo count, so that no rank reads another's files, and
+    shards may have different numbers of records. Otherwise the shard has the records whose number
+    in file order is index modulo count. Each epoch is the whole shard in a new order, as far as a
+    buffer of SHUFFLED_RECORDS mixes it; a batch may span two epochs. The seed, the shard's index
+    and the number of a record in the stream decide its augmentation. With neither shuffle nor
+    augment the stream is the records of the shard in file order. The batch dimension is static.
 
-    The batch dimension is static. `threads` threads that are the pipeline's own do the work.
-
-    Raises ValueError for an impossible shard, batch or number of threads. If there are fewer
-    records than shards, a shard may have none, and its dataset ends at once. Iterating raises
-    tf.errors.InvalidArgumentError, with the file and the record, if an image cannot be decoded or a
-    label is out of range. It raises DataLossError, without the file, if a record does not fit its
-    checksum; `explain` finds the file.
+    If there are fewer records than shards, a shard may have none, and its dataset ends at once.
+    Iterating raises tf.errors.InvalidArgumentError, with the file and the record, if an image
+    cannot be decoded or a label is out of range. It raises DataLossError, without the file, if a
+    record does not fit its checksum; `explain` finds the file.
     """
-    pipeline.check_numbers(batch, threads)
-    order = seed if shuffle else None
-    records = _source(files.train, shard, order)
-    if shuffle:
+    seed = request.seed
+    records = _source(files.paths[inputs.TRAIN], request.shard, seed if request.shuffle else None)
+    if request.shuffle:
         records = records.shuffle(SHUFFLED_RECORDS, seed=seed, reshuffle_each_iteration=True)
-    records = records.repeat()
-
-    streams = pipeline.streams(seed, shard[0], 2)
+    streams = pipeline.streams(seed, request.shard[0], 2)
 
     def cropped(encoded: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        if not augment:
+        if not request.augment:
             return _central_crop(encoded)
         image = _random_crop(encoded, tf.stack([streams[0], number]))
         return tf.image.stateless_random_flip_left_right(image, tf.stack([streams[1], number]))
 
-    return _batches(records, files.train, cropped, batch, image_size, True, threads)
+    return _batches(records.repeat(), files.paths[inputs.TRAIN], cropped, request, request.batch)
 
 
-def validation_dataset(
-    files: ImagenetFiles, *, shard: tuple[int, int], batch: int, image_size: int, threads: int = 1
-) -> tf.data.Dataset:
+def validation_dataset(files: Files, request: Request) -> tf.data.Dataset:
     """Return one pass over the shard of the validation records, in file order and not augmented.
 
-    The elements are (images float32 [b, image_size, image_size, 3], labels int32 [b] in 1..1000). b
-    is `batch`, or less in the last one, so that nothing of the shard is left out. If whole files
-    are dealt out, the ranks may have different numbers of records. Raises DataError also if there
-    are no validation shards. All else, errors included, is as in `train_dataset`.
+    The elements are (images float32 [b, size, size, 3], labels int32 [b] in 1..1000). b is `batch`,
+    or less in the last one, so that nothing of the shard is left out. If whole files are dealt out,
+    the ranks may have different numbers of records. Raises DataError also if there are no
+    validation shards. All else, errors included, is as in `train_dataset`.
     """
-    pipeline.check_numbers(batch, threads)
-    if not files.validation:
+    paths = files.paths[inputs.VALIDATION]
+    if not paths:
         fault = "holds no validation shards (looked for validation-00000-of-*)"
-        raise faulty(files.train[0].parent, fault, "put them there")
-    records = _source(files.validation, shard, None)
+        raise faulty(files.paths[inputs.TRAIN][0].parent, fault, "put them there")
 
     def cropped(encoded: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         return _central_crop(encoded)
 
-    return _batches(records, files.validation, cropped, batch, image_size, False, threads)
+    return _batches(_source(paths, request.shard, None), paths, cropped, request, None)
 
 
 def _source(paths: tuple[Path, ...], shard: tuple[int, int], seed: int | None) -> tf.data.Dataset:
     """Return the records of the shard, as `_records` returns them. seed: of the order of whole
     files, which differs in every epoch; None for file order."""
     index, count = shard
-    pipeline.check_shard(index, count)
     # If records are dealt out one by one, every rank reads all files: count times the reading.
     by_file = len(paths) >= count
     files = np.arange(len(paths))[index::count] if by_file else np.arange(len(paths))
@@ -150,12 +129,12 @@ def _batches(
     records: tf.data.Dataset,
     paths: tuple[Path, ...],
     crop: Crop,
-    batch: int,
-    image_size: int,
-    drop_remainder: bool,
-    threads: int,
+    request: Request,
+    static_batch: int | None,
 ) -> tf.data.Dataset:
-    """Map records as `_records` returns them to batches as `train_dataset` returns them."""
+    """Map records as `_records` returns them to batches as `train_dataset` returns them.
+    static_batch: the size of all batches; None if the last one may be smaller."""
+    image_size, batch, threads = request.size, request.batch, request.threads
 
     def decode(
         row: tf.Tensor, number: tf.Tensor, record: tf.Tensor
@@ -186,7 +165,6 @@ def _batches(
         return tf.data.Dataset.zip((tf.data.Dataset.from_tensors(places), decoded))
 
     names = _names(paths)
-    static_batch = batch if drop_remainder else None
 
     def check(
         places: tf.Tensor, decoded: tuple[tf.Tensor, tf.Tensor, tf.Tensor]
@@ -197,7 +175,7 @@ def _batches(
             images = tf.ensure_shape(images, [static_batch, image_size, image_size, 3])
             return images, tf.ensure_shape(tf.cast(labels, tf.int32), [static_batch])
 
-    dataset = records.enumerate().batch(batch, drop_remainder=drop_remainder)
+    dataset = records.enumerate().batch(batch, drop_remainder=static_batch is not None)
     # Two batches at a time, in turn. TensorFlow keeps the function `decode` as long as one of them
     # lives. Preparing the function again for each batch would take milliseconds.
     decode_batches = pipeline.as_written(decode_batch)
@@ -295,13 +273,13 @@ def _unescaped(text: str) -> str:
     return os.fsdecode(text.encode().decode("unicode_escape").encode("latin-1"))
 
 
-def _read_at(files: ImagenetFiles, offset: int) -> None:
+def _read_at(files: Files, offset: int) -> None:
     """Read the record that starts at the offset, or whose data starts there, in every shard that
     has one. Raises DataError for a damaged record.
 
     TensorFlow gives the offset of the data if only that is damaged.
     """
-    for path in (*files.train, *files.validation):
+    for path in files.all:
         for number, start in enumerate(_starts(path)):
             if start in (offset, offset - HEAD_BYTES):
                 next(islice(records(path), number, None), None)

@@ -17,10 +17,11 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from hvdperf.models.inputs import DataError, faulty, or_sample, unreadable
+from hvdperf.models import inputs
+from hvdperf.models.inputs import DataError, Files, faulty, unreadable
 
 # Labels are 1..1000; a network has one output more, for 0, the background.
 CLASSES = 1001
@@ -29,37 +30,20 @@ CLASSES = 1001
 REMEDY = "fetch or write this shard again"
 
 
-@dataclass(frozen=True)
-class ImagenetFiles:
-    """The shards of a data set.
-
-    train, validation: the shards; validation may be empty. train_records, validation_records: the
-    numbers of records in all shards of a split; None before `check` has counted them.
-    """
-
-    train: tuple[Path, ...]
-    validation: tuple[Path, ...]
-    train_records: int | None = None
-    validation_records: int | None = None
-
-
-def locate(directory: str | Path) -> ImagenetFiles:
-    """Find the shards in the directory, or in its folders train and validation.
+def locate(directory: str | Path, dataset: str = "imagenet") -> Files:
+    """Find the shards in the directory, or in its folders train and validation. Those to validate
+    with may be missing.
 
     Raises DataError, in one line, for a directory without training shards, and for a set of shards
     that is not whole.
     """
-    root = Path(directory)
-    if not os.path.isdir(root):
-        raise faulty(root, "no such directory", _MAKE_SAMPLES)
-    train = shards(root, "train")
-    if not train:
-        looked_for = "looked for train-00000-of-*"
-        raise faulty(root, f"holds no ImageNet training shards ({looked_for})", _MAKE_SAMPLES)
-    return ImagenetFiles(train, shards(root, "validation"))
-
-
-_MAKE_SAMPLES = f"put the TFRecord shards there, {or_sample('imagenet')}"
+    root, remedy = Path(directory), f"put the TFRecord shards there, {inputs.or_sample(dataset)}"
+    inputs.check_directory(root, remedy)
+    paths = {split: shards(root, split) for split in (inputs.TRAIN, inputs.VALIDATION)}
+    if not paths[inputs.TRAIN]:
+        fault = "holds no ImageNet training shards (looked for train-00000-of-*)"
+        raise faulty(root, fault, remedy)
+    return Files(dataset, paths)
 
 
 def shards(root: Path, split: str) -> tuple[Path, ...]:
@@ -113,15 +97,15 @@ HEAD_BYTES, FOOT_BYTES = 12, 4
 # Their records ---------------------------------------------------------------------------------
 
 
-def check(files: ImagenetFiles) -> ImagenetFiles:
+def check(files: Files) -> Files:
     """Return the files with the numbers of their records.
 
     Every record is read whole: its checksums, and that it is an Example of a JPEG with a label in
     1..1000. Raises DataError, in one line, for the first fault.
     """
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        numbers = [sum(pool.map(_check, paths)) for paths in (files.train, files.validation)]
-    return replace(files, train_records=numbers[0], validation_records=numbers[1])
+        counts = {split: sum(pool.map(_check, paths)) for split, paths in files.paths.items()}
+    return replace(files, counts=counts)
 
 
 def records(path: Path) -> Iterator[bytes]:
@@ -206,8 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (DataError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
-    counts = {name: getattr(files, name) for name in ("train_records", "validation_records")}
-    print(json.dumps(counts))
+    print(json.dumps(files.counts))
     return 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from hvdperf.models import registry
-from hvdperf.models.inputs import DataError
+from hvdperf.models.inputs import DataError, Request
 from hvdperf.models.registry import Shard
 
 _TAKE_THE_SHARD = (
@@ -128,22 +128,13 @@ def batch_signature(network: str, size: int) -> tuple[Any, Any]:
     return inputs, labels
 
 
-def train_dataset(
-    network: str,
-    size: int,
-    *,
-    shard: tuple[int, int],
-    batch: int,
-    seed: int,
-    numbered: bool = False,
-) -> tf.data.Dataset:
-    """Return an endless dataset of batches of one shard (index, count), in the order in which the
-    network's `data` function yields its samples. numbered: yield pairs of the samples' numbers
-    within a pass, int64 [batch], and the batch."""
-    dataset = samples(network, size, Shard(*shard), seed)
-    if numbered:
+def train_dataset(files: None, request: Request) -> tf.data.Dataset:
+    """Return an endless dataset of batches of one shard, in the order in which the network's `data`
+    function yields its samples."""
+    dataset = samples(request.dataset, request.size, Shard(*request.shard), request.seed)
+    if request.numbered:
         dataset = dataset.enumerate()
-    return dataset.repeat().batch(batch, drop_remainder=True).prefetch(2)
+    return dataset.repeat().batch(request.batch, drop_remainder=True).prefetch(2)
 
 
 # Operations that read samples, one a record or a row of a tensor.

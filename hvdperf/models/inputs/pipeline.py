@@ -1,39 +1,18 @@
-"""The common part of all pipelines: checks of their arguments, and options of their execution. The
-synthetic input is one random batch, repeated: it costs nothing, for an upper bound of throughput.
-"""
+"""The common part of all pipelines, and the synthetic input: one random batch, repeated. It costs
+nothing, for an upper bound of throughput."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from hvdperf.models.inputs import faulty
+from hvdperf.models.inputs import INPUTS, Request
+from hvdperf.models.registry import Form
 
 PREFETCHED_BATCHES = 2
-
-
-def check_shard(index: int, count: int) -> None:
-    """Raise ValueError unless the index is that of one of count shards."""
-    if not 0 <= index < count:
-        raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
-
-
-def check_enough(path: Path, number: int, things: str, ranks: int, more: str) -> None:
-    """Raise DataError if one of the ranks would get none of `number` things that are dealt out in
-    turn. things: their name, in the plural. more: what to use, if not fewer ranks."""
-    if ranks > number:
-        fault = f"{number} {things} cannot be shared by {ranks} ranks"
-        raise faulty(path, fault, f"use {more} or fewer ranks")
-
-
-def check_numbers(batch: int, threads: int) -> None:
-    """Raise ValueError if batch or threads is below 1."""
-    if batch < 1 or threads < 1:
-        raise ValueError(f"batch {batch}, threads {threads}: both must be at least 1")
 
 
 def streams(seed: int, index: int, number: int) -> tf.Tensor:
@@ -75,37 +54,21 @@ def fixed(threads: int) -> tf.data.Options:
     return options
 
 
-def random_images(
-    classes: int, *, shard: tuple[int, int], batch: int, size: int, seed: int
-) -> tf.data.Dataset:
-    """Return an endless dataset of (images float32 [batch, size, size, 3], labels int32 [batch]).
+def train_dataset(files: None, request: Request) -> tf.data.Dataset:
+    """Return an endless dataset of one batch, other ones for each index of a shard and each seed.
 
-    The images are drawn from a standard normal distribution, the labels evenly from the classes.
-    shard is (index, count); each index and each seed give another batch. The batch dimension is
-    static. Raises ValueError for an impossible shard or batch.
+    It is images float32 [batch, size, size, 3], drawn from a standard normal distribution, and
+    labels int32 [batch], drawn evenly from the classes; or words int32 [batch, size], drawn evenly
+    from the vocabulary, and the next words. The batch dimension is static.
     """
-    rng = _generator(shard, batch, seed)
-    pixels = rng.standard_normal((batch, size, size, 3), dtype=np.float32)
-    return _repeated(pixels, rng.integers(0, classes, batch, dtype=np.int32))
-
-
-def random_words(
-    classes: int, *, shard: tuple[int, int], batch: int, size: int, seed: int
-) -> tf.data.Dataset:
-    """Return an endless dataset of (words int32 [batch, size], the next words int32 [batch, size]).
-    The words are drawn evenly from the vocabulary. All else is as in `random_images`."""
-    stream = _generator(shard, batch, seed).integers(0, classes, (batch, size + 1), dtype=np.int32)
-    return _repeated(stream[:, :-1], stream[:, 1:])
-
-
-def _generator(shard: tuple[int, int], batch: int, seed: int) -> np.random.Generator:
-    index, count = shard
-    check_shard(index, count)
-    if batch < 1:
-        raise ValueError(f"batch {batch}: must be at least 1")
-    return np.random.default_rng([seed, index])
-
-
-def _repeated(*batch: np.ndarray) -> tf.data.Dataset:
-    dataset = tf.data.Dataset.from_tensors(batch).repeat()
-    return dataset.with_options(fixed(1))
+    rng = np.random.default_rng([request.seed, request.shard[0]])
+    classes = request.classes or INPUTS[request.dataset].classes
+    batch, size = request.batch, request.size
+    parts: tuple[np.ndarray, ...]
+    if request.form is Form.IMAGES:
+        pixels = rng.standard_normal((batch, size, size, 3), dtype=np.float32)
+        parts = pixels, rng.integers(0, classes, batch, dtype=np.int32)
+    else:
+        words = rng.integers(0, classes, (batch, size + 1), dtype=np.int32)
+        parts = words[:, :-1], words[:, 1:]
+    return tf.data.Dataset.from_tensors(parts).repeat().with_options(fixed(1))

@@ -21,27 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hvdperf.models.inputs import DataError
-from hvdperf.models.inputs.cifar_files import (
-    COARSE_CLASSES,
-    PIXEL_BYTES,
-    Format,
-    Layout,
-    format_of,
-)
-from hvdperf.models.inputs.token_files import LAYOUTS, Split
-
-
-def _new(folder: Path, *names: str) -> tuple[Path, ...]:
-    """Make a folder for files of these names; return their paths. Raises DataError if one of them
-    exists."""
-    paths = tuple(folder / name for name in names)
-    for path in paths:
-        if path.exists():
-            raise DataError(f"{path}: exists already; choose an empty directory")
-    folder.mkdir(parents=True, exist_ok=True)
-    return paths
-
+from hvdperf.models.inputs import text
+from hvdperf.models.inputs.cifar_files import COARSE_CLASSES, FORMATS, PIXEL_BYTES, Format, Layout
 
 # CIFAR -----------------------------------------------------------------------------------------
 
@@ -50,41 +31,26 @@ def _new(folder: Path, *names: str) -> tuple[Path, ...]:
 # another class, and the loss of a network that has learned all there is does not reach 0.
 TINT = 16.0
 
-# CIFAR-10's training set has five files, CIFAR-100's has one: a hundred records either way.
-RECORDS_PER_FILE = {"cifar10": 20, "cifar100": 100}
-
 
 def write_cifar(
-    directory: str | Path,
-    dataset: str,
-    layout: Layout = Layout.BINARY,
-    records_per_file: int | None = None,
-    seed: int = 0,
+    directory: Path, dataset: str, layout: Layout = Layout.BINARY, records: int = 100, seed: int = 0
 ) -> tuple[Path, ...]:
     """Write all training and test files of a data set into the directory; return their paths.
 
     A class has a colour of its own, under noise, so that a loss can fall, but not to 0. Each class
     is as frequent in a split as any other, give or take one record. The same arguments give the
-    same bytes. The default is 20 records per file for "cifar10" and 100 for "cifar100".
-    Raises DataError if one of the files exists already, or if a number is out of range.
+    same bytes. records: to train on, of which each file has as many as that to validate with.
     """
-    form = format_of(dataset)
-    count = RECORDS_PER_FILE[dataset] if records_per_file is None else records_per_file
-    if count < 1 or seed < 0:
-        raise DataError(
-            f"{count} records a file, seed {seed}: at least one record, and no negative number"
-        )
-    names = form.names[layout]
-    paths = _new(Path(directory), *names.train, *names.test)
-
+    form = FORMATS[dataset]
+    *train, test = (directory / name for name in form.names[layout][1])
     rng = np.random.default_rng(seed)
-    train = _cifar(form, count * len(names.train), rng)
-    test = _cifar(form, count * len(names.test), rng)
-    tables = np.split(train, len(names.train)) + np.split(test, len(names.test))
-    for path, table in zip(paths, tables):
+    tables = np.split(_cifar(form, records, rng), len(train))
+    tables.append(_cifar(form, records // len(train), rng))
+    directory.mkdir(parents=True, exist_ok=True)
+    for path, table in zip((*train, test), tables, strict=True):
         content = table.tobytes() if layout is Layout.BINARY else _pickled(path, table, form)
         path.write_bytes(content)
-    return paths
+    return (*train, test)
 
 
 def _cifar(form: Format, count: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
@@ -97,7 +63,7 @@ def _cifar(form: Format, count: int, rng: np.random.Generator) -> npt.NDArray[np
     )
     pixels = np.clip(colours + rng.integers(-32, 33, size=(count, PIXEL_BYTES)), 0, 255)
     columns = [fine[:, None], pixels]
-    if "coarse_labels" in form.labels:
+    if form.label_bytes > 1:
         columns.insert(0, fine[:, None] * COARSE_CLASSES // form.classes)
     table: npt.NDArray[np.uint8] = np.concatenate(columns, axis=1).astype(np.uint8)
     return table
@@ -105,9 +71,9 @@ def _cifar(form: Format, count: int, rng: np.random.Generator) -> npt.NDArray[np
 
 def _pickled(path: Path, table: npt.NDArray[np.uint8], form: Format) -> bytes:
     content: dict[str, Any] = {"batch_label": path.name}
-    for column, name in enumerate(form.labels):
+    for column, name in enumerate(form.limits):
         content[name] = table[:, column].tolist()
-    content["data"] = np.ascontiguousarray(table[:, len(form.labels) :])
+    content["data"] = np.ascontiguousarray(table[:, form.label_bytes :])
     content["filenames"] = [f"sample_{i:05d}.png" for i in range(len(table))]
     return pickle.dumps(content, protocol=2)
 
@@ -125,7 +91,7 @@ _SMALLEST_SIDE, _LARGEST_SIDE = 300, 500
 
 
 def write_imagenet(
-    directory: str | Path,
+    directory: Path,
     shards: int = SHARDS,
     per_shard: int = PER_SHARD,
     seed: int = 0,
@@ -137,23 +103,14 @@ def write_imagenet(
     500 px a side. Its class, one of LABELS, has a colour of its own, so that a loss can fall. Each
     class is as frequent in a split as any other, give or take one record. The same arguments give
     the same bytes.
-    Raises DataError if the directory holds shards already, or if a number is out of range.
     """
-    if min(shards, per_shard) < 1 or min(seed, validation_shards) < 0:
-        raise DataError(
-            f"{shards} shards of {per_shard} records, {validation_shards} for validation, seed "
-            f"{seed}: at least one shard and one record, and no negative number"
-        )
-    folder = Path(directory)
-    there = sorted(os.listdir(folder)) if folder.is_dir() else []
-    _new(folder, *(name for name in there if name.startswith(("train-", "validation-"))))
-
+    directory.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     paths: list[Path] = []
     for split, total in (("train", shards), ("validation", validation_shards)):
         classes = rng.permutation(np.arange(total * per_shard) % len(LABELS))
         for shard, part in enumerate(np.split(classes, total) if total else ()):
-            paths.append(folder / f"{split}-{shard:05d}-of-{total:05d}")
+            paths.append(directory / f"{split}-{shard:05d}-of-{total:05d}")
             _write_shard(paths[-1], part, rng)
     return tuple(paths)
 
@@ -164,10 +121,29 @@ def _write_shard(path: Path, classes: npt.NDArray[np.int64], rng: np.random.Gene
     with tf.io.TFRecordWriter(os.fspath(path)) as writer:
         for number, index in enumerate(classes.tolist()):
             pixels = _image(index, rng)
-            encoded = tf.io.encode_jpeg(pixels, quality=90).numpy()
             # The box may be anywhere. Its corners are shares of height and width.
-            box = np.sort(rng.uniform(size=(2, 2)), axis=0).tolist()
-            example = _example(encoded, pixels.shape, LABELS[index], f"{path.name}_{number}", box)
+            (top, left), (low, right) = np.sort(rng.uniform(size=(2, 2)), axis=0).tolist()
+            # The keys of the published shards.
+            values = {
+                "encoded": tf.io.encode_jpeg(pixels, quality=90).numpy(),
+                "format": b"JPEG",
+                "colorspace": b"RGB",
+                "height": pixels.shape[0],
+                "width": pixels.shape[1],
+                "channels": pixels.shape[2],
+                "filename": f"{path.name}_{number}.JPEG".encode(),
+                "class/label": LABELS[index],
+                "class/synset": f"n{LABELS[index]:08d}".encode(),
+                "object/bbox/ymin": top,
+                "object/bbox/xmin": left,
+                "object/bbox/ymax": low,
+                "object/bbox/xmax": right,
+            }
+            example = tf.train.Example()
+            for key, value in values.items():
+                feature = example.features.feature[f"image/{key}"]
+                lists = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
+                getattr(feature, lists[type(value)]).value.append(value)
             writer.write(example.SerializeToString(deterministic=True))
 
 
@@ -189,40 +165,6 @@ def _image(index: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
     return np.rint(image).astype(np.uint8)
 
 
-def _example(
-    encoded: bytes, shape: tuple[int, ...], label: int, name: str, box: list[list[float]]
-) -> Any:
-    """Return a tf.train.Example with the keys of the published shards. box: (top, left), (low,
-    right)."""
-    import tensorflow as tf
-
-    values: dict[str, list[Any]] = {
-        "image/encoded": [encoded],
-        "image/format": [b"JPEG"],
-        "image/colorspace": [b"RGB"],
-        "image/height": [shape[0]],
-        "image/width": [shape[1]],
-        "image/channels": [shape[2]],
-        "image/filename": [f"{name}.JPEG".encode()],
-        "image/class/label": [label],
-        "image/class/synset": [f"n{label:08d}".encode()],
-        "image/object/bbox/ymin": [box[0][0]],
-        "image/object/bbox/xmin": [box[0][1]],
-        "image/object/bbox/ymax": [box[1][0]],
-        "image/object/bbox/xmax": [box[1][1]],
-    }
-
-    def feature(value: list[Any]) -> Any:
-        if isinstance(value[0], bytes):
-            return tf.train.Feature(bytes_list=tf.train.BytesList(value=value))
-        if isinstance(value[0], int):
-            return tf.train.Feature(int64_list=tf.train.Int64List(value=value))
-        return tf.train.Feature(float_list=tf.train.FloatList(value=value))
-
-    features = {key: feature(value) for key, value in values.items()}
-    return tf.train.Example(features=tf.train.Features(feature=features))
-
-
 # Text ------------------------------------------------------------------------------------------
 
 # These give half a megabyte. 2,205 of the words occur, more than the 2,000 that the small language
@@ -239,7 +181,7 @@ _SHORTEST, _LONGEST = 5, 35
 
 
 def write_tokens(
-    directory: str | Path, sentences: int = SENTENCES, words: int = WORDS, seed: int = 0
+    directory: Path, sentences: int = SENTENCES, words: int = WORDS, seed: int = 0
 ) -> tuple[Path, ...]:
     """Write ptb.train.txt, ptb.valid.txt and ptb.test.txt into the directory; return their paths.
 
@@ -247,15 +189,9 @@ def write_tokens(
     text is a Markov chain of `words` words in which each is followed by one of four, so that a loss
     can fall. As in real text, few words are frequent and many are rare, so that in a short text
     many do not occur. The same arguments give the same bytes.
-    Raises DataError if one of the files exists already, or if a number is out of range.
     """
-    if sentences < 1 or words < 1 or seed < 0:
-        raise DataError(
-            f"{sentences} sentences, {words} words, seed {seed}: at least one of each, and "
-            "no negative number"
-        )
-    paths = _new(Path(directory), *(LAYOUTS[0].format(split.value) for split in Split))
-
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = tuple(directory / text.LAYOUTS[0].format(name) for name in text.SPLITS.values())
     rng = np.random.default_rng(seed)
     frequency = 1 / np.arange(1, words + 1)  # Zipf's law
     frequency /= frequency.sum()
@@ -297,8 +233,8 @@ STAMP = ".written-by"
 
 # Samples of CIFAR have 5,000 images for training, so that a shuffle has something to do.
 WRITERS: dict[str, Callable[[Path], object]] = {
-    "cifar10": partial(write_cifar, dataset="cifar10", records_per_file=1000),
-    "cifar100": partial(write_cifar, dataset="cifar100", records_per_file=5000),
+    "cifar10": partial(write_cifar, dataset="cifar10", records=5000),
+    "cifar100": partial(write_cifar, dataset="cifar100", records=5000),
     "imagenet": write_imagenet,
     "ptb": write_tokens,
 }
@@ -357,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for dataset in given.names or WRITERS:
             if write(dataset, given.directory):
                 print(f"data: a sample of {dataset} in {given.directory / dataset}")
-    except (DataError, OSError) as error:
+    except OSError as error:
         print(error, file=sys.stderr)
         return 2
     return 0

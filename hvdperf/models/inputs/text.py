@@ -1,0 +1,206 @@
+"""Text for language models: find the files, check them, number their words, and cut these into
+sequences, which are dealt out, shuffled and batched. Only the pipeline imports TensorFlow.
+
+The layout is that of the Penn Treebank as prepared by Mikolov and used in arXiv:1409.2329: UTF-8
+text, one sentence a line, words separated by blanks. The end of a line is a token of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hvdperf.models import inputs
+from hvdperf.models.inputs import Files, Request, faulty, unreadable
+
+END_OF_LINE = "<eos>"
+UNKNOWN = "<unk>"
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Longer lines are refused, so that a file that is not text cannot fill the memory.
+_LONGEST_LINE = 256 << 20
+
+
+# The names that the files may have, of which the published ones come first, and their splits.
+LAYOUTS = ("ptb.{}.txt", "{}.txt")
+SPLITS = {inputs.TRAIN: "train", inputs.VALIDATION: "valid", "test": "test"}
+
+
+def locate(directory: str | Path, dataset: str = "ptb") -> Files:
+    """Find the three files in the directory: ptb.train.txt and so on, or train.txt and so on.
+
+    Every file is read once and checked; its count is that of its tokens, ends of lines included. If
+    both sets are there, the former is taken.
+    Raises DataError, in one line, for a directory without all three files, and for a file that is
+    empty or unreadable, is no UTF-8 or has a NUL byte. For the last two it names the line.
+    """
+    root = Path(directory)
+    candidates = (
+        Files(dataset, {split: (root / layout.format(name),) for split, name in SPLITS.items()})
+        for layout in LAYOUTS
+    )
+    remedy = (
+        "put the Penn Treebank's ptb.train.txt, ptb.valid.txt and ptb.test.txt there, "
+        + inputs.or_sample(dataset)
+    )
+    files = inputs.first_whole(root, candidates, remedy)
+    counts = {split: sum(map(len, _lines(path))) for split, (path,) in files.paths.items()}
+    return replace(files, counts=counts)
+
+
+def vocabulary(files: Files, size: int) -> dict[str, int]:
+    """Return the training text's words and their numbers, 0..size-1 or fewer.
+
+    The most frequent word is 0; among equally frequent ones the alphabet decides. <eos> and <unk>
+    are always included, and ranked as any other word by how often they occur in the text (for
+    <eos>, by its lines). If size is at least the number of words of the text, the numbering is that
+    of the Penn Treebank reader of TensorFlow's tutorials.
+    Raises DataError as `locate` does, and ValueError for a size under 2.
+    """
+    if size < 2:
+        raise ValueError(f"vocabulary of {size}: {END_OF_LINE} and {UNKNOWN} alone are 2")
+    frequency = Counter(word for line in _lines(*files.paths[inputs.TRAIN]) for word in line)
+    special = {END_OF_LINE: frequency.pop(END_OF_LINE), UNKNOWN: frequency.pop(UNKNOWN, 0)}
+    kept = dict(sorted(frequency.items(), key=_by_rank)[: size - len(special)])
+    ranked = sorted({**kept, **special}.items(), key=_by_rank)
+    return {word: number for number, (word, _) in enumerate(ranked)}
+
+
+def ids(files: Files, split: str, numbers: Mapping[str, int]) -> npt.NDArray[np.int32]:
+    """Return the tokens of a split as numbers in the order of the text, int32 [tokens].
+
+    numbers: what `vocabulary` returns; words that are not in it become <unk>.
+    Raises DataError as `locate` does.
+    """
+    unknown = numbers[UNKNOWN]
+    words = (word for line in _lines(*files.paths[split]) for word in line)
+    return np.fromiter((numbers.get(word, unknown) for word in words), np.int32)
+
+
+def sequences(files: Files, split: str, length: int) -> int:
+    """Return into how many sequences a split is cut. Each has `length` tokens and as many targets.
+
+    The targets are the tokens that follow, so that the last token is a target only.
+    Raises DataError if there is no sequence, ValueError for a length under 1.
+    """
+    if length < 1:
+        raise ValueError(f"length {length}: a sequence has at least one token")
+    tokens = files.counts[split]
+    if tokens <= length:
+        (path,) = files.paths[split]
+        raise faulty(
+            path,
+            f"{tokens} tokens are too few for one sequence of {length} and its next token",
+            "use more text or shorter sequences",
+        )
+    return (tokens - 1) // length
+
+
+_FETCH = "fetch the text again"
+_CONVERT = "convert it with iconv -t UTF-8, or fetch the text again"
+
+
+def _by_rank(item: tuple[str, int]) -> tuple[int, str]:
+    word, frequency = item
+    return -frequency, word
+
+
+def _lines(path: Path) -> Iterator[list[str]]:
+    """Yield the tokens of each line, <eos> last. A blank line is <eos> alone."""
+    number, anything = 0, False
+    try:
+        with open(path, "rb") as file:
+            # In binary mode, because in text mode a lone carriage return would end a line, and an
+            # editor would count other lines.
+            for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), 1):
+                words = _words(path, number, line)
+                anything = anything or bool(words)
+                yield [*words, END_OF_LINE]
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not anything:
+        raise faulty(path, "has no word in it" if number else "empty", _FETCH)
+
+
+def _words(path: Path, number: int, line: bytes) -> list[str]:
+    if b"\0" in line:
+        raise faulty(path, f"line {number} has a NUL byte: the file is not text", _FETCH)
+    if len(line) == _LONGEST_LINE:
+        raise faulty(path, f"line {number} has {_LONGEST_LINE >> 20} MiB or more", "break it up")
+    if number == 1:
+        line = line.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        return line.decode("utf-8").split()
+    except UnicodeDecodeError as error:
+        byte = f"byte {line[error.start]:#04x} at position {error.start}"
+        raise faulty(path, f"line {number} is not UTF-8 ({byte})", _CONVERT) from error
+
+
+# The pipeline ----------------------------------------------------------------------------------
+
+
+def train_dataset(files: Files, request: Request) -> Any:
+    """Return a dataset of (tokens int32 [batch, size], targets int32 [batch, size]); the batch
+    dimension is static.
+
+    The targets are the tokens, one position on. Sequence k starts at token k * size of the training
+    text. The shard has the sequences whose number is index modulo count; they are taken before
+    anything is shuffled. Each epoch is the whole shard in a new order that the seed decides; a
+    batch may span two epochs. Without shuffle the stream is the sequences of the shard in the order
+    of the text.
+
+    request.classes: how many words of the training text are distinguished, see `vocabulary`; every
+    token is less. The text is numbered when the pipeline is made and kept in memory: four bytes a
+    token.
+
+    Raises DataError if there are fewer sequences than shards or no sequence at all, ValueError for
+    an impossible length or vocabulary.
+    """
+    rows = _rows(files, inputs.TRAIN, request)
+    dataset = _dataset(rows)
+    if request.shuffle:
+        dataset = dataset.shuffle(len(rows), seed=request.seed, reshuffle_each_iteration=True)
+    return _batched(dataset.repeat(), request, drop_remainder=True)
+
+
+def validation_dataset(files: Files, request: Request) -> Any:
+    """Return one pass over the shard of the validation text, in its order.
+
+    The elements are (tokens int32 [b, size], targets int32 [b, size]). b is `batch`, or less in the
+    last one, so that no sequence of the shard is left out. All else, errors included, is as in
+    `train_dataset`.
+    """
+    rows = _rows(files, inputs.VALIDATION, request)
+    return _batched(_dataset(rows), request, drop_remainder=False)
+
+
+def _rows(files: Files, split: str, request: Request) -> npt.NDArray[np.int32]:
+    """Return the shard's sequences with the token after each, int32 [n, size + 1]."""
+    total = sequences(files, split, request.size)
+    things = f"sequences of {request.size} tokens"
+    (path,) = files.paths[split]
+    inputs.check_enough(path, total, things, request, "more text, shorter sequences")
+    stream = ids(files, split, vocabulary(files, request.classes))
+    windows = np.lib.stride_tricks.sliding_window_view(stream, request.size + 1)
+    index, count = request.shard
+    return windows[:: request.size][index::count]
+
+
+def _dataset(rows: npt.NDArray[np.int32]) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(rows)
+
+
+def _batched(dataset: Any, request: Request, drop_remainder: bool) -> Any:
+    from hvdperf.models.inputs import pipeline
+
+    dataset = dataset.batch(request.batch, drop_remainder=drop_remainder)
+    return pipeline.prepared(dataset, lambda rows: (rows[:, :-1], rows[:, 1:]), request.threads)
