@@ -23,12 +23,13 @@ from bench import losses
 from bench.simulation import heading, row
 from hvdperf.plan.comparisons import Question
 from hvdperf.plan.false_fails import NIGHTS
-from hvdperf.records.documents import Limit, Row
+from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Limit, Result, Row, Summary
 from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import Change
 from hvdperf.timeline.nights.changes import findings, standings
 from hvdperf.timeline.nights.falls import judge_speeds
-from hvdperf.timeline.nights.night import FORMAT, Night, Part, Speeds
+from hvdperf.timeline.nights.night import FORMAT, Night
 from hvdperf.timeline.nights.series import Series
 from hvdperf.verdict import Verdict
 
@@ -80,21 +81,22 @@ def _night(year: Year, index: int, noise: random.Random) -> Night:
     usual = (0.92 if bad else 1.0) * (year.weekend if began.weekday() >= 5 else 1.0)
     stepped = math.prod(size for at, size in year.steps.items() if index >= at)
     planted = {0: stepped, 1: year.drift ** (index / NIGHTS)}
-    rows, speeds = [], []
+    rows, results = [], []
     for network, size in product(range(year.networks), year.world_sizes):
         model, factor = f"network_{network}", usual * planted.get(network, 1.0)
         speed = 400.0 * size * factor * math.exp(noise.gauss(0, year.noise))
         launches = tuple(speed * math.exp(noise.gauss(0, 0.002)) for _ in range(3))
-        speeds.append(Speeds(model, size, launches))
+        results.append(Result(Measure.SPEED, model, size, launches))
         figure = 0.9 * math.exp(noise.gauss(0, year.noise))
         place = f"weak_scaling[{model}-np{size}]", Question.WEAK_SCALING, model, size
         bounds = figure, figure * 0.98, figure * 1.02
         rows.append(Row(*place, Verdict.PASS, *bounds, Limit(0.8, None), 3, ""))
     machine = bad or GOOD, fingerprint("535.129.03" if index < 180 else "550.54.15")
     session = f"{began:%Y%m%dT%H%M%SZ}-1"
-    part = Part(False, session, 0, 50.0, *machine, {}, tuple(rows), tuple(speeds))
-    command = "pytest perf/ --profile=nightly-gpu"
     ended = began + timedelta(minutes=50)
+    head = SUMMARY_FORMAT, session, ended, Kind.OWN, 0, 50.0
+    part = Summary(*head, *machine, {}, tuple(rows), tuple(results))
+    command = "pytest perf/ --profile=nightly-gpu"
     return Night(FORMAT, "a100", began.date(), began, command, parts=(part,), ended_at=ended)
 
 

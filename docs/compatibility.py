@@ -134,7 +134,7 @@ def rows(results: Iterable[RawResult], not_built: Iterable[BuildFailure]) -> lis
 def _trained(results: Iterable[RawResult]) -> list[Row]:
     """Return a line for each stack that has trained, whatever the number of its sessions."""
     latest: dict[tuple[str, ...], Row] = {}
-    for result in sorted(results, key=lambda each: each.measured_at):
+    for result in sorted(results, key=lambda each: each.written_at):
         known = result.fingerprint
         stack = (known["horovod"], known["tensorflow"], known["keras"], known["python"])
         compiler = _compiler(result.compiler)
@@ -142,7 +142,7 @@ def _trained(results: Iterable[RawResult]) -> list[Row]:
             compiler = latest[stack].compiler
         needed = quirks(known["horovod"], known["tensorflow"])
         builds = "yes, with extra settings" if needed else "yes"
-        when = result.measured_at.date().isoformat()
+        when = result.written_at.date().isoformat()
         latest[stack] = Row(*stack, compiler, builds, "yes", "yes", when)
     return list(latest.values())
 

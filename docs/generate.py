@@ -488,8 +488,7 @@ PLACES = {
     "case": "results/runs/SESSION/CASE.json",
     "rounds": "results/runs/SESSION/rounds/WORKLOAD-WORK.json",
     "session": "results/runs/SESSION/session.json",
-    "summary": "results/runs/SESSION/summary.json",
-    "raw": "results/history/MACHINE/SESSION.json",
+    "summary": "results/runs/SESSION/summary.json, results/history/MACHINE/SESSION.json",
     "night": "results/nights/SERIES/DATE.json",
 }
 
@@ -520,9 +519,11 @@ PLAIN_FIELDS = {
     "schedule": "as `schedule` of the [profile](profiles.md)",
     "asked": "the settings that a resumed session must repeat, besides the fingerprint",
     "exit_status": "of pytest; none while the session runs",
-    "disturbance": "the share of the cores that other programs and the hypervisor took",
+    "hosts": "names; none in the history",
+    "minutes": "that the session took",
+    "kind": "of a night's session: own, again, gate or gate again",
     "cases": "a row for each: figure, interval, limit, rounds, verdict and reason",
-    "series": "of a night: the name that it was given; of raw results: a throughput per network",
+    "series": "the name that it was given",
     "began_at": "when it began",
     "parts": "the sessions of the night",
 }

@@ -7,17 +7,20 @@ other files are read."""
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import msgspec
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_record
-from hvdperf.json_records import Positive, Unreadable, decode
+from hvdperf.json_records import Positive, Unreadable, convert, decode
+from hvdperf.machine.disturbance import together
 from hvdperf.paths import shown
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import RoundGroup
@@ -26,16 +29,27 @@ from hvdperf.records.documents import (
     ROUNDS,
     SESSION_FILE,
     SUMMARY_FILE,
+    SUMMARY_FORMAT,
     Case,
     CaseDocument,
     Head,
+    Kind,
+    Result,
     RoundsDocument,
     SessionDocument,
+    Summary,
     file_name,
     own_round,
+    row_of,
 )
 from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.records.outcome import Conclusion, Outcome, throughputs
+from hvdperf.records.outcome import (
+    Conclusion,
+    Measure,
+    Outcome,
+    figures_of_launches,
+    throughputs,
+)
 from hvdperf.records.rounds import Round
 
 
@@ -191,11 +205,22 @@ def read_session(directory: Path) -> Archive:
     )
 
 
-def read_document(path: Path, kind: type[Document], reads: int = FORMAT) -> Document:
-    """Read one document. reads: its format, the only one that this version reads. Raises
-    Unreadable, OfEarlierFormat for a document of an earlier format."""
+def read_document(
+    path: Path,
+    kind: type[Document],
+    reads: int = FORMAT,
+    upgrades: Mapping[int, Callable[[Any], object]] = MappingProxyType({}),
+) -> Document:
+    """Read one document. reads: its format, the only one that this version reads, besides those of
+    upgrades: each makes the content of a document of its format that of this one. Raises
+    Unreadable, OfEarlierFormat for a document of another earlier format."""
     text = _text(path)
     made = decode(text, _Header).format
+    if made in upgrades:
+        try:
+            return convert(upgrades[made](decode(text, dict)), kind)
+        except (AttributeError, LookupError, TypeError) as error:
+            raise Unreadable(f"not of format {made}: {error!r}") from None
     if made != reads:
         who, refused = ("an earlier", OfEarlierFormat) if made < reads else ("a later", Unreadable)
         raise refused(
@@ -273,6 +298,41 @@ def _line(path: Path, why: str) -> str:
     if len(reason) > _LONGEST_REASON:
         reason = reason[: _LONGEST_REASON - 3] + "..."
     return f"{' '.join(shown(path).split())}: left out: {reason}"
+
+
+def summary_of(archive: Archive, kind: Kind = Kind.OWN, node: str = "") -> Summary:
+    """Return a session in one small document. Of a session against the reference only the cases
+    count, and of one that measures others again only the results: a case has its verdict by its own
+    rule. Raises UserError if its own document cannot be read."""
+    session = archive.session
+    if session is None:
+        raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
+    others = together(session.disturbances)
+    return Summary(
+        SUMMARY_FORMAT,
+        session.session,
+        session.written_at,
+        kind,
+        session.exit_status,
+        session.elapsed_seconds / 60,
+        session.hosts,
+        session.fingerprint,
+        session.asked.texts,
+        () if kind is Kind.AGAIN else tuple(row_of(case.outcome) for case in archive.cases),
+        () if kind.is_gate else tuple(chain(*(results_of(archive, each) for each in Measure))),
+        others.reason() if others is not None and others.is_disturbed else "",
+        node,
+        session.compiler,
+    )
+
+
+def results_of(
+    archive: Archive, measure: Measure, replica: Callable[[Workload], str] = lambda _: ""
+) -> Iterator[Result]:
+    """Yield what launches of a session did by themselves. replica: names what each replica of a
+    workload trains on."""
+    for (workload, size), figures in figures_of_launches(archive.cases, measure).items():
+        yield Result(measure, workload.model, size, figures, replica(workload))
 
 
 def throughputs_by_nodes(

@@ -12,27 +12,37 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from enum import Enum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from hvdperf.json_records import Count, Moment, Positive
-from hvdperf.machine.disturbance import Disturbance, together
+from hvdperf.machine.disturbance import Disturbance
 from hvdperf.plan.arms import Schedule, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs, Question, RoundGroup
 from hvdperf.records.fingerprint import Fingerprint, differences
-from hvdperf.records.outcome import Conclusion, Outcome
+from hvdperf.records.outcome import Conclusion, Measure, Outcome
 from hvdperf.records.rounds import Launch, Round, Turns
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Rule, Verdict, is_bounded, must_be
 
 # The only one that is read. A change that the documents on disk do not fit needs the next number.
 FORMAT = 6
+# That of a summary, also within a night and in the history.
+SUMMARY_FORMAT = 7
+# Exit statuses of a session that was killed, was interrupted, or failed in pytest itself.
+UNENDED = (None, 2, 3)
 # Number of other programs that a round and a session list: those that used the CPU most.
 CULPRITS_KEPT = 5
 SESSION_FILE = "session.json"
 SUMMARY_FILE = "summary.json"
 # The directory of the rounds, below that of the session.
 ROUNDS = "rounds"
+# It is part of paths.
+SessionName = Annotated[str, Meta(pattern=r"^\d{8}T\d{6}Z-\d+$")]
+Figure = Annotated[float, Meta(gt=0)]
 # A setting as the file of a profile has it.
 Value = bool | int | float | str | tuple[int | float | str, ...] | None
 
@@ -248,37 +258,6 @@ class SessionDocument:
 
 
 @dataclass(frozen=True)
-class DisturbedBy:
-    """A program that used the session's cores. core_share: number of cores that it kept busy on
-    average while it was watched."""
-
-    name: str
-    pid: int
-    core_share: float
-
-
-@dataclass(frozen=True)
-class DisturbanceSummary:
-    """The use of the session's cores by other programs, over all rounds, as shares of the cores.
-
-    foreign_share: used by others. taken_share: the part of it that the ranks wanted. wait_share:
-    time for which ranks were ready to run but did not run. steal_share: given to others by the
-    hypervisor. mhz: mean frequency of the cores; None if the kernel does not report it. reason: why
-    the session counts as disturbed, in words; "" if it does not. culprits: the programs, the one
-    with the most CPU time first.
-    """
-
-    foreign_share: float
-    taken_share: float
-    wait_share: float
-    steal_share: float
-    throttled_seconds: float
-    mhz: float | None
-    reason: str
-    culprits: tuple[DisturbedBy, ...]
-
-
-@dataclass(frozen=True)
 class Limit:
     """The limits of a figure; None where there is none."""
 
@@ -306,16 +285,77 @@ class Row:
     observations: tuple[float, ...] = ()
 
 
+class Kind(Enum):
+    """What the session of a summary is within its night; OWN outside of nights.
+
+    OWN: the first one. AGAIN: measures again, in the same night, what OWN found slower. GATE:
+    compares the stack with the reference. GATE_AGAIN: measures again what failed there.
+    """
+
+    OWN = "own"
+    AGAIN = "again"
+    GATE = "gate"
+    GATE_AGAIN = "gate again"
+
+    @property
+    def is_gate(self) -> bool:
+        return self in (Kind.GATE, Kind.GATE_AGAIN)
+
+    @property
+    def is_again(self) -> bool:
+        return self in (Kind.AGAIN, Kind.GATE_AGAIN)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What launches of a network did by themselves, one figure a launch. replica: what each replica
+    trains on, such as `cifar10 f133a46ad75d38ed, size 32, batch 32, float32, 1 core`; "" where the
+    network says that."""
+
+    measure: Measure
+    model: str
+    world_size: Positive
+    figures: Annotated[tuple[Figure, ...], Meta(min_length=1)]
+    replica: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.model, self.replica, self.world_size
+
+
 @dataclass(frozen=True)
 class Summary:
-    """All cases of a session in one document, for programs."""
+    """A session in one small document: summary.json, a part of a night, or a release in the
+    history.
+
+    exit_status: None if the session did not end. asked: its settings in words, by name. cases: all
+    that are decided. results: of Horovod with its defaults, on the session's own stack. disturbed:
+    what other programs took from the session, in words; "" if it was little or unknown. node: the
+    node that measured itself; "" if the session has all of its nodes. compiler: of Horovod; None if
+    it is not recorded.
+    """
 
     format: Positive
-    session: str
+    session: SessionName
     written_at: Moment
+    kind: Kind
     exit_status: int | None
-    disturbance: DisturbanceSummary | None
+    minutes: float
+    hosts: tuple[str, ...]
+    fingerprint: Fingerprint
+    asked: Mapping[str, str]
     cases: tuple[Row, ...]
+    results: tuple[Result, ...] = ()
+    disturbed: str = ""
+    node: str = ""
+    compiler: str | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.exit_status not in UNENDED
+
+    def of(self, measure: Measure) -> list[Result]:
+        return [each for each in self.results if each.measure is measure]
 
 
 def session_name() -> str:
@@ -354,26 +394,6 @@ def own_round(comparison: Comparison, measured: Round) -> Round:
 def with_culprits_kept(disturbances: Sequence[Disturbance]) -> tuple[Disturbance, ...]:
     """Return the disturbances with only the CULPRITS_KEPT programs that used the CPU most."""
     return tuple(replace(each, culprits=each.culprits[:CULPRITS_KEPT]) for each in disturbances)
-
-
-def disturbance_summary(disturbances: Sequence[Disturbance]) -> DisturbanceSummary | None:
-    """Return the summary of all disturbances; None if the CPU usage was not read."""
-    whole = together(disturbances)
-    if whole is None:
-        return None
-    return DisturbanceSummary(
-        whole.foreign_share,
-        whole.taken_share,
-        whole.wait_share,
-        whole.steal_share,
-        whole.usage.throttled_seconds,
-        whole.mhz,
-        whole.reason() if whole.is_disturbed else "",
-        tuple(
-            DisturbedBy(culprit.name, culprit.pid, whole.core_share(culprit))
-            for culprit in whole.culprits[:CULPRITS_KEPT]
-        ),
-    )
 
 
 def row_of(outcome: Outcome) -> Row:

@@ -14,11 +14,12 @@ from pathlib import Path
 from string import Formatter
 
 from hvdperf import verdict
+from hvdperf.machine.disturbance import together
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.plan.arms import SWEEP, BlockKind, Schedule, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.archive import Archive
-from hvdperf.records.documents import Case, SessionDocument, disturbance_summary
+from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
@@ -95,7 +96,7 @@ def _of_session(session: SessionDocument, parts: Sequence[Archive]) -> Facts:
     when = f"on {began(session)}"
     if starts:
         when = f"in {plural(len(starts), 'session')} that began at {joined(starts)} UTC"
-    load = disturbance_summary(session.disturbances)
+    load = together(session.disturbances)
     # A line on a problem begins with the name of the property.
     problems = dict.fromkeys(line.partition(": ")[0] for line in session.unfit)
     return {

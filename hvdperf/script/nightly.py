@@ -19,7 +19,7 @@ from hvdperf.machine.probe import probe as probe_machine
 from hvdperf.machine.stack import probe
 from hvdperf.models.own_scripts import LAUNCHERS
 from hvdperf.paths import CACHE, shown
-from hvdperf.records.documents import now
+from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Result, Summary, now
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Measure
 from hvdperf.script.arms import AS_IT_IS, FIRST_STEPS, Figure, Interrupted, Run, Runner, steps_of
@@ -30,10 +30,7 @@ from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import (
     FORMAT,
     SCRIPT,
-    Costs,
     Night,
-    Part,
-    Speeds,
     path_of,
     read_night,
     read_nights,
@@ -79,13 +76,13 @@ def measure_night(
         try:
             if steps is None:
                 steps = steps_of([runner.run(AS_IT_IS, "first", FIRST_STEPS)])
-            night = replace(night, parts=(_part(command, runner, steps, False, say),))
+            night = replace(night, parts=(_part(command, runner, steps, Kind.OWN, say),))
             read = read_nights(nights)
             before = [each for each in read.of.get(series, ()) if each.night < today]
             judged = judge_speeds([*before, night], read.accepted.get(series, ()))
             if judged.suspects:
                 say(f"repeat the runs, because some are slower: {judged.told}")
-                again = _part(command, runner, steps, True, say)
+                again = _part(command, runner, steps, Kind.AGAIN, say)
                 night = replace(night, parts=(*night.parts, again))
         except Interrupted:
             raise
@@ -96,12 +93,12 @@ def measure_night(
         return night
 
 
-def _part(command: Sequence[str], runner: Runner, steps: int, again: bool, say: Say) -> Part:
+def _part(command: Sequence[str], runner: Runner, steps: int, kind: Kind, say: Say) -> Summary:
     """Run the script RUNS times, and return that as a part of the night."""
     began = time.monotonic()
     runs = []
     for number in range(1, RUNS + 1):
-        run = runner.run(AS_IT_IS, f"{'again-' * again}{number}", steps)
+        run = runner.run(AS_IT_IS, f"{'again-' * kind.is_again}{number}", steps)
         wrong = problems(run.job)
         if wrong:
             raise UserError(f"a check of the training fails: {wrong[0].what}; {wrong[0].mend}")
@@ -118,23 +115,29 @@ def _part(command: Sequence[str], runner: Runner, steps: int, again: bool, say: 
     name, size = Path(job[0].arguments[0]).name, len(job)
     starts = tuple(max(map(_start_seconds, run.job)) for run in runs)
     memory = tuple(float(max(rank.peak_memory for rank in run.job)) for run in runs)
-    return Part(
-        is_gate=False,
+    return Summary(
+        format=SUMMARY_FORMAT,
         session=runner.directory.name,
+        written_at=now(),
+        kind=kind,
         exit_status=0,
         minutes=(time.monotonic() - began) / 60,
         hosts=tuple(sorted({rank.host for rank in job})),
         fingerprint=fingerprint(machine, stack, _launcher(command), slots, job[0].settings),
         asked={SCRIPT: shlex.join(command)},
         cases=(),
-        speeds=tuple(
-            Speeds(f"{name}, {figure.value}", size, tuple(_speed(run, figure) for run in runs))
-            for figure in Figure
-        ),
-        again=again,
-        costs=(
-            Costs(Measure.START, name, size, starts),
-            Costs(Measure.MEMORY, name, size, memory),
+        results=(
+            *(
+                Result(
+                    Measure.SPEED,
+                    f"{name}, {figure.value}",
+                    size,
+                    tuple(_speed(run, figure) for run in runs),
+                )
+                for figure in Figure
+            ),
+            Result(Measure.START, name, size, starts),
+            Result(Measure.MEMORY, name, size, memory),
         ),
     )
 

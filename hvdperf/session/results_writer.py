@@ -23,7 +23,7 @@ from hvdperf.machine.placement import replicas_per_node
 from hvdperf.paths import shown
 from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
 from hvdperf.plan.session_plan import SessionPlan
-from hvdperf.records.archive import Archive, Store, read_session
+from hvdperf.records.archive import Archive, Store, read_session, summary_of
 from hvdperf.records.documents import (
     FORMAT,
     SESSION_FILE,
@@ -31,11 +31,8 @@ from hvdperf.records.documents import (
     Asked,
     Case,
     SessionDocument,
-    Summary,
-    disturbance_summary,
     now,
     own_round,
-    row_of,
     session_name,
     with_culprits_kept,
 )
@@ -295,8 +292,9 @@ class ResultsWriter:
         self._measuring_since = time.monotonic()
         self._budget_spent = document.budget_spent_seconds
         self.verdicts = {name: case.verdict for name, case in earlier.cases.items()}
-        self._rows = {name: row_of(case.outcome) for name, case in earlier.cases.items()}
-        self._unwritten: dict[str, Outcome] = {}
+        self._cases = dict(earlier.cases)
+        # Names of the cases that are not on disk as they are.
+        self._unwritten: set[str] = set()
         self._store = Store(directory, earlier.rounds)
         try:
             self._descriptor = os.open(self.directory, os.O_RDONLY)
@@ -330,8 +328,8 @@ class ResultsWriter:
         spent = time.monotonic() - self._measuring_since
         self._budget_spent = self._document.budget_spent_seconds + spent
         self.verdicts[name] = outcome.judgement.verdict
-        self._rows[name] = row_of(outcome)
-        self._unwritten[name] = outcome
+        self._cases[name] = self._case(outcome)
+        self._unwritten.add(name)
         self._write_pending(name)
         self._attempt(SESSION_FILE, lambda: self._write_session(None))
         self._attempt(SUMMARY_FILE, lambda: self._write_summary(None))
@@ -358,8 +356,11 @@ class ResultsWriter:
 
     def archive(self, outcomes: Iterable[Outcome], exit_status: int) -> Archive:
         """Return the session with these cases as it is read back once all of it is written."""
-        cases = sorted(map(self._case, map(_own, outcomes)), key=lambda case: case.name)
-        return Archive(self.directory, self._as_it_is(exit_status), tuple(cases), ())
+        return self._archive(map(self._case, map(_own, outcomes)), exit_status)
+
+    def _archive(self, cases: Iterable[Case], exit_status: int | None) -> Archive:
+        ordered = sorted(cases, key=lambda case: case.name)
+        return Archive(self.directory, self._as_it_is(exit_status), tuple(ordered), ())
 
     def lines(self, left: int) -> list[str]:
         """Return lines on the documents that are not on disk, and on how to continue. left: the
@@ -375,8 +376,8 @@ class ResultsWriter:
         os.close(self._descriptor)
 
     def _write_pending(self, name: str) -> None:
-        if self._attempt(name, lambda: self._store.write(self._case(self._unwritten[name]))):
-            del self._unwritten[name]
+        if self._attempt(name, lambda: self._store.write(self._cases[name])):
+            self._unwritten.remove(name)
 
     def _attempt(self, name: str, write: Callable[[], Any]) -> bool:
         try:
@@ -415,14 +416,7 @@ class ResultsWriter:
         write_record(self.directory / SESSION_FILE, self._as_it_is(exit_status))
 
     def _write_summary(self, exit_status: int | None) -> None:
-        summary = Summary(
-            format=FORMAT,
-            session=self._document.session,
-            written_at=now(),
-            exit_status=exit_status,
-            disturbance=disturbance_summary(self._scheduler.disturbances),
-            cases=tuple(self._rows[name] for name in sorted(self._rows)),
-        )
+        summary = summary_of(self._archive(self._cases.values(), exit_status))
         write_record(self.directory / SUMMARY_FILE, summary)
 
 

@@ -347,7 +347,7 @@ def _append_summary(
         done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
             raise UserError(f"--summary {path}: {part.session} has no report; see above")
-        if part.is_gate:
+        if part.kind.is_gate:
             texts.append("Below, a session against the reference stack is judged alone.")
         texts.append(done.stdout.strip())
     with refusing(f"--summary {path}: ", OSError), open(path, "a", encoding="utf-8") as stream:
@@ -632,8 +632,8 @@ def measure_stack(arguments: argparse.Namespace) -> int:
     result = measure(arguments.stack, quiet=True)
     keep(result, places.RAW)
     figures = {
-        f"{each.model}/{each.replica}/{each.world_size}": median(each.samples_per_second)
-        for each in result.series
+        f"{each.model}/{each.replica}/{each.world_size}": median(each.figures)
+        for each in result.results
     }
     print(json.dumps(figures))
     return 0

@@ -18,18 +18,10 @@ from pathlib import Path
 
 from hvdperf.errors import UserError, refusing
 from hvdperf.paths import shown
-from hvdperf.timeline.nights.night import (
-    ACCEPTED,
-    BRANCH,
-    accepted_until,
-    add_accepted,
-    read_accepted,
-    read_night,
-    stem,
-)
+from hvdperf.timeline.nights import night
 from hvdperf.timeline.page.index import write_index
 from hvdperf.timeline.processes import Git, without_secret
-from hvdperf.timeline.releases.raw import of_kinds, read_raw
+from hvdperf.timeline.releases import raw
 from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, alone, documents, read_all
 
 PAGES = "pages"
@@ -60,7 +52,7 @@ class Place:
         return Git(self.clone / ".git", without_secret(self.url), self.clone)
 
 
-def place_of(url: str, results: Path, branch: str = BRANCH) -> Place:
+def place_of(url: str, results: Path, branch: str = night.BRANCH) -> Place:
     """Return the place of a repository. results: the results directory, which keeps the clone."""
     return Place(url, branch, results / NIGHTS / ".published")
 
@@ -115,40 +107,45 @@ def _fetch(place: Place) -> None:
 
 def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str]:
     """Copy what is not in the clone yet, and yield its names."""
-    nights, left_out = read_all(documents(results / NIGHTS), read_night)
-    raw, refused = read_all(documents(results / HISTORY), read_raw)
+    nights, left_out = read_all(documents(results / NIGHTS), night.read_night)
+    history, refused = read_all(documents(results / HISTORY), raw.read_raw)
     for line in (*left_out, *refused):
         say(line)
-    ended = [night for night in nights if night.ended_at is not None]
-    found = [
-        (NIGHTS, n.series, stem(n.night, n.node), [part.session for part in n.parts]) for n in ended
-    ]
     if nights:
-        raw = of_kinds(raw, (part.fingerprint for night in nights for part in night.parts))
-    found += [(HISTORY, each.machine, each.session, []) for each in raw]
-    for folder, series, name, sessions in found:
-        place = Path(folder, series, f"{name}.json")
+        fingerprints = (part.fingerprint for each in nights for part in each.parts)
+        history = raw.of_kinds(history, fingerprints)
+    found: list[tuple[Path, Callable[[Path], object], night.Night | raw.RawResult]] = [
+        (night.path_of(Path(NIGHTS), each.series, each.night, each.node), night.read_night, each)
+        for each in nights
+        if each.ended_at is not None
+    ]
+    found += [(raw.path_of(Path(HISTORY), each), raw.read_raw, each) for each in history]
+    for place, read, document in found:
+        series, name = place.parent.name, place.stem
+        parts = document.parts if isinstance(document, night.Night) else ()
         if (clone / place).exists():
-            if (clone / place).read_bytes() != (results / place).read_bytes():
-                advice = "; give each machine a --series of its own" if folder == NIGHTS else ""
+            # Not by their bytes: that of an earlier format is the same document.
+            published, _ = read_all([clone / place], read)
+            if published != [document]:
+                advice = "; give each machine a --series of its own" if parts else ""
                 say(
                     f"{shown(results / place)}: another one of {series} is published as "
                     f"{name}{advice}"
                 )
             continue
         _copy(results / place, clone / place)
-        for session in sessions:
-            page = results / "report" / f"{session}.html"
+        for part in parts:
+            page = results / "report" / f"{part.session}.html"
             if page.exists() and not (clone / PAGES / page.name).exists():
                 _copy(page, clone / PAGES / page.name)
         yield f"{series} {name}"
-    for path in sorted((results / NIGHTS).glob(f"*/{ACCEPTED}")):
+    for path in sorted((results / NIGHTS).glob(f"*/{night.ACCEPTED}")):
         to = clone / NIGHTS / path.parent.name
-        known = read_accepted(to)
-        news = [each for each in read_accepted(path.parent) if each not in known]
+        known = night.read_accepted(to)
+        news = [each for each in night.read_accepted(path.parent) if each not in known]
         if to.is_dir() and news:
-            add_accepted(to, *news)
-            yield f"{path.parent.name} accepted up to {accepted_until(news)}"
+            night.add_accepted(to, *news)
+            yield f"{path.parent.name} accepted up to {night.accepted_until(news)}"
 
 
 def _copy(path: Path, to: Path) -> None:

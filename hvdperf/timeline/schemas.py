@@ -14,7 +14,6 @@ from hvdperf.json_records import schema
 from hvdperf.paths import ROOT
 from hvdperf.records.documents import CaseDocument, RoundsDocument, SessionDocument, Summary
 from hvdperf.timeline.nights.night import Night
-from hvdperf.timeline.releases.raw import RawResult
 
 DIRECTORY = ROOT / "results" / "schema"
 DOCUMENTS = {
@@ -22,7 +21,6 @@ DOCUMENTS = {
     "rounds": RoundsDocument,
     "session": SessionDocument,
     "summary": Summary,
-    "raw": RawResult,
     "night": Night,
 }
 

@@ -27,6 +27,12 @@ CHANGED = {
     r"/sessions/[^/]+/tables/wall_time-factors/(wire|hidden)_ms": "Horovod's timeline gives a "
     "lower bound of hidden communication only, so sessions do not record it any more",
     r"/keys/\w+\.schema/(wire_seconds|timeline|activities)": "the same",
+    r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
+    r"/keys/night\.schema/(again|costs|is_gate|samples_per_second|speeds)": "a night's sessions are "
+    "summaries, with kind, results and values",
+    r"/keys/summary\.schema/(core_share|culprits|disturbance|foreign_share|mhz|pid|steal_share|"
+    r"taken_share|throttled_seconds|wait_share)": "session.json has them by round, and the summary "
+    "in words",
 }
 
 

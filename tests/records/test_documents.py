@@ -20,7 +20,6 @@ from hvdperf.plan.questions import communication, memory, parity, sweep, wall_ti
 from hvdperf.records.documents import (
     Case,
     Limit,
-    disturbance_summary,
     own_round,
     properties,
     row_of,
@@ -230,11 +229,6 @@ def test_a_session_keeps_the_programs_that_disturbed_it_most():
     culprits = [Culprit("cc1", pid, 4.0) for pid in range(9)]
     rounds = [disturbance(0.0, 5.0), disturbance(0.4, 30.0, *culprits)]
     assert [len(each.culprits) for each in with_culprits_kept(rounds)] == [0, 5]
-    summary = disturbance_summary(rounds)
-    assert summary is not None
-    assert summary.foreign_share == pytest.approx(0.2)
-    assert "cc1, pid 0" in summary.reason
-    assert len(summary.culprits) == 5
 
 
 def test_session_names_sort_by_time():

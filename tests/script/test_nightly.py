@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
+from hvdperf.records.documents import Kind
 from hvdperf.records.outcome import Measure
 from hvdperf.script.arms import Run, Runner
 from hvdperf.script.checks import Problem
@@ -73,7 +74,7 @@ def test_a_script_that_became_slower_falls_and_is_measured_again(
         measured(1.0)
     path_of(nights, "mine", night.night).unlink()
     slower = measured(1.3)
-    assert [part.again for part in slower.parts] == [False, True]
+    assert [part.kind for part in slower.parts] == [Kind.OWN, Kind.AGAIN]
     capsys.readouterr()
     _, verdict, _ = told_next_to_others(slower, tmp_path)
     assert verdict is Verdict.FAIL

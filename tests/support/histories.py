@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import cast
 
 from hvdperf.machine.placement import Offer, place
+from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Result
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import fingerprint
-from hvdperf.timeline.releases.raw import FORMAT, RawResult, Series, machine_label, path_of
+from hvdperf.records.outcome import Measure
+from hvdperf.timeline.releases.raw import RawResult, machine_label, path_of
 from hvdperf.timeline.store import write
 from tests.support.stores import MACHINE, STACK
 
@@ -40,13 +42,18 @@ def raw_result(
     told = cast(Fingerprint, {**FACTS, "horovod": horovod, "tensorflow": tensorflow, **metadata})
     at = BEGAN + timedelta(hours=number)
     return RawResult(
-        format=FORMAT,
+        format=SUMMARY_FORMAT,
         session=f"{at:%Y%m%dT%H%M%SZ}-4711",
-        measured_at=at,
-        machine=machine_label(told),
+        written_at=at,
+        kind=Kind.OWN,
+        exit_status=0,
+        minutes=1.0,
+        hosts=(),
         fingerprint=told,
-        series=tuple(
-            Series(model, replica, world_size, tuple(figures))
+        asked={},
+        cases=(),
+        results=tuple(
+            Result(Measure.SPEED, model, world_size, tuple(figures), replica)
             for (model, world_size), figures in chosen.items()
         ),
     )

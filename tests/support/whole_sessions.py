@@ -15,7 +15,7 @@ from hvdperf.json_records import plain
 from hvdperf.machine.stack import find_mpirun
 from hvdperf.machine.starting import rank_environment
 from hvdperf.records.archive import read_document, read_session
-from hvdperf.records.documents import Summary, file_name
+from hvdperf.records.documents import SUMMARY_FORMAT, Summary, file_name
 from tests.support.terminals import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,7 +162,7 @@ def workers_below(pid: int) -> list[int]:
 
 def summary(tmp_path: Path) -> Summary:
     (path,) = (tmp_path / "results" / "runs").glob("*/summary.json")
-    return read_document(path, Summary)
+    return read_document(path, Summary, SUMMARY_FORMAT)
 
 
 def last_words(output: str) -> str:

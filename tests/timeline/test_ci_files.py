@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from hvdperf.records.documents import Kind
 from hvdperf.timeline.nights.night import BRANCH, read_nights
 from hvdperf.timeline.publish import fetched, place_of
 from tests.support.clones import without_this_environment
@@ -100,7 +101,7 @@ def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: 
     assert list(dict.fromkeys(done)) == ["measure", "publish", "watch"]
     found = read_nights(fetched(place_of(str(repository), tmp_path / "elsewhere")))
     (night,) = found.of["mine"]
-    assert [part.is_gate for part in night.parts] == [False, True]
+    assert [part.kind for part in night.parts] == [Kind.OWN, Kind.GATE]
     pages = subprocess.run(
         ["git", "-C", str(repository), "ls-tree", "--name-only", f"{BRANCH}:pages"],
         capture_output=True,

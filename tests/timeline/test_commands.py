@@ -123,7 +123,7 @@ def test_pruning_removes_old_sessions_and_keeps_the_documents(tmp_path: Path) ->
     now = datetime.now(UTC).replace(microsecond=0)
     for days, night in zip((100, 10), nights(Year(0.01), 1), strict=False):
         (part,) = night.parts
-        part = replace(part, session=f"20260101T000000Z-{days}", cases=(), speeds=())
+        part = replace(part, session=f"20260101T000000Z-{days}", cases=(), results=())
         write_night(
             tmp_path / NIGHTS, replace(night, parts=(part,), ended_at=now - timedelta(days))
         )

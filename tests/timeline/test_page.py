@@ -12,13 +12,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from bench.nights import Year, nights
+from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.nights.changes import findings
 from hvdperf.timeline.nights.events import Event, events
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import (
     Accepted,
-    Costs,
     Night,
     add_accepted,
     read_nights,
@@ -31,6 +31,7 @@ from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
 from tests.support.browser import Window, chromium, visit, window
 from tests.support.histories import raw_result, written
+from tests.support.nights import slowed
 
 YEAR = Year(0.01, networks=8, world_sizes=(1, 2, 4, 8))
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=2, world_sizes=(1, 2))
@@ -43,25 +44,16 @@ def failed(night: Night) -> Night:
     return replace(night, parts=(replace(part, cases=(row, *part.cases[1:])),))
 
 
-def halved(night: Night) -> Night:
-    (part,) = night.parts
-    speeds = tuple(
-        replace(each, samples_per_second=tuple(x / 2 for x in each.samples_per_second))
-        for each in part.speeds
-    )
-    return replace(night, parts=(replace(part, speeds=speeds),))
-
-
 def with_costs(night: Night, gigabytes: float) -> Night:
     """Return the night with launches that start in 9 seconds and take so much memory."""
     (part,) = night.parts
     each = ((Measure.START, 9.0), (Measure.MEMORY, gigabytes * 1e9))
     costs = tuple(
-        Costs(measure, speeds.model, speeds.world_size, (0.999 * cost, cost, cost))
+        Result(measure, speeds.model, speeds.world_size, (0.999 * cost, cost, cost))
         for measure, cost in each
-        for speeds in part.speeds
+        for speeds in part.of(Measure.SPEED)
     )
-    return replace(night, parts=(replace(part, costs=costs),))
+    return replace(night, parts=(replace(part, results=(*part.results, *costs)),))
 
 
 def store(directory: Path, series: str, made: Sequence[Night]) -> None:
@@ -102,7 +94,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = nights(CALM, 2)[:30]
     store(directory, "a-calm", made)
     store(directory, "b-late", made[:-3])
-    store(directory, "c-fell", [*made[:-1], halved(made[-1])])
+    store(directory, "c-fell", [*made[:-1], slowed(made[-1], 0.5)])
     sessions(directory, made)
     index(directory)
     return directory
@@ -194,7 +186,7 @@ def another_night(directory: Path, made: Sequence[Night]) -> None:
 
 
 def another_document(directory: Path, made: Sequence[Night]) -> None:
-    store(directory, "a100", [halved(made[19])])
+    store(directory, "a100", [slowed(made[19], 0.5)])
 
 
 def an_acceptance(directory: Path, made: Sequence[Night]) -> None:

@@ -13,15 +13,15 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.json_records import plain
 from hvdperf.plan.questions import weak_scaling
-from hvdperf.records.archive import Store
-from hvdperf.records.documents import FORMAT, Case, Summary, disturbance_summary, now, row_of
+from hvdperf.records.archive import Store, summary_of
+from hvdperf.records.documents import Case
 from hvdperf.timeline import places
 from hvdperf.timeline.releases.backfill import measure
 from hvdperf.timeline.schemas import DIRECTORY, DOCUMENTS, texts, write
 from hvdperf.verdict import Verdict
 from tests.support.recorded import recorded_sessions
 from tests.support.reports import session_of
-from tests.support.rounds import WORKLOAD, disturbance, outcome
+from tests.support.rounds import WORKLOAD, outcome
 
 
 def tracked(kind: str) -> dict[str, Any]:
@@ -67,16 +67,14 @@ def test_recorded_sessions_conform(tmp_path):
             check("rounds", json.loads(path.read_text()))
     for session in recorded_sessions():
         check("session", plain(session.session))
-    rows = tuple(row_of(case.outcome) for case in cases.values())
-    busy = disturbance_summary([disturbance(0.4)])
-    check("summary", plain(Summary(FORMAT, "session", now(), 0, busy, rows)))
+        check("summary", plain(summary_of(session)))
 
 
 def test_the_history_that_ships_conforms():
     paths = list(places.RAW.glob("*/*.json"))
     assert paths
     for path in paths:
-        check("raw", json.loads(path.read_text()))
+        check("summary", json.loads(path.read_text()))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +108,7 @@ def ends(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("status", "verdict"), [(0, Verdict.PASS), (1, Verdict.FAIL)])
 def test_a_throughput_does_not_depend_on_the_verdict(ends, status, verdict):
     ends(status, verdict)
-    assert {each.world_size for each in measure(STACK, quiet=False).series} == {1, 2}
+    assert {each.world_size for each in measure(STACK, quiet=False).results} == {1, 2}
 
 
 @pytest.mark.parametrize(

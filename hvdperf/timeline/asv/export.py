@@ -144,7 +144,7 @@ def write_tree(
 def describe_benchmarks(results: Sequence[RawResult]) -> dict[str, dict[str, Any]]:
     """Return the benchmarks as asv's discovery describes them, with the parameters of all
     series."""
-    keys = {series.key for result in results for series in result.series}
+    keys = {series.key for result in results for series in result.results}
     code = (Path(__file__).parent / "benchmarks" / "throughput.py").read_text()
     return {
         BENCHMARK.format(unit): {
@@ -183,14 +183,14 @@ def _results_of(
     """Yield asv's results, one for each pair of versions, and build of them, that was measured."""
     released = {release.version: release.released for release in releases(axis)}
     pairs: dict[tuple[str, str, str], list[RawResult]] = {}
-    ordered = sorted(results, key=lambda each: (each.measured_at, each.session))
+    ordered = sorted(results, key=lambda each: (each.written_at, each.session))
     for result in ordered:
         pair = (result.version(axis), result.version(axis.other), result.build(ordered))
         pairs.setdefault(pair, []).append(result)
     for (version, at, build), of_pair in pairs.items():
         measured: dict[tuple[str, str, int], list[float]] = {}
-        for series in (series for result in of_pair for series in result.series):
-            measured.setdefault(series.key, []).extend(series.samples_per_second)
+        for series in (series for result in of_pair for series in result.results):
+            measured.setdefault(series.key, []).extend(series.figures)
         requirements = {REQUIREMENT[axis.other]: at} | ({"build": build} if build else {})
         noon = datetime.combine(released[version], time(12), UTC)
         of_asv = Results(
@@ -206,7 +206,7 @@ def _results_of(
             benchmark = benchmarks[BENCHMARK.format(unit)]
             figures = _figures(unit, measured, benchmark["params"])
             of_asv.add_result(
-                benchmark, figures, started_at=of_pair[-1].measured_at, record_samples=True
+                benchmark, figures, started_at=of_pair[-1].written_at, record_samples=True
             )
         yield of_asv
 

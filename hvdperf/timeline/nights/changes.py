@@ -14,7 +14,7 @@ from statistics import median
 
 import numpy as np
 
-from hvdperf.records.documents import Row
+from hvdperf.records.documents import Kind, Row
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps
@@ -93,7 +93,11 @@ def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
     nights: in the order of dates. gates: whether those against the reference stack are wanted."""
     found: dict[str, list[tuple[int, float, Row]]] = {}
     for index, night in enumerate(nights):
-        for name, rows in _sound_rows(night, gates).items() if night.part(gates) else ():
+        for name, rows in (
+            _sound_rows(night, gates).items()
+            if night.part(Kind.GATE if gates else Kind.OWN)
+            else ()
+        ):
             # Of several nodes the middle one; its verdict is the worst.
             figure = median(row.figure for row in rows if row.figure is not None)
             row = rows[0]
@@ -125,7 +129,7 @@ def _sound_rows(night: Night, gates: bool) -> dict[str, list[Row]]:
     """Return the cases that have a figure, by name, one a node."""
     found: dict[str, list[Row]] = {}
     for part in night.parts:
-        for row in part.cases if part.is_gate is gates else ():
+        for row in part.cases if part.kind.is_gate is gates else ():
             if row.figure is not None and row.figure > 0 and row.verdict not in UNSOUND:
                 found.setdefault(row.name, []).append(row)
     return found
@@ -172,7 +176,7 @@ def _differences(before: Night, night: Night) -> list[str]:
     pairs = [
         (old, new)
         for new in night.parts
-        if not (new.is_gate or new.again)
+        if new.kind is Kind.OWN
         and (old := before.part(node=new.node)) is not None
         and old.node == new.node
     ]
@@ -345,7 +349,7 @@ def repeat(night: Night, line: Line) -> str:
     alike = [
         (part, row)
         for part, row in night.cases
-        if part.is_gate == line.is_gate and row.model == line.model
+        if part.kind.is_gate == line.is_gate and row.model == line.model
     ]
     alike.sort(key=lambda pair: (pair[1].name != line.name, pair[1].world_size != line.world_size))
     return night.repeat(*alike[0]) if alike else ""

@@ -16,7 +16,7 @@ from statistics import median
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE
 from hvdperf.timeline.nights.changes import marks, named, percent
-from hvdperf.timeline.nights.night import Accepted, Night, look_closer
+from hvdperf.timeline.nights.night import Accepted, Night, look_closer, machine_of
 from hvdperf.timeline.nights.speed import (
     ALL,
     FALSE_A_YEAR,
@@ -379,7 +379,7 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
             if disturbed:
                 waits = f"no throughput is judged, because the night was disturbed: {disturbed}"
             continue
-        kind = part.machine
+        kind = machine_of(part)
         while dates and night.night > dates[-1]:
             dates.pop()
             on.clear()

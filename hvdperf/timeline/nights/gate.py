@@ -23,9 +23,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hvdperf.interim import EARLY_LOOKS
-from hvdperf.records.documents import Row
+from hvdperf.records.documents import Kind, Row, Summary
 from hvdperf.stats import Interval, bound_depth, hodges_lehmann
-from hvdperf.timeline.nights.night import Accepted, Night, Part
+from hvdperf.timeline.nights.night import Accepted, Night, machine_of
 from hvdperf.verdict import REGRESSION, Verdict, judge
 
 # The bound of a night below which one night is enough.
@@ -46,7 +46,7 @@ class Found:
     """A case of a night's gate that is a suspect or an alarm. row: with the verdict over nights,
     and the reason for it."""
 
-    part: Part
+    part: Summary
     row: Row
 
     @property
@@ -170,9 +170,9 @@ def judge_gates(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> J
         parts = []
         for part in night.parts:
             rows = []
-            for row in part.cases if part.is_gate and not part.again else ():
+            for row in part.cases if part.kind is Kind.GATE else ():
                 if _is_of_speed(row):
-                    key = night.against, part.machine, part.node, row.name
+                    key = night.against, machine_of(part), part.node, row.name
                     row = cases[key].judge(row, again.get((part.node, row.name)))
                     if cases[key].is_suspect or row.verdict is Verdict.FAIL:
                         found.setdefault(index, []).append(Found(part, row))
@@ -182,7 +182,7 @@ def judge_gates(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> J
                     elif row.verdict is Verdict.PASS and key in on:
                         over.append(replace(on.pop(key), is_over=True))
                 rows.append(row)
-            parts.append(replace(part, cases=tuple(rows)) if part.is_gate else part)
+            parts.append(replace(part, cases=tuple(rows)) if part.kind.is_gate else part)
         judged.append(replace(night, parts=tuple(parts)))
     alarms = sorted([*over, *on.values()], key=lambda each: each.first)
     return JudgedGates(judged, found, alarms)
@@ -196,7 +196,7 @@ def failed_alone(nights: Sequence[Night], accepted: Sequence[Accepted]) -> list[
     return [
         row.name
         for part in nights[-1].parts
-        for row in (part.cases if part.is_gate else ())
+        for row in (part.cases if part.kind.is_gate else ())
         if row.verdict is Verdict.FAIL and row.name in found
     ]
 
@@ -218,7 +218,7 @@ def _measured_again(night: Night) -> dict[tuple[str, str], Row]:
     return {
         (part.node, row.name): row
         for part in night.parts
-        if part.is_gate and part.again and not part.disturbed
+        if part.kind is Kind.GATE_AGAIN and not part.disturbed
         for row in part.cases
         if _is_of_speed(row) and row.observations
     }

@@ -16,26 +16,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
-
-from msgspec import Meta
+from typing import Any
 
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.json_records import Moment, Positive, Unreadable
 from hvdperf.paths import shown
 from hvdperf.plan.arms import SWEEP
-from hvdperf.records.archive import Archive, read_document
-from hvdperf.records.documents import Row, disturbance_summary, row_of
-from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.records.outcome import Measure, figures_of_launches, throughputs
+from hvdperf.records.archive import read_document
+from hvdperf.records.documents import SUMMARY_FORMAT, Figure, Kind, Row, Summary
+from hvdperf.records.outcome import Measure
 from hvdperf.timeline import store
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict, counted, worst
 
-FORMAT = 1
-# Exit statuses of a session that was killed, was interrupted, or failed in pytest itself.
-UNENDED = (None, 2, 3)
+FORMAT = 2
 # Hours after the end of a night from which the next one is missing: a day, and four hours of delay.
 # A watch at noon sees by then that a night which should have begun at 1 o'clock has not ended.
 OVERDUE_H = 28.0
@@ -50,78 +45,8 @@ SCRIPT = "script"
 # The number of files left out that are named.
 _NAMED = 5
 _SERIES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-Speed = Annotated[float, Meta(gt=0)]
 # A network and a world size.
 Throughput = tuple[str, int]
-# It is part of paths.
-SessionName = Annotated[str, Meta(pattern=r"^\d{8}T\d{6}Z-\d+$")]
-
-
-@dataclass(frozen=True)
-class Speeds:
-    """The samples per second of all replicas together under Horovod, one figure a launch."""
-
-    model: str
-    world_size: Positive
-    samples_per_second: Annotated[tuple[Speed, ...], Meta(min_length=1)]
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What launches of a network took besides time in training, one figure each."""
-
-    measure: Measure
-    model: str
-    world_size: Positive
-    figures: Annotated[tuple[Speed, ...], Meta(min_length=1)]
-
-
-@dataclass(frozen=True)
-class Part:
-    """One session of a night.
-
-    is_gate: whether it compares the stack with the reference. session: its name. exit_status: None
-    if it did not end. asked: its settings, as in session.json. cases: all that are decided.
-    disturbed: what other programs took from the session, in words; "" if it was little or unknown.
-    again: whether it measures again, in the same night, what the session before it found slower.
-    node: which one measured itself; "" if the session has all of its nodes. costs: what launches
-    took besides, where it was recorded.
-    """
-
-    is_gate: bool
-    session: SessionName
-    exit_status: int | None
-    minutes: float
-    hosts: tuple[str, ...]
-    fingerprint: Fingerprint
-    asked: Mapping[str, str]
-    cases: tuple[Row, ...]
-    speeds: tuple[Speeds, ...] = ()
-    disturbed: str = ""
-    again: bool = False
-    node: str = ""
-    costs: tuple[Costs, ...] = ()
-
-    def figures(self, measure: Measure) -> Iterator[tuple[Throughput, tuple[float, ...]]]:
-        """Yield the figures of launches, one each, with their network and world size."""
-        if measure is Measure.SPEED:
-            for speeds in self.speeds:
-                yield (speeds.model, speeds.world_size), speeds.samples_per_second
-        for costs in self.costs:
-            if costs.measure is measure:
-                yield (costs.model, costs.world_size), costs.figures
-
-    @property
-    def has_ended(self) -> bool:
-        return self.exit_status not in UNENDED
-
-    @property
-    def machine(self) -> object:
-        """Return the kind of machine and hosts. Drivers, clocks and settings are no part of it:
-        they are what makes a series slower."""
-        known = self.fingerprint
-        names = (known["method"], known["cpu_model"], known["cores"], known["gpus"])
-        return (*names, tuple(known["gpu_model"]), len(self.hosts), bool(self.node))
 
 
 @dataclass(frozen=True)
@@ -141,10 +66,10 @@ class Night:
     began_at: Moment
     command: str
     against: str = ""
-    probe: Mapping[str, Speed] = field(default_factory=dict)
+    probe: Mapping[str, Figure] = field(default_factory=dict)
     unfit: tuple[str, ...] = ()
     pair: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Summary, ...] = ()
     reason: str = ""
     ended_at: Moment | None = None
     node: str = ""
@@ -164,14 +89,14 @@ class Night:
     def disturbed(self) -> str:
         """Return what disturbed the night's own session, or those of all nodes; "" if one was
         not."""
-        own = [part.disturbed for part in self.parts if not (part.is_gate or part.again)]
+        own = [part.disturbed for part in self.parts if part.kind is Kind.OWN]
         return own[0] if own and all(own) else ""
 
-    def part(self, is_gate: bool = False, again: bool = False, node: str = "") -> Part | None:
-        """Return the night's own session, that against the reference stack, or that which measured
-        something again; None without it. node: whose, if each has its own; "" for the first."""
+    def part(self, kind: Kind = Kind.OWN, node: str = "") -> Summary | None:
+        """Return the session of a kind; None without it. node: whose, if each has its own; "" for
+        the first."""
         for part in self.parts:
-            if part.is_gate is is_gate and part.again is again and node in ("", part.node):
+            if part.kind is kind and node in ("", part.node):
                 return part
         return None
 
@@ -195,22 +120,22 @@ class Night:
         only the first counts."""
         found: dict[str, dict[Throughput, tuple[float, ...]]] = {}
         for part in self.parts:
-            for key, launches in () if part.again and part.disturbed else part.figures(measure):
-                own = found.setdefault(part.node, {})
-                own[key] = (*own.get(key, ()), *launches)
+            for each in () if part.kind.is_again and part.disturbed else part.of(measure):
+                own, key = found.setdefault(part.node, {}), (each.model, each.world_size)
+                own[key] = (*own.get(key, ()), *each.figures)
         return found
 
-    def repeat(self, part: Part, row: Row) -> str:
+    def repeat(self, part: Summary, row: Row) -> str:
         """Return the command that measures a case again, with the others of its network and world
         size that have the same name in brackets."""
         case = row.name.partition("[")[2].removesuffix("]") or row.name
-        against = f" --against {shlex.quote(self.against)}" if part.is_gate else ""
+        against = f" --against {shlex.quote(self.against)}" if part.kind.is_gate else ""
         # A sweep of collective operations belongs to no network.
         model = "" if row.model == SWEEP.model else f" --models {row.model}"
         return f"{self.command}{against}{model} --world-sizes {row.world_size} -k {case}"
 
     @property
-    def cases(self) -> list[tuple[Part, Row]]:
+    def cases(self) -> list[tuple[Summary, Row]]:
         return [(part, row) for part in self.parts for row in part.cases]
 
     @property
@@ -238,46 +163,19 @@ class Night:
         return "; ".join(filter(None, (counts, self.reason, ended)))
 
 
-def look_closer(usual: Part, own: Part) -> str:
+def look_closer(usual: Summary, own: Summary) -> str:
     """Return what shows the sessions of two nights side by side: a command, or directories."""
     if SCRIPT in own.asked:
         return f"results/scripts/{usual.session} and results/scripts/{own.session}"
     return f"hvdperf compare results/runs/{usual.session} results/runs/{own.session}"
 
 
-def part_of(archive: Archive, is_gate: bool, again: bool = False, node: str = "") -> Part:
-    """Return the part of a night that a session is. What a night's own session measures again is
-    its speeds: a case has its verdict by its own rule. Raises UserError if it cannot be read."""
-    session = archive.session
-    if session is None:
-        raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
-    speeds = () if is_gate else throughputs(archive.cases).items()
-    judged = () if again and not is_gate else archive.cases
-    whole = disturbance_summary(session.disturbances)
-    return Part(
-        is_gate=is_gate,
-        session=session.session,
-        exit_status=session.exit_status,
-        minutes=session.elapsed_seconds / 60,
-        hosts=session.hosts,
-        fingerprint=session.fingerprint,
-        asked=session.asked.texts,
-        cases=tuple(row_of(case.outcome) for case in judged),
-        speeds=tuple(
-            Speeds(workload.model, size, launches) for (workload, size), launches in speeds
-        ),
-        disturbed=whole.reason if whole is not None else "",
-        again=again,
-        node=node,
-        costs=() if is_gate else tuple(_costs(archive)),
-    )
-
-
-def _costs(archive: Archive) -> Iterator[Costs]:
-    for measure in Measure:
-        if measure is not Measure.SPEED:
-            for (workload, size), figures in figures_of_launches(archive.cases, measure).items():
-                yield Costs(measure, workload.model, size, figures)
+def machine_of(part: Summary) -> object:
+    """Return the kind of machine and hosts of a session. Drivers, clocks and settings are no part
+    of it: they are what makes a series slower."""
+    known = part.fingerprint
+    names = (known["method"], known["cpu_model"], known["cores"], known["gpus"])
+    return (*names, tuple(known["gpu_model"]), len(part.hosts), bool(part.node))
 
 
 def check_series(name: str, what: str = "--series") -> str:
@@ -306,10 +204,30 @@ def write_night(directory: Path, night: Night) -> Path:
 
 def read_night(path: Path) -> Night:
     """Read a document. Raises Unreadable if it is broken or not that of its path."""
-    night = read_document(path, Night, FORMAT)
+    night = read_document(path, Night, FORMAT, {1: _upgraded})
     if (night.series, stem(night.night, night.node)) != (path.parent.name, path.stem):
         raise Unreadable(f"it is of {night.series}, {stem(night.night, night.node)}")
     return night
+
+
+def _upgraded(night: dict[str, Any]) -> object:
+    """Return the content of a night of format 1, whose sessions were no summaries."""
+
+    def summary(part: dict[str, Any]) -> object:
+        kind = "gate " * bool(part["is_gate"]) + "again" * bool(part.get("again"))
+        speeds = (
+            {**each, "measure": Measure.SPEED.value, "figures": each["samples_per_second"]}
+            for each in part.get("speeds", [])
+        )
+        return {
+            **part,
+            "format": SUMMARY_FORMAT,
+            "written_at": night.get("ended_at") or night["began_at"],
+            "kind": kind.strip() or Kind.OWN.value,
+            "results": [*speeds, *part.get("costs", [])],
+        }
+
+    return {**night, "format": FORMAT, "parts": [summary(part) for part in night.get("parts", [])]}
 
 
 def of_all_nodes(nights: Sequence[Night]) -> Night:

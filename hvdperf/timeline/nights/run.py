@@ -21,8 +21,9 @@ from hvdperf.machine.fitness import complaints
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.probe import probe, probe_gpus
 from hvdperf.paths import cases, shown
-from hvdperf.records.archive import Archive, read_document, read_session
-from hvdperf.records.documents import SESSION_FILE, SessionDocument, now
+from hvdperf.records.archive import Archive, read_document, read_session, summary_of
+from hvdperf.records.documents import SESSION_FILE, Kind, SessionDocument, Summary, now
+from hvdperf.records.outcome import Measure
 from hvdperf.session.commands import pair_check
 from hvdperf.session.control import local_preflight
 from hvdperf.timeline.nights.changes import named
@@ -32,8 +33,6 @@ from hvdperf.timeline.nights.night import (
     FORMAT,
     Accepted,
     Night,
-    Part,
-    part_of,
     path_of,
     read_night,
     read_nights,
@@ -45,6 +44,16 @@ from hvdperf.timeline.store import NIGHTS, alone, read_all
 
 # The share of a session's minutes that measuring its suspects again may take, and the least.
 SHARE_AGAIN, LEAST_AGAIN = 0.25, 1.0
+# A session of a night, as progress names it, and as the reason of a night does.
+_NAMES = {
+    Kind.OWN: ("the session", "the session"),
+    Kind.AGAIN: ("the second session", "the second session"),
+    Kind.GATE: ("the reference stack", "the session against the reference stack"),
+    Kind.GATE_AGAIN: (
+        "the reference stack again",
+        "the second session against the reference stack",
+    ),
+}
 # Options of pytest and its plugins that name a file to write.
 _WRITING = ("--junitxml", "--junit-xml", "--benchmark-json", "--log-file", "--debug")
 
@@ -149,10 +158,10 @@ def _end_earlier(plan: NightPlan) -> None:
         if night.ended_at is not None or night.node != plan.node:
             continue
         parts = list(night.parts)
-        for kind in KINDS:
-            begun = _session_of(plan, kind.label(night))
-            if begun is not None and kind.part(night) is None:
-                parts.append(kind.made(begun, night))
+        for kind in Kind:
+            begun = _session_of(plan, _label(night, kind))
+            if begun is not None and night.part(kind) is None:
+                parts.append(summary_of(begun, kind, night.node))
         reason = night.reason or ("" if parts else "the night was interrupted before any session")
         write_night(
             plan.directory, replace(night, parts=tuple(parts), reason=reason, ended_at=now())
@@ -198,17 +207,17 @@ def _pair(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
 
 
 def _own(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
-    return _measured(plan, night, OWN, (), say)
+    return _measured(plan, night, Kind.OWN, (), say)
 
 
 def _gate(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
-    return _measured(plan, night, GATE, (f"--against={plan.against}",), say)
+    return _measured(plan, night, Kind.GATE, (f"--against={plan.against}",), say)
 
 
 def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     """Measure again, at once, what is slower than on the nights before."""
-    own, done = night.part(), AGAIN.part(night)
-    if own is None or not own.speeds or night.reason or (done is not None and done.has_ended):
+    own, done = night.part(), night.part(Kind.AGAIN)
+    if own is None or not own.of(Measure.SPEED) or night.reason or _has_ended(done):
         return night
     before, first, accepted = _next_to_others(plan, night, done)
     found = judge_speeds([*before, first], accepted)
@@ -219,13 +228,13 @@ def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     say(f"measure again what is slower: {found.told}")
     # All networks, if all of them are slower.
     chosen = [f"--models={','.join(models)}"] if all(models) else []
-    return _measured(plan, night, AGAIN, (*chosen, _budget_again(own)), say)
+    return _measured(plan, night, Kind.AGAIN, (*chosen, _budget_again(own)), say)
 
 
 def _gate_again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     """Measure again, at once, what FAILs against the reference stack."""
-    gate, done = GATE.part(night), GATE_AGAIN.part(night)
-    if gate is None or night.reason or (done is not None and done.has_ended):
+    gate, done = night.part(Kind.GATE), night.part(Kind.GATE_AGAIN)
+    if gate is None or night.reason or _has_ended(done):
         return night
     before, first, accepted = _next_to_others(plan, night, done)
     names = failed_alone([*before, first], accepted)
@@ -233,11 +242,11 @@ def _gate_again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Ni
         return first
     say(f"measure again what FAILs against the reference stack: {named(names)}")
     options = (f"--against={plan.against}", f"-k={' or '.join(names)}", _budget_again(gate))
-    return _measured(plan, night, GATE_AGAIN, options, say)
+    return _measured(plan, night, Kind.GATE_AGAIN, options, say)
 
 
 def _next_to_others(
-    plan: NightPlan, night: Night, left: Part | None
+    plan: NightPlan, night: Night, left: Summary | None
 ) -> tuple[list[Night], Night, Sequence[Accepted]]:
     """Return the nights before this one, this one without a part, and what was accepted."""
     read = read_nights(plan.directory, [plan.series], plan.node)
@@ -246,7 +255,7 @@ def _next_to_others(
     return before, replace(night, parts=parts), read.accepted[plan.series]
 
 
-def _budget_again(first: Part) -> str:
+def _budget_again(first: Summary) -> str:
     """Return the option for the minutes that measuring a session's suspects again may take."""
     return f"--budget={max(LEAST_AGAIN, SHARE_AGAIN * first.minutes):.1f}"
 
@@ -254,68 +263,41 @@ def _budget_again(first: Part) -> str:
 def _measured(
     plan: NightPlan,
     night: Night,
-    kind: _Kind,
+    kind: Kind,
     options: Sequence[str],
     say: Callable[[str], None],
 ) -> Night:
     """Run one session to its end, or go on with it, and add it to the night."""
-    done = kind.part(night)
-    if night.reason or (done is not None and done.has_ended):
+    done = night.part(kind)
+    if night.reason or _has_ended(done):
         return night
-    label = kind.label(night)
+    label, (name, in_reason) = _label(night, kind), _NAMES[kind]
     begun = _session_of(plan, label)
-    if begun is None or not kind.made(begun, night).has_ended:
+    if begun is None or not summary_of(begun, kind, night.node).has_ended:
         resume = [f"--resume={begun.directory}"] if begun is not None else []
-        say(kind.name)
-        asked = (plan.session if kind is OWN else plan.later_session)(*options)
+        say(name)
+        asked = (plan.session if kind is Kind.OWN else plan.later_session)(*options)
         all_options = [*asked, f"--results={plan.results}", *resume]
         status = _pytest(plan.launch, all_options, label)
         begun = _session_of(plan, label)
-        if begun is None or (is_without_session(status) and (kind.again or not begun.cases)):
-            reason = f"{kind.reason} ended with status {status}; see its output"
-            if not kind.again:
+        if begun is None or (is_without_session(status) and (kind.is_again or not begun.cases)):
+            reason = f"{in_reason} ended with status {status}; see its output"
+            if not kind.is_again:
                 return replace(night, reason=reason)
             say(reason)  # what was measured first stands alone
             return replace(night, parts=tuple(part for part in night.parts if part is not done))
     others = tuple(part for part in night.parts if part is not done)
-    return replace(night, parts=(*others, kind.made(begun, night)))
+    return replace(night, parts=(*others, summary_of(begun, kind, night.node)))
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A kind of session of a night. name: as progress tells it. reason: the session, as the reason
-    of a night tells it."""
-
-    name: str
-    reason: str
-    ending: str = ""
-    is_gate: bool = False
-    again: bool = False
-
-    def label(self, night: Night) -> str:
-        """Return the label of the session in its documents."""
-        return f"{night.series} {stem(night.night, night.node)}{self.ending}"
-
-    def part(self, night: Night) -> Part | None:
-        return night.part(self.is_gate, self.again)
-
-    def made(self, session: Archive, night: Night) -> Part:
-        return part_of(session, self.is_gate, self.again, night.node)
+def _has_ended(part: Summary | None) -> bool:
+    return part is not None and part.has_ended
 
 
-OWN = _Kind("the session", "the session")
-AGAIN = _Kind("the second session", "the second session", " again", again=True)
-GATE = _Kind(
-    "the reference stack", "the session against the reference stack", " gate", is_gate=True
-)
-GATE_AGAIN = _Kind(
-    "the reference stack again",
-    "the second session against the reference stack",
-    " gate again",
-    is_gate=True,
-    again=True,
-)
-KINDS = (OWN, AGAIN, GATE, GATE_AGAIN)
+def _label(night: Night, kind: Kind) -> str:
+    """Return the label of a session of the night in its documents."""
+    ending = "" if kind is Kind.OWN else f" {kind.value}"
+    return f"{night.series} {stem(night.night, night.node)}{ending}"
 
 
 def _pytest(launch: Sequence[str], arguments: Sequence[str], label: str) -> int:

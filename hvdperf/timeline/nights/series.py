@@ -16,6 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 from math import log
 
+from hvdperf.records.documents import Kind
 from hvdperf.timeline.lines import Change
 from hvdperf.timeline.nights.changes import (
     NAMED,
@@ -196,7 +197,7 @@ class Series:
                     f"{node.nights} nights"
                 )
         for part in self.last.parts if self.last else ():
-            if part.node and part.disturbed and not (part.is_gate or part.again):
+            if part.node and part.disturbed and part.kind is Kind.OWN:
                 yield f"{part.node} is not judged, because it was disturbed: {part.disturbed}"
         for night in sorted({*self.missing.values()}):
             gone = sorted(name for name, first in self.missing.items() if first == night)

@@ -8,10 +8,10 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from hvdperf.files import write_whole
-from hvdperf.records.documents import Row
+from hvdperf.records.documents import Row, Summary
 from hvdperf.session.ending import EXIT_STATUS, NOTHING_MEASURED
 from hvdperf.timeline.nights.falls import turned
-from hvdperf.timeline.nights.night import OVERDUE_H, Night, Part
+from hvdperf.timeline.nights.night import OVERDUE_H, Night
 from hvdperf.timeline.nights.series import Series
 from hvdperf.verdict import Verdict
 
@@ -186,8 +186,8 @@ def _issue(found: Series) -> Iterator[str]:
     yield f"The whole night again: `{night.command}`"
 
 
-def _failed(night: Night, part: Part, row: Row) -> Iterator[str]:
-    name = f"{row.name} against the reference stack" if part.is_gate else row.name
+def _failed(night: Night, part: Summary, row: Row) -> Iterator[str]:
+    name = f"{row.name} against the reference stack" if part.kind.is_gate else row.name
     yield f"- **{name}**: {_figure(row)} on {', '.join(part.hosts) or 'an unknown host'}, "
     yield f"  session {part.session}. {row.reason}".rstrip()
     yield f"  Again: `{night.repeat(part, row)}`"

@@ -23,6 +23,7 @@ from hvdperf.files import write_whole
 from hvdperf.inline import json_text, light, templates
 from hvdperf.json_records import decode, plain
 from hvdperf.paths import shown
+from hvdperf.records.documents import Kind
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE, Line
 from hvdperf.timeline.nights.changes import (
@@ -53,6 +54,12 @@ STRIP = 14
 _LATE_DAYS = 1
 # The words in which a series stands, worst first.
 _WORST_FIRST = ("fail", "missing", "invalid", "not_run", "inconclusive", "pass", "info")
+_SESSIONS = {
+    Kind.OWN: "session",
+    Kind.AGAIN: "session again",
+    Kind.GATE: "reference stack",
+    Kind.GATE_AGAIN: "reference stack again",
+}
 # How the element begins in which a page keeps what it was made from.
 _KEPT = '<script type="application/json" id="kept">'
 # Returns the address of a session's page, or "" without one.
@@ -154,9 +161,7 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
             series=series,
             last=last,
             last_links=[
-                (f"{'reference stack' if part.is_gate else 'session'}{' again' * part.again}", link)
-                for part in last.parts
-                if (link := href(part.session))
+                (_SESSIONS[part.kind], link) for part in last.parts if (link := href(part.session))
             ],
             machine=_machine(series.nights),
             weeks=_weeks(series.nights[0].night, days),

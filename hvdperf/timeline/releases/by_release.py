@@ -52,9 +52,9 @@ class Series:
         """Return a line for each network, replica and world size."""
         found: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
         for index, result in enumerate(self.results):
-            for each in result.series:
+            for each in result.results:
                 points = found.setdefault(each.key, [])
-                points += [(index, speed) for speed in each.samples_per_second]
+                points += [(index, speed) for speed in each.figures]
         made = []
         for (model, replica, size), points in sorted(found.items()):
             at, speeds = zip(*points, strict=True)
@@ -95,7 +95,7 @@ class Series:
 def series_of(results: Sequence[RawResult]) -> list[Series]:
     """Return the series along both axes, by machine, axis, and release of the other package."""
     found: dict[tuple[str, str, int], list[RawResult]] = {}
-    for result in sorted(results, key=lambda each: (each.measured_at, each.session)):
+    for result in sorted(results, key=lambda each: (each.written_at, each.session)):
         for axis in Axis:
             key = (result.machine, axis.value, order(axis.other)[result.version(axis.other)])
             found.setdefault(key, []).append(result)

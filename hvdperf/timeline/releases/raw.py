@@ -13,26 +13,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any
-
-from msgspec import Meta
+from typing import Any
 
 from hvdperf.errors import UserError
-from hvdperf.json_records import Moment, Positive, Unreadable
+from hvdperf.json_records import Unreadable
 from hvdperf.paths import shown
 from hvdperf.plan.arms import Workload
-from hvdperf.records.archive import read_document, read_session
+from hvdperf.records.archive import read_document, read_session, results_of, summary_of
+from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Summary
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import METHOD
-from hvdperf.records.outcome import throughputs
+from hvdperf.records.outcome import Measure
 from hvdperf.timeline import store
 from hvdperf.toml_file import as_record, read_toml
 
-FORMAT = 2
 _FILE = Path(__file__).with_name("releases.toml")
-Speed = Annotated[float, Meta(gt=0)]
 # Fields that a release of Horovod or TensorFlow changes. packages_sha256 and python belong to the
 # stack, too; both are in every raw result.
 STACK = (
@@ -147,35 +144,12 @@ def replica_of(fingerprint: Mapping[str, Any], workload: Workload) -> str:
     return replica_label(identity, cores, fingerprint["gpus"] > 0, workload)
 
 
-@dataclass(frozen=True)
-class Series:
-    """The throughput of one network at one world size. replica: what each replica trains on
-    (hvdperf.timeline.releases.raw.replica_label). samples_per_second: of all replicas together,
-    one figure a launch."""
+class RawResult(Summary):
+    """The summary of a session with one replica_label for each of its results."""
 
-    model: str
-    replica: str
-    world_size: Positive
-    samples_per_second: Annotated[tuple[Speed, ...], Meta(min_length=1)]
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        return self.model, self.replica, self.world_size
-
-
-@dataclass(frozen=True)
-class RawResult:
-    """The raw result of one session. measured_at: when the session ended. machine: its label
-    (hvdperf.timeline.releases.raw.machine_label). compiler: of Horovod; None if it is not
-    recorded."""
-
-    format: Positive
-    session: str
-    measured_at: Moment
-    machine: str
-    fingerprint: Fingerprint
-    series: Annotated[tuple[Series, ...], Meta(min_length=1)]
-    compiler: str | None = None
+    @cached_property
+    def machine(self) -> str:
+        return machine_label(self.fingerprint)
 
     def version(self, package: Axis) -> str:
         """Return the installed version of Horovod or TensorFlow."""
@@ -209,24 +183,14 @@ def extract(directory: Path) -> RawResult:
         raise Refused("the session has not ended")
     if session.asked.inject:
         raise Refused(f"it has an injected fault: {session.asked.inject}")
-    fingerprint = session.fingerprint
-    if not fingerprint["rank_cores"]:
+    if not session.fingerprint["rank_cores"]:
         raise Refused("its fingerprint has no cores of ranks")
-    launches = {
-        (workload.model, replica_of(fingerprint, workload), world_size): speeds
-        for (workload, world_size), speeds in throughputs(archive.cases).items()
-    }
-    if not launches:
+    found = results_of(archive, Measure.SPEED, partial(replica_of, session.fingerprint))
+    if not (results := tuple(sorted(found, key=lambda each: each.key))):
         raise Refused(f"{shown(directory)} has no valid case that measured a throughput")
-    result = RawResult(
-        format=FORMAT,
-        session=session.session,
-        measured_at=session.written_at,
-        machine=machine_label(fingerprint),
-        fingerprint=fingerprint,
-        series=tuple(Series(*key, speeds) for key, speeds in sorted(launches.items())),
-        compiler=session.compiler,
-    )
+    # Hosts, and what else is known of the session, are nobody's affair.
+    own = {"hosts": (), "asked": {}, "cases": (), "disturbed": "", "results": results}
+    result = RawResult(**{**vars(summary_of(archive)), **own})
     _check_releases(result)
     return result
 
@@ -256,7 +220,7 @@ def keep_sessions(sessions: Path, root: Path) -> list[str]:
             told.append(f"{shown(directory)}: not in the history: {error}")
             continue
         if keep(result, root):
-            told.append(f"{shown(directory)}: {len(result.series)} series of {result.machine}")
+            told.append(f"{shown(directory)}: {len(result.results)} series of {result.machine}")
     return told
 
 
@@ -278,22 +242,40 @@ def read_raw(path: Path) -> RawResult:
     """Read one raw result. Raises Unreadable if it is broken or incomplete, holds a series twice,
     or is of another machine or session than its path, of another method, or of an unknown
     release."""
-    result = read_document(path, RawResult, FORMAT)
+    result = read_document(path, RawResult, SUMMARY_FORMAT, {2: _upgraded})
     if result.fingerprint["method"] != METHOD:
         raise Refused(f"measured by method {result.fingerprint['method']}, not by {METHOD}")
-    label = machine_label(result.fingerprint)
-    if not label == result.machine == path.parent.name:
+    if result.machine != path.parent.name:
         raise Refused(
-            f"a foreign fingerprint: it is of machine {label}, and not of {path.parent.name}"
+            f"a foreign fingerprint: it is of machine {result.machine}, not of {path.parent.name}"
         )
     if path.stem != result.session:
         raise Refused(f"not the file of its session, {result.session}")
-    keys = [each.key for each in result.series]
+    keys = [each.key for each in result.results]
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None:
         raise Refused(f"a duplicate: {twice[0]} at {twice[2]} replicas stands in it twice")
     _check_releases(result)
     return result
+
+
+def _upgraded(result: dict[str, Any]) -> object:
+    """Return the content of a raw result of format 2, which was no summary."""
+    return {
+        **result,
+        "format": SUMMARY_FORMAT,
+        "written_at": result["measured_at"],
+        "kind": Kind.OWN.value,
+        "exit_status": 0,
+        "minutes": 0.0,
+        "hosts": [],
+        "asked": {},
+        "cases": [],
+        "results": [
+            {**each, "measure": Measure.SPEED.value, "figures": each["samples_per_second"]}
+            for each in result["series"]
+        ],
+    }
 
 
 def _check_releases(result: RawResult) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from bench.nights import Year, nights
 from hvdperf.plan.comparisons import Question
-from hvdperf.records.documents import Limit, Row
+from hvdperf.records.documents import Kind, Limit, Row
 from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.timeline.nights.changes import Standing
 from hvdperf.timeline.nights.events import events
@@ -23,6 +23,7 @@ from hvdperf.timeline.nights.watch import Watched, state_of, write_issues
 from hvdperf.timeline.page.index import write_index
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import REGRESSION, Verdict, judge
+from tests.support.nights import slowed
 
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=1, world_sizes=(8,))
 MADE = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:8]
@@ -55,8 +56,8 @@ def with_gate(
     """Return the night with a gate. again: by a second session, if there is one. disturbed: by
     what."""
     (own,) = night.parts
-    gate = replace(own, is_gate=True, cases=rows, speeds=())
-    second = replace(gate, cases=tuple(again), again=True, disturbed=disturbed)
+    gate = replace(own, kind=Kind.GATE, cases=rows, results=())
+    second = replace(gate, cases=tuple(again), kind=Kind.GATE_AGAIN, disturbed=disturbed)
     return replace(night, against=against, parts=(own, gate, *[second] * bool(again)))
 
 
@@ -123,7 +124,7 @@ def test_a_small_loss_is_an_alarm_on_its_second_night() -> None:
 def test_what_a_second_session_does_not_show_is_no_suspect() -> None:
     found = state([with_gate(MADE[0], LOSS, again=[row(1.0, 24)])])
     assert not found.suspects
-    ((_, judged),) = [(part, each) for part, each in found.nights[0].cases if part.is_gate]
+    ((_, judged),) = [(part, each) for part, each in found.nights[0].cases if part.kind.is_gate]
     assert judged.rounds == 32, "of both sessions"
     assert judged.verdict is Verdict.PASS
     assert found.nights[0].verdict is Verdict.PASS, "a second session has no cases of its own"
@@ -167,12 +168,7 @@ def test_an_alarm_is_one_event_until_the_case_passes() -> None:
 
 def test_a_fall_and_an_alarm_of_the_same_night_are_one_event() -> None:
     *before, last = nights(CALM, 1)[:30]
-    (own,) = last.parts
-    speeds = tuple(
-        replace(each, samples_per_second=tuple(0.7 * x for x in each.samples_per_second))
-        for each in own.speeds
-    )
-    last = with_gate(replace(last, parts=(replace(own, speeds=speeds),)), row(0.7))
+    last = with_gate(slowed(last, 0.7), row(0.7))
     (event,) = events(Series("a100", [*before, last]))
     assert event.is_open
     assert "samples/s" in event.told

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from bench.nights import FIRST, Year, nights
+from hvdperf.records.documents import Kind
+from hvdperf.records.outcome import Measure
 from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.timeline.nights.night import Night, read_night, write_night
 from hvdperf.timeline.nights.run import NightPlan, run
@@ -25,6 +27,7 @@ from hvdperf.timeline.nights.watch import MISSING_STATUS, Watched, write_issues
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict
 from tests.support.leftovers import ended
+from tests.support.nights import slowed, slowed_part
 from tests.support.whole_sessions import BIN, PROFILE, ROOT, completed, environment_of_sessions
 
 OWN_CASES = {"weak_scaling[alexnet_s-np2]", "weak_scaling[vgg_16_s-np2]"}
@@ -94,12 +97,12 @@ def test_a_night_measures_gates_and_is_done_once(
     words = command(f"--against={BIN / 'python'}")
     status, output = finished(words)
     night = night_of(tmp_path)
-    assert [part.is_gate for part in night.parts] == [False, True], output
+    assert [part.kind for part in night.parts] == [Kind.OWN, Kind.GATE], output
     own, gate = night.parts
     assert {row.name for row in own.cases} == OWN_CASES
     assert len(gate.cases) == 4, "weak scaling of one replica, too"
-    assert own.speeds
-    assert not gate.speeds
+    assert own.of(Measure.SPEED)
+    assert not gate.results
     assert len(own.hosts) == 1
     assert night.ended_at is not None
     assert night.command.startswith("pytest perf/ --profile=")
@@ -120,7 +123,7 @@ def test_a_night_measures_gates_and_is_done_once(
     write_night(tmp_path / "results/nights", replace(night, parts=(own, failed), ended_at=None))
     _, output = finished(words)
     again = night_of(tmp_path).parts[-1]
-    assert (again.is_gate, again.again) == (True, True), output
+    assert again.kind is Kind.GATE_AGAIN, output
     assert [row.name for row in again.cases] == [slow.name]
 
 
@@ -134,16 +137,7 @@ def test_what_is_slower_is_measured_again_at_once_and_counts_like_the_first_time
     (own,) = night.parts
     # Ten nights that were ten times as fast, each a little unlike the others.
     for back in range(10, 0, -1):
-        faster = tuple(
-            replace(
-                each,
-                samples_per_second=tuple(
-                    10 * x * (1 + 0.01 * (back % 3)) for x in each.samples_per_second
-                ),
-            )
-            for each in own.speeds
-        )
-        part = replace(own, speeds=faster, disturbed="")
+        part = replace(slowed_part(own, 10 * (1 + 0.01 * (back % 3))), disturbed="")
         date = night.night - timedelta(days=back)
         write_night(tmp_path / "results/nights", replace(night, night=date, parts=(part,)))
     (tmp_path / f"results/nights/mine/{TODAY}.json").unlink()
@@ -155,16 +149,16 @@ def test_what_is_slower_is_measured_again_at_once_and_counts_like_the_first_time
     night = night_of(tmp_path)
     first, again = night.parts
     assert f'tests="{len(first.cases)}"' in junit.read_text(), "that of the first session"
-    assert (first.again, again.again) == (False, True), output
-    assert {each.model for each in again.speeds} == {"alexnet_s", "vgg_16_s"}
+    assert (first.kind, again.kind) == (Kind.OWN, Kind.AGAIN), output
+    assert {each.model for each in again.of(Measure.SPEED)} == {"alexnet_s", "vgg_16_s"}
     assert again.cases == ()
     both = night.speeds["vgg_16_s", 2]
     measured = [
         x
         for part in night.parts
-        for each in part.speeds
+        for each in part.of(Measure.SPEED)
         if (each.model, each.world_size) == ("vgg_16_s", 2)
-        for x in each.samples_per_second
+        for x in each.figures
     ]
     assert list(both) == measured
     assert status == EXIT_STATUS[Verdict.FAIL]
@@ -202,7 +196,7 @@ def test_a_second_session_that_ended_is_kept_although_nothing_is_slower_any_more
 ) -> None:
     (night,) = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:1]
     (own,) = night.parts
-    again = replace(own, session=own.session.replace("-1", "-2"), cases=(), again=True)
+    again = replace(own, session=own.session.replace("-1", "-2"), cases=(), kind=Kind.AGAIN)
     interrupted = replace(night, parts=(own, again), ended_at=None, probe={"copy": 1e9})
     write_night(tmp_path / NIGHTS, interrupted)
     plan = NightPlan(tmp_path, night.series, night.night, "nightly", pair=False)
@@ -241,7 +235,7 @@ def test_a_night_that_is_killed_goes_on_and_loses_nothing(
 
     _, output = finished(words)
     night = night_of(tmp_path)
-    assert [part.is_gate for part in night.parts] == [False, True][: 1 + gated], output
+    assert [part.kind for part in night.parts] == [Kind.OWN, Kind.GATE][: 1 + gated], output
     assert [len(part.cases) for part in night.parts] == [2, 4][: 1 + gated]
     assert len(sessions(tmp_path)) == 1 + gated, "no session was begun twice"
     assert night.ended_at is not None
@@ -312,7 +306,7 @@ def test_a_gate_that_cannot_start_is_not_overlooked(
     status, _ = finished(command("--against=/no/such/python"))
     night = night_of(tmp_path)
     assert status == 10
-    assert [part.is_gate for part in night.parts] == [False]
+    assert [part.kind for part in night.parts] == [Kind.OWN]
     assert night.verdict is Verdict.NOT_RUN
     assert "; the session against the reference stack ended with status 4" in night.told
 
@@ -384,10 +378,7 @@ def test_a_fail_opens_an_issue_with_what_is_needed_to_act(tmp_path: Path) -> Non
 
 def test_throughputs_that_fell_open_an_issue_and_close_none(tmp_path: Path) -> None:
     made = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:12]
-    (part,) = made[-1].parts
-    (speed,) = part.speeds
-    half = replace(speed, samples_per_second=tuple(x / 2 for x in speed.samples_per_second))
-    made[-1] = replace(made[-1], parts=(replace(part, speeds=(half,)),))
+    made[-1] = slowed(made[-1], 0.5)
     found = after(1, made)
     assert found.line().startswith(f"a100: FAIL: night of {made[-1].night}, 1 PASS")
     assert found.status == 1

@@ -14,14 +14,16 @@ from types import MappingProxyType
 import pytest
 
 from bench.nights import FIRST, NAMED, Year, nights
+from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.nights.changes import Standing, bad_nodes, findings, lines, marks, standings
 from hvdperf.timeline.nights.events import events
 from hvdperf.timeline.nights.falls import judge_speeds, separating
-from hvdperf.timeline.nights.night import Accepted, Costs, Night, of_all_nodes, read_nights
+from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, read_nights
 from hvdperf.timeline.nights.series import Series
 from hvdperf.timeline.nights.speed import ALL, FEWEST, NODE
 from hvdperf.verdict import Verdict
+from tests.support.nights import slowed, slowed_part
 
 SMALL = Year(0.01, networks=3, world_sizes=(1, 8))
 
@@ -85,11 +87,7 @@ def test_a_host_that_took_over_is_no_bad_node_but_a_marked_change() -> None:
         part = night.part()
         assert part is not None
         if index >= 200:
-            slower = tuple(
-                replace(each, samples_per_second=tuple(0.9 * x for x in each.samples_per_second))
-                for each in part.speeds
-            )
-            part = replace(part, hosts=("gpu-03",), speeds=slower)
+            part = replace(slowed_part(part, 0.9), hosts=("gpu-03",))
         moved.append(replace(night, parts=(part,)))
     found = findings(moved)
     assert found.nodes == []
@@ -100,20 +98,6 @@ def test_a_host_that_took_over_is_no_bad_node_but_a_marked_change() -> None:
 
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=3, world_sizes=(1, 8))
 MADE = nights(CALM, 1)[:40]
-
-
-def slowed(
-    night: Night, factor: float, only: Callable[[str, int], bool] = lambda *_: True
-) -> Night:
-    """Return the night with other throughputs and the same ratios."""
-    (part,) = night.parts
-    speeds = tuple(
-        replace(each, samples_per_second=tuple(factor * x for x in each.samples_per_second))
-        if only(each.model, each.world_size)
-        else each
-        for each in part.speeds
-    )
-    return replace(night, parts=(replace(part, speeds=speeds),))
 
 
 def since(
@@ -249,13 +233,13 @@ def costing(made: Sequence[Night], measure: Measure, first: int, factor: float) 
         taken = [
             math.exp(random.Random(f"{index} {each.model} {each.world_size}").gauss(1, 0.02))
             * (factor if index >= first else 1.0)
-            for each in part.speeds
+            for each in part.of(Measure.SPEED)
         ]
         costs = tuple(
-            Costs(measure, each.model, each.world_size, (value,))
-            for each, value in zip(part.speeds, taken, strict=True)
+            Result(measure, each.model, each.world_size, (value,))
+            for each, value in zip(part.of(Measure.SPEED), taken, strict=True)
         )
-        found.append(replace(night, parts=(replace(part, costs=(*part.costs, *costs)),)))
+        found.append(replace(night, parts=(replace(part, results=(*part.results, *costs)),)))
     return found
 
 
@@ -340,7 +324,7 @@ def test_a_disturbed_night_fails_nothing_and_is_no_measure() -> None:
 def test_a_night_without_an_undisturbed_throughput_says_so() -> None:
     made = MADE[:31]
     (part,) = made[30].parts
-    disturbed = replace(part, speeds=(), disturbed="other programs took 40 %")
+    disturbed = replace(part, results=(), disturbed="other programs took 40 %")
     made[30] = replace(made[30], parts=(disturbed,))
     assert not state(made).is_red
     (told,) = state(made).slower()
@@ -414,7 +398,7 @@ def test_a_node_that_was_disturbed_is_told_and_the_others_are_judged() -> None:
     assert found.speeds.last
     assert "gpu05 is not judged, because it was disturbed: a compiler" in list(found.slower())
     alone = [part for part in last.parts if part.node == "gpu05"][:1]
-    few = replace(alone[0], speeds=alone[0].speeds[:1])
+    few = replace(alone[0], results=alone[0].results[:1])
     assert "too few were measured" in judge_speeds([*before, replace(last, parts=(few,))]).waits
 
 
@@ -572,8 +556,8 @@ def test_a_slow_node_that_vanishes_is_red_until_it_is_measured_and_sound_or_acce
 def kept(night: Night, is_kept: Callable[[str, int], bool]) -> Night:
     """Return the night with only these throughputs."""
     (part,) = night.parts
-    speeds = tuple(each for each in part.speeds if is_kept(each.model, each.world_size))
-    return replace(night, parts=(replace(part, speeds=speeds),))
+    results = tuple(each for each in part.results if is_kept(each.model, each.world_size))
+    return replace(night, parts=(replace(part, results=results),))
 
 
 @pytest.mark.parametrize(

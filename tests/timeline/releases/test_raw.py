@@ -17,9 +17,9 @@ from hvdperf.json_records import Unreadable
 from hvdperf.plan.arms import AGAINST, Side, Workload
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import communication, parity, strong_scaling, weak_scaling
+from hvdperf.records.documents import Result
 from hvdperf.timeline.releases.raw import (
     Refused,
-    Series,
     extract,
     machine_label,
     read_history,
@@ -86,8 +86,8 @@ def session(runs: Path, *cases: Comparison, verdict: Verdict = Verdict.PASS, **t
     return write_session(runs, *measured, **told)
 
 
-def speeds(series: tuple[Series, ...]) -> dict[int, list[float]]:
-    return {each.world_size: [round(s, 6) for s in each.samples_per_second] for each in series}
+def speeds(results: tuple[Result, ...]) -> dict[int, list[float]]:
+    return {each.world_size: [round(s, 6) for s in each.figures] for each in results}
 
 
 def test_a_figure_a_launch_of_each_world_size(tmp_path):
@@ -98,20 +98,20 @@ def test_a_figure_a_launch_of_each_world_size(tmp_path):
     result = extract(directory)
     assert result.session == directory.name
     assert result.compiler == "GCC (Debian 12.2.0-14) 12.2.0"
-    assert {each.replica for each in result.series} == {REPLICA}
-    assert {each.model for each in result.series} == {"resnet_50_s"}
+    assert {each.replica for each in result.results} == {REPLICA}
+    assert {each.model for each in result.results} == {"resnet_50_s"}
     # The reference of the made-up rounds does 1000 samples/s, an ideal pair twice as many.
-    assert speeds(result.series) == {1: [1000.0] * 3, 2: [1800.0, 1600.0, 1700.0]}
+    assert speeds(result.results) == {1: [1000.0] * 3, 2: [1800.0, 1600.0, 1700.0]}
     assert result.machine.endswith(result.machine.rpartition("-")[2])
 
 
 def test_only_full_blocks_of_horovod_count(tmp_path):
     # One batch divided is no throughput of full replicas, and MirroredStrategy not Horovod's.
     alone = session(tmp_path / "alone", strong_scaling(WORKLOAD, 2))
-    assert set(speeds(extract(alone).series)) == {1}
+    assert set(speeds(extract(alone).results)) == {1}
     both = session(tmp_path / "both", parity(WORKLOAD, 2), strong_scaling(WORKLOAD, 2))
-    assert set(speeds(extract(both).series)) == {1, 2}
-    for size, figures in speeds(extract(both).series).items():
+    assert set(speeds(extract(both).results)) == {1, 2}
+    for size, figures in speeds(extract(both).results).items():
         assert len(figures) == 3, size
 
 
@@ -128,7 +128,7 @@ def test_only_full_blocks_of_horovod_count(tmp_path):
 def test_what_is_not_horovod_as_it_is_does_not_count(tmp_path, changed):
     arm = replace(WEAK.candidate.arm, **changed)
     case = replace(WEAK, candidate=Side(arm, WEAK.candidate.kind))
-    assert set(speeds(extract(session(tmp_path, case)).series)) == {1}
+    assert set(speeds(extract(session(tmp_path, case)).results)) == {1}
 
 
 @pytest.mark.parametrize("verdict", [Verdict.INVALID, Verdict.NOT_RUN])
@@ -193,16 +193,32 @@ def test_what_was_written_is_read_back(tmp_path):
     assert read_history(tmp_path) == ([made], [])
 
 
+def test_a_raw_result_of_format_2_is_read(tmp_path):
+    made = raw_result(speeds={("vgg_16_s", 1): [100.5, 99.25]})
+    path = written(tmp_path, made)
+    head = ("session", "fingerprint", "compiler")
+    series = {"model": "vgg_16_s", "replica": made.results[0].replica, "world_size": 1}
+    series["samples_per_second"] = [100.5, 99.25]
+    old = {
+        **{name: json.loads(path.read_text())[name] for name in head},
+        "format": 2,
+        "measured_at": f"{made.written_at.isoformat()}",
+        "series": [series],
+        "machine": made.machine,
+    }
+    path.write_text(json.dumps(old))
+    assert read_raw(path) == replace(made, minutes=0.0)
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         (lambda d: d["fingerprint"].update(kernel="5.0"), "a foreign fingerprint"),
-        (lambda d: d["series"].append(d["series"][0]), "a duplicate: vgg_16_s at 1"),
+        (lambda d: d["results"].append(d["results"][0]), "a duplicate: vgg_16_s at 1"),
         (lambda d: d["fingerprint"].update(method=2), "by method 2, not by 1"),
         (lambda d: d["fingerprint"].update(horovod="0.1.2"), "horovod 0.1.2 is not in"),
         (lambda d: d.update(session="20200101T000000Z-1"), "not the file of its session"),
-        (lambda d: d.update(machine="another"), "a foreign fingerprint"),
-        (lambda d: d.update(format=3), "of format 3, which a later version"),
+        (lambda d: d.update(format=8), "of format 8, which a later version"),
         (lambda d: d.update(format=1), "of format 1, which an earlier version"),
     ],
 )
