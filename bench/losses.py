@@ -24,7 +24,7 @@ from hvdperf.records.documents import Row
 from hvdperf.stats import bound_depth
 from hvdperf.timeline.nights.gate import NIGHTS as TOGETHER
 from hvdperf.timeline.nights.gate import CaseOverNights
-from hvdperf.timeline.nights.speed import NODE, Key, UsualSpeeds
+from hvdperf.timeline.nights.speed import Key, Scope, UsualSpeeds
 from hvdperf.verdict import REGRESSION, Verdict
 
 # [night, simulation].
@@ -51,6 +51,10 @@ class Simulated(Protocol):
         years without a loss, or on the first three nights of so many losses."""
 
 
+def throughputs(networks: Sequence[str], sizes: Sequence[int]) -> tuple[Key, ...]:
+    return tuple(Key(Scope.THROUGHPUT, *each) for each in product(networks, sizes))
+
+
 @dataclass(frozen=True)
 class Throughputs:
     """How the throughputs of nights differ, each of which is like the one before (correlation 0.3).
@@ -68,7 +72,7 @@ class Throughputs:
     of_node: float = 0.0
     tail: int = 10**6  # which is as good as normal
     nodes: Sequence[str] = ("",)
-    keys: Sequence[Key] = tuple(product(NETWORKS, (1, 2, 4, 8)))
+    keys: Sequence[Key] = throughputs(NETWORKS, (1, 2, 4, 8))
     launch: float = 0.02
     weekend: float = 1.02
     missing: float = 1 - 0.95 * 0.97
@@ -103,10 +107,10 @@ class Throughputs:
             if measured:
                 speeds = usual.compare(measured, night % 7 >= 5)
                 fell = [key for key, speed in speeds.items() if speed.fell]
-                slow = {name for name, size in fell if size == NODE}
+                slow = {key.name for key in fell if key.scope is Scope.NODE}
                 if len(slow) == len(fell):
                     usual.keep(without=slow)
-                on = any(loss is None or name in loss.names for name, _ in fell)
+                on = any(loss is None or key.name in loss.names for key in fell)
             if loss is None or night >= first:
                 yield on, on and bool(measured)
 
@@ -211,7 +215,7 @@ FALLS = {
     "3 %, Student t3": Throughputs(0.03, tail=3),
 }
 # Each part of a night differs by so much.
-NODE_KEYS = tuple(product(NETWORKS[:4], (1, 8)))
+NODE_KEYS = throughputs(NETWORKS[:4], (1, 8))
 FALLS_OF_NODES = {
     name: Throughputs(sd, sd, sd, tail, NODES, NODE_KEYS, 0.0, 1.0, 0.03, 61)
     for name, sd, tail in (("1 %", 0.01, 10**6), ("2 %", 0.02, 10**6), ("1 %, t5", 0.01, 5))

@@ -42,7 +42,7 @@ SUMMARY_FILE = "summary.json"
 ROUNDS = "rounds"
 # It is part of paths.
 SessionName = Annotated[str, Meta(pattern=r"^\d{8}T\d{6}Z-\d+$")]
-Figure = Annotated[float, Meta(gt=0)]
+AboveZero = Annotated[float, Meta(gt=0)]
 # A setting as the file of a profile has it.
 Value = bool | int | float | str | tuple[int | float | str, ...] | None
 
@@ -308,14 +308,14 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """What launches of a network did by themselves, one figure a launch. replica: what each replica
+    """What launches of a network did by themselves, one value a launch. replica: what each replica
     trains on, such as `cifar10 f133a46ad75d38ed, size 32, batch 32, float32, 1 core`; "" where the
     network says that."""
 
     measure: Measure
     model: str
     world_size: Positive
-    figures: Annotated[tuple[Figure, ...], Meta(min_length=1)]
+    values: Annotated[tuple[AboveZero, ...], Meta(min_length=1)]
     replica: str = ""
 
     @property

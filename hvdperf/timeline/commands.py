@@ -36,7 +36,7 @@ from hvdperf.timeline.nights.night import (
 )
 from hvdperf.timeline.releases import backfill
 from hvdperf.timeline.releases.raw import Axis, check_known, keep, keep_sessions, read_history
-from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS
+from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, write
 from hvdperf.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -632,7 +632,7 @@ def measure_stack(arguments: argparse.Namespace) -> int:
     result = measure(arguments.stack, quiet=True)
     keep(result, places.RAW)
     figures = {
-        f"{each.model}/{each.replica}/{each.world_size}": median(each.figures)
+        f"{each.model}/{each.replica}/{each.world_size}": median(each.values)
         for each in result.results
     }
     print(json.dumps(figures))
@@ -641,7 +641,6 @@ def measure_stack(arguments: argparse.Namespace) -> int:
 
 def try_uses_of_stack(arguments: argparse.Namespace) -> int:
     from hvdperf.machine.stack import probe
-    from hvdperf.timeline.releases.uses import keep as keep_uses
     from hvdperf.timeline.releases.uses import try_stack
 
     stack = probe(arguments.stack, CACHE, {**os.environ, "TF_USE_LEGACY_KERAS": "0"})
@@ -649,7 +648,7 @@ def try_uses_of_stack(arguments: argparse.Namespace) -> int:
         found = try_stack(
             arguments.stack, CACHE, legacy, lambda line: print(f"uses: {line}", flush=True)
         )
-        print(f"uses: {shown(keep_uses(found, places.USES))}")
+        print(f"uses: {shown(write(places.USES / f'{found.name}.json', found))}")
     return 0
 
 

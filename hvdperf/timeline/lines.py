@@ -21,6 +21,7 @@ from statistics import median
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from hvdperf.records.outcome import Measure
 from hvdperf.verdict import Verdict
 
 # A split needs a two-sided p below this. Every night asks anew about every night of every line, so
@@ -54,7 +55,8 @@ class Line:
     of each figure, ascending; by release, one document has a figure for each launch. figures:
     positive. lower_is_better: whether the figure is a duration or a growth. verdicts: of the case;
     () for a throughput. is_gate: whether the figure compares the stack with the reference. replica:
-    what each replica trains on; "" by date, where it is the same on all nights, or a mark.
+    what each replica trains on; "" by date, where it is the same on all nights, or a mark. measure:
+    of launches by themselves; None for a case.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Line:
     verdicts: tuple[Verdict, ...] = ()
     is_gate: bool = False
     replica: str = ""
+    measure: Measure | None = None
 
 
 @dataclass(frozen=True)

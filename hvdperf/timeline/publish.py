@@ -112,8 +112,9 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
     for line in (*left_out, *refused):
         say(line)
     if nights:
-        fingerprints = (part.fingerprint for each in nights for part in each.parts)
-        history = raw.of_kinds(history, fingerprints)
+        parts = (part for each in nights for part in each.parts)
+        kinds = {raw.machine_words(part.fingerprint) for part in parts}
+        history = raw.of_kinds(history, kinds)
     found: list[tuple[Path, Callable[[Path], object], night.Night | raw.RawResult]] = [
         (night.path_of(Path(NIGHTS), each.series, each.night, each.node), night.read_night, each)
         for each in nights

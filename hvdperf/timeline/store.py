@@ -4,7 +4,7 @@ whole, and read whole or left out with a line that says why."""
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +20,8 @@ NIGHTS, HISTORY = "nights", "history"
 # The page of all of them, and that of a series beside its nights.
 INDEX = "index.html"
 _LONGEST_REASON = 160
+# The number of files left out that are named.
+_NAMED = 5
 
 
 def documents(root: Path) -> list[Path]:
@@ -46,6 +48,12 @@ def read_all(paths: Iterable[Path], read: Callable[[Path], Kind]) -> tuple[list[
                 f"{shown(path)}: left out: {' '.join(str(error).split())[:_LONGEST_REASON]}"
             )
     return found, left_out
+
+
+def shortened(left_out: Sequence[str]) -> list[str]:
+    """Return the first lines of read_all, and how many more there are."""
+    more = len(left_out) - _NAMED
+    return [*left_out[:_NAMED], *[f"and {more} more files are left out"] * (more > 0)]
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from hvdperf.paths import ROOT
 from hvdperf.timeline import places
 from hvdperf.timeline.releases.backfill import TENSORFLOW
 from hvdperf.timeline.releases.raw import read_history
-from hvdperf.timeline.releases.uses import UsesOfStack, keep
+from hvdperf.timeline.releases.uses import UsesOfStack
+from hvdperf.timeline.store import write
 from hvdperf.worker.uses import SILENTLY, Use
 from tests.support.histories import raw_result
 
@@ -95,7 +96,8 @@ def test_a_use_has_a_column_for_each_stack_and_says_what_fails_in_silence(tmp_pa
     for tensorflow, keras, wrong in (("2.15.1", "2.15.0", {}), ("2.18.1", "3.15.1", errors)):
         tried = tuple(Tried(use, wrong.get(use, "")) for use in Use if use is not Use.ELASTIC)
         day = date(2026, 1, 31)
-        keep(UsesOfStack(1, "0.28.1", tensorflow, keras, "3.11.7", day, tried), tmp_path)
+        found = UsesOfStack(1, "0.28.1", tensorflow, keras, "3.11.7", day, tried)
+        write(tmp_path / f"{found.name}.json", found)
     (tmp_path / "broken.json").write_text("{")
     uses, unread = read_uses(tmp_path)
     assert len(unread) == 1

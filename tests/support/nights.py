@@ -22,7 +22,7 @@ def slowed_part(
     part: Summary, factor: float, only: Callable[[str, int], bool] = lambda *_: True
 ) -> Summary:
     results = tuple(
-        replace(each, figures=tuple(factor * x for x in each.figures))
+        replace(each, values=tuple(factor * x for x in each.values))
         if each.measure is Measure.SPEED and only(each.model, each.world_size)
         else each
         for each in part.results

@@ -15,7 +15,6 @@ from bench.nights import Year, nights
 from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.nights.changes import findings
-from hvdperf.timeline.nights.events import Event, events
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import (
     Accepted,
@@ -24,7 +23,7 @@ from hvdperf.timeline.nights.night import (
     read_nights,
     write_night,
 )
-from hvdperf.timeline.nights.series import Series
+from hvdperf.timeline.nights.series import Event, Series, events
 from hvdperf.timeline.page import one_series
 from hvdperf.timeline.page.index import write_index
 from hvdperf.timeline.store import HISTORY, NIGHTS

@@ -114,7 +114,7 @@ def write_tree(
     """Replace asv's results of one axis with these. directory: asv's directory of results. commits:
     the commit of each version in the release repository. Raises UserError if the directory cannot
     be written."""
-    new, old = (directory.with_name(directory.name + end) for end in (".partial", ".old"))
+    new = directory.with_name(f"{directory.name}.partial")
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
@@ -130,15 +130,13 @@ def write_tree(
                 of_asv.save(str(new))
         # Linux renames no directory over a full one. After a kill between the two, importing again
         # writes everything.
-        shutil.rmtree(old, ignore_errors=True)
         if directory.exists():
-            directory.rename(old)
+            shutil.rmtree(directory)
         new.rename(directory)
     except OSError as error:
         raise UserError(f"{shown(directory)} cannot be written: {error.strerror}") from None
     finally:
-        for path in (new, old):
-            shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def describe_benchmarks(results: Sequence[RawResult]) -> dict[str, dict[str, Any]]:
@@ -190,7 +188,7 @@ def _results_of(
     for (version, at, build), of_pair in pairs.items():
         measured: dict[tuple[str, str, int], list[float]] = {}
         for series in (series for result in of_pair for series in result.results):
-            measured.setdefault(series.key, []).extend(series.figures)
+            measured.setdefault(series.key, []).extend(series.values)
         requirements = {REQUIREMENT[axis.other]: at} | ({"build": build} if build else {})
         noon = datetime.combine(released[version], time(12), UTC)
         of_asv = Results(

@@ -121,7 +121,7 @@ def lines_of(nights: Sequence[Night], measure: Measure) -> list[Line]:
         at, figures = zip(*points, strict=True)
         name, figures = f"{what}[{model}-np{size}]", tuple(each / scale for each in figures)
         is_cost = measure is not Measure.SPEED
-        made.append(Line(name, model, size, at, figures, lower_is_better=is_cost))
+        made.append(Line(name, model, size, at, figures, lower_is_better=is_cost, measure=measure))
     return sorted(made, key=lambda line: line.name)
 
 

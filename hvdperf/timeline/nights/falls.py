@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -21,9 +21,9 @@ from hvdperf.timeline.nights.speed import (
     ALL,
     FALSE_A_YEAR,
     LEAST_FALL,
-    NODE,
     Key,
     Measured,
+    Scope,
     Speed,
     UsualSpeeds,
 )
@@ -47,6 +47,9 @@ _JUDGED = {
 Changes = Mapping[Measure, Mapping[Key, Speed]]
 # What changed.
 What = tuple[Measure, Key]
+# What a command is for, and the command.
+Command = tuple[str, str]
+DETAILS = "details, on the machine that measured"
 
 
 @dataclass(frozen=True)
@@ -85,14 +88,19 @@ class Fall:
         """Return the command that measures what fell most again."""
         if self.night.script:
             return self.night.command
-        _, (name, size) = self.what[0]
-        model = f" --models {name}" if name and size != NODE else ""
-        sizes = f" --world-sizes {size}" if size > 0 else ""
+        key = self.what[0][1]
+        model = f" --models {key.name}" if key.scope in (Scope.NETWORK, Scope.THROUGHPUT) else ""
+        sizes = f" --world-sizes {key.world_size}" if key.scope is Scope.THROUGHPUT else ""
         return f"{self.night.command}{model}{sizes}"
 
     def lines(self) -> Iterator[str]:
         """Yield what fell, by how much and since when, and the commands that look closer."""
         yield f"since the night of {self.since.night}: {self.told}"
+        yield from self.notes()
+        yield from (f"{purpose}: {command}" for purpose, command in self.commands())
+
+    def notes(self) -> Iterator[str]:
+        """Yield what else is known of the fall."""
         for what in self.what:
             # What fell later than the rest, such as all nodes beside one that was slow before.
             if what in self.fell and self.fell[what].night > self.since.night:
@@ -104,9 +112,9 @@ class Fall:
             yield f"this is no FAIL, because the night was disturbed: {self.disturbed}"
         if self.machine:
             told = [
-                f"{name} {_change(Measure.SPEED, speed)}"
-                for (name, kind), speed in self.machine.items()
-                if kind > 0 or (kind == NODE and speed.fell)
+                f"{key.name} {_change(Measure.SPEED, speed)}"
+                for key, speed in self.machine.items()
+                if key.scope is Scope.THROUGHPUT or (key.scope is Scope.NODE and speed.fell)
             ]
             fell = any(speed.fell for speed in self.machine.values())
             first = "; so look at the machine first" if fell else ""
@@ -118,14 +126,15 @@ class Fall:
             yield from separating(
                 self.changed, f"hvdperf run --against PYTHON -- {script}" if script else against
             )
-        _, (name, kind) = self.what[0]
-        usual, own = (
-            night.part(node=name if kind == NODE else "") for night in (self.usual, self.night)
-        )
+
+    def commands(self) -> Iterator[Command]:
+        """Yield the commands that look closer."""
+        key = self.what[0][1]
+        node = key.name if key.scope is Scope.NODE else ""
+        usual, own = (night.part(node=node) for night in (self.usual, self.night))
         if usual is not None and own is not None:
-            yield f"details, on the machine that measured: {look_closer(usual, own)}"
-        on = f", on {name}" if kind == NODE else ""
-        yield f"reproduce{on}: {self.again}"
+            yield DETAILS, look_closer(usual, own)
+        yield f"reproduce, on {node}" if node else "reproduce", self.again
 
 
 # Fields of a fingerprint: the parts of a stack, of which another one can be installed beside it,
@@ -163,21 +172,25 @@ def separating(changed: Sequence[str], against: str) -> Iterator[str]:
 def standing_for(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> list[Key]:
     """Return of what was found only that which stands for the rest: all, if most throughputs are
     slower, then networks, then throughputs, the slowest first. found: throughputs and means."""
-    slower = [key for key, speed in speeds.items() if key[1] > 0 and _is_slower(speed)]
+    throughputs = _of(Scope.THROUGHPUT, speeds)
+    slower = [key for key in throughputs if _is_slower(speeds[key])]
     kept = set(found)
-    if ALL in kept and 0 < len(slower) < MOST * _count(speeds):
-        kept = {(model, 0) if (model, 0) in speeds else (model, size) for model, size in slower}
-    networks = {model for model, size in kept if model and not size}
-    kept = {key for key in kept if not key[1] or key[0] not in networks}
-    return sorted(kept, key=lambda key: (abs(key[1]), key[0] != "", speeds[key].beyond, key))
+    if ALL in kept and 0 < len(slower) < MOST * len(throughputs):
+        means = {key: Key(Scope.NETWORK, key.name) for key in slower}
+        kept = {mean if mean in speeds else key for key, mean in means.items()}
+    networks = {key.name for key in kept if key.scope is Scope.NETWORK}
+    kept = {key for key in kept if key.scope is not Scope.THROUGHPUT or key.name not in networks}
+
+    def place(key: Key) -> tuple[object, ...]:
+        # Nodes among the throughputs of one replica.
+        size = 1 if key.scope is Scope.NODE else key.world_size
+        return size, key != ALL, speeds[key].beyond, key
+
+    return sorted(kept, key=place)
 
 
-def _is_node(key: Key) -> bool:
-    return key[1] == NODE
-
-
-def _is_throughput(key: Key) -> bool:
-    return key[1] > 0
+def _of(scope: Scope, keys: Iterable[Key]) -> list[Key]:
+    return [key for key in keys if key.scope is scope]
 
 
 def _is_slower(speed: Speed) -> bool:
@@ -232,19 +245,13 @@ def _change(measure: Measure, speed: Speed) -> str:
 
 
 def _whose(measure: Measure, key: Key, speeds: Mapping[Key, Speed]) -> str:
-    name, size = key
-    if size == NODE:
-        return name
-    nodes = [speed for (_, kind), speed in speeds.items() if kind == NODE]
-    slower = sum(map(_is_slower, nodes))
+    if key != ALL:
+        return f"{key}"
+    nodes = _of(Scope.NODE, speeds)
+    slower = sum(_is_slower(speeds[node]) for node in nodes)
     of_nodes = f" on {slower} of {len(nodes)} nodes" if slower else ""
     alike = "throughputs" if measure is Measure.SPEED else "networks and world sizes"
-    return f"{name}-np{size}" if size else name or f"all {_count(speeds)} {alike}{of_nodes}"
-
-
-def _count(speeds: Mapping[Key, Speed]) -> int:
-    """Return the number of throughputs, without means."""
-    return sum(size > 0 for _, size in speeds)
+    return f"all {len(_of(Scope.THROUGHPUT, speeds))} {alike}{of_nodes}"
 
 
 @dataclass(frozen=True)
@@ -278,8 +285,8 @@ class JudgedSpeeds:
                 yield f"{in_words(measure, [key], speeds)} against the sound nights before"
         reach = {key: f"{100 * (1 - ratio):.0f} %" for key, ratio in self.reach.items()}
         least = [f"all by {reach[ALL]}"] if ALL in reach else []
-        for what, is_one in (("node", _is_node), ("throughput", _is_throughput)):
-            if alike := [key for key in reach if is_one(key)]:
+        for what, scope in (("node", Scope.NODE), ("throughput", Scope.THROUGHPUT)):
+            if alike := _of(scope, reach):
                 least.append(f"any one {what} by {reach[min(alike, key=self.reach.__getitem__)]}")
         if least:
             yield f"found on its first night in 95 %: a fall of {', or of '.join(least)}"
@@ -334,7 +341,7 @@ class _Known:
                 self.fell[key].back.append(is_back)
                 if sum(self.fell[key].back) >= _BACK:
                     del self.fell[key]
-        slow = {name for name, size in low if size == NODE}
+        slow = {key.name for key in _of(Scope.NODE, low)}
         if len(slow) == len(low):
             # A bad node is no reason to learn nothing of the others.
             self.speeds.keep(without=slow)
@@ -448,7 +455,10 @@ def _medians(night: Night, measure: Measure) -> Measured:
     disturbed = {part.node for part in night.parts if part.disturbed} if night.nodes else set()
     left = set(night.nodes) - disturbed or set(night.nodes)
     return {
-        node: {key: turned(measure, median(launches)) for key, launches in figures.items()}
+        node: {
+            Key(Scope.THROUGHPUT, *key): turned(measure, median(launches))
+            for key, launches in figures.items()
+        }
         for node, figures in night.by_node(measure).items()
         if not left or node in left
     }
@@ -458,7 +468,7 @@ def _probed(night: Night) -> Measured:
     found: dict[str, dict[Key, float]] = {}
     for name, speed in night.probe.items():
         node, _, what = name.rpartition(": ")
-        found.setdefault(node, {})[what, 1] = speed
+        found.setdefault(node, {})[Key(Scope.THROUGHPUT, what, 1)] = speed
     return found
 
 

@@ -13,7 +13,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from hvdperf.json_records import Moment, Positive, Unreadable
 from hvdperf.paths import shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.records.archive import read_document
-from hvdperf.records.documents import SUMMARY_FORMAT, Figure, Kind, Row, Summary
+from hvdperf.records.documents import SUMMARY_FORMAT, AboveZero, Kind, Row, Summary
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline import store
 from hvdperf.timeline.store import NIGHTS
@@ -42,8 +42,6 @@ MOST_DAYS = 36500
 ACCEPTED = "accepted.txt"
 # What is asked of a training script (hvdperf run --series): its command, by this name.
 SCRIPT = "script"
-# The number of files left out that are named.
-_NAMED = 5
 _SERIES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # A network and a world size.
 Throughput = tuple[str, int]
@@ -66,7 +64,7 @@ class Night:
     began_at: Moment
     command: str
     against: str = ""
-    probe: Mapping[str, Figure] = field(default_factory=dict)
+    probe: Mapping[str, AboveZero] = field(default_factory=dict)
     unfit: tuple[str, ...] = ()
     pair: str = ""
     parts: tuple[Summary, ...] = ()
@@ -122,7 +120,7 @@ class Night:
         for part in self.parts:
             for each in () if part.kind.is_again and part.disturbed else part.of(measure):
                 own, key = found.setdefault(part.node, {}), (each.model, each.world_size)
-                own[key] = (*own.get(key, ()), *each.figures)
+                own[key] = (*own.get(key, ()), *each.values)
         return found
 
     def repeat(self, part: Summary, row: Row) -> str:
@@ -216,15 +214,16 @@ def _upgraded(night: dict[str, Any]) -> object:
     def summary(part: dict[str, Any]) -> object:
         kind = "gate " * bool(part["is_gate"]) + "again" * bool(part.get("again"))
         speeds = (
-            {**each, "measure": Measure.SPEED.value, "figures": each["samples_per_second"]}
+            {**each, "measure": Measure.SPEED.value, "values": each["samples_per_second"]}
             for each in part.get("speeds", [])
         )
+        costs = ({**each, "values": each["figures"]} for each in part.get("costs", []))
         return {
             **part,
             "format": SUMMARY_FORMAT,
             "written_at": night.get("ended_at") or night["began_at"],
             "kind": kind.strip() or Kind.OWN.value,
-            "results": [*speeds, *part.get("costs", [])],
+            "results": [*speeds, *costs],
         }
 
     return {**night, "format": FORMAT, "parts": [summary(part) for part in night.get("parts", [])]}
@@ -240,19 +239,20 @@ def of_all_nodes(nights: Sequence[Night]) -> Night:
     def told(of: Callable[[Night], Iterable[str]]) -> tuple[str, ...]:
         return tuple(f"{night.node}: {line}" for night in nights for line in of(night) if line)
 
-    return Night(
-        FORMAT,
-        nights[0].series,
-        nights[0].night,
-        min(night.began_at for night in nights),
-        nights[0].command,
-        nights[0].against,
-        {f"{night.node}: {name}": speed for night in nights for name, speed in night.probe.items()},
-        told(lambda night: night.unfit),
-        "; ".join(told(lambda night: [night.pair])),
-        tuple(part for night in nights for part in night.parts),
-        "; ".join(told(lambda night: [night.reason])),
-        None if None in ended else max(filter(None, ended)),
+    return replace(
+        nights[0],
+        began_at=min(night.began_at for night in nights),
+        probe={
+            f"{night.node}: {name}": speed
+            for night in nights
+            for name, speed in night.probe.items()
+        },
+        unfit=told(lambda night: night.unfit),
+        pair="; ".join(told(lambda night: [night.pair])),
+        parts=tuple(part for night in nights for part in night.parts),
+        reason="; ".join(told(lambda night: [night.reason])),
+        ended_at=None if None in ended else max(filter(None, ended)),
+        node="",
     )
 
 
@@ -295,10 +295,10 @@ def read_nights(directory: Path, series: Iterable[str] = (), node: str = "") -> 
         if name not in found:
             known = ", ".join(sorted({path.parent.name for path in paths})) or "none"
             raise UserError(f"--series {name}: has no night in {shown(directory)}; known: {known}")
-    if len(left_out) > _NAMED:
-        left_out[_NAMED:] = [f"and {len(left_out) - _NAMED} more files are left out"]
     accepted = {name: read_accepted(directory / name) for name in found}
-    return Nights({name: found[name] for name in wanted or found}, tuple(left_out), accepted)
+    return Nights(
+        {name: found[name] for name in wanted or found}, tuple(store.shortened(left_out)), accepted
+    )
 
 
 def read_accepted(series: Path) -> tuple[Accepted, ...]:

@@ -221,7 +221,7 @@ def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
         return night
     before, first, accepted = _next_to_others(plan, night, done)
     found = judge_speeds([*before, first], accepted)
-    models = sorted({model for _, (model, _) in found.suspects})
+    models = sorted({key.name for _, key in found.suspects})
     if not models:
         # What was found slower when a second session began is not any more.
         return first

@@ -21,8 +21,10 @@ import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import lru_cache
 from statistics import fmean, median
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri, stdtrit
@@ -68,10 +70,30 @@ _SUSPECT = 2.5
 # The distance at which a fall is found in 95 %, beyond its bound, in standard deviations.
 _FOUND = 1.645
 
-Key = tuple[str, int]  # a throughput: network and world size
-# What falls: a throughput, the mean of a network (world size 0), that of a node (NODE), or all.
-ALL: Key = ("", 0)
-NODE = -1
+
+class Scope(IntEnum):
+    """What a change is of: a throughput, or the mean of a network, of all, or of a node."""
+
+    THROUGHPUT = 0
+    NETWORK = 1
+    ALL = 2
+    NODE = 3
+
+
+class Key(NamedTuple):
+    """A throughput, or a mean of several. name: of the network or node. world_size: of a
+    throughput."""
+
+    scope: Scope
+    name: str = ""
+    world_size: int = 0
+
+    def __str__(self) -> str:
+        """Return the name, such as vgg_16-np8, vgg_16, gpu05 or all."""
+        return f"{self.name}-np{self.world_size}" if self.world_size else self.name or "all"
+
+
+ALL = Key(Scope.ALL)
 # The throughputs of each node; "" is the name where a night has one session for all nodes.
 Measured = Mapping[str, Mapping[Key, float]]
 
@@ -80,16 +102,15 @@ Measured = Mapping[str, Mapping[Key, float]]
 class Speed:
     """A night's change of a throughput or of a mean of several, as a ratio to what was usual.
 
-    lower, upper: bounds (95 %). beyond: the part that is not the change of all. fell: how many
-    nights have shown a fall, 1 to 3; 0 if it is none. suspect: whether it is worth a second
-    measurement.
+    lower, upper: bounds (95 %). beyond: the part that is not the change of all. suspect: whether it
+    is worth a second measurement.
     """
 
     change: float
     lower: float
     upper: float
     beyond: float
-    fell: int
+    fell: bool
     suspect: bool
 
 
@@ -144,7 +165,7 @@ class UsualSpeeds:
         self._counts: dict[Key, int] = {}
         self._scales: dict[Key, float] = {}
         self._sds: dict[Key, float] = {}
-        self._bounds: dict[int, tuple[float, float, float]] = {}
+        self._bounds: dict[Scope, tuple[float, float, float]] = {}
 
     def compare(self, night: Measured, is_weekend: bool = False) -> dict[Key, Speed]:
         """Return the changes of a night; {} before there are FEWEST sound ones. night: samples/s of
@@ -180,7 +201,7 @@ class UsualSpeeds:
             self._changes[ALL] -= day
             totals[ALL] -= day
         fewest = min(counts.values(), default=0)
-        self._counts |= {key: fewest for key in self._changes if _kind(key)}
+        self._counts |= {key: fewest for key in self._changes if key.scope is not Scope.THROUGHPUT}
         self._scales = self._known_scales()
         self._sds = {
             key: scale * math.sqrt(self._unsure(key)) for key, scale in self._scales.items()
@@ -191,17 +212,17 @@ class UsualSpeeds:
         factor = float(stdtrit(tail, 0.975)) * _of_variance_1(tail)
         found = {}
         for key, change in self._changes.items():
-            if _kind(key) not in self._bounds:
+            if key.scope not in self._bounds:
                 continue
             total, sd, loss, told = change, self._sds[key], losses[key], totals[key]
             if key != ALL:
                 total, sd = total + of_all[0], math.hypot(sd, of_all[1])
                 loss, told = loss + losses.get(ALL, 0.0), told + totals.get(ALL, 0.0)
             # What is slower only beside others that became faster is not slower.
-            fell = self._nights_of_fall(key, change, loss) if total < -self._least else 0
+            fell = total < -self._least and self._fell(key, change, loss)
             low, high = math.exp(told - factor * sd), math.exp(told + factor * sd)
             far = total < -self._least and change < -_SUSPECT * self._sds[key]
-            found[key] = Speed(math.exp(told), low, high, math.exp(change), fell, fell > 0 or far)
+            found[key] = Speed(math.exp(told), low, high, math.exp(change), fell, fell or far)
         return found
 
     def keep(self, without: Collection[str] = ()) -> None:
@@ -209,7 +230,7 @@ class UsualSpeeds:
         speeds are not kept."""
         self._pending = {each: at for each, at in self._pending.items() if each[0] not in without}
         for node in without:
-            self._changes.pop((node, NODE), None)
+            self._changes.pop(Key(Scope.NODE, node), None)
         for key, change in self._changes.items():
             past = self._past.setdefault(key, _Past())
             past.add(change, self._unsure(key), self._wild(key))
@@ -227,7 +248,7 @@ class UsualSpeeds:
             past = self._past[key]
             if len(past.waiting) > GAP:
                 shrunk, before = past.waiting.popleft()
-                if _kind(key) in (0, 3) and past.squares:
+                if key.scope in (Scope.THROUGHPUT, Scope.NODE) and past.squares:
                     settled.append((shrunk / self._scales[key], before / self._scales[key]))
                 past.squares.append(shrunk**2)
         if settled:
@@ -235,7 +256,7 @@ class UsualSpeeds:
         for each, value in self._pending.items():
             level = self._levels.setdefault(each, deque(maxlen=REFERENCE + GAP))
             level.append(value)
-            if each[1] in rose or (each[0], NODE) in rose:
+            if each[1] in rose or Key(Scope.NODE, each[0]) in rose:
                 for _ in range(len(level) - GAP - 1):
                     level.popleft()
             if len(level) > GAP:
@@ -304,14 +325,14 @@ class UsualSpeeds:
             for key, past in self._past.items()
             if past.squares
         }
-        means = defaultdict[int, list[float]](list)
+        means = defaultdict[Scope, list[float]](list)
         for key, (total, count) in own.items():
-            means[_kind(key)].append(total / count)
+            means[key.scope].append(total / count)
         usual = {kind: median(each) for kind, each in means.items()}
         found = {}
         for key in self._changes:
             total, count = own.get(key, (0.0, 0))
-            moderated = (total + _PRIOR * usual.get(_kind(key), 0.0)) / (count + _PRIOR)
+            moderated = (total + _PRIOR * usual.get(key.scope, 0.0)) / (count + _PRIOR)
             found[key] = max(_LEAST_SCALE, math.sqrt(moderated))
         return found
 
@@ -337,15 +358,16 @@ class UsualSpeeds:
         self._products += float(now @ before)
         self._squares += float(now @ now)
 
-    def _bounds_by_kind(self, tail: int) -> dict[int, tuple[float, float, float]]:
+    def _bounds_by_kind(self, tail: int) -> dict[Scope, tuple[float, float, float]]:
         """Return the bounds of the three rules, in standard deviations, for each kind of change
         that is judged. tail: degrees of freedom."""
         if self.sound < FEWEST:
             return {}
-        known = {_kind(key) for key, past in self._past.items() if len(past.squares) >= _KNOWN}
-        shares = _SHARES_WITH_NODES if any(_kind(key) == 3 for key in self._changes) else _SHARES
+        known = {key.scope for key, past in self._past.items() if len(past.squares) >= _KNOWN}
+        has_nodes = any(key.scope is Scope.NODE for key in self._changes)
+        shares = _SHARES_WITH_NODES if has_nodes else _SHARES
         correlation, found = round(self.correlation, 1), {}
-        for kind, count in Counter(map(_kind, self._changes)).items():
+        for kind, count in Counter(key.scope for key in self._changes).items():
             if kind in known:
                 # So few levels that their bounds are computed once.
                 level = (
@@ -357,48 +379,41 @@ class UsualSpeeds:
                 found[kind] = _bounds(tail, correlation, level)
         return found
 
-    def _nights_of_fall(self, key: Key, change: float, loss: float) -> int:
-        """Return how many nights have shown a fall, 0 if it is none. loss: of the last three nights
-        from the highest level, in ln. What sinks little by little is no fall before it has lost
-        twice the smallest one."""
-        one, two, mean = self._bounds[_kind(key)]
+    def _fell(self, key: Key, change: float, loss: float) -> bool:
+        """Return whether a night, or several of the last three, show a fall. loss: of the last
+        three nights from the highest level, in ln. What sinks little by little is no fall before it
+        has lost twice the smallest one."""
+        one, two, mean = self._bounds[key.scope]
         sd = self._sds[key]
         known = list(self._past.get(key, _Past()).recent)
         before, recent = known[-2 * GAP - 1 : -GAP], known[-GAP:]
         if change > -self._least:
-            return 0
+            return False
         has_sunk = loss < -2 * self._least
 
         def is_sudden(now: list[float], earlier: list[float]) -> bool:
             return has_sunk or not earlier or fmean(now) - fmean(earlier) < -self._least
 
         if change < -one * sd and is_sudden([change], recent):
-            return 1
+            return True
         if not is_sudden([*recent, change], before):
-            return 0
+            return False
         if change < -two * sd and recent and min(recent) < -two * sd:
-            return 2 if recent[-1] < -two * sd else 3
+            return True
         # One wild night is no fall of three, and a night that is back is none.
         if len(recent) == GAP and change < -sd and min(recent) < -sd:
             of_three = self._scales[key] * math.sqrt(self._unsure(key, 3))
-            return 3 if fmean([*recent, change]) < -mean * of_three else 0
-        return 0
+            return fmean([*recent, change]) < -mean * of_three
+        return False
 
     def reach(self) -> dict[Key, float]:
         """Return the fall of each throughput and mean that is found on its first night in 95 %, as
         a ratio, by what was known at the last night; {} before anything is judged."""
         return {
-            key: math.exp(
-                -max(self._least, (self._bounds[_kind(key)][0] + _FOUND) * self._sds[key])
-            )
+            key: math.exp(-max(self._least, (self._bounds[key.scope][0] + _FOUND) * self._sds[key]))
             for key in self._changes
-            if _kind(key) in self._bounds
+            if key.scope in self._bounds
         }
-
-
-def _kind(key: Key) -> int:
-    """Return 0 for a throughput, 1 for the mean of a network, 2 for that of all, 3 for a node's."""
-    return 3 if key[1] == NODE else 0 if key[1] else 1 if key[0] else 2
 
 
 def _parts(changes: Mapping[tuple[str, Key], float]) -> dict[Key, float]:
@@ -415,13 +430,14 @@ def _parts(changes: Mapping[tuple[str, Key], float]) -> dict[Key, float]:
     of_all = median(changes.values())
     beyond = {key: median(own) - of_all for key, own in by_key.items()}
     networks = defaultdict[str, list[float]](list)
-    for (model, _), change in beyond.items():
-        networks[model].append(change)
+    for key, change in beyond.items():
+        networks[key.name].append(change)
     found = {ALL: of_all}
     if len(networks) > 1:
-        found |= {(model, 0): fmean(own) for model, own in networks.items() if len(own) > 1}
+        several = {model: own for model, own in networks.items() if len(own) > 1}
+        found |= {Key(Scope.NETWORK, model): fmean(own) for model, own in several.items()}
     if len(by_node) > 1:
-        found |= {(node, NODE): fmean(own) - of_all for node, own in by_node.items()}
+        found |= {Key(Scope.NODE, node): fmean(own) - of_all for node, own in by_node.items()}
     return found | beyond
 
 

@@ -135,12 +135,11 @@ def state_of(found: Watched) -> State:
         return state
     fell = []
     for what in fall.what:
-        measure, (name, size) = what
-        speed = fall.changes[measure][what[1]]
+        measure, key = what
+        speed = fall.changes[measure][key]
         since = fall.fell.get(what, fall.since).night
-        told = f"{name}-np{size}" if size > 0 else name or "all"
         change, *ends = (turned(measure, each) for each in (speed.change, speed.lower, speed.upper))
-        fell.append(Fell(told, measure.value, change, min(ends), max(ends), since))
+        fell.append(Fell(f"{key}", measure.value, change, min(ends), max(ends), since))
     return replace(state, fell=tuple(fell), changed=fall.changed, again=fall.again)
 
 

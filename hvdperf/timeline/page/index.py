@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from datetime import date, timedelta
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -18,20 +18,16 @@ from hvdperf.errors import refusing
 from hvdperf.files import write_whole
 from hvdperf.inline import light, templates
 from hvdperf.paths import shown
-from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.timeline.nights.changes import percent
-from hvdperf.timeline.nights.night import read_night
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.timeline.page.one_series import PAGE, STRIP, Place, Row, Shown, write_series
 from hvdperf.timeline.page.plot import plot_of
 from hvdperf.timeline.releases import by_release
 from hvdperf.timeline.releases.raw import of_kinds, read_history
-from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, documents, read_all
+from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, documents, shortened
 
 # From so many series on, other processes help: each takes a second to start.
 _FEW = 3
-# The number of files left out that are named.
-_NAMED = 5
 
 
 def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | None = None) -> Path:
@@ -41,16 +37,14 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
     written."""
     nights = documents(store / NIGHTS)
     results, refused = read_history(store / HISTORY)
-    if nights and results:
-        results = of_kinds(results, _fingerprints(nights))
     # A series that nobody measures any more shows what is missing.
     dates = [day for each in nights if (day := _date(each.stem)) is not None]
     place = Place(path, store, pages, max([*dates, *filter(None, [until])], default=date.min))
     written = _written(place, sorted({each.parent.name for each in nights}))
     rows = sorted((row for row, _ in written if row is not None), key=lambda row: row.rank)
+    if nights:
+        results = of_kinds(results, {kind for row in rows for kind in row.machines})
     left_out = [line for _, lines in written for line in lines]
-    if len(left_out) > _NAMED:
-        left_out[_NAMED:] = [f"and {len(left_out) - _NAMED} more files are left out"]
     graphs = asv / INDEX
     if not graphs.exists():
         graphs = asv / "horovod" / INDEX
@@ -65,7 +59,7 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
                 for each in by_release.series_of(results)
                 if any(map(each.can_change, each.lines))
             ],
-            left_out=(*left_out, *refused),
+            left_out=(*shortened(left_out), *refused),
             style=style,
             script=script,
             policy=policy,
@@ -75,18 +69,6 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
     with refusing(f"{shown(path)} cannot be written: ", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_whole(path, text)
-
-
-def _fingerprints(nights: Sequence[Path]) -> Iterator[Fingerprint]:
-    """Yield those of the newest night of each series in which something was measured. nights: their
-    documents, by series and date."""
-    for _, own in groupby(nights, key=lambda path: path.parent):
-        for path in reversed(list(own)):
-            read, _ = read_all([path], read_night)
-            found = [part.fingerprint for night in read for part in night.parts]
-            yield from found
-            if found:
-                break
 
 
 def _strip(row: Row, until: date) -> list[Shown]:

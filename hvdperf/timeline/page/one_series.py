@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,13 @@ from hvdperf.timeline.nights.changes import (
     percent,
     repeat,
 )
-from hvdperf.timeline.nights.events import Event, events
 from hvdperf.timeline.nights.falls import Fall
 from hvdperf.timeline.nights.night import ACCEPTED, Night, joined, read_accepted, read_night
-from hvdperf.timeline.nights.series import Series, verdict_of
-from hvdperf.timeline.nights.speed import ALL
+from hvdperf.timeline.nights.series import Event, Series, events, verdict_of
+from hvdperf.timeline.nights.speed import ALL, Key, Scope
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.timeline.page.plot import digits_of, plot_of
+from hvdperf.timeline.releases.raw import machine_words
 from hvdperf.timeline.store import INDEX, NIGHTS, read_all
 from hvdperf.verdict import Verdict
 
@@ -73,7 +74,9 @@ class Row:
     """A series in the overview. kind: its word, as a class of the style sheet. night: the date of
     its last night. told: what matters, in a sentence. page, session: addresses from the overview;
     session is "" if the last night has no page. strip: the last dates, up to `until`. open: the
-    events that make it FAIL, the largest first."""
+    events that make it FAIL, the largest first. machines: in words, those of the last night in
+    which something was measured. digest: of all that the page was made from. pages: whether each
+    session had a page."""
 
     name: str
     kind: str
@@ -84,6 +87,9 @@ class Row:
     strip: Sequence[Shown]
     until: date
     open: Sequence[Event]
+    machines: Sequence[str]
+    digest: str
+    pages: Mapping[str, bool]
 
     @property
     def rank(self) -> tuple[int, float, str]:
@@ -107,13 +113,24 @@ class Place:
         """Return the file of the page of a series."""
         return self.store / NIGHTS / series / INDEX
 
+    def is_late(self, last: date) -> bool:
+        """Return whether the night after the last one is late."""
+        return self.until - last > timedelta(days=_LATE_DAYS)
+
+    def ends(self, last: date) -> date:
+        """Return the last date of a calendar: that of the last night, unless the next one is late.
+        So a page stays as it is from one day to the next."""
+        return self.until if self.is_late(last) else last
+
+    def has_page(self, session: str) -> bool:
+        return (self.pages / f"{session}.html").exists()
+
     def href(self, start: Path) -> Href:
         """Return what gives the addresses of sessions' pages as seen from a page."""
         where = os.path.relpath(self.pages, start.parent)
 
         def address(session: str) -> str:
-            is_there = (self.pages / f"{session}.html").exists()
-            return f"{where}/{session}.html" if is_there else ""
+            return f"{where}/{session}.html" if self.has_page(session) else ""
 
         return address
 
@@ -134,30 +151,34 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     doing = sorted((each for each in happened if each.is_open), key=lambda each: -each.size)
     path = place.page(name)
     href = place.href(path)
-    until = _until(series.nights[-1].night, place)
+    newest = series.nights[-1].night
+    until, is_late = place.ends(newest), place.is_late(newest)
+    is_missing = is_late and series.verdict is not Verdict.FAIL
     hrefs = [href(part.session) if (part := each.part()) else "" for each in series.nights]
     days = list(_days(series, until, hrefs))
     last = series.last or series.nights[-1]
     last_part = last.part()
+    measured = next((night for night in reversed(series.nights) if night.parts), last)
     row = Row(
         name,
-        _stands(series, place.until),
+        MISSING.lower() if is_missing else _kind(series.verdict),
         last.night,
-        _told(series, doing, place.until),
+        _told(series, doing, is_late),
         os.path.relpath(path, place.index.parent),
         place.href(place.index)(last_part.session) if last_part else "",
         [{"kind": day["kind"], "says": day["says"], "href": ""} for day in days[-STRIP:]],
         until,
         doing,
+        [machine_words(part.fingerprint) for part in measured.parts],
+        digest,
+        {each.session: place.has_page(each.session) for n in series.nights for each in n.parts},
     )
     style, script, policy = light(PAGE / "index.css", PAGE / "index.js")
     text = (
         templates(PAGE)
         .get_template("series.html.j2")
         .render(
-            name=name,
-            kind=_stands(series, place.until),
-            told=_told(series, doing, place.until),
+            row=row,
             series=series,
             last=last,
             last_links=[
@@ -170,7 +191,7 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
             lines=list(_lines(series, happened)),
             without_figure=[row for _, row in last.cases if row.figure is None],
             data=json_text(_of_nights(series, hrefs)),
-            kept=kept_text(place, series.nights, digest, row) if not left_out else "",
+            kept=kept_text(row) if not left_out else "",
             home=os.path.relpath(place.index, path.parent),
             style=style,
             script=script,
@@ -182,32 +203,16 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     return row, left_out
 
 
-def _until(last: date, place: Place) -> date:
-    """Return the last date of a calendar: that of the last night, unless the next one is late. So a
-    page stays as it is from one day to the next."""
-    return place.until if place.until - last > timedelta(days=_LATE_DAYS) else last
-
-
-def _is_late(series: Series, until: date) -> bool:
-    return until - series.nights[-1].night > timedelta(days=_LATE_DAYS)
-
-
-def _stands(series: Series, until: date) -> str:
-    """Return the word of a series: that of its verdict, or missing, unless it FAILs."""
-    is_late = _is_late(series, until) and series.verdict is not Verdict.FAIL
-    return MISSING.lower() if is_late else _kind(series.verdict)
-
-
-def _told(series: Series, doing: Sequence[Event], until: date) -> str:
+def _told(series: Series, doing: Sequence[Event], is_late: bool) -> str:
     """Return what matters of a series, in a sentence. doing: the events that make it FAIL, the
-    largest first."""
+    largest first. is_late: whether the next night is."""
     last = series.last or series.nights[-1]
     alarms = [each.row for each in series.alarms]
     failed = [
         row.name for _, row in last.cases if row.verdict is Verdict.FAIL and row not in alarms
     ]
     told = []
-    if _is_late(series, until):
+    if is_late:
         told.append(f"no night since {last.night}")
     if doing:
         told.append(f"since {doing[0].since}: {doing[0].told}")
@@ -240,16 +245,6 @@ def _machine(nights: Sequence[Night]) -> str:
 # What is kept ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """What a page says of itself, so that it need not be made again. digest: of all that it was
-    made from. pages: whether each session had a page."""
-
-    digest: str
-    pages: Mapping[str, bool]
-    row: Row
-
-
 @cache
 def _code() -> bytes:
     """Return a digest of the suite and of what it calculates with."""
@@ -269,7 +264,7 @@ def digest_of(place: Place, files: Sequence[Path]) -> str:
         path = files[0].with_name(INDEX)
         last = date.fromisoformat(files[-1].stem.partition(".")[0])
         where = [os.path.relpath(each, path.parent) for each in (place.index, place.pages)]
-        digest.update(repr((where, _until(last, place))).encode())
+        digest.update(repr((where, place.ends(last))).encode())
         accepted = path.with_name(ACCEPTED)
         for each in [*files, *[accepted] * accepted.exists()]:
             content = each.read_bytes()
@@ -284,18 +279,16 @@ def kept_row(place: Place, name: str, digest: str) -> Row | None:
     """Return the row that the page of a series keeps, if the page would be made as it is."""
     try:
         text = place.page(name).read_text(encoding="utf-8")
-        kept = decode(text.partition(_KEPT)[2].partition("</script>")[0].encode(), _Kept)
+        row = decode(text.partition(_KEPT)[2].partition("</script>")[0].encode(), Row)
     except (OSError, ValueError):
         return None
-    same = all((place.pages / f"{each}.html").exists() is had for each, had in kept.pages.items())
-    return kept.row if digest and kept.digest == digest and same else None
+    same = row.pages == {each: place.has_page(each) for each in row.pages}
+    return row if digest and row.digest == digest and same else None
 
 
-def kept_text(place: Place, nights: Sequence[Night], digest: str, row: Row) -> Markup:
+def kept_text(row: Row) -> Markup:
     """Return the element of a page that keeps its row."""
-    sessions = [part.session for night in nights for part in night.parts]
-    pages = {each: (place.pages / f"{each}.html").exists() for each in sessions}
-    return Markup(_KEPT) + json_text(plain(_Kept(digest, pages, row))) + Markup("</script>")
+    return Markup(_KEPT) + json_text(plain(row)) + Markup("</script>")
 
 
 # The calendar ----------------------------------------------------------------------------------
@@ -364,21 +357,14 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
     ]
     ticks = {at: f"{dates[at]}: {'; '.join(texts)}" for at, texts in series.found.marks.items()}
     found = []
-    costs = [
-        (line, measure)
-        for measure in Measure
-        if measure is not Measure.SPEED
-        for line in lines_of(nights, measure)
-    ]
-    cases = [(line, None if line.verdicts else Measure.SPEED) for line in series.found.lines]
-    gates = [(line, None) for line in lines(nights, gates=True)]
-    for line, measure in (*cases, *gates, *costs):
+    costs = [lines_of(nights, each) for each in Measure if each is not Measure.SPEED]
+    for line in chain(series.found.lines, lines(nights, gates=True), *costs):
         own = [
             (change, standing)
             for change, standing in series.changes
             if change.line.name == line.name and not line.is_gate
         ]
-        fell = [at for at, fall in series.falls.items() if measure and _fell(line, measure, fall)]
+        fell = [at for at, fall in series.falls.items() if _fell(line, fall)]
         newest = nights[line.at[-1]]
         figure = f"{line.figures[-1]:.{digits_of(line)}f}"
         verdict = line.verdicts[-1] if line.verdicts else None
@@ -395,7 +381,7 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
                 fell,
                 accepted,
             ),
-            "figure": f"{figure} {UNITS[measure][0]}" if measure else figure,
+            "figure": f"{figure} {UNITS[line.measure][0]}" if line.measure else figure,
             "lower_is_better": line.lower_is_better,
             "verdict": verdict,
             "fell": is_last and len(nights) - 1 in fell,
@@ -408,10 +394,13 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
     yield from (each for _, each in sorted(found, key=lambda pair: pair[0]))
 
 
-def _fell(line: Line, measure: Measure, fall: Fall) -> bool:
-    """Return whether a line of this measure is part of a fall."""
-    key = line.model, line.world_size
-    stands_for = {(measure, each) for each in (ALL, (line.model, 0), key)}
+def _fell(line: Line, fall: Fall) -> bool:
+    """Return whether a line of what launches did by themselves is part of a fall."""
+    measure = line.measure
+    if measure is None:
+        return False
+    key = Key(Scope.THROUGHPUT, line.model, line.world_size)
+    stands_for = {(measure, each) for each in (ALL, Key(Scope.NETWORK, line.model), key)}
     changed = fall.changes.get(measure, {}).get(key)
     is_worse = changed is not None and changed.change < 1 - LEAST_CHANGE
     return is_worse and not stands_for.isdisjoint(fall.what)

@@ -54,7 +54,7 @@ class Series:
         for index, result in enumerate(self.results):
             for each in result.results:
                 points = found.setdefault(each.key, [])
-                points += [(index, speed) for speed in each.figures]
+                points += [(index, speed) for speed in each.values]
         made = []
         for (model, replica, size), points in sorted(found.items()):
             at, speeds = zip(*points, strict=True)

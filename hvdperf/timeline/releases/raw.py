@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -23,7 +23,6 @@ from hvdperf.paths import shown
 from hvdperf.plan.arms import Workload
 from hvdperf.records.archive import read_document, read_session, results_of, summary_of
 from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Summary
-from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import METHOD
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline import store
@@ -108,10 +107,9 @@ def machine_words(fingerprint: Mapping[str, Any]) -> str:
     return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
 
 
-def of_kinds(results: Sequence[RawResult], fingerprints: Iterable[Fingerprint]) -> list[RawResult]:
-    """Return the results of the kinds of machines with these fingerprints. A clone of this project
-    brings the history of another machine, which nobody looks for among nights."""
-    kinds = {machine_words(each) for each in fingerprints}
+def of_kinds(results: Sequence[RawResult], kinds: Container[str]) -> list[RawResult]:
+    """Return the results of these kinds of machines, as machine_words names them. A clone of this
+    project brings the history of another machine, which nobody looks for among nights."""
     return [each for each in results if machine_words(each.fingerprint) in kinds]
 
 
@@ -272,7 +270,7 @@ def _upgraded(result: dict[str, Any]) -> object:
         "asked": {},
         "cases": [],
         "results": [
-            {**each, "measure": Measure.SPEED.value, "figures": each["samples_per_second"]}
+            {**each, "measure": Measure.SPEED.value, "values": each["samples_per_second"]}
             for each in result["series"]
         ],
     }

@@ -16,7 +16,6 @@ from hvdperf.json_records import Positive
 from hvdperf.launch.uses import Tried, try_uses
 from hvdperf.machine.stack import probe
 from hvdperf.records.archive import read_document
-from hvdperf.timeline import store
 from hvdperf.worker.uses import Use
 
 FORMAT = 1
@@ -59,11 +58,6 @@ def try_stack(
     today = datetime.now(UTC).date()
     known = stack.horovod, stack.tensorflow, stack.keras, stack.python
     return UsesOfStack(FORMAT, *known, today, tuple(tried))
-
-
-def keep(found: UsesOfStack, directory: Path) -> Path:
-    """Write the document. Raises UserError if that is impossible."""
-    return store.write(directory / f"{found.name}.json", found)
 
 
 def read(path: Path) -> UsesOfStack:

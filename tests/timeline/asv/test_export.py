@@ -100,7 +100,6 @@ def test_doing_it_again_changes_no_byte_and_leaves_nothing_else(tmp_path):
     before = [path.read_bytes() for path in files]
     (tmp_path / "results" / "another machine").mkdir()
     (tmp_path / "results" / "another machine" / "machine.json").write_text("{}")
-    (tmp_path / "results.old").mkdir()  # as an export that was killed leaves it
     asv_project(tmp_path, RESULTS)
     assert sorted(p for p in (tmp_path / "results").rglob("*") if p.is_file()) == files
     assert [path.read_bytes() for path in files] == before

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from bench.nights import Year, fingerprint, nights
 from hvdperf.timeline.nights.changes import Standing
-from hvdperf.timeline.nights.events import Event, events
 from hvdperf.timeline.nights.night import Accepted, Night
-from hvdperf.timeline.nights.series import Series
+from hvdperf.timeline.nights.series import Event, Series, events
 from tests.support.nights import slowed
 
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=2, world_sizes=(1, 2))

@@ -15,10 +15,9 @@ from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Kind, Limit, Row
 from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.timeline.nights.changes import Standing
-from hvdperf.timeline.nights.events import events
 from hvdperf.timeline.nights.gate import CaseOverNights, failed_alone
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, write_night
-from hvdperf.timeline.nights.series import Series
+from hvdperf.timeline.nights.series import Series, events
 from hvdperf.timeline.nights.watch import Watched, state_of, write_issues
 from hvdperf.timeline.page.index import write_index
 from hvdperf.timeline.store import NIGHTS

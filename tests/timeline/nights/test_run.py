@@ -158,7 +158,7 @@ def test_what_is_slower_is_measured_again_at_once_and_counts_like_the_first_time
         for part in night.parts
         for each in part.of(Measure.SPEED)
         if (each.model, each.world_size) == ("vgg_16_s", 2)
-        for x in each.figures
+        for x in each.values
     ]
     assert list(both) == measured
     assert status == EXIT_STATUS[Verdict.FAIL]

@@ -12,16 +12,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from hvdperf.timeline.nights.events import events
 
 from bench.nights import FIRST, NAMED, Year, nights
 from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.nights.changes import Standing, bad_nodes, findings, lines, marks, standings
-from hvdperf.timeline.nights.events import events
 from hvdperf.timeline.nights.falls import judge_speeds, separating
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, read_nights
 from hvdperf.timeline.nights.series import Series
-from hvdperf.timeline.nights.speed import ALL, FEWEST, NODE
+from hvdperf.timeline.nights.speed import ALL, FEWEST, Key, Scope
 from hvdperf.verdict import Verdict
 from tests.support.nights import slowed, slowed_part
 
@@ -172,7 +172,7 @@ def test_a_fall_of_one_network_of_two_is_not_told_of_all() -> None:
     made = nights(year, 1)[:31]
     made[30] = slowed(made[30], 0.8, only=lambda model, _: model == "network_0")
     fall = judge_speeds(made).falls[30]
-    assert fall.what == [(Measure.SPEED, ("network_0", 0))]
+    assert fall.what == [(Measure.SPEED, Key(Scope.NETWORK, "network_0"))]
     assert judge_speeds(made).suspects == fall.what
 
 
@@ -221,7 +221,7 @@ def test_what_fell_beyond_all_is_told_beside_it() -> None:
     made = since(20, 0.85)[:21]
     made[20] = slowed(made[20], 0.8, only=lambda model, _: model == "network_1")
     fall = judge_speeds(made).falls[20]
-    assert fall.what == [(Measure.SPEED, ALL), (Measure.SPEED, ("network_1", 0))]
+    assert fall.what == [(Measure.SPEED, ALL), (Measure.SPEED, Key(Scope.NETWORK, "network_1"))]
     assert re.search(r"all 6 throughputs; beyond that network_1 another -\d+\.\d %$", fall.told)
 
 
@@ -428,7 +428,9 @@ def test_a_slow_node_is_one_alarm_and_the_others_go_on() -> None:
     made = by_node(since(40, 1.0), {"gpu05": 0.8})
     found = judge_speeds(made)
     assert sorted(found.falls) == list(range(30, 40))
-    assert all(fall.what == [(Measure.SPEED, ("gpu05", NODE))] for fall in found.falls.values())
+    assert all(
+        fall.what == [(Measure.SPEED, Key(Scope.NODE, "gpu05"))] for fall in found.falls.values()
+    )
     assert f"reproduce, on gpu05: {made[30].command}" in found.falls[30].lines()
     assert found.falls[39].since is made[30]
     again = by_node(since(36, 0.85), {"gpu05": 0.8})
@@ -496,7 +498,7 @@ def test_a_drift_of_one_network_is_told_of_that_network() -> None:
     ]
     fall = state(made).fall
     assert fall is not None
-    assert fall.what == [(Measure.SPEED, (only, 0))]
+    assert fall.what == [(Measure.SPEED, Key(Scope.NETWORK, only))]
 
 
 @pytest.mark.parametrize("factor", [1.5, 10.0, 0.1])
@@ -543,7 +545,7 @@ def test_a_slow_node_that_vanishes_is_red_until_it_is_measured_and_sound_or_acce
     assert found.is_red
     assert found.fall is not None
     assert (found.fall.since, found.fall.night) == (made[30], made[32])
-    assert found.fall.what == [(Measure.SPEED, ("gpu05", NODE))]
+    assert found.fall.what == [(Measure.SPEED, Key(Scope.NODE, "gpu05"))]
     accepted = state(made, accepted=made[-1].night)
     assert (accepted.verdict, accepted.missing) == (Verdict.PASS, {})
     later = (Accepted(made[36].night, "gone"),)

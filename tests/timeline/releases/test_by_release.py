@@ -187,7 +187,7 @@ def test_a_change_between_or_within_sessions_of_one_release_was_the_machine():
     # Two sessions of each release: speeds of the third's second one, and of a half of one.
     made = made_series(0.005, {}, sessions=2)
     for first in (40, 36 + 8):
-        speeds = [s for result in made.results for s in result.results[0].figures]
+        speeds = [s for result in made.results for s in result.results[0].values]
         slower = [speed * (0.9 if first <= i else 1) for i, speed in enumerate(speeds)]
         results = [
             raw_result("0.28.1", RELEASES[i // 2], {TWO: slower[8 * i : 8 * i + 8]}, number=i)

@@ -87,7 +87,7 @@ def session(runs: Path, *cases: Comparison, verdict: Verdict = Verdict.PASS, **t
 
 
 def speeds(results: tuple[Result, ...]) -> dict[int, list[float]]:
-    return {each.world_size: [round(s, 6) for s in each.figures] for each in results}
+    return {each.world_size: [round(s, 6) for s in each.values] for each in results}
 
 
 def test_a_figure_a_launch_of_each_world_size(tmp_path):
