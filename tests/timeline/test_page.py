@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from hvdperf.timeline.nights.night import (
     read_nights,
     write_night,
 )
-from hvdperf.timeline.nights.series import Event, Series, events
+from hvdperf.timeline.nights.series import Series, events
 from hvdperf.timeline.page import one_series
 from hvdperf.timeline.page.index import write_index
 from hvdperf.timeline.store import HISTORY, NIGHTS
@@ -178,70 +178,6 @@ def test_series_are_judged_by_several_processes_as_by_one(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
     index(many)
     assert {path: path.read_text() for path in many.rglob("index.html")} == before
-
-
-def another_night(directory: Path, made: Sequence[Night]) -> None:
-    store(directory, "a100", made[20:21])
-
-
-def another_document(directory: Path, made: Sequence[Night]) -> None:
-    store(directory, "a100", [slowed(made[19], 0.5)])
-
-
-def an_acceptance(directory: Path, made: Sequence[Night]) -> None:
-    add_accepted(directory / NIGHTS / "a100", Accepted(made[3].night, "so it is"))
-
-
-def a_page_of_a_session(directory: Path, made: Sequence[Night]) -> None:
-    sessions(directory, made[3:4])
-
-
-def a_late_night(directory: Path, made: Sequence[Night]) -> None:
-    store(directory, "other", made[25:26])
-
-
-def another_suite(directory: Path, made: Sequence[Night]) -> None:
-    path = directory / NIGHTS / "a100/index.html"
-    kept = re.search(r'"digest":"(.)', path.read_text())
-    assert kept is not None
-    digit = "1" if kept[1] == "0" else "0"
-    path.write_text(path.read_text().replace(kept[0], f'"digest":"{digit}'))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        another_night,
-        another_document,
-        an_acceptance,
-        a_page_of_a_session,
-        a_late_night,
-        another_suite,
-    ],
-)
-def test_a_page_is_made_again_only_if_something_changed(
-    change: Callable[[Path, Sequence[Night]], None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = nights(CALM, 2)[:30]
-    store(tmp_path, "a100", made[:20])
-    sessions(tmp_path, made[:3])
-    index(tmp_path)
-    judged: list[str] = []
-
-    def counted(series: Series) -> list[Event]:
-        judged.append(series.name)
-        return events(series)
-
-    monkeypatch.setattr(one_series, "events", counted)
-    before = (tmp_path / "index.html").read_text()
-    index(tmp_path)
-    assert judged == [], "nothing has changed"
-    assert (tmp_path / "index.html").read_text() == before
-    change(tmp_path, made)
-    index(tmp_path)
-    assert "a100" in judged
 
 
 def test_the_calendar_has_every_date_with_its_verdict(page: Page, published: Path) -> None:

@@ -224,17 +224,6 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Changed:
-    """A line that is part of an event. size: with its interval. count: how many nights have it."""
-
-    name: str
-    size: str
-    since: str
-    count: int
-    standing: Standing
-
-
-@dataclass(frozen=True)
 class Event:
     """A fall, a lasting change, an alarm of the gate, or several that began at about the same time.
 
@@ -250,7 +239,7 @@ class Event:
     told: str
     notes: Sequence[str]
     commands: Sequence[Command]
-    changes: Sequence[Changed]
+    changes: Sequence[tuple[Change, Standing]]
     size: float
 
     @property
@@ -410,10 +399,7 @@ def _event(
     if standing is Standing.ACCEPTED:
         why = next((each.why for each in series.accepted if f"{each.night}" >= since), "")
         notes = [*notes, f"accepted: {why or 'nobody said why'}"]
-    ordered = [
-        Changed(change.line.name, change.size, change.since, change.count, own)
-        for change, own in sorted(changes, key=lambda each: _size(each[0]), reverse=True)
-    ]
+    ordered = sorted(changes, key=lambda each: _size(each[0]), reverse=True)
     return Event(at, since, standing, told, notes, commands, ordered, size)
 
 

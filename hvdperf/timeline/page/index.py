@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from datetime import date, timedelta
+from datetime import date
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
@@ -19,8 +19,7 @@ from hvdperf.files import write_whole
 from hvdperf.inline import light, templates
 from hvdperf.paths import shown
 from hvdperf.timeline.nights.changes import percent
-from hvdperf.timeline.nights.watch import MISSING
-from hvdperf.timeline.page.one_series import PAGE, STRIP, Place, Row, Shown, write_series
+from hvdperf.timeline.page.one_series import PAGE, Place, Row, Shown, write_series
 from hvdperf.timeline.page.plot import plot_of
 from hvdperf.timeline.releases import by_release
 from hvdperf.timeline.releases.raw import of_kinds, read_history
@@ -53,7 +52,7 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
         templates(PAGE)
         .get_template("index.html.j2")
         .render(
-            rows=[(row, _strip(row, place.until)) for row in rows],
+            rows=rows,
             releases=[
                 (each.heading, list(_of_releases(each)))
                 for each in by_release.series_of(results)
@@ -69,13 +68,6 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
     with refusing(f"{shown(path)} cannot be written: ", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_whole(path, text)
-
-
-def _strip(row: Row, until: date) -> list[Shown]:
-    """Return the last dates of a series, up to the last one of all."""
-    days = [row.until + timedelta(days=more + 1) for more in range((until - row.until).days)]
-    missing = [{"kind": "missing", "says": f"{day}: {MISSING}", "href": ""} for day in days]
-    return [*row.strip, *missing][-STRIP:]
 
 
 def _date(text: str) -> date | None:

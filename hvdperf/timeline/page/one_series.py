@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache
-from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import scipy
-from markupsafe import Markup
-
 from hvdperf.errors import refusing
 from hvdperf.files import write_whole
 from hvdperf.inline import json_text, light, templates
-from hvdperf.json_records import decode, plain
 from hvdperf.paths import shown
 from hvdperf.records.documents import Kind
 from hvdperf.records.outcome import Measure
@@ -37,7 +29,7 @@ from hvdperf.timeline.nights.changes import (
     repeat,
 )
 from hvdperf.timeline.nights.falls import Fall
-from hvdperf.timeline.nights.night import ACCEPTED, Night, joined, read_accepted, read_night
+from hvdperf.timeline.nights.night import Night, joined, read_accepted, read_night
 from hvdperf.timeline.nights.series import Event, Series, events, verdict_of
 from hvdperf.timeline.nights.speed import ALL, Key, Scope
 from hvdperf.timeline.nights.watch import MISSING
@@ -47,8 +39,6 @@ from hvdperf.timeline.store import INDEX, NIGHTS, read_all
 from hvdperf.verdict import Verdict
 
 PAGE = Path(__file__).parent
-# All of the suite.
-PACKAGE = PAGE.parents[1]
 # So many dates are shown in the overview.
 STRIP = 14
 # The next night may still go on or be to come on the day after the last one.
@@ -61,8 +51,6 @@ _SESSIONS = {
     Kind.GATE: "reference stack",
     Kind.GATE_AGAIN: "reference stack again",
 }
-# How the element begins in which a page keeps what it was made from.
-_KEPT = '<script type="application/json" id="kept">'
 # Returns the address of a session's page, or "" without one.
 Href = Callable[[str], str]
 # What a template shows, by name.
@@ -73,10 +61,9 @@ Shown = dict[str, Any]
 class Row:
     """A series in the overview. kind: its word, as a class of the style sheet. night: the date of
     its last night. told: what matters, in a sentence. page, session: addresses from the overview;
-    session is "" if the last night has no page. strip: the last dates, up to `until`. open: the
+    session is "" if the last night has no page. strip: the last dates. open: the
     events that make it FAIL, the largest first. machines: in words, those of the last night in
-    which something was measured. digest: of all that the page was made from. pages: whether each
-    session had a page."""
+    which something was measured."""
 
     name: str
     kind: str
@@ -85,11 +72,8 @@ class Row:
     page: str
     session: str
     strip: Sequence[Shown]
-    until: date
     open: Sequence[Event]
     machines: Sequence[str]
-    digest: str
-    pages: Mapping[str, bool]
 
     @property
     def rank(self) -> tuple[int, float, str]:
@@ -122,15 +106,13 @@ class Place:
         So a page stays as it is from one day to the next."""
         return self.until if self.is_late(last) else last
 
-    def has_page(self, session: str) -> bool:
-        return (self.pages / f"{session}.html").exists()
-
     def href(self, start: Path) -> Href:
         """Return what gives the addresses of sessions' pages as seen from a page."""
         where = os.path.relpath(self.pages, start.parent)
 
         def address(session: str) -> str:
-            return f"{where}/{session}.html" if self.has_page(session) else ""
+            is_there = (self.pages / f"{session}.html").exists()
+            return f"{where}/{session}.html" if is_there else ""
 
         return address
 
@@ -140,9 +122,6 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     line for each document that is left out. Raises UserError if the page cannot be written."""
     directory = place.store / NIGHTS / name
     files = sorted(directory.glob("*.json"))
-    digest = digest_of(place, files)
-    if (kept := kept_row(place, name, digest)) is not None:
-        return kept, []
     read, left_out = read_all(files, read_night)
     if not read:
         return None, left_out
@@ -166,12 +145,9 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
         _told(series, doing, is_late),
         os.path.relpath(path, place.index.parent),
         place.href(place.index)(last_part.session) if last_part else "",
-        [{"kind": day["kind"], "says": day["says"], "href": ""} for day in days[-STRIP:]],
-        until,
+        [{**day, "href": ""} for day in _days(series, place.until, hrefs)][-STRIP:],
         doing,
         [machine_words(part.fingerprint) for part in measured.parts],
-        digest,
-        {each.session: place.has_page(each.session) for n in series.nights for each in n.parts},
     )
     style, script, policy = light(PAGE / "index.css", PAGE / "index.js")
     text = (
@@ -191,7 +167,6 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
             lines=list(_lines(series, happened)),
             without_figure=[row for _, row in last.cases if row.figure is None],
             data=json_text(_of_nights(series, hrefs)),
-            kept=kept_text(row) if not left_out else "",
             home=os.path.relpath(place.index, path.parent),
             style=style,
             script=script,
@@ -240,55 +215,6 @@ def _machine(nights: Sequence[Night]) -> str:
     cpu = f"{known['cores']} cores of {known['cpu_model']}"
     stack = f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}"
     return f"{device if known['gpus'] else cpu}; {stack}; {', '.join(hosts)}"
-
-
-# What is kept ----------------------------------------------------------------------------------
-
-
-@cache
-def _code() -> bytes:
-    """Return a digest of the suite and of what it calculates with."""
-    digest = sha256(f"{sys.version} {np.__version__} {scipy.__version__}".encode())
-    for path in sorted(PACKAGE.rglob("*")):
-        if path.suffix in (".py", ".j2", ".css", ".js", ".json"):
-            digest.update(path.read_bytes())
-    return digest.digest()
-
-
-def digest_of(place: Place, files: Sequence[Path]) -> str:
-    """Return a digest of all that the page of a series is made from, but for which of its sessions
-    have a page: documents, what was accepted, dates, addresses, and the suite itself; "" if a
-    document cannot be read or is not named by a date."""
-    digest = sha256(_code())
-    try:
-        path = files[0].with_name(INDEX)
-        last = date.fromisoformat(files[-1].stem.partition(".")[0])
-        where = [os.path.relpath(each, path.parent) for each in (place.index, place.pages)]
-        digest.update(repr((where, place.ends(last))).encode())
-        accepted = path.with_name(ACCEPTED)
-        for each in [*files, *[accepted] * accepted.exists()]:
-            content = each.read_bytes()
-            digest.update(f"{each.name} {len(content)} ".encode())
-            digest.update(content)
-    except (OSError, ValueError):
-        return ""
-    return digest.hexdigest()
-
-
-def kept_row(place: Place, name: str, digest: str) -> Row | None:
-    """Return the row that the page of a series keeps, if the page would be made as it is."""
-    try:
-        text = place.page(name).read_text(encoding="utf-8")
-        row = decode(text.partition(_KEPT)[2].partition("</script>")[0].encode(), Row)
-    except (OSError, ValueError):
-        return None
-    same = row.pages == {each: place.has_page(each) for each in row.pages}
-    return row if digest and row.digest == digest and same else None
-
-
-def kept_text(row: Row) -> Markup:
-    """Return the element of a page that keeps its row."""
-    return Markup(_KEPT) + json_text(plain(row)) + Markup("</script>")
 
 
 # The calendar ----------------------------------------------------------------------------------
@@ -348,7 +274,7 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
     the last night FAILs."""
     nights = series.nights
     doing = [each for each in happened if each.is_open]
-    slow = {changed.name for each in doing for changed in each.changes}
+    slow = {change.line.name for each in doing for change, _ in each.changes}
     dates = [night.night for night in nights]
     accepted = [
         (bisect_right(dates, each.night) - 1, f"accepted up to {each.night}: {each.why}")

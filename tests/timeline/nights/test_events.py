@@ -49,7 +49,7 @@ def test_a_fall_that_lasts_and_its_lines_are_one_event() -> None:
     (event,) = happened(nights(STEP, 1)[:120])
     assert event.is_open
     assert "samples/s of network_0" in event.told
-    names = {line.name for line in event.changes}
+    names = {change.line.name for change, _ in event.changes}
     assert names == {"throughput[network_0-np1]", "throughput[network_0-np2]"}
 
 
