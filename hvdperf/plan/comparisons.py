@@ -182,7 +182,6 @@ class Question(Enum):
         "throughput",
         "samples per second of all replicas under Horovod",
         rule=SpeedFloor,
-        unit="samples/s",
         between=Between.NEITHER,
     )
     BASELINE = QuestionSpec(

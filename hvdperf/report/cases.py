@@ -101,6 +101,10 @@ def over_sessions(observed: Sequence[Sequence[float]]) -> Interval:
 Size = tuple[Workload, int]
 
 
+def size_of(case: Case) -> Size:
+    return case.workload, case.world_size
+
+
 def speeds_of(
     launches: Mapping[Size, Sequence[float]], sessions: Sequence[Sequence[Case]] = ()
 ) -> dict[Size, Interval]:

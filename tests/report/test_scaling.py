@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -295,7 +296,7 @@ def test_the_efficiency_against_one_node_is_of_the_same_rounds(tmp_path):
     section = scaling.by_nodes(cases)
     assert section is not None
     assert_sound(section)
-    one, row = section.figures[0].table.rows
+    one, row = (dict[str, Any](each) for each in section.figures[0].table.rows)
     assert one["against"] is one["observations"] is None
     assert row["layout"] == "2 x 2"
     assert row["against"] == pytest.approx(0.8, rel=1e-3)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from hvdperf import columns
 from hvdperf.judge.fails import notes_on_fails
-from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case
 from hvdperf.records.fingerprinting import settings_beside
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.report import plots, words
-from hvdperf.report.cases import asked, at_95, number, scaled, speeds_of, times
+from hvdperf.report.cases import Size, asked, at_95, number, scaled, size_of, speeds_of, times
 from hvdperf.report.content import CaseNote, Figure, Row, Table
 from hvdperf.report.fields import Field, interval, table, value
 from hvdperf.report.words import NAMES, names_of, plural, question_of, several
@@ -180,8 +180,7 @@ _RATIOS = {
     "parity": (Question.PARITY, "vs Mirrored", 1.0, 2),
 }
 _ASKED = tuple(question for question, *_ in _RATIOS.values())
-# A network at a world size.
-_Size = tuple[Workload, int]
+_SPEED = "samples_per_second"
 
 
 def overview(
@@ -191,32 +190,25 @@ def overview(
     throughput of Horovod with its defaults and the ratios that were measured, each with its 95 %
     interval; None if there is no throughput. limits: the label of the thresholds. sessions: as in
     speeds_of."""
-    speeds = throughputs(cases)
+    speeds = speeds_of(throughputs(cases), sessions)
     if not speeds:
         return None
-    centres = speeds_of(speeds, sessions)
+    # A digit more if one of them is below 100.
+    digits = int(min(speed.estimate for speed in speeds.values()) < 99.95)
     ratios = [_ratio(name, cases) for name in _RATIOS]
-    held = {(case.workload, case.world_size) for case in asked(cases, *_ASKED)}
+    held = {size_of(case) for case in asked(cases, *_ASKED)}
     labels = words.workload_labels(workload for workload, _ in (*speeds, *held))
     keys = sorted({*speeds, *held}, key=lambda key: (labels[key[0]], key[1]))
-    fields: list[Field[_Size]] = [
+    fields: list[Field[Size]] = [
         value("model", "network", lambda key: labels[key[0]], brief="network"),
         value("world_size", "ranks", lambda key: key[1], brief="ranks"),
-        interval(
-            "samples_per_second",
-            "throughput",
-            centres.get,
-            "samples/s",
-            # A digit more if one of them is below 100.
-            int(min(speed.estimate for speed in centres.values()) < 99.95),
-            brief="samples/s",
-        ),
+        interval(_SPEED, "throughput", speeds.get, "samples/s", digits, brief="samples/s"),
         # Without those that were not measured.
         *(each for each in ratios if any(each.cells(key)[each.columns[0].key] for key in keys)),
         value("verdict", "worst verdict", lambda key: _worst(key, cases)),
     ]
-    rows = table(keys, fields)
-    measured = [row for row in rows.rows if row["samples_per_second"]]
+    rows = table(keys, [*map(_narrow, fields)])
+    measured = [row for row in rows.rows if row[_SPEED]]
     return Figure(
         "throughput",
         "How training scales",
@@ -224,22 +216,28 @@ def overview(
         f"intervals.{_limits(cases, limits)}{_by_step(cases)}",
         rows,
         plots.by_network(
-            plots.axis(rows.columns, "samples_per_second", scale={"zero": True}),
-            ("samples_per_second_low", "samples_per_second_high"),
+            plots.axis(rows.columns, _SPEED, scale={"zero": True}),
+            (f"{_SPEED}_low", f"{_SPEED}_high"),
             measured,
             tip=plots.tooltip(rows.columns),
-            transform=[plots.known("samples_per_second")],
+            transform=[plots.known(_SPEED)],
         ),
         lead=_lead(measured),
     )
 
 
-def _ratio(name: str, cases: Sequence[Case]) -> Field[_Size]:
+def _narrow(field: Field[Size]) -> Field[Size]:
+    """Return the field without bounds on the page, where they would make its first table wide."""
+    first, *bounds = field.columns
+    return replace(field, columns=(first, *(replace(each, hidden=True) for each in bounds)))
+
+
+def _ratio(name: str, cases: Sequence[Case]) -> Field[Size]:
     """Return the field of a ratio beside the throughput."""
     question, brief, factor, digits = _RATIOS[name]
-    held = {(case.workload, case.world_size): at_95(case) for case in asked(cases, question)}
+    held = {size_of(case): at_95(case) for case in asked(cases, question)}
 
-    def ratio(key: _Size) -> Interval | None:
+    def ratio(key: Size) -> Interval | None:
         found = held.get(key)
         return None if found is None else times(found, factor)
 
@@ -247,7 +245,7 @@ def _ratio(name: str, cases: Sequence[Case]) -> Field[_Size]:
     return interval(name, question.label, ratio, unit, digits, brief=brief, brief_bounds=True)
 
 
-def _worst(key: _Size, cases: Sequence[Case]) -> str | None:
+def _worst(key: Size, cases: Sequence[Case]) -> str | None:
     """Return the worst verdict of a network's cases, some of which train a variant of the
     workload; None without any."""
     found = [c.verdict for c in cases if (c.workload.model, c.world_size) == (key[0].model, key[1])]

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case, SessionDocument
-from hvdperf.report import plots
+from hvdperf.report import plots, words
 from hvdperf.report.cases import at_95, with_confidence
 from hvdperf.report.content import Figure, Plot, Section, Table
 from hvdperf.report.fields import Field, interval, table, value
 from hvdperf.report.sections import board, scaling
-from hvdperf.report.words import INTERVALS, plural, several, shown, slug, workload_labels
-from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
+from hvdperf.report.words import INTERVALS, plural, several, shown
+from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, SpeedFloor, Verdict
 from hvdperf.work.table import work_of
 from hvdperf.work.training import Epochs
 
@@ -85,7 +85,7 @@ def _figures(cases: Sequence[Case]) -> tuple[Figure, ...]:
     ]
     return tuple(
         _figure(
-            slug(question.value),
+            words.slug(question.value),
             question.label,
             [case for case in held if case.question is question],
             question.spec.meaning,
@@ -99,8 +99,9 @@ def _figures(cases: Sequence[Case]) -> tuple[Figure, ...]:
 def _figure(
     name: str, title: str, cases: Sequence[Case], meant: str, tags: Mapping[str, str]
 ) -> Figure:
-    labels = workload_labels(case.workload for case in cases)
-    unit = _unit(cases[0])
+    labels = words.workload_labels(case.workload for case in cases)
+    # A throughput is not a ratio, and has no ideal.
+    unit = "samples/s" if cases[0].question.spec.rule is SpeedFloor else ""
     digits = 1 if unit else 3
     fields: tuple[Field[Case], ...] = (
         value("case", "case", lambda case: case.name),
@@ -135,11 +136,6 @@ def _figure(
         _forest(rows, meant, ideal=not unit),
         tags,
     )
-
-
-def _unit(case: Case) -> str:
-    """Return the unit of a case's figure; "" for a ratio, as of two stacks."""
-    return "" if case.judged_as is JudgedAs.REGRESSION else case.question.spec.unit
 
 
 def _limits(case: Case) -> tuple[float | None, float | None]:

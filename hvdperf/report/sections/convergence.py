@@ -14,6 +14,7 @@ from hvdperf.records.rounds import RunReport, Validation
 from hvdperf.report import plots
 from hvdperf.report.cases import Started, finite, launches, number, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.fields import Field, table, value
 from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.work.base import Work
 from hvdperf.work.table import work_of
@@ -107,75 +108,75 @@ class _Point:
     learning_rate: float | None
 
 
-_OF_A_CURVE = (
-    Column("arm", "strategy"),
-    Column("steps", "steps"),
-    Column("samples", "samples", "", 0),
-    Column("loss", "training loss", "", 4),
-    Column("least", "least", "", 4),
-    Column("most", "most", "", 4),
-    Column("learning_rate", "learning rate", "", 6),
-    Column("rounds", "rounds"),
+@dataclass(frozen=True)
+class _Points:
+    """The points of an arm's launches after as many steps."""
+
+    arm: str
+    points: Sequence[_Point]
+
+    @property
+    def losses(self) -> list[float]:
+        return [point.loss for point in self.points]
+
+    @property
+    def learning_rate(self) -> float | None:
+        rates = finite(point.learning_rate for point in self.points)
+        return median(rates) if rates else None
+
+
+_OF_A_CURVE: tuple[Field[_Points], ...] = (
+    value("arm", "strategy", lambda at: at.arm),
+    value("steps", "steps", lambda at: round(median(point.steps for point in at.points))),
+    value("samples", "samples", lambda at: median(p.samples for p in at.points), digits=0),
+    value("loss", "training loss", lambda at: median(at.losses), digits=4),
+    value("least", "least", lambda at: min(at.losses), digits=4),
+    value("most", "most", lambda at: max(at.losses), digits=4),
+    value("learning_rate", "learning rate", lambda at: at.learning_rate, digits=6),
+    value("rounds", "rounds", lambda at: len(at.points)),
 )
 
 
 def _curves(group: _Group) -> list[Figure]:
     """Return the curves of all arms in one figure; return [] if no loss is known."""
-    of_arms = {arm: rows for arm, own in group.arms.items() if (rows := _of_arm(arm, own))}
-    if not of_arms:
+    points = (_of_arm(arm, own) for arm, own in group.arms.items())
+    rows = table([each for of_arm in points for each in of_arm], _OF_A_CURVE)
+    if not rows.rows:
         return []
+    of_arms: dict[str, list[Row]] = {}
+    for row in rows.rows:
+        of_arms.setdefault(str(row["arm"]), []).append(row)
     # Compare the arms at the last number of samples that all of them have, if there is one.
-    shared = set.intersection(*({row["samples"] for row in rows} for rows in of_arms.values()))
+    shared = set.intersection(*({row["samples"] for row in own} for own in of_arms.values()))
     last = {
-        arm: max(
-            (row for row in rows if not shared or row["samples"] in shared),
-            key=lambda row: number(row["samples"]),
-        )
-        for arm, rows in of_arms.items()
+        arm: [row for row in own if not shared or row["samples"] in shared][-1]
+        for arm, own in of_arms.items()
     }
     said = several(
         f"{arm} {number(row['loss']):.3f} after {number(row['samples']):,.0f} samples"
         for arm, row in last.items()
     )
-    rows = [row for of_arm in of_arms.values() for row in of_arm]
     return [
         Figure(
             group.named("curve"),
             f"{group.title}: training loss",
             f"Training loss: {said}.",
-            Table(_OF_A_CURVE, tuple(rows)),
-            _curve_plot(of_arms),
+            rows,
+            _curve_plot(rows, list(of_arms)),
             group.tags,
         )
     ]
 
 
-def _of_arm(arm: str, group: Sequence[Started]) -> list[Row]:
-    """Return medians over the launches, by steps, for the steps that all launches have."""
+def _of_arm(arm: str, group: Sequence[Started]) -> list[_Points]:
+    """Return the points of all launches, by steps, for the steps that all of them have."""
     found = (_curve(started.launch.run) for started in group)
     curves = [{point.steps: point for point in curve} for curve in found if curve]
-    if not curves:
-        return []
-    shared = set.intersection(*(set(curve) for curve in curves))
-    if not shared:
+    shared = set.intersection(*map(set, curves)) if curves else set()
+    if curves and not shared:
         # Launches of a fixed time end at different steps: take the median of their ends.
-        shared, curves = {0}, [{0: list(curve.values())[-1]} for curve in curves]
-    return [_of_points(arm, [curve[steps] for curve in curves]) for steps in sorted(shared)]
-
-
-def _of_points(arm: str, points: Sequence[_Point]) -> Row:
-    rates = finite(point.learning_rate for point in points)
-    losses = [point.loss for point in points]
-    return {
-        "arm": arm,
-        "steps": round(median(point.steps for point in points)),
-        "samples": median(point.samples for point in points),
-        "loss": median(losses),
-        "least": min(losses),
-        "most": max(losses),
-        "learning_rate": median(rates) if rates else None,
-        "rounds": len(points),
-    }
+        return [_Points(arm, [list(curve.values())[-1] for curve in curves])]
+    return [_Points(arm, [curve[steps] for curve in curves]) for steps in sorted(shared)]
 
 
 def _curve(ranks: Sequence[RunReport]) -> list[_Point]:
@@ -196,15 +197,15 @@ def _curve(ranks: Sequence[RunReport]) -> list[_Point]:
     ]
 
 
-def _curve_plot(of_arms: Mapping[str, Sequence[Row]]) -> Plot:
+def _curve_plot(rows: Table, arms: Sequence[str]) -> Plot:
     """Return a plot with lines that differ in colour, dashes and, if there is room, shapes; a row
-    per arm if every arm has a single point. of_arms: the points, by arm."""
-    points = sum(map(len, of_arms.values()))
-    loss = plots.axis(_OF_A_CURVE, "loss", scale={"zero": False})
-    if points == len(of_arms):
-        return _by_arm(_OF_A_CURVE, loss, points)
+    per arm if every arm has a single point."""
+    points = len(rows.rows)
+    loss = plots.axis(rows.columns, "loss", scale={"zero": False})
+    if points == len(arms):
+        return _by_arm(rows.columns, loss, points)
     # All kinds of channel share one legend only if their domains are equal.
-    arm = plots.field("arm", "nominal", scale={"domain": list(of_arms)}, legend=plots.LEGEND)
+    arm = plots.field("arm", "nominal", scale={"domain": list(arms)}, legend=plots.LEGEND)
     shapes = points <= POINTS_WITH_SHAPES
     return plots.curve(
         plots.field("samples", "quantitative", "samples"),
@@ -218,7 +219,7 @@ def _curve_plot(of_arms: Mapping[str, Sequence[Row]]) -> Plot:
         ),
         size=30 if shapes else 4,
         shapes=shapes,
-        tip=plots.tooltip(_OF_A_CURVE),
+        tip=plots.tooltip(rows.columns),
     )
 
 

@@ -15,7 +15,16 @@ from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots, words
-from hvdperf.report.cases import asked, at_95, centre_of, number, over_sessions, speeds_of, times
+from hvdperf.report.cases import (
+    asked,
+    at_95,
+    centre_of,
+    number,
+    over_sessions,
+    size_of,
+    speeds_of,
+    times,
+)
 from hvdperf.report.content import Figure, Plot, Row, Section, Table
 from hvdperf.report.fields import Field, interval, table, value
 from hvdperf.report.words import INTERVALS, plural
@@ -182,6 +191,10 @@ def _speed(point: _Point) -> Interval | None:
     return point.speed
 
 
+def _observed(figure: Interval | None) -> int | None:
+    return None if figure is None else figure.observations
+
+
 _SPEED = interval("samples_per_second", "throughput", _speed, "samples/s", 1)
 SPEED = _SPEED.columns
 
@@ -189,29 +202,27 @@ SPEED = _SPEED.columns
 def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure | None:
     """Return the figure of the samples per second of all replicas together, each with a whole
     batch, by their number; None if there is only one replica. networks: of all figures."""
-    points, ideals = list[_Point](), dict[tuple[str, int], float]()
+    points = list[_Point]()
     for session in sessions:
         per_node = {case.world_size: case.replicas_per_node for case in session.cases} | {1: (1,)}
         for (workload, n), speed in session.speeds.items():
             label = session.labels[workload]
             points.append(_Point(label, n, per_node.get(n, (n,)), speed=speed))
-            if (alone := session.speeds.get((workload, 1))) is not None:
-                ideals[label, n] = n * alone.estimate
     if all(point.world_size == 1 for point in points):
         return None
     points.sort(key=lambda point: (networks.index(point.network), point.world_size))
+    alone = {point.network: point.speed for point in points if point.world_size == 1}
+
+    def ideal(point: _Point) -> float | None:
+        of_one = alone.get(point.network)
+        return None if of_one is None else point.world_size * of_one.estimate
+
     observed = "sessions" if any(session.sessions for session in sessions) else "launches"
     fields: tuple[Field[_Point], ...] = (
         *_group(points),
         _SPEED,
-        value(
-            "ideal",
-            "ideal throughput",
-            lambda point: ideals.get((point.network, point.world_size)),
-            "samples/s",
-            1,
-        ),
-        value("launches", observed, lambda p: p.speed.observations if p.speed else None),
+        value("ideal", "ideal throughput", ideal, "samples/s", 1),
+        value("launches", observed, lambda point: _observed(point.speed)),
     )
     rows = table(points, fields)
     said = words.several(
@@ -441,20 +452,10 @@ def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> 
         value("model", "network", lambda case: labels[case.workload]),
         value("nodes", "nodes", lambda case: len(case.replicas_per_node)),
         value("layout", "nodes x ranks", lambda case: layout(case.replicas_per_node)),
-        interval(
-            "throughput",
-            "throughput",
-            lambda case: speeds.get((case.workload, case.world_size)),
-            "samples/s",
-            1,
-        ),
+        interval("throughput", "throughput", lambda c: speeds.get(size_of(c)), "samples/s", 1),
         interval("efficiency", "efficiency", at_95),
         interval("against", "efficiency against one node", lambda case: against.get(_shape(case))),
-        value(
-            "observations",
-            "observations",
-            lambda case: against[_shape(case)].observations if _shape(case) in against else None,
-        ),
+        value("observations", "observations", lambda case: _observed(against.get(_shape(case)))),
     )
     most = {labels[case.workload]: case for case in scaled}
     said = words.several(

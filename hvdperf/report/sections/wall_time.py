@@ -14,7 +14,7 @@ from hvdperf.plan.terms import OF_STEPS, TERMS, Term
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown, Spent
 from hvdperf.report import plots, words
-from hvdperf.report.cases import number, scaled, trusted
+from hvdperf.report.cases import Size, number, scaled, size_of, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.fields import Field, interval, table, value
 from hvdperf.report.words import INTERVALS, Labels, plural, several, tags_of
@@ -387,9 +387,9 @@ _ALSO = (
 def factors(cases: Sequence[Case], labels: Labels) -> Figure:
     """Return the figure of the factors of the steady-state efficiency, with related values. Weak
     and strong scaling use the same launches and have the same factors."""
-    first_cases: dict[tuple[Workload, int], Case] = {}
+    first_cases: dict[Size, Case] = {}
     for case in cases:
-        first_cases.setdefault((case.workload, case.world_size), case)
+        first_cases.setdefault(size_of(case), case)
     ratios = (_ratio(name, 3) for name in FACTORS)
     rows = table(first_cases.values(), (*_whose(labels), *ratios, Field(_ALSO, _also)))
     said = several(
