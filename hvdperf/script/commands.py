@@ -13,7 +13,7 @@ from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.json_records import encode
 from hvdperf.paths import RESULTS, shown
-from hvdperf.report.apart import write_apart
+from hvdperf.report.plugin import write_apart
 from hvdperf.script.against import compare, told, verdict_of
 from hvdperf.script.arms import SETTING, Arm, other_arm
 from hvdperf.script.nightly import measure_night
