@@ -259,5 +259,5 @@ def _warnings(archive: Archive) -> list[str]:
     return warnings
 
 
-def pytest_hvdperf_tables(archive: Archive, earlier: Archive | None, with_all: bool) -> list[str]:
-    return lines_of(brief_report(archive, earlier), with_all)
+def pytest_hvdperf_tables(archive: Archive, earlier: Archive | None) -> list[str]:
+    return lines_of(brief_report(archive, earlier))

@@ -139,11 +139,8 @@ class Hooks:
     """The hooks that other plugins may implement."""
 
     @pytest.hookspec(firstresult=True)
-    def pytest_hvdperf_tables(
-        self, archive: Archive, earlier: Archive | None, with_all: bool
-    ) -> list[str] | None:
-        """Return lines that show a session's cases, written or not. earlier: that of --baseline.
-        with_all: whether cases that passed have a line of their own (-v)."""
+    def pytest_hvdperf_tables(self, archive: Archive, earlier: Archive | None) -> list[str] | None:
+        """Return lines that show a session's cases, written or not. earlier: that of --baseline."""
 
     @pytest.hookspec(firstresult=True)
     def pytest_hvdperf_written(self, directory: Path, config: pytest.Config) -> str | None:
@@ -497,7 +494,7 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
     title = f"hvdperf: {counted(count) or 'nothing measured'}"
     terminalreporter.section(title, **MARKUP[worst(list(count))])
     markup = config.get_terminal_writer().markup
-    tables = tables_of(suite, config.hook, status, config.option.verbose > 0)
+    tables = tables_of(suite, config.hook, status)
     for text in [*tables, *suite.lines(), *suite.next_steps]:
         terminalreporter.write_line(painted(text, markup))
     if suite.directory is not None:
@@ -510,16 +507,14 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
     terminalreporter.write_line(painted(ending(status, suite.verdicts, *interruptions), markup))
 
 
-def tables_of(suite: PytestSession, hook: Any, status: int, with_all: bool) -> list[str]:
+def tables_of(suite: PytestSession, hook: Any, status: int) -> list[str]:
     """Return the lines of the session's tables, or else a line that says why there are none and how
     to make them. An error there, or Ctrl-C, loses nothing else of the summary."""
     try:
         archive = suite.archive(status)
         if archive is None:
             return []
-        made: list[str] | None = hook.pytest_hvdperf_tables(
-            archive=archive, earlier=suite.baseline, with_all=with_all
-        )
+        made: list[str] | None = hook.pytest_hvdperf_tables(archive=archive, earlier=suite.baseline)
         return made or []
     except KeyboardInterrupt:
         why = "interrupted"

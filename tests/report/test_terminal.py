@@ -50,7 +50,7 @@ def live(*outcomes: Outcome) -> Archive:
 
 
 def shown(*outcomes: Outcome) -> list[str]:
-    return lines_of(brief_report(live(*outcomes)), with_all=True)
+    return lines_of(brief_report(live(*outcomes)))
 
 
 def notes(lines: Sequence[str], word: Verdict) -> list[str]:
@@ -69,12 +69,12 @@ def test_a_session_is_shown_later_as_at_its_end(tmp_path):
     later = terminal(session_report(read_sources(directory))).splitlines()
     assert later[0].startswith(f"hvdperf: profile smoke, session {directory.name}: 1 FAIL, ")
     assert later[2:] == shown(*outcomes)
-    assert later[2:] == lines_of(brief_report(read_session(directory)), with_all=True)
+    assert later[2:] == lines_of(brief_report(read_session(directory)))
 
 
 def test_figures_are_those_of_the_page(tmp_path):
     report = brief_report(live(outcome(WEAK, RATIOS), outcome(PARITY, [1.04] * 6, Band(0.7, 1.3))))
-    lines = lines_of(report, with_all=True)
+    lines = lines_of(report)
     assert report.overview is not None
     of_networks = {tuple(line.split()[:2]): line.split() for line in lines}
     for row in report.overview.table.rows:
@@ -82,9 +82,6 @@ def test_figures_are_those_of_the_page(tmp_path):
         assert words[2] == f"{row['samples_per_second']:.0f}"
     two = of_networks["resnet_50_s", "2"]
     assert (two[3], two[6]) == ("93", "1.04")
-    for row in report.board.table.rows:
-        told = f"{row['figure']:.3f} [{row['lower']:.3f}, {row['upper']:.3f}]"
-        assert any(told in line and line.endswith(str(row["verdict"])) for line in lines)
 
 
 @pytest.mark.parametrize(("ratio", "told"), [(0.01, "20.0"), (0.06, "120"), (0.5, "1000")])
@@ -97,22 +94,22 @@ def test_small_throughputs_have_a_digit_more(ratio, told):
 
 
 def test_cases_stand_below_their_topic_and_world_size():
-    asked = [*fixed_epochs(WORKLOAD, 2), parity(WORKLOAD, 16)]
-    lines = shown(*(outcome(each, RATIOS) for each in (*asked, PARITY)), *SWEEP)
+    asked = [*fixed_epochs(WORKLOAD, 2), communication(WORKLOAD, 16), COMMUNICATION]
+    lines = shown(*(outcome(each, RATIOS) for each in asked), *SWEEP)
     begin = next(i for i, line in enumerate(lines) if line.startswith("case "))
     assert [re.split(r" +\d\.", line)[0].strip() for line in lines[begin + 1 :][:14]] == [
         "collective overhead, 2 ranks",
         *(f"{name} sweep" for name in ("allgather", "allreduce", "broadcast", "reducescatter")),
+        "communication, 2 ranks",
+        "resnet_50_s",
+        "communication, 16 ranks",
+        "resnet_50_s",
         "convergence, 2 ranks",
         *(
             f"{metric}-{other} resnet_50_s"
             for metric in ("accuracy", "loss")
             for other in ("mirrored", "single")
         ),
-        "parity, 2 ranks",
-        "resnet_50_s",
-        "parity, 16 ranks",
-        "resnet_50_s",
     ]
 
 
@@ -140,9 +137,9 @@ def test_no_line_is_wider_than_a_terminal_and_verdicts_are_aligned():
 
 
 def test_settings_stand_below_the_cases_that_they_touch():
-    archive = live(outcome(WEAK, RATIOS))
+    archive = live(outcome(COMMUNICATION, RATIOS))
     archive.fingerprint["horovod_cycle_time_ms"] = 100
-    lines = lines_of(brief_report(archive), with_all=True)
+    lines = lines_of(brief_report(archive))
     (at,) = (i for i, line in enumerate(lines) if line.startswith("    with "))
     assert "HOROVOD_CYCLE_TIME=100" in lines[at]
     assert lines[at - 1].startswith("  resnet_50_s")

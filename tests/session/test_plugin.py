@@ -143,7 +143,7 @@ def test_what_hinders_the_tables_is_a_line_and_no_more(error, directory):
     hook = SimpleNamespace(pytest_hvdperf_tables=fail)
     for archive in (fail, lambda status: "archive"):
         suite.archive = archive
-        (line,) = tables_of(suite, hook, 0, with_all=False)
+        (line,) = tables_of(suite, hook, 0)
         assert line.startswith("no tables: ")
         assert ("hvdperf report " in line) == (directory is not None)
 

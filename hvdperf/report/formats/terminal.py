@@ -23,15 +23,14 @@ MOST_LINES = 25
 
 
 def terminal(report: Report) -> str:
-    """Return the report as text, with all of its cases."""
+    """Return the report as text."""
     counts = counted(report.counts) or "nothing measured"
-    return "\n".join([*wrapped(f"{printable(report.title)}: {counts}"), *lines_of(report, True)])
+    return "\n".join([*wrapped(f"{printable(report.title)}: {counts}"), *lines_of(report)])
 
 
-def lines_of(report: Report, with_all: bool = False) -> list[str]:
+def lines_of(report: Report) -> list[str]:
     """Return the lines below the counts of verdicts: machine and versions, what did not pass, how
-    training scales, and the other cases. with_all: whether cases that passed have a row although
-    the first table has their results."""
+    training scales, and the cases whose results are not in that table."""
     report = printable(report)
     known = filter(None, (report.facts.get("machine"), report.facts.get("stack")))
     lines = wrapped("; ".join(known))
@@ -43,7 +42,7 @@ def lines_of(report: Report, with_all: bool = False) -> list[str]:
         table = report.overview.table
         answered = {column.title for column in table.columns}
         lines += ["", *_table(table), *wrapped(report.overview.says)]
-    kept = [row for row in board.rows if with_all or not _is_answered(row, answered)]
+    kept = [row for row in board.rows if not _is_answered(row, answered)]
     if kept and _briefly(board).columns:
         lines += ["", *_table(replace(board, rows=tuple(kept)))]
     lines += _notes(quiet)
