@@ -393,6 +393,8 @@ def test_a_compiled_step_has_no_stamps_and_says_so(world: World) -> None:
     world.tf.device = lambda _: nullcontext()
     world.tf.float64 = float
     world.tf.Variable = lambda values, **_: values
+    plain = type(train)(lambda: recorder._state.jit, "plain")
+    assert type(train)(plain, "around")() == 0
     type(train)._jit_compile = True
     world.run(train, 1)
     inner = type(train)(lambda: recorder._state.jit, "inner")
@@ -710,7 +712,16 @@ def test_batches_of_a_loop_are_waited_for_before_its_steps(world: World) -> None
     steps = steps_of(world.end())
     assert [row.input for row in steps.rows] == pytest.approx([0.05] * 4)
     assert [row.begin - row.before for row in steps.rows[1:]] == pytest.approx([0.05] * 3)
+    # The first one has no end of another before it.
+    assert steps.rows[0].begin == steps.rows[0].ready
     assert steps.samples == 16
+
+
+def test_the_samples_of_a_step_are_the_most_frequent_first_dimension() -> None:
+    graph = Graph()
+    assert recorder._batch_of(graph) == 0
+    graph.inputs = [Tensor(), Tensor(1, 8), Tensor(3), Tensor(8, 2), Tensor(8)]
+    assert recorder._batch_of(graph) == 8
 
 
 def test_stamps_of_a_graph_are_those_of_the_call_in_which_they_lie(world: World) -> None:
@@ -1021,6 +1032,8 @@ def test_a_rank_of_a_launcher_that_trains_without_horovod_is_recorded(
 def test_a_rank_whose_steps_do_not_end_is_written_as_waiting(
     is_disabled: bool, world: World
 ) -> None:
+    world.patch.delenv("HOROVOD_STALL_CHECK_TIME_SECONDS", raising=False)
+    assert recorder._stall_s() == 60.0
     world.patch.setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "6")
     world.patch.setenv("HOROVOD_STALL_CHECK_DISABLE", str(int(is_disabled)))
     train = world.training()
