@@ -65,19 +65,6 @@ def themes() -> Mapping[str, Theme]:
 
 
 @cache
-def _chart() -> str:
-    return (PAGE / "chart.json").read_text(encoding="utf-8")
-
-
-def chart(colours: Theme) -> dict[str, Any]:
-    """Return how plots look, as Vega-Lite's configuration, in these colours."""
-    known = {**colours, "first": colours["categories"][0]}
-    filled = re.sub(r'"\$(\w+)"', lambda found: json.dumps(known[found[1]]), _chart())
-    config: dict[str, Any] = json.loads(filled)
-    return config
-
-
-@cache
 def assets(without: Sequence[str] = ()) -> Assets:
     """Return what a page contains. without: names of scripts that it does not need."""
     style = _safe(_colours() + (PAGE / "page.css").read_text(encoding="utf-8"))
@@ -85,14 +72,7 @@ def assets(without: Sequence[str] = ()) -> Assets:
     late = [_script(PAGE / name) for name in LATE if name not in without]
     libraries = [_library(copy) for copy in copies()]
     scripts = [*early, *(library["script"] for library in libraries), *late]
-    return Assets(
-        style,
-        early,
-        libraries,
-        late,
-        json_text({**themes(), "chart": _chart()}),
-        _policy(style, scripts),
-    )
+    return Assets(style, early, libraries, late, json_text(themes()), _policy(style, scripts))
 
 
 @cache

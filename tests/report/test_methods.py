@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from string import Formatter
 from typing import Any
+
+import pytest
 
 from hvdperf.plan.questions import against, fault_cases, weak_scaling
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.rounds import Round
-from hvdperf.report.methods import methods
+from hvdperf.report.methods import SENTENCES, _facts, methods
 from hvdperf.verdict import Noise
 from tests.report.cases import edit, recorded_session
 from tests.support.reports import session_of
@@ -30,19 +33,52 @@ def said(archive: Archive) -> str:
     return " ".join(methods(archive))
 
 
-def test_suite_time_and_command_are_those_of_the_session(tmp_path):
-    archive = archive_with(
-        tmp_path,
-        suite="0.2.0 (a38e7e4b0f8c+)",
-        command="pytest perf/ -k weak",
-        elapsed_seconds=90.0,
-        timed_seconds=30.0,
-    )
-    text = said(archive)
-    assert "hvdperf 0.2.0 (commit a38e7e4b0f8c with uncommitted changes), profile smoke" in text
-    assert "on Saturday, 31 January 2026, 23:59 UTC" in text
-    assert "for 1.5 minutes, of which 0.5 minutes were timed" in text
-    assert "The command was: pytest perf/ -k weak." in text
+@pytest.mark.parametrize(
+    ("fields", "facts"),
+    [
+        (
+            {"suite": "0.2.0 (a38e7e4b0f8c+)", "command": "pytest perf/ -k weak"},
+            (
+                "hvdperf 0.2.0 (commit a38e7e4b0f8c with uncommitted changes), profile smoke",
+                "on Saturday, 31 January 2026, 23:59 UTC",
+                "The command was: pytest perf/ -k weak.",
+            ),
+        ),
+        (
+            {"elapsed_seconds": 90.0, "timed_seconds": 30.0},
+            ("for 1.5 minutes, of which 0.5 minutes were timed",),
+        ),
+        ({"launched": "mpirun --bind-to none"}, ("mpirun --bind-to none",)),
+        (
+            {"asked": {"thresholds": {"name": "x.toml"}, "looks": [8, 12], "early": True}},
+            (
+                "meets its threshold (file x.toml)",
+                "after 8 or 12 rounds; earlier analyses could only pass a case.",
+                "The verdicts on 1 case: 1 PASS.",
+            ),
+        ),
+        (
+            {"unfit": ["load: others use 94 %: much; stop them"]},
+            ("problems with this host: load.",),
+        ),
+    ],
+)
+def test_facts_are_those_of_the_session(tmp_path, fields, facts):
+    text = said(archive_with(tmp_path, **fields))
+    for fact in facts:
+        assert fact in text
+    assert "problems" not in text or "unfit" in fields
+
+
+def test_every_sentence_has_its_fields_in_one_group_of_facts(tmp_path):
+    """A misspelt field would leave its sentence out forever."""
+    recorded = read_session(recorded_session(tmp_path))
+    archives = (recorded, archive_with(tmp_path / "weak"))
+    groups = [{*group} for archive in archives for group in _facts(archive)]
+    groups += [{"script"}, {"sessions"}]
+    for sentence in SENTENCES.read_text().splitlines():
+        fields = {name for _, name, *_ in Formatter().parse(sentence) if name}
+        assert any(fields <= group for group in groups), sentence
 
 
 def test_machine_and_software_are_those_of_the_fingerprint(tmp_path):
@@ -71,11 +107,6 @@ def test_what_is_not_known_of_the_machine_is_left_out(tmp_path):
     text = said(archive_with(tmp_path))
     for missing in ("unknown", "0 GiB", "CUDA", "None"):
         assert missing not in text
-
-
-def test_how_ranks_were_launched_is_that_of_the_document(tmp_path):
-    text = said(archive_with(tmp_path, launched="mpirun --bind-to none"))
-    assert "mpirun --bind-to none" in text
 
 
 def test_rounds_launches_and_blocks_are_counted(tmp_path):
@@ -108,20 +139,6 @@ def test_intervals_have_their_method_and_confidence(tmp_path):
     assert "The intervals of 1 case with 6 rounds invert the Wilcoxon signed-rank test" in text
     assert "a confidence of 95 %" in text
     assert "Student's t" not in text
-
-
-def test_the_rule_names_its_file_its_analyses_and_the_verdicts(tmp_path):
-    asked = {
-        "thresholds": {"name": "cpu-unknown.toml"},
-        "looks": [8, 12],
-        "early": True,
-    }
-    text = said(archive_with(tmp_path, asked=asked))
-    assert "meets its threshold (file cpu-unknown.toml)" in text
-    assert (
-        "A case could fail after 8 or 12 rounds; earlier analyses could only pass a case." in text
-    )
-    assert "The verdicts on 1 case: 1 PASS." in text
 
 
 def test_two_stacks_are_named_and_judged_by_their_own_rule(tmp_path):
@@ -223,12 +240,6 @@ def test_what_ranks_exchanged_gradients_by_is_told_where_it_is_known(tmp_path):
     known = archive.session.fingerprint | {"gpus": 2, "gpu_model": ["H100"]}
     on_gpus = said(replace(archive, session=replace(archive.session, fingerprint=known)))
     assert "reduced gradients by" not in on_gpus
-
-
-def test_what_made_the_host_unfit_is_told(tmp_path):
-    text = said(archive_with(tmp_path, unfit=["load: others use 94 %: much; stop them"]))
-    assert "problems with this host: load" in text
-    assert "problems with this host" not in said(archive_with(tmp_path / "fit"))
 
 
 def test_wider_intervals_tell_their_factor(tmp_path):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hvdperf.errors import UserError
-from hvdperf.inline import chart, themes
+from hvdperf.inline import PAGE, themes
 from hvdperf.report.content import Figure, Plot, Row
 
 FORMATS = ("svg", "pdf")
@@ -161,7 +161,10 @@ def _sized(svg: str, unit: str, written: str) -> str:
 
 def _config(pixels: float, of_x: Mapping[str, str]) -> dict[str, Any]:
     """Return the page's style in black on white. of_x: more of the x-axis."""
-    config = chart({**themes()["light"], **_INK})
+    colours = {**themes()["light"], **_INK, "first": CATEGORIES[0]}
+    chart = (PAGE / "chart.json").read_text(encoding="utf-8")
+    text = re.sub(r'"\$(\w+)"', lambda found: json.dumps(colours[found[1]]), chart)
+    config: dict[str, Any] = json.loads(text)
     config["axis"] |= {"titleLimit": pixels - _MARGINS, "labelLimit": _label_limit(pixels)}
     config["axisX"] |= {**of_x, "tickCount": max(3, min(10, round(pixels / 70)))}
     return {

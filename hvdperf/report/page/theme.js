@@ -45,9 +45,9 @@
         },
         /* Vega's configuration, in which "$NAME" is a colour. */
         chart(colours) {
-            const {chart} = page.json(document.getElementById('pageThemes'));
-            const of = {...colours, first: colours.categories[0]};
-            return JSON.parse(chart.replace(/"\$(\w+)"/g, (_, name) => JSON.stringify(of[name])));
+            const chart = document.getElementById('pageChart').textContent;
+            const known = {...colours, first: colours.categories[0]};
+            return JSON.parse(chart.replace(/"\$(\w+)"/g, (_, name) => JSON.stringify(known[name])));
         },
         toggle() {
             chosen = this.name === 'dark' ? 'light' : 'dark';
