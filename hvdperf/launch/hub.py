@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import hmac
+import itertools
+import json
 import secrets
 import selectors
 import socket
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from hvdperf.errors import UserError
 from hvdperf.worker.protocol import Connection, Message, tune
@@ -224,3 +226,86 @@ class Hub:
             if isinstance(key.fileobj, socket.socket):
                 key.fileobj.close()
         self._selector.close()
+
+
+# The name of a method of a peer, and its arguments.
+Order = tuple[str, Sequence[Any]]
+Key = TypeVar("Key", int, str)
+
+
+class Peers(Generic[Key]):
+    """Processes on other hosts that carry out numbered orders (Listener), each by a key of its own.
+
+    keys: by the number with which a process greets. connections: of those that are connected. lost:
+    why nothing is asked of a process any more. closed: those whose connection has ended.
+    """
+
+    def __init__(self, hub: Hub, keys: Mapping[int, Key]) -> None:
+        self.hub, self.keys = hub, keys
+        self.token = hub.expect(self).rsplit(":", 1)[1]
+        self.connections: dict[Key, Connection] = {}
+        self.lost: dict[Key, str] = {}
+        self.closed: set[Key] = set()
+        self._numbers = itertools.count()
+        self._answers: dict[int, Message] = {}
+
+    def joined(self, rank: int, connection: Connection, hello: Message) -> None:
+        key = self.keys.get(rank)
+        if key is None or key in self.connections or key in self.closed or key in self.lost:
+            self.hub.drop(connection)
+        else:
+            self.connections[key] = connection
+
+    def received(self, rank: int, message: Message) -> None:
+        number = message.get("answers")
+        if type(number) is not int or not ("value" in message or "error" in message):
+            raise ValueError(f"no such process says {json.dumps(message)[:100]}")
+        self._answers[number] = message
+
+    def left(self, rank: int, reason: str = "") -> None:
+        key = self.keys[rank]
+        self.connections.pop(key, None)
+        self.closed.add(key)
+        self.lose(key, reason or "its process has ended")
+
+    def lose(self, key: Key, why: str) -> None:
+        """Ask nothing of a process any more."""
+        self.lost.setdefault(key, why)
+
+    def send(self, key: Key, message: Message) -> bool:
+        """Return whether the message could be sent."""
+        try:
+            self.connections[key].send(message)
+        except (KeyError, OSError):
+            return False
+        return True
+
+    def answers_to(self, orders: Mapping[Key, Order], deadline_s: float) -> dict[Key, Message]:
+        """Give each process its order, all at the same time, and return the answers: value, or
+        error. One that does not answer in time is lost, and has none."""
+        numbers = {}
+        for key, (name, arguments) in orders.items():
+            number = next(self._numbers)
+            order = {"order": name, "number": number, "arguments": arguments}
+            if key not in self.lost and self.send(key, order):
+                numbers[key] = number
+
+        def all_answered() -> bool:
+            return all(n in self._answers or key in self.lost for key, n in numbers.items())
+
+        self.hub.pump_until(all_answered, self.hub.now() + deadline_s)
+        found = {}
+        for key, (name, _) in orders.items():
+            answer = self._answers.pop(numbers[key], None) if key in numbers else None
+            if answer is not None:
+                found[key] = answer
+            else:
+                self.lose(key, silent(name, deadline_s))
+        return found
+
+
+def silent(order: str, seconds: float) -> str:
+    return (
+        f"it did not answer {order!r} within {seconds:.0f} s: its process is stopped, or its host "
+        "is gone"
+    )

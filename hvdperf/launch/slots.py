@@ -7,7 +7,6 @@ not used, because its ranks poll while they wait, and none can leave without all
 from __future__ import annotations
 
 import fcntl
-import itertools
 import json
 import os
 import select
@@ -25,14 +24,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hvdperf.errors import UserError
 from hvdperf.launch import outer
-from hvdperf.launch.hub import Hub
+from hvdperf.launch.hub import Hub, Peers, silent
 from hvdperf.launch.outer import launcher, on_one_host, outer_rank, outer_size
 from hvdperf.launch.processes import LocalAgent, SlotGone, Variables
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import Offer, model_of
 from hvdperf.paths import CACHE
 from hvdperf.worker import process
-from hvdperf.worker.protocol import Connection, Message, hello_of, tune
+from hvdperf.worker.protocol import Connection, Message, connection_to
 
 if TYPE_CHECKING:
     from hvdperf.machine.stack import Stack
@@ -45,8 +44,6 @@ PROBE_S = 150.0
 # Seconds after which a wait is told, and slots that are named.
 SOON_S = 5.0
 MOST_NAMED = 4
-# Seconds that an address of rank 0 has to answer before the slot tries the next one.
-TRY_S = 3.0
 
 
 def dismiss_slots() -> None:
@@ -56,7 +53,7 @@ def dismiss_slots() -> None:
             outer.started_by().publish("")
 
 
-class Slots:
+class Slots(Peers[int]):
     """Rank 0's view of all ranks; only made if there are two or more.
 
     published: whether this process has published its address. interface: the one at which other
@@ -69,24 +66,19 @@ class Slots:
         """Publish the addresses of this rank, at which the others connect. network: the one to use
         between hosts, such as 10.77.0.0/24; "" if any will do. Raises UserError."""
         one_host = on_one_host()
-        self.hub = Hub("127.0.0.1") if one_host else Hub("0.0.0.0")
+        hub = Hub("127.0.0.1") if one_host else Hub("0.0.0.0")
+        super().__init__(hub, {rank: rank for rank in range(1, outer_size())})
         session = {
             "host": socket.gethostname(),
             "addresses": [] if one_host else addresses(network),
-            "port": self.hub.port,
-            "token": self.hub.expect(self).rsplit(":", 1)[1],
+            "port": hub.port,
+            "token": self.token,
         }
         outer.started_by().publish(json.dumps(session))
         Slots.published = True
-        self._calls = itertools.count()
-        self._connections: dict[int, Connection] = {}
         self._hosts: dict[int, str] = {}
         self.interface: Interface | None = None
-        self._answers: dict[int, Message] = {}
         self._exits: dict[tuple[int, str], int] = {}
-        # Slots that are asked nothing any more, and of these the ones that closed their connection.
-        self._gone: dict[int, SlotGone] = {}
-        self._ended: set[int] = set()
 
     def offers(self, tell: Callable[[str], None] = lambda text: None) -> list[Offer]:
         """Return the offer of every rank, by rank. Raises UserError if a slot does not answer, or
@@ -101,7 +93,8 @@ class Slots:
             waited = f"{self._missing()} did not connect within {ANSWER_S:.0f} s"
             raise UserError(f"{waited}: {outer.who_is_missing()}")
         try:
-            return [own_offer(), *(self._offer(rank) for rank in self._others)]
+            answers = self.answers_to(dict.fromkeys(self.keys, ("offer", ())), ANSWER_S)
+            return [own_offer(), *(self._offer(rank, answers) for rank in self.keys)]
         except SlotGone as gone:
             raise UserError(f"{gone}; start the session again without that slot") from None
         except OSError as error:
@@ -109,12 +102,12 @@ class Slots:
 
     def _missing(self) -> str:
         """Return the slots that have not connected, in words."""
-        ranks = [each for each in self._others if each not in {*self._connections, *self._ended}]
+        ranks = [each for each in self.keys if each not in {*self.connections, *self.closed}]
         named = ", ".join(map(str, ranks[:MOST_NAMED])) + ", ..." * (len(ranks) > MOST_NAMED)
-        return f"{len(ranks)} of {len(self._others)} slots (rank {named})"
+        return f"{len(ranks)} of {len(self.keys)} slots (rank {named})"
 
-    def _offer(self, rank: int) -> Offer:
-        told = self.call(rank, "offer")
+    def _offer(self, rank: int, answers: Mapping[int, Message]) -> Offer:
+        told = self._value(rank, answers)
         return Offer(rank, told["host"], tuple(told["cores"]), tuple(told["gpus"]), told["model"])
 
     def stacks(self, interpreter: str) -> dict[str, Stack]:
@@ -126,11 +119,11 @@ class Slots:
         first = {host: rank for rank, host in sorted(self._hosts.items(), reverse=True)}
         first.pop(socket.gethostname(), None)
         # All hosts are asked before any has to answer, because importing TensorFlow takes long.
-        numbers = {host: self._order(rank, "stack", interpreter) for host, rank in first.items()}
-        found = {}
+        orders = {rank: ("stack", [interpreter]) for rank in first.values()}
+        answers, found = self.answers_to(orders, PROBE_S), {}
         for host, rank in sorted(first.items()):
             try:
-                told = self._answer(rank, "stack", numbers[host], PROBE_S)
+                told = self._value(rank, answers)
             except OSError as error:
                 raise UserError(f"{host}: {error}") from None
             found[host] = Stack(
@@ -138,76 +131,44 @@ class Slots:
             )
         return found
 
-    @property
-    def _others(self) -> range:
-        return range(1, outer_size())
-
     def _all_joined(self) -> bool:
-        return len(self._connections) + len(self._ended) == len(self._others)
+        return len(self.connections) + len(self.closed) == len(self.keys)
 
     def joined(self, rank: int, connection: Connection, hello: Message) -> None:
-        if rank not in self._others or rank in self._connections or rank in self._ended:
-            self.hub.drop(connection)
-            return
-        self._connections[rank] = connection
-        self._hosts[rank] = hello["host"]
-        if hello["host"] != socket.gethostname():
-            self.interface = interface_of(connection.socket.getsockname()[0])
+        super().joined(rank, connection, hello)
+        if self.connections.get(rank) is connection:
+            self._hosts[rank] = hello["host"]
+            if hello["host"] != socket.gethostname():
+                self.interface = interface_of(connection.socket.getsockname()[0])
 
     def received(self, rank: int, message: Message) -> None:
-        exited, number = message.get("exited"), message.get("answers")
+        exited = message.get("exited")
         if isinstance(exited, dict) and all(type(status) is int for status in exited.values()):
             self._exits |= {(rank, launch): status for launch, status in exited.items()}
-        elif type(number) is int and ("value" in message or "error" in message):
-            self._answers[number] = message
         else:
-            raise ValueError(f"no slot says {json.dumps(message)[:100]}")
-
-    def left(self, rank: int, reason: str = "") -> None:
-        self._connections.pop(rank, None)
-        self._ended.add(rank)
-        self._gone.setdefault(rank, self._slot_gone(rank, reason or "it has ended"))
-
-    def _slot_gone(self, rank: int, reason: str) -> SlotGone:
-        return SlotGone(rank, self._hosts.get(rank, ""), reason)
+            super().received(rank, message)
 
     def gone(self) -> Mapping[int, SlotGone]:
         """Return the slots that cannot be used any more, by rank."""
         self.hub.pump(0.0)
-        return self._gone
+        return {rank: self._slot_gone(rank) for rank in self.lost}
+
+    def _slot_gone(self, rank: int) -> SlotGone:
+        return SlotGone(rank, self._hosts.get(rank, ""), self.lost[rank])
 
     def call(self, rank: int, method: str, *arguments: Any) -> Any:
         """Have a slot run a method of its agent, and return the method's result. Raises OSError if
         the method fails. Raises SlotGone if the slot does not answer within ANSWER_S, and from then
         on at once."""
-        return self._answer(rank, method, self._order(rank, method, *arguments), ANSWER_S)
+        return self._value(rank, self.answers_to({rank: (method, arguments)}, ANSWER_S))
 
-    def _order(self, rank: int, method: str, *arguments: Any) -> int:
-        """Send an order without waiting for the answer; return the number of the answer, or -1 if
-        the order could not be sent."""
-        number = next(self._calls)
-        message = {"order": method, "number": number, "arguments": arguments}
-        return number if rank not in self._gone and self._send(rank, message) else -1
-
-    def _answer(self, rank: int, method: str, number: int, deadline_s: float) -> Any:
-        if number >= 0:
-            self.hub.pump_until(
-                lambda: number in self._answers or rank in self._gone, self.hub.now() + deadline_s
-            )
-        answer = self._answers.pop(number, None)
-        if answer is None:
-            raise self._gone.setdefault(rank, self._slot_gone(rank, _silent(method, deadline_s)))
-        if "error" in answer:
-            raise OSError(f"slot of rank {rank}: {answer['error']}")
-        return answer["value"]
-
-    def _send(self, rank: int, message: Message) -> bool:
-        """Return whether the message could be sent."""
-        try:
-            self._connections[rank].send(message)
-        except (KeyError, OSError):
-            return False
-        return True
+    def _value(self, rank: int, answers: Mapping[int, Message]) -> Any:
+        """Return the value of a slot's answer. Raises as `call` does."""
+        if rank not in answers:
+            raise self._slot_gone(rank)
+        if "error" in answers[rank]:
+            raise OSError(f"slot of rank {rank}: {answers[rank]['error']}")
+        return answers[rank]["value"]
 
     def status(self, rank: int, launch: str) -> int | None:
         """Return the exit status that the slot has reported for the launch; None before it has."""
@@ -222,27 +183,21 @@ class Slots:
         # Slots that never joined must not use up the time in which the others leave.
         deadline = self.hub.now() + LEAVE_S
         outer.started_by().withdraw()
-        lost = dict(self.gone())
-        for rank in self._others:
-            self._send(rank, {"order": "leave"})
-        self.hub.pump_until(lambda: len(self._ended) == len(self._others), deadline)
-        for rank in self._others:
-            if rank not in self._ended:
-                lost.setdefault(rank, self._slot_gone(rank, _silent("leave", LEAVE_S)))
+        self.hub.pump(0.0)
+        for rank in self.keys:
+            self.send(rank, {"order": "leave"})
+        lost = {*self.lost}
+        self.hub.pump_until(lambda: len(self.closed) == len(self.keys), deadline)
+        for rank in {*self.keys} - self.closed:
+            self.lose(rank, silent("leave", LEAVE_S))
+            lost.add(rank)
         self.hub.close()
         for rank in sorted(lost):
-            print(f"ERROR: {lost[rank]}", file=sys.stderr, flush=True)
+            print(f"ERROR: {self._slot_gone(rank)}", file=sys.stderr, flush=True)
         if lost:
             sys.stdout.flush()
             outer.leave_status(exit_status or 1)
             os._exit(exit_status or 1)
-
-
-def _silent(order: str, seconds: float) -> str:
-    return (
-        f"it did not answer {order!r} within {seconds:.0f} s: its process is stopped, or its host "
-        "is gone"
-    )
 
 
 class RemoteAgent:
@@ -340,21 +295,13 @@ def _connect(host: str, addresses: Sequence[str], port: int, token: str) -> Conn
         # Bridges of containers have the same address on every host.
         own = {str(each.address.ip) for each in interfaces()}
         addresses = [address for address in addresses if address not in own]
-    problems = []
-    for address in addresses:
-        try:
-            connection = Connection(socket.create_connection((address, port), timeout=TRY_S))
-        except OSError as error:
-            problems.append(f"{address}: {error.strerror or error}")
-            continue
-        connection.socket.settimeout(None)
-        tune(connection.socket)
-        connection.send(hello_of(outer_rank(), token))
-        return connection
-    raise UserError(
-        f"{here} cannot reach {host}, the host of rank 0, at port {port} ({'; '.join(problems)}): "
-        "open that route in the firewall, or name a network of both by --network"
-    )
+    try:
+        return connection_to(addresses, port, outer_rank(), token)
+    except OSError as error:
+        raise UserError(
+            f"{here} cannot reach {host}, the host of rank 0, at port {port} ({error}): open that "
+            "route in the firewall, or name a network of both by --network"
+        ) from None
 
 
 def _serve(agent: LocalAgent, connection: Connection) -> None:

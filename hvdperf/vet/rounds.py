@@ -10,7 +10,8 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from hvdperf.vet.crew import Crew, Order
+from hvdperf.launch.hub import Order
+from hvdperf.vet.crew import Crew
 from hvdperf.vet.record import FEWEST_LINKED, LINK, TERMS, Measured, Pair, Round
 from hvdperf.worker.vet.host import CONNECT_S, DRAIN_S, KEY
 

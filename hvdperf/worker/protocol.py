@@ -12,6 +12,7 @@ import json
 import os
 import re
 import socket
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any, Callable, Optional
 
@@ -21,6 +22,8 @@ Message = dict[str, Any]
 # before the connection ends. The other host's kernel answers, even for a stopped process.
 IDLE_S = 10
 UNANSWERED_S = 15
+# Seconds that an address of the driver has to answer before the next one is tried.
+TRY_S = 3.0
 
 # host:port:token of the driver, in the environment of every rank.
 DRIVER_VARIABLE = "HVDPERF_DRIVER"
@@ -109,6 +112,24 @@ def tune(connected: socket.socket) -> None:
 def hello_of(rank: int, token: str) -> Message:
     """Return the greeting of this process. token: the launch's."""
     return {"hello": rank, "token": token, "pid": os.getpid(), "host": socket.gethostname()}
+
+
+def connection_to(addresses: Iterable[str], port: int, rank: int, token: str) -> "Connection":
+    """Return a connection that has greeted, at the first of the addresses that answers. Raises
+    OSError, which says why none does."""
+    problems = []
+    for address in addresses:
+        try:
+            connected = socket.create_connection((address, port), timeout=TRY_S)
+        except OSError as error:
+            problems.append(f"{address}: {error.strerror or error}")
+            continue
+        connected.settimeout(None)
+        tune(connected)
+        connection = Connection(connected)
+        connection.send(hello_of(rank, token))
+        return connection
+    raise OSError("; ".join(problems))
 
 
 class Connection:

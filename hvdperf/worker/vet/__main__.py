@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import socket
 import sys
 import threading
 from collections import Counter
@@ -19,11 +18,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 from hvdperf.worker.process import take_name
-from hvdperf.worker.protocol import Connection, Message, hello_of, tune
+from hvdperf.worker.protocol import TRY_S, Connection, Message, connection_to
 from hvdperf.worker.vet.host import Link, files_to_read, rate, reader, written_file
-
-# Seconds that an address of the command has to answer before the next one is tried.
-TRY_S = 3.0
 
 
 class Node:
@@ -82,33 +78,19 @@ def main() -> None:
     if not plan:
         sys.exit("it was given no plan: `hvdperf vet` starts it")
     os.environ.update(plan["settings"])
-    connection = _connect(plan)
+    try:
+        connection = connection_to(plan["addresses"], plan["port"], plan["node"], plan["token"])
+    except OSError as error:
+        sys.exit(
+            f"it cannot reach the host of `hvdperf vet` at port {plan['port']} ({error}): open "
+            "that route, or name a network of both by --network"
+        )
     orders: queue.Queue[Message] = queue.Queue()
     threading.Thread(target=_receive, args=(connection, orders), daemon=True).start()
     node = Node()
     while (order := orders.get())["order"] != "leave":
         answer = _carry_out(node, order["order"], order["arguments"])
         connection.send({"answers": order["number"], **answer})
-
-
-def _connect(plan: Mapping[str, Any]) -> Connection:
-    """Return a connection to the command, at the first of its addresses that answers."""
-    problems = []
-    for address in plan["addresses"]:
-        try:
-            connected = socket.create_connection((address, plan["port"]), timeout=TRY_S)
-        except OSError as error:
-            problems.append(f"{address}: {error.strerror or error}")
-            continue
-        connected.settimeout(None)
-        tune(connected)
-        connection = Connection(connected)
-        connection.send(hello_of(plan["node"], plan["token"]))
-        return connection
-    sys.exit(
-        f"it cannot reach the host of `hvdperf vet` at port {plan['port']} "
-        f"({'; '.join(problems)}): open that route, or name a network of both by --network"
-    )
 
 
 def _receive(connection: Connection, orders: queue.Queue[Message]) -> None:
