@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -111,61 +112,40 @@ class Network:
 
 
 _HUGE, _TINY, _MIXED = Traffic.FEW_HUGE, Traffic.MANY_TINY, Traffic.MIXED
-_BURSTS = Traffic.TWO_BURSTS
+_BURSTS, _SPARSE = Traffic.TWO_BURSTS, Traffic.SPARSE
 _FULL, _SMALL = Scale.FULL, Scale.SMALL
 
 
-def _home(module: str, name: str) -> str:
-    """Return the builder of a network, which has the network's name."""
-    return f"hvdperf.models.networks.{module}:{name}"
-
-
-def _classifier(
-    module: str, name: str, size: int, traffic: Traffic, scale: Scale, tensors: int, smallest: int
-) -> Network:
-    builder = _home(module, name)
-    return Network(name, builder, size, traffic, scale, tensors, smallest=smallest)
-
-
-def _language_model(
-    name: str, length: int, traffic: Traffic, scale: Scale, tensors: int, words: int
-) -> Network:
-    builder = _home("language", name)
-    return Network(name, builder, length, traffic, scale, tensors, Task.LANGUAGE, words)
-
-
-def _adversarial(name: str, scale: Scale) -> Network:
-    return Network(name, _home("dcgan", name), 64, _BURSTS, scale, 27, Task.ADVERSARIAL)
-
-
+# A row names the module here, in which a function of the network's name builds it.
+_HOME = "hvdperf.models.networks"
 NETWORKS: dict[str, Network] = {
-    network.name: network
+    network.name: replace(network, builder=f"{_HOME}.{network.builder}:{network.name}")
     for network in (
-        _classifier("classifiers", "vgg_16", 224, _HUGE, _FULL, 32, 32),
-        _classifier("classifiers", "vgg_19", 224, _HUGE, _FULL, 38, 32),
-        _classifier("classifiers", "resnet_50", 224, _TINY, _FULL, 214, 32),
-        _classifier("classifiers", "resnet_v2_101", 224, _TINY, _FULL, 344, 32),
-        _classifier("inception", "inception_v4", 299, _TINY, _FULL, 300, 75),
-        _classifier("inception", "inception_v3", 299, _MIXED, _FULL, 190, 75),
-        _classifier("inception", "googlenet", 224, _MIXED, _FULL, 116, 1),
-        _classifier("classifiers", "alexnet", 227, _HUGE, _FULL, 16, 67),
-        _adversarial("dcgan", _FULL),
-        _language_model("lstm", 35, Traffic.SPARSE, _FULL, 9, 10_000),
-        _language_model("lstm_ptb_small", 20, Traffic.SPARSE, _FULL, 9, 10_000),
-        _language_model("lstm_ptb_large", 35, Traffic.SPARSE, _FULL, 9, 10_000),
-        _language_model("transformer", 64, _MIXED, _FULL, 70, 8_000),
-        _classifier("classifiers", "vgg_16_s", 32, _HUGE, _SMALL, 32, 32),
-        _classifier("classifiers", "vgg_19_s", 32, _HUGE, _SMALL, 38, 32),
-        _classifier("classifiers", "resnet_50_s", 32, _TINY, _SMALL, 54, 1),
-        _classifier("classifiers", "resnet_v2_101_s", 32, _TINY, _SMALL, 94, 1),
-        _classifier("inception", "inception_v4_s", 75, _TINY, _SMALL, 98, 75),
-        _classifier("inception", "inception_v3_s", 75, _MIXED, _SMALL, 84, 75),
-        _classifier("inception", "googlenet_s", 64, _MIXED, _SMALL, 44, 1),
-        _classifier("classifiers", "alexnet_s", 67, _HUGE, _SMALL, 16, 67),
-        _adversarial("dcgan_s", _SMALL),
-        _language_model("lstm_s", 20, Traffic.SPARSE, _SMALL, 9, 2_000),
-        _language_model("transformer_s", 32, _MIXED, _SMALL, 38, 2_000),
-        _classifier("classifiers", "resnet_v2_101_t", 32, _TINY, Scale.THIN, 344, 1),
+        Network("vgg_16", "classifiers", 224, _HUGE, _FULL, 32, smallest=32),
+        Network("vgg_19", "classifiers", 224, _HUGE, _FULL, 38, smallest=32),
+        Network("resnet_50", "classifiers", 224, _TINY, _FULL, 214, smallest=32),
+        Network("resnet_v2_101", "classifiers", 224, _TINY, _FULL, 344, smallest=32),
+        Network("inception_v4", "inception", 299, _TINY, _FULL, 300, smallest=75),
+        Network("inception_v3", "inception", 299, _MIXED, _FULL, 190, smallest=75),
+        Network("googlenet", "inception", 224, _MIXED, _FULL, 116),
+        Network("alexnet", "classifiers", 227, _HUGE, _FULL, 16, smallest=67),
+        Network("dcgan", "dcgan", 64, _BURSTS, _FULL, 27, Task.ADVERSARIAL),
+        Network("lstm", "language", 35, _SPARSE, _FULL, 9, Task.LANGUAGE, 10_000),
+        Network("lstm_ptb_small", "language", 20, _SPARSE, _FULL, 9, Task.LANGUAGE, 10_000),
+        Network("lstm_ptb_large", "language", 35, _SPARSE, _FULL, 9, Task.LANGUAGE, 10_000),
+        Network("transformer", "language", 64, _MIXED, _FULL, 70, Task.LANGUAGE, 8_000),
+        Network("vgg_16_s", "classifiers", 32, _HUGE, _SMALL, 32, smallest=32),
+        Network("vgg_19_s", "classifiers", 32, _HUGE, _SMALL, 38, smallest=32),
+        Network("resnet_50_s", "classifiers", 32, _TINY, _SMALL, 54),
+        Network("resnet_v2_101_s", "classifiers", 32, _TINY, _SMALL, 94),
+        Network("inception_v4_s", "inception", 75, _TINY, _SMALL, 98, smallest=75),
+        Network("inception_v3_s", "inception", 75, _MIXED, _SMALL, 84, smallest=75),
+        Network("googlenet_s", "inception", 64, _MIXED, _SMALL, 44),
+        Network("alexnet_s", "classifiers", 67, _HUGE, _SMALL, 16, smallest=67),
+        Network("dcgan_s", "dcgan", 64, _BURSTS, _SMALL, 27, Task.ADVERSARIAL),
+        Network("lstm_s", "language", 20, _SPARSE, _SMALL, 9, Task.LANGUAGE, 2_000),
+        Network("transformer_s", "language", 32, _MIXED, _SMALL, 38, Task.LANGUAGE, 2_000),
+        Network("resnet_v2_101_t", "classifiers", 32, _TINY, Scale.THIN, 344),
     )
 }
 
@@ -181,9 +161,13 @@ def network(name: str) -> Network:
     closest."""
     if name in NETWORKS:
         return NETWORKS[name]
-    close = difflib.get_close_matches(name, NETWORKS, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    raise UnknownNetwork(f"unknown network {name!r}: {hint}known are {', '.join(NETWORKS)}")
+    raise UnknownNetwork(f"unknown network {name!r}: {hint(name, NETWORKS)}")
+
+
+def hint(name: str, known: Collection[str]) -> str:
+    """Return the words on a name that is not known."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"{f'did you mean {close[0]}? ' if close else ''}known are {', '.join(known)}"
 
 
 def build(name: str, input_size: int, classes: int) -> Any:

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 
 from hvdperf.errors import UserError, refusing
@@ -211,13 +210,10 @@ def other_data(directory: str, into: Path) -> Path:
 
 def _alike(directory: str) -> list[list[Path]]:
     """Return the files of a directory in groups of the same size."""
-    files = files_of(Path(directory)) if directory else []
-    ordered = sorted(files, key=lambda path: (_size(path), path))
-    return [list(group) for _, group in groupby(ordered, key=_size)]
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size
+    by_size: dict[int, list[Path]] = {}
+    for path in sorted(files_of(Path(directory))) if directory else ():
+        by_size.setdefault(path.stat().st_size, []).append(path)
+    return list(by_size.values())
 
 
 def _run(module: str, failed: str, *arguments: str) -> str:

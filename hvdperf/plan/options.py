@@ -14,7 +14,7 @@ from msgspec import Meta
 from hvdperf.errors import UserError, refusing
 from hvdperf.json_records import Positive, plain
 from hvdperf.machine.placement import PACKED
-from hvdperf.models import inputs, own_networks, own_scripts, registry
+from hvdperf.models import inputs, own_networks, registry
 from hvdperf.models.registry import UnknownNetwork, network
 from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import Schedule
@@ -174,7 +174,8 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
     try:
         for file in profile.workloads:
             own_networks.load_file(path.parent / file)
-        scripts = [own_scripts.load(text, str(path.parent)).name for text in profile.scripts]
+        beside = str(path.parent)
+        scripts = [own_networks.load_script(text, beside).name for text in profile.scripts]
     except own_networks.BadWorkloads as error:
         raise file_error(path, str(error)) from None
     profile = replace(profile, models=tuple(dict.fromkeys((*profile.models, *scripts))))
@@ -387,7 +388,7 @@ def _own_networks(path: str) -> Sequence[registry.Network]:
 
 def _own_script(text: str) -> registry.Network:
     with refusing("--script ", own_networks.BadWorkloads):
-        return own_scripts.load(text)
+        return own_networks.load_script(text)
 
 
 def known_model(name: str) -> registry.Network:

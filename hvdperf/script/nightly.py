@@ -17,7 +17,7 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.probe import probe as probe_machine
 from hvdperf.machine.stack import probe
-from hvdperf.models.own_scripts import LAUNCHERS
+from hvdperf.models.own_networks import LAUNCHERS
 from hvdperf.paths import CACHE, shown
 from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Result, Summary, now
 from hvdperf.records.fingerprinting import fingerprint

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.models import inputs, own_scripts, registry
+from hvdperf.models import inputs, own_networks, registry
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.data import DataSource
@@ -30,7 +30,7 @@ Make = Callable[..., tuple[Workload, ArmLauncher]]
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm_launchers: MakeStarter) -> Make:
     """Return a function that writes a script, and returns its workload and what launches it."""
     networks = dict(registry.NETWORKS)
-    for module in (registry, own_scripts):
+    for module in (registry, own_networks):
         monkeypatch.setattr(module, "NETWORKS", networks)
     monkeypatch.setitem(inputs.INPUTS, "script", inputs.Input("script", 0))
 
@@ -40,7 +40,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm_launchers: MakeSta
         path = tmp_path / "own" / "train.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        name = own_scripts.load(f"{path} {arguments}").name
+        name = own_networks.load_script(f"{path} {arguments}").name
         starter = arm_launchers(launcher)
         starter.data = {"script": DataSource("script", "", 0)}
         return Workload(name, "script", 0, 1), starter

@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.models import inputs, own_scripts, registry
-from hvdperf.models.own_networks import BadWorkloads
-from hvdperf.models.own_scripts import load
+from hvdperf.models import inputs, own_networks, registry
+from hvdperf.models.own_networks import BadWorkloads, load_script
 from hvdperf.models.registry import SCRIPT
 
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     networks, sources = dict(registry.NETWORKS), dict(inputs.INPUTS)
-    for module in (registry, own_scripts):
+    for module in (registry, own_networks):
         monkeypatch.setattr(module, "NETWORKS", networks)
-    for module in (inputs, own_scripts):
+    for module in (inputs, own_networks):
         monkeypatch.setattr(module, "INPUTS", sources)
 
 
@@ -29,7 +28,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_a_script_is_named_by_its_file_and_arguments(script: Path) -> None:
-    found = load(f"python3 {script} --batch 64 --data '/a b'")
+    found = load_script(f"python3 {script} --batch 64 --data '/a b'")
     assert found.name.startswith("train.py-batch-64-data-a-b-")
     assert found.script == f"{script} --batch 64 --data '/a b'"
     assert found.origin == str(script)
@@ -38,33 +37,34 @@ def test_a_script_is_named_by_its_file_and_arguments(script: Path) -> None:
 
 
 def test_other_arguments_give_another_name(script: Path) -> None:
-    names = {load(f"{script} --lr {lr}").name for lr in ("1e-3", "1e+3", "1e3", "é", "x" * 300)}
+    rates = ("1e-3", "1e+3", "1e3", "é", "x" * 300)
+    names = {load_script(f"{script} --lr {rate}").name for rate in rates}
     assert len(names) == 5
     assert max(map(len, names)) < 100
 
 
 def test_it_runs_where_the_command_is_typed_if_it_lies_below_that(script: Path) -> None:
     top = script.parent.parent
-    assert load(f"{script.parent.name}/train.py", str(top)).place == str(top)
-    assert load(f"{script} -v", "/").place == "/"
+    assert load_script(f"{script.parent.name}/train.py", str(top)).place == str(top)
+    assert load_script(f"{script} -v", "/").place == "/"
     hidden = script.parent / ".own" / "train.py"
     hidden.parent.mkdir()
     hidden.write_text("")
-    assert load(f"{hidden} -h", str(top)).place == str(hidden.parent)
+    assert load_script(f"{hidden} -h", str(top)).place == str(hidden.parent)
 
 
 def test_its_path_is_relative_to_the_profile_that_names_it(script: Path) -> None:
-    assert load("train.py", str(script.parent)).script == str(script)
+    assert load_script("train.py", str(script.parent)).script == str(script)
 
 
 def test_two_files_of_one_name_need_other_arguments(script: Path, tmp_path: Path) -> None:
     other = tmp_path / "other" / "train.py"
     other.parent.mkdir()
     other.write_text("")
-    load(str(script))
+    load_script(str(script))
     with pytest.raises(BadWorkloads, match="there is another train"):
-        load(str(other))
-    assert load(f"{other} -v").name == "train.py-v"
+        load_script(str(other))
+    assert load_script(f"{other} -v").name == "train.py-v"
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_two_files_of_one_name_need_other_arguments(script: Path, tmp_path: Path
 )
 def test_what_is_no_script_is_refused(text: str, said: str) -> None:
     with pytest.raises(BadWorkloads, match=said):
-        load(text)
+        load_script(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from hvdperf.models.registry import Form
+from hvdperf.models.registry import Form, hint
 
 
 class DataError(ValueError):
@@ -170,9 +169,7 @@ def find(name: str) -> Input:
     closest."""
     if name in INPUTS:
         return INPUTS[name]
-    close = difflib.get_close_matches(name, INPUTS, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    raise UnknownInput(f"unknown input {name!r}: {hint}known are {', '.join(INPUTS)}")
+    raise UnknownInput(f"unknown input {name!r}: {hint(name, INPUTS)}")
 
 
 def _module(name: str) -> Any:

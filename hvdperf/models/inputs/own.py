@@ -37,13 +37,10 @@ def samples(network: str, size: int, shard: Shard, seed: int) -> Any:
     named = registry.network(network).data
     function = registry.function(named)
     tf.keras.utils.set_random_seed(seed + shard.index)
-    if _takes_the_shard(function):
-        dataset = function(size, shard)
-        _check(dataset)
-        return dataset
-    dataset = function(size)
+    divides = _takes_the_shard(function)
+    dataset = function(size, shard) if divides else function(size)
     _check(dataset)
-    if shard.count == 1:
+    if divides or shard.count == 1:
         return dataset
     divided = divided_at_the_source(dataset, shard)
     if divided is None:
