@@ -294,15 +294,15 @@ def test_a_module_runs_only_when_all_of_it_is_there(path):
 # The most lines of each package, neither blank, comment nor docstring; of scripts for the shell and
 # the browser, all lines. A change may lower them; raising one needs a reason in its commit.
 LINES = {
-    "models": 2359,
+    "models": 2105,
     "leaves": 1054,
     "worker": 5089,
     "machine": 1620,
     "plan": 2289,
     "records": 1091,
     "explain": 1271,
-    "launch": 2583,
-    "vet": 622,
+    "launch": 2592,
+    "vet": 574,
     "work": 1362,
     "judge": 522,
     "session": 2910,
