@@ -26,16 +26,8 @@ from hvdperf.script.arms import AS_IT_IS, FIRST_STEPS, Figure, Interrupted, Run,
 from hvdperf.script.checks import problems
 from hvdperf.script.recorded import Rank
 from hvdperf.script.training import start_of
+from hvdperf.timeline.nights import night as documents
 from hvdperf.timeline.nights.falls import judge_speeds
-from hvdperf.timeline.nights.night import (
-    FORMAT,
-    SCRIPT,
-    Night,
-    path_of,
-    read_night,
-    read_nights,
-    write_night,
-)
 from hvdperf.timeline.store import NIGHTS, alone
 
 # Runs of a night, and as many again of what is slower than on the nights before.
@@ -51,7 +43,7 @@ def measure_night(
     results: Path,
     steps: int | None,
     say: Say,
-) -> Night:
+) -> documents.Night:
     """Measure a night of a script and keep it. If a run does not train, or a check of the training
     fails, the night has that as its reason, and may be measured again. directory: takes what is
     recorded. results: holds the nights. steps: of a run; None for as many as take some seconds.
@@ -60,16 +52,16 @@ def measure_night(
     nights.mkdir(parents=True, exist_ok=True)
     with alone(nights / ".lock", "another night is being measured here; wait until it finishes"):
         today = datetime.now(UTC).date()
-        path = path_of(nights, series, today)
+        path = documents.path_of(nights, series, today)
         with refusing(f"{shown(path)}: ", Unreadable, then="; move it away"):
-            is_measured = path.exists() and not read_night(path).reason
+            is_measured = path.exists() and not documents.read_night(path).reason
         if is_measured:
             raise UserError(
                 f"--series {series}: the night of {today} (UTC) has been measured already"
             )
         given = ["--series", series, *([] if steps is None else ["--steps", f"{steps}"])]
         words = shlex.join(["hvdperf", "run", *given, "--", *command])
-        night = Night(FORMAT, series, today, now(), words)
+        night = documents.Night(documents.FORMAT, series, today, now(), words)
         with suppress(OSError, MemoryError):
             night = replace(night, probe=probe_machine())
         runner = Runner(command, directory)
@@ -77,7 +69,7 @@ def measure_night(
             if steps is None:
                 steps = steps_of([runner.run(AS_IT_IS, "first", FIRST_STEPS)])
             night = replace(night, parts=(_part(command, runner, steps, Kind.OWN, say),))
-            read = read_nights(nights)
+            read = documents.read_nights(nights)
             before = [each for each in read.of.get(series, ()) if each.night < today]
             judged = judge_speeds([*before, night], read.accepted.get(series, ()))
             if judged.suspects:
@@ -89,7 +81,7 @@ def measure_night(
         except UserError as error:
             night = replace(night, reason=str(error))
         night = replace(night, ended_at=now())
-        write_night(nights, night)
+        documents.write_night(nights, night)
         return night
 
 
@@ -124,7 +116,7 @@ def _part(command: Sequence[str], runner: Runner, steps: int, kind: Kind, say: S
         minutes=(time.monotonic() - began) / 60,
         hosts=tuple(sorted({rank.host for rank in job})),
         fingerprint=fingerprint(machine, stack, _launcher(command), slots, job[0].settings),
-        asked={SCRIPT: shlex.join(command)},
+        asked={documents.SCRIPT: shlex.join(command)},
         cases=(),
         results=(
             *(

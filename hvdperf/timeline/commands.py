@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -424,7 +423,7 @@ def watch_nights(arguments: argparse.Namespace) -> int:
         for text in state.series.slower():
             print(f"  {text}")
     if arguments.json is not None:
-        document = json.dumps([asdict(state_of(state)) for state in states], indent=1, default=str)
+        document = json.dumps([state_of(state) for state in states], indent=1, default=str)
         if arguments.json == "-":
             print(document)
         else:
@@ -460,7 +459,7 @@ def list_regressions(arguments: argparse.Namespace) -> int:
         if wanted:
             print(table.header)
         for change, standing in wanted:
-            why = series.why(change) if standing is Standing.ACCEPTED else ""
+            why = series.why(change.since) if standing is Standing.ACCEPTED else ""
             told = f"{standing.value}: {why}" if why else standing.value
             word = "" if standing is Standing.OPEN else f" ({told})"
             row = (change.since, change.size, change.count)

@@ -24,7 +24,7 @@ from hvdperf.timeline.nights.night import (
     write_night,
 )
 from hvdperf.timeline.nights.series import Series, events
-from hvdperf.timeline.page import one_series
+from hvdperf.timeline.page import index as pages
 from hvdperf.timeline.page.index import write_index
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
@@ -323,7 +323,7 @@ def test_releases_stand_below_the_nights_with_their_changes(
 def test_what_launches_take_besides_is_drawn_and_fails_where_it_became_more() -> None:
     made = nights(CALM, 1)[:40]
     series = Series("a100", [with_costs(night, 3.0 + (night is made[-1])) for night in made])
-    drawn = {line["name"]: line for line in one_series._lines(series, events(series))}
+    drawn = {line["name"]: line for line in pages._lines(series, events(series))}
     start, memory = (drawn[f"{what}[network_1-np2]"] for what in ("start", "memory"))
     assert start["figure"] == "9.000 s"
     assert memory["figure"] == "4.000 GB"

@@ -105,9 +105,12 @@ class Series:
         """Return the date up to which what became slower is accepted."""
         return accepted_until(self.accepted)
 
-    def why(self, change: Change) -> str:
-        """Return why a lasting change is accepted."""
-        return next((each.why for each in self.accepted if f"{each.night}" >= change.since), "")
+    def day(self, index: int) -> str:
+        return f"{self.nights[index].night}"
+
+    def why(self, since: str) -> str:
+        """Return why what began on a date is accepted."""
+        return next((each.why for each in self.accepted if f"{each.night}" >= since), "")
 
     @cached_property
     def found(self) -> Findings:
@@ -266,7 +269,8 @@ def events(series: Series) -> list[Event]:
             found[found.index(near[0])] = _with_alarms(series, near[0], alarms)
         else:
             found.append(_of_alarms(series, alarms))
-    return sorted(found, key=lambda each: (not each.is_open, -each.at, -each.size))
+    found.sort(key=lambda each: (not each.is_open, -each.at, -each.size))
+    return [_with_next(series, each) for each in found]
 
 
 def _falls(series: Series) -> Iterator[tuple[int, list[Fall]]]:
@@ -294,7 +298,10 @@ def _together(found: Iterable[Began], at: Callable[[Began], int]) -> Iterator[li
 
 
 def _of_falls(
-    series: Series, began: int, falls: Sequence[Fall], changes: Sequence[tuple[Change, Standing]]
+    series: Series,
+    began: int,
+    falls: Sequence[Fall],
+    changes: Sequence[tuple[Change, Standing]],
 ) -> Event:
     last = falls[-1]
     is_on = series.fall is not None and series.fall.since is last.since
@@ -310,7 +317,8 @@ def _of_falls(
         until = f"{last.night.night}"
         notes.insert(0, f"seen at once on {count} night{'s' * (count > 1)}, the last on {until}")
     size = max(abs(log(last.changes[measure][key].change)) for measure, key in last.what)
-    return _event(series, began, standing, last.told, notes, commands, changes, size)
+    since = series.day(began)
+    return Event(began, since, standing, last.told, notes, commands, changes, size)
 
 
 def _of_changes(series: Series, changes: Sequence[tuple[Change, Standing]]) -> Event:
@@ -332,7 +340,8 @@ def _of_changes(series: Series, changes: Sequence[tuple[Change, Standing]]) -> E
         commands.append((DETAILS, look_closer(usual, own)))
     if again := repeat(nights[largest.at], largest.line):
         commands.append(("measure the largest again", again))
-    return _event(series, first.at, standing, told, notes, commands, changes, _size(largest))
+    at, size = first.at, _size(largest)
+    return Event(at, series.day(at), standing, told, notes, commands, changes, size)
 
 
 def _of_alarms(series: Series, alarms: Sequence[Alarm]) -> Event:
@@ -342,7 +351,7 @@ def _of_alarms(series: Series, alarms: Sequence[Alarm]) -> Event:
         told += f", and {more} more case{'s' * (more > 1)} of the gate"
     at = min(each.first for each in alarms)
     standing, again = _standing(series, alarms), _again(series, largest)
-    return _event(series, at, standing, told, [], [again], (), _loss(largest))
+    return Event(at, series.day(at), standing, told, [], [again], (), _loss(largest))
 
 
 def _with_alarms(series: Series, event: Event, alarms: Sequence[Alarm]) -> Event:
@@ -351,8 +360,7 @@ def _with_alarms(series: Series, event: Event, alarms: Sequence[Alarm]) -> Event
     if len(alarms) > NAMED:
         told.append(f"and {len(alarms) - NAMED} more cases of the gate")
     standing = min(event.standing, _standing(series, alarms), key=_URGENT.index)
-    accept = [_accept(series)] * (standing is Standing.OPEN and not event.is_open)
-    commands = [*event.commands, _again(series, alarms[0]), *accept]
+    commands = [*event.commands, _again(series, alarms[0])]
     return replace(event, standing=standing, notes=[*event.notes, *told], commands=commands)
 
 
@@ -371,36 +379,21 @@ def _again(series: Series, alarm: Alarm) -> Command:
     return "measure the gate's case again", night.repeat(found.part, found.row)
 
 
-def _accept(series: Series) -> Command:
-    """Return what a command is for, and the command, which makes what fell the reference."""
-    command = f"hvdperf nightly accept --series {series.name} --why REASON"
-    return "to accept the series", command
-
-
 def _loss(alarm: Alarm) -> float:
     """Return what an alarm lost, in ln."""
     return -log(alarm.found.row.figure or 1)
 
 
-def _event(
-    series: Series,
-    at: int,
-    standing: Standing,
-    told: str,
-    notes: list[str],
-    commands: list[Command],
-    changes: Sequence[tuple[Change, Standing]],
-    size: float,
-) -> Event:
-    """Return an event, with what is said and asked of all of them."""
-    since = f"{series.nights[at].night}"
-    if standing is Standing.OPEN:
-        commands = [*commands, _accept(series)]
-    if standing is Standing.ACCEPTED:
-        why = next((each.why for each in series.accepted if f"{each.night}" >= since), "")
-        notes = [*notes, f"accepted: {why or 'nobody said why'}"]
-    ordered = sorted(changes, key=lambda each: _size(each[0]), reverse=True)
-    return Event(at, since, standing, told, notes, commands, ordered, size)
+def _with_next(series: Series, event: Event) -> Event:
+    """Return an event with its changes in order, and what there is to do about it, or why not."""
+    notes, commands = [*event.notes], [*event.commands]
+    if event.is_open:
+        accept = f"hvdperf nightly accept --series {series.name} --why REASON"
+        commands.append(("to accept the series", accept))
+    if event.standing is Standing.ACCEPTED:
+        notes.append(f"accepted: {series.why(event.since) or 'nobody said why'}")
+    changes = sorted(event.changes, key=lambda each: _size(each[0]), reverse=True)
+    return replace(event, notes=notes, commands=commands, changes=changes)
 
 
 def _most_urgent(changes: Sequence[tuple[Change, Standing]]) -> Standing | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from hvdperf.files import write_whole
 from hvdperf.records.documents import Row, Summary
 from hvdperf.session.ending import EXIT_STATUS, NOTHING_MEASURED
-from hvdperf.timeline.nights.falls import turned
+from hvdperf.timeline.nights.falls import Fall, turned
 from hvdperf.timeline.nights.night import OVERDUE_H, Night
 from hvdperf.timeline.nights.series import Series
 from hvdperf.verdict import Verdict
@@ -77,78 +78,58 @@ class Watched:
         )
 
 
-@dataclass(frozen=True)
-class Fell:
-    """What fell. name: a network, a throughput such as vgg_16-np8, a node, or "all". unit: of the
-    figure that changed, such as samples/s. change, lower, upper: its ratio to what was usual, with
-    its 95 % interval. since: the first night."""
+def state_of(found: Watched) -> dict[str, Any]:
+    """Return the state of a series for programs.
 
-    name: str
-    unit: str
-    change: float
-    lower: float
-    upper: float
-    since: date
-
-
-@dataclass(frozen=True)
-class Gated:
-    """A case of the last night's gate. figure, lower, upper: of that night. is_alarm: whether it
-    FAILs; if not, it is a suspect. reason: what more is known. again: the command that measures it
-    again."""
-
-    name: str
-    node: str
-    figure: float | None
-    lower: float | None
-    upper: float | None
-    is_alarm: bool
-    reason: str
-    again: str
-
-
-@dataclass(frozen=True)
-class State:
-    """A series for programs. verdict: or MISSING. night: the last one. lines: what people read of
-    it. fell: the largest first; [] if nothing did. changed: what else changed from the last usual
-    night to the first that fell. again: the command that measures it again. gate: suspects, and
-    alarms that were not accepted."""
-
-    series: str
-    verdict: str
-    night: date | None
-    lines: tuple[str, ...]
-    fell: tuple[Fell, ...] = ()
-    changed: tuple[str, ...] = ()
-    again: str = ""
-    gate: tuple[Gated, ...] = ()
-
-
-def state_of(found: Watched) -> State:
-    """Return the state of a series for programs."""
+    verdict: or MISSING.
+    night: the last one.
+    lines: what people read of it.
+    fell: what fell, the largest first: a network, a throughput such as vgg_16-np8, a node, or
+    "all", with the unit of the figure that changed, such as samples/s, its ratio to what was usual
+    with its 95 % interval, and the first night.
+    changed: what else changed from the last usual night to the first that fell.
+    again: the command that measures what fell again.
+    gate: suspects of the last night, and alarms that were not accepted, with figures of that night,
+    what more is known, and the command that measures each again.
+    """
     series, fall = found.series, found.series.fall
-    verdict = MISSING if found.is_missing else series.verdict.value
-    night = series.last.night if series.last else None
-    lines = found.line(), *series.slower()
-    state = State(series.name, verdict, night, lines, gate=tuple(_gated(series)))
-    if fall is None:
-        return state
-    fell = []
+    return {
+        "series": series.name,
+        "verdict": MISSING if found.is_missing else series.verdict.value,
+        "night": series.last.night if series.last else None,
+        "lines": [found.line(), *series.slower()],
+        "fell": list(_fell(fall)) if fall else [],
+        "changed": fall.changed if fall else (),
+        "again": fall.again if fall else "",
+        "gate": [
+            {
+                "name": each.row.name,
+                "node": each.part.node,
+                "figure": each.row.figure,
+                "lower": each.row.lower,
+                "upper": each.row.upper,
+                "is_alarm": each.is_alarm,
+                "reason": each.row.reason,
+                "again": series.nights[-1].repeat(each.part, each.row),
+            }
+            for each in (*series.alarms, *series.suspects)
+        ],
+    }
+
+
+def _fell(fall: Fall) -> Iterator[dict[str, object]]:
     for what in fall.what:
         measure, key = what
         speed = fall.changes[measure][key]
-        since = fall.fell.get(what, fall.since).night
         change, *ends = (turned(measure, each) for each in (speed.change, speed.lower, speed.upper))
-        fell.append(Fell(f"{key}", measure.value, change, min(ends), max(ends), since))
-    return replace(state, fell=tuple(fell), changed=fall.changed, again=fall.again)
-
-
-def _gated(series: Series) -> Iterator[Gated]:
-    for each in (*series.alarms, *series.suspects):
-        row, part = each.row, each.part
-        again = series.nights[-1].repeat(part, row)
-        figures = row.figure, row.lower, row.upper
-        yield Gated(row.name, part.node, *figures, each.is_alarm, row.reason, again)
+        yield {
+            "name": f"{key}",
+            "unit": measure.value,
+            "change": change,
+            "lower": min(ends),
+            "upper": max(ends),
+            "since": fall.fell.get(what, fall.since).night,
+        }
 
 
 def write_issues(found: Sequence[Watched], directory: Path) -> None:

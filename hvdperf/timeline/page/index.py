@@ -1,32 +1,124 @@
-"""The page of both axes: an overview of all series by date, and throughputs by release. Each series
-has a page of its own beside its nights. All are HTML documents that need no other file."""
+"""The pages of both axes: an overview of all series by date, and throughputs by release; and a page
+of each series beside its nights. All are HTML documents that need no other file."""
 
 from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from hvdperf.errors import refusing
 from hvdperf.files import write_whole
-from hvdperf.inline import light, templates
+from hvdperf.inline import json_text, light, templates
 from hvdperf.paths import shown
-from hvdperf.timeline.nights.changes import percent
-from hvdperf.timeline.page.one_series import PAGE, Place, Row, Shown, write_series
-from hvdperf.timeline.page.plot import plot_of
+from hvdperf.records.documents import Kind
+from hvdperf.records.outcome import Measure
+from hvdperf.timeline.lines import LEAST_CHANGE, Line
+from hvdperf.timeline.nights import changes
+from hvdperf.timeline.nights.falls import Fall
+from hvdperf.timeline.nights.night import Night, joined, read_accepted, read_night
+from hvdperf.timeline.nights.series import Event, Series, events, verdict_of
+from hvdperf.timeline.nights.speed import ALL, Key, Scope
+from hvdperf.timeline.nights.watch import MISSING
+from hvdperf.timeline.page.plot import digits_of, plot_of
 from hvdperf.timeline.releases import by_release
-from hvdperf.timeline.releases.raw import of_kinds, read_history
-from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, documents, shortened
+from hvdperf.timeline.releases.raw import machine_words, of_kinds, read_history
+from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, documents, read_all, shortened
+from hvdperf.verdict import Verdict
 
+PAGE = Path(__file__).parent
+# So many dates are shown in the overview.
+STRIP = 14
+# The next night may still go on or be to come on the day after the last one.
+_LATE_DAYS = 1
+# The words in which a series stands, worst first.
+_WORST_FIRST = ("fail", "missing", "invalid", "not_run", "inconclusive", "pass", "info")
+_SESSIONS = {
+    Kind.OWN: "session",
+    Kind.AGAIN: "session again",
+    Kind.GATE: "reference stack",
+    Kind.GATE_AGAIN: "reference stack again",
+}
+# Returns the address of a session's page, or "" without one.
+Href = Callable[[str], str]
+# What a template shows, by name.
+Shown = dict[str, Any]
 # From so many series on, other processes help: each takes a second to start.
 _FEW = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """A series in the overview. kind: its word, as a class of the style sheet. night: the date of
+    its last night. told: what matters, in a sentence. page, session: addresses from the overview;
+    session is "" if the last night has no page. strip: the last dates. open: the
+    events that make it FAIL, the largest first. machines: in words, those of the last night in
+    which something was measured."""
+
+    name: str
+    kind: str
+    night: date
+    told: str
+    page: str
+    session: str
+    strip: Sequence[Shown]
+    open: Sequence[Event]
+    machines: Sequence[str]
+
+    @property
+    def rank(self) -> tuple[int, float, str]:
+        """Return what rows are sorted by, worst first."""
+        size = max((each.size for each in self.open), default=0.0)
+        return _WORST_FIRST.index(self.kind), -size, self.name
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the pages are. index: the file of the overview. store: the directory with the folder of
+    all nights. pages: the directory of the sessions' pages. until: the last date of the
+    calendars."""
+
+    index: Path
+    store: Path
+    pages: Path
+    until: date
+
+    def page(self, series: str) -> Path:
+        """Return the file of the page of a series."""
+        return self.store / NIGHTS / series / INDEX
+
+    def is_late(self, last: date) -> bool:
+        """Return whether the night after the last one is late."""
+        return self.until - last > timedelta(days=_LATE_DAYS)
+
+    def ends(self, last: date) -> date:
+        """Return the last date of a calendar: that of the last night, unless the next one is late.
+        So a page stays as it is from one day to the next."""
+        return self.until if self.is_late(last) else last
+
+    def href(self, start: Path) -> Href:
+        """Return what gives the addresses of sessions' pages as seen from a page."""
+        where = os.path.relpath(self.pages, start.parent)
+
+        def address(session: str) -> str:
+            is_there = (self.pages / f"{session}.html").exists()
+            return f"{where}/{session}.html" if is_there else ""
+
+        return address
+
+
+# The overview ---------------------------------------------------------------------------------
 
 
 def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | None = None) -> Path:
@@ -107,7 +199,7 @@ def _of_releases(series: by_release.Series) -> Iterator[Shown]:
                 line,
                 range(len(versions)),
                 len(versions),
-                [(each.step.at, percent(each.step.change)) for each in own],
+                [(each.step.at, changes.percent(each.step.change)) for each in own],
                 {at: versions[at] for at in begins},
             ),
             "figure": f"{line.figures[-1]:.0f} samples/s",
@@ -119,3 +211,221 @@ def _of_releases(series: by_release.Series) -> Iterator[Shown]:
             "date": versions[-1],
             "command": command,
         }
+
+
+# A series ---------------------------------------------------------------------------------------
+
+
+def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
+    """Write the page of a series. Return its row, None if none of its nights can be read, and a
+    line for each document that is left out. Raises UserError if the page cannot be written."""
+    directory = place.store / NIGHTS / name
+    files = sorted(directory.glob("*.json"))
+    read, left_out = read_all(files, read_night)
+    if not read:
+        return None, left_out
+    series = Series(name, joined(read), read_accepted(directory))
+    happened = events(series)
+    doing = sorted((each for each in happened if each.is_open), key=lambda each: -each.size)
+    path = place.page(name)
+    href = place.href(path)
+    newest = series.nights[-1].night
+    until, is_late = place.ends(newest), place.is_late(newest)
+    is_missing = is_late and series.verdict is not Verdict.FAIL
+    hrefs = [href(part.session) if (part := each.part()) else "" for each in series.nights]
+    days = list(_days(series, until, hrefs))
+    last = series.last or series.nights[-1]
+    last_part = last.part()
+    measured = next((night for night in reversed(series.nights) if night.parts), last)
+    row = Row(
+        name,
+        MISSING.lower() if is_missing else _kind(series.verdict),
+        last.night,
+        _told(series, doing, is_late),
+        os.path.relpath(path, place.index.parent),
+        place.href(place.index)(last_part.session) if last_part else "",
+        [{**day, "href": ""} for day in _days(series, place.until, hrefs)][-STRIP:],
+        doing,
+        [machine_words(part.fingerprint) for part in measured.parts],
+    )
+    style, script, policy = light(PAGE / "index.css", PAGE / "index.js")
+    text = (
+        templates(PAGE)
+        .get_template("series.html.j2")
+        .render(
+            row=row,
+            series=series,
+            last=last,
+            last_links=[
+                (_SESSIONS[part.kind], link) for part in last.parts if (link := href(part.session))
+            ],
+            machine=_machine(series.nights),
+            weeks=_weeks(series.nights[0].night, days),
+            counts=_counts(days),
+            events=happened,
+            lines=list(_lines(series, happened)),
+            without_figure=[row for _, row in last.cases if row.figure is None],
+            data=json_text(_of_nights(series, hrefs)),
+            home=os.path.relpath(place.index, path.parent),
+            style=style,
+            script=script,
+            policy=policy,
+        )
+    )
+    with refusing(f"{shown(path)} cannot be written: ", OSError):
+        write_whole(path, text)
+    return row, left_out
+
+
+def _told(series: Series, doing: Sequence[Event], is_late: bool) -> str:
+    """Return what matters of a series, in a sentence. doing: the events that make it FAIL, the
+    largest first. is_late: whether the next night is."""
+    last = series.last or series.nights[-1]
+    alarms = [each.row for each in series.alarms]
+    failed = [
+        row.name for _, row in last.cases if row.verdict is Verdict.FAIL and row not in alarms
+    ]
+    told = []
+    if is_late:
+        told.append(f"no night since {last.night}")
+    if doing:
+        told.append(f"since {doing[0].since}: {doing[0].told}")
+        more = len(doing) - 1
+        told += [f"and {more} more event{'s' * (more > 1)}"] * bool(more)
+    elif series.fall is not None:
+        told.append(f"{series.fall.told} in a night that was disturbed")
+    if failed:
+        told.append(f"FAIL of {changes.named(failed)}")
+    elif not doing:
+        told.append(last.told)
+    told += [each.told for each in series.suspects[: changes.NAMED]]
+    if series.speeds.waits:
+        told.append(series.speeds.waits)
+    return "; ".join(told)
+
+
+def _machine(nights: Sequence[Night]) -> str:
+    """Return the machine, the stack and the hosts of the last session."""
+    parts = [part for night in nights if (part := night.part()) is not None]
+    if not parts:
+        return "no session yet"
+    known, hosts = parts[-1].fingerprint, parts[-1].hosts
+    device = f"{known['gpus']} x {', '.join(known['gpu_model'])}"
+    cpu = f"{known['cores']} cores of {known['cpu_model']}"
+    stack = f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}"
+    return f"{device if known['gpus'] else cpu}; {stack}; {', '.join(hosts)}"
+
+
+# The calendar ----------------------------------------------------------------------------------
+
+
+def _days(series: Series, until: date, hrefs: Sequence[str]) -> Iterator[Shown]:
+    """Yield every date from the first night on, with its verdict as a class of the style sheet.
+    hrefs: of the sessions of the nights."""
+    known = {night.night: index for index, night in enumerate(series.nights)}
+    first = series.nights[0].night
+    for number in range((until - first).days + 1):
+        day = first + timedelta(days=number)
+        index = known.get(day)
+        if index is None:
+            yield {"day": day, "kind": "missing", "href": "", "says": f"{day}: {MISSING}"}
+            continue
+        night, fall = series.nights[index], series.falls.get(index)
+        verdict = verdict_of(night, fall)
+        told = f"{night.told}{f'; {fall.told}' if fall else ''}"
+        says = f"{day}: {verdict.value} ({told})"
+        yield {"day": day, "kind": _kind(verdict), "href": hrefs[index], "says": says}
+
+
+def _weeks(first: date, days: Sequence[Shown]) -> list[tuple[str, list[Shown | None]]]:
+    """Return the dates by week, from Monday on, each week with the month that begins in it."""
+    padded = [None] * first.weekday() + list(days)
+    found = []
+    for at in range(0, len(padded), 7):
+        week = padded[at : at + 7]
+        begins = [each["day"] for each in week if each and each["day"].day == 1]
+        found.append((f"{begins[0]:%b}" if begins else "", week))
+    return found
+
+
+def _counts(days: Sequence[Shown]) -> dict[str, int]:
+    words = Counter(day["kind"] for day in days)
+    return {kind: words[kind] for kind in _WORST_FIRST if words[kind]}
+
+
+def _kind(verdict: Verdict) -> str:
+    return verdict.name.lower()
+
+
+# Lines -----------------------------------------------------------------------------------------
+
+
+def _of_nights(series: Series, hrefs: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return for each night its date, its verdict in a word, and the address of its session."""
+    return [
+        (f"{night.night}", verdict_of(night, series.falls.get(index)).value, hrefs[index])
+        for index, night in enumerate(series.nights)
+    ]
+
+
+def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
+    """Yield the lines as they are drawn: first those that make the series FAIL, then those of which
+    the last night FAILs."""
+    nights = series.nights
+    doing = [each for each in happened if each.is_open]
+    slow = {change.line.name for each in doing for change, _ in each.changes}
+    dates = [night.night for night in nights]
+    accepted = [
+        (bisect_right(dates, each.night) - 1, f"accepted up to {each.night}: {each.why}")
+        for each in series.accepted
+        if each.night >= dates[0]
+    ]
+    ticks = {at: f"{dates[at]}: {'; '.join(texts)}" for at, texts in series.found.marks.items()}
+    found = []
+    costs = [changes.lines_of(nights, each) for each in Measure if each is not Measure.SPEED]
+    for line in chain(series.found.lines, changes.lines(nights, gates=True), *costs):
+        own = [
+            (change, standing)
+            for change, standing in series.changes
+            if change.line.name == line.name and not line.is_gate
+        ]
+        fell = [at for at, fall in series.falls.items() if _fell(line, fall)]
+        newest = nights[line.at[-1]]
+        figure = f"{line.figures[-1]:.{digits_of(line)}f}"
+        verdict = line.verdicts[-1] if line.verdicts else None
+        is_last = newest is nights[-1]
+        is_bad = is_last and (verdict is Verdict.FAIL or len(nights) - 1 in fell)
+        shown_line = {
+            "name": f"{line.name} against the reference stack" if line.is_gate else line.name,
+            "plot": plot_of(
+                line,
+                line.at,
+                len(nights),
+                [(change.at, f"{changes.percent(change.step.change)}") for change, _ in own],
+                ticks,
+                fell,
+                accepted,
+            ),
+            "figure": f"{figure} {changes.UNITS[line.measure][0]}" if line.measure else figure,
+            "lower_is_better": line.lower_is_better,
+            "verdict": verdict,
+            "fell": is_last and len(nights) - 1 in fell,
+            "changed": f"{own[-1][0].size} since {own[-1][0].since}" if own else "",
+            "standing": own[-1][1].value if own else "",
+            "date": "" if is_last else f"{newest.night}",
+            "command": changes.repeat(newest, line),
+        }
+        found.append(((line.name not in slow or line.is_gate, not is_bad), shown_line))
+    yield from (each for _, each in sorted(found, key=lambda pair: pair[0]))
+
+
+def _fell(line: Line, fall: Fall) -> bool:
+    """Return whether a line of what launches did by themselves is part of a fall."""
+    measure = line.measure
+    if measure is None:
+        return False
+    key = Key(Scope.THROUGHPUT, line.model, line.world_size)
+    stands_for = {(measure, each) for each in (ALL, Key(Scope.NETWORK, line.model), key)}
+    changed = fall.changes.get(measure, {}).get(key)
+    is_worse = changed is not None and changed.change < 1 - LEAST_CHANGE
+    return is_worse and not stands_for.isdisjoint(fall.what)

@@ -92,9 +92,9 @@ def test_a_fail_of_one_night_is_a_suspect_that_is_told_and_opens_nothing(tmp_pat
     (told,) = [line for line in found.slower() if CASE in line]
     assert "suspect: 0.955 (" in told
     assert watched(found).status == EXIT_STATUS[Verdict.INCONCLUSIVE]
-    (gated,) = state_of(watched(found)).gate
-    assert (gated.name, gated.is_alarm) == (CASE, False)
-    assert "--against /srv/reference" in gated.again
+    (gated,) = state_of(watched(found))["gate"]
+    assert (gated["name"], gated["is_alarm"]) == (CASE, False)
+    assert "--against /srv/reference" in gated["again"]
     write_issues([watched(found)], tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -104,8 +104,8 @@ def test_a_large_loss_is_an_alarm_on_its_first_night(tmp_path: Path) -> None:
     assert found.verdict is Verdict.FAIL
     assert watched(found).status == EXIT_STATUS[Verdict.FAIL]
     assert any("nightly accept" in line for line in found.slower())
-    (gated,) = state_of(watched(found)).gate
-    assert gated.is_alarm
+    (gated,) = state_of(watched(found))["gate"]
+    assert gated["is_alarm"]
     write_issues([watched(found)], tmp_path)
     assert f"**{CASE} against the reference stack**" in (tmp_path / "open/a100.md").read_text()
 
