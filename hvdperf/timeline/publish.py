@@ -3,7 +3,7 @@ changed; only the index and the pages of series are written anew.
 
 Several runners may publish at once. Each works in a clone of its own, adds its files on top of what
 the others have pushed, and pushes; if somebody was faster, it begins again from their state. So
-there is nothing to merge, and nothing is ever forced.
+there is nothing to merge, and nothing is ever forced. Pages follow in a commit of their own.
 """
 
 from __future__ import annotations
@@ -68,14 +68,22 @@ def publish(place: Place, results: Path, say: Callable[[str], None]) -> list[str
         for attempt in range(TRIES):
             _fetch(place)
             added = list(_add(place.clone, results, say))
-            clone, today = place.clone, datetime.now(UTC).date()
-            write_index(clone / INDEX, clone, clone / PAGES, clone / "asv", today)
             if not _commit(place.git, added) or _push(place):
+                _publish_pages(place)
                 return added
             pause = random.uniform(0, min(LONGEST_PAUSE_S, 0.2 * 2**attempt))
             say(f"others published at the same time; trying again in {pause:.1f} s")
             time.sleep(pause)
     raise UserError(f"{without_secret(place.url)}: others were faster {TRIES} times; publish again")
+
+
+def _publish_pages(place: Place) -> None:
+    """Publish the index and the pages of series, which takes a second or more for each series. If
+    others push meanwhile, theirs have these documents, too."""
+    clone, today = place.clone, datetime.now(UTC).date()
+    write_index(clone / INDEX, clone, clone / PAGES, clone / "asv", today)
+    if _commit(place.git, ()):
+        _push(place)
 
 
 def fetched(place: Place) -> Path:

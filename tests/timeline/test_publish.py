@@ -73,7 +73,7 @@ def test_nights_arrive_with_their_pages_and_an_index(tmp_path: Path, repository:
     own = git(repository, "show", f"{BRANCH}:nights/a100/index.html")
     assert f'href="../../pages/{sessions[0]}.html"' in own
     assert published(results, repository) == [], "once is enough"
-    assert git(repository, "rev-list", "--count", BRANCH).strip() == "1"
+    assert git(repository, "rev-list", "--count", BRANCH).strip() == "2", "documents, and pages"
 
 
 def test_what_is_accepted_is_published_and_nothing_of_it_is_lost(
