@@ -92,12 +92,10 @@ def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
     """Return the lines of a series: the throughputs, then the figures of its cases, by name.
     nights: in the order of dates. gates: whether those against the reference stack are wanted."""
     found: dict[str, list[tuple[int, float, Row]]] = {}
+    kind = Kind.GATE if gates else Kind.OWN
     for index, night in enumerate(nights):
-        for name, rows in (
-            _sound_rows(night, gates).items()
-            if night.part(Kind.GATE if gates else Kind.OWN)
-            else ()
-        ):
+        sound = _sound_rows(night, gates) if night.part(kind) else {}
+        for name, rows in sound.items():
             # Of several nodes the middle one; its verdict is the worst.
             figure = median(row.figure for row in rows if row.figure is not None)
             row = rows[0]

@@ -7,7 +7,7 @@ import gc
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from hvdperf.errors import refusing
 from hvdperf.files import write_whole
 from hvdperf.inline import json_text, light, templates
 from hvdperf.paths import shown
-from hvdperf.records.documents import Kind
+from hvdperf.records.documents import Kind, Summary
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE, Line
 from hvdperf.timeline.nights import changes
@@ -50,8 +50,6 @@ _SESSIONS = {
     Kind.GATE: "reference stack",
     Kind.GATE_AGAIN: "reference stack again",
 }
-# Returns the address of a session's page, or "" without one.
-Href = Callable[[str], str]
 # What a template shows, by name.
 Shown = dict[str, Any]
 # From so many series on, other processes help: each takes a second to start.
@@ -107,15 +105,10 @@ class Place:
         So a page stays as it is from one day to the next."""
         return self.until if self.is_late(last) else last
 
-    def href(self, start: Path) -> Href:
-        """Return what gives the addresses of sessions' pages as seen from a page."""
-        where = os.path.relpath(self.pages, start.parent)
-
-        def address(session: str) -> str:
-            is_there = (self.pages / f"{session}.html").exists()
-            return f"{where}/{session}.html" if is_there else ""
-
-        return address
+    def link(self, start: Path, part: Summary | None) -> str:
+        """Return the address of a session's page as seen from another one; "" without one."""
+        path = self.pages / f"{part.session if part else ''}.html"
+        return os.path.relpath(path, start.parent) if path.exists() else ""
 
 
 # The overview ---------------------------------------------------------------------------------
@@ -228,14 +221,12 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     happened = events(series)
     doing = sorted((each for each in happened if each.is_open), key=lambda each: -each.size)
     path = place.page(name)
-    href = place.href(path)
     newest = series.nights[-1].night
     until, is_late = place.ends(newest), place.is_late(newest)
     is_missing = is_late and series.verdict is not Verdict.FAIL
-    hrefs = [href(part.session) if (part := each.part()) else "" for each in series.nights]
+    hrefs = [place.link(path, each.part()) for each in series.nights]
     days = list(_days(series, until, hrefs))
     last = series.last or series.nights[-1]
-    last_part = last.part()
     measured = next((night for night in reversed(series.nights) if night.parts), last)
     row = Row(
         name,
@@ -243,7 +234,7 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
         last.night,
         _told(series, doing, is_late),
         os.path.relpath(path, place.index.parent),
-        place.href(place.index)(last_part.session) if last_part else "",
+        place.link(place.index, last.part()),
         [{**day, "href": ""} for day in _days(series, place.until, hrefs)][-STRIP:],
         doing,
         [machine_words(part.fingerprint) for part in measured.parts],
@@ -257,7 +248,9 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
             series=series,
             last=last,
             last_links=[
-                (_SESSIONS[part.kind], link) for part in last.parts if (link := href(part.session))
+                (_SESSIONS[part.kind], link)
+                for part in last.parts
+                if (link := place.link(path, part))
             ],
             machine=_machine(series.nights),
             weeks=_weeks(series.nights[0].night, days),
