@@ -328,11 +328,12 @@ class Summary:
     """A session in one small document: summary.json, a part of a night, or a release in the
     history.
 
-    exit_status: None if the session did not end. asked: its settings in words, by name. cases: all
-    that are decided. results: of Horovod with its defaults, on the session's own stack. disturbed:
-    what other programs took from the session, in words; "" if it was little or unknown. node: the
-    node that measured itself; "" if the session has all of its nodes. compiler: of Horovod; None if
-    it is not recorded.
+    kind: within its night. exit_status: None if the session did not end. minutes: that it took.
+    hosts: names; none in the history. asked: its settings in words, by name. cases: all that are
+    decided. results: of Horovod with its defaults, on the session's own stack. disturbed: what
+    other programs took from the session, in words; "" if it was little or unknown. node: the node
+    that measured itself; "" if the session has all of its nodes. compiler: of Horovod; None if it
+    is not recorded.
     """
 
     format: Positive
