@@ -120,8 +120,7 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
     for line in (*left_out, *refused):
         say(line)
     if nights:
-        parts = (part for each in nights for part in each.parts)
-        kinds = {raw.machine_words(part.fingerprint) for part in parts}
+        kinds = {raw.machine_words(x.fingerprint) for each in nights for x in each.parts}
         history = raw.of_kinds(history, kinds)
     found: list[tuple[Path, Callable[[Path], object], night.Night | raw.RawResult]] = [
         (night.path_of(Path(NIGHTS), each.series, each.night, each.node), night.read_night, each)
@@ -131,19 +130,19 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
     found += [(raw.path_of(Path(HISTORY), each), raw.read_raw, each) for each in history]
     for place, read, document in found:
         series, name = place.parent.name, place.stem
-        parts = document.parts if isinstance(document, night.Night) else ()
+        parts = document.parts if isinstance(document, night.Night) else None
         if (clone / place).exists():
             # Not by their bytes: that of an earlier format is the same document.
             published, _ = read_all([clone / place], read)
             if published != [document]:
-                advice = "; give each machine a --series of its own" if parts else ""
+                advice = "; give each machine a --series of its own" if parts is not None else ""
                 say(
                     f"{shown(results / place)}: another one of {series} is published as "
                     f"{name}{advice}"
                 )
             continue
         _copy(results / place, clone / place)
-        for part in parts:
+        for part in parts or ():
             page = results / "report" / f"{part.session}.html"
             if page.exists() and not (clone / PAGES / page.name).exists():
                 _copy(page, clone / PAGES / page.name)

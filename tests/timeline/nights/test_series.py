@@ -12,7 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from hvdperf.timeline.nights.events import events
 
 from bench.nights import FIRST, NAMED, Year, nights
 from hvdperf.records.documents import Result
@@ -20,7 +19,7 @@ from hvdperf.records.outcome import Measure
 from hvdperf.timeline.nights.changes import Standing, bad_nodes, findings, lines, marks, standings
 from hvdperf.timeline.nights.falls import judge_speeds, separating
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, read_nights
-from hvdperf.timeline.nights.series import Series
+from hvdperf.timeline.nights.series import Series, events
 from hvdperf.timeline.nights.speed import ALL, FEWEST, Key, Scope
 from hvdperf.verdict import Verdict
 from tests.support.nights import slowed, slowed_part
