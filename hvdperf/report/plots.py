@@ -7,6 +7,7 @@ a rule), "named" (a mark to point out), "quiet" (shown for comparison).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -28,11 +29,6 @@ def axis(columns: Iterable[Column], key: str, **more: Any) -> dict[str, Any]:
     (column,) = (column for column in columns if column.key == key)
     unit = f" in {column.unit}" if column.unit else ""
     return field(key, "quantitative", f"{column.title}{unit}", **more)
-
-
-def percent(key: str, title: str, **more: Any) -> dict[str, Any]:
-    """Return a channel for a share of 1, shown in %."""
-    return field(key, "quantitative", title, axis={"format": ".0%"}, **more)
 
 
 def row_names(key: str, limit: int | None = None, **more: Any) -> dict[str, Any]:
@@ -156,16 +152,14 @@ def side_by_side(names: Mapping[str, str]) -> list[dict[str, Any]]:
     `value` holds the figure, `called` the name of its column for people, and `value_low` and
     `value_high` its bounds, from KEY_low and KEY_high. names: by key.
     """
-    called = ", ".join(f"'{key}': '{name}'" for key, name in names.items())
-    bounds = [
-        {"calculate": f"isValid({bound}) ? {bound} : null", "as": f"value_{end}"}
-        for end in ("low", "high")
-        for bound in (f"datum[datum.key + '_{end}']",)
-    ]
     return [
         {"fold": list(names), "as": ["key", "value"]},
-        {"calculate": f"{{{called}}}[datum.key]", "as": "called"},
-        *bounds,
+        {"calculate": f"{json.dumps(names)}[datum.key]", "as": "called"},
+        *(
+            {"calculate": f"isValid({bound}) ? {bound} : null", "as": f"value{end}"}
+            for end in ("_low", "_high")
+            for bound in (f"datum[datum.key + '{end}']",)
+        ),
         known("value"),
     ]
 
@@ -246,13 +240,6 @@ def rows_high(rows: int, each: int = 22, least: int = 60) -> int:
     return max(least, each * rows)
 
 
-def by_verdict() -> dict[str, Any]:
-    """Return the channels that distinguish verdicts, by colour and by shape. The page chooses the
-    colours and shapes."""
-    words = field("verdict", "nominal", "verdict")
-    return {"color": words, "shape": words}
-
-
 # With more rows than this, a row of boxes is too low for a number beside it.
 MANY_ROWS = 32
 
@@ -318,4 +305,24 @@ def stacked(
                 "as": ["below", "above"],
             },
         ],
+    )
+
+
+def stacked_columns(
+    y: Channel, names: Mapping[str, str], unit: str, *, rows: int, each: int, tip: Sequence[Column]
+) -> Plot:
+    """Return a plot of bars of time whose parts are columns. names: of the parts, by key. tip:
+    columns of the tooltip beside the part and its time."""
+    parts = {key: f"{digit} {name}" for digit, (key, name) in enumerate(names.items(), 1)}
+    return stacked(
+        y,
+        "length",
+        parts.values(),
+        {"fold": list(parts), "as": ["key", "length"]},
+        known("length"),
+        {"calculate": f"{json.dumps(parts)}[datum.key]", "as": "part"},
+        rows=rows,
+        each=each,
+        tip=(*tip, Column("part", "part"), Column("length", "time", unit, 3)),
+        unit=unit,
     )

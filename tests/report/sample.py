@@ -110,96 +110,45 @@ def scaling(model: str, question: str, drawn: random.Random, name: str = "") -> 
 
 
 def shares(drawn: random.Random) -> Figure:
-    """Where the time of a step goes: bars on top of each other."""
-    parts = ("compute", "exchange", "waiting", "input")
-    rows: list[Row] = [
+    """Where the time of a step goes: bars beside each other."""
+    parts = ("1 compute", "2 exchange", "3 waiting", "4 input")
+    rows: tuple[Row, ...] = tuple(
         {"model": model, "part": part, "share": drawn.random(), "note": None}
         for model in MODELS
         for part in parts
-    ]
-    plot = {
-        "width": "container",
-        "height": plots.rows_high(len(MODELS), 34),
-        "mark": "bar",
-        "encoding": {
-            "y": plots.field("model", "nominal", axis={"title": None}),
-            "x": {**plots.percent("share", "Share of a step"), "stack": "normalize"},
-            "color": plots.field("part", "nominal", sort=None, legend={"title": None}),
-        },
-    }
+    )
     columns = (
         Column("model", "Model"),
         Column("part", "Part"),
         Column("share", "Share", digits=3),
         Column("note", "Note"),
     )
-    return Figure(
-        "shares",
-        "Where the time goes",
-        f"{len(parts)} parts of a step of each of {len(MODELS)} models.",
-        Table(columns, tuple(rows)),
-        plot,
-    )
-
-
-def heat(drawn: random.Random) -> Figure:
-    """An efficiency by model and number of replicas."""
-    rows: list[Row] = [
-        {"model": model, "world_size": size, "efficiency": drawn.uniform(0.5, 1.0)}
-        for model in MODELS
-        for size in SIZES
-    ]
-    along = {
-        "x": plots.field("world_size", "ordinal", "Replicas", axis={"labelAngle": 0}),
-        "y": plots.field("model", "nominal", axis={"title": None}),
-    }
-    plot = plots.layered(
-        {"mark": "rect", "encoding": {"color": plots.field("efficiency", "quantitative")}},
-        height=plots.rows_high(len(MODELS), 36),
-        encoding=along,
-    )
-    columns = (
-        Column("model", "Model"),
-        Column("world_size", "Replicas"),
-        Column("efficiency", "Efficiency", digits=3),
-    )
-    return Figure("heat", "Efficiency", "By model and size.", Table(columns, tuple(rows)), plot)
+    bars = plots.row_names("model")
+    plot = plots.stacked(bars, "share", parts, rows=len(MODELS), each=34, tip=columns[:3])
+    said = f"{len(parts)} parts of a step of each of {len(MODELS)} models."
+    return Figure("shares", "Where the time goes", said, Table(columns, rows), plot)
 
 
 def spread(drawn: random.Random) -> Figure:
-    """Repeated measurements within the band that they are held against."""
-    rows: list[Row] = [
-        {"round": number, "ratio": drawn.gauss(1.0, 0.02), "size": size}
-        for size in SIZES
-        for number in range(1, 13)
-    ]
-    x = plots.field("round", "quantitative", "Round")
-    y = plots.field("ratio", "quantitative", "Ratio", scale={"zero": False})
-    size = plots.field("size", "ordinal", "Replicas")
-    band = plots.layer(
-        {"type": "rect", "style": "band"},
-        y=plots.field("low", "quantitative", "Ratio"),
-        y2={"field": "high"},
-    )
-    plot = plots.layered(
-        {"data": {"values": [{"low": 0.97, "high": 1.03}]}, **band},
-        plots.layer({"type": "line", "style": "quiet"}, x=x, y=y, detail=size),
-        plots.layer("point", x=x, y=y, color=size),
-    )
-    ratios = [row["ratio"] for row in rows if isinstance(row["ratio"], float)]
+    """Repeated measurements."""
     columns = (
         Column("round", "Round"),
         Column("ratio", "Ratio", digits=4),
         Column("size", "Replicas"),
     )
-    return Figure(
-        "spread",
-        "Rounds of parity",
-        f"{len(rows)} rounds, from {min(ratios):.3f} to {max(ratios):.3f}.",
-        Table(columns, tuple(rows)),
-        plot,
-        {"question": "parity"},
+    ratios = {(size, n): drawn.gauss(1.0, 0.02) for size in SIZES for n in range(1, 13)}
+    rows: tuple[Row, ...] = tuple(
+        {"round": number, "ratio": ratio, "size": size} for (size, number), ratio in ratios.items()
     )
+    plot = plots.curve(
+        plots.axis(columns, "round"),
+        plots.axis(columns, "ratio", scale={"zero": False}),
+        plots.field("size", "nominal", "Replicas"),
+        tip=plots.tooltip(columns),
+    )
+    said = f"{len(rows)} rounds, from {min(ratios.values()):.3f} to {max(ratios.values()):.3f}."
+    tags = {"question": "parity"}
+    return Figure("spread", "Rounds of parity", said, Table(columns, rows), plot, tags)
 
 
 def without_plot() -> Figure:
@@ -263,7 +212,7 @@ def a_report(seed: int = 1, verdicts: Sequence[Verdict] = tuple(Verdict)) -> Rep
         ),
         sections=(
             Section("scaling", "Scaling", "Throughput by the number of replicas.", of_models),
-            Section("time", "Where time goes", "Of a step.", (shares(drawn), heat(drawn))),
+            Section("time", "Where time goes", "Of a step.", (shares(drawn),)),
             Section("parity", "Parity", "Rounds of two strategies.", (spread(drawn),)),
             Section("tables", "Tables", "Without a plot.", (without_plot(),)),
             Section(

@@ -153,6 +153,8 @@ def _forest(rows: Table, meant: str, *, ideal: bool) -> Plot:
     equality."""
     at = {"y": plots.row_names("case", sort=None)}
     low = plots.field("low", "quantitative")
+    # The page chooses the colours and shapes of verdicts.
+    verdict = plots.field("verdict", "nominal", "verdict")
     band = {"type": "bar", "style": "band"}
     a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
     return plots.estimates(
@@ -163,7 +165,7 @@ def _forest(rows: Table, meant: str, *, ideal: bool) -> Plot:
         plots.layer({"type": "tick", "style": "limit"}, a_floor, **at, x=low),
         *([plots.line("ideal", x={"datum": 1})] if ideal else []),
         rows=len(rows.rows),
-        point={**plots.by_verdict(), "tooltip": plots.tooltip(rows.columns)},
+        point={"color": verdict, "shape": verdict, "tooltip": plots.tooltip(rows.columns)},
     )
 
 

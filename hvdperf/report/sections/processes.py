@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -65,24 +64,19 @@ def _of_workload(model: str, label: str, arms: Mapping[str, Sequence[Started]]) 
     phase = max(PHASES, key=lambda phase: number(slowest[PHASES[phase]]))
     others = (row for row in rows if row is not slowest)
     said = several(f"{row['arm']} {number(row['all_phases']):.1f} s" for row in others)
-    parts = {key: f"{i} {phase}" for i, (phase, key) in enumerate(PHASES.items(), 1)}
-    of_a_part = Column("part", "phase"), Column("seconds", "seconds", digits=3)
     return Figure(
         slug("startup", label),
         f"{label}: from the order to launch until the first step can be taken",
         f"The slowest start is {slowest['arm']}, {number(slowest['all_phases']):.1f} s, of which "
         f"{phase} {number(slowest[PHASES[phase]]):.1f} s{'; ' if said else ''}{said}.",
         Table(_OF_A_START, tuple(rows)),
-        plots.stacked(
+        plots.stacked_columns(
             plots.row_names("arm", 260, sort=[str(row["arm"]) for row in rows]),
+            {key: phase for phase, key in PHASES.items()},
             "seconds",
-            parts.values(),
-            {"fold": list(parts), "as": ["phase", "seconds"]},
-            plots.known("seconds"),
-            {"calculate": f"{json.dumps(parts)}[datum.phase]", "as": "part"},
             rows=len(rows),
             each=44,
-            tip=(_OF_A_START[0], *of_a_part, _OF_A_START[-1]),
+            tip=(_OF_A_START[0], _OF_A_START[-1]),
         ),
         {"model": model},
     )

@@ -228,20 +228,14 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
         for size, spent in sizes.items()
         for term in TERMS
     ]
-    steps = next(iter(sizes.values())).steps
-    largest = {size: max(TERMS, key=spent.terms.__getitem__) for size, spent in sizes.items()}
-    said = "; ".join(
-        f"on {size} {spent.wall_seconds:.1f} s, most of it {largest[size]} "
-        f"({spent.terms[largest[size]]:.1f} s)"
-        for size, spent in sizes.items()
-    )
+    said = "; ".join(f"on {size} {_most(spent)}" for size, spent in sizes.items())
     groups = {
         "aggregate": [{"op": "sum", "field": "seconds", "as": "of_group"}],
         "groupby": ["world_size", "part"],
     }
     return Figure(
         words.slug("wall_time", "terms", label),
-        f"{label}: the seconds of a run of {steps} steps on each replica",
+        f"{label}: the seconds of a run of {sizes[1].steps} steps on each replica",
         f"By number of ranks: {said}.",
         Table(_OF_A_SIZE, tuple(rows)),
         plots.stacked(
@@ -256,6 +250,11 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
         ),
         {"model": model, "question": Question.WALL_TIME_WEAK.label},
     )
+
+
+def _most(spent: Spent) -> str:
+    term = max(TERMS, key=spent.terms.__getitem__)
+    return f"{spent.wall_seconds:.1f} s, most of it {term} ({spent.terms[term]:.1f} s)"
 
 
 # A plot has room for as many bars.

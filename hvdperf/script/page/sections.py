@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import exp, floor
 from statistics import fmean
 
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
+from hvdperf.report.fields import Field, table, value
 from hvdperf.script import told
 from hvdperf.script.recorded import Rank, Steps
 from hvdperf.script.recorded import Row as Step
-from hvdperf.script.terms import SLOW, OfRank, percentile, slow_steps
+from hvdperf.script.terms import SLOW, OfRank, SlowStep, percentile, slow_steps
 from hvdperf.script.training import Training
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST
 
@@ -203,40 +204,29 @@ def _by_rank(training: Training) -> Iterator[Figure]:
     )
 
 
-_OF_A_SLOW_STEP = (
-    Column("number", "step"),
-    Column("at", "after", "s", 2),
-    Column("ms", "time", "ms", 1),
-    Column("rank", "longest on rank"),
-    Column("term", "mostly in"),
-    Column("retraced", "retraced"),
+_OF_A_SLOW_STEP: tuple[Field[SlowStep], ...] = (
+    value("number", "step", lambda each: each.number),
+    value("at", "after", lambda each: each.at, "s", 2),
+    value("ms", "time", lambda each: _MS * each.seconds, "ms", 1),
+    value("rank", "longest on rank", lambda each: each.rank),
+    value("term", "mostly in", lambda each: each.term.value),
+    value("retraced", "retraced", lambda each: "yes" if each.retraced else "no"),
 )
 
 
 def _slow(training: Training) -> Iterator[Figure]:
-    if training.parts is None:
+    parts = training.parts
+    found = [] if parts is None else slow_steps(training.ranks, parts, MOST_SLOW)
+    if not found:
         return
-    found = slow_steps(training.ranks, training.parts, MOST_SLOW)
-    rows: tuple[Row, ...] = tuple(
-        {
-            "number": each.number,
-            "at": each.at,
-            "ms": _MS * each.seconds,
-            "rank": each.rank,
-            "term": each.term.value,
-            "retraced": "yes" if each.retraced else "no",
-        }
-        for each in found
-    )
-    if not rows:
-        return
+    rows = table(found, _OF_A_SLOW_STEP)
     term = plots.field("term", "nominal", legend=plots.LEGEND)
     log = {"type": "log", "nice": False, "padding": 12}
     yield Figure(
         "slow-steps",
-        f"The {len(rows)} slowest steps" if len(rows) > 1 else "The slowest step",
+        f"The {len(found)} slowest steps" if len(found) > 1 else "The slowest step",
         _said(told.tail(training)),
-        Table(_OF_A_SLOW_STEP, rows),
+        rows,
         plots.layered(
             plots.layer(
                 "point",
@@ -244,7 +234,7 @@ def _slow(training: Training) -> Iterator[Figure]:
                 y=plots.field("ms", "quantitative", "ms", scale=log),
                 color=term,
                 shape=term,
-                tooltip=plots.tooltip(_OF_A_SLOW_STEP),
+                tooltip=plots.tooltip(rows.columns),
             )
         ),
     )
@@ -369,25 +359,14 @@ def _terms(training: Training) -> Iterator[Figure]:
         "A typical step by term and rank",
         _said(told.unexplained(training)) + _note(training),
         Table(columns, tuple(rows)),
-        _stacked(names, [str(each["rank"]) for each in rows]),
-    )
-
-
-def _stacked(names: Mapping[str, str], ranks: Sequence[str]) -> Plot:
-    """Return bars of a step. names: of terms, by their keys. ranks: as they are named."""
-    parts = {key: f"{digit} {name}" for digit, (key, name) in enumerate(names.items(), 1)}
-    called = ", ".join(f"'{key}': '{name}'" for key, name in parts.items())
-    tip = (Column("rank", "rank"), Column("part", "term"), Column("ms", "time", "ms", 3))
-    return plots.stacked(
-        plots.row_names("rank", sort=list(ranks)),
-        "ms",
-        parts.values(),
-        {"fold": list(parts), "as": ["key", "ms"]},
-        {"calculate": f"{{{called}}}[datum.key]", "as": "part"},
-        rows=len(ranks),
-        each=56 if len(ranks) <= MOST_RANKS // 2 else 40,
-        tip=tip,
-        unit="ms",
+        plots.stacked_columns(
+            plots.row_names("rank", sort=[str(each["rank"]) for each in rows]),
+            names,
+            "ms",
+            rows=len(rows),
+            each=56 if len(rows) <= MOST_RANKS // 2 else 40,
+            tip=columns[:1],
+        ),
     )
 
 
@@ -416,39 +395,31 @@ def _exchanged(training: Training) -> Iterator[Figure]:
         yield Figure("exchanged", f"Exchanged by rank {rank.rank}", says, table)
 
 
-_OF_A_RANK = (
-    Column("rank", "rank"),
-    Column("host", "host"),
-    Column("steps", "steps"),
-    Column("samples", "throughput", "samples/s", 1),
-    Column("cores", "cores", digits=2),
-    Column("delayed", "waited for a core", "% of the time", 1),
-    Column("gigabytes", "memory at its peak", "GB", 2),
-)
-
-
 def _ranks(training: Training) -> Iterator[Figure]:
-    rows: list[Row] = []
-    for rank in training.ranks:
-        use, steps = training.use.get(rank.rank), rank.steps
-        rows.append(
-            {
-                "rank": rank.rank,
-                "host": rank.host,
-                "steps": steps.count if steps is not None else 0,
-                "samples": steps.samples_per_second if steps is not None else None,
-                "cores": use.cores if use is not None else None,
-                "delayed": 100 * use.delayed if use is not None else None,
-                "gigabytes": rank.peak_memory / 1e9,
-            }
-        )
+    use = training.use
+    fields: tuple[Field[Rank], ...] = (
+        value("rank", "rank", lambda rank: rank.rank),
+        value("host", "host", lambda rank: rank.host),
+        value("steps", "steps", lambda rank: rank.steps.count if rank.steps else 0),
+        value("samples", "throughput", _samples_per_second, "samples/s", 1),
+        value("cores", "cores", lambda r: use[r.rank].cores if r.rank in use else None, digits=2),
+        value(
+            "delayed",
+            "waited for a core",
+            lambda rank: 100 * use[rank.rank].delayed if rank.rank in use else None,
+            "% of the time",
+            1,
+        ),
+        value("gigabytes", "memory at its peak", lambda rank: rank.peak_memory / 1e9, "GB", 2),
+    )
+    rows = table(training.ranks, fields)
     shown = [rank.rank for rank in drawn(training)]
     yield Figure(
         "ranks",
         "Cores and memory of ranks",
         _said(told.cores(training), told.disturbed(training), told.memory(training))
         + _note(training),
-        Table(_OF_A_RANK, tuple(rows)),
+        rows,
         plots.layered(
             plots.layer(
                 "bar",
@@ -456,8 +427,12 @@ def _ranks(training: Training) -> Iterator[Figure]:
                 plots.known("cores"),
                 x=plots.field("cores", "quantitative", "cores"),
                 y=plots.field("rank", "ordinal", "rank"),
-                tooltip=plots.tooltip(_OF_A_RANK),
+                tooltip=plots.tooltip(rows.columns),
             ),
             height=plots.rows_high(len(shown)),
         ),
     )
+
+
+def _samples_per_second(rank: Rank) -> float | None:
+    return rank.steps.samples_per_second if rank.steps else None
