@@ -107,8 +107,10 @@ def timestamps(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
 
     def seconds(group: LiveLaunch, with_timestamps: bool) -> float:
         deadline_s = arm_launcher.order_deadline_s
-        words = {"steps": 40, "validate": False, "with_timestamps": with_timestamps}
-        return slowest(group.ask("run", deadline_s, **words))
+        reports = group.ask(
+            "run", deadline_s, steps=40, validate=False, with_timestamps=with_timestamps
+        )
+        return slowest(reports)
 
     logs = []
     for launch in range(LAUNCHES):

@@ -11,6 +11,7 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from hvdperf.errors import UserError
@@ -163,15 +164,13 @@ class Hub:
             return
         del self._strangers[connection]
         rank: int = hello["hello"]
-        self._selector.modify(
-            connection.socket,
-            selectors.EVENT_READ,
-            lambda: self._deliver(listener, rank, connection),
-        )
+        receive = partial(connection.receive, limit=MESSAGE_BYTES)
+        deliver = partial(self._deliver, listener, rank, connection)
+        self._selector.modify(connection.socket, selectors.EVENT_READ, partial(deliver, receive))
         listener.joined(rank, connection, hello)
         # The same read may hold the rank's next messages. A rank that was refused is closed.
         if connection.socket.fileno() >= 0:
-            self._hand_on(listener, rank, connection, more)
+            deliver(lambda: more)
 
     def _listener(self, token: Any) -> Listener | None:
         if not isinstance(token, str):
@@ -182,36 +181,29 @@ class Hub:
                 return listener
         return None
 
-    def _deliver(self, listener: Listener, rank: int, connection: Connection) -> None:
-        try:
-            messages = connection.receive(limit=MESSAGE_BYTES)
-        except OSError as error:
-            self.drop(connection)
-            silent = error.errno in (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
-            listener.left(rank, "its host does not answer any more" if silent else "")
-            return
-        except ValueError as error:
-            self._give_up(listener, rank, connection, str(error))
-            return
-        if messages is None:
-            self.drop(connection)
-            listener.left(rank)
-            return
-        self._hand_on(listener, rank, connection, messages)
-
-    def _hand_on(
-        self, listener: Listener, rank: int, connection: Connection, messages: list[Message]
+    def _deliver(
+        self,
+        listener: Listener,
+        rank: int,
+        connection: Connection,
+        read: Callable[[], list[Message] | None],
     ) -> None:
-        for message in messages:
-            try:
+        """Hand on what `read` returns; note that the rank has left at the end of the stream (None)
+        or after an error."""
+        reason = ""
+        try:
+            messages = read()
+            for message in messages or ():
                 listener.received(rank, message)
-            except ValueError as error:
-                self._give_up(listener, rank, connection, str(error))
+            if messages is not None:
                 return
-
-    def _give_up(self, listener: Listener, rank: int, connection: Connection, problem: str) -> None:
+        except ValueError as error:
+            reason = f"its message cannot be read: {error}"
+        except OSError as error:
+            if error.errno in (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH):
+                reason = "its host does not answer any more"
         self.drop(connection)
-        listener.left(rank, f"its message cannot be read: {problem}")
+        listener.left(rank, reason)
 
     def drop(self, connection: Connection) -> None:
         """Close a connection and stop listening to it."""

@@ -291,10 +291,8 @@ class MpirunJob:
         shared: Path | None = None,
         daemons: Daemons | None = None,
     ) -> None:
-        self._process = process
-        self._scratch, self._shared = scratch, shared
-        self._stderr = scratch / "stderr"
-        self._daemons = daemons
+        self._process, self._daemons = process, daemons
+        self._stderr, self._shared = scratch / "stderr", shared
 
     def ended(self) -> str | None:
         if self._daemons is not None and (ended := self._daemons.ended()) is not None:
@@ -333,7 +331,7 @@ class MpirunJob:
             # Ranks die with mpirun (PR_SET_PDEATHSIG), even stopped ones. The fork server kills
             # forked ranks when their stubs have died.
             processes.wait_until_ended(pids.values())
-        _remove(self._scratch, self._shared)
+            _remove(self._shared)
 
     def tail(self, rank: int) -> list[str]:
         # If the rank has written nothing, mpirun may have.
@@ -351,8 +349,8 @@ class MpirunJob:
         return own.splitlines()
 
 
-def _remove(*directories: Path | None) -> None:
-    for directory in filter(None, directories):
+def _remove(directory: Path | None) -> None:
+    if directory is not None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -407,26 +405,20 @@ def rendezvous_plan(slots: Sequence[Slot]) -> list[dict[str, Any]]:
     Local fields count the ranks of one host. Cross fields count, over all hosts, the ranks with one
     local rank.
     """
-    per_host = Counter(slot.host for slot in slots)
-    seen: Counter[str] = Counter()
-    across: Counter[int] = Counter()
-    plan = []
-    for rank, slot in enumerate(slots):
-        local_rank = seen[slot.host]
-        plan.append(
-            {
-                "hostname": slot.host,
-                "rank": rank,
-                "local_rank": local_rank,
-                "cross_rank": across[local_rank],
-                "size": len(slots),
-                "local_size": per_host[slot.host],
-                "cross_size": sum(count > local_rank for count in per_host.values()),
-            }
-        )
-        seen[slot.host] += 1
-        across[local_rank] += 1
-    return plan
+    hosts = [slot.host for slot in slots]
+    local_ranks = [hosts[:rank].count(host) for rank, host in enumerate(hosts)]
+    return [
+        {
+            "hostname": host,
+            "rank": rank,
+            "local_rank": local_rank,
+            "cross_rank": local_ranks[:rank].count(local_rank),
+            "size": len(hosts),
+            "local_size": hosts.count(host),
+            "cross_size": local_ranks.count(local_rank),
+        }
+        for rank, (host, local_rank) in enumerate(zip(hosts, local_ranks, strict=True))
+    ]
 
 
 def horovod_environment(
@@ -437,17 +429,14 @@ def horovod_environment(
 
     own: this rank's entry of the rendezvous plan.
     """
-    environment = {
-        f"HOROVOD_{name.upper()}": str(value) for name, value in own.items() if name != "hostname"
+    return {
+        **{f"HOROVOD_{name.upper()}": str(value) for name, value in own.items()},
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        # Gloo's timeout goes on while a group is stopped because another one is timed.
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(int(100 * deadline_s)),
+        **({"HOROVOD_GLOO_IFACE": "lo"} if one_host else {}),
     }
-    environment["HOROVOD_HOSTNAME"] = own["hostname"]
-    environment["HOROVOD_CONTROLLER"] = "gloo"
-    environment["HOROVOD_CPU_OPERATIONS"] = "gloo"
-    # Gloo's timeout goes on while a group is stopped because another one is timed.
-    environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(int(100 * deadline_s))
-    if one_host:
-        environment["HOROVOD_GLOO_IFACE"] = "lo"
-    return environment
 
 
 class AgentsJob:

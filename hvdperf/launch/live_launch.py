@@ -38,14 +38,10 @@ STOPPED_S = 300.0
 # Times that a rank on another host is asked for its time of day. The shortest round trip counts,
 # because the rank is busy importing.
 TIMES_ASKED = 16
+# The profile's setting that limits a start, and all orders that name no other one.
+STARTUP_LIMIT = "startup_deadline_s"
 # Length at which an error message is cut, to fit a line.
 MESSAGE_CHARACTERS = 300
-# The profile's setting that limits each order; startup_deadline_s limits all others.
-DEADLINES = {
-    "block": "block_deadline_s",
-    "collective": "block_deadline_s",
-    "run": "deadline_s of [runs]",
-}
 
 
 class LaunchFailed(Exception):
@@ -121,6 +117,7 @@ class LiveLaunch:
         self._shared: list[tuple[int, str]] = []
         # The current order ("" during the start-up) and its time, in seconds since the launch.
         self._op, self._asked_at, self._asked_by_hub = "", 0.0, self._began_by_hub
+        self._limit = STARTUP_LIMIT
         environment = {**order.environment, DRIVER_VARIABLE: self.address}
         stub = tuple(server.command) if server is not None else ()
         self._job: Job | None = None
@@ -162,9 +159,7 @@ class LiveLaunch:
             self._take_time(rank, message["time"])
         elif kind == "share":
             self._shared.append((rank, message["share"]))
-            for other in range(len(self.ranks)):
-                if other != rank:
-                    self._tell(other, {"shared": message["share"]})
+            self._tell_all({"shared": message["share"]}, but=rank)
 
     def left(self, rank: int, reason: str = "") -> None:
         state = self.ranks[rank]
@@ -187,6 +182,11 @@ class LiveLaunch:
             state.offset = ClockOffset(told - (now - trip / 2), trip / 2)
         if len(state.time_asked) < TIMES_ASKED:
             self._ask_time(rank)
+
+    def _tell_all(self, message: Message, but: int | None = None) -> None:
+        for rank in range(len(self.ranks)):
+            if rank != but:
+                self._tell(rank, message)
 
     def _tell(self, rank: int, message: Message) -> None:
         connection = self.ranks[rank].connection
@@ -257,14 +257,16 @@ class LiveLaunch:
     def _since_launch(self) -> float:
         return time.monotonic() - self._began
 
-    def ask(self, op: str, deadline_s: float, **arguments: Any) -> list[dict[str, Any]]:
-        """Give every rank the same order, and return their replies, by rank."""
-        self._op, self._asked_at = op, self._since_launch()
+    def ask(
+        self, op: str, deadline_s: float, limit: str = STARTUP_LIMIT, **arguments: Any
+    ) -> list[dict[str, Any]]:
+        """Give every rank the same order, and return their replies, by rank. limit: the profile's
+        setting that the deadline comes from. arguments: of the order."""
+        self._op, self._limit, self._asked_at = op, limit, self._since_launch()
         self._asked_by_hub = self._hub.now()
         for state in self.ranks:
             state.replies.clear()
-        for rank in range(len(self.ranks)):
-            self._tell(rank, {"op": op, **arguments})
+        self._tell_all({"op": op, **arguments})
         self._wait(lambda: all(state.replies for state in self.ranks), deadline_s)
         self._asked.append(Asked(op, self._asked_at, self._since_launch()))
         return [state.replies[0] for state in self.ranks]
@@ -272,7 +274,8 @@ class LiveLaunch:
     def reports(
         self, report: type[Report], op: str, deadline_s: float, /, **arguments: Any
     ) -> list[Report]:
-        """Give every rank the same order, and return their reports, by rank."""
+        """Give every rank the same order, and return their reports, by rank. arguments: as of
+        `ask`."""
         return self._decoded(report, self.ask(op, deadline_s, **arguments))
 
     def metadata(self, report: type[Report]) -> list[Report]:
@@ -323,8 +326,7 @@ class LiveLaunch:
         deadline = self._hub.now() + deadline_s
         try:
             self.resume()
-            for rank in range(len(self.ranks)):
-                self._tell(rank, {"op": "close", "leave_group": leave_group})
+            self._tell_all({"op": "close", "leave_group": leave_group})
             self._hub.pump_until(lambda: all(rank.left for rank in self.ranks), deadline)
             while leave_group and not self._job.ended() and self._hub.now() < deadline:
                 time.sleep(0.002)
@@ -503,9 +505,9 @@ class LiveLaunch:
         """Ask every rank where it stands; return a failure naming the rank that the others wait
         for."""
         waited = f"no answer after {self._since_launch() - self._asked_at:.0f} s"
-        for rank in range(len(self.ranks)):
-            self.ranks[rank].standing = None
-            self._tell(rank, {"op": "status"})
+        for rank in self.ranks:
+            rank.standing = None
+        self._tell_all({"op": "status"})
         self._hub.pump_until(
             lambda: all(rank.standing for rank in self.ranks if rank.connection),
             self._hub.now() + GRACE_S,
@@ -553,9 +555,8 @@ class LiveLaunch:
 
     def _remedy(self) -> str:
         """Return advice for a rank that is only slow, which looks like one that hangs."""
-        setting = DEADLINES.get(self._op, "startup_deadline_s")
         smaller = ", or give a smaller --batch-size" if self._op in ("block", "run") else ""
-        return f"if it is only slow, raise {setting} in the profile{smaller}"
+        return f"if it is only slow, raise {self._limit} in the profile{smaller}"
 
     def _suspects(self) -> list[int]:
         """Return the ranks that are furthest behind. Leave out those that wait for other ranks,

@@ -44,7 +44,9 @@ def main(mpirun: str, arguments: list[str]) -> int:
     """Return rank 0's exit status, or that of mpirun if rank 0 has left none: INTERRUPTED after a
     signal, whatever mpirun says."""
     sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
-    from hvdperf.launch.scratch import scratch_directory  # of the standard library, too
+    # These are of the standard library, too.
+    from hvdperf.launch.guard import guarded
+    from hvdperf.launch.scratch import scratch_directory
 
     directory = scratch_directory("hvdperf-mpirun-")
     status_file = os.path.join(directory, "status")
@@ -58,9 +60,8 @@ def main(mpirun: str, arguments: list[str]) -> int:
         os.setpgid(0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    guard = [sys.executable, "-I", "-S", os.path.join(_HERE, "guard.py"), str(os.getpid())]
     process = subprocess.Popen(
-        [*guard, mpirun, *arguments],
+        guarded([mpirun, *arguments]),
         env={**_environment(directory, arguments), STATUS_VARIABLE: status_file},
         # Ctrl-C and the end of a terminal reach this process only, which tells rank 0: mpirun
         # would kill its ranks. In the background it must not read from the terminal.
@@ -104,7 +105,7 @@ def _until_rank_0_ends(
     status, which is None if it has left none, and whether a signal to end has come."""
     written_at, to_end = None, False
     while True:
-        status = _read(status_file)
+        status, _ = _left(status_file)
         if process.poll() is not None:
             return status, to_end
         if status is not None:
@@ -130,7 +131,7 @@ def _until_rank_0_ends(
 
 def _end_session(status_file: str) -> bool:
     """Have rank 0 end as after Ctrl-C. Return False if it does not run on this host."""
-    pid = _pid_of_rank_0(status_file)
+    _, pid = _left(status_file)
     try:
         with open(f"/proc/{pid}/environ", "rb") as environment:
             is_rank_0 = os.fsencode(f"{STATUS_VARIABLE}={status_file}") in environment.read()
@@ -141,33 +142,27 @@ def _end_session(status_file: str) -> bool:
         return False
 
 
-def _pid_of_rank_0(status_file: str) -> int:
-    """Return the id of rank 0's process; 0 if it has not begun, or has ended."""
-    words = _words(status_file)
-    return int(words[1]) if len(words) == 2 and words[1].isdecimal() else 0
-
-
-def _read(status_file: str) -> "int | None":
-    """Return the exit status that rank 0 has left; None if it has left none."""
-    words = _words(status_file)
-    return int(words[0]) if len(words) == 1 and words[0].isdecimal() else None
-
-
-def _words(status_file: str) -> "list[str]":
+def _left(status_file: str) -> "tuple[int | None, int]":
+    """Return the exit status that rank 0 has left, or None, and the id of its process while it
+    runs, or 0."""
+    words: list[str] = []
     with contextlib.suppress(OSError, ValueError), open(status_file) as written:
-        return written.read().split()
-    return []
+        words = written.read().split()
+    if not words or not words[-1].isdecimal():
+        return None, 0
+    number = int(words[-1])
+    return (number, 0) if len(words) == 1 else (None, number)
 
 
 def _of_orphan(status_file: str) -> "int | None":
     """Return the exit status of a rank 0 that goes on without its mpirun, as after a second Ctrl-C:
     it ends within END_S (outer.py). Return None if it leaves none."""
     deadline = time.monotonic() + END_S
-    while (pid := _pid_of_rank_0(status_file)) and time.monotonic() < deadline:
-        if not os.path.exists(f"/proc/{pid}"):
+    while (left := _left(status_file))[1] and time.monotonic() < deadline:
+        if not os.path.exists(f"/proc/{left[1]}"):
             break
         time.sleep(0.05)
-    return _read(status_file)
+    return _left(status_file)[0]
 
 
 def _show_problems(status_file: str) -> None:

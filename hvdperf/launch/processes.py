@@ -21,9 +21,8 @@ from typing import Protocol
 from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import ROOT
 from hvdperf.programs import fate_of
+from hvdperf.worker import fork_stub
 from hvdperf.worker.cpu_hog import is_stopped, stat_fields
-from hvdperf.worker.fork import stub
-from hvdperf.worker.fork.stub import READY
 from hvdperf.worker.protocol import DRIVER_VARIABLE
 
 # Variables of a process by name. None stands for one of the session's that it does not get.
@@ -289,24 +288,20 @@ class Stall:
         return f"Horovod reports that {'; '.join(parts)}"
 
 
-def stall_in(lines: Iterable[str]) -> Stall | None:
+def stall_in(lines: Sequence[str]) -> Stall | None:
     """Return the last report of the stall inspector among the lines of a rank; None without one."""
     tensors: dict[int, tuple[str, ...]] = {}
-    gave_up, inside = False, False
-    ends: float | None = None
-    announced: float | None = None
-    for line in lines:
-        text = line.strip()
+    gave_up = False
+    ends = announced = None
+    for text in (lines[at].strip() for at in diagnosis_lines(lines)):
         if _WARNING in text:
             announced = _end_of(text)
         if text.endswith(_HEADING):
-            tensors, gave_up, inside, ends = {}, False, True, announced
-        elif inside and (missing := _MISSING.match(text)):
+            tensors, gave_up, ends = {}, False, announced
+        elif missing := _MISSING.match(text):
             names = missing[3].rstrip("]").removesuffix(" ...").split(", ")
             tensors[int(missing[1])] = tuple(filter(None, names))
             gave_up |= bool(missing[2])
-        else:
-            inside = False
     return Stall(tensors, gave_up, ends) if tensors else None
 
 
@@ -362,14 +357,14 @@ class ForkServer:
             with socket.socket(socket.AF_UNIX) as listener:
                 directory_fd = os.open(directory, os.O_PATH | os.O_DIRECTORY)
                 try:
-                    listener.bind(stub.address_in(directory_fd))
+                    listener.bind(fork_stub.address_in(directory_fd))
                 finally:
                     os.close(directory_fd)
                 # Stubs that connect during the server's imports wait in this queue.
                 listener.listen(1024)
                 arguments = [str(listener.fileno()), str(os.getpid()), ",".join(map(str, cores))]
                 self._process = start_process(
-                    [interpreter, "-u", "-m", "hvdperf.worker.fork.server", *arguments],
+                    [interpreter, "-u", "-m", "hvdperf.worker.fork_server", *arguments],
                     interpreter,
                     # Marks the process as this session's; ranks get their address from stubs.
                     {DRIVER_VARIABLE: f"{hub}:"},
@@ -387,7 +382,7 @@ class ForkServer:
     @property
     def command(self) -> list[str]:
         """Command line that a launcher starts in place of each rank."""
-        return [self.interpreter, "-I", "-S", stub.__file__, str(self.directory)]
+        return [self.interpreter, "-I", "-S", fork_stub.__file__, str(self.directory)]
 
     @property
     def ended(self) -> str:
@@ -422,8 +417,9 @@ class ForkServer:
         """Return the text behind READY: the reason why the process cannot fork, or "". Return None
         before the end of its imports."""
         # A library may print something while it is imported.
-        said = [line for line in lines_of(self.directory / "stdout") if line.startswith(READY)]
-        return said[0].removeprefix(READY).rstrip("\n") if said else None
+        ready, lines = fork_stub.READY, lines_of(self.directory / "stdout")
+        said = next((line for line in lines if line.startswith(ready)), None)
+        return None if said is None else said.removeprefix(ready).rstrip("\n")
 
     def dump_stacks(self) -> None:
         """Have the process write its threads' call stacks to its stderr."""

@@ -227,6 +227,7 @@ class Work(ABC):
                 BlockReport,
                 "block",
                 self.deadline_s(launch, kind, steps),
+                limit="block_deadline_s",
                 kind=kind.value,
                 steps=steps,
                 wait=wait,

@@ -131,6 +131,7 @@ class Collectives(Blocks):
             CollectiveReport,
             "collective",
             self.settings.sampling.block_deadline_s,
+            limit="block_deadline_s",
             collective=transfer.collective.value,
             tensor_bytes=_tensor_bytes(result, launch.arm, transfer),
             repeats=repeats,

@@ -45,7 +45,7 @@ class Training(Work, ABC):
         steps = wanted.get("steps")
         known_s = PATIENCE * steps * self.known_pace(arm) if isinstance(steps, int) else 0.0
         deadline_s = max(self.settings.runs.deadline_s, known_s)
-        return group.reports(RunReport, "run", deadline_s, **wanted)
+        return group.reports(RunReport, "run", deadline_s, limit="deadline_s of [runs]", **wanted)
 
     @classmethod
     def problems(cls, launch: Launch) -> list[str]:

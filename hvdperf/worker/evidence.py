@@ -45,7 +45,9 @@ def dataset_id(directory: Path, names: Sequence[str] = ()) -> str:
     file that cannot be read.
     """
     known = hashlib.sha256()
-    files = sorted(_named(directory, names) if names else _visible(directory))
+    visible = (path for path in files_of(directory) if not path.name.startswith("."))
+    named = (path for path in map(directory.joinpath, names) if path.is_file())
+    files = sorted(named if names else visible)
     total = 0
     for path in files:
         size = path.stat().st_size
@@ -55,14 +57,6 @@ def dataset_id(directory: Path, names: Sequence[str] = ()) -> str:
         known.update(os.fsencode(path.relative_to(directory)) + f"\0{size}\0".encode())
         known.update(hashlib.sha256(beginning).digest())
     return f"{len(files)} files, {total / 1e6:.1f} MB, {known.hexdigest()[:16]}"
-
-
-def _named(directory: Path, names: Sequence[str]) -> list[Path]:
-    return [path for path in (directory / name for name in names) if path.is_file()]
-
-
-def _visible(directory: Path) -> list[Path]:
-    return [path for path in files_of(directory) if not path.name.startswith(".")]
 
 
 def files_of(directory: Path) -> Iterator[Path]:

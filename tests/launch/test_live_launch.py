@@ -646,21 +646,22 @@ def test_of_ranks_that_hang_the_one_behind_is_named(start, launcher, behind):
 
 
 @pytest.mark.parametrize(
-    ("op", "remedy"),
+    ("op", "limit", "remedy"),
     [
-        ("block", "raise block_deadline_s in the profile, or give a smaller --batch-size"),
-        ("collective", "raise block_deadline_s in the profile"),
-        ("run", "raise deadline_s of [runs] in the profile, or give a smaller --batch-size"),
-        ("evidence", "raise startup_deadline_s in the profile"),
+        ("block", {"limit": "some_s"}, "some_s in the profile, or give a smaller --batch-size"),
+        ("collective", {"limit": "some_s"}, "some_s in the profile"),
+        ("evidence", {}, "startup_deadline_s in the profile"),
     ],
 )
-def test_an_order_that_took_too_long_is_told_with_its_own_time_and_what_to_do(start, op, remedy):
+def test_an_order_that_took_too_long_is_told_with_its_own_time_and_what_to_do(
+    start, op, limit, remedy
+):
     group, _ = start(stands(standing("block", 7)), ready=True)
     group._began -= 1000.0  # of a launch that has done much before
     with pytest.raises(LaunchFailed) as failed:
-        group.ask(op, 0.2)
+        group.ask(op, 0.2, **limit)
     assert re.match(r"no answer after \d s \(rank 0: block, step 7", failed.value.failure.cause)
-    assert failed.value.failure.cause.endswith(f"; if it is only slow, {remedy}")
+    assert failed.value.failure.cause.endswith(f"; if it is only slow, raise {remedy}")
 
 
 def test_a_rank_that_never_connects_is_named(start):

@@ -149,7 +149,7 @@ class FakeGroup:
             for rank in range(len(self.ranks))
         ]
 
-    def ask(self, op: str, deadline_s: float, **arguments: Any) -> None:
+    def ask(self, op: str, deadline_s: float, limit: str = "", **arguments: Any) -> None:
         assert not self.paused
         assert not self.ended
         self._stage.note(self.arm, op, **arguments)

@@ -102,6 +102,7 @@ class World:
         monkeypatch.setenv("HVDPERF_RECORD", str(tmp_path))
         monkeypatch.setattr(recorder, "_state", None)
         monkeypatch.setattr(recorder, "_hooks", {})
+        monkeypatch.setattr(recorder, "tf", self.tf)
         monkeypatch.setattr(recorder, "now", lambda: self.at)
         monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
         monkeypatch.setattr(os, "_exit", self.left.append)

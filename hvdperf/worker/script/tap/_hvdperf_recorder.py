@@ -308,6 +308,7 @@ class State:
 
 
 _state: Any = None
+tf: Any = None  # as soon as the script has imported it
 _hooks: dict[str, Any] = {}
 
 
@@ -323,7 +324,7 @@ def install() -> None:
             "horovod.common.basics": _hook_init,
             "horovod.tensorflow": _hook_exchange,
             "horovod.tensorflow.functions": _hook_broadcast,
-            "tensorflow": lambda module: None,
+            "tensorflow": _hook_tensorflow,
             "tensorflow.python.framework.ops": _hook_values,
             "tensorflow.python.eager.polymorphic_function.polymorphic_function": _hook_function,
             "tensorflow.python.eager.polymorphic_function.concrete_function": _hook_concrete,
@@ -673,6 +674,11 @@ def _hook_broadcast(module: Any) -> None:
     _count_calls(module, "broadcast_variables", "broadcast_object", "allgather_object")
 
 
+def _hook_tensorflow(module: Any) -> None:
+    global tf
+    tf = sys.modules[module.__name__]
+
+
 # Steps ------------------------------------------------------------------------------------------
 
 
@@ -756,7 +762,6 @@ def _steps_of(function: Any) -> Any:
 def _make_variables() -> Any:
     """Return the variables for the stamps of the exchange and of the input. A function must not
     make any while it is traced."""
-    import tensorflow as tf
 
     if not _state.with_stamps or not tf.executing_eagerly():
         return ()
@@ -827,8 +832,6 @@ def _has_others() -> Any:
 
 def _has_gpu() -> Any:
     if _state.has_gpu is None:
-        import tensorflow as tf
-
         _state.has_gpu = bool(tf.config.list_logical_devices("GPU"))
     return _state.has_gpu
 
@@ -854,7 +857,6 @@ def _hook_values(module: Any) -> None:
 def _measure_alone(steps: Any, end: Any) -> None:
     """Now and then let the GPU end its step, and note how long the next one takes alone, with the
     calls of other functions before it."""
-    import tensorflow as tf
 
     if steps.alone is None:
         steps.alone = []
@@ -1069,7 +1071,7 @@ def _counted(name: Any, original: Any) -> Any:
     @_as_it_is
     def call(*arguments: Any, **named: Any) -> Any:
         steps = _state.current
-        is_eager = sys.modules["tensorflow"].executing_eagerly()
+        is_eager = tf.executing_eagerly()
         is_apart = is_eager and _is_between_steps()
         if not _state.in_gradients:
             # In a graph a call is asked for while it is traced, and then made in every step.
@@ -1108,7 +1110,6 @@ def _values(grads: Any) -> Any:
 
 def _before_exchange(grads: Any, variables: Any) -> Any:
     """Note what is exchanged; stamp when the last gradient is ready."""
-    import tensorflow as tf
 
     tensors = _values(grads)
     steps = _state.current
@@ -1120,7 +1121,7 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     sparse = sum(hasattr(each, "indices") for each in grads if each is not None)
     exchange = [len(tensors), size, sparse]
     if steps is not None and not eager:
-        graph = _outermost_graph(tf)
+        graph = _outermost_graph()
         steps.batch = steps.batch or _batch_of(graph)
         if _is_another(steps, graph, variables):
             exchange = list(map(operator.add, exchange, _state.exchanged[name]))
@@ -1146,7 +1147,7 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
         return ("graph", tf.timestamp())
 
 
-def _outermost_graph(tf: Any) -> Any:
+def _outermost_graph() -> Any:
     graph = tf.compat.v1.get_default_graph()
     while getattr(graph, "outer_graph", None) is not None and hasattr(graph.outer_graph, "inputs"):
         graph = graph.outer_graph
@@ -1174,7 +1175,6 @@ def _is_another(steps: Any, graph: Any, variables: Any) -> Any:
 
 
 def _after_exchange(begun: Any, result: Any) -> None:
-    import tensorflow as tf
 
     kind, ready = begun
     if kind == "eager":
@@ -1220,7 +1220,6 @@ def _add_of_loop(steps: Any, ready: Any, done: Any) -> None:
 
 def _updated(optimizer: Any, variables: Any) -> None:
     """Note which variables an optimizer changes."""
-    tf = sys.modules["tensorflow"]
     # Variables of a session have no values outside of it.
     if not tf.compat.v1.executing_eagerly_outside_functions():
         return
@@ -1301,7 +1300,6 @@ def _hook_input(module: Any) -> None:
         asked = _guarded("input", _asked)
         if asked is None:
             return original(self)
-        import tensorflow as tf
 
         with tf.control_dependencies([asked]):
             result = original(self)
@@ -1320,14 +1318,12 @@ def _hook_input(module: Any) -> None:
 
 
 def _note_epoch(dataset: Any) -> None:
-    import tensorflow as tf
 
     if tf.executing_eagerly():
         _state.epoch = max(_state.epoch, int(dataset.cardinality()))
 
 
 def _asked() -> Any:
-    import tensorflow as tf
 
     if _state.jit or _state.current is None or not _state.current.variables:
         return None
@@ -1338,7 +1334,6 @@ def _asked() -> Any:
 def _given(asked: Any, result: Any) -> None:
     """Stamp when a batch has come in a graph, with something of its content, and count samples,
     waiting and batches, since a call may take several (steps_per_execution)."""
-    import tensorflow as tf
 
     leaves = list(tf.nest.flatten(result, expand_composites=True))
     count, content = tf.constant(0.0, tf.float64), tf.constant(0.0, tf.float64)
@@ -1359,7 +1354,6 @@ def _given(asked: Any, result: Any) -> None:
 
 
 def _note_batch(iterator: Any, result: Any) -> None:
-    import tensorflow as tf
 
     leaves = tf.nest.flatten(result)
     first = next(

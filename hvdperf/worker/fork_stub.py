@@ -1,4 +1,4 @@
-"""Stand in for a rank that hvdperf.worker.fork.server forks: `python -I -S stub.py DIRECTORY`.
+"""Stand in for a rank that hvdperf.worker.fork_server forks: `python -I -S fork_stub.py DIRECTORY`.
 
 A launcher starts this stub instead of a rank. The stub hands its environment, working directory and
 standard streams to the server, waits, and ends as the rank has ended. If the server cannot fork,

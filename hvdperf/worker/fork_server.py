@@ -1,7 +1,7 @@
-"""Fork the ranks of a round: `python -m hvdperf.worker.fork.server LISTENER PARENT CORES`.
+"""Fork the ranks of a round: `python -m hvdperf.worker.fork_server LISTENER PARENT CORES`.
 
 The server imports once what every rank imports, and then forks a rank for each stub
-(worker/fork/stub.py) that asks for one. It never computes anything itself, because a process that
+(worker/fork_stub.py) that asks for one. It never computes anything itself, because a process that
 has used TensorFlow's runtime, CUDA or MPI, or that has several threads, cannot be forked.
 
 After the import it prints READY and, in the same line, the reason if it cannot fork. In that case
@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 from hvdperf.worker import process
 from hvdperf.worker.__main__ import run_rank
-from hvdperf.worker.fork.stub import FORKED, NUMBER, READY
+from hvdperf.worker.fork_stub import FORKED, NUMBER, READY
 from hvdperf.worker.strategies.table import Strategy
 
 # Timeout of a stub's request. A stub sends it at once; until then no other rank is forked.
@@ -182,14 +182,9 @@ def received(stub: socket.socket, streams: list[int]) -> dict[str, Any]:
     streams += descriptors
     if len(length) < NUMBER.size:
         raise ValueError("a stub has ended before it asked for a rank")
-    content = b""
     (size,) = NUMBER.unpack(length)
-    while len(content) < size:
-        part = stub.recv(size - len(content))
-        if not part:
-            raise ValueError("a stub has ended while it asked for a rank")
-        content += part
-    found: dict[str, Any] = json.loads(content)
+    with stub.makefile("rb") as content:
+        found: dict[str, Any] = json.loads(content.read(size))
     return found
 
 

@@ -1,1 +1,0 @@
-"""Ranks forked from one process that has made their imports."""
