@@ -222,7 +222,7 @@ class Hub:
 
 # The name of a method of a peer, and its arguments.
 Order = tuple[str, Sequence[Any]]
-Key = TypeVar("Key", int, str)
+Key = TypeVar("Key", bound=int | str)
 
 
 class Peers(Generic[Key]):

@@ -335,13 +335,13 @@ def _rows(found: Sequence[Pair]) -> tuple[Row, ...]:
     labels = words.workload_labels(pair.case.workload for pair in found)
     return tuple(
         {
-            "verdict": pair.b and pair.b.verdict.value,
-            "verdict_a": pair.a and pair.a.verdict.value,
+            "verdict": pair.b.verdict.value if pair.b else None,
+            "verdict_a": pair.a.verdict.value if pair.a else None,
             "question": words.question_of(pair.case),
             "model": labels[pair.case.workload],
             "world_size": pair.case.world_size,
-            **cells_of(pair.a and pair.a.figure, "figure_a", "lower_a", "upper_a"),
-            **cells_of(pair.b and pair.b.figure, "figure_b", "lower_b", "upper_b"),
+            **cells_of(pair.a.figure if pair.a else None, "figure_a", "lower_a", "upper_a"),
+            **cells_of(pair.b.figure if pair.b else None, "figure_b", "lower_b", "upper_b"),
             **pair.changed.cells,
             **words.names_of(pair.case),
         }

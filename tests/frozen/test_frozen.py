@@ -28,7 +28,7 @@ CHANGED = {
     "lower bound of hidden communication only, so sessions do not record it any more",
     r"/keys/\w+\.schema/(wire_seconds|timeline|activities)": "the same",
     r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
-    r"/keys/night\.schema/(again|costs|is_gate|samples_per_second|speeds)": "a night has "
+    r"/keys/night\.schema/(again|costs|figures|is_gate|samples_per_second|speeds)": "a night has "
     "summaries, with kind, results and values",
     r"/keys/summary\.schema/(core_share|culprits|disturbance|foreign_share|mhz|pid|steal_share|"
     r"taken_share|throttled_seconds|wait_share)": "session.json has them by round, and the summary "
