@@ -46,15 +46,14 @@ TRIED = {
     "overlapping": "overlap",
     "unlike": "",
 }
-# Those that are tried by two strategies.
-MIRRORED = ("dicts", "averaged")
+# Those that are tried by other strategies than Horovod, too.
+OTHERS = {"dicts": (Strategy.MIRRORED, Strategy.MULTIWORKER), "averaged": (Strategy.MIRRORED,)}
 
 
 def arms(name: str) -> list[Arm]:
     known = registry.network(name)
     workload = Workload(name, name if known.data else "synthetic", known.input_size, 4)
-    strategies = [Strategy.HOROVOD, *[Strategy.MIRRORED] * (name in MIRRORED)]
-    return [Arm(workload, strategy, 2) for strategy in strategies]
+    return [Arm(workload, each, 2) for each in (Strategy.HOROVOD, *OTHERS.get(name, ()))]
 
 
 @pytest.fixture(scope="module")
