@@ -1,7 +1,9 @@
-"""The contract of a network of one's own: what the suite can train, checked where it comes in."""
+"""The contract of a network of one's own and its data: what the suite can train, checked where it
+comes in, and what it says of all else."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +14,10 @@ from hvdperf.models.own_networks import BadNetwork
 # Methods of a model that the suite does not call: it trains by its own loop.
 _NOT_CALLED = ("train_step", "compute_loss")
 _KERAS = ("keras", "tf_keras", "tensorflow")
+_TAKE_THE_SHARD = (
+    "write `def {name}(input_size, shard)`, and divide its files or samples before it prepares "
+    "them, as in dataset.shard(shard.count, shard.index)"
+)
 
 
 def built(models: Any, task: Any) -> Sequence[Any]:
@@ -133,3 +139,77 @@ def _shown(shape: Any) -> str:
     if shape.rank is None:
         return "unknown"
     return "[" + ", ".join("n" if size is None else str(size) for size in shape) + "]"
+
+
+# Data ------------------------------------------------------------------------------------------
+
+
+def takes_the_shard(function: Any) -> bool:
+    """Return whether a `data` function takes the shard, as its second parameter, or as one named
+    `shard`. Raises BadNetwork if it takes neither the size nor the size and the shard."""
+    parameters = inspect.signature(function).parameters.values()
+    positional = [
+        each
+        for each in parameters
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    needed = [each for each in positional if each.default is each.empty]
+    takes = len(needed) == 2 or any(each.name == "shard" for each in positional[1:2])
+    keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if len(needed) > 2 or keywords or not positional:
+        name = getattr(function, "__name__", "samples")
+        raise BadNetwork(
+            f"{name}{inspect.signature(function)} cannot be called with an input size and a "
+            f"shard: {_TAKE_THE_SHARD.format(name=name)}"
+        )
+    return takes
+
+
+def check_samples(dataset: Any) -> None:
+    """Raise BadNetwork unless the dataset yields pairs of dense tensors of known rank."""
+    if not isinstance(dataset, tf.data.Dataset):
+        raise BadNetwork(
+            f"the data are a {type(dataset).__name__}; return a tf.data.Dataset of single samples "
+            "(inputs, label)"
+        )
+    spec = dataset.element_spec
+    if not isinstance(spec, tuple) or len(spec) != 2:
+        count = f"{len(spec)} parts" if isinstance(spec, tuple) else "one part"
+        more = "; a weight can be a part of the label, and be used in the loss" * (
+            isinstance(spec, tuple) and len(spec) == 3
+        )
+        raise BadNetwork(f"the data yield {count}; yield pairs (inputs, label){more}")
+    for path, leaf in leaves(spec):
+        if not isinstance(leaf, tf.TensorSpec):
+            kind = type(leaf).__name__.replace("TensorSpec", "").replace("Spec", "").lower()
+            raise BadNetwork(
+                f"{path} of a sample is {kind}; make it a dense tensor of one shape, for a ragged "
+                "one by to_tensor(shape=...)"
+            )
+        if leaf.shape.rank is None:
+            raise BadNetwork(
+                f"{path} of a sample has no known shape, as after tf.numpy_function; state it by "
+                "tf.ensure_shape"
+            )
+
+
+def leaves(spec: Any) -> list[tuple[str, Any]]:
+    """Return each tensor of a sample (inputs, label), or its spec, with its place in words, such as
+    inputs['a']."""
+
+    def below(path: str, part: Any) -> list[tuple[str, Any]]:
+        if isinstance(part, dict):
+            return [leaf for key in part for leaf in below(f"{path}[{key!r}]", part[key])]
+        if isinstance(part, (tuple, list)):
+            return [leaf for i, each in enumerate(part) for leaf in below(f"{path}[{i}]", each)]
+        return [(path, part)]
+
+    inputs, label = spec
+    return below("inputs", inputs) + below("label", label)
+
+
+def not_divided(name: str) -> BadNetwork:
+    return BadNetwork(
+        f"{name}(input_size) takes no shard, and what it prepares cannot be divided afterwards: "
+        f"{_TAKE_THE_SHARD.format(name=name)}"
+    )

@@ -211,7 +211,7 @@ class _Data:
         return found
 
     def _checked(self, sample: Any) -> str:
-        for path, leaf in own.leaves(sample):
+        for path, leaf in contract.leaves(sample):
             known = self._shapes.setdefault(path, leaf.shape)
             if known != leaf.shape:
                 raise BadNetwork(

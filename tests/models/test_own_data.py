@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from hvdperf.models import inputs, registry
 from hvdperf.models.inputs import Request, own
+from hvdperf.models.own_networks import BadNetwork
 from hvdperf.models.registry import Network, Shard
 
 SAMPLES = 4096
@@ -147,7 +148,7 @@ def test_numbers_of_samples_begin_anew_with_each_pass(of: Any) -> None:
     ids=lambda function: function.__name__,
 )
 def test_data_that_cannot_be_divided_or_trained_on_are_refused(of: Any, data: Any) -> None:
-    with pytest.raises(own.BadData) as refused:
+    with pytest.raises(BadNetwork) as refused:
         own.samples(of(data), 8, Shard(0, 2), seed=1)
     assert "\n" not in str(refused.value)
 

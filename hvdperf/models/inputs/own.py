@@ -7,23 +7,13 @@ pipeline's graph, behind the operations that read.
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import tensorflow as tf
 
-from hvdperf.models import registry
-from hvdperf.models.inputs import DataError, Request
+from hvdperf.models import contract, registry
+from hvdperf.models.inputs import Request
 from hvdperf.models.registry import Shard
-
-_TAKE_THE_SHARD = (
-    "write `def {name}(input_size, shard)`, and divide its files or samples before it prepares "
-    "them, as in dataset.shard(shard.count, shard.index)"
-)
-
-
-class BadData(DataError):
-    """A network's own data cannot be trained on. The message says why, and what to do."""
 
 
 def samples(network: str, size: int, shard: Shard, seed: int) -> Any:
@@ -31,89 +21,21 @@ def samples(network: str, size: int, shard: Shard, seed: int) -> Any:
     `data` function makes it.
 
     seed: of what the function draws at random without a seed of its own, such as the order of a
-    shuffle, so that all strategies read the same samples in the same order. Raises BadData, and
+    shuffle, so that all strategies read the same samples in the same order. Raises BadNetwork, and
     whatever the function raises.
     """
     named = registry.network(network).data
     function = registry.function(named)
     tf.keras.utils.set_random_seed(seed + shard.index)
-    divides = _takes_the_shard(function)
+    divides = contract.takes_the_shard(function)
     dataset = function(size, shard) if divides else function(size)
-    _check(dataset)
+    contract.check_samples(dataset)
     if divides or shard.count == 1:
         return dataset
     divided = divided_at_the_source(dataset, shard)
     if divided is None:
-        name = named.rpartition(":")[2]
-        raise BadData(
-            f"{name}(input_size) takes no shard, and what it prepares cannot be divided "
-            f"afterwards: {_TAKE_THE_SHARD.format(name=name)}"
-        )
+        raise contract.not_divided(named.rpartition(":")[2])
     return divided
-
-
-def _takes_the_shard(function: Any) -> bool:
-    """Return whether a `data` function takes the shard, as its second parameter, or as one named
-    `shard`. Raises BadData if it takes neither the size nor the size and the shard."""
-    parameters = inspect.signature(function).parameters.values()
-    positional = [
-        each
-        for each in parameters
-        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    ]
-    needed = [each for each in positional if each.default is each.empty]
-    takes = len(needed) == 2 or any(each.name == "shard" for each in positional[1:2])
-    keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    if len(needed) > 2 or keywords or not positional:
-        name = getattr(function, "__name__", "samples")
-        raise BadData(
-            f"{name}{inspect.signature(function)} cannot be called with an input size and a "
-            f"shard: {_TAKE_THE_SHARD.format(name=name)}"
-        )
-    return takes
-
-
-def _check(dataset: Any) -> None:
-    """Raise BadData unless the dataset yields pairs of dense tensors of known rank."""
-    if not isinstance(dataset, tf.data.Dataset):
-        raise BadData(
-            f"the data are a {type(dataset).__name__}; return a tf.data.Dataset of single samples "
-            "(inputs, label)"
-        )
-    spec = dataset.element_spec
-    if not isinstance(spec, tuple) or len(spec) != 2:
-        count = f"{len(spec)} parts" if isinstance(spec, tuple) else "one part"
-        more = "; a weight can be a part of the label, and be used in the loss" * (
-            isinstance(spec, tuple) and len(spec) == 3
-        )
-        raise BadData(f"the data yield {count}; yield pairs (inputs, label){more}")
-    for path, leaf in leaves(spec):
-        if not isinstance(leaf, tf.TensorSpec):
-            kind = type(leaf).__name__.replace("TensorSpec", "").replace("Spec", "").lower()
-            raise BadData(
-                f"{path} of a sample is {kind}; make it a dense tensor of one shape, for a ragged "
-                "one by to_tensor(shape=...)"
-            )
-        if leaf.shape.rank is None:
-            raise BadData(
-                f"{path} of a sample has no known shape, as after tf.numpy_function; state it by "
-                "tf.ensure_shape"
-            )
-
-
-def leaves(spec: Any) -> list[tuple[str, Any]]:
-    """Return each tensor of a sample (inputs, label), or its spec, with its place in words, such as
-    inputs['a']."""
-
-    def below(path: str, part: Any) -> list[tuple[str, Any]]:
-        if isinstance(part, dict):
-            return [leaf for key in part for leaf in below(f"{path}[{key!r}]", part[key])]
-        if isinstance(part, (tuple, list)):
-            return [leaf for i, each in enumerate(part) for leaf in below(f"{path}[{i}]", each)]
-        return [(path, part)]
-
-    inputs, label = spec
-    return below("inputs", inputs) + below("label", label)
 
 
 def batch_signature(network: str, size: int) -> tuple[Any, Any]:
