@@ -205,7 +205,8 @@ def _try_way(
     say: Callable[[str], None],
 ) -> None:
     """Start an arm, and let it train a few steps. The first one of a stack has its gradients
-    compared, and that of the session's own stack its data read. Raises NotTrained."""
+    compared. The network's own data are read once, with the session's own stack. Raises
+    NotTrained."""
     began, group, reading = time.monotonic(), None, False
     deadline_s = arm_launcher.startup_deadline(arm)
     try:
@@ -215,7 +216,7 @@ def _try_way(
         )
         group.wait_ready(deadline_s)
         starts = time.monotonic() - began
-        if own.data and is_first and not arm.stack:
+        if own.data and not found.data.identity and not arm.stack:
             began, reading = time.monotonic(), True
             found.data = group.reports(OwnData, "read", deadline_s)[0]
         began, reading = time.monotonic(), False
