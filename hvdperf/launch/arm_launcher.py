@@ -15,14 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
+from hvdperf.launch import launchers
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.launchers import (
-    HOW_LAUNCHED,
-    AgentsLauncher,
-    Launcher,
-    MpirunLauncher,
-    Order,
-)
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.launch.processes import Agent, ForkServer, LocalAgent, SlotGone
 from hvdperf.launch.scratch import scratch_directory
@@ -33,17 +27,8 @@ from hvdperf.machine.starting import user_settings
 from hvdperf.models import inputs
 from hvdperf.models.registry import network
 from hvdperf.paths import ROOT
-from hvdperf.plan.arms import (
-    AA,
-    BINDING,
-    EXCHANGES,
-    LAUNCHES,
-    SWEEP,
-    THREADS,
-    Arm,
-    BlockKind,
-    Exchange,
-)
+from hvdperf.plan import arms
+from hvdperf.plan.arms import Arm, BlockKind, Exchange
 from hvdperf.plan.data import DataSource, other_data
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.session_plan import SessionPlan
@@ -64,8 +49,8 @@ STALL_CHECK_S = 10
 STALL_SHUTDOWN_FACTOR = 0.8
 # Faults that are settings of Horovod. They override those of the arm's exchange.
 FAULT_SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "nofuse": {"fusion_bytes": EXCHANGES["nofuse"].fusion_bytes},
-    "cycle": {"cycle_ms": EXCHANGES["cycle"].cycle_ms},
+    "nofuse": {"fusion_bytes": arms.EXCHANGES["nofuse"].fusion_bytes},
+    "cycle": {"cycle_ms": arms.EXCHANGES["cycle"].cycle_ms},
 }
 
 
@@ -111,7 +96,7 @@ class Installed:
     """An installed stack. interpreter: runs its ranks. launcher: starts them."""
 
     interpreter: str
-    launcher: Launcher
+    launcher: launchers.Launcher
 
 
 @dataclass
@@ -175,7 +160,7 @@ class ArmLauncher:
         placed = self._place(arm)
         fault = self._fault_of(arm)
         injected = fault.kind if fault is not None else ""
-        exchange = replace(EXCHANGES[arm.exchange], **FAULT_SETTINGS.get(injected, {}))
+        exchange = replace(arms.EXCHANGES[arm.exchange], **FAULT_SETTINGS.get(injected, {}))
         slots_by_rank = [placed] if arm.processes == 1 else [[slot] for slot in placed]
         strategy = arm.strategy.spec
         session_cores = cores_of(self.slots)
@@ -209,11 +194,11 @@ class ArmLauncher:
     def _config(self, arm: Arm, slots: Sequence[Slot], exchange: Exchange) -> RankConfig:
         """Return a process's config, as far as it does not depend on the launch. slots: of the
         process."""
-        workload, left = arm.workload, LAUNCHES[arm.launched]
-        pools = Threads(0, 0) if THREADS in left else threads(arm.strategy, slots)
+        workload, left = arm.workload, arms.LAUNCHES[arm.launched]
+        pools = Threads(0, 0) if arms.THREADS in left else threads(arm.strategy, slots)
         # Where mpirun binds a rank, it stays.
-        cores = () if BINDING in left else cores_of(slots)
-        trains = workload != SWEEP
+        cores = () if arms.BINDING in left else cores_of(slots)
+        trains = workload != arms.SWEEP
         known = network(workload.model) if trains else None
         script = shlex.split(known.script) if known is not None else []
         data = self.data[workload.dataset] if trains else DataSource(workload.dataset, "", 0)
@@ -281,7 +266,7 @@ class ArmLauncher:
         on_cpus = all(slot.device is None for slot in slots)
         imports = arm.strategy.spec.trains and not arm.workload.is_script
         # What is forked is not bound by mpirun.
-        bound = BINDING in LAUNCHES[arm.launched]
+        bound = arms.BINDING in arms.LAUNCHES[arm.launched]
         if self._servers is None or bound or not (imports and here and on_cpus):
             return None
         server = self._servers.get(arm.stack)
@@ -313,7 +298,7 @@ class ArmLauncher:
 
     def _fault_of(self, arm: Arm) -> Fault | None:
         """Return the fault that the arm's fault case or the session injects into it, or None."""
-        if arm.injected not in ("", AA):
+        if arm.injected not in ("", arms.AA):
             return FAULT_CASES[arm.injected].injected
         return self.fault if self.fault is not None and self.fault.strikes(arm) else None
 
@@ -338,7 +323,7 @@ class ArmLauncher:
 
     def _order(
         self, arm: Arm, slots: Sequence[Slot], settings: Mapping[str, str], without: Collection[str]
-    ) -> Order:
+    ) -> launchers.Order:
         """Return an order whose ranks get these settings, then the user's except those named by
         `without`, then Horovod's check for stalled collectives. Earlier ones override later
         ones."""
@@ -349,14 +334,14 @@ class ArmLauncher:
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(shutdown),
         }
         kept = {name: value for name, value in os.environ.items() if name not in without}
-        return Order(
+        return launchers.Order(
             processes=arm.processes,
             slots=slots,
             interpreter=self.stacks[arm.stack].interpreter,
             environment={**dict.fromkeys(without), **defaults, **user_settings(kept), **settings},
             scratch=self.scratch / f"launch-{next(self._numbers)}",
             deadline_s=max(self.startup_deadline(arm), self.order_deadline_s),
-            left=LAUNCHES[arm.launched],
+            left=arms.LAUNCHES[arm.launched],
         )
 
 
@@ -377,21 +362,21 @@ def how_launched(launcher: str, slots: Sequence[Slot]) -> str:
     sizes = " or ".join(f"{pool.intra_op} intra-op and {pool.inter_op} inter-op" for pool in pools)
     if pools == [Threads(0, 0)]:
         sizes = "as many as TensorFlow chooses"
+    how, counts = launchers.HOW_LAUNCHED[launcher], " or ".join(map(str, cores))
     each = "core" if cores == [1] else "cores"
     return (
-        f"{HOW_LAUNCHED[launcher]}; each rank pinned to the {' or '.join(map(str, cores))} {each} "
-        f"of its slot; TensorFlow's threads: {sizes}"
+        f"{how}; each rank pinned to the {counts} {each} of its slot; TensorFlow's threads: {sizes}"
     )
 
 
 def make_launcher(
     name: str, executable: str, processes: int, scratch: Path, slots: Slots | None
-) -> Launcher:
+) -> launchers.Launcher:
     """Return the launcher with this name (plan.options.LAUNCHERS). executable: the stack's
     mpirun. processes: the most ranks of a launch. slots: the ranks of an outer mpirun, or None."""
 
     if name == "mpirun":
-        return MpirunLauncher(executable, slots)
+        return launchers.MpirunLauncher(executable, slots)
 
     def agent(rank: int) -> Agent:
         if rank == 0 or slots is None:
@@ -399,7 +384,7 @@ def make_launcher(
             return LocalAgent(scratch / f"agent-{rank}", interface_settings(interface))
         return RemoteAgent(slots, rank)
 
-    return AgentsLauncher([agent(rank) for rank in range(processes)])
+    return launchers.AgentsLauncher([agent(rank) for rank in range(processes)])
 
 
 def make_arm_launcher(

@@ -288,9 +288,7 @@ class LiveLaunch:
             try:
                 found.append(convert(reply, report))
             except Unreadable as error:
-                failure = self._failure(rank, f"its report cannot be read: {error}")
-                self.end()
-                raise failure from None
+                raise self._ended_by(rank, f"its report cannot be read: {error}") from None
         return found
 
     def pause(self) -> None:
@@ -310,9 +308,7 @@ class LiveLaunch:
             try:
                 self._job.signal(signum, pids)
             except SlotGone as gone:
-                failure = self._failure(gone.rank, str(gone))
-                self.end()
-                raise failure from None
+                raise self._ended_by(gone.rank, str(gone)) from None
 
     def close(self, deadline_s: float = 30.0, leave_group: bool = False) -> None:
         """Have every rank end by itself, then kill and remove whatever is left.
@@ -384,8 +380,7 @@ class LiveLaunch:
         other ranks."""
         waited = self._since_launch() - self._asked_at
         cause = f"no answer after {waited:.0f} s: a signal has stopped it; see who sent it"
-        failed = self._failure(self._stopped()[0], cause)
-        return LaunchFailed(replace(failed.failure, of_node=True))
+        return self._failure(self._stopped()[0], cause, of_node=True)
 
     @property
     def was_stopped(self) -> bool:
@@ -429,8 +424,7 @@ class LiveLaunch:
         """Return the failure of the rank that failed first. Return None if none has failed, or if
         the first error is an echo and some rank has not failed yet."""
         if different := self._different_networks():
-            failure = self._failure(None, different, Phase.BUILD.value).failure
-            return LaunchFailed(replace(failure, tail=(), of_user=True))
+            return self._failure(None, different, Phase.BUILD.value, tail=(), of_user=True)
         lost = self._lost()
         first = min(lost, key=self._order_of_cause, default=None)
         if first is None or (self._echoes(first) and len(lost) < len(self.ranks)):
@@ -446,8 +440,7 @@ class LiveLaunch:
             message = " ".join(error["message"].split())[:MESSAGE_CHARACTERS]
             if error.get("of_user") is True:
                 at = f"step {step}: " if (step := error.get("step")) else ""
-                failed = self._failure(first, f"{at}{message}", error["phase"])
-                return LaunchFailed(replace(failed.failure, of_user=True))
+                return self._failure(first, f"{at}{message}", error["phase"], of_user=True)
             return self._failure(first, f"{error['kind']}: {message}", error["phase"])
         lost_slot = self._job.lost_slot() if self._job is not None else None
         if lost_slot is not None and lost_slot.host != self.ranks[first].host:
@@ -562,19 +555,20 @@ class LiveLaunch:
         """Return the ranks that are furthest behind. Leave out those that wait for other ranks,
         unless all of them do."""
         running = [i for i, rank in enumerate(self.ranks) if rank.error is None]
-        progress = {i: self._progress(self.ranks[i]) for i in running}
+        progress = {i: _progress(self.ranks[i].standing or {}) for i in running}
         behind = [i for i in running if progress[i] == min(progress.values())]
         return [i for i in behind if not (self.ranks[i].standing or {}).get("waits")] or behind
 
-    @staticmethod
-    def _progress(rank: Rank) -> tuple[int, int]:
-        standing = rank.standing or {}
-        order = [phase.value for phase in Phase]
-        # An order that is a method of the trainer is none of them; it comes after a start.
-        phase = standing["phase"] if standing["phase"] in order else Phase.READY.value
-        return (order.index(phase), standing["steps_begun"])
+    def _ended_by(self, rank: int, cause: str) -> LaunchFailed:
+        """End the launch because of a rank; return the failure."""
+        failure = self._failure(rank, cause)
+        self.end()
+        return failure
 
-    def _failure(self, rank: int | None, cause: str, phase: str | None = None) -> LaunchFailed:
+    def _failure(
+        self, rank: int | None, cause: str, phase: str | None = None, **more: Any
+    ) -> LaunchFailed:
+        """Return a failure. more: its other fields."""
         where = phase or (self.ranks[rank].phase if rank is not None else self.ranks[0].phase)
         tail: list[str] = []
         if self._job is not None:
@@ -585,4 +579,12 @@ class LiveLaunch:
                     tail += [f"[hvd-server] {line}" for line in self.server.tail()]
         host = self.ranks[rank].host if rank is not None else ""
         elsewhere = host if host != socket.gethostname() else ""
-        return LaunchFailed(Failure(self.arm, rank, where, cause, tail, host=elsewhere))
+        failure = Failure(self.arm, rank, where, cause, tail, host=elsewhere)
+        return LaunchFailed(replace(failure, **more))
+
+
+def _progress(standing: Mapping[str, Any]) -> tuple[int, int]:
+    order = [phase.value for phase in Phase]
+    # An order that is a method of the trainer is none of them; it comes after a start.
+    phase = standing["phase"] if standing["phase"] in order else Phase.READY.value
+    return (order.index(phase), standing["steps_begun"])

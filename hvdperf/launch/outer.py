@@ -138,23 +138,15 @@ LAUNCHERS = (
 _ALONE = OuterLauncher("")
 
 
-class Numbering(NamedTuple):
-    """The variables of a launcher whose ranks cannot be slots. launcher: its name, in words."""
-
-    launcher: str
-    rank: str
-    size: str
-
-
-# Those before others set their variables, too.
+# Launchers whose ranks cannot be slots. Those before others set their variables, too.
 OTHERS = (
-    Numbering("horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE"),
-    Numbering("Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
-    Numbering("jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
-    Numbering("MVAPICH's mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    Numbering("aprun or PALS's mpiexec", "PALS_RANKID", "PALS_SIZE"),
-    Numbering("an mpiexec that speaks PMI", "PMI_RANK", "PMI_SIZE"),
-    Numbering("a launcher that speaks PMIx", "PMIX_RANK", "PMIX_SIZE"),
+    OuterLauncher("horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE"),
+    OuterLauncher("Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
+    OuterLauncher("jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
+    OuterLauncher("MVAPICH's mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    OuterLauncher("aprun or PALS's mpiexec", "PALS_RANKID", "PALS_SIZE"),
+    OuterLauncher("an mpiexec that speaks PMI", "PMI_RANK", "PMI_SIZE"),
+    OuterLauncher("a launcher that speaks PMIx", "PMIX_RANK", "PMIX_SIZE"),
 )
 
 
@@ -192,14 +184,15 @@ def check_launcher() -> None:
     slots."""
     if outer_size() > 1:
         return
-    for launcher, rank, size in OTHERS:
+    for other in OTHERS:
+        rank, size = other.rank, other.size
         own, count = _number(rank, 0), _number(size, 1)
         if own > 0 or (rank in os.environ and count > 1):
             found = f"{rank}={own}" + f", {size}={count}" * (size in os.environ)
             known = " or ".join(each.name for each in LAUNCHERS)
             raise UserError(
-                f"{found}: {launcher} seems to have started several sessions, which would measure "
-                f"each other; start one with {known}, or if these variables are left from "
+                f"{found}: {other.name} seems to have started several sessions, which would "
+                f"measure each other; start one with {known}, or if these variables are left from "
                 f"something else: env -u {rank} -u {size} pytest perf/"
             )
 

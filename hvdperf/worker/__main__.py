@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hvdperf.models import inputs, own_networks
-from hvdperf.worker import process
+from hvdperf.worker import process, session_link
 from hvdperf.worker.evidence import dataset_id, settings
 from hvdperf.worker.faults import Fault, InjectedFault
 from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.rank_config import RankConfig
-from hvdperf.worker.session_link import Driver, form_cluster, in_words, is_of_user, meet, message_of
+from hvdperf.worker.session_link import Driver
 from hvdperf.worker.strategies.table import Strategy
 
 
@@ -29,8 +29,8 @@ def rank_of_this_process() -> int:
 def make_trainer(config: RankConfig) -> Any:
     """Import the strategy, and with it TensorFlow; return the trainer. This takes most of a
     start."""
-    chosen = Strategy.named(config.strategy)
-    return getattr(importlib.import_module(chosen.spec.module), chosen.spec.trainer)(config)
+    spec = Strategy(config.strategy).spec
+    return getattr(importlib.import_module(spec.module), spec.trainer)(config)
 
 
 def start_up(driver: Driver, config: RankConfig) -> Any:
@@ -39,9 +39,9 @@ def start_up(driver: Driver, config: RankConfig) -> Any:
     driver.enter(Phase.IMPORT)
     trainer = make_trainer(config)
     if config.rendezvous:
-        meet(driver, config.rendezvous)
+        session_link.meet(driver, config.rendezvous)
     if config.cluster:
-        form_cluster(driver, config.world_size)
+        session_link.form_cluster(driver, config.world_size)
     metadata: dict[str, Any] = {}
     for phase, act in (
         (Phase.INIT, trainer.init),
@@ -67,29 +67,29 @@ def start_up(driver: Driver, config: RankConfig) -> Any:
     return trainer
 
 
+# Orders that a function carries out: its module and its name. Others are methods of the trainer.
+FUNCTIONS = {
+    "block": ("steps", "run_block"),
+    "check": ("own_trial", "check"),
+    "collective": ("collectives", "measure"),
+    "read": ("own_trial", "read"),
+    "run": ("steps", "run"),
+}
+
+
 def obey(trainer: Any, driver: Driver, order: Message) -> dict[str, Any]:
-    """Carry out one order and return its result. An order that is none of those below is a method
-    of the trainer."""
-    from hvdperf.worker.collectives import measure
-
-    arguments = {key: value for key, value in order.items() if key != "op"}
-    if order["op"] == "collective":
-        return measure(trainer, driver, **arguments)
-    # Imported only now, because training imports TensorFlow and `collective` does without it.
-    from hvdperf.worker.steps import run, run_block
-
-    if order["op"] in ("read", "check"):
-        own_trial = importlib.import_module("hvdperf.worker.own_trial")
-        found: dict[str, Any] = getattr(own_trial, order["op"])(trainer, driver, **arguments)
+    """Carry out one order and return its result."""
+    op, arguments = order["op"], {key: value for key, value in order.items() if key != "op"}
+    found: dict[str, Any]
+    if op in FUNCTIONS:
+        module, name = FUNCTIONS[op]
+        # Imported only now, because training imports TensorFlow and `collective` does without it.
+        function = getattr(importlib.import_module(f"hvdperf.worker.{module}"), name)
+        found = function(trainer, driver, **arguments)
         return found
-    if order["op"] == "block":
-        return run_block(trainer, driver, **arguments)
-    if order["op"] == "run":
-        return run(trainer, driver, **arguments)
-    phase = order["op"]
-    driver.enter(phase)
-    found = getattr(trainer, phase)(**arguments)
-    if phase == Phase.EVIDENCE:
+    driver.enter(op)
+    found = getattr(trainer, op)(**arguments)
+    if op == Phase.EVIDENCE:
         found |= {**data_read(trainer.config), "settings": settings()}
         found["samples_of_a_pass"] = trainer.samples_of_a_pass
     return found
@@ -109,7 +109,9 @@ def run_script(config: RankConfig, driver: Driver) -> NoReturn:
         traceback.print_exc()
         line = own_networks.line_of(error, rank.path)
         others = isinstance(error, InjectedFault) or "Horovod" in type(error).__name__
-        driver.fail(error, in_words(error, rank.path), of_user=bool(line) and not others)
+        driver.fail(
+            error, session_link.in_words(error, rank.path), of_user=bool(line) and not others
+        )
     rank.leave(1)
 
 
@@ -131,7 +133,7 @@ def run_rank() -> NoReturn:
     try:
         config = RankConfig.of(driver.next_order())
     except ValueError as error:
-        driver.fail(error, message_of(error))
+        driver.fail(error, session_link.message_of(error))
         process.leave(1)
     driver.fault = Fault(config.fault, driver.rank)
     try:
@@ -157,11 +159,11 @@ def run_rank() -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the driver must know of any error
         traceback.print_exc()
         explained = inputs.explain(config.dataset, config.data_dir, error)
-        if is_of_user(error, config):
+        if session_link.is_of_user(error, config):
             source = own_networks.source(config.own_network)
-            driver.fail(error, in_words(error, source), of_user=True)
+            driver.fail(error, session_link.in_words(error, source), of_user=True)
         else:
-            driver.fail(error, explained or message_of(error))
+            driver.fail(error, explained or session_link.message_of(error))
         process.leave(1)
     process.leave(0)
 

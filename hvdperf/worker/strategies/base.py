@@ -16,7 +16,8 @@ Facts = dict[str, Any]
 
 class Trainer(Protocol):
     """The training of one rank: the phases of start-up, in their order, then blocks of steps. What
-    has a body here is the same for most strategies.
+    has a body here is the same for most strategies; a method without a result or a body does
+    nothing where there is nothing to do, as for a barrier of one process.
 
     A batch is that of a task (models.tasks.Step), in the form in which the strategy spreads it over
     its replicas. Block kinds are the values of hvdperf.plan.arms.BlockKind.

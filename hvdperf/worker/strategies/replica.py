@@ -250,12 +250,6 @@ class ReplicaTrainer(Trainer):
     def _state(self) -> list[tf.Variable]:
         return [variable for part in self.parts for variable in part.state]
 
-    def leave_group(self) -> None:
-        """Do nothing: a single process has no group."""
-
-    def barrier(self) -> None:
-        """Do nothing: a single process has nothing to wait for."""
-
     def enter_block(self, kind: str) -> None:
         if kind in WITHOUT_EXCHANGE:
             self._saved = [tf.identity(variable) for variable in self._state()]

@@ -47,8 +47,3 @@ class Strategy(Enum):
     MULTIWORKER = StrategySpec("multiworker", "tf_distribute", "MultiWorkerTrainer", cluster=True)
     SINGLE = StrategySpec("single", "replica", "SingleTrainer")
     BARE = StrategySpec("bare", "bare_mpi", "BareTrainer", trains=False)
-
-    @classmethod
-    def named(cls, name: str) -> "Strategy":
-        """Return the strategy of that name. Raises KeyError."""
-        return {strategy.spec.name: strategy for strategy in cls}[name]

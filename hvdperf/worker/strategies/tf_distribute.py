@@ -83,15 +83,6 @@ class DistributedTrainer(Trainer):
     def first_step(self) -> None:
         float(self.step("full", self.next_batch("full")))
 
-    def broadcast(self) -> None:
-        """Do nothing: the replicas are mirrored from the start."""
-
-    def leave_block(self, kind: str) -> None:
-        """Do nothing: a block changes nothing that would have to be restored."""
-
-    def leave_group(self) -> None:
-        """Do nothing: TensorFlow ends its cluster with the process."""
-
     def ablation(self) -> Facts:
         raise ValueError(f"{self.config.strategy} has no step without its exchange")
 

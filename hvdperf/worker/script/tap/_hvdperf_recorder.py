@@ -204,10 +204,8 @@ class Steps:
             place = round(math.log(period) / BIN)
             self.bins[place] = self.bins.get(place, 0) + 1
             entry = (period, retraced, row)
-            if len(self.slowest) < SLOWEST:
-                heapq.heappush(self.slowest, entry)
-            elif entry > self.slowest[0]:
-                heapq.heapreplace(self.slowest, entry)
+            push = heapq.heappush if len(self.slowest) < SLOWEST else heapq.heappushpop
+            push(self.slowest, entry)
         if self.count % self.stride < 2:
             self.rows.append(row)
             if len(self.rows) >= 2 * _state.kept:
