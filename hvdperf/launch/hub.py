@@ -233,7 +233,8 @@ class Peers(Generic[Key]):
     """
 
     def __init__(self, hub: Hub, keys: Mapping[int, Key]) -> None:
-        self.hub, self.keys = hub, keys
+        self.hub = hub
+        self.keys = keys
         self.token = hub.expect(self).rsplit(":", 1)[1]
         self.connections: dict[Key, Connection] = {}
         self.lost: dict[Key, str] = {}

@@ -174,11 +174,6 @@ def outer_size() -> int:
     return _number(started_by().size, 1)
 
 
-def on_one_host() -> bool:
-    """Return whether all ranks are on this host."""
-    return started_by().on_one_host()
-
-
 def check_launcher() -> None:
     """Raise UserError if a launcher has started several of this process, and they cannot be
     slots."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hvdperf.errors import UserError
 from hvdperf.launch import outer
 from hvdperf.launch.hub import Hub, Peers, silent
-from hvdperf.launch.outer import launcher, on_one_host, outer_rank, outer_size
+from hvdperf.launch.outer import launcher, outer_rank, outer_size
 from hvdperf.launch.processes import LocalAgent, SlotGone, Variables
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import Offer, model_of
@@ -65,7 +65,7 @@ class Slots(Peers[int]):
     def __init__(self, network: str = "") -> None:
         """Publish the addresses of this rank, at which the others connect. network: the one to use
         between hosts, such as 10.77.0.0/24; "" if any will do. Raises UserError."""
-        one_host = on_one_host()
+        one_host = outer.started_by().on_one_host()
         hub = Hub("127.0.0.1") if one_host else Hub("0.0.0.0")
         super().__init__(hub, {rank: rank for rank in range(1, outer_size())})
         session = {

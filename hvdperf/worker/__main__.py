@@ -29,7 +29,8 @@ def rank_of_this_process() -> int:
 def make_trainer(config: RankConfig) -> Any:
     """Import the strategy, and with it TensorFlow; return the trainer. This takes most of a
     start."""
-    spec = Strategy(config.strategy).spec
+    # Its value is the name, whatever it was made from.
+    spec = Strategy(config.strategy).spec  # type: ignore[arg-type]
     return getattr(importlib.import_module(spec.module), spec.trainer)(config)
 
 
@@ -90,8 +91,10 @@ def obey(trainer: Any, driver: Driver, order: Message) -> dict[str, Any]:
     driver.enter(op)
     found = getattr(trainer, op)(**arguments)
     if op == Phase.EVIDENCE:
-        found |= {**data_read(trainer.config), "settings": settings()}
-        found["samples_of_a_pass"] = trainer.samples_of_a_pass
+        config, place = trainer.config, trainer.config.data_dir
+        found |= {"settings": settings(), "samples_of_a_pass": trainer.samples_of_a_pass}
+        found["data"] = dataset_id(Path(place), config.data_files) if place else ""
+        found["data_wanted"] = config.data_id
     return found
 
 
@@ -113,14 +116,6 @@ def run_script(config: RankConfig, driver: Driver) -> NoReturn:
             error, session_link.in_words(error, rank.path), of_user=bool(line) and not others
         )
     rank.leave(1)
-
-
-def data_read(config: RankConfig) -> dict[str, Any]:
-    """Return `data`, the id of the training data that this rank has read ("" for none), and
-    `data_wanted`, the id of the session's data."""
-    directory = config.data_dir
-    found = dataset_id(Path(directory), config.data_files) if directory else ""
-    return {"data": found, "data_wanted": config.data_id}
 
 
 def run_rank() -> NoReturn:

@@ -87,7 +87,7 @@ def started_with(monkeypatch, cache):
 )
 def test_the_place_among_the_ranks_is_known(started_with, environment, place):
     started_with(environment)
-    assert (outer.outer_rank(), outer.outer_size(), outer.on_one_host()) == place
+    assert (outer.outer_rank(), outer.outer_size(), outer.started_by().on_one_host()) == place
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ Facts = dict[str, Any]
 
 class Trainer(Protocol):
     """The training of one rank: the phases of start-up, in their order, then blocks of steps. What
-    has a body here is the same for most strategies; a method without a result or a body does
-    nothing where there is nothing to do, as for a barrier of one process.
+    has a body here is the same for most strategies. Those that only return are for strategies that
+    have nothing to do there, such as one process at a barrier.
 
     A batch is that of a task (models.tasks.Step), in the form in which the strategy spreads it over
     its replicas. Block kinds are the values of hvdperf.plan.arms.BlockKind.
@@ -68,12 +68,15 @@ class Trainer(Protocol):
 
     def broadcast(self) -> None:
         """Give every rank the state of rank 0."""
+        return
 
-    def barrier(self) -> None: ...
+    def barrier(self) -> None:
+        return
 
     def enter_block(self, kind: str) -> None: ...
 
-    def leave_block(self, kind: str) -> None: ...
+    def leave_block(self, kind: str) -> None:
+        return
 
     def next_batch(self, kind: str) -> Any: ...
 
@@ -109,6 +112,7 @@ class Trainer(Protocol):
 
     def leave_group(self) -> None:
         """End the communication as a user's script does at its end."""
+        return
 
     def evidence(self) -> Facts:
         """Return the world size that the framework reports, the learning rate, and a digest of the

@@ -81,7 +81,7 @@ QUIET_S = 2.0
 # What is written of `State` as it is.
 WRITTEN = (
     *("rank", "pid", "marks", "events", "missing", "pauses", "exchanged", "batches", "epoch"),
-    "places",
+    *("places", "size", "connected", "launched"),
 )
 # What launchers call the number of a rank, and of how many. A batch script of Slurm has these of
 # its job, but only srun sets those of a step.
@@ -258,7 +258,8 @@ class State:
         self.rank: Any = None
         self.name = ""
         self.kept = MOST_KEPT
-        self.facts: dict[str, Any] = {}
+        # The number of ranks, at least 1, and how many of them Horovod connects.
+        self.size, self.connected = 1, 0
         self.current: Any = None
         self.jit = 0
         self.waited = 0.0
@@ -639,12 +640,7 @@ def _initialised(rank: Any, size: Any) -> None:
             _state.pid, _state.marks["process"] = os.getpid(), _process_start()
         # An elastic job gives a process another rank later on; it still writes one file.
         _state.name = f"{_state.rank}-{_state.pid}"
-    _state.facts = {
-        "size": max(1, size),
-        "connected": size,
-        "launched": _state.launched,
-        "host": socket.gethostname(),
-    }
+    _state.size, _state.connected = max(1, size), size
     _state.kept = max(LEAST_KEPT, min(MOST_KEPT, KEPT_OF_ALL // max(1, size)))
     if first and _state.at_step is None:
         # What is registered last runs first, so Horovod is still there.
@@ -825,7 +821,7 @@ def _gpu_runs_behind() -> Any:
 
 
 def _has_others() -> Any:
-    return _state.facts.get("size", 1) > 1
+    return _state.size > 1
 
 
 def _has_gpu() -> Any:
@@ -1053,7 +1049,7 @@ def _hook_exchange(module: Any) -> None:
 def _ranks_of(arguments: Any) -> Any:
     """Return the ranks of each process set among arguments that is not that of all ranks."""
     ranks = [getattr(each, "ranks", None) for each in arguments]
-    return [tuple(each) for each in ranks if each and len(each) < _state.facts["size"]]
+    return [tuple(each) for each in ranks if each and len(each) < _state.size]
 
 
 def _count_calls(module: Any, *names: Any) -> None:
@@ -1514,8 +1510,8 @@ def _write_all(is_last: Any, waits: Any) -> None:
             others[key] = others.get(key, 0) + round(count)
     found = {
         **{name: getattr(_state, name) for name in WRITTEN},
-        **_state.facts,
         "format": FORMAT,
+        "host": socket.gethostname(),
         "arguments": sys.argv,
         "series": [each.told() for each in list(_state.series.values()) if each.count],
         "others": others,
