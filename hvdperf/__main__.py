@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Mapping
 
-from hvdperf.cli import REFUSED, Parser, complain, first_sentence, run
+from hvdperf import cli
 from hvdperf.columns import WIDTH
 from hvdperf.launch.outer import end_with, owners
 from hvdperf.report import commands as report
@@ -29,10 +29,10 @@ def main() -> int:
         argcomplete.autocomplete(top)
     end_with(owners())
     try:
-        return run(top)
+        return cli.run(top)
     except KeyboardInterrupt:
-        complain("interrupted; finished results are kept")
-        return REFUSED
+        cli.complain("interrupted; finished results are kept")
+        return cli.REFUSED
 
 
 class _Version(argparse.Action):
@@ -52,7 +52,7 @@ PURPOSES = {
 
 
 def parser() -> argparse.ArgumentParser:
-    top: argparse.ArgumentParser = Parser(
+    top: argparse.ArgumentParser = cli.Parser(
         prog="hvdperf",
         usage="hvdperf [-h] [--version] COMMAND ...",
         description="Find out whether distributed training got slower, and why. To measure how\n"
@@ -62,16 +62,18 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--version", action=_Version, nargs=0, help="Print the version and the commit, and exit."
     )
+    commands: dict[str, cli.Command] = {
+        "run": script.run_script,
+        "report": script.report,
+        **report.COMMANDS,
+        **session.COMMANDS,
+        "vet": vet.vet,
+        **timeline.COMMANDS,
+    }
     # Without prog, the usages and errors of commands would begin with all of the usage above.
-    commands = top.add_subparsers(
-        prog=top.prog, required=True, metavar="COMMAND", help=argparse.SUPPRESS
-    )
-    script.add_to(commands)
-    report.add_to(commands, script.texts)
-    for package in (session, vet, timeline):
-        package.add_to(commands)
+    cli.add_commands(top, cli.Group("", "COMMAND", commands), prog=top.prog, help=argparse.SUPPRESS)
     top.epilog = _by_purpose(
-        {name: each.description or "" for name, each in commands.choices.items()}
+        {name: cli.description_of(command) for name, command in commands.items()}
     )
     return top
 
@@ -82,7 +84,7 @@ def _by_purpose(descriptions: Mapping[str, str]) -> str:
     for purpose, names in PURPOSES.items():
         lines = [
             textwrap.fill(
-                first_sentence(descriptions[name]),
+                cli.first_sentence(descriptions[name]),
                 WIDTH,
                 initial_indent=f"  {name:<13}",
                 subsequent_indent=" " * 15,

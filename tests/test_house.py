@@ -295,9 +295,9 @@ def test_a_module_runs_only_when_all_of_it_is_there(path):
 # the browser, all lines. A change may lower them; raising one needs a reason in its commit.
 LINES = {
     "models": 2105,
-    "leaves": 1054,
+    "leaves": 1167,
     "worker": 5089,
-    "machine": 1620,
+    "machine": 1584,
     "plan": 2289,
     "records": 1142,
     "explain": 1271,
@@ -305,7 +305,7 @@ LINES = {
     "vet": 574,
     "work": 1362,
     "judge": 522,
-    "session": 2910,
+    "session": 2596,
     "timeline": 4486,
     "report": 5678,
     "script": 2703,

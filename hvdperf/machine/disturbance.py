@@ -132,9 +132,9 @@ class Disturbance:
 
     def reason(self) -> str:
         """Return in words how much others took, which programs they are, and what to do."""
-        return ": ".join(self.problem_and_mend("during the measurement"))
+        return ": ".join(self.problem_and_fix("during the measurement"))
 
-    def problem_and_mend(self, when: str) -> tuple[str, str]:
+    def problem_and_fix(self, when: str) -> tuple[str, str]:
         """Return how much others took and which programs they are, and what to do, in words."""
         withheld = self.usage.throttled_seconds
         if withheld > 0 and withheld >= self.taken_seconds / 2:

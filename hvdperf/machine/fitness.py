@@ -1,5 +1,5 @@
-"""Checks whether this host and its GPUs are fit to measure: what was found, what is wrong, and what
-mends it.
+"""Checks whether this host and its GPUs are fit to measure: what was found, what is wrong, and the
+fix.
 
 Nothing here starts ranks. A check needs the counters of the kernel, or one call of nvidia-smi.
 """
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.machine import host, starting
@@ -44,24 +45,24 @@ _TIMEX_BYTES, _MAX_ERROR_AT, _STATUS_AT, _UNSYNCHRONISED = 208, 24, 40, 0x40
 @dataclass(frozen=True)
 class Check:
     """What was found of one property of a machine. value: for people. problem: what is wrong; "" if
-    nothing is. mend: the command or the step that mends it; "" without a problem. note: what users
+    nothing is. fix: the command or the step against it; "" without a problem. note: what users
     should know of it although the machine is fit to measure; "" if there is nothing."""
 
     name: str
     value: str
     problem: str = ""
-    mend: str = ""
+    fix: str = ""
     note: str = ""
 
     @property
     def complaint(self) -> str:
-        """Return the problem and its remedy as one line, such as `governor: powersave: ...`."""
-        return f"{self.name}: {self.value}: {self.problem}; {self.mend}"
+        """Return the problem and its fix as one line, such as `governor: powersave: ...`."""
+        return f"{self.name}: {self.value}: {self.problem}; {self.fix}"
 
 
-def judged(name: str, value: str, is_fit: bool, problem: str, mend: str) -> Check:
-    """Return a check that has the problem, and its remedy, unless the property is fit."""
-    return Check(name, value) if is_fit else Check(name, value, problem, mend)
+def judged(name: str, value: str, is_fit: bool, problem: str, fix: str) -> Check:
+    """Return a check that has the problem, and its fix, unless the property is fit."""
+    return Check(name, value) if is_fit else Check(name, value, problem, fix)
 
 
 def host_checks(machine: Machine, slots: int, results: Path, root: Path = Path("/")) -> list[Check]:
@@ -71,16 +72,9 @@ def host_checks(machine: Machine, slots: int, results: Path, root: Path = Path("
     directory in which /proc, /sys and /dev are mounted.
     """
     return [
-        Check("cores", machine.description if not machine.gpus else f"{len(machine.cores)}"),
-        _quota(machine),
-        Check("SMT", _smt(machine)),
-        _governor(machine),
-        _frequency(machine, root),
-        _memory(slots, root),
-        _shared_memory(machine, slots, root),
-        _temporary_files(slots),
-        _files(slots),
-        _locked_memory(root),
+        *_processor(machine, root),
+        *_space(slots, len(machine.gpus), root),
+        *_limits(slots, root),
         Check("ranks' memory", _memory_of_others()),
         _disk(results),
         Check("clock", _clock()),
@@ -88,38 +82,25 @@ def host_checks(machine: Machine, slots: int, results: Path, root: Path = Path("
     ]
 
 
-def _quota(machine: Machine) -> Check:
-    quota = machine.cpu_quota
-    if quota is None:
-        return Check("CPU quota", "none")
-    return Check(
+def _processor(machine: Machine, root: Path) -> Iterator[Check]:
+    yield Check("cores", machine.description if not machine.gpus else f"{len(machine.cores)}")
+    quota, smt, governors = machine.cpu_quota, machine.smt, machine.governor
+    yield judged(
         "CPU quota",
-        f"{quota:g} cores",
+        "none" if quota is None else f"{quota:g} cores",
+        quota is None,
         "the kernel stops ranks that exceed it for a part of every 100 ms",
         "give the container whole cores (docker run --cpuset-cpus=0-3 instead of --cpus=4)",
     )
-
-
-def _smt(machine: Machine) -> str:
-    if machine.smt is None:
-        return "unknown"
-    return "on; a slot takes one thread of each core" if machine.smt else "off"
-
-
-def _governor(machine: Machine) -> Check:
-    governors = machine.governor
-    if governors is None:
-        return Check("governor", "unknown; the hypervisor or the firmware decides")
-    return judged(
+    in_use = "on; a slot takes one thread of each core" if smt else "off"
+    yield Check("SMT", "unknown" if smt is None else in_use)
+    yield judged(
         "governor",
-        governors,
-        not _VARYING & set(governors.split("/")),
+        governors or "unknown; the hypervisor or the firmware decides",
+        not _VARYING & set((governors or "").split("/")),
         "the frequency follows the load, and so does every step time",
         "sudo cpupower frequency-set -g performance",
     )
-
-
-def _frequency(machine: Machine, root: Path) -> Check:
     limits = {
         (limit, most)
         for core in machine.cores
@@ -127,88 +108,67 @@ def _frequency(machine: Machine, root: Path) -> Check:
         if (limit := number_in(of_core / "scaling_max_freq")) is not None
         if (most := number_in(of_core / "cpuinfo_max_freq")) is not None
     }
-    if not limits:
-        return Check("frequency", "unknown")
-    limit, most = min(limits)
-    value = f"up to {limit / 1e6:.2f} of {most / 1e6:.2f} GHz"
-    is_full = all(limit >= most for limit, most in limits)
-    mend = f"sudo cpupower frequency-set -u {most}kHz"
-    return judged("frequency", value, is_full, "it is limited", mend)
+    limit, most = min(limits, default=(0, 0))
+    yield judged(
+        "frequency",
+        f"up to {limit / 1e6:.2f} of {most / 1e6:.2f} GHz" if limits else "unknown",
+        all(limit >= most for limit, most in limits),
+        "it is limited",
+        f"sudo cpupower frequency-set -u {most}kHz",
+    )
 
 
-def _memory(slots: int, root: Path) -> Check:
+def _space(slots: int, gpus: int, root: Path) -> Iterator[Check]:
+    """Yield the checks of memory and of directories: the name, the directory, the free and the
+    needed bytes, and the fix of each."""
     available = host.parse_memory_mib((root / "proc/meminfo").read_text(), "MemAvailable") * MIB
-    free = min([available, *_free_in_groups(root)])
-    mend = "end programs that use much, or give fewer slots (--np)"
-    return _enough("memory", free, slots * MEMORY_OF_A_SLOT, slots, mend)
-
-
-def _free_in_groups(root: Path) -> Iterator[int]:
-    """Yield what each memory cgroup of this process leaves, in bytes; nothing without a limit."""
-    for group in host.control_groups("memory", root):
-        for limit, usage in (
-            ("memory.max", "memory.current"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-        ):
-            most, taken = number_in(group / limit), number_in(group / usage)
-            if most is not None and taken is not None:
-                yield max(0, most - taken)
-
-
-def _shared_memory(machine: Machine, slots: int, root: Path) -> Check:
-    where = starting.shared_memory_directory(slots, len(machine.gpus), root)
-    return _enough(
-        "shared memory",
-        starting.free_bytes(where),
-        starting.shared_memory_needed(slots, len(machine.gpus)),
-        slots,
-        "remove old files in /dev/shm, or enlarge it: sudo mount -o remount,size=2g /dev/shm "
-        "(docker run --shm-size=2g)",
-        where,
+    in_groups = (max(0, most - taken) for most, taken in host.memory_in_groups(root))
+    shared = starting.shared_memory_directory(slots, gpus, root)
+    temporary = Path(tempfile.gettempdir())
+    rows = (
+        (
+            *("memory", None, min([available, *in_groups]), slots * MEMORY_OF_A_SLOT),
+            "end programs that use much, or give fewer slots (--np)",
+        ),
+        (
+            *("shared memory", shared, starting.free_bytes(shared)),
+            starting.shared_memory_needed(slots, gpus),
+            "remove old files in /dev/shm, or enlarge it: sudo mount -o remount,size=2g /dev/shm "
+            "(docker run --shm-size=2g)",
+        ),
+        (
+            *("temporary files", temporary, starting.free_bytes(temporary)),
+            starting.TEMPORARY_FILES,
+            "remove old files in it, or name another directory: export TMPDIR=DIR",
+        ),
     )
-
-
-def _temporary_files(slots: int) -> Check:
-    where = Path(tempfile.gettempdir())
-    mend = "remove old files in it, or name another directory: export TMPDIR=DIR"
-    return _enough(
-        "temporary files", starting.free_bytes(where), starting.TEMPORARY_FILES, slots, mend, where
-    )
-
-
-def _enough(
-    name: str, free: int, needed: int, slots: int, mend: str, where: Path | None = None
-) -> Check:
-    value = f"{_size(free)} free" + (f" in {shown(where)}" if where is not None else "")
-    of = f"{slots} slot{'s' * (slots != 1)}"
-    return judged(name, value, free >= needed, f"{of} need {_size(needed)}", mend)
+    need = f"{slots} slot{'s' * (slots != 1)} need"
+    for name, where, free, needed, fix in rows:
+        value = f"{_size(free)} free" + (f" in {shown(where)}" if where is not None else "")
+        yield judged(name, value, free >= needed, f"{need} {_size(needed)}", fix)
 
 
 def _size(size: int) -> str:
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
 
 
-def _files(slots: int) -> Check:
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+def _limits(slots: int, root: Path) -> Iterator[Check]:
+    """Yield the checks of limits that are set by ulimit."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     needed = FILES_AT_LEAST + FILES_OF_A_SLOT * slots
-    unlimited = limit == resource.RLIM_INFINITY
-    return judged(
+    adapters = sorted(path.name for path in (root / "sys/class/infiniband").glob("*"))
+    yield judged(
         "open files",
-        "unlimited" if unlimited else f"{limit}",
-        unlimited or limit >= needed,
+        "unlimited" if files == resource.RLIM_INFINITY else f"{files}",
+        files == resource.RLIM_INFINITY or files >= needed,
         f"a session needs {needed}",
         f"ulimit -n {max(needed, 4096)}",
     )
-
-
-def _locked_memory(root: Path) -> Check:
-    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    unlimited = limit == resource.RLIM_INFINITY
-    adapters = sorted(path.name for path in (root / "sys/class/infiniband").glob("*"))
-    return judged(
+    yield judged(
         "locked memory",
-        "unlimited" if unlimited else _size(limit),
-        unlimited or not adapters,
+        "unlimited" if locked == resource.RLIM_INFINITY else _size(locked),
+        locked == resource.RLIM_INFINITY or not adapters,
         f"{', '.join(adapters)} cannot register buffers for remote access",
         "ulimit -l unlimited (for good: `* - memlock unlimited` in /etc/security/limits.conf)",
     )
@@ -291,7 +251,7 @@ def load_check(meter: CpuMeter, seconds: float) -> Check:
     }
     found = meter.disturbance([usage])
     is_fit = found.foreign_share <= DISTURBED_ABOVE and not usage.throttled_seconds
-    return judged("load", _load(found, shares), is_fit, *found.problem_and_mend("just now"))
+    return judged("load", _load(found, shares), is_fit, *found.problem_and_fix("just now"))
 
 
 def _load(found: Disturbance, shares: dict[int, float]) -> str:
@@ -337,23 +297,10 @@ _SLOWDOWNS = {
 HOT_FROM = 80
 
 
-@dataclass(frozen=True)
-class Health:
-    """The state of one GPU; None for what the driver does not report.
-
-    slowdowns: why its clocks are lowered. uncorrected: uncorrected memory errors since the driver
-    was loaded. width, full_width: lanes of the PCIe link in use, and of the slot.
-    """
-
-    uuid: str
-    name: str
-    persistence: bool | None
-    mig: bool | None
-    celsius: int | None
-    slowdowns: tuple[str, ...]
-    uncorrected: int | None
-    width: int | None
-    full_width: int | None
+_TEXTS = ("uuid", "persistence_mode", "mig.mode.current")
+# The state of one GPU, by the names of its fields in the query, and its `name`: texts, and numbers,
+# which are None if the driver does not report them.
+Health = Mapping[str, Any]
 
 
 def gpu_checks(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Check]:
@@ -365,14 +312,15 @@ def gpu_checks(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Chec
         found = _health(gpus, environment)
         programs = host.ask_nvidia_smi(f"--query-compute-apps={_PROGRAMS}", environment)
     except UserError as error:
-        return [Check("GPUs", "unknown", str(error), "see what nvidia-smi prints")]
+        return [_unknown("GPUs", error)]
     names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
     if not found:
         return [Check("GPUs", f"{names}; nvidia-smi does not report their state one by one")]
     watts, mhz = [gpu.power_limit_w for gpu in gpus], [gpu.max_sm_clock_mhz for gpu in gpus]
     return [
         Check("GPUs", f"{names} x {len(gpus)}"),
-        _programs(programs, {each.uuid: each.name for each in found}),
+        _programs(programs, {each["uuid"]: each["name"] for each in found}),
+        _throttling(found),
         *_states(found),
         _equal("GPU power limits", watts, "W", "set all alike: sudo nvidia-smi -pl WATTS"),
         _equal("GPU clocks", mhz, "MHz", "use GPUs of one kind (CUDA_VISIBLE_DEVICES)"),
@@ -385,7 +333,11 @@ def slowdowns(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Check:
     try:
         return _throttling(_health(gpus, environment))
     except UserError as error:
-        return Check("GPU throttling", "unknown", str(error), "see what nvidia-smi prints")
+        return _unknown("GPU throttling", error)
+
+
+def _unknown(name: str, error: UserError) -> Check:
+    return Check(name, "unknown", str(error), "see what nvidia-smi prints")
 
 
 def _health(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Health]:
@@ -393,7 +345,7 @@ def _health(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Health]
     a GPU. Raises UserError if nvidia-smi fails."""
     wanted = {gpu.uuid for gpu in gpus}
     answer = host.ask_nvidia_smi(f"--query-gpu={_QUERY}", environment)
-    return [each for each in parse_health(answer) if each.uuid in wanted]
+    return [each for each in parse_health(answer) if each["uuid"] in wanted]
 
 
 def parse_health(answer: str) -> tuple[Health, ...]:
@@ -403,22 +355,8 @@ def parse_health(answer: str) -> tuple[Health, ...]:
 
 
 def _of_one(fields: Mapping[str, str]) -> Health:
-    bits = host.whole(fields["clocks_throttle_reasons.active"]) or 0
-    return Health(
-        uuid=fields["uuid"],
-        name=f"GPU {int(fields['index'])}",
-        persistence=_switched(fields["persistence_mode"]),
-        mig=_switched(fields["mig.mode.current"]),
-        celsius=host.whole(fields["temperature.gpu"]),
-        slowdowns=tuple(name for bit, name in _SLOWDOWNS.items() if bits & bit),
-        uncorrected=host.whole(fields["ecc.errors.uncorrected.volatile.total"]),
-        width=host.whole(fields["pcie.link.width.current"]),
-        full_width=host.whole(fields["pcie.link.width.max"]),
-    )
-
-
-def _switched(field: str) -> bool | None:
-    return {"Enabled": True, "Disabled": False}.get(field)
+    found = {name: text if name in _TEXTS else host.whole(text) for name, text in fields.items()}
+    return {**found, "name": f"GPU {found['index']}"}
 
 
 def _programs(answer: str, names: Mapping[str, str]) -> Check:
@@ -440,54 +378,58 @@ def _programs(answer: str, names: Mapping[str, str]) -> Check:
     )
 
 
-def _states(found: Sequence[Health]) -> list[Check]:
-    """Return the checks of each GPU's state; a problem names the GPUs that have it."""
-    rows: tuple[tuple[str, Callable[[Health], bool], str, str, str, str], ...] = (
+def _states(found: Sequence[Health]) -> Iterator[Check]:
+    """Yield the checks of each GPU's state; a problem names the GPUs that have it. Nothing is wrong
+    with a field that the driver does not report."""
+    celsius, widths = "temperature.gpu", ("pcie.link.width.current", "pcie.link.width.max")
+    rows: tuple[tuple[str, Callable[[Health], object], str, str, str, str], ...] = (
         (
             "GPU persistence",
-            lambda each: each.persistence is not False,
+            lambda gpu: gpu["persistence_mode"] == "Disabled",
             *("on", "off"),
             "the driver is loaded anew for each process, which prolongs the start-up",
             "sudo nvidia-smi -pm 1",
         ),
         (
             "GPU temperature",
-            lambda each: each.celsius is None or each.celsius < HOT_FROM,
-            *(" / ".join(str(each.celsius) for each in found) + " C", f"{HOT_FROM} C or more"),
+            lambda gpu: (gpu[celsius] or 0) >= HOT_FROM,
+            *(" / ".join(str(gpu[celsius]) for gpu in found) + " C", f"{HOT_FROM} C or more"),
             "the clocks fall under load",
             "wait, then see to the cooling",
         ),
         (
             "GPU memory errors",
-            lambda each: not each.uncorrected,
+            lambda gpu: gpu["ecc.errors.uncorrected.volatile.total"],
             *("none uncorrected", "uncorrected"),
             "results can be wrong",
             "reset the GPU (sudo nvidia-smi -r -i INDEX); replace it if they come back",
         ),
         (
             "GPU link",
-            lambda each: None in (each.width, each.full_width) or each.width == each.full_width,
-            *(" / ".join(f"x{each.width}" for each in found), "fewer lanes than its slot has"),
+            lambda gpu: len({gpu[width] for width in widths} - {None}) > 1,
+            *(" / ".join(f"x{gpu[widths[0]]}" for gpu in found), "fewer lanes than its slot has"),
             "data reaches it more slowly than the others",
             "seat the card or the riser anew",
         ),
         (
             "GPU partitions",
-            lambda each: not each.mig,
+            lambda gpu: gpu["mig.mode.current"] == "Enabled",
             *("whole GPUs", "MIG on"),
             "a rank gets a part of the GPU",
             "sudo nvidia-smi -mig 0 -i INDEX, or name instances in CUDA_VISIBLE_DEVICES on purpose",
         ),
     )
-    checks = [_throttling(found)]
-    for name, is_good, good, bad, problem, mend in rows:
-        wrong = ", ".join(each.name for each in found if not is_good(each))
-        checks.append(judged(name, f"{wrong}: {bad}" if wrong else good, not wrong, problem, mend))
-    return checks
+    for name, is_bad, good, bad, problem, fix in rows:
+        wrong = ", ".join(gpu["name"] for gpu in found if is_bad(gpu))
+        yield judged(name, f"{wrong}: {bad}" if wrong else good, not wrong, problem, fix)
 
 
 def _throttling(found: Sequence[Health]) -> Check:
-    lowered = [f"{each.name} {' and '.join(each.slowdowns)}" for each in found if each.slowdowns]
+    lowered = []
+    for gpu in found:
+        bits = gpu["clocks_throttle_reasons.active"] or 0
+        if reasons := [name for bit, name in _SLOWDOWNS.items() if bits & bit]:
+            lowered.append(f"{gpu['name']} {' and '.join(reasons)}")
     return judged(
         "GPU throttling",
         ", ".join(lowered) or "none",
@@ -497,8 +439,8 @@ def _throttling(found: Sequence[Health]) -> Check:
     )
 
 
-def _equal(name: str, values: Sequence[float | None], unit: str, mend: str) -> Check:
+def _equal(name: str, values: Sequence[float | None], unit: str, fix: str) -> Check:
     known = sorted({value for value in values if value is not None})
     told = ", ".join(f"{value:g} {unit}" for value in known) or "unknown"
     problem = "the GPUs differ, and all wait for the slowest"
-    return judged(name, told, len(known) < 2, problem, mend)
+    return judged(name, told, len(known) < 2, problem, fix)

@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -119,6 +119,19 @@ def _quota_of(directory: Path) -> float | None:
         _read(directory / "cpu.cfs_period_us") or "100000",
     )
     return None if quota in ("max", "-1") else int(quota) / int(period)
+
+
+def memory_in_groups(root: Path = Path("/")) -> Iterator[tuple[int, int]]:
+    """Yield the limit of each memory cgroup of this process that has one, and its usage, in
+    bytes."""
+    for group in control_groups("memory", root):
+        for files in (
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
+            limit, usage = (number_in(group / file) for file in files)
+            if limit is not None:
+                yield limit, usage or 0
 
 
 def number_in(path: Path, base: int = 10) -> int | None:

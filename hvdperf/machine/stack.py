@@ -124,7 +124,7 @@ def probe(
     facts["mpirun_version"] = NO_MPIRUN
     with contextlib.suppress(UserError):
         facts["mpirun_version"] = mpirun_version(Path(mpirun), worker_environment)
-    # What is wrong with an mpirun may be mended elsewhere than in its file.
+    # What is wrong with an mpirun may be repaired elsewhere than in its file.
     if not mpirun or facts["mpirun_version"] != NO_MPIRUN:
         _keep(cache, facts, [interpreter, *([Path(mpirun)] if mpirun else [])])
     return _stack(interpreter, mpirun, facts)
@@ -239,10 +239,10 @@ def _ask(interpreter: Path, environment: Mapping[str, str], deadline_s: float) -
     except ValueError:
         check_python(interpreter, environment)
         last = last_line(done.errors) or "it printed no error"
-        mend = f"try `{command}` in {ROOT} to see all of it"
+        fix = f"try `{command}` in {ROOT} to see all of it"
         if "No module named 'hvdperf'" in last:
-            mend = f"a container has to show {ROOT} at the same path, and to hand on PYTHONPATH"
-        raise UserError(f"{command} failed {fate_of(done.status)}: {last}; {mend}") from None
+            fix = f"a container has to show {ROOT} at the same path, and to hand on PYTHONPATH"
+        raise UserError(f"{command} failed {fate_of(done.status)}: {last}; {fix}") from None
     return facts
 
 

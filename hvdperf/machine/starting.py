@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hvdperf.machine.host import control_groups, number_in
+from hvdperf.machine.host import control_groups, memory_in_groups, number_in
 from hvdperf.paths import ROOT, shown
 from hvdperf.worker.evidence import OF_A_RANK
 from hvdperf.worker.script.tap._hvdperf_recorder import PREFIXES
@@ -159,12 +159,8 @@ def killed_for_memory(root: Path = Path("/")) -> int:
 def memory_limit(root: Path = Path("/")) -> int | None:
     """Return the lowest limit of memory of this process's control groups, in bytes; None without
     one."""
-    found = (
-        number_in(directory / name)
-        for directory in control_groups("memory", root)
-        for name in ("memory.max", "memory.limit_in_bytes")
-    )
-    return min((each for each in found if each is not None and each < 1 << 60), default=None)
+    limits = (limit for limit, _ in memory_in_groups(root))
+    return min((limit for limit in limits if limit < 1 << 60), default=None)
 
 
 def _field(path: Path, name: str) -> int:
@@ -176,8 +172,8 @@ def _field(path: Path, name: str) -> int:
 
 
 def missing(ranks: int, said: Iterable[str], killed: int, root: Path = Path("/")) -> str:
-    """Return what the machine lacks for these ranks, which failed to start, and what mends it, in
-    one line; "" if it seems to lack nothing.
+    """Return what the machine lacks for these ranks, which failed to start, and the fix, in one
+    line; "" if it seems to lack nothing.
 
     said: cause and output of the failed launch. killed: `killed_for_memory` before it.
     """

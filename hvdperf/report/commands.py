@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
-from hvdperf.cli import REFUSED, Commands, add_command, complain
+from hvdperf.cli import REFUSED, Command, complain
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.json_records import Unreadable, decode
@@ -29,189 +28,117 @@ from hvdperf.report.words import joined, plural
 
 # A published table that the suite comes with.
 EXAMPLE = "tests/published/lab11.json"
+FORMATS = ("html", "markdown", "csv", "latex", "terminal")
+ALL_FORMATS = (*FORMATS, *figures.FORMATS)
 
 
-# Returns what makes the texts of a directory, by their format; None for one of another kind.
-Texts = Callable[[Path], Mapping[str, Callable[[], str]] | None]
+@dataclass(frozen=True)
+class ReportRequest:
+    """A report to write.
+
+    which session
+        --results DIR: Use the newest session in this results directory. Default: results.
+
+    output
+        --format {ALL_FORMATS}: Write this format. Default: html; with --figures: svg.
+        --out PATH: Write to this file, or with --format csv into this directory. Default: a file
+            under results/report, or stdout for text.
+
+    figures for a paper
+        --figures DIR: Write at most six figures of the main results (--format svg or pdf) to this
+            directory, with their captions, a table, and a paragraph for the Methods section.
+            Default: write the report.
+        --with SESSION: Plot this session, which has a different number of ranks per node, alongside
+            the other one. May be repeated.
+        --width WIDTH: Make the figures this wide, in mm, cm, in or pt. Default:
+            {figures.USUAL_WIDTH}.
+    """
+
+    results: Path | None = None
+    format_: str | None = None
+    out: Path | None = None
+    figures: str | None = None
+    with_: tuple[Path, ...] = ()
+    width: str | None = None
+
+    def points(self) -> float:
+        """Return the width of figures in points. Raises UserError for options that contradict each
+        other."""
+        form, of_figures = self.format_, self.format_ in figures.FORMATS
+        if self.figures is None:
+            if of_figures or self.width is not None or self.with_:
+                given = f"--format {form}" if of_figures else "--with" if self.with_ else "--width"
+                raise UserError(f"{given} is for figures: give their directory, --figures DIR")
+        elif not self.figures:
+            raise UserError("--figures: is empty; give a directory")
+        elif form is not None and not of_figures:
+            raise UserError(f"--figures writes svg or pdf, not {form}: give --format svg or pdf")
+        elif self.out is not None:
+            raise UserError("--figures and --out are two outputs: give one of them")
+        return figures.points_of(self.width or figures.USUAL_WIDTH)
 
 
-def add_to(commands: Commands, of_script: Texts) -> None:
-    """Add the commands report, compare and explain. of_script: makes the report of a run
-    of a script."""
-    add = add_command(
-        commands,
-        "report",
-        "Show the results of a session as a page, tables, or figures for a paper. It also combines "
-        "several sessions, and shows a run of a script (hvdperf run) as a page or text.",
-    )
-    which = add.add_argument_group("which session").add_mutually_exclusive_group()
-    which.add_argument(
-        "session",
-        type=Path,
-        nargs="*",
-        default=(),
-        metavar="SESSION",
-        help="Show this session, a directory under results/runs, or this run of a script, a "
-        "directory under results/scripts. Several sessions, such as those of several days, are "
-        "averaged; the intervals include the variance between sessions. Default: the newest "
-        "session.",
-    )
-    which.add_argument(
-        "--results",
-        type=Path,
-        default=RESULTS,
-        metavar="DIR",
-        help="Use the newest session in this results directory. Default: results.",
-    )
-    _add_output(add, figures.FORMATS)
-    paper = add.add_argument_group("figures for a paper")
-    paper.add_argument(
-        "--figures",
-        metavar="DIR",
-        help="Write at most six figures of the main results (--format svg or pdf) to this "
-        "directory, with their captions, a table, and a paragraph for the Methods section. "
-        "Default: write the report.",
-    )
-    paper.add_argument(
-        "--with",
-        dest="others",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="SESSION",
-        help="Plot this session, which has a different number of ranks per node, alongside the "
-        "other one. May be repeated.",
-    )
-    paper.add_argument(
-        "--width",
-        metavar="WIDTH",
-        help=f"Make the figures this wide, in mm, cm, in or pt. Default: {figures.USUAL_WIDTH}.",
-    )
-    add.set_defaults(command=partial(report_session, of_script))
-
-    add = add_command(commands, "compare", "Show what changed between two sessions, case by case.")
-    both = add.add_argument_group("which sessions")
-    both.add_argument(
-        "first", type=Path, metavar="A", help="The earlier session, a directory under results/runs."
-    )
-    both.add_argument(
-        "second",
-        type=Path,
-        metavar="B",
-        help="The later session.",
-    )
-    _add_output(add)
-    add.set_defaults(command=compare_sessions)
-
-    add = add_command(
-        commands,
-        "explain",
-        "Find out why throughput and wall time disagree in a published table. FILE is a "
-        f"JSON object with the lists gpus, examples_per_second_per_gpu and {' or '.join(TIMES)}, "
-        "and with speedup_time_printed and speedup_speed_printed if the table prints them.",
-    )
-    add.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE",
-        help=f"Read the table from this file, such as {EXAMPLE}.",
-    )
-    add.set_defaults(command=explain_table)
-
-
-def _add_output(add: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
-    """Add --format and --out. more: formats of figures."""
-    output = add.add_argument_group("output")
-    default = "html" + ("; with --figures: svg" if more else "")
-    output.add_argument(
-        "--format", choices=(*FORMATS, *more), help=f"Write this format. Default: {default}."
-    )
-    output.add_argument(
-        "--out",
-        type=Path,
-        metavar="PATH",
-        help="Write to this file, or with --format csv into this directory. Default: a "
-        "file under results/report, or stdout for text.",
-    )
-
-
-def report_session(of_script: Texts, arguments: argparse.Namespace) -> int:
-    points = _points(arguments)
-    directory, *others = arguments.session or [newest_session(arguments.results)]
-    results = results_of(directory)
-    texts = None if others else of_script(directory)
-    if texts is not None:
-        return _written_texts(texts, arguments, results, directory.resolve().name)
+def report_sessions(sessions: Sequence[Path], request: ReportRequest) -> int:
+    """Write the report of sessions, or of the newest one; return the exit status."""
+    points = request.points()
+    directory, *others = sessions or [newest_session(request.results or RESULTS)]
     sources = read_sources(directory, others)
     if sources.archive.session is None and not sources.archive.cases:
         why = next(iter(sources.archive.left_out), "it holds no document of a session")
         raise UserError(f"{shown(directory)}: nothing to report: {why}; give results/runs/...")
-    if arguments.figures is not None:
+    if request.figures is not None:
         for told in sources.left_out:
             complain(told)
-        form = arguments.format or figures.FORMATS[0]
-        archives = [sources.archive, *map(read_session, arguments.others)]
-        print(write_paper(archives, form, points, Path(arguments.figures)))
+        form = request.format_ or figures.FORMATS[0]
+        archives = [sources.archive, *map(read_session, request.with_)]
+        print(write_paper(archives, form, points, Path(request.figures)))
         return 0
     name = directory.resolve().name + (f"-and-{len(others)}-more" if others else "")
-    status = _written(session_report(sources), arguments, results, name)
+    place = results_of(directory) / "report" / name
+    status = _written(session_report(sources), request.format_, request.out, place)
     return status if sources.archive.cases else REFUSED
 
 
-def _points(arguments: argparse.Namespace) -> float:
-    """Return the width of figures in points. Raises UserError for options that contradict each
-    other."""
-    form, of_figures = arguments.format, arguments.format in figures.FORMATS
-    if arguments.figures is None:
-        if of_figures or arguments.width is not None or arguments.others:
-            given = (
-                f"--format {form}" if of_figures else "--with" if arguments.others else "--width"
-            )
-            raise UserError(f"{given} is for figures: give their directory, --figures DIR")
-    elif not arguments.figures:
-        raise UserError("--figures: is empty; give a directory")
-    elif form is not None and not of_figures:
-        raise UserError(f"--figures writes svg or pdf, not {form}: give --format svg or pdf")
-    elif arguments.out is not None:
-        raise UserError("--figures and --out are two outputs: give one of them")
-    return figures.points_of(arguments.width or figures.USUAL_WIDTH)
-
-
-def compare_sessions(arguments: argparse.Namespace) -> int:
-    first, second = (read_session(each) for each in (arguments.first, arguments.second))
-    names = "-and-".join(each.directory.resolve().name for each in (first, second))
-    return _written(comparison(first, second), arguments, results_of(arguments.second), names)
-
-
-def _written_texts(
-    texts: Mapping[str, Callable[[], str]],
-    arguments: argparse.Namespace,
-    results: Path,
-    name: str,
+def compare_sessions(
+    first: Path, second: Path, *, format_: str | None = None, out: Path | None = None
 ) -> int:
-    form = arguments.format or FORMATS[0]
-    if form not in texts or arguments.figures is not None:
-        known = " or ".join(texts)
-        raise UserError(f"the report of a run of a script is a page or text: --format {known}")
-    text, out = texts[form](), arguments.out
-    if out is None and form != FORMATS[0]:
-        print(text, end="")
-    else:
-        print(shown(_write(out or results / "report" / f"{name}.html", text)))
-    return 0
+    """Show what changed between two sessions, case by case.
+
+    which sessions
+        A: The earlier session, a directory under results/runs.
+        B: The later session.
+
+    output
+        --format {FORMATS}: Write this format. Default: html.
+        --out PATH: Write to this file, or with --format csv into this directory. Default: a file
+            under results/report, or stdout for text.
+    """
+    archives = [read_session(each) for each in (first, second)]
+    name = "-and-".join(each.directory.resolve().name for each in archives)
+    place = results_of(second) / "report" / name
+    return _written(comparison(*archives), format_, out, place)
 
 
-def _written(report: Report, arguments: argparse.Namespace, results: Path, name: str) -> int:
-    if arguments.out == Path("-"):
+def _written(report: Report, form: str | None, out: Path | None, place: Path) -> int:
+    if out == Path("-"):
         raise UserError("--out -: give a file; leave --out out for --format text on stdout")
     for told in report.left_out:
         complain(told)
-    print(write(report, arguments.format or FORMATS[0], arguments.out, results / "report" / name))
+    print(write(report, form or FORMATS[0], out, place))
     return 0
 
 
-def explain_table(arguments: argparse.Namespace) -> int:
-    path: Path = arguments.file
+# Which of these lists a table has.
+_TIMES = " or ".join(TIMES)
+
+
+def explain_table(path: Path) -> int:
+    """Find out why throughput and wall time disagree in a published table. FILE is a JSON object
+    with the lists gpus, examples_per_second_per_gpu and {_TIMES}, and with speedup_time_printed and
+    speedup_speed_printed if the table prints them.
+
+    FILE: Read the table from this file, such as {EXAMPLE}.
+    """
     try:
         found = explain(decode(path.read_bytes(), Published))
     except OSError as error:
@@ -224,9 +151,9 @@ def explain_table(arguments: argparse.Namespace) -> int:
     return 0
 
 
-# Files -----------------------------------------------------------------------------------------
+COMMANDS: dict[str, Command] = {"compare": compare_sessions, "explain": explain_table}
 
-FORMATS = ("html", "markdown", "csv", "latex", "terminal")
+# Files -----------------------------------------------------------------------------------------
 
 
 def write(report: Report, form: str, out: Path | None, place: Path) -> str:
@@ -238,12 +165,12 @@ def write(report: Report, form: str, out: Path | None, place: Path) -> str:
     if form == "csv":
         directory = out or place.with_name(f"{place.name}-csv")
         for name, text in tables(report).items():
-            _write(directory / f"{name}.csv", text)
+            write_file(directory / f"{name}.csv", text)
         return shown(directory)
     if form == "html":
-        return shown(_write(out or place.with_name(f"{place.name}.html"), page(report)))
+        return shown(write_file(out or place.with_name(f"{place.name}.html"), page(report)))
     text = _TEXTS[form](report)
-    return shown(_write(out, text)) if out is not None else text
+    return shown(write_file(out, text)) if out is not None else text
 
 
 _TEXTS: Mapping[str, Callable[[Report], str]] = {
@@ -268,7 +195,7 @@ def write_paper(archives: Sequence[Archive], form: str, points: float, directory
     )
     for figure in drawn:
         content = figures.drawing(figure, form, points)
-        _write(directory / f"{figure.name}.{form}", content, "--figures")
+        write_file(directory / f"{figure.name}.{form}", content, "--figures")
     texts = {
         "captions.md": captions(drawn),
         "captions.tex": figures_tex(drawn),
@@ -277,11 +204,12 @@ def write_paper(archives: Sequence[Archive], form: str, points: float, directory
         "methods.tex": f"{in_latex}\n",
     }
     for name, text in texts.items():
-        _write(directory / name, text, "--figures")
+        write_file(directory / name, text, "--figures")
     return f"{shown(directory)}: {plural(len(drawn), 'figure')}, {joined(texts)}"
 
 
-def _write(path: Path, content: str | bytes, option: str = "--out") -> Path:
+def write_file(path: Path, content: str | bytes, option: str = "--out") -> Path:
+    """Write a file of a report, and return it. Raises UserError. option: gives another path."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_whole(path, content)

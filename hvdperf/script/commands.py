@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hvdperf.cli import Commands, add_command, complain, option
+from hvdperf.cli import complain
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.json_records import encode
 from hvdperf.paths import RESULTS, shown
+from hvdperf.report.commands import ReportRequest, report_sessions, write_file
 from hvdperf.report.plugin import write_apart
+from hvdperf.report.session import results_of
 from hvdperf.script.against import compare, told, verdict_of
 from hvdperf.script.arms import SETTING, Arm, other_arm
 from hvdperf.script.nightly import measure_night
@@ -32,74 +33,74 @@ BUDGET_MIN = 15.0
 _ROOM = "make room on this disk, or name another one with --results"
 
 
-def add_to(commands: Commands) -> None:
-    """Add the command run."""
-    text = (
-        "Find out what limits your training script, unmodified. Put `hvdperf run --` before the "
-        "command that you type, as in `hvdperf run -- horovodrun -np 2 python train.py`. The "
-        "report follows the output of the command; the exit status is that of the command."
-    )
-    add = add_command(commands, "run", text, run_script)
-    option(add, "--steps N", "Stop after N steps.", told="run to completion", type=int)
-    text = "Exit with status 7 if gradients are not allreduced or ranks read the same data."
-    option(add, "--check", text, told="exit with the status of the command")
-    text = (
-        "Compare the command as given with the same command using X, in short alternating runs. "
-        "X is a setting (NAME=VALUE), the Python of another environment, a revision of the "
-        "script's repository, or `launch` for the settings that hvdperf uses in its own launches. "
-        "FAIL means that the command as given is slower than with X."
-    )
-    option(add, "--against X", text, told="measure the command alone")
-    text = "With --against: stop after MIN minutes."
-    option(add, "--budget MIN", text, BUDGET_MIN, type=float)
-    text = (
-        "Measure the command in short runs, record them as tonight (UTC) in this series, and "
-        "compare them with its earlier nights."
-    )
-    option(add, "--series NAME", text, told="none")
-    text = (
-        "With --against or --series, let the command change files in this directory. All other "
-        "files are protected; where hvdperf cannot protect them, this option allows the command "
-        "to run anyway. The option may be repeated."
-    )
-    option(add, "--writable DIR", text, told="none", action="append", type=Path)
-    text = "Write recordings and reports under this directory."
-    option(add, "--results DIR", text, RESULTS, "results", type=Path)
-    add.add_argument("words", metavar="COMMAND", nargs="*", help="The command to run, after --.")
+@dataclass(frozen=True)
+class ScriptRequest:
+    """How a script is measured.
+
+    --steps N: Stop after N steps. Default: run to completion.
+    --check: Exit with status 7 if gradients are not allreduced or ranks read the same data.
+        Default: exit with the status of the command.
+    --against X: Compare the command as given with the same command using X, in short alternating
+        runs. X is a setting (NAME=VALUE), the Python of another environment, a revision of the
+        script's repository, or `launch` for the settings that hvdperf uses in its own launches.
+        FAIL means that the command as given is slower than with X. Default: measure the command
+        alone.
+    --budget MIN: With --against: stop after MIN minutes.
+    --series NAME: Measure the command in short runs, record them as tonight (UTC) in this series,
+        and compare them with its earlier nights. Default: none.
+    --writable DIR: With --against or --series, let the command change files in this directory. All
+        other files are protected; where hvdperf cannot protect them, this option allows the command
+        to run anyway. The option may be repeated. Default: none.
+    --results DIR: Write recordings and reports under this directory. Default: results.
+    """
+
+    steps: int | None = None
+    check: bool = False
+    against: str | None = None
+    budget_minutes: float = BUDGET_MIN
+    series: str | None = None
+    writable: tuple[Path, ...] = ()
+    results: Path = RESULTS
 
 
-def run_script(arguments: argparse.Namespace) -> int:
-    command: list[str] = arguments.words
+def run_script(*words: str, request: ScriptRequest) -> int:
+    """Find out what limits your training script, unmodified. Put `hvdperf run --` before the
+    command that you type, as in `hvdperf run -- horovodrun -np 2 python train.py`. The report
+    follows the output of the command; the exit status is that of the command.
+
+    [COMMAND ...]: The command to run, after --.
+    """
+    command = list(words)
     # As a shell does, which hands on no such word.
     while command and SETTING.fullmatch(command[0]):
         name, _, value = command.pop(0).partition("=")
         os.environ[name] = value
     if not command:
         raise UserError("there is no command; give it after --: hvdperf run -- python train.py")
-    steps: int | None = arguments.steps
+    steps = request.steps
     if steps is not None and steps < 1:
         raise UserError(f"--steps {steps}: must be 1 or more")
-    results: Path = arguments.results.absolute()
-    if arguments.writable:
-        allowed = (str(each.absolute()) for each in arguments.writable)
+    results = request.results.absolute()
+    if request.writable:
+        allowed = (str(each.absolute()) for each in request.writable)
         os.environ["HVDPERF_WRITABLE"] = os.pathsep.join(allowed)
     other = None
-    if arguments.series is not None:
-        check_series(arguments.series)
-        if arguments.against is not None:
+    if request.series is not None:
+        check_series(request.series)
+        if request.against is not None:
             raise UserError("--series and --against: give one of them")
-    if arguments.against is not None:
-        other = other_arm(arguments.against, Path.cwd())
-        if not arguments.budget > 0:
-            raise UserError(f"--budget {arguments.budget:g}: must be more than 0")
+    if request.against is not None:
+        other = other_arm(request.against, Path.cwd())
+        if not request.budget_minutes > 0:
+            raise UserError(f"--budget {request.budget_minutes:g}: must be more than 0")
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
     directory = results / "scripts" / name
     with refusing(f"--results {shown(results)}: ", OSError):
         directory.mkdir(parents=True)
-    if arguments.series is not None:
-        return _night(command, arguments.series, directory, results, steps)
+    if request.series is not None:
+        return _night(command, request.series, directory, results, steps)
     if other is not None:
-        return _compared(command, other, directory, steps, 60 * arguments.budget)
+        return _compared(command, other, directory, steps, 60 * request.budget_minutes)
     status = run(command, directory, steps)
     ranks, refused = read_ranks(directory)
     for line in refused:
@@ -127,7 +128,7 @@ def run_script(arguments: argparse.Namespace) -> int:
         complain(f"{shown(directory / REPORT)}: {error.strerror}; {_ROOM}")
     else:
         print(write_apart(directory, Path.cwd()))
-    if arguments.check and training.wrong:
+    if request.check and training.wrong:
         return EXIT_STATUS[Verdict.INVALID]
     return status
 
@@ -165,16 +166,37 @@ def _text(training: Training) -> str:
     return "".join(f"{line}\n" for line in lines(training))
 
 
-def texts(directory: Path) -> Mapping[str, Callable[[], str]] | None:
-    """Return what makes the report of a run from its documents, by format; None if the directory
-    has no document of a rank. Raises UserError if none of them can be read."""
-    if not any(directory.glob(RECORDS)):
-        return None
+def report(*sessions: Path, request: ReportRequest) -> int:
+    """Show the results of a session as a page, tables, or figures for a paper. It also combines
+    several sessions, and shows a run of a script (hvdperf run) as a page or text.
+
+    which session
+        [SESSION ...]: Show this session, a directory under results/runs, or this run of a script, a
+            directory under results/scripts. Several sessions, such as those of several days, are
+            averaged; the intervals include the variance between sessions. Default: the newest
+            session.
+    """
+    if sessions and request.results is not None:
+        raise UserError("--results is for its newest session: leave it out, or leave SESSION out")
+    if len(sessions) != 1 or not any(sessions[0].glob(RECORDS)):
+        return report_sessions(sessions, request)
+    request.points()  # refuses options that contradict each other
+    (directory,) = sessions
     ranks, refused = read_ranks(directory)
     for line in refused:
         complain(line)
     if not ranks:
         raise UserError(f"{shown(directory)}: no document of a rank can be read")
     training = training_of(*last_job(ranks), read_launch(directory))
-    name = directory.resolve().name
-    return {"html": lambda: page(training, name), "terminal": lambda: _text(training)}
+    name, form, out = directory.resolve().name, request.format_ or "html", request.out
+    if form not in ("html", "terminal") or request.figures is not None:
+        raise UserError(
+            "the report of a run of a script is a page or text: --format html or terminal"
+        )
+    text = page(training, name) if form == "html" else _text(training)
+    if form == "html" or out is not None:
+        path = out or results_of(directory) / "report" / f"{name}.html"
+        print(shown(write_file(path, text)))
+    else:
+        print(text, end="")
+    return 0

@@ -3,151 +3,101 @@ which thresholds count or could be proposed."""
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hvdperf.cli import Commands, add_command, complain, option
-from hvdperf.columns import WIDTH, Columns, wrapped
+from hvdperf import cli, columns, files, json_records, paths, programs, verdict
 from hvdperf.errors import UserError, refusing
-from hvdperf.files import write_whole
-from hvdperf.json_records import decode
 from hvdperf.judge.judge import is_outside
-from hvdperf.launch.guard import guarded
-from hvdperf.launch.launchers import check_can_start
-from hvdperf.launch.uses import needs_gloo, usual_uses
+from hvdperf.launch import guard, launchers, uses
 from hvdperf.machine.fitness import Check, judged
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import NO_MPIRUN, Stack, probe
 from hvdperf.models.registry import NETWORKS
-from hvdperf.paths import CACHE, RESULTS, ROOT, cases
 from hvdperf.plan.options import PROFILES, SHORT, Options, installed_networks, load_profile
 from hvdperf.plan.proposals import MOST_A_YEAR
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
-from hvdperf.programs import TooLong, run
 from hvdperf.records.archive import read_session
-from hvdperf.session.control import local_preflight
-from hvdperf.session.ending import UNFIT
-from hvdperf.session.proposals import checked, proposal
-from hvdperf.verdict import Band, Ceiling, Judgement, Rule, Verdict
+from hvdperf.session import control, ending, proposals
 
 
-def add_to(commands: Commands) -> None:
-    """Add the commands list, doctor and thresholds."""
-    add = add_command(commands, "list", "List networks, profiles, cases or faults.")
-    lists = add.add_subparsers(required=True, metavar="WHAT")
-    text = "List the network names that --models accepts."
-    add_command(lists, "networks", text, list_networks)
-    text = "List the profile names that --profile accepts."
-    add_command(lists, "profiles", text, list_profiles)
-    text = "List the faults for --inject, and the fault cases."
-    add_command(lists, "faults", text, list_faults)
-    text = "List the cases that `pytest perf/` would measure."
-    add = add_command(lists, "cases", text, list_cases)
-    _add_options_of_a_session(add, "--profile", "--models", "--np")
+@dataclass(frozen=True)
+class OfASession:
+    """Options that are handed on to pytest.
 
-    add = add_command(commands, "thresholds", "Get limits for your own machine from its sessions.")
-    tasks = add.add_subparsers(required=True, metavar="TASK")
-    text = (
-        "Propose limits for machines like this one, from at least eight sessions of an unchanged "
-        "build. Together they cause at most one false FAIL a year; the first line of the file has "
-        "the expected number."
-    )
-    add = add_command(tasks, "propose", text, propose_thresholds)
-    text = "Use the rounds of these sessions, directories under results/runs."
-    option(add, "sessions SESSION", text, type=Path, nargs="+")
-    text = "Write to this new file, which --thresholds takes."
-    option(add, "--out FILE", text, told="stdout", type=Path)
-    text = (
-        "Show which thresholds file applies to this machine, and which cases of a profile have no "
-        "limit. With sessions: also how many false FAILs a year the limits cause, given the noise "
-        "of these sessions. Exit status: 1 if a case has no limit, or if more than one false FAIL "
-        "a year is possible."
-    )
-    add = add_command(tasks, "check", text, check_thresholds)
-    text = "Estimate the noise from these sessions of an unchanged build."
-    option(add, "sessions SESSION", text, told="none", type=Path, nargs="*")
-    _add_options_of_a_session(add, "--profile", "--models", "--np", "--thresholds")
-    text = "Show which limits a new file tightens or loosens."
-    add = add_command(tasks, "diff", text, diff_thresholds)
-    text = "The old file, such as ci/thresholds/gpu-a100.toml."
-    option(add, "old OLD", text, type=Path)
-    option(add, "new NEW", "The new file.", type=Path)
-    _add_doctor(commands)
+    the session, as for pytest perf/
+        --profile NAME: Take the cases of this profile. Default: default.
+        --models A,B: Take these networks. Default: those of the profile.
+        --np N: Take N slots. Default: all GPUs, or else all cores.
+    """
+
+    profile: str | None = None
+    models: str | None = None
+    np: str | None = None
 
 
-def _add_options_of_a_session(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add options that are handed on to pytest."""
-    group = parser.add_argument_group("the session, as for pytest perf/")
-    for name in names:
-        option(group, *_OF_A_SESSION[name])
+def propose_thresholds(*sessions: Path, out: Path | None = None) -> int:
+    """Propose limits for machines like this one, from at least eight sessions of an unchanged
+    build. Together they cause at most one false FAIL a year; the first line of the file has the
+    expected number.
 
-
-# Options that are handed on to pytest, with the help.
-_OF_A_SESSION = {
-    "--profile": ("--profile NAME", "Take the cases of this profile. Default: default."),
-    "--models": ("--models A,B", "Take these networks. Default: those of the profile."),
-    "--np": ("--np N", "Take N slots. Default: all GPUs, or else all cores."),
-    "--thresholds": (
-        "--thresholds FILE",
-        "Check this file. Default: that of machines like this one.",
-    ),
-}
-
-
-def propose_thresholds(arguments: argparse.Namespace) -> int:
-    path: Path | None = arguments.out
-    if path is not None and os.path.lexists(path):
-        raise UserError(f"--out {path}: already exists; give the name of a new file")
-    found = proposal([read_session(directory) for directory in arguments.sessions])
+    SESSION ...: Use the rounds of these sessions, directories under results/runs.
+    --out FILE: Write to this new file, which --thresholds takes. Default: stdout.
+    """
+    if out is not None and os.path.lexists(out):
+        raise UserError(f"--out {out}: already exists; give the name of a new file")
+    found = proposals.proposal([read_session(directory) for directory in sessions])
     if found.left_out:
-        complain(f"left out: {found.left_out}")
-    if path is None:
+        cli.complain(f"left out: {found.left_out}")
+    if out is None:
         print(found.text, end="")
         return 0
-    with refusing(f"--out {path}: ", OSError):
-        write_whole(path, found.text)
+    with refusing(f"--out {out}: ", OSError):
+        files.write_whole(out, found.text)
     return 0
 
 
-def check_thresholds(arguments: argparse.Namespace) -> int:
-    if arguments.sessions:
-        return _check_by_sessions(arguments)
-    planned = dry_run(given(arguments, "profile", "models", "np", "thresholds"))
-    print("\n".join(wrapped(f"thresholds: {planned.thresholds}")))
+def check_thresholds(*sessions: Path, of_session: OfASession, thresholds: str | None = None) -> int:
+    """Show which thresholds file applies to this machine, and which cases of a profile have no
+    limit. With sessions: also how many false FAILs a year the limits cause, given the noise of
+    these sessions. Exit status: 1 if a case has no limit, or if more than one false FAIL a year is
+    possible.
+
+    [SESSION ...]: Estimate the noise from these sessions of an unchanged build. Default: none.
+
+    the session, as for pytest perf/
+        --thresholds FILE: Check this file. Default: that of machines like this one.
+    """
+    options = given(**asdict(of_session))
+    if sessions:
+        if options:
+            raise UserError(f"{options[0]}: the cases are those of the sessions; leave it out")
+        archives = [read_session(directory) for directory in sessions]
+        found = proposals.checked(archives, Path(thresholds) if thresholds else None)
+        for line in found.lines:
+            print("\n".join(columns.wrapped(line)))
+        return 0 if found.year.at_most <= MOST_A_YEAR else 1
+    planned = dry_run([*options, *given(thresholds=thresholds)])
+    print("\n".join(columns.wrapped(f"thresholds: {planned.thresholds}")))
     if planned.without_threshold:
         missing = ", ".join(planned.without_threshold)
-        print("\n".join(wrapped(f"{WITHOUT_THRESHOLD}: {missing}")))
+        print("\n".join(columns.wrapped(f"{WITHOUT_THRESHOLD}: {missing}")))
         return 1
     print("every case has a threshold")
     return 0
 
 
-def _check_by_sessions(arguments: argparse.Namespace) -> int:
-    """Print how many false FAILs a year the thresholds mean; return 1 if it may be more than
-    MOST_A_YEAR, else 0."""
-    planned = given(arguments, "profile", "models", "np")
-    if planned:
-        raise UserError(f"{planned[0]}: the cases are those of the sessions; leave it out")
-    archives = [read_session(directory) for directory in arguments.sessions]
-    found = checked(archives, arguments.thresholds and Path(arguments.thresholds))
-    for line in found.lines:
-        print("\n".join(wrapped(line)))
-    return 0 if found.year.at_most <= MOST_A_YEAR else 1
-
-
-def given(arguments: argparse.Namespace, *names: str) -> list[str]:
+def given(**values: str | None) -> list[str]:
     """Return those of these options that were given, for a pytest in another directory."""
-    values = {name: getattr(arguments, name) for name in names}
     return [
         f"--{name.replace('_', '-')}={from_here(name, value)}"
         for name, value in values.items()
@@ -162,13 +112,17 @@ def from_here(name: str, value: str) -> str:
     return os.path.abspath(value) if is_path else value
 
 
-def diff_thresholds(arguments: argparse.Namespace) -> int:
-    """Print each pattern whose rule differs; return 0."""
+def diff_thresholds(old_file: Path, new_file: Path) -> int:
+    """Show which limits a new file tightens or loosens.
+
+    OLD: The old file, such as ci/thresholds/gpu-a100.toml.
+    NEW: The new file.
+    """
     old, new = (
         {"/".join(line.pattern): line.rule for line in load_thresholds(path).lines}
-        for path in (arguments.old, arguments.new)
+        for path in (old_file, new_file)
     )
-    table = Columns(("pattern", -44), ("old", 14), ("new", 14), (" ", 0))
+    table = columns.Columns(("pattern", -44), ("old", 14), ("new", 14), (" ", 0))
     rows = [
         (name, old.get(name), new.get(name))
         for name in dict.fromkeys((*old, *new))
@@ -184,7 +138,7 @@ def diff_thresholds(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _direction(old: Rule | None, new: Rule | None) -> str:
+def _direction(old: verdict.Rule | None, new: verdict.Rule | None) -> str:
     """Return whether the new rule asks for more than the old one."""
     if old is None or new is None:
         return "new" if old is None else "removed"
@@ -194,14 +148,15 @@ def _direction(old: Rule | None, new: Rule | None) -> str:
     return "tighter" if tighter else "looser"
 
 
-def _strictness(rule: Rule) -> float:
-    if isinstance(rule, Band):
+def _strictness(rule: verdict.Rule) -> float:
+    if isinstance(rule, verdict.Band):
         return -math.log(rule.high / rule.low)
-    return -rule.at_most if isinstance(rule, Ceiling) else rule.pass_from
+    return -rule.at_most if isinstance(rule, verdict.Ceiling) else rule.pass_from
 
 
-def list_networks(_: argparse.Namespace) -> int:
-    table = Columns(
+def list_networks() -> int:
+    """List the network names that --models accepts."""
+    table = columns.Columns(
         ("network", -18), ("input", 5), ("gradients", 9), (" task, and tensors of an allreduce", 0)
     )
     installed_networks()
@@ -212,8 +167,9 @@ def list_networks(_: argparse.Namespace) -> int:
     return 0
 
 
-def list_profiles(_: argparse.Namespace) -> int:
-    table = Columns(("profile", -11), ("time", 8), ("looks", -10), ("networks", 0))
+def list_profiles() -> int:
+    """List the profile names that --profile accepts."""
+    table = columns.Columns(("profile", -11), ("time", 8), ("looks", -10), ("networks", 0))
     print(table.header)
     for path in sorted(PROFILES.glob("*.toml")):
         profile = load_profile(path)
@@ -222,7 +178,8 @@ def list_profiles(_: argparse.Namespace) -> int:
     return 0
 
 
-def list_faults(_: argparse.Namespace) -> int:
+def list_faults() -> int:
+    """List the faults for --inject, and the fault cases."""
     print("--inject KIND:KEY=VALUE,...; every kind also takes model= and world_size=")
     for kind, keys in Fault.KINDS.items():
         print(f"  {kind:<8} {', '.join(f'{key}=' for key in keys)}".rstrip())
@@ -232,11 +189,11 @@ def list_faults(_: argparse.Namespace) -> int:
     return 0
 
 
-def list_cases(arguments: argparse.Namespace) -> int:
-    """List the cases that pytest collects with these options; return pytest's exit status."""
-    options = given(arguments, "profile", "models", "np")
-    command = [sys.executable, "-m", "pytest", *cases(), "--collect-only", "-q", *options]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+def list_cases(of_session: OfASession) -> int:
+    """List the cases that `pytest perf/` would measure."""
+    options = given(**asdict(of_session))
+    command = [sys.executable, "-m", "pytest", *paths.cases(), "--collect-only", "-q", *options]
+    return subprocess.run(command, cwd=paths.ROOT, check=False).returncode
 
 
 # The environment variable that names the file to which a dry run writes a record.
@@ -258,13 +215,13 @@ class DryRun:
 def dry_run(options: Sequence[str]) -> DryRun:
     """Return the session that these options of pytest would run. Raises UserError if pytest refuses
     it."""
-    command = [sys.executable, "-m", "pytest", *cases(), "--dry-run", "-q", *options]
+    command = [sys.executable, "-m", "pytest", *paths.cases(), "--dry-run", "-q", *options]
     no_place = refusing("no temporary files can be made: ", OSError, "; set TMPDIR")
     with no_place, TemporaryDirectory() as scratch:
         path = Path(scratch) / "dry_run.json"
-        done = run(command, ROOT, {**os.environ, DRY_RUN_FILE: str(path)})
+        done = programs.run(command, paths.ROOT, {**os.environ, DRY_RUN_FILE: str(path)})
         if done.status == 0 and path.exists():
-            return decode(path.read_bytes(), DryRun)
+            return json_records.decode(path.read_bytes(), DryRun)
     first = next((line for line in done.said if line.startswith("ERROR: ")), done.said[0])
     raise UserError(first.removeprefix("ERROR: "))
 
@@ -279,36 +236,41 @@ _INDENT = 24
 KNOWN_TO_HOROVOD, FACTS = "2.", "docs/reference/compatibility.md"
 # The number of cases without a threshold that are named.
 _NAMED = 3
-_PAIR_AGAIN = f"stop what else runs here, then: pytest {' '.join(cases('test_trust'))} -k aa"
+_PAIR_AGAIN = f"stop what else runs here, then: pytest {' '.join(paths.cases('test_trust'))} -k aa"
 
 
-def _add_doctor(commands: Commands) -> None:
-    text = (
-        "Check whether this machine is ready for measurements, and show fixes if not. Cores, load, "
-        "GPUs, the installed stack, data and limits are checked. Exit status: 0 if the machine is "
-        f"ready, {UNFIT} if not."
-    )
-    add = add_command(commands, "doctor", text, doctor).add_argument_group("what to check")
-    text = "Also run a one-minute A/A test, to show the smallest change a session can detect."
-    option(add, "--pair", text, told="skip it")
-    option(add, "--profile NAME", "Check this profile.", told="default")
-    text = "Check the data sets in this directory."
-    option(add, "--data-dir DIR", text, told="as in `pytest perf/`")
-    option(add, "--thresholds FILE", "Check this file.", told="the one for machines like this")
-    text = "Check that there is room for results here."
-    option(add, "--results DIR", text, RESULTS, "results", type=Path)
+@dataclass(frozen=True)
+class DoctorRequest:
+    """A machine to check.
+
+    what to check
+        --pair: Also run a one-minute A/A test, to show the smallest change a session can detect.
+            Default: skip it.
+        --profile NAME: Check this profile. Default: default.
+        --data-dir DIR: Check the data sets in this directory. Default: as in `pytest perf/`.
+        --thresholds FILE: Check this file. Default: the one for machines like this.
+        --results DIR: Check that there is room for results here. Default: results.
+    """
+
+    pair: bool = False
+    profile: str | None = None
+    data_dir: str | None = None
+    thresholds: str | None = None
+    results: Path = paths.RESULTS
 
 
-def doctor(arguments: argparse.Namespace) -> int:
-    """Print every check; return 0 if no check has a problem, else UNFIT."""
+def doctor(request: DoctorRequest) -> int:
+    """Check whether this machine is ready for measurements, and show fixes if not. Cores, load,
+    GPUs, the installed stack, data and limits are checked. Exit status: 0 if the machine is ready,
+    {ending.UNFIT} if not."""
     checks = []
-    for check in _checks(arguments):
+    for check in _checks(request):
         checks.append(check)
         for line in _lines(check):
             print(line, flush=True)
     wrong = [check.name for check in checks if check.problem]
     print(f"not ready to measure: {', '.join(wrong)}" if wrong else "ready to measure")
-    return UNFIT if wrong else 0
+    return ending.UNFIT if wrong else 0
 
 
 def _lines(check: Check) -> Iterator[str]:
@@ -316,7 +278,7 @@ def _lines(check: Check) -> Iterator[str]:
     mark = "FIX" if check.problem else "note" if check.note else "ok"
     texts = [check.value, *[check.note] * bool(check.note)]
     if check.problem:
-        texts += [f"problem: {check.problem}", f"fix: {check.mend}"]
+        texts += [f"problem: {check.problem}", f"fix: {check.fix}"]
     first, *more = (line for text in texts for line in _wrapped(text))
     yield f"{mark:<6}{check.name:<{_INDENT - 6}}{first}"
     for line in more:
@@ -324,13 +286,13 @@ def _lines(check: Check) -> Iterator[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH - _INDENT, break_on_hyphens=False) or [""]
+    return textwrap.wrap(text, columns.WIDTH - _INDENT, break_on_hyphens=False) or [""]
 
 
-def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
-    yield from local_preflight(arguments.results)
+def _checks(request: DoctorRequest) -> Iterable[Check]:
+    yield from control.local_preflight(request.results)
     try:
-        stack = probe(sys.executable, CACHE)
+        stack = probe(sys.executable, paths.CACHE)
     except UserError as error:
         yield Check("stack", "broken", *_split(str(error)))
         return
@@ -338,8 +300,8 @@ def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
     versions = f"TensorFlow {stack.tensorflow}, Keras {stack.keras}, Horovod {stack.horovod}"
     yield Check("stack", f"{versions} ({built}), {_mpirun(stack)}", note=_launcher(stack))
     yield _scripts(stack)
-    yield from _planned(arguments)
-    if arguments.pair:
+    yield from _planned(request)
+    if request.pair:
         yield pair_check()
 
 
@@ -350,7 +312,7 @@ def _mpirun(stack: Stack) -> str:
 def _launcher(stack: Stack) -> str:
     """Return why the usual launcher cannot start ranks, and what can, in words; "" if it can."""
     try:
-        check_can_start(Options().launcher, stack)
+        launchers.check_can_start(Options().launcher, stack)
     except UserError as error:
         return str(error)
     return ""
@@ -361,10 +323,10 @@ def _scripts(stack: Stack) -> Check:
     of what they use, so the machine is fit to measure in any case."""
     name = "your scripts"
     try:
-        wrong = [each for each in usual_uses(stack, CACHE) if each.problem]
+        wrong = [each for each in uses.usual_uses(stack, paths.CACHE) if each.problem]
     except UserError as error:
         return Check(name, "not tried", note=str(error))
-    how = "by horovodrun --gloo, " if needs_gloo(stack) else ""
+    how = "by horovodrun --gloo, " if uses.needs_gloo(stack) else ""
     if not wrong:
         return Check(name, f"{how}gradients are exchanged in loops and in model.fit")
     each_use = "; ".join(f"{each.use.value} ({each.problem})" for each in wrong)
@@ -382,14 +344,17 @@ def _scripts(stack: Stack) -> Check:
 
 def _split(message: str) -> tuple[str, str]:
     """Split the message of a UserError into what is wrong and what to do."""
-    problem, _, mend = message.partition("; ")
-    return problem, mend or "correct it"
+    problem, _, fix = message.partition("; ")
+    return problem, fix or "correct it"
 
 
-def _planned(arguments: argparse.Namespace) -> Iterator[Check]:
+def _planned(request: DoctorRequest) -> Iterator[Check]:
     """Return the checks of data and thresholds, from the plan of a session that is not run."""
     try:
-        planned = dry_run(given(arguments, "profile", "data_dir", "thresholds"))
+        options = given(
+            profile=request.profile, data_dir=request.data_dir, thresholds=request.thresholds
+        )
+        planned = dry_run(options)
     except UserError as error:
         yield Check("plan", "refused", *_split(str(error)))
         return
@@ -412,15 +377,15 @@ def pair_check() -> Check:
     if len(local_offers(local_machine())) < 2:
         return Check("A/A pair", "not possible with one slot")
     with TemporaryDirectory() as results:
-        command = [sys.executable, "-m", "pytest", *cases("test_trust"), "-q", "-k", "aa"]
+        command = [sys.executable, "-m", "pytest", *paths.cases("test_trust"), "-q", "-k", "aa"]
         options = ["--models=vgg_16_s", *SHORT.split()]
         try:
-            run(
-                guarded([*command, *options, f"--results={results}"]),
-                ROOT,
+            programs.run(
+                guard.guarded([*command, *options, f"--results={results}"]),
+                paths.ROOT,
                 within_s=PAIR_DEADLINE_S,
             )
-        except TooLong:
+        except programs.TooLong:
             return Check("A/A pair", "no figure", f"no end in {PAIR_DEADLINE_S} s", _PAIR_AGAIN)
         runs = sorted(Path(results, "runs").glob("*"))
         found = [case.outcome.judgement for case in read_session(runs[0]).cases] if runs else []
@@ -432,7 +397,7 @@ def pair_check() -> Check:
     return check_of_pair(judgement)
 
 
-def check_of_pair(judgement: Judgement) -> Check:
+def check_of_pair(judgement: verdict.Judgement) -> Check:
     """Return the check of an A/A pair with an interval: its two groups must not differ, and its
     interval must be narrow.
 
@@ -440,8 +405,28 @@ def check_of_pair(judgement: Judgement) -> Check:
     whether it was chance.
     """
     problem = ""
-    if judgement.verdict is Verdict.INVALID or is_outside(judgement):
+    if judgement.verdict is verdict.Verdict.INVALID or is_outside(judgement):
         problem = "two identical groups differ"
     elif (judgement.detectable_effect or 0.0) > WIDEST_PAIR:
         problem = f"changes below {100 * WIDEST_PAIR:.0f} % should be seen"
     return judged("A/A pair", judgement.reason, not problem, problem, _PAIR_AGAIN)
+
+
+COMMANDS: Mapping[str, cli.Command] = {
+    "list": cli.Group(
+        "List networks, profiles, cases or faults.",
+        "WHAT",
+        {
+            "networks": list_networks,
+            "profiles": list_profiles,
+            "faults": list_faults,
+            "cases": list_cases,
+        },
+    ),
+    "thresholds": cli.Group(
+        "Get limits for your own machine from its sessions.",
+        "TASK",
+        {"propose": propose_thresholds, "check": check_thresholds, "diff": diff_thresholds},
+    ),
+    "doctor": doctor,
+}

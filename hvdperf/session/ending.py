@@ -113,6 +113,8 @@ TOO_MANY_ROUNDS = 100
 # A way to decide a case: pairs of the distance from the estimate to a limit, and from the estimate
 # to the bound that must not cross that limit, both in ln.
 _Way = Sequence[tuple[float, float]]
+# A case, and its rounds to go.
+_ToGo = tuple[Outcome, int]
 
 
 @dataclass(frozen=True)
@@ -250,13 +252,16 @@ def next_steps(
     to_go = [(each, rounds_to_go(each.judgement, looks)) for each in undecided]
     reachable = [(each, int(rounds)) for each, rounds in to_go if math.isfinite(rounds)]
     on_limit = [each for each, rounds in to_go if math.isinf(rounds)]
-    found: list[str] = []
-    of_start = seconds_of_a_start(outcomes, seconds)
     wide = [outcome for outcome in outcomes if outcome.needs_rounds(precision)] if precision else []
+    text = _to_decide(reachable)
     if wide:
-        found += _to_be_precise(wide, precision, of_start, resumed)
-    elif reachable:
-        found += _to_decide(reachable, of_start, resumed)
+        text, reachable = _to_be_precise(wide, precision)
+    found: list[str] = []
+    if reachable:
+        minutes, how_long = _how_long(reachable, seconds_of_a_start(outcomes, seconds))
+        found += [*wrapped(f"{text} ({how_long}):"), *resumed(minutes)]
+    elif wide:
+        found += wrapped(text)
     if on_limit and not wide:
         names = ", ".join(each.comparison.name for each in on_limit)
         found += wrapped(
@@ -289,13 +294,8 @@ def launch_advice(outcomes: Sequence[Outcome], settings: Mapping[str, str]) -> l
     return [*wrapped(text), "  " + " ".join(f"{name}={value}" for name, value in settings.items())]
 
 
-def _to_be_precise(
-    outcomes: Sequence[Outcome],
-    precision: float,
-    seconds_of_start: float | None,
-    resumed: Callable[[int | None], list[str]],
-) -> list[str]:
-    """Return which interval is the longest, and the command that makes all as short as wanted."""
+def _to_be_precise(outcomes: Sequence[Outcome], precision: float) -> tuple[str, list[_ToGo]]:
+    """Return which interval is the longest, and the rounds that make all as short as wanted."""
     to_go, reaches = [], {}
     for outcome in outcomes:
         figure, rounds = outcome.judgement.figure, outcome.judgement.rounds
@@ -306,27 +306,19 @@ def _to_be_precise(
     many = f"{len(outcomes)} {'case is' if len(outcomes) == 1 else 'cases are'}"
     text = f"{many} not as precise as asked ({100 * precision:g} %)"
     if not to_go:
-        return wrapped(f"{text}: there are too few rounds for an interval")
+        return f"{text}: there are too few rounds for an interval", []
     longest = max(reaches, key=reaches.__getitem__)
-    text += f"; the longest interval reaches {100 * reaches[longest]:.2g} % ({longest})"
-    minutes, of_each = _how_long(to_go, seconds_of_start)
-    return [*wrapped(f"{text}. To go on ({of_each}):"), *resumed(minutes)]
+    reach = f"{100 * reaches[longest]:.2g} % ({longest})"
+    return f"{text}; the longest interval reaches {reach}. To go on", to_go
 
 
-def _to_decide(
-    to_go: Sequence[tuple[Outcome, int]],
-    seconds_of_start: float | None,
-    resumed: Callable[[int | None], list[str]],
-) -> list[str]:
+def _to_decide(to_go: Sequence[_ToGo]) -> str:
     count = Counter(outcome.judgement.verdict for outcome, _ in to_go)
     words = " and ".join(f"{count[word]} {word.value}" for word in Verdict if count[word])
-    minutes, of_each = _how_long(to_go, seconds_of_start)
-    return [*wrapped(f"To decide {words} ({of_each}):"), *resumed(minutes)]
+    return f"To decide {words}"
 
 
-def _how_long(
-    to_go: Sequence[tuple[Outcome, int]], seconds_of_start: float | None
-) -> tuple[int | None, str]:
+def _how_long(to_go: Sequence[_ToGo], seconds_of_start: float | None) -> tuple[int | None, str]:
     """Return the minutes that these rounds take, None if that is not known, and both in words."""
     most = max(rounds for _, rounds in to_go)
     of_each = f"up to {most} more rounds" if most > 1 else "one more round"
@@ -336,7 +328,7 @@ def _how_long(
     return minutes, f"{of_each}, about {minutes} min"
 
 
-def _starts(to_go: Sequence[tuple[Outcome, int]]) -> int:
+def _starts(to_go: Sequence[_ToGo]) -> int:
     """Return the process starts of all rounds to go. Cases of a group share their launches."""
     groups: dict[tuple[object, ...], dict[Comparison, int]] = {}
     for outcome, rounds in to_go:

@@ -8,24 +8,18 @@ import shlex
 import signal
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 import pytest
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_record
 from hvdperf.json_records import plain
-from hvdperf.launch.outer import (
-    check_launcher,
-    end_with,
-    interruptions,
-    outer_size,
-    owners,
-    shown_by,
-    started_by,
-)
+from hvdperf.launch import outer
 from hvdperf.launch.slots import Slots
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of, shown
 from hvdperf.plan.comparisons import Comparison
@@ -33,10 +27,8 @@ from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import properties
 from hvdperf.records.outcome import Outcome
-from hvdperf.session.commands import DRY_RUN_FILE
+from hvdperf.session import commands, progress, pytest_options
 from hvdperf.session.ending import UNFIT, ending, exit_status, explanation
-from hvdperf.session.progress import ends_at_a_terminal
-from hvdperf.session.pytest_options import DATA_DIR, add_options
 from hvdperf.session.pytest_session import PytestSession, Unfit
 from hvdperf.verdict import Verdict, counted, worst
 from hvdperf.work.table import work_of
@@ -152,7 +144,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    add_options(parser)
+    pytest_options.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -169,13 +161,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if CHECKOUT is not None and config.option.benchmark_storage == _STORAGE:
         # Otherwise pytest-benchmark makes this directory wherever pytest is typed.
         config.option.benchmark_storage = f"file://{CHECKOUT / 'results' / 'benchmark'}"
-    if shown_by() != os.getpid() and not ends_at_a_terminal(shown_by()):
+    if outer.shown_by() != os.getpid() and not progress.ends_at_a_terminal(outer.shown_by()):
         without_colours(config)
     if holds_cases(config):
-        try:
-            check_launcher()
-        except UserError as error:
-            raise pytest.UsageError(str(error)) from None
+        with _refusing():
+            outer.check_launcher()
         refuse_other_plugins(config)
         if not any(each.startswith(_TABLES) for each in config.invocation_params.args):
             config.option.benchmark_quiet = True
@@ -184,18 +174,25 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.set_blocked("hypothesispytest")
         if not config.option.collectonly:
             check_files_of_others(config)
-            end_with(owners())
-    if getattr(config.option, "numprocesses", None) and outer_size() > 1:
+            outer.end_with(outer.owners())
+    if getattr(config.option, "numprocesses", None) and outer.outer_size() > 1:
         raise pytest.UsageError(
             "pytest-xdist (-n) cannot be combined with mpirun, under which every rank is a slot; "
             "leave out -n"
         )
-    if outer_size() > 1:
+    if outer.outer_size() > 1:
         # In every session, because the other ranks wait until this one publishes its address.
-        try:
+        with _refusing():
             config.stash[_slots] = Slots(config.option.network or "")
-        except UserError as error:
-            raise pytest.UsageError(str(error)) from None
+
+
+@contextmanager
+def _refusing(worded: Callable[[str], str] = str) -> Iterator[None]:
+    """End pytest with one line, instead of a UserError. worded: returns that of the error's."""
+    try:
+        yield
+    except UserError as error:
+        raise pytest.UsageError(worded(str(error))) from None
 
 
 def refuse_other_plugins(config: pytest.Config) -> None:
@@ -217,16 +214,13 @@ def check_files_of_others(config: pytest.Config) -> None:
             continue
         # pytest expands the first one; pytest-benchmark takes its path as it is.
         path = Path(os.path.expanduser(os.path.expandvars(given)) if name == "xmlpath" else given)
-        try:
+        failed = f"{option} {given}: cannot be written: "
+        with _refusing(), refusing(failed, OSError, "; give another path"):
             path.parent.mkdir(parents=True, exist_ok=True)
             new = not path.exists()
             path.open("ab").close()
             if new:
                 path.unlink()
-        except OSError as error:
-            raise pytest.UsageError(
-                f"{option} {given}: cannot be written: {error.strerror}; give another path"
-            ) from None
 
 
 def without_colours(config: pytest.Config) -> None:
@@ -240,12 +234,10 @@ def without_colours(config: pytest.Config) -> None:
 def measured_by(config: pytest.Config) -> PytestSession:
     """Return this pytest's session, planned on first use. Bad input ends pytest with one line."""
     if _suite not in config.stash:
-        try:
+        with _refusing(partial(_as_given, config)):
             config.stash[_suite] = PytestSession(config, config.stash.get(_slots, None))
             if config.option.dry_run:
                 config.stash[_suite].check_before_a_dry_run()
-        except UserError as error:
-            raise pytest.UsageError(_as_given(config, str(error))) from None
     return config.stash[_suite]
 
 
@@ -255,7 +247,7 @@ def _as_given(config: pytest.Config, message: str) -> str:
     given = any(argument.startswith(option) for argument in config.invocation_params.args)
     if given or not message.startswith(option):
         return message
-    return message.replace(option, DATA_DIR, 1)
+    return message.replace(option, pytest_options.DATA_DIR, 1)
 
 
 # Collecting ------------------------------------------------------------------------------------
@@ -339,11 +331,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     }
     session.config.stash[_nodes] = nodes
     others = [item for item in session.items if comparison_of(item) is None]
-    if nodes and others and outer_size() > 1:
+    if nodes and others and outer.outer_size() > 1:
         raise pytest.UsageError(
             f"{shown(others[0].path)}::{others[0].name}: only rank 0 would run this test, because "
-            f"the other ranks of {started_by().name} are slots for the cases; run it in a pytest "
-            "of its own"
+            f"the other ranks of {outer.started_by().name} are slots for the cases; run it in a "
+            "pytest of its own"
         )
     if nodes:
         measured_by(session.config).selected = list(nodes)
@@ -371,7 +363,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
         lines.append(f"arms: {', '.join(arms)}")
         if missing := suite.without_threshold():
             lines.append(f"{WITHOUT_THRESHOLD}: {', '.join(missing)}")
-    if path := os.environ.get(DRY_RUN_FILE):
+    if path := os.environ.get(commands.DRY_RUN_FILE):
         write_record(Path(path), suite.dry_run())
     return lines
 
@@ -386,11 +378,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         suite = session.config.stash[_suite]
         if suite.selected:
             try:
-                suite.prepare()
+                with _refusing():
+                    suite.prepare()
             except Unfit:
                 return True  # nothing is measured, and the summary says why
-            except UserError as error:
-                raise pytest.UsageError(str(error)) from None
     return None
 
 
@@ -504,7 +495,9 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
         written = hook(directory=suite.directory.resolve(), config=config)
         if written is not None:
             terminalreporter.write_line(written)
-    terminalreporter.write_line(painted(ending(status, suite.verdicts, *interruptions), markup))
+    terminalreporter.write_line(
+        painted(ending(status, suite.verdicts, *outer.interruptions), markup)
+    )
 
 
 def tables_of(suite: PytestSession, hook: Any, status: int) -> list[str]:
@@ -555,5 +548,7 @@ def _end(signum: int, frame: FrameType | None) -> NoReturn:
     must not interrupt the clean-up."""
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
-    interruptions.append("SIGTERM" if signum == signal.SIGTERM else "SIGHUP; nohup prevents that")
+    outer.interruptions.append(
+        "SIGTERM" if signum == signal.SIGTERM else "SIGHUP; nohup prevents that"
+    )
     raise KeyboardInterrupt

@@ -22,11 +22,8 @@ from hvdperf.launch.launchers import check_can_start, own_settings
 from hvdperf.launch.outer import started_by, words_before_pytest
 from hvdperf.launch.pytest_command import typed
 from hvdperf.launch.slots import Slots, check_network
-from hvdperf.machine.cpu_usage import make_meter
-from hvdperf.machine.fitness import complaints, slowdowns, unwritable
+from hvdperf.machine import cpu_usage, fitness, noise_record, placement
 from hvdperf.machine.host import local_machine
-from hvdperf.machine.noise_record import MachineRecord, machine_name, read_record
-from hvdperf.machine.placement import Offer, local_offers
 from hvdperf.machine.stack import Stack, probe, stack_differences
 from hvdperf.models.own_networks import digest
 from hvdperf.models.registry import network
@@ -100,17 +97,17 @@ class PytestSession:
         # Under --against: what differs in the session's own stack, one line each.
         self.changed: list[str] = []
         self._scheduler: Scheduler | None = None
-        self._record = MachineRecord(Path(), {})
+        self._record = noise_record.MachineRecord(Path(), {})
         self._results_writer: ResultsWriter | None = None
 
-    def _offers(self) -> list[Offer] | tuple[Offer, ...]:
+    def _offers(self) -> list[placement.Offer] | tuple[placement.Offer, ...]:
         if self.slots is None:
             # An mpirun of one rank has one slot, as one of several ranks has several.
             of_mpirun = 1 if started_by().parent else None
             np = of_mpirun if self.options.np is None else self.options.np
             if of_mpirun and np != of_mpirun and not self.options.oversubscribe:
                 raise UserError(f"--np {np}: mpirun started only 1 rank; give mpirun -np {np}")
-            return local_offers(self.machine, np, self.options.oversubscribe)
+            return placement.local_offers(self.machine, np, self.options.oversubscribe)
         if self.options.np is not None and self.options.np < 1:
             raise UserError(f"--np {self.options.np}: a session needs at least one slot")
         offers = self.slots.offers(self._progress.say)
@@ -128,7 +125,7 @@ class PytestSession:
         if self.baseline is None or self.baseline.session is None:
             return {}
         theirs = machine_of(self.baseline.fingerprint)
-        if machine_name(theirs) != machine_name(self.machine):
+        if noise_record.machine_name(theirs) != noise_record.machine_name(self.machine):
             return {}
         then, now = self.baseline.session.asked.texts, asked(plan, ()).texts
         if any(then.get(name) != now[name] for name in work_of(Question.BASELINE).depends_on):
@@ -152,7 +149,7 @@ class PytestSession:
         if self.options.stack or self.options.against:
             self._stacks()
         results = Path(self.options.results)
-        if problem := unwritable(results):
+        if problem := fitness.unwritable(results):
             raise UserError(f"--results {shown(results)}: {problem}; give another directory")
 
     def without_threshold(self) -> list[str]:
@@ -265,7 +262,7 @@ class PytestSession:
         self.outcomes.update(earlier.outcomes)
         for text in earlier.messages:
             self._progress.say(text)
-        self._record = read_record(Path(self.options.results), self.machine)
+        self._record = noise_record.read_record(Path(self.options.results), self.machine)
         if self._record.problem:
             self._progress.say(self._record.problem)
         document = session_document(
@@ -296,7 +293,7 @@ class PytestSession:
             examined=Control(arm_launcher, self._progress.say).examined,
             budget=Budget(began, profile.budget_s, arm_launcher.hub.now),
             timed_seconds=document.timed_seconds,
-            meter=make_meter(self.session_plan.slots, began),
+            meter=cpu_usage.make_meter(self.session_plan.slots, began),
             disturbances=list(document.disturbances),
         )
         directory = open_directory(self.session_plan, document.session, earlier)
@@ -344,7 +341,7 @@ class PytestSession:
         """Note why this host is not fit to measure. Raises Unfit under --require-fit if it is not.
         A resumed session keeps what its first part noted."""
         checks = preflight(self.machine, self.session_plan.slots, Path(self.options.results))
-        self.unfit = complaints(checks)
+        self.unfit = fitness.complaints(checks)
         if self.unfit and self.config.option.require_fit:
             self.is_refused = True
             raise Unfit
@@ -395,7 +392,7 @@ class PytestSession:
         if self._results_writer is None:
             return exit_status
         self._add_to_record()
-        after = slowdowns(self.machine.gpus, os.environ) if self.machine.gpus else None
+        after = fitness.slowdowns(self.machine.gpus, os.environ) if self.machine.gpus else None
         if after is not None and after.problem:
             text = f"after the last case: {after.complaint}"
             self.unfit = (*self.unfit, text)

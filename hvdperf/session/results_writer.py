@@ -11,31 +11,21 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_record
-from hvdperf.json_records import convert
+from hvdperf.json_records import convert, plain
 from hvdperf.machine.placement import replicas_per_node
 from hvdperf.paths import shown
 from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
 from hvdperf.plan.session_plan import SessionPlan
+from hvdperf.plan.thresholds import Line
+from hvdperf.records import documents
 from hvdperf.records.archive import Archive, Store, read_session, summary_of
-from hvdperf.records.documents import (
-    FORMAT,
-    SESSION_FILE,
-    SUMMARY_FILE,
-    Asked,
-    Case,
-    SessionDocument,
-    now,
-    own_round,
-    session_name,
-    with_culprits_kept,
-)
 from hvdperf.records.fingerprint import Fingerprint, differences
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.rounds import Round
@@ -59,8 +49,8 @@ class Earlier:
     """
 
     directory: Path | None = None
-    document: SessionDocument | None = None
-    cases: Mapping[str, Case] = field(default_factory=dict)
+    document: documents.SessionDocument | None = None
+    cases: Mapping[str, documents.Case] = field(default_factory=dict)
     outcomes: Mapping[Comparison, Outcome] = field(default_factory=dict)
     undecided: Mapping[Comparison, Outcome] = field(default_factory=dict)
     rounds: Mapping[RoundGroup, Mapping[int, Round]] = field(default_factory=dict)
@@ -84,15 +74,13 @@ def with_cases(archive: Archive, option: str = "") -> Archive:
     return archive
 
 
-def asked(session_plan: SessionPlan, changed: Sequence[str]) -> Asked:
+def asked(session_plan: SessionPlan, changed: Sequence[str]) -> documents.Asked:
     """Return the settings that must be the same besides the fingerprint.
 
     The time for rounds and the selected cases are not among them. changed: what differs from the
     stack of --against."""
     profile = dict(_flat(session_plan.profile.settings()))
     thresholds = session_plan.thresholds
-    # Another text of the same lines would mark a change in every history.
-    content = repr(thresholds.lines)
     found = {
         "looks": profile.pop("sampling.looks"),
         "early": profile.pop("sampling.early"),
@@ -101,14 +89,26 @@ def asked(session_plan: SessionPlan, changed: Sequence[str]) -> Asked:
         "workloads": [f"{each.name} {each.precision}" for each in session_plan.workloads],
         "thresholds": {
             "name": thresholds.path.name,
-            "sha256": hashlib.sha256(content.encode()).hexdigest()[:8],
+            "sha256": hashlib.sha256(identity(thresholds.lines).encode()).hexdigest()[:8],
             "label": thresholds.label,
         },
         "replicas_per_node": replicas_per_node(session_plan.slots, len(session_plan.slots)),
         "inject": session_plan.options.inject,
         "against": changed if session_plan.options.against else None,
     }
-    return convert(found, Asked)
+    return convert(found, documents.Asked)
+
+
+def identity(lines: Sequence[Line]) -> str:
+    """Return a text that tells lines of thresholds apart, whatever their classes are called:
+    another text of the same lines would refuse to resume, and mark a change in every history."""
+    texts = []
+    for line in lines:
+        kind, *values = plain(line.rule).items()
+        shown = ", ".join(f"{name}={value!r}" for name, value in values)
+        rule = f"{kind[1].title().replace(' ', '')}({shown})"
+        texts.append(f"Line(pattern={line.pattern!r}, rule={rule})")
+    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
@@ -187,10 +187,8 @@ def open_directory(session_plan: SessionPlan, session: str, earlier: Earlier) ->
     session: its name. Raises UserError if it cannot be made."""
     runs = Path(session_plan.options.results) / "runs"
     directory = earlier.directory or runs / session
-    try:
+    with _refusing(runs):
         directory.mkdir(parents=True, exist_ok=earlier.directory is not None)
-    except OSError as error:
-        raise _unwritable(runs, error) from None
     return directory
 
 
@@ -218,7 +216,7 @@ def session_document(
     command: str = "",
     compiler: str | None = None,
     launched: str = "",
-) -> SessionDocument:
+) -> documents.SessionDocument:
     """Return the session's document at the beginning of this part. unfit: why this host is not fit
     to measure, in this part. command: that started this part; a resumed session keeps that of its
     first part. compiler: of Horovod. launched: how ranks are started, in words."""
@@ -228,16 +226,16 @@ def session_document(
             document,
             against=session_plan.options.against or None,
             exit_status=None,
-            resumed_at=(*document.resumed_at, now()),
+            resumed_at=(*document.resumed_at, documents.now()),
             taken_over=tuple(earlier.cases),
             unfit=tuple(dict.fromkeys((*document.unfit, *unfit))),
             precision=session_plan.profile.sampling.precision,
         )
-    return SessionDocument(
-        format=FORMAT,
-        session=session_name(),
-        began_at=now(),
-        written_at=now(),
+    return documents.SessionDocument(
+        format=documents.FORMAT,
+        session=documents.session_name(),
+        began_at=documents.now(),
+        written_at=documents.now(),
         fingerprint=fingerprint,
         profile=session_plan.profile.name,
         seed=int(time.time()),
@@ -260,11 +258,9 @@ def session_document(
     )
 
 
-def _unwritable(directory: Path, error: OSError) -> UserError:
-    return UserError(
-        f"no results can be written to {shown(directory)}: {error.strerror}; make room there, "
-        "or give another directory by --results"
-    )
+def _refusing(directory: Path) -> AbstractContextManager[None]:
+    failed = f"no results can be written to {shown(directory)}: "
+    return refusing(failed, OSError, "; make room there, or give another directory by --results")
 
 
 class ResultsWriter:
@@ -277,7 +273,7 @@ class ResultsWriter:
     def __init__(
         self,
         directory: Path,
-        document: SessionDocument,
+        document: documents.SessionDocument,
         scheduler: Scheduler,
         earlier: Earlier,
         began: float,
@@ -296,14 +292,15 @@ class ResultsWriter:
         # Names of the cases that are not on disk as they are.
         self._unwritten: set[str] = set()
         self._store = Store(directory, earlier.rounds)
-        try:
-            self._descriptor = os.open(self.directory, os.O_RDONLY)
-            self._lock()
-            self._write_session(None)
-        except OSError as error:
-            with suppress(OSError):
-                self.directory.rmdir()  # if it is new
-            raise _unwritable(self.directory, error) from None
+        with _refusing(directory):
+            try:
+                self._descriptor = os.open(directory, os.O_RDONLY)
+                self._lock()
+                self._write_session(None)
+            except OSError:
+                with suppress(OSError):
+                    directory.rmdir()  # if it is new
+                raise
 
     def _lock(self) -> None:
         """Lock the directory until this process ends, in whatever way. Raises UserError if another
@@ -331,8 +328,8 @@ class ResultsWriter:
         self._cases[name] = self._case(outcome)
         self._unwritten.add(name)
         self._write_pending(name)
-        self._attempt(SESSION_FILE, lambda: self._write_session(None))
-        self._attempt(SUMMARY_FILE, lambda: self._write_summary(None))
+        self._attempt(documents.SESSION_FILE, lambda: self._write_session(None))
+        self._attempt(documents.SUMMARY_FILE, lambda: self._write_summary(None))
         problem = self.problems.get(name, "")
         return f"NOT WRITTEN {name}: {problem}; the session continues" if problem else ""
 
@@ -343,11 +340,11 @@ class ResultsWriter:
         self._document = replace(self._document, next_steps=tuple(next_steps))
         for name in list(self._unwritten):
             self._write_pending(name)
-        if self.problems.keys() - {SESSION_FILE, SUMMARY_FILE}:
+        if self.problems.keys() - {documents.SESSION_FILE, documents.SUMMARY_FILE}:
             exit_status = exit_status or NOT_WRITTEN
-        if not self._attempt(SUMMARY_FILE, lambda: self._write_summary(exit_status)):
+        if not self._attempt(documents.SUMMARY_FILE, lambda: self._write_summary(exit_status)):
             exit_status = exit_status or NOT_WRITTEN
-        self._attempt(SESSION_FILE, lambda: self._write_session(exit_status))
+        self._attempt(documents.SESSION_FILE, lambda: self._write_session(exit_status))
         return exit_status or (NOT_WRITTEN if self.problems else 0)
 
     def add_unfit(self, complaint: str) -> None:
@@ -358,7 +355,7 @@ class ResultsWriter:
         """Return the session with these cases as it is read back once all of it is written."""
         return self._archive(map(self._case, map(_own, outcomes)), exit_status)
 
-    def _archive(self, cases: Iterable[Case], exit_status: int | None) -> Archive:
+    def _archive(self, cases: Iterable[documents.Case], exit_status: int | None) -> Archive:
         ordered = sorted(cases, key=lambda case: case.name)
         return Archive(self.directory, self._as_it_is(exit_status), tuple(ordered), ())
 
@@ -388,39 +385,39 @@ class ResultsWriter:
         self.problems.pop(name, None)
         return True
 
-    def _case(self, outcome: Outcome) -> Case:
+    def _case(self, outcome: Outcome) -> documents.Case:
         comparison, slots = outcome.comparison, self._scheduler.arm_launcher.slots
-        return Case(
-            format=FORMAT,
+        return documents.Case(
+            format=documents.FORMAT,
             session=self._document.session,
-            written_at=now(),
+            written_at=documents.now(),
             fingerprint=self._document.fingerprint,
             replicas_per_node=tuple(replicas_per_node(slots, comparison.world_size)),
             name=comparison.name,
             outcome=outcome,
         )
 
-    def _as_it_is(self, exit_status: int | None) -> SessionDocument:
+    def _as_it_is(self, exit_status: int | None) -> documents.SessionDocument:
         return replace(
             self._document,
-            written_at=now(),
+            written_at=documents.now(),
             exit_status=exit_status,
             elapsed_seconds=self.elapsed_seconds,
             timed_seconds=self._scheduler.timed_seconds,
             budget_spent_seconds=self._budget_spent,
             verdicts=self.verdicts,
-            disturbances=with_culprits_kept(self._scheduler.disturbances),
+            disturbances=documents.with_culprits_kept(self._scheduler.disturbances),
         )
 
     def _write_session(self, exit_status: int | None) -> None:
-        write_record(self.directory / SESSION_FILE, self._as_it_is(exit_status))
+        write_record(self.directory / documents.SESSION_FILE, self._as_it_is(exit_status))
 
     def _write_summary(self, exit_status: int | None) -> None:
         summary = summary_of(self._archive(self._cases.values(), exit_status))
-        write_record(self.directory / SUMMARY_FILE, summary)
+        write_record(self.directory / documents.SUMMARY_FILE, summary)
 
 
 def _own(outcome: Outcome) -> Outcome:
     """Return the outcome with only its own part of the rounds, as it is read back."""
-    rounds = tuple(own_round(outcome.comparison, measured) for measured in outcome.rounds)
+    rounds = tuple(documents.own_round(outcome.comparison, measured) for measured in outcome.rounds)
     return replace(outcome, rounds=rounds)

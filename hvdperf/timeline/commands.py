@@ -3,7 +3,6 @@ of the throughput across Horovod and TensorFlow releases."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -12,11 +11,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hvdperf.cli import REFUSED, Commands, add_command, complain, option
+from hvdperf.cli import REFUSED, Command, Group, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
@@ -41,183 +41,78 @@ from hvdperf.verdict import Verdict
 if TYPE_CHECKING:
     from hvdperf.timeline.nights.run import NightPlan
 
-
-def add_to(commands: Commands) -> None:
-    """Add the commands nightly and regressions, and in a checkout history and bisect."""
-    text = (
-        "Find regressions overnight: measure unattended, publish, watch. Nights are published to a "
-        "git repository, so that another machine can watch them."
-    )
-    tasks = add_command(commands, "nightly", text).add_subparsers(required=True, metavar="TASK")
-    _add_run(tasks)
-
-    text = "Publish all finished nights to a git repository."
-    add = add_command(tasks, "publish", text, publish_nights)
-    option(add, "url URL", "Publish to this git repository.")
-    _add_places(add)
-
-    text = "Write the page of all nights and releases."
-    _add_places(add_command(tasks, "index", text, write_page), repository=False)
-
-    text = (
-        "Report each series in one line: its latest night, or MISSING if the next is overdue. "
-        "Exit status: 11 if a series is MISSING, otherwise the status of the worst verdict."
-    )
-    add = add_command(tasks, "watch", text, watch_nights)
-    text = "Report a series as MISSING if its latest night is more than HOURS hours old."
-    group = _add_which_nights(add)
-    option(group, "--overdue HOURS", text, OVERDUE_H, f"{OVERDUE_H:g}", type=float)
-    text = "Write the state of all series to this file, as JSON; - for stdout instead of text."
-    option(add, "--json FILE", text, told="none")
-    text = "Write the text of an issue for each finding to this directory."
-    option(_add_places(add), "--issues DIR", text, told="none", type=Path)
-
-    text = (
-        "Accept the current performance of a series as its new baseline. Regressions up to this "
-        "night no longer FAIL, here and, once published, elsewhere."
-    )
-    add = add_command(tasks, "accept", text, accept)
-    option(add, "--series NAME", "Accept this series. Required.", required=True)
-    option(
-        add, "--night DATE", "Accept regressions up to the night of this date.", told="the last one"
-    )
-    text = "The reason, which the page and `hvdperf regressions` show. Required."
-    option(add, "--why REASON", text, required=True)
-    _add_places(add, repository=False)
-
-    add = add_command(tasks, "prune", "Remove the sessions and pages of old nights.", prune)
-    option(add, "--keep DAYS", "Keep the last DAYS days.", 90, type=int)
-    _add_places(add, repository=False)
-
-    text = "List the regressions found in all series, with the commands that reproduce them."
-    add = add_command(commands, "regressions", text, list_regressions)
-    group = _add_which_nights(add)
-    option(group, "--since DATE", "List changes since this date, such as 2026-01-01.", told="all")
-    option(group, "--better", "List improvements, too.", told="only regressions")
-    _add_places(add)
-
-    # The history builds environments, for which it needs the files of a checkout.
-    if CHECKOUT:
-        _add_history(commands)
+AXES = tuple(axis.value for axis in Axis)
 
 
-def _add_run(tasks: Commands) -> None:
-    text = (
-        "Measure one night: doctor, A/A test, session, and with --against an A/B test against a "
-        "pinned stack. An interrupted night is resumed. Options after -- are passed to pytest."
-    )
-    add = add_command(tasks, "run", text, run_night)
-    group = add.add_argument_group("what to measure")
-    option(group, "--profile NAME", "Measure this profile.", "nightly")
-    text = "Compare with the stack installed for this Python interpreter."
-    option(group, "--against PYTHON", text, "", "judge by thresholds")
-    text = "Measure only if `hvdperf doctor` finds no problem."
-    option(group, "--require-fit", text, told="measure anyway")
-    option(group, "--no-pair", "Skip the A/A test.", told="run it first")
-    text = "Pass these options to pytest."
-    group.add_argument("pytest", nargs=argparse.REMAINDER, metavar="-- ...", help=text)
-    group = add.add_argument_group("where and when")
-    text = "Put these words before pytest, such as 'mpirun -np 4'."
-    option(group, "--launch WORDS", text, "", "none")
-    option(group, "--series NAME", "Add the night to this series.", "nightly")
-    text = (
-        "Measure each node on its own. Use --launch to start one process per node; without it, "
-        "only this node is measured."
-    )
-    option(group, "--by-node", text, told="measure all nodes together")
-    option(group, "--night DATE", "Record this as the night of DATE.", told="today, in UTC")
-    group = _add_places(add)
-    option(group, "--publish URL", "Also publish to this git repository.", told="do not publish")
-    text = "Append a summary of the night to this file, in Markdown."
-    option(group, "--summary FILE", text, told="no summary", type=Path)
+@dataclass(frozen=True)
+class Results:
+    """Where nights and sessions are.
+
+    places
+        --results DIR: Directory of nights and sessions. Default: results.
+    """
+
+    results: Path = RESULTS
 
 
-def _add_which_nights(add: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    group = add.add_argument_group("which nights")
-    text = "Read this series. The option may be repeated."
-    option(group, "--series NAME", text, [], "all", action="append")
-    text = "Read the nights of this git repository."
-    option(group, "--published URL", text, told="those of --results")
-    return group
+@dataclass(frozen=True)
+class Places(Results):
+    """Where nights are published, besides.
+
+    places
+        --branch NAME: Use this branch of the git repository.
+    """
+
+    branch: str = BRANCH
 
 
-def _add_places(add: argparse.ArgumentParser, repository: bool = True) -> argparse._ArgumentGroup:
-    group = add.add_argument_group("places")
-    text = "Directory of nights and sessions."
-    option(group, "--results DIR", text, RESULTS, "results", type=Path)
-    if repository:
-        option(group, "--branch NAME", "Use this branch of the git repository.", BRANCH)
-    return group
+@dataclass(frozen=True)
+class WhichNights:
+    """Which nights are read.
+
+    which nights
+        --series NAME: Read this series. The option may be repeated. Default: all.
+        --published URL: Read the nights of this git repository. Default: those of --results.
+    """
+
+    series: tuple[str, ...] = ()
+    published: str | None = None
 
 
-def _add_history(commands: Commands) -> None:
-    top = add_command(
-        commands,
-        "history",
-        "Show the throughput across Horovod and TensorFlow releases, and fill gaps.",
-    )
-    tasks = top.add_subparsers(required=True, metavar="COMMAND")
+@dataclass(frozen=True)
+class NightRequest:
+    """A night to measure.
 
-    text = "Write the git repositories that asv reads."
-    add_command(tasks, "releases", text, write_releases)
-    text = "Convert sessions into asv results."
-    add = add_command(tasks, "import", text, import_sessions)
-    text = "Convert the sessions of this directory."
-    option(add, "--sessions DIR", text, places.SESSIONS, "results/runs", type=Path)
-    text = "Write the asv sites: one by Horovod release and one by TensorFlow release."
-    add_command(tasks, "publish", text, publish)
-    add = add_command(tasks, "preview", "Serve the sites on this machine.", preview)
-    option(add, "--port N", "Serve on this port.", 8080, type=int)
-    text = "Build and measure the missing combinations of releases."
-    add = add_command(tasks, "backfill", text, fill_matrix)
-    for name, versions in (("horovod", backfill.HOROVOD), ("tensorflow", backfill.TENSORFLOW)):
-        option(add, f"--{name} V,V", "Measure these releases.", ",".join(versions))
-    option(add, "--again", "Retry combinations that could not be built before.", told="skip them")
-    text = "Show the state of each combination."
-    option(add, "--list", text, told="build and measure, then show it")
-    text = "Find releases that changed the throughput, in stored results."
-    add_command(tasks, "changes", text, list_changes)
-    # For hvdperf/timeline/asv/benchmarks: JSON on stdout.
-    text = "Print the cases of the profile `history`, as JSON."
-    add_command(tasks, "params", text, print_parameters)
-    text = "Measure one installed stack, and print the results as JSON."
-    add = add_command(tasks, "measure", text, measure_stack)
-    text = "Measure the stack of this interpreter."
-    option(add, "--stack PYTHON", text, required=True, type=Path)
-    text = "Test common uses of Horovod on an installed stack, with each Keras version it has."
-    add = add_command(tasks, "uses", text, try_uses_of_stack)
-    text = "Try the stack of this interpreter."
-    option(add, "--stack PYTHON", text, Path(sys.executable), "this one", type=Path)
-    add_command(tasks, "machine", "Print the label of this machine.", print_machine)
-    _add_bisect(commands)
+    what to measure
+        --profile NAME: Measure this profile.
+        --against PYTHON: Compare with the stack installed for this Python interpreter. Default:
+            judge by thresholds.
+        --require-fit: Measure only if `hvdperf doctor` finds no problem. Default: measure anyway.
+        --no-pair: Skip the A/A test. Default: run it first.
 
+    where and when
+        --launch WORDS: Put these words before pytest, such as 'mpirun -np 4'. Default: none.
+        --series NAME: Add the night to this series.
+        --by-node: Measure each node on its own. Use --launch to start one process per node; without
+            it, only this node is measured. Default: measure all nodes together.
+        --night DATE: Record this as the night of DATE. Default: today, in UTC.
 
-def _add_bisect(commands: Commands) -> None:
-    text = (
-        "Find the release that changed the throughput. Releases are built, and each is compared "
-        "with the --from release in a session of a few minutes."
-    )
-    add = add_command(commands, "bisect", text, bisect)
-    group = add.add_argument_group("which releases")
-    text = "Search the releases of this package. Default: tensorflow."
-    choices = [axis.value for axis in Axis]
-    group.add_argument("--along", choices=choices, default="tensorflow", help=text)
-    option(group, "--from V", "Start with this older release.", dest="first", required=True)
-    option(group, "--to V", "End with this newer release.", dest="last", required=True)
-    option(group, "--at V", "Use this release of the other package.", required=True)
-    group = add.add_argument_group("what to measure")
-    option(group, "--model NAME", "Train this network, such as vgg_16_s.", required=True)
-    option(group, "--np N", "Train on N ranks.", type=int, required=True)
-    text = "Limit each session to MIN minutes."
-    option(group, "--budget MIN", text, told="set by the profile", type=float)
+    places
+        --publish URL: Also publish to this git repository. Default: do not publish.
+        --summary FILE: Append a summary of the night to this file, in Markdown. Default: no
+            summary.
+    """
 
-
-def _date(name: str, text: str) -> date:
-    """Return the date. Raises UserError for a text that is none."""
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise UserError(f"{name} {text}: is no date such as 2026-01-31") from None
+    profile: str = "nightly"
+    against: str = ""
+    require_fit: bool = False
+    no_pair: bool = False
+    launch: str = ""
+    series: str = "nightly"
+    by_node: bool = False
+    night: date | None = None
+    publish: str | None = None
+    summary: Path | None = None
 
 
 def _words(name: str, text: str) -> tuple[str, ...]:
@@ -233,28 +128,34 @@ def _words(name: str, text: str) -> tuple[str, ...]:
 # which asv takes a second to import, and planning a session some tenths of one.
 
 
-def run_night(arguments: argparse.Namespace) -> int:
+def run_night(*pytest: str, request: NightRequest, where: Places) -> int:
+    """Measure one night: doctor, A/A test, session, and with --against an A/B test against a pinned
+    stack. An interrupted night is resumed. Options after -- are passed to pytest.
+
+    what to measure
+        -- ...: Pass these options to pytest.
+    """
     from hvdperf.timeline.nights.run import NightPlan, run
 
-    more = arguments.pytest
-    if more and more[0] != "--":
-        raise UserError(f"{more[0]}: is no option of nightly run; options of pytest come after --")
-    launch = _words("--launch", arguments.launch)
-    starts_nodes = arguments.by_node and bool(launch)
-    is_node = arguments.by_node and not launch
+    dashes, *more = pytest or ["--"]
+    if dashes != "--":
+        raise UserError(f"{dashes}: is no option of nightly run; options of pytest come after --")
+    launch = _words("--launch", request.launch)
+    starts_nodes = request.by_node and bool(launch)
+    is_node = request.by_node and not launch
     # Another status than 0 would make mpirun end the other nodes; the verdict is in the document.
     ends_with_0 = is_node and _on_its_own()
     # pytest runs in the checkout, wherever this runs.
     plan = NightPlan(
-        results=arguments.results.absolute(),
-        series=check_series(arguments.series),
-        night=_night(arguments.night),
-        profile=from_here("profile", arguments.profile),
-        against=from_here("against", arguments.against),
-        require_fit=arguments.require_fit,
-        pair=not arguments.no_pair,
-        launch=() if arguments.by_node else launch,
-        arguments=tuple(more[1:]),
+        results=where.results.absolute(),
+        series=check_series(request.series),
+        night=_night(request.night),
+        profile=from_here("profile", request.profile),
+        against=from_here("against", request.against),
+        require_fit=request.require_fit,
+        pair=not request.no_pair,
+        launch=() if request.by_node else launch,
+        arguments=tuple(more),
         node=check_series(socket.gethostname(), "--by-node: the host's name") if is_node else "",
     )
     if starts_nodes:
@@ -264,13 +165,13 @@ def run_night(arguments: argparse.Namespace) -> int:
     night, verdict, slower = told_next_to_others(night, plan.results)
     status = exit_status([verdict])
     try:
-        if arguments.summary is not None:
-            _append_summary(arguments.summary, night, verdict, slower, plan.results)
+        if request.summary is not None:
+            _append_summary(request.summary, night, verdict, slower, plan.results)
         if night.ended_at is not None:
             if not plan.node:
                 write_nights_page(plan.results)
-            if arguments.publish:
-                _publish(arguments.publish, plan.results, arguments.branch)
+            if request.publish:
+                _publish(request.publish, plan.results, where.branch)
     except UserError as error:
         complain(str(error))
         return status or NOT_WRITTEN
@@ -353,16 +254,17 @@ def _append_summary(
         stream.write("\n\n".join(texts) + "\n")
 
 
-def _night(text: str | None) -> date:
+def _night(given: date | None) -> date:
     today = datetime.now(UTC).date()
-    night = today if text is None else _date("--night", text)
+    night = today if given is None else given
     if night > today + timedelta(days=1):
-        raise UserError(f"--night {text}: has not come yet")
+        raise UserError(f"--night {night}: has not come yet")
     return night
 
 
-def write_page(arguments: argparse.Namespace) -> int:
-    results: Path = arguments.results
+def write_page(where: Results) -> int:
+    """Write the page of all nights and releases."""
+    results = where.results
     if not any((results / folder).is_dir() for folder in (NIGHTS, HISTORY)):
         raise UserError(f"{shown(results / NIGHTS)}: there are no nights; measure one: nightly run")
     write_nights_page(results)
@@ -377,8 +279,12 @@ def write_nights_page(results: Path) -> None:
     print(f"nights: {shown(path)}")
 
 
-def publish_nights(arguments: argparse.Namespace) -> int:
-    _publish(arguments.url, arguments.results, arguments.branch)
+def publish_nights(url: str, where: Places) -> int:
+    """Publish all finished nights to a git repository.
+
+    URL: Publish to this git repository.
+    """
+    _publish(url, where.results, where.branch)
     return 0
 
 
@@ -390,58 +296,85 @@ def _publish(url: str, results: Path, branch: str) -> None:
     print(f"published to {without_secret(url)}, branch {branch}: {told(added) or 'nothing new'}")
 
 
-def _nights_directory(arguments: argparse.Namespace) -> Path:
+def _nights_directory(which: WhichNights, where: Places) -> Path:
     """Return the directory of the nights to read: that of the results, or of a clone."""
     from hvdperf.timeline.publish import fetched, place_of
 
-    results: Path = arguments.results
-    if arguments.published is None:
-        return results / NIGHTS
-    return fetched(place_of(arguments.published, results, arguments.branch))
+    if which.published is None:
+        return where.results / NIGHTS
+    return fetched(place_of(which.published, where.results, where.branch))
 
 
-def watch_nights(arguments: argparse.Namespace) -> int:
+def watch_nights(
+    which: WhichNights,
+    where: Places,
+    *,
+    overdue_hours: float = OVERDUE_H,
+    json_: str | None = None,
+    issues: Path | None = None,
+) -> int:
+    """Report each series in one line: its latest night, or MISSING if the next is overdue. Exit
+    status: 11 if a series is MISSING, otherwise the status of the worst verdict.
+
+    which nights
+        --overdue HOURS: Report a series as MISSING if its latest night is more than HOURS hours
+            old. Default: {OVERDUE_H:g}.
+
+    --json FILE: Write the state of all series to this file, as JSON; - for stdout instead of text.
+        Default: none.
+
+    places
+        --issues DIR: Write the text of an issue for each finding to this directory. Default: none.
+    """
     from hvdperf.timeline.nights.series import Series
     from hvdperf.timeline.nights.watch import Watched, badness, state_of, write_issues
 
-    hours: float = arguments.overdue
+    hours = overdue_hours
     if not 0 < hours < math.inf:
         raise UserError(f"--overdue {hours:g}: give hours above zero, such as 28")
-    for name in arguments.series:
+    for name in which.series:
         check_series(name)
-    found = read_nights(_nights_directory(arguments))
+    found = read_nights(_nights_directory(which, where))
     for line in found.left_out:
         complain(line)
-    names = arguments.series or list(found.of)
+    names = which.series or list(found.of)
     if not names:
         raise UserError("there is no night of any series yet; name those that should be: --series")
     now = datetime.now(UTC)
     series = [Series(n, found.of.get(n, ()), found.accepted.get(n, ())) for n in names]
     states = [Watched(each, now, hours) for each in series]
-    for state in states if arguments.json != "-" else ():
+    for state in states if json_ != "-" else ():
         print(state.line())
         for text in state.series.slower():
             print(f"  {text}")
-    if arguments.json is not None:
+    if json_ is not None:
         document = json.dumps([state_of(state) for state in states], indent=1, default=str)
-        if arguments.json == "-":
+        if json_ == "-":
             print(document)
         else:
-            with refusing(f"--json {arguments.json}: ", OSError):
-                write_whole(Path(arguments.json), f"{document}\n")
-    if arguments.issues is not None:
-        with refusing(f"--issues {arguments.issues}: ", OSError):
-            write_issues(states, arguments.issues)
+            with refusing(f"--json {json_}: ", OSError):
+                write_whole(Path(json_), f"{document}\n")
+    if issues is not None:
+        with refusing(f"--issues {issues}: ", OSError):
+            write_issues(states, issues)
     return max((state.status for state in states), key=badness)
 
 
-def list_regressions(arguments: argparse.Namespace) -> int:
+def list_regressions(
+    which: WhichNights, where: Places, *, since: date | None = None, better: bool = False
+) -> int:
+    """List the regressions found in all series, with the commands that reproduce them.
+
+    which nights
+        --since DATE: List changes since this date, such as 2026-01-01. Default: all.
+        --better: List improvements, too. Default: only regressions.
+    """
     from hvdperf.timeline.nights.changes import Standing, repeat
     from hvdperf.timeline.nights.series import Series
 
-    since = "" if arguments.since is None else f"{_date('--since', arguments.since)}"
-    directory = _nights_directory(arguments)
-    found = read_nights(directory, arguments.series)
+    first = "" if since is None else f"{since}"
+    directory = _nights_directory(which, where)
+    found = read_nights(directory, which.series)
     for line in found.left_out:
         complain(line)
     if not found.of:
@@ -452,7 +385,7 @@ def list_regressions(arguments: argparse.Namespace) -> int:
         wanted = [
             (change, standing)
             for change, standing in series.changes
-            if (change.is_worse or arguments.better) and change.since >= since
+            if (change.is_worse or better) and change.since >= first
         ]
         many = f"{len(nights)} night{'s' * (len(nights) != 1)}"
         print(f"{name}: {many}, {nights[0].night} to {nights[-1].night}")
@@ -472,46 +405,61 @@ def list_regressions(arguments: argparse.Namespace) -> int:
             text = f"{100 * (node.change - 1):+.1f} % on {node.nights} nights, {node.lines} lines"
             print(f"  a host that differs: {', '.join(node.hosts)}: {text}; left out above")
         if not wanted:
-            what = "changed" if arguments.better else "become worse"
+            what = "changed" if better else "become worse"
             print(f"  nothing has {what}{f' since {since}' if since else ''}")
     return 0
 
 
-def accept(arguments: argparse.Namespace) -> int:
-    name = check_series(arguments.series)
-    directory = arguments.results / NIGHTS
+def accept(where: Results, *, series: str, night: date | None = None, why: str) -> int:
+    """Accept the current performance of a series as its new baseline. Regressions up to this night
+    no longer FAIL, here and, once published, elsewhere.
+
+    --series NAME: Accept this series. Required.
+    --night DATE: Accept regressions up to the night of this date. Default: the last one.
+    --why REASON: The reason, which the page and `hvdperf regressions` show. Required.
+    """
+    name = check_series(series)
+    directory = where.results / NIGHTS
     last = read_nights(directory, [name]).of[name][-1].night
-    night = last if arguments.night is None else _date("--night", arguments.night)
+    night = night or last
     if night > last:
         raise UserError(f"--night {night}: is after the last night, {last}")
-    why = " ".join(arguments.why.split())
+    why = " ".join(why.split())
     if not why:
         raise UserError("--why: is empty; say why the series may stay as it is, for those who ask")
     add_accepted(directory / name, Accepted(night, why))
-    write_nights_page(arguments.results)
+    write_nights_page(where.results)
     print(f"{name}: accepted as it was in the night of {night}: {why}")
     return 0
 
 
-def prune(arguments: argparse.Namespace) -> int:
+def prune(where: Results, *, keep: int = 90) -> int:
+    """Remove the sessions and pages of old nights.
+
+    --keep DAYS: Keep the last DAYS days.
+    """
     from hvdperf.timeline.nights.night import remove_older
 
-    if not arguments.results.is_dir():
-        raise UserError(f"--results {shown(arguments.results)}: there is no such directory")
-    for line in remove_older(arguments.results, arguments.keep):
+    if not where.results.is_dir():
+        raise UserError(f"--results {shown(where.results)}: there is no such directory")
+    for line in remove_older(where.results, keep):
         print(line)
     return 0
 
 
-def write_releases(_: argparse.Namespace) -> int:
+def write_releases() -> int:
+    """Write the git repositories that asv reads."""
     from hvdperf.timeline.asv.export import make_repositories
 
     make_repositories()
     return 0
 
 
-def import_sessions(arguments: argparse.Namespace) -> int:
-    sessions: Path = arguments.sessions
+def import_sessions(*, sessions: Path = places.SESSIONS) -> int:
+    """Convert sessions into asv results.
+
+    --sessions DIR: Convert the sessions of this directory. Default: results/runs.
+    """
     if sessions != places.SESSIONS and not sessions.is_dir():
         raise UserError(f"--sessions {sessions}: no such directory; give one such as results/runs")
     for line in keep_sessions(sessions, places.RAW):
@@ -537,7 +485,8 @@ def _told(refused: Sequence[str]) -> int:
     return REFUSED if refused else 0
 
 
-def publish(_: argparse.Namespace) -> int:
+def publish() -> int:
+    """Write the asv sites: one by Horovod release and one by TensorFlow release."""
     from hvdperf.timeline.asv.site import make_offline
 
     for axis, html in places.HTML.items():
@@ -556,24 +505,41 @@ def publish(_: argparse.Namespace) -> int:
     return 0
 
 
-def preview(arguments: argparse.Namespace) -> int:
+def preview(*, port: int = 8080) -> int:
+    """Serve the sites on this machine.
+
+    --port N: Serve on this port.
+    """
     from hvdperf.timeline.asv.site import serve
 
-    if not 0 <= arguments.port <= 65535:
-        raise UserError(f"--port {arguments.port}: must be between 0 and 65535")
-    serve(places.SITE, arguments.port)
+    if not 0 <= port <= 65535:
+        raise UserError(f"--port {port}: must be between 0 and 65535")
+    serve(places.SITE, port)
     return 0
 
 
-def fill_matrix(arguments: argparse.Namespace) -> int:
+def fill_matrix(
+    *,
+    horovod: str = ",".join(backfill.HOROVOD),
+    tensorflow: str = ",".join(backfill.TENSORFLOW),
+    again: bool = False,
+    list_: bool = False,
+) -> int:
+    """Build and measure the missing combinations of releases.
+
+    --horovod V,V: Measure these releases.
+    --tensorflow V,V: Measure these releases.
+    --again: Retry combinations that could not be built before. Default: skip them.
+    --list: Show the state of each combination. Default: build and measure, then show it.
+    """
     from hvdperf.timeline.releases.backfill import this_machine
 
-    horovod, tensorflow = (_versions(axis, getattr(arguments, axis.value)) for axis in Axis)
     results, _ = read_history(places.RAW)
-    wanted = list(backfill.combinations(results, this_machine(), horovod, tensorflow))
+    versions = _versions(Axis.HOROVOD, horovod), _versions(Axis.TENSORFLOW, tensorflow)
+    wanted = list(backfill.combinations(results, this_machine(), *versions))
     status = 0
-    if not arguments.list:
-        wanted = backfill.fill(wanted, lambda line: print(line, flush=True), again=arguments.again)
+    if not list_:
+        wanted = backfill.fill(wanted, lambda line: print(line, flush=True), again=again)
         status = _make_trees()
     for line in backfill.table(wanted):
         print(line)
@@ -594,7 +560,8 @@ def _versions(axis: Axis, text: str) -> list[str]:
     return versions
 
 
-def list_changes(_: argparse.Namespace) -> int:
+def list_changes() -> int:
+    """Find releases that changed the throughput, in stored results."""
     from hvdperf.timeline.releases.by_release import report, series_of
 
     results, refused = read_history(places.RAW)
@@ -603,32 +570,65 @@ def list_changes(_: argparse.Namespace) -> int:
     return _told(refused)
 
 
-def bisect(arguments: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class BisectRequest:
+    """A search for a release.
+
+    which releases
+        --along {AXES}: Search the releases of this package. Default: tensorflow.
+        --from V: Start with this older release.
+        --to V: End with this newer release.
+        --at V: Use this release of the other package.
+
+    what to measure
+        --model NAME: Train this network, such as vgg_16_s.
+        --np N: Train on N ranks.
+        --budget MIN: Limit each session to MIN minutes. Default: set by the profile.
+    """
+
+    from_: str
+    to: str
+    at: str
+    model: str
+    np: int
+    along: str = Axis.TENSORFLOW.value
+    budget_minutes: float | None = None
+
+
+def bisect(request: BisectRequest) -> int:
+    """Find the release that changed the throughput. Releases are built, and each is compared with
+    the --from release in a session of a few minutes."""
     from hvdperf.timeline.releases.bisect import Asked, bisect_command
 
     asked = Asked(
-        along=Axis(arguments.along),
-        at=arguments.at,
-        model=arguments.model,
-        world_size=arguments.np,
-        budget_minutes=arguments.budget,
+        along=Axis(request.along),
+        at=request.at,
+        model=request.model,
+        world_size=request.np,
+        budget_minutes=request.budget_minutes,
     )
-    return bisect_command(arguments.first, arguments.last, asked)
+    return bisect_command(request.from_, request.to, asked)
 
 
-def print_parameters(_: argparse.Namespace) -> int:
+# For hvdperf/timeline/asv/benchmarks: JSON on stdout.
+def print_parameters() -> int:
+    """Print the cases of the profile `history`, as JSON."""
     from hvdperf.timeline.releases.backfill import parameters
 
     print(json.dumps(parameters()))
     return 0
 
 
-def measure_stack(arguments: argparse.Namespace) -> int:
+def measure_stack(*, stack: Path) -> int:
+    """Measure one installed stack, and print the results as JSON.
+
+    --stack PYTHON: Measure the stack of this interpreter.
+    """
     from statistics import median
 
     from hvdperf.timeline.releases.backfill import measure
 
-    result = measure(arguments.stack, quiet=True)
+    result = measure(stack, quiet=True)
     keep(result, places.RAW)
     figures = {
         f"{each.model}/{each.replica}/{each.world_size}": median(each.values)
@@ -638,21 +638,61 @@ def measure_stack(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def try_uses_of_stack(arguments: argparse.Namespace) -> int:
+def try_uses_of_stack(*, stack: Path = Path(sys.executable)) -> int:
+    """Test common uses of Horovod on an installed stack, with each Keras version it has.
+
+    --stack PYTHON: Try the stack of this interpreter. Default: this one.
+    """
     from hvdperf.machine.stack import probe
     from hvdperf.timeline.releases.uses import try_stack
 
-    stack = probe(arguments.stack, CACHE, {**os.environ, "TF_USE_LEGACY_KERAS": "0"})
-    for legacy in (False, True)[: 1 + stack.has_tf_keras]:
-        found = try_stack(
-            arguments.stack, CACHE, legacy, lambda line: print(f"uses: {line}", flush=True)
-        )
-        print(f"uses: {shown(write(places.USES / f'{found.name}.json', found))}")
+    found = probe(stack, CACHE, {**os.environ, "TF_USE_LEGACY_KERAS": "0"})
+    for legacy in (False, True)[: 1 + found.has_tf_keras]:
+        tried = try_stack(stack, CACHE, legacy, lambda line: print(f"uses: {line}", flush=True))
+        print(f"uses: {shown(write(places.USES / f'{tried.name}.json', tried))}")
     return 0
 
 
-def print_machine(_: argparse.Namespace) -> int:
+def print_machine() -> int:
+    """Print the label of this machine."""
     from hvdperf.timeline.releases.backfill import this_machine
 
     print(this_machine())
     return 0
+
+
+COMMANDS: dict[str, Command] = {
+    "nightly": Group(
+        "Find regressions overnight: measure unattended, publish, watch. Nights are published to a "
+        "git repository, so that another machine can watch them.",
+        "TASK",
+        {
+            "run": run_night,
+            "publish": publish_nights,
+            "index": write_page,
+            "watch": watch_nights,
+            "accept": accept,
+            "prune": prune,
+        },
+    ),
+    "regressions": list_regressions,
+}
+# The history builds environments, for which it needs the files of a checkout.
+if CHECKOUT:
+    COMMANDS["history"] = Group(
+        "Show the throughput across Horovod and TensorFlow releases, and fill gaps.",
+        "COMMAND",
+        {
+            "releases": write_releases,
+            "import": import_sessions,
+            "publish": publish,
+            "preview": preview,
+            "backfill": fill_matrix,
+            "changes": list_changes,
+            "params": print_parameters,
+            "measure": measure_stack,
+            "uses": try_uses_of_stack,
+            "machine": print_machine,
+        },
+    )
+    COMMANDS["bisect"] = bisect

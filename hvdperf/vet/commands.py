@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hvdperf.cli import Commands, add_command, option
 from hvdperf.columns import Columns, figure_text, interval, number, wrapped
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_record
@@ -35,51 +33,45 @@ _EXIT_STATUS = {
 _MOST_SHOWN = 12
 
 
-def add_to(commands: Commands) -> None:
-    """Add the command vet."""
-    text = (
-        "Find slow or faulty nodes in an allocation. All nodes in the Slurm allocation, or in "
-        "--hosts, run the same work simultaneously: train, copy memory, read files; then pairs of "
-        "nodes test the network. Any node that is slower than the others, or whose results differ, "
-        "is reported with the reason. Exit status: 0 if no node is bad, 1 if one is, 10 if one "
-        "could not be measured, 6 if the measurement is inconclusive."
-    )
-    add = add_command(commands, "vet", text, vet)
-    text = "Compare these hosts, over ssh."
-    option(add, "--hosts A,B", text, told="the nodes of the allocation")
-    text = "Use this network between the nodes, such as 10.0.0.0/24."
-    option(add, "--network NET", text, "", "any")
-    text = "Number of rounds."
-    option(add, "--rounds N", text, ROUNDS, type=int)
-    text = "Read the files of this directory, which must exist on every node."
-    option(add, "--data-dir DIR", text, told="a temporary file")
-    text = "Write measurements and findings to this new file, as JSON."
-    option(add, "--out FILE", text, told="no file", type=Path)
+def vet(
+    *,
+    hosts: str | None = None,
+    network: str = "",
+    rounds: int = ROUNDS,
+    data_dir: str | None = None,
+    out: Path | None = None,
+) -> int:
+    """Find slow or faulty nodes in an allocation. All nodes in the Slurm allocation, or in --hosts,
+    run the same work simultaneously: train, copy memory, read files; then pairs of nodes test the
+    network. Any node that is slower than the others, or whose results differ, is reported with the
+    reason. Exit status: 0 if no node is bad, 1 if one is, 10 if one could not be measured, 6 if the
+    measurement is inconclusive.
 
-
-def vet(arguments: argparse.Namespace) -> int:
-    """Measure the nodes, and say which are bad; return the exit status."""
-    nodes = find_nodes(arguments.hosts)
-    check_network(arguments.network)
-    out: Path | None = arguments.out
+    --hosts A,B: Compare these hosts, over ssh. Default: the nodes of the allocation.
+    --network NET: Use this network between the nodes, such as 10.0.0.0/24. Default: any.
+    --rounds N: Number of rounds.
+    --data-dir DIR: Read the files of this directory, which must exist on every node. Default: a
+        temporary file.
+    --out FILE: Write measurements and findings to this new file, as JSON. Default: no file.
+    """
+    nodes = find_nodes(hosts)
+    check_network(network)
     if out is not None and os.path.lexists(out):
         raise UserError(f"--out {out}: already exists; give the name of a new file")
     # On GPUs there is a term more.
     fewest = fewest_bounded(FALSE_NAMES / (len(nodes) * len(TERMS)))
-    if not fewest <= arguments.rounds <= _MOST_ROUNDS:
+    if not fewest <= rounds <= _MOST_ROUNDS:
         raise UserError(
-            f"--rounds {arguments.rounds}: {len(nodes)} nodes need {fewest} rounds or more, "
+            f"--rounds {rounds}: {len(nodes)} nodes need {fewest} rounds or more, "
             f"{_MOST_ROUNDS} at most"
         )
-    by_slurm = arguments.hosts is None
+    by_slurm = hosts is None
     environment = environment_of_starting()
     commands = {node: starting(node, by_slurm) for node in nodes}
-    data_dir = os.path.abspath(arguments.data_dir) if arguments.data_dir else ""
-    print(f"vet {len(nodes)} nodes in {arguments.rounds} rounds: start", flush=True)
-    with crew_of(nodes, arguments.network, commands.__getitem__, environment) as crew:
-        measured = measure(
-            crew, arguments.rounds, data_dir, SECONDS, say=lambda text: print(text, flush=True)
-        )
+    files = os.path.abspath(data_dir) if data_dir else ""
+    print(f"vet {len(nodes)} nodes in {rounds} rounds: start", flush=True)
+    with crew_of(nodes, network, commands.__getitem__, environment) as crew:
+        measured = measure(crew, rounds, files, SECONDS, say=lambda text: print(text, flush=True))
     if out is not None:
         with refusing(f"--out {out}: ", OSError):
             write_record(out, measured)

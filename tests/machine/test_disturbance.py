@@ -11,18 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.machine.cpu_usage import (
-    CpuMeter,
-    Process,
-    Reading,
-    descendants,
-    make_meter,
-    parse_busy,
-    parse_process,
-    parse_throttled,
-    used,
-    user_seconds,
-)
+from hvdperf.machine import cpu_usage
 from hvdperf.machine.disturbance import (
     DISTURBED_ABOVE,
     Culprit,
@@ -60,11 +49,13 @@ CGROUP_2 = "usage_usec 1\nuser_usec 1\nnr_periods 1201\nnr_throttled 800\nthrott
     ("cores", "busy", "steal"), [((0, 1), 370.14, 15.01), ((1,), 205.03, 7.76), ((), 0.0, 0.0)]
 )
 def test_user_nice_and_steal_time_of_the_sessions_cores_is_busy(cores, busy, steal):
-    assert parse_busy(STAT, cores) == pytest.approx((busy, steal))
+    assert cpu_usage.parse_busy(STAT, cores) == pytest.approx((busy, steal))
 
 
 def test_a_process_is_read_whatever_its_name():
-    assert parse_process(TMUX) == Process(2741, "tmux: server (1)", 1, 3.0, 8113, 1)
+    assert cpu_usage.parse_process(TMUX) == cpu_usage.Process(
+        2741, "tmux: server (1)", 1, 3.0, 8113, 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,33 +63,38 @@ def test_a_process_is_read_whatever_its_name():
     [(CGROUP_1, 41.5), (CGROUP_2, 41.5), ("usage_usec 1\n", 0.0), ("", 0.0), ("none\n", 0.0)],
 )
 def test_a_quota_tells_for_how_long_it_stopped_the_group(text, seconds):
-    assert parse_throttled(text) == seconds
+    assert cpu_usage.parse_throttled(text) == seconds
 
 
 def test_own_is_what_the_session_has_started_directly_or_not():
-    tree = [Process(pid, "", parent, 0.0, 0, 0) for pid, parent in ((2, 1), (3, 2), (4, 3), (5, 1))]
-    assert descendants({2}, tree) == {2, 3, 4}
+    tree = [
+        cpu_usage.Process(pid, "", parent, 0.0, 0, 0)
+        for pid, parent in ((2, 1), (3, 2), (4, 3), (5, 1))
+    ]
+    assert cpu_usage.descendants({2}, tree) == {2, 3, 4}
 
 
-def reading(at: float, busy: float = 0.0, own: float = 0.0, wait: float = 0.0) -> Reading:
-    return Reading(at, 2, busy, 0.0, {7: own}, {"7": (own, wait), "8": (0.1, 9 * at)}, 0.0)
+def reading(at: float, busy: float = 0.0, own: float = 0.0, wait: float = 0.0) -> cpu_usage.Reading:
+    return cpu_usage.Reading(
+        at, 2, busy, 0.0, {7: own}, {"7": (own, wait), "8": (0.1, 9 * at)}, 0.0
+    )
 
 
 def test_usage_is_what_was_added_between_two_readings():
     before, after = reading(1.0, 5.0, 2.0, 0.5), reading(1.5, 5.75, 2.5, 0.75)
-    assert used(before, after, 1) == Usage(0.5, 2, 0.75, 0.5, 0.0, 0.25, 0.0)
+    assert cpu_usage.used(before, after, 1) == Usage(0.5, 2, 0.75, 0.5, 0.0, 0.25, 0.0)
     # Of as many threads as ranks have cores the wait counts.
-    assert used(before, after, 2).wait_seconds == 0.25 + 9 * 0.5
+    assert cpu_usage.used(before, after, 2).wait_seconds == 0.25 + 9 * 0.5
 
 
 def test_a_process_that_has_ended_meanwhile_takes_nothing_back():
-    after = Reading(2.0, 2, 1.0, 0.0, {}, {}, 0.0)
-    measured = used(reading(1.0, 0.0, 5.0, 5.0), after, 1)
+    after = cpu_usage.Reading(2.0, 2, 1.0, 0.0, {}, {}, 0.0)
+    measured = cpu_usage.used(reading(1.0, 0.0, 5.0, 5.0), after, 1)
     assert (measured.own_seconds, measured.wait_seconds) == (0.0, 0.0)
 
 
 def test_a_host_without_slots_has_no_meter():
-    assert make_meter([Slot(0, "some-other-host", (0,))], 0.0) is None
+    assert cpu_usage.make_meter([Slot(0, "some-other-host", (0,))], 0.0) is None
 
 
 # Who it was --------------------------------------------------------------------------------------
@@ -120,7 +116,7 @@ def put(root: Path, *lines: str) -> None:
 
 
 def watched(root: Path, before: tuple[str, ...], after: tuple[str, ...]) -> tuple[Culprit, ...]:
-    meter = CpuMeter((0, 1), {100}, root=root)
+    meter = cpu_usage.CpuMeter((0, 1), {100}, root=root)
     put(root, *before)
     meter.begin_watch()
     put(root, *after)
@@ -160,14 +156,14 @@ def spinning() -> Iterator[tuple[int, int]]:
 
 def test_a_process_that_computes_is_seen_and_named_and_our_own_is_not(spinning):
     own, other = spinning
-    meter = CpuMeter(sorted(os.sched_getaffinity(0)), {own})
+    meter = cpu_usage.CpuMeter(sorted(os.sched_getaffinity(0)), {own})
     meter.begin_watch()
-    before, began = meter.read([own]), {pid: user_seconds(pid) or 0.0 for pid in spinning}
+    before, began = meter.read([own]), {pid: cpu_usage.user_seconds(pid) or 0.0 for pid in spinning}
     deadline = time.monotonic() + 60
-    while any((user_seconds(pid) or 0.0) < began[pid] + 0.2 for pid in spinning):
+    while any((cpu_usage.user_seconds(pid) or 0.0) < began[pid] + 0.2 for pid in spinning):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    measured = used(before, meter.read([own]), 1)
+    measured = cpu_usage.used(before, meter.read([own]), 1)
     meter.watch()
     assert measured.own_seconds >= 0.2
     # Ticks of 10 ms are cut off at either end, of every core.

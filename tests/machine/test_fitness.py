@@ -15,15 +15,8 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
+from hvdperf.machine import fitness
 from hvdperf.machine.cpu_usage import CpuMeter
-from hvdperf.machine.fitness import (
-    Check,
-    gpu_checks,
-    host_checks,
-    load_check,
-    parse_health,
-    slowdowns,
-)
 from hvdperf.machine.host import Gpu, Machine, local_machine
 from tests.machine.conftest import NvidiaSmi
 from tests.support.filesystems import fill, small_disk
@@ -32,8 +25,10 @@ BUSY = "import itertools\nfor _ in itertools.count(): pass"
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def checks_of(machine: Machine, root: Path, slots: int = 2) -> dict[str, Check]:
-    return {check.name: check for check in host_checks(machine, slots, ROOT / "results", root)}
+def checks_of(machine: Machine, root: Path, slots: int = 2) -> dict[str, fitness.Check]:
+    return {
+        check.name: check for check in fitness.host_checks(machine, slots, ROOT / "results", root)
+    }
 
 
 @pytest.fixture
@@ -143,11 +138,11 @@ def test_a_busy_program_is_seen_and_named() -> None:
     pid = int(started.stdout)
     try:
         time.sleep(0.2)
-        check = load_check(meter, 0.5)
+        check = fitness.load_check(meter, 0.5)
     finally:
         os.kill(pid, 9)
     assert check.problem.startswith("other programs took ")
-    assert check.mend == "stop them, or wait until they finish"
+    assert check.fix == "stop them, or wait until they finish"
     assert pid in [culprit.pid for culprit in meter.culprits()]
 
 
@@ -205,15 +200,15 @@ GPUS = tuple(
 
 def checks(
     nvidia_smi: NvidiaSmi, answer: str, programs: str = "", gpus: tuple[Gpu, ...] = GPUS
-) -> dict[str, Check]:
+) -> dict[str, fitness.Check]:
     environment = nvidia_smi(
         f"case $1 in --query-gpu=*) printf '{answer}';; --query-compute-apps=*) "
         f"printf '{programs}';; esac"
     )
-    return {check.name: check for check in gpu_checks(gpus, environment)}
+    return {check.name: check for check in fitness.gpu_checks(gpus, environment)}
 
 
-def problems(found: dict[str, Check]) -> dict[str, str]:
+def problems(found: dict[str, fitness.Check]) -> dict[str, str]:
     return {name: check.value for name, check in found.items() if check.problem}
 
 
@@ -275,17 +270,17 @@ def test_gpus_with_different_limits_are_unfit(nvidia_smi: NvidiaSmi) -> None:
 
 def test_throttling_is_asked_for_again_after_a_session(nvidia_smi: NvidiaSmi) -> None:
     hot = SOUND[0].replace("0x0000000000000001", "0x0000000000000060")
-    check = slowdowns(GPUS, nvidia_smi(f"printf '{hot}{SOUND[1]}'"))
+    check = fitness.slowdowns(GPUS, nvidia_smi(f"printf '{hot}{SOUND[1]}'"))
     assert check.value == "GPU 0 software thermal slowdown and hardware thermal slowdown"
 
 
 def test_a_tool_that_fails_is_a_problem(nvidia_smi: NvidiaSmi) -> None:
     environment = nvidia_smi("echo 'GPU is lost.  Reboot the system' >&2; exit 15")
-    assert gpu_checks((), environment) == [], "a host without GPUs asks nothing"
-    (check,) = gpu_checks(GPUS, environment)
+    assert fitness.gpu_checks((), environment) == [], "a host without GPUs asks nothing"
+    (check,) = fitness.gpu_checks(GPUS, environment)
     assert "failed with exit code 15: GPU is lost." in check.problem
 
 
 def test_an_answer_of_another_form_is_refused() -> None:
     with pytest.raises(UserError, match=r"'Field \"x\" is not valid', which is not 9 fields"):
-        parse_health('Field "x" is not valid\n')
+        fitness.parse_health('Field "x" is not valid\n')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -213,7 +212,7 @@ def test_a_file_that_is_none_is_one_line(tmp_path, text):
     if text is not None:
         path.write_text(text, errors="surrogatepass")
     with pytest.raises(UserError) as refused:
-        explain_table(argparse.Namespace(file=path))
+        explain_table(path)
     assert "\n" not in str(refused.value)
     assert str(path) in str(refused.value)
 

@@ -11,28 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.leftovers import ended
+from tests.support import leftovers, whole_sessions
 from tests.support.terminals import Terminal
 from tests.support.warm import Warm
-from tests.support.whole_sessions import (
-    PROFILE,
-    ROOT,
-    Interrupt,
-    Press,
-    Run,
-    SitBefore,
-    command,
-    completed,
-    documents,
-    environment_of_sessions,
-    wait_for_workers,
-)
 
 
 @pytest.fixture
 def options(tmp_path: Path) -> list[str]:
     profile = tmp_path / "tiny.toml"
-    profile.write_text(PROFILE)
+    profile.write_text(whole_sessions.PROFILE)
     return [
         f"--profile={profile}",
         f"--results={tmp_path / 'results'}",
@@ -43,13 +30,13 @@ def options(tmp_path: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Warm]:
-    process = Warm("pytest", environment_of_sessions())
+    process = Warm("pytest", whole_sessions.environment_of_sessions())
     yield process
     process.close()
 
 
 @pytest.fixture
-def run(options: list[str], request: pytest.FixtureRequest) -> Run:
+def run(options: list[str], request: pytest.FixtureRequest) -> whole_sessions.Run:
     """Return a function that runs a session to its end. made_up: it starts no ranks."""
 
     def session(
@@ -60,13 +47,13 @@ def run(options: list[str], request: pytest.FixtureRequest) -> Run:
             warm: Warm = request.getfixturevalue("warm")
             settings = {name: os.environ[name] for name in os.environ if name.startswith("MADE_UP")}
             return warm.run(["-p", "tests.support.made_up_ranks", *words], settings)
-        return completed(command(words, ranks))
+        return whole_sessions.completed(whole_sessions.command(words, ranks))
 
     return session
 
 
 @pytest.fixture
-def plan(warm: Warm, options: list[str]) -> Run:
+def plan(warm: Warm, options: list[str]) -> whole_sessions.Run:
     """Return a function that runs a session which ends before it measures."""
 
     def session(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -76,19 +63,23 @@ def plan(warm: Warm, options: list[str]) -> Run:
 
 
 @pytest.fixture
-def sit_before(options: list[str]) -> SitBefore:
+def sit_before(options: list[str]) -> whole_sessions.SitBefore:
     """Return a function that starts a session before a terminal."""
 
     def session(*arguments: str, ranks: int = 0, made_up: bool = False) -> Terminal:
-        started = command(["perf/", *options, *arguments], ranks, made_up)
+        started = whole_sessions.command(["perf/", *options, *arguments], ranks, made_up)
         # A round in which the live line is rewritten at least once.
-        return Terminal(started, ROOT, {**environment_of_sessions(), "MADE_UP_SECONDS": "1.5"})
+        return Terminal(
+            started,
+            whole_sessions.ROOT,
+            {**whole_sessions.environment_of_sessions(), "MADE_UP_SECONDS": "1.5"},
+        )
 
     return session
 
 
 @pytest.fixture
-def interrupt(options: list[str], tmp_path: Path) -> Interrupt:
+def interrupt(options: list[str], tmp_path: Path) -> whole_sessions.Interrupt:
     """Return a function that interrupts a session in its first round, by a signal, and checks how
     it ends."""
 
@@ -97,9 +88,9 @@ def interrupt(options: list[str], tmp_path: Path) -> Interrupt:
         temporary.mkdir()
         arguments = ["perf/", *options, "-k", "efficiency", "--inject=hang:rank=1"]
         process = subprocess.Popen(
-            command(arguments, ranks, made_up),
-            cwd=ROOT,
-            env={**environment_of_sessions(), "TMPDIR": str(temporary)},
+            whole_sessions.command(arguments, ranks, made_up),
+            cwd=whole_sessions.ROOT,
+            env={**whole_sessions.environment_of_sessions(), "TMPDIR": str(temporary)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -114,7 +105,7 @@ def interrupt(options: list[str], tmp_path: Path) -> Interrupt:
             line = process.stdout.readline()
             assert line, output
             output += line
-        workers = [] if made_up else wait_for_workers(process.pid)
+        workers = [] if made_up else whole_sessions.wait_for_workers(process.pid)
         process.send_signal(how)
         output += process.stdout.read()
         process.wait()
@@ -124,8 +115,8 @@ def interrupt(options: list[str], tmp_path: Path) -> Interrupt:
         assert "hvdperf:" in output, "no summary was written"
         assert "exit status 2: interrupted" in output
         assert "Benchmark" not in output, "there was nothing to record"
-        assert documents(tmp_path)["session.json"]["exit_status"] == 2
-        assert ended(workers)
+        assert whole_sessions.documents(tmp_path)["session.json"]["exit_status"] == 2
+        assert leftovers.ended(workers)
         if ranks == 0:  # else mpirun may have killed them before they were done
             assert list(temporary.glob("hvdperf-*")) == []
 
@@ -133,7 +124,7 @@ def interrupt(options: list[str], tmp_path: Path) -> Interrupt:
 
 
 @pytest.fixture
-def press_ctrl_c(sit_before: SitBefore, tmp_path: Path) -> Press:
+def press_ctrl_c(sit_before: whole_sessions.SitBefore, tmp_path: Path) -> whole_sessions.Press:
     """Return a function that presses Ctrl-C in the first round of a session before a terminal,
     checks how it ends, and returns the terminal. capture: pytest's option."""
 
@@ -143,7 +134,7 @@ def press_ctrl_c(sit_before: SitBefore, tmp_path: Path) -> Press:
         there = sit_before("-k", "efficiency", "--inject=hang:rank=1", *written, made_up=made_up)
         # Once for good, and twice in a line that is rewritten.
         there.wait_for(b"round 1 of 8", times=3)
-        workers = [] if made_up else wait_for_workers(there.pid)
+        workers = [] if made_up else whole_sessions.wait_for_workers(there.pid)
         there.press(b"\x03")
         assert there.end() == 2
         lines = there.shown()
@@ -152,7 +143,7 @@ def press_ctrl_c(sit_before: SitBefore, tmp_path: Path) -> Press:
         assert any("KeyboardInterrupt" in line for line in lines)
         assert any("hvdperf: nothing measured" in line for line in lines)
         assert "round 1" not in junit.read_text()
-        assert ended(workers)
+        assert leftovers.ended(workers)
         return there
 
     return pressed

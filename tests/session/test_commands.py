@@ -164,7 +164,7 @@ def test_a_pair_is_fit_if_it_is_narrow_and_its_groups_do_not_differ(
     figure = Interval(estimate, estimate / width, estimate * width, 0.01, 3)
     check = check_of_pair(Judgement(verdict, figure, Band(0.9, 1.1111), 3, "A/A test: ..."))
     assert check.problem == problem
-    assert bool(check.mend) == bool(problem)
+    assert bool(check.fix) == bool(problem)
 
 
 def test_doctor_reports_bad_input_in_one_line() -> None:

@@ -15,16 +15,8 @@ from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import fixed_time, memory, overlap, strong_scaling, sweep, weak_scaling
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Run
+from hvdperf.session import plugin
 from hvdperf.session.ending import ending
-from hvdperf.session.plugin import (
-    ReplayedClock,
-    check_files_of_others,
-    pytest_collection_finish,
-    pytest_sessionstart,
-    record,
-    refuse_other_plugins,
-    tables_of,
-)
 from hvdperf.verdict import Judgement, Verdict
 from hvdperf.work.blocks import turns_of
 from tests.support.rounds import (
@@ -52,7 +44,7 @@ def handlers() -> Iterator[None]:
 
 def test_a_terminal_that_is_closed_ends_the_session_as_ctrl_c_does_and_once():
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    pytest_sessionstart(SESSION)
+    plugin.pytest_sessionstart(SESSION)
     assert callable(signal.getsignal(signal.SIGHUP)), "it would end this process"
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGHUP)
@@ -61,7 +53,7 @@ def test_a_terminal_that_is_closed_ends_the_session_as_ctrl_c_does_and_once():
 
 def test_under_nohup_a_session_goes_on():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    pytest_sessionstart(SESSION)
+    plugin.pytest_sessionstart(SESSION)
     signal.raise_signal(signal.SIGHUP)
 
 
@@ -70,9 +62,9 @@ def test_under_nohup_a_session_goes_on():
 )
 def test_the_last_line_names_the_signal_that_ended_the_session(monkeypatch, signum, said):
     interruptions: list[str] = []
-    monkeypatch.setattr("hvdperf.session.plugin.interruptions", interruptions)
+    monkeypatch.setattr("hvdperf.launch.outer.interruptions", interruptions)
     signal.signal(signum, signal.SIG_DFL)
-    pytest_sessionstart(SESSION)
+    plugin.pytest_sessionstart(SESSION)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signum)
     assert said in ending(2, [], *interruptions)
@@ -90,9 +82,9 @@ def test_a_test_that_all_ranks_of_an_mpirun_would_have_to_run_is_refused(monkeyp
     )
     session: Any = SimpleNamespace(items=[case, other], config=SimpleNamespace(stash={}))
     with pytest.raises(pytest.UsageError, match=r"test_mpi.py::test_barrier: only rank 0"):
-        pytest_collection_finish(session)
+        plugin.pytest_collection_finish(session)
     session.items = [other]
-    pytest_collection_finish(session)
+    plugin.pytest_collection_finish(session)
 
 
 def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
@@ -100,13 +92,13 @@ def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
     monkeypatch.setenv("D", "expanded")
     option = SimpleNamespace(xmlpath="$D/x.xml", benchmark_json=Path("$D/x.json"))
     config: Any = SimpleNamespace(option=option)
-    check_files_of_others(config)
+    plugin.check_files_of_others(config)
     assert {path.name: list(path.iterdir()) for path in tmp_path.iterdir()} == {
         "expanded": [],
         "$D": [],
     }
     Path("$D/x.json").write_text("earlier")
-    check_files_of_others(config)
+    plugin.check_files_of_others(config)
     assert Path("$D/x.json").read_text() == "earlier"
 
 
@@ -120,7 +112,7 @@ def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
 def test_plugins_that_cut_repeat_spread_or_isolate_cases_are_refused(option, value):
     config: Any = SimpleNamespace(option=SimpleNamespace(**{option: value}))
     with pytest.raises(pytest.UsageError) as refused:
-        refuse_other_plugins(config)
+        plugin.refuse_other_plugins(config)
     instead = "--budget" in str(refused.value)
     assert instead == (option == "timeout"), "what cuts a session where that is meant"
     harmless: dict[str, Any] = {
@@ -130,7 +122,7 @@ def test_plugins_that_cut_repeat_spread_or_isolate_cases_are_refused(option, val
         "benchmark_skip": False,
     }
     config = SimpleNamespace(option=SimpleNamespace(**harmless))
-    refuse_other_plugins(config)
+    plugin.refuse_other_plugins(config)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "Input/output error")])
@@ -143,7 +135,7 @@ def test_what_hinders_the_tables_is_a_line_and_no_more(error, directory):
     hook = SimpleNamespace(pytest_hvdperf_tables=fail)
     for archive in (fail, lambda status: "archive"):
         suite.archive = archive
-        (line,) = tables_of(suite, hook, 0)
+        (line,) = plugin.tables_of(suite, hook, 0)
         assert line.startswith("no tables: ")
         assert ("hvdperf report " in line) == (directory is not None)
 
@@ -184,9 +176,9 @@ def test_a_run_is_recorded_with_what_it_ended_with() -> None:
     measured = outcome(comparison, (0.9, 0.91))
     for each in measured.rounds:
         each.of(comparison.candidate.arm).work = Run([run_report(samples=640)] * 2)
-    clock = ReplayedClock()
+    clock = plugin.ReplayedClock()
     benchmark = FakeBenchmark(clock)
-    record(clock, measured, benchmark)
+    plugin.record(clock, measured, benchmark)
     assert benchmark.durations == [2.0, 2.0]
     assert benchmark.extra_info["samples"] == [1280, 1280]
     assert benchmark.extra_info["validation"][0]["accuracy"] == 0.8
@@ -208,7 +200,7 @@ def test_the_steps_of_a_bound_are_recorded() -> None:
 class FakeBenchmark:
     """What record uses of the benchmark fixture; durations are read off the timer."""
 
-    def __init__(self, clock: ReplayedClock) -> None:
+    def __init__(self, clock: plugin.ReplayedClock) -> None:
         self.extra_info: dict[str, Any] = {}
         self.durations: list[float] = []
         self._timer = clock.block_seconds
@@ -222,9 +214,9 @@ class FakeBenchmark:
 
 
 def recorded(measured: Outcome) -> FakeBenchmark:
-    clock = ReplayedClock()
+    clock = plugin.ReplayedClock()
     benchmark = FakeBenchmark(clock)
-    record(clock, measured, benchmark)
+    plugin.record(clock, measured, benchmark)
     return benchmark
 
 

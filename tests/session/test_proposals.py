@@ -10,17 +10,9 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
+from hvdperf.plan import proposals, questions
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.false_fails import scatter
-from hvdperf.plan.proposals import holding_line
-from hvdperf.plan.questions import (
-    fault_cases,
-    gradient_reductions,
-    parity,
-    strong_scaling,
-    throughput,
-    weak_scaling,
-)
 from hvdperf.plan.thresholds import case_of as threshold_case
 from hvdperf.plan.thresholds import load_thresholds
 from hvdperf.records.archive import read_session
@@ -33,8 +25,10 @@ from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
 
 ENOUGH = 8
-WEAK, STRONG, PARITY = (ask(WORKLOAD, 2) for ask in (weak_scaling, strong_scaling, parity))
-FP16 = gradient_reductions(WORKLOAD, 2)[0]
+WEAK, STRONG, PARITY = (
+    ask(WORKLOAD, 2) for ask in (questions.weak_scaling, questions.strong_scaling, questions.parity)
+)
+FP16 = questions.gradient_reductions(WORKLOAD, 2)[0]
 
 
 def ratios(session: int, rounds: int = 8, nights: float = 0.01) -> list[float]:
@@ -78,7 +72,7 @@ def test_what_was_measured_passes_what_is_proposed(tmp_path: Path) -> None:
     assert f"gradient_reduction:{FP16.variant}/" in path.read_text()
     # Every launch with the defaults has a throughput, whatever it was compared for.
     for size in (1, 2):
-        rule = proposed.rule(threshold_case(throughput(WORKLOAD, size), nodes=1))
+        rule = proposed.rule(threshold_case(questions.throughput(WORKLOAD, size), nodes=1))
         assert isinstance(rule, SpeedFloor)
         assert 500 < rule.pass_from < 2000
     again = thresholds("propose", *sessions, "--out", path)
@@ -106,7 +100,7 @@ def test_limits_that_mean_more_than_one_are_told_with_those_that_would_hold(
     told = " ".join(done.stdout.split())
     case = threshold_case(WEAK, nodes=1)
     known = scatter([outcome(WEAK, ratios(number)).observations for number in range(ENOUGH)])
-    assert holding_line(case, Floor, known, (8, 12), of=1) in told
+    assert proposals.holding_line(case, Floor, known, (8, 12), of=1) in told
     assert f"cases without a threshold: strong_scaling/{key}" in told
 
 
@@ -141,7 +135,7 @@ def test_only_what_can_be_trusted_is_proposed(tmp_path: Path) -> None:
         values = ratios(number)
         outcomes = [
             outcome(WEAK, values, verdict=Verdict.INVALID),
-            outcome(fault_cases(WORKLOAD, 2)[0], values),
+            outcome(questions.fault_cases(WORKLOAD, 2)[0], values),
             outcome(PARITY, values, verdict=Verdict.INVALID, threshold_line=line),
         ]
         outcomes += [outcome(STRONG, values)] * (number < 3)

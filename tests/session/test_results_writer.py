@@ -21,6 +21,7 @@ from hvdperf.machine.placement import Offer
 from hvdperf.plan.options import Options
 from hvdperf.plan.questions import aa, parity, startup, weak_scaling
 from hvdperf.plan.session_plan import SessionPlan, plan_session
+from hvdperf.plan.thresholds import Line
 from hvdperf.records.archive import Archive, read_document, read_session
 from hvdperf.records.documents import SUMMARY_FORMAT, Case, SessionDocument, Summary
 from hvdperf.records.fingerprinting import fingerprint
@@ -31,11 +32,12 @@ from hvdperf.session.results_writer import (
     asked,
     clock_problem,
     earlier_parts,
+    identity,
     open_directory,
     resumable,
     session_document,
 )
-from hvdperf.verdict import Band, Verdict
+from hvdperf.verdict import Band, Ceiling, Floor, Rule, SpeedFloor, Verdict
 from tests.support.filesystems import fill, small_disk
 from tests.support.rounds import WORKLOAD, disturbance, outcome
 from tests.support.stores import MACHINE, SESSION, STACK, case_of, placed, session_of_cases
@@ -65,6 +67,16 @@ def results_writer(
 
 def written(kept: ResultsWriter) -> SessionDocument:
     return read_document(kept.directory / "session.json", SessionDocument)
+
+
+def test_thresholds_are_the_same_whatever_their_classes_are_called() -> None:
+    rules: list[Rule] = [Floor.at(0.5), SpeedFloor.at(30.0), Band(0.8, 1.25), Ceiling(2.0)]
+    text = identity([Line(("a", "b", "np2", "*"), rule) for rule in rules])
+    kinds = ["Floor", "SpeedFloor", "Band", "Ceiling"]
+    assert re.findall(r"rule=(\w+)\(", text) == kinds
+    one = identity([Line(("parity", "*", "np*", "*"), Band(0.8, 1.25))])
+    line = "Line(pattern=('parity', '*', 'np*', '*'), rule=Band(low=0.8, high=1.25, alpha=0.05))"
+    assert one == f"({line},)"
 
 
 def test_a_session_can_be_read_from_its_beginning(tmp_path):

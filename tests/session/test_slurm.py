@@ -14,22 +14,12 @@ from pathlib import Path
 import pytest
 
 from hvdperf.timeline.nights.night import read_night, read_nights
-from tests.support.leftovers import ended
-from tests.support.slurm import Cluster, slurm_cluster
-from tests.support.whole_sessions import (
-    PROFILE,
-    ROOT,
-    case_on_two_hosts,
-    documents,
-    environment_of_sessions,
-    summary,
-    verdicts,
-)
+from tests.support import leftovers, slurm, whole_sessions
 
 mpirun, long = pytest.mark.mpirun, pytest.mark.long
 SCRIPT = "ci/slurm/nightly.sbatch"
 # Two networks and time for many rounds. The first one fails at once, and so is decided early.
-TWO_NETWORKS = PROFILE.replace('["alexnet_s"]', '["alexnet_s", "vgg_16_s"]').replace(
+TWO_NETWORKS = whole_sessions.PROFILE.replace('["alexnet_s"]', '["alexnet_s", "vgg_16_s"]').replace(
     "budget_s = 1\n", "budget_s = 600\n"
 )
 FIRST, SECOND = "weak_scaling-alexnet_s-np2", "weak_scaling-vgg_16_s-np2"
@@ -54,7 +44,7 @@ OPTIONS = {
 class Job:
     """A job of the batch script."""
 
-    cluster: Cluster
+    cluster: slurm.Cluster
     number: str
     log: Path
 
@@ -103,15 +93,15 @@ def names(pids: list[int]) -> list[str]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[slurm.Cluster]:
     directory = tmp_path / "slurm"
     directory.mkdir()
-    with slurm_cluster(directory, environment_of_sessions()) as made:
+    with slurm.slurm_cluster(directory, whole_sessions.environment_of_sessions()) as made:
         yield made
 
 
 @pytest.fixture
-def submit(cluster: Cluster, tmp_path: Path) -> Callable[..., Job]:
+def submit(cluster: slurm.Cluster, tmp_path: Path) -> Callable[..., Job]:
     """Return a function that submits the batch script with a profile of two networks. night:
     options of the night; the others are of pytest."""
 
@@ -128,7 +118,7 @@ def submit(cluster: Cluster, tmp_path: Path) -> Callable[..., Job]:
 
 
 def test_the_options_of_the_batch_script() -> None:
-    lines = (ROOT / SCRIPT).read_text().splitlines()
+    lines = (whole_sessions.ROOT / SCRIPT).read_text().splitlines()
     assert {
         line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")
     } == OPTIONS
@@ -139,9 +129,11 @@ def test_the_options_of_the_batch_script() -> None:
 
 @pytest.mark.parametrize("script", [SCRIPT, "ci/slurm.sh"])
 def test_scripts_have_no_errors(script: str) -> None:
-    subprocess.run(["bash", "-n", script], cwd=ROOT, check=True)
+    subprocess.run(["bash", "-n", script], cwd=whole_sessions.ROOT, check=True)
     if shutil.which("shellcheck"):
-        subprocess.run(["shellcheck", "--exclude=SC1091", script], cwd=ROOT, check=True)
+        subprocess.run(
+            ["shellcheck", "--exclude=SC1091", script], cwd=whole_sessions.ROOT, check=True
+        )
 
 
 @mpirun
@@ -156,15 +148,15 @@ def test_scripts_have_no_errors(script: str) -> None:
     ids=["srun", "salloc", "salloc-agents"],
 )
 def test_one_session_on_two_hosts(
-    cluster: Cluster, options: list[str], tmp_path: Path, launcher: str, start: list[str]
+    cluster: slurm.Cluster, options: list[str], tmp_path: Path, launcher: str, start: list[str]
 ) -> None:
     asked = ["perf/", *options, f"--launcher={launcher}", "-k", "weak_scaling"]
     with cluster.start(*start, "pytest", *asked) as session:
         output, _ = session.communicate(timeout=PATIENCE_S)
     assert session.returncode == 6, output
     assert output.count("test session starts") == 1
-    assert ended(cluster.processes())
-    case_on_two_hosts(tmp_path)
+    assert leftovers.ended(cluster.processes())
+    whole_sessions.case_on_two_hosts(tmp_path)
 
 
 @mpirun
@@ -174,16 +166,16 @@ def test_a_cancelled_job_leaves_no_process_and_the_next_one_resumes_it(
 ) -> None:
     job = submit(FIRST_FAILS)
     job.wait_for_ranks_of("vgg_16_s")
-    assert verdicts(tmp_path) == {FIRST: "FAIL"}
+    assert whole_sessions.verdicts(tmp_path) == {FIRST: "FAIL"}
     job.cluster.run("scancel", job.number)
     job.end()
-    assert ended(job.cluster.processes())
+    assert leftovers.ended(job.cluster.processes())
     assert "exit status 2: interrupted" in job.output
-    assert verdicts(tmp_path) == {FIRST: "FAIL"}
-    assert documents(tmp_path)["session.json"]["exit_status"] == 2
+    assert whole_sessions.verdicts(tmp_path) == {FIRST: "FAIL"}
+    assert whole_sessions.documents(tmp_path)["session.json"]["exit_status"] == 2
     job = submit(FIRST_FAILS, "--budget=0.1")
     assert job.end() == "1:0", job.output
-    assert verdicts(tmp_path) == {FIRST: "FAIL", SECOND: "INCONCLUSIVE"}
+    assert whole_sessions.verdicts(tmp_path) == {FIRST: "FAIL", SECOND: "INCONCLUSIVE"}
     (night,) = (tmp_path / "results" / "nights" / "two").glob("*.json")
     assert read_night(night).is_whole
 
@@ -198,12 +190,12 @@ def test_a_warning_before_the_time_limit_ends_the_session_in_order(
     # The signal that --signal=B:TERM@300 sends to the script's shell.
     job.cluster.run("scancel", "--batch", "--signal=TERM", job.number)
     assert job.end() == "1:0", job.output
-    assert ended(job.cluster.processes())
+    assert leftovers.ended(job.cluster.processes())
     assert "exit status 2: interrupted" in job.output
     assert "hvdperf: 1 FAIL" in job.output
     (night,) = (tmp_path / "results" / "nights" / "two").glob("*.json")
     assert read_night(night).ended_at is None, "the next job goes on with it"
-    assert documents(tmp_path)["session.json"]["exit_status"] == 2
+    assert whole_sessions.documents(tmp_path)["session.json"]["exit_status"] == 2
 
 
 @mpirun
@@ -215,9 +207,9 @@ def test_a_lost_node_fails_the_case_that_runs_on_it(
     job.wait_for_ranks_of("alexnet_s")
     job.cluster.run("scontrol", "update", "nodename=node2", "state=down", "reason=test")
     assert job.end() == "1:0", job.output
-    assert ended(job.cluster.processes())
-    assert verdicts(tmp_path) == {FIRST: "FAIL", SECOND: "NOT RUN"}
-    failed, not_run = (row.reason for row in summary(tmp_path).cases)
+    assert leftovers.ended(job.cluster.processes())
+    assert whole_sessions.verdicts(tmp_path) == {FIRST: "FAIL", SECOND: "NOT RUN"}
+    failed, not_run = (row.reason for row in whole_sessions.summary(tmp_path).cases)
     assert "rank 1 on node2 failed" in failed
     assert "the slot of rank 1 on node2 is gone" in not_run
     assert "exit status 1: FAIL" in job.output
@@ -229,7 +221,7 @@ def test_a_lost_node_fails_the_case_that_runs_on_it(
 def test_each_node_measures_itself_in_one_job(submit: Callable[..., Job], tmp_path: Path) -> None:
     job = submit("--budget=0.1", night=["--by-node"])
     assert job.end() == "5:0", "a node has one core for two ranks"
-    assert ended(job.cluster.processes())
+    assert leftovers.ended(job.cluster.processes())
     ((night,),) = read_nights(tmp_path / "results" / "nights", ["two"]).of.values()
     assert night.nodes == ("node1", "node2")
     assert night.ended_at is not None
