@@ -17,12 +17,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from _pytest.config.argparsing import Parser
-
 from docs.compatibility import page as compatibility_page
 from docs.compatibility import read_not_built, read_uses
 from hvdperf import __main__ as command
-from hvdperf.cli import first_sentence
+from hvdperf import cli
 from hvdperf.files import write_whole
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds as limits
@@ -31,7 +29,7 @@ from hvdperf.plan.comparisons import SPEEDS, Comparison, Question
 from hvdperf.plan.options import PROFILES, Profile, Runs, Sampling, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.settings import PRECISION, ROWS, Row
-from hvdperf.session import plugin
+from hvdperf.session.pytest_options import SessionOptions
 from hvdperf.timeline import places, schemas
 from hvdperf.timeline.releases.raw import read_history
 from hvdperf.toml_file import read_toml
@@ -205,14 +203,14 @@ def _asked() -> Iterator[tuple[Question, str, str, str]]:
 
 
 def options() -> str:
-    parser = Parser(_ispytest=True)
-    # argparse adds none of its own here but -h, which pytest adds later.
-    plugin.pytest_addoption(parser)
-    groups = [group for group in parser.optparser._action_groups if _own(group)]
-    parts = []
-    for group in groups:
-        title = (group.title or "").removeprefix("hvdperf: ").capitalize()
-        parts += [f"## {title}", table(("option", "meaning"), map(_argument, _own(group)))]
+    parser = cli.Parser()
+    cli.add_options(parser, SessionOptions)
+    _, _, *groups = parser._action_groups  # argparse's own come first
+    parts = [
+        f"## {(group.title or '').capitalize()}\n\n"
+        + table(("option", "meaning"), map(_argument, group._group_actions))
+        for group in groups
+    ]
     return page(
         "Options of pytest perf/",
         "The suite's own options, besides those of pytest. `pytest perf/ --dry-run` shows what "
@@ -222,10 +220,6 @@ def options() -> str:
         "records every case from the ranks' clocks. Its tables are shown only if one of its "
         "options asks for them. `-p no:hvdperf.report.plugin` leaves the page of the session out.",
     )
-
-
-def _own(group: argparse._ArgumentGroup) -> list[argparse.Action]:
-    return [action for action in group._group_actions if action.option_strings]
 
 
 def commands() -> str:
@@ -467,7 +461,7 @@ def documents() -> str:
         (
             f"[{name}](../../results/schema/{name}.schema.json)",
             code(PLACES[name]),
-            first_sentence(" ".join((r.__doc__ or "").split())).rstrip("."),
+            cli.first_sentence(" ".join((r.__doc__ or "").split())).rstrip("."),
         )
         for name, r in schemas.DOCUMENTS.items()
     ]
@@ -558,7 +552,7 @@ def modules() -> str:
 
 def _told(path: Path) -> tuple[str, str]:
     told = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
-    return code(path.relative_to(PACKAGE)), first_sentence(told)
+    return code(path.relative_to(PACKAGE)), cli.first_sentence(told)
 
 
 PAGES: Mapping[str, Callable[[], str]] = {

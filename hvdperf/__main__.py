@@ -72,25 +72,23 @@ def parser() -> argparse.ArgumentParser:
     }
     # Without prog, the usages and errors of commands would begin with all of the usage above.
     cli.add_commands(top, cli.Group("", "COMMAND", commands), prog=top.prog, help=argparse.SUPPRESS)
-    top.epilog = _by_purpose(
-        {name: cli.description_of(command) for name, command in commands.items()}
-    )
+    top.epilog = _by_purpose(commands)
     return top
 
 
-def _by_purpose(descriptions: Mapping[str, str]) -> str:
+def _by_purpose(commands: Mapping[str, cli.Command]) -> str:
     """Return the commands in groups, each with the first sentence of its description."""
     parts = []
     for purpose, names in PURPOSES.items():
         lines = [
             textwrap.fill(
-                cli.first_sentence(descriptions[name]),
+                cli.first_sentence(cli.description_of(commands[name])),
                 WIDTH,
                 initial_indent=f"  {name:<13}",
                 subsequent_indent=" " * 15,
             )
             for name in names
-            if name in descriptions
+            if name in commands
         ]
         if lines:
             parts.append("\n".join([f"{purpose}:", *lines]))

@@ -194,7 +194,7 @@ def called(function: Callable[..., Any], given: object) -> Any:
     return function(*more, **named)
 
 
-def add_options(parser: argparse.ArgumentParser, function: Callable[..., int]) -> None:
+def add_options(parser: argparse.ArgumentParser, function: Callable[..., object]) -> None:
     """Add the options of a function to a parser, which calls it by `command`."""
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
     for heading, flag, added in options_of(function):

@@ -295,7 +295,7 @@ def test_a_module_runs_only_when_all_of_it_is_there(path):
 # the browser, all lines. A change may lower them; raising one needs a reason in its commit.
 LINES = {
     "models": 2105,
-    "leaves": 1167,
+    "leaves": 1152,
     "worker": 5089,
     "machine": 1584,
     "plan": 2289,
