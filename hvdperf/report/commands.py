@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvdperf.cli import REFUSED, Command, complain
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.json_records import Unreadable, decode
 from hvdperf.paths import RESULTS, shown
@@ -139,14 +139,11 @@ def explain_table(path: Path) -> int:
 
     FILE: Read the table from this file, such as {EXAMPLE}.
     """
-    try:
-        found = explain(decode(path.read_bytes(), Published))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    except Unreadable as error:
-        raise UserError(
-            f"{path}: is not such a table: {error}; give a file such as {EXAMPLE}"
-        ) from None
+    instead = f"; give a file such as {EXAMPLE}"
+    with refusing(f"{path}: cannot be read: ", OSError):
+        document = path.read_bytes()
+    with refusing(f"{path}: is not such a table: ", Unreadable, instead):
+        found = explain(decode(document, Published))
     print("\n".join(lines(found)))
     return 0
 
@@ -210,10 +207,7 @@ def write_paper(archives: Sequence[Archive], form: str, points: float, directory
 
 def write_file(path: Path, content: str | bytes, option: str = "--out") -> Path:
     """Write a file of a report, and return it. Raises UserError. option: gives another path."""
-    try:
+    instead = f"; give another path by {option}"
+    with refusing(f"{shown(path)} cannot be written: ", OSError, instead):
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_whole(path, content)
-    except OSError as error:
-        raise UserError(
-            f"{shown(path)} cannot be written: {error.strerror}; give another path by {option}"
-        ) from None

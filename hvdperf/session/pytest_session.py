@@ -14,7 +14,7 @@ from statistics import median
 import pytest
 
 from hvdperf.columns import wrapped
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.judge.judge import doubted
 from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher, dispose, how_launched, make_arm_launcher
@@ -314,11 +314,9 @@ class PytestSession:
         for name, (option, interpreter) in wanted.items():
             if not interpreter and name == AGAINST:
                 continue
-            try:
+            with refusing(f"{option}: " if interpreter else "", UserError):
                 stacks[name] = probe(interpreter or sys.executable, CACHE)
                 check_can_start(self.options.launcher, stacks[name])
-            except UserError as error:
-                raise UserError(f"{option}: {error}" if interpreter else str(error)) from None
         return stacks
 
     def _own_networks(self) -> dict[str, Workload]:
