@@ -12,16 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import NormalDist, fmean, variance
 
 from hvdperf.errors import UserError
 from hvdperf.paths import shown
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument
+from hvdperf.report import words
 from hvdperf.report.cases import mean_of
 from hvdperf.report.compare import asked_apart, new_series
-from hvdperf.report.content import Column, Figure, Row, Section, Table
-from hvdperf.report.words import plural, several
+from hvdperf.report.content import Figure, Section
+from hvdperf.report.fields import Field, interval, table, value
+from hvdperf.report.words import plural
 from hvdperf.stats import Interval
 from hvdperf.verdict import ALPHA, Verdict, decide, is_bounded, undecided
 
@@ -171,44 +174,25 @@ def section(archive: Archive) -> Section | None:
     """Return a table of all sessions' figures beside the pooled ones; None for one session."""
     if not archive.sessions:
         return None
-    by_name = [{case.name: case for case in each.cases} for each in archive.sessions]
+    sound = [{case.name: case for case in each.cases if case.is_sound} for each in archive.sessions]
+
+    def figures(case: Case) -> list[Interval]:
+        own = (known[case.name].figure for known in sound if case.name in known)
+        return [figure for figure in own if figure is not None]
+
+    def estimate(number: int, case: Case) -> float | None:
+        own = sound[number].get(case.name)
+        return None if own is None or own.figure is None else own.figure.estimate
+
     days = [f"{_document(each).began_at:%Y-%m-%d %H:%M}" for each in archive.sessions]
-    rows: list[Row] = []
-    for case in archive.cases:
-        own = [
-            known[case.name].figure if case.name in known and known[case.name].is_sound else None
-            for known in by_name
-        ]
-        measured = [figure for figure in own if figure is not None]
-        figure = case.figure
-        assert figure is not None
-        rows.append(
-            {
-                "case": case.name,
-                **{
-                    f"session_{n}": None if each is None else each.estimate
-                    for n, each in enumerate(own)
-                },
-                "sessions": len(measured),
-                "figure": figure.estimate,
-                "lower": figure.lower,
-                "upper": figure.upper,
-                "between": 100 * between(measured),
-            }
-        )
-    columns = (
-        Column("case", "case"),
-        *(Column(f"session_{n}", day, digits=3) for n, day in enumerate(days)),
-        Column("sessions", "sessions"),
-        Column("figure", "all sessions", digits=3),
-        Column("lower", "lower", digits=3),
-        Column("upper", "upper", digits=3),
-        Column("between", "sd between sessions", "%", 1),
+    fields: tuple[Field[Case], ...] = (
+        value("case", "case", lambda case: case.name),
+        *(value(f"session_{n}", day, partial(estimate, n), digits=3) for n, day in enumerate(days)),
+        value("sessions", "sessions", lambda case: len(figures(case))),
+        interval("figure", "all sessions", lambda case: case.figure, bounds=("lower", "upper")),
+        value("between", "sd between sessions", lambda case: 100 * between(figures(case)), "%", 1),
     )
-    says = several(
-        f"{row['case']} {row['figure']:.3f} [{row['lower']:.3f}, {row['upper']:.3f}]"
-        for row in rows
-    )
+    says = words.several(f"{case.name} {words.shown(case.figure)}" for case in archive.cases)
     return Section(
         "sessions",
         "Sessions",
@@ -216,5 +200,5 @@ def section(archive: Archive) -> Section | None:
         f"Student's interval ({100 * (1 - 2 * ALPHA):.0f} % confidence), which includes the "
         "variance between them. The last column has that variance without what the rounds within "
         "sessions explain.",
-        (Figure("sessions", "Figures by session", f"{says}.", Table(columns, tuple(rows))),),
+        (Figure("sessions", "Figures by session", f"{says}.", table(archive.cases, fields)),),
     )
