@@ -15,7 +15,8 @@ from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots
 from hvdperf.report.cases import asked, at_95, cells_of, number
-from hvdperf.report.content import Column, Figure, Row, Table, Value
+from hvdperf.report.content import Figure, Row, Table, Value
+from hvdperf.report.fields import Field, interval, table, value
 from hvdperf.report.methods import processor
 from hvdperf.report.sections import scaling, wall_time
 from hvdperf.report.words import INTERVALS, plural, published_name, span, workload_labels
@@ -216,14 +217,6 @@ def measured_on(archive: Archive) -> str:
 
 # Figures ---------------------------------------------------------------------------------------
 
-_COLUMNS = (
-    Column("model", "network"),
-    Column("world_size", "ranks"),
-    Column("layout", "nodes x ranks"),
-)
-_RATIO = Column("ratio", "ratio of speeds", digits=3)
-_SHARE = Column("share", "exposed communication", "% of a step", digits=1)
-
 
 def _by_network(cases: Sequence[Case]) -> list[Figure]:
     """Return the figures of parity, and of exposed communication: 1 - the ratio of the speeds with
@@ -232,46 +225,45 @@ def _by_network(cases: Sequence[Case]) -> list[Figure]:
     ratio = plots.field("ratio", "quantitative", axis, scale={"zero": False})
     share = plots.field("share", "quantitative", "exposed communication, % of a step")
     ideal = plots.line("ideal", x={"datum": 1})
-    parity, communication = (
-        _rows(asked(cases, question)) for question in (Question.PARITY, Question.COMMUNICATION)
-    )
+    speeds = interval("ratio", "ratio of speeds", at_95)
+    exposed = interval("share", "exposed communication", at_95, "% of a step", 1)
+    return [
+        _figure("parity", asked(cases, Question.PARITY), speeds, ratio, ideal),
+        _figure(
+            "communication",
+            asked(cases, Question.COMMUNICATION),
+            replace(exposed, cells=_exposed),
+            share,
+        ),
+    ]
+
+
+def _exposed(case: Case) -> Row:
     # A high ratio is a small share.
-    ends = {"share": "ratio", "share_low": "ratio_high", "share_high": "ratio_low"}
-    lost: list[Row] = [
-        {**row, **{end: _lost(row[of]) for end, of in ends.items()}} for row in communication
-    ]
-    return [
-        _figure("parity", _RATIO, parity, ratio, ideal),
-        _figure("communication", _SHARE, lost, share),
-    ]
-
-
-def _rows(cases: Sequence[Case]) -> list[Row]:
-    """Return a row per case, ordered by network and size."""
-    labels = workload_labels((case.workload for case in cases), published_name)
-    return [
-        {
-            "model": labels[case.workload],
-            "world_size": case.world_size,
-            "layout": scaling.layout(case.replicas_per_node),
-            **cells_of(at_95(case), "ratio", "ratio_low", "ratio_high"),
-        }
-        for case in sorted(cases, key=lambda case: (labels[case.workload], case.world_size))
-    ]
-
-
-def _lost(ratio: Value) -> float | None:
-    return None if ratio is None else 100 * (1 - number(ratio))
+    ratio = cells_of(at_95(case), "share", "share_high", "share_low")
+    return {key: None if end is None else 100 * (1 - number(end)) for key, end in ratio.items()}
 
 
 def _figure(
-    name: str, column: Column, rows: Sequence[Row], x: plots.Channel, *behind: plots.Layer
+    name: str,
+    cases: Sequence[Case],
+    result: Field[Case],
+    x: plots.Channel,
+    *behind: plots.Layer,
 ) -> Figure:
-    bounds = low, high = f"{column.key}_low", f"{column.key}_high"
-    ends = (replace(column, key=low, title="lower"), replace(column, key=high, title="upper"))
-    columns = (*_COLUMNS, column, *ends)
-    plot = plots.by_network(x, bounds, rows, *behind, tip=plots.tooltip(columns))
-    return Figure(name, "", "", Table(columns, tuple(rows)), plot if rows else None)
+    """Return a figure with a row per case, ordered by network and size."""
+    labels = workload_labels((case.workload for case in cases), published_name)
+    fields: tuple[Field[Case], ...] = (
+        value("model", "network", lambda case: labels[case.workload]),
+        value("world_size", "ranks", lambda case: case.world_size),
+        value("layout", "nodes x ranks", lambda case: scaling.layout(case.replicas_per_node)),
+        result,
+    )
+    own = sorted(cases, key=lambda case: (labels[case.workload], case.world_size))
+    found = table(own, fields)
+    _, low, high = (column.key for column in result.columns)
+    plot = plots.by_network(x, (low, high), found.rows, *behind, tip=plots.tooltip(found.columns))
+    return Figure(name, "", "", found, plot if own else None)
 
 
 # Tables ----------------------------------------------------------------------------------------
