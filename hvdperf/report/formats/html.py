@@ -17,18 +17,7 @@ from markupsafe import Markup, escape
 
 from hvdperf.inline import PAGE, assets, json_text, templates
 from hvdperf.report.content import Column, Report, Table, Value
-from hvdperf.report.formats.text import (
-    MEANINGS,
-    alike,
-    blames,
-    headline,
-    is_numeric,
-    neutral,
-    number_text,
-    one_line,
-    printable,
-    value_text,
-)
+from hvdperf.report.formats import text as texts
 from hvdperf.verdict import Verdict
 
 # The page's filters: keys of the board's columns and of figures' tags, with their labels.
@@ -50,14 +39,14 @@ _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 def page(report: Report) -> str:
     """Return the HTML document. UTF-8 can encode all of its text."""
-    report = printable(report)
+    report = texts.printable(report)
     template = environment().get_template("page.html.j2")
     return template.render(
         report=report,
         assets=assets(),
-        headline=headline(report),
-        blames=blames(report),
-        neutral=neutral(report),
+        headline=texts.headline(report),
+        blames=texts.blames(report),
+        neutral=texts.neutral(report),
         choices=_choices(report),
         labels=CHOSEN_BY,
     )
@@ -84,13 +73,13 @@ def environment(*own: Path) -> Environment:
     found = templates(*own, PAGE)
     found.globals.update(
         Verdict=Verdict,
-        meanings=MEANINGS,
+        meanings=texts.MEANINGS,
         body=body,
-        is_numeric=is_numeric,
+        is_numeric=texts.is_numeric,
         slug=slug,
         json=json_text,
         only=_only,
-        alike=alike,
+        alike=texts.alike,
         long_note=_LONG_NOTE,
         unfolded=_UNFOLDED,
         few=_FEW,
@@ -110,13 +99,15 @@ def _choices(report: Report) -> Mapping[str, Sequence[tuple[str, int]]]:
             known.sort(key=[*_VERDICTS, *known].index)
         elif key != "question":
             known.sort(key=lambda value: (isinstance(value, str), value))
-        found[key] = [(value_text(value, columns[key].digits), counts[value]) for value in known]
+        found[key] = [
+            (texts.value_text(value, columns[key].digits), counts[value]) for value in known
+        ]
     return found
 
 
 def _only(case: str) -> str:
     """Return the part of an address after # that selects a case by the words of its name."""
-    return urlencode({"text": one_line(case), "at": "pageBoard"})
+    return urlencode({"text": texts.one_line(case), "at": "pageBoard"})
 
 
 def _names(table: Table) -> Column:
@@ -140,7 +131,7 @@ def _content(value: Value, column: Column) -> Markup:
     if value is None:
         return Markup("")
     if not isinstance(value, str):
-        shown = number_text(value, column.digits)
+        shown = texts.number_text(value, column.digits)
         return Markup(f'<data value="{value!r}">{shown}</data>')
     text = escape(value)
     if column.key.startswith("verdict") and value in _VERDICTS:

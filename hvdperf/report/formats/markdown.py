@@ -15,17 +15,7 @@ from dataclasses import dataclass
 from html import escape
 
 from hvdperf.report.content import Figure, Report, Section, Table
-from hvdperf.report.formats.text import (
-    MEANINGS,
-    NONE,
-    blames,
-    headline,
-    neutral,
-    one_line,
-    others,
-    printable,
-    shown,
-)
+from hvdperf.report.formats import text as texts
 from hvdperf.verdict import Verdict
 
 # GitHub's limit of the whole summary in UTF-8, and the room for the line that lists omitted parts.
@@ -54,7 +44,7 @@ class _Part:
 
 def markdown(report: Report) -> str:
     """Return the summary, of fewer than LIMIT_BYTES bytes in UTF-8."""
-    parts = list(_parts(printable(report)))
+    parts = list(_parts(texts.printable(report)))
     left = LIMIT_BYTES - _SPARE_BYTES
     for i, part in enumerate(parts):
         left -= len(part.text.encode())
@@ -117,17 +107,17 @@ def _parts(report: Report) -> Iterator[_Part]:
 
 
 def _headline(report: Report) -> str:
-    said = f"**{headline(report)}**"
+    said = f"**{texts.headline(report)}**"
     if report.verdict is not Verdict.INFO:
-        said += f": {MEANINGS[report.verdict]}"
-    rest = f" {others(report)}." if others(report) else ""
+        said += f": {texts.MEANINGS[report.verdict]}"
+    rest = f" {texts.others(report)}." if texts.others(report) else ""
     return _block(f"# {line(report.title)}") + _block(f"{said}.{rest}")
 
 
 def _not_passed(report: Report) -> Iterator[_Part]:
     """Yield the cases that did not pass, the worst verdict first, each with its note and output."""
     title = "## What did not pass"
-    for verdict, notes in blames(report).items():
+    for verdict, notes in texts.blames(report).items():
         for note in notes:
             first, *more = map(line, note.paragraphs or ("",))
             case = f"**{verdict.value}** {code(note.case)}"
@@ -149,7 +139,7 @@ def _infos(report: Report) -> Iterator[_Part]:
     """Yield each reason for not judging once, because many cases share one."""
     reasons = Counter(
         note.paragraphs[0]
-        for note in neutral(report)
+        for note in texts.neutral(report)
         if note.verdict is Verdict.INFO and note.paragraphs
     )
     for reason, count in reasons.items():
@@ -185,7 +175,7 @@ def _figure(level: str, figure: Figure, table: str) -> str:
 
 
 def _table(table: Table) -> str:
-    told = shown(table)
+    told = texts.shown(table)
     if not told.rows:
         return "Nothing."
     lines = [
@@ -204,11 +194,11 @@ def _row(cells: Iterable[str]) -> str:
 
 def _cell(text: str) -> str:
     """Return the cell of a table, in which a bar has to be escaped in code, too."""
-    return text if text == NONE else code(text).replace("|", r"\|")
+    return text if text == texts.NONE else code(text).replace("|", r"\|")
 
 
 def _short(text: str, most: int = _LONGEST_TEXT) -> str:
-    text = one_line(text)
+    text = texts.one_line(text)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
