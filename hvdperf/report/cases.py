@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
+from typing import TypeVar
 
 from hvdperf.interim import PRIOR_ROUNDS, confidence_of_verdicts
 from hvdperf.plan.arms import Schedule, Workload
@@ -18,10 +19,21 @@ from hvdperf.report.words import plural
 from hvdperf.stats import Interval, fewest_bounded, hodges_lehmann, student_quantile
 from hvdperf.verdict import ALPHA, Verdict, as_ratio, is_bounded
 
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
 
 def finite(values: Iterable[float | None]) -> list[float]:
     """Return the values that are finite numbers."""
     return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items by their key, in the order in which keys come first."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 def number(value: Value) -> float:

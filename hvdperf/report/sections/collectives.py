@@ -12,7 +12,7 @@ from hvdperf.plan.arms import KIB, MIB, SWEEP, Collective, busbw
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
-from hvdperf.report.cases import number, quantiles, trusted
+from hvdperf.report.cases import grouped, number, quantiles, trusted
 from hvdperf.report.content import Column, Figure, Row, Section
 from hvdperf.report.fields import Field, table, value
 from hvdperf.report.words import Labels, plural, several, slug, workload_labels
@@ -127,11 +127,13 @@ _OF_A_SIZE: tuple[Field[_Turns[Pair]], ...] = (
 )
 
 
+def _size(pair: Pair) -> int:
+    return pair.size_bytes
+
+
 def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
     collective, n = collective_of(case).value, case.world_size
-    by_size: dict[int, list[Pair]] = {}
-    for pair in sorted(pairs, key=lambda pair: pair.size_bytes):
-        by_size.setdefault(pair.size_bytes, []).append(pair)
+    by_size = grouped(sorted(pairs, key=_size), _size)
     rows = table([_Turns(case, group) for group in by_size.values()], _OF_A_SIZE)
     columns = {each.key: replace(each, brief=_BRIEF.get(each.key, "")) for each in rows.columns}
     best = max(rows.rows, key=lambda row: number(row["horovod"]))

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import RunReport, Validation
 from hvdperf.report import plots
-from hvdperf.report.cases import Started, finite, launches, number, trusted
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.cases import Started, finite, grouped, launches, number, trusted
+from hvdperf.report.content import Column, Figure, Plot, Section, Table
 from hvdperf.report.fields import Field, table, value
 from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.work.base import Work
@@ -79,18 +78,13 @@ def section(cases: Sequence[Case]) -> Section:
 def _groups(cases: Sequence[Case]) -> list[_Group]:
     """Return groups by workload, kind of work and replicas of the candidate. Plain TensorFlow,
     which has one replica, is in each of these groups."""
-    asked: dict[tuple[Workload, type[Work], int], list[Case]] = {}
-    for case in cases:
-        if case.judged_as is JudgedAs.THRESHOLD:
-            key = case.workload, work_of(case.question), case.world_size
-            asked.setdefault(key, []).append(case)
+    held = (case for case in cases if case.judged_as is JudgedAs.THRESHOLD)
+    asked = grouped(held, lambda c: (c.workload, work_of(c.question), c.world_size))
     labels = workload_labels(workload for workload, _, _ in asked)
     groups = []
     for (workload, work, world_size), of_group in asked.items():
-        arms: dict[str, list[Started]] = {}
-        for started in launches(of_group):
-            if started.launch.run:
-                arms.setdefault(started.arm, []).append(started)
+        trained = (started for started in launches(of_group) if started.launch.run)
+        arms = grouped(trained, lambda started: started.arm)
         groups.append(_Group(workload.model, labels[workload], work, world_size, arms))
     return groups
 
@@ -143,9 +137,7 @@ def _curves(group: _Group) -> list[Figure]:
     rows = table([each for of_arm in points for each in of_arm], _OF_A_CURVE)
     if not rows.rows:
         return []
-    of_arms: dict[str, list[Row]] = {}
-    for row in rows.rows:
-        of_arms.setdefault(str(row["arm"]), []).append(row)
+    of_arms = grouped(rows.rows, lambda row: str(row["arm"]))
     # Compare the arms at the last number of samples that all of them have, if there is one.
     shared = set.intersection(*({row["samples"] for row in own} for own in of_arms.values()))
     last = {

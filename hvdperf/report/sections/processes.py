@@ -8,11 +8,10 @@ from dataclasses import replace
 from statistics import median
 
 from hvdperf.explain.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
-from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
-from hvdperf.report.cases import Started, asked, finite, launches, number, trusted
+from hvdperf.report.cases import Started, asked, finite, grouped, launches, number, trusted
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.words import plural, several, slug, tags_of, workload_labels
 from hvdperf.verdict import Ceiling
@@ -35,17 +34,13 @@ _OF_A_START = (
 
 def startup(cases: Sequence[Case]) -> Section:
     """Return the section on all launches of the session's own stack without an injected fault."""
-    found: dict[Workload, dict[str, list[Started]]] = {}
-    for started in launches(trusted(cases)):
-        if started.launch.startup_seconds:
-            beside = "" if started.alone else ", beside others"
-            # The learning rate does not affect the start.
-            workload = replace(started.case.workload, learning_rate="constant")
-            arms = found.setdefault(workload, {})
-            arms.setdefault(started.arm + beside, []).append(started)
+    timed = (each for each in launches(trusted(cases)) if each.launch.startup_seconds)
+    # The learning rate does not affect the start.
+    found = grouped(timed, lambda each: replace(each.case.workload, learning_rate="constant"))
     labels = workload_labels(found)
     figures = tuple(
-        _of_workload(workload.model, labels[workload], arms) for workload, arms in found.items()
+        _of_workload(workload.model, labels[workload], grouped(own, _beside))
+        for workload, own in found.items()
     )
     return Section(
         "startup",
@@ -55,6 +50,10 @@ def startup(cases: Sequence[Case]) -> Section:
         figures,
         "No start was measured; to measure: pytest perf/test_startup.py",
     )
+
+
+def _beside(started: Started) -> str:
+    return started.arm + ("" if started.alone else ", beside others")
 
 
 def _of_workload(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -> Figure:

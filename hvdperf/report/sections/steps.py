@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from hvdperf.explain.long_steps import long_steps
 from hvdperf.explain.time_breakdown import beyond_chance
-from hvdperf.plan.arms import BlockKind, Workload
+from hvdperf.plan.arms import BlockKind
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Block
 from hvdperf.report import plots
-from hvdperf.report.cases import Started, finite, launches, number, quantiles, trusted
+from hvdperf.report.cases import Started, finite, grouped, launches, number, quantiles, trusted
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.words import plural, several, slug, span, workload_labels
 from hvdperf.work.blocks import Blocks
@@ -60,11 +60,9 @@ def _by_rank(cases: Sequence[Case]) -> list[Figure]:
         if work_of(case.question) is Blocks and not case.question.spec.own_rounds
     ]
     labels = workload_labels(case.workload for case in asked)
-    found: dict[tuple[Workload, int], list[Started]] = {}
-    for started in launches(asked):
-        if started.launch.arm.strategy is Strategy.HOROVOD and _blocks(started):
-            key = started.case.workload, started.world_size
-            found.setdefault(key, []).append(started)
+    timed = filter(_blocks, launches(asked))
+    ours = (each for each in timed if each.launch.arm.strategy is Strategy.HOROVOD)
+    found = grouped(ours, lambda each: (each.case.workload, each.world_size))
     ordered = sorted(found, key=lambda key: (key[0].name, key[1]))
     return [_ranks(key[0].model, labels[key[0]], key[1], found[key]) for key in ordered]
 
@@ -152,16 +150,14 @@ _OF_AN_ARM = (
 
 def _of_strategies(cases: Sequence[Case]) -> list[Figure]:
     """Return a figure per workload, of all ranks together."""
-    found: dict[Workload, dict[str, list[Started]]] = {}
     asked = [case for case in cases if case.comparison.compares_strategies]
     labels = workload_labels(case.workload for case in asked)
-    for started in launches(asked):
-        if _blocks(started):
-            found.setdefault(started.case.workload, {}).setdefault(started.arm, []).append(started)
+    found = grouped(filter(_blocks, launches(asked)), lambda each: each.case.workload)
+    arms = {workload: grouped(own, lambda each: each.arm) for workload, own in found.items()}
     return [
-        _strategies(workload.model, labels[workload], arms)
-        for workload, arms in found.items()
-        if len(arms) > 1
+        _strategies(workload.model, labels[workload], own)
+        for workload, own in arms.items()
+        if len(own) > 1
     ]
 
 
