@@ -179,7 +179,7 @@ def folded(
     tip: Sequence[Mapping[str, Any]],
     **more: Any,
 ) -> Plot:
-    """Return a plot with a row per row of the table and, in it, an interval for each of these
+    """Return a plot with a row for each row of the table, and in it an interval for each of these
     columns. names: theirs, by key. y: the place of a row. title: of x. behind: layers behind the
     intervals. rows: how many there are. tip: the tooltip. more: of x."""
     by = distinguished(names.values())

@@ -97,7 +97,8 @@ def note(case: Case) -> CaseNote | None:
 
 
 def _margin_of(case: Case) -> float | None:
-    """Return the margin in %. A case with an injected fault should miss its threshold."""
+    """Return the margin in %; None without one, as with an injected fault, which should miss its
+    threshold."""
     figure, rule = case.figure, case.rule
     if figure is None or rule is None or not is_bounded(figure) or case.comparison.is_fault_case:
         return None
@@ -105,8 +106,8 @@ def _margin_of(case: Case) -> float | None:
 
 
 def _effect_of(case: Case) -> float | None:
-    """Return the minimum detectable effect in % of a change between sides that can be alike, which
-    a distance from a threshold has none of."""
+    """Return the minimum detectable effect in %; None for a distance from a threshold, since only
+    sides that can be alike have one."""
     alike = case.judged_as in (JudgedAs.REGRESSION, JudgedAs.AA_PAIR)
     return scaled(case.outcome.judgement.detectable_effect if alike else None)
 
@@ -203,7 +204,7 @@ def overview(
         value("model", "network", lambda key: labels[key[0]], brief="network"),
         value("world_size", "ranks", lambda key: key[1], brief="ranks"),
         interval(_SPEED, "throughput", speeds.get, "samples/s", digits, brief="samples/s"),
-        # Without those that were not measured.
+        # Ratios that were not measured have no column.
         *(each for each in ratios if any(each.cells(key)[each.columns[0].key] for key in keys)),
         value("verdict", "worst verdict", lambda key: _worst(key, cases)),
     ]

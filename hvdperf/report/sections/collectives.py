@@ -34,7 +34,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class _Turns(Generic[Turn]):
-    """What a row is about: turns of a case."""
+    """The subject of a row: turns of a case."""
 
     case: Case
     turns: Sequence[Turn]
@@ -62,8 +62,9 @@ def pairs_of(case: Case) -> list[Pair]:
 def _quartiles(
     key: str, title: str, called: str, unit: str, values: Callable[[_Turns[Pair]], Sequence[float]]
 ) -> Field[_Turns[Pair]]:
-    """Return the field of a median and its quartiles. called: in the titles of the quartiles. None
-    for a bandwidth of 0 (a collective that moves no data), which a logarithmic axis cannot show."""
+    """Return the field of a median and its quartiles. called: in the titles of the quartiles. A
+    bandwidth of 0 (a collective that moves no data) is None, since a logarithmic axis cannot show
+    it."""
     columns = (
         Column(key, title, unit, 3),
         Column(f"{key}_low", f"{called}, 25 %", unit, 3),

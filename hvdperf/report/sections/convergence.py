@@ -104,7 +104,7 @@ class _Point:
 
 @dataclass(frozen=True)
 class _Points:
-    """The points of an arm's launches after as many steps."""
+    """The points of an arm's launches after one number of steps."""
 
     arm: str
     points: Sequence[_Point]
@@ -281,7 +281,7 @@ def _validation(
 
 
 def _chance(metric: str, ends: Sequence[Validation]) -> float | None:
-    """Random guesses have a loss of ln(classes) and an accuracy of 1 / classes."""
+    """Return the metric of random guesses: a loss of ln(classes), an accuracy of 1 / classes."""
     guess = next(iter(finite(end.chance_loss for end in ends)), None)
     return guess if guess is None or metric == "loss" else math.exp(-guess)
 

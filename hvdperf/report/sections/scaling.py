@@ -241,8 +241,8 @@ def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure 
 
 
 def _group(points: Sequence[_Point]) -> tuple[Field[_Point], ...]:
-    """Return the fields of what a point is about. Points of one size are drawn a little beside each
-    other, so that the intervals of networks can be told apart."""
+    """Return the fields that name a point. Points of one size are drawn slightly apart, so that the
+    intervals of networks do not overlap."""
     networks = list(dict.fromkeys(point.network for point in points))
     largest = max((point.world_size for point in points), default=0)
 

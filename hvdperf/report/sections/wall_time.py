@@ -196,14 +196,6 @@ _OF_A_SIZE = (
 )
 
 
-def by_world_size(cases: Sequence[Case], labels: Labels) -> list[Figure]:
-    """Return a figure per workload with a case of weak scaling."""
-    return [
-        _stacked(workload.model, labels[workload], sizes)
-        for workload, sizes in _weak_by_size(cases).items()
-    ]
-
-
 def _weak_by_size(cases: Sequence[Case]) -> dict[Workload, dict[int, Spent]]:
     """Return where the time of weak scaling went, by workload and world size."""
     found: dict[Workload, dict[int, Spent]] = {}
@@ -454,7 +446,7 @@ def section(cases: Sequence[Case]) -> Section:
     labels = words.workload_labels(case.workload for case in asked)
     figures = (
         *(waterfall(case, labels[case.workload]) for case in asked),
-        *by_world_size(asked, labels),
+        *(_stacked(key.model, labels[key], own) for key, own in _weak_by_size(asked).items()),
         *([speedups(asked, labels), factors(asked, labels)] if asked else []),
     )
     return Section(

@@ -322,7 +322,6 @@ def _strip_plot(domain: Sequence[float], rows: int) -> Plot:
 # Terms -----------------------------------------------------------------------------------------
 
 _LEFT = "unexplained"
-_OTHERS = "all others"
 
 
 def _terms(training: Training) -> Iterator[Figure]:
