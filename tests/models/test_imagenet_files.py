@@ -249,7 +249,7 @@ def test_directory_in_place_of_a_shard(shards: list[Path]) -> None:
 def test_the_command_prints_the_numbers(
     shards: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert imagenet_files.main([str(shards[0].parent)]) == 0
+    assert imagenet_files.main(str(shards[0].parent)) == 0
     assert json.loads(capsys.readouterr().out) == {"train": 6, "validation": 0}
 
 

@@ -10,12 +10,11 @@ fault is one line on stderr.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -175,18 +174,12 @@ def _fault(record: bytes, decode: bool) -> str:
     return ""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m hvdperf.models.inputs.imagenet_files",
-        description="Check ImageNet's shards, and print the numbers of their records as JSON.",
-    )
-    parser.add_argument("directory", metavar="DIR", type=Path, help="that holds the shards")
-    given = parser.parse_args(arguments)
+def main(directory: str) -> int:
     import tensorflow as tf
 
     tf.config.set_visible_devices([], "GPU")
     try:
-        files = check(locate(given.directory))
+        files = check(locate(directory))
     except (DataError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -195,4 +188,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))
