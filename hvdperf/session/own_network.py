@@ -61,14 +61,14 @@ class OwnData:
 class Trial:
     """What was found of one network.
 
-    error: why it cannot be measured at all, in words; "" if it can. late: whether that is only
-    because time ran out. refused: reasons why arms cannot be trained in their way. apart: as in
-    Check. sparse: number of gradients of single rows. unseen: whether the exchange of a script
-    cannot be told from computing. data: of its own.
+    error: why it cannot be measured at all, in words; "" if it can. of_node: whether the machine or
+    the environment may be at fault, as when time ran out. refused: reasons why arms cannot be
+    trained in their way. apart: as in Check. sparse: number of gradients of single rows. unseen:
+    whether the exchange of a script cannot be told from computing. data: of its own.
     """
 
     error: str = ""
-    late: bool = False
+    of_node: bool = False
     refused: dict[Arm, str] = field(default_factory=dict)
     apart: float = 0.0
     sparse: int = 0
@@ -123,12 +123,12 @@ class Trial:
 
 
 class NotTrained(Exception):
-    """A way does not train the network; the message says why. late: time ran out. of_data: the
-    network's own data are at fault."""
+    """A way does not train the network; the message says why. of_node: the machine or the
+    environment may be at fault. of_data: the network's own data are."""
 
-    def __init__(self, why: str, late: bool = False, of_data: bool = False) -> None:
+    def __init__(self, why: str, of_node: bool, of_data: bool = False) -> None:
         super().__init__(why)
-        self.late, self.of_data = late, of_data
+        self.of_node, self.of_data = of_node, of_data
 
 
 def try_all(
@@ -179,7 +179,7 @@ def _try(
                 break
     if problems and not trained:
         found.error = f"{where}: {problems[0]}"
-        found.late = all(error.late for error in problems)
+        found.of_node = all(error.of_node for error in problems)
     return found
 
 
@@ -223,10 +223,9 @@ def _try_way(
         checks = group.reports(Check, "check", deadline_s, steps=STEPS, compare=is_first)
         group.close()
     except LaunchFailed as failed:
-        late = time.monotonic() - began >= deadline_s
-        raise NotTrained(_cause(failed.failure, group), late, reading) from None
+        raise _not_trained(failed.failure, group, began + deadline_s, reading) from None
     except (LaunchError, DataError, OSError) as error:
-        raise NotTrained(str(error)) from None
+        raise NotTrained(str(error), of_node=True) from None
     finally:
         if group is not None:
             group.end()
@@ -235,8 +234,15 @@ def _try_way(
         say(f"{own.name}: a step counts as one sample: no batch is seen")
 
 
-def _cause(failure: Failure, group: LiveLaunch | None) -> str:
-    """Return the cause of a failure; of a rank that ended without a word, with the last line that
-    it has written."""
-    silent = group is not None and failure.rank is not None and not group.ranks[failure.rank].error
-    return f"{failure.cause}: {failure.tail[-1]}" if silent and failure.tail else failure.cause
+def _not_trained(
+    failure: Failure, group: LiveLaunch | None, deadline: float, reading: bool
+) -> NotTrained:
+    """Return the error of a launch that failed. Of a rank that ended without a word, it has the
+    last line that this has written."""
+    ranks = group.ranks if group is not None else []
+    why = failure.cause
+    if failure.rank is not None and not ranks[failure.rank].error and failure.tail:
+        why += f": {failure.tail[-1]}"
+    unconnected = not any(rank.pid for rank in ranks)
+    late = time.monotonic() >= deadline
+    return NotTrained(why, failure.of_node or unconnected or late, reading)

@@ -327,10 +327,10 @@ class PytestSession:
 
     def _refuse_broken(self, trials: Mapping[str, Trial]) -> None:
         """Say which of the user's own networks cannot be measured. Raises UserError if nothing else
-        is left to measure, unless only time was lacking."""
+        is left to measure, unless the machine may be at fault."""
         broken = {name: trial for name, trial in trials.items() if trial.error}
         left = [c for c in self.selected if c.workload.model not in broken]
-        if broken and not left and not all(trial.late for trial in broken.values()):
+        if broken and not left and not all(trial.of_node for trial in broken.values()):
             raise UserError("\n".join(trial.error for trial in broken.values()))
         for trial in broken.values():
             self._progress.say(f"NOT RUN {trial.error}")
