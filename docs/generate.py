@@ -30,8 +30,8 @@ from hvdperf.plan.options import PROFILES, Profile, Runs, Sampling, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.settings import PRECISION, ROWS, Row
 from hvdperf.session.pytest_options import SessionOptions
-from hvdperf.timeline import places, schemas
-from hvdperf.timeline.releases.raw import read_history
+from hvdperf.timeline import schemas
+from hvdperf.timeline.releases import raw
 from hvdperf.toml_file import read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, SpeedFloor
 from hvdperf.worker.script.tap._hvdperf_recorder import PREFIXES
@@ -521,9 +521,9 @@ PLAIN_FIELDS = {
 
 
 def compatibility() -> str:
-    results, refused = read_history(places.RAW)
-    not_built, unreadable = read_not_built(places.NOT_BUILT)
-    uses, unread = read_uses(places.USES)
+    results, refused = raw.read_history(raw.RAW)
+    not_built, unreadable = read_not_built(raw.NOT_BUILT)
+    uses, unread = read_uses(raw.USES)
     if refused or unreadable or unread:
         raise SystemExit("\n".join([*refused, *unreadable, *unread]))
     return compatibility_page(results, not_built, uses)

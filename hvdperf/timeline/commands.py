@@ -23,7 +23,6 @@ from hvdperf.files import write_whole
 from hvdperf.paths import CACHE, CHECKOUT, RESULTS, ROOT, shown
 from hvdperf.session.commands import from_here
 from hvdperf.session.ending import NOT_WRITTEN, exit_status
-from hvdperf.timeline import places
 from hvdperf.timeline.nights.night import (
     BRANCH,
     OVERDUE_H,
@@ -33,7 +32,7 @@ from hvdperf.timeline.nights.night import (
     check_series,
     read_nights,
 )
-from hvdperf.timeline.releases import backfill
+from hvdperf.timeline.releases import backfill, raw
 from hvdperf.timeline.releases.raw import Axis, check_known, keep, keep_sessions, read_history
 from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, write
 from hvdperf.verdict import Verdict
@@ -275,7 +274,7 @@ def write_nights_page(results: Path) -> None:
     from hvdperf.timeline.page.index import write_index
 
     until = datetime.now(UTC).date()
-    path = write_index(results / NIGHTS / INDEX, results, results / "report", places.SITE, until)
+    path = write_index(results / NIGHTS / INDEX, results, results / "report", raw.SITE, until)
     print(f"nights: {shown(path)}")
 
 
@@ -455,14 +454,14 @@ def write_releases() -> int:
     return 0
 
 
-def import_sessions(*, sessions: Path = places.SESSIONS) -> int:
+def import_sessions(*, sessions: Path = raw.SESSIONS) -> int:
     """Convert sessions into asv results.
 
     --sessions DIR: Convert the sessions of this directory. Default: results/runs.
     """
-    if sessions != places.SESSIONS and not sessions.is_dir():
+    if sessions != raw.SESSIONS and not sessions.is_dir():
         raise UserError(f"--sessions {sessions}: no such directory; give one such as results/runs")
-    for line in keep_sessions(sessions, places.RAW):
+    for line in keep_sessions(sessions, raw.RAW):
         print(line)
     return _make_trees()
 
@@ -473,7 +472,7 @@ def _make_trees() -> int:
 
     results, refused = make_trees()
     machines = {result.machine for result in results}
-    trees = ", ".join(shown(path) for path in places.RESULTS.values())
+    trees = ", ".join(shown(path) for path in raw.RESULTS.values())
     print(f"{len(results)} raw results of {len(machines)} machines in {trees}")
     return _told(refused)
 
@@ -489,8 +488,8 @@ def publish() -> int:
     """Write the asv sites: one by Horovod release and one by TensorFlow release."""
     from hvdperf.timeline.asv.site import make_offline
 
-    for axis, html in places.HTML.items():
-        configuration = places.CONFIGURATION[axis]
+    for axis, html in raw.HTML.items():
+        configuration = raw.CONFIGURATION[axis]
         done = subprocess.run(
             [sys.executable, "-m", "asv", "publish", "--config", configuration],
             capture_output=True,
@@ -514,7 +513,7 @@ def preview(*, port: int = 8080) -> int:
 
     if not 0 <= port <= 65535:
         raise UserError(f"--port {port}: must be between 0 and 65535")
-    serve(places.SITE, port)
+    serve(raw.SITE, port)
     return 0
 
 
@@ -534,7 +533,7 @@ def fill_matrix(
     """
     from hvdperf.timeline.releases.backfill import this_machine
 
-    results, _ = read_history(places.RAW)
+    results, _ = read_history(raw.RAW)
     versions = _versions(Axis.HOROVOD, horovod), _versions(Axis.TENSORFLOW, tensorflow)
     wanted = list(backfill.combinations(results, this_machine(), *versions))
     status = 0
@@ -564,7 +563,7 @@ def list_changes() -> int:
     """Find releases that changed the throughput, in stored results."""
     from hvdperf.timeline.releases.by_release import report, series_of
 
-    results, refused = read_history(places.RAW)
+    results, refused = read_history(raw.RAW)
     for text in report(series_of(results)):
         print(text)
     return _told(refused)
@@ -629,7 +628,7 @@ def measure_stack(*, stack: Path) -> int:
     from hvdperf.timeline.releases.backfill import measure
 
     result = measure(stack, quiet=True)
-    keep(result, places.RAW)
+    keep(result, raw.RAW)
     figures = {
         f"{each.model}/{each.replica}/{each.world_size}": median(each.values)
         for each in result.results
@@ -649,7 +648,7 @@ def try_uses_of_stack(*, stack: Path = Path(sys.executable)) -> int:
     found = probe(stack, CACHE, {**os.environ, "TF_USE_LEGACY_KERAS": "0"})
     for legacy in (False, True)[: 1 + found.has_tf_keras]:
         tried = try_stack(stack, CACHE, legacy, lambda line: print(f"uses: {line}", flush=True))
-        print(f"uses: {shown(write(places.USES / f'{tried.name}.json', tried))}")
+        print(f"uses: {shown(write(raw.USES / f'{tried.name}.json', tried))}")
     return 0
 
 

@@ -11,7 +11,7 @@ import pytest
 from docs.compatibility import BuildFailure, page, read_not_built, read_uses, rows
 from hvdperf.launch.uses import Tried
 from hvdperf.paths import ROOT
-from hvdperf.timeline import places
+from hvdperf.timeline.releases import raw
 from hvdperf.timeline.releases.backfill import TENSORFLOW
 from hvdperf.timeline.releases.raw import read_history
 from hvdperf.timeline.releases.uses import UsesOfStack
@@ -31,9 +31,9 @@ def cells(results=(), failures=(), horovod="0.28.1", tensorflow="2.18.1"):
 
 def test_the_committed_page_is_current():
     (path,) = (ROOT / "docs").rglob("compatibility.md")
-    results, _ = read_history(places.RAW)
-    failures, refused = read_not_built(places.NOT_BUILT)
-    uses, unread = read_uses(places.USES)
+    results, _ = read_history(raw.RAW)
+    failures, refused = read_not_built(raw.NOT_BUILT)
+    uses, unread = read_uses(raw.USES)
     assert [*refused, *unread] == []
     made = page(results, failures, uses)
     assert path.read_text() == made, "run make docs"

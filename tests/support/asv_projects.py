@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hvdperf.timeline import places
 from hvdperf.timeline.asv.export import write_repository, write_tree
+from hvdperf.timeline.releases import raw
 from hvdperf.timeline.releases.raw import Axis, RawResult, releases
 
 
@@ -18,7 +18,7 @@ def asv_project(root: Path, results: Sequence[RawResult], axis: Axis = Axis.HORO
     publishes to root/html."""
     commits = write_repository(root / "releases", releases(axis))
     write_tree(axis, root / "results", commits, results)
-    text = places.CONFIGURATION[axis].read_text()
+    text = raw.CONFIGURATION[axis].read_text()
     for key, value in (("repo", "releases"), ("results_dir", "results"), ("html_dir", "html")):
         text = re.sub(rf'"{key}": "[^"]*"', f'"{key}": "{root / value}"', text)
     (root / "asv.conf.json").write_text(text)

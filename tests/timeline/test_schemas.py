@@ -15,7 +15,7 @@ from hvdperf.json_records import plain
 from hvdperf.plan.questions import weak_scaling
 from hvdperf.records.archive import Store, summary_of
 from hvdperf.records.documents import Case
-from hvdperf.timeline import places
+from hvdperf.timeline.releases import raw
 from hvdperf.timeline.releases.backfill import measure
 from hvdperf.timeline.schemas import DIRECTORY, DOCUMENTS, texts, write
 from hvdperf.verdict import Verdict
@@ -71,7 +71,7 @@ def test_recorded_sessions_conform(tmp_path):
 
 
 def test_the_history_that_ships_conforms():
-    paths = list(places.RAW.glob("*/*.json"))
+    paths = list(raw.RAW.glob("*/*.json"))
     assert paths
     for path in paths:
         check("summary", json.loads(path.read_text()))
@@ -92,7 +92,7 @@ STACK = Path("stack/bin/python")
 @pytest.fixture
 def ends(tmp_path, monkeypatch):
     """Have the session end with a status, after it has written a case with a verdict."""
-    monkeypatch.setattr(places, "MEASURED", tmp_path)
+    monkeypatch.setattr(raw, "MEASURED", tmp_path)
 
     def ended(status: int, verdict: Verdict) -> None:
         def run(*_: object) -> int:

@@ -20,9 +20,8 @@ from asv.util import datetime_to_js_timestamp, write_json
 
 from hvdperf.errors import UserError, refusing
 from hvdperf.paths import shown
-from hvdperf.timeline import places
 from hvdperf.timeline.processes import Git
-from hvdperf.timeline.releases.raw import Axis, RawResult, Release, read_history, releases
+from hvdperf.timeline.releases import raw
 
 BRANCH = "main"
 # The author of every commit: no person, since commits are releases.
@@ -41,15 +40,15 @@ _MACHINE_FORMAT = 1
 PYTHON = "3.11"
 # The package by whose version asv's environments differ (asv.conf.json,
 # by_tensorflow.conf.json), by the axis that it belongs to.
-REQUIREMENT = {Axis.TENSORFLOW: "tensorflow-cpu", Axis.HOROVOD: "horovod"}
+REQUIREMENT = {raw.Axis.TENSORFLOW: "tensorflow-cpu", raw.Axis.HOROVOD: "horovod"}
 
 
-def make_repositories() -> dict[Axis, dict[str, str]]:
+def make_repositories() -> dict[raw.Axis, dict[str, str]]:
     """Make the repositories of both packages' releases; return the commit of each version."""
-    return {axis: write_repository(places.repository(axis), releases(axis)) for axis in Axis}
+    return {axis: write_repository(raw.repository(axis), raw.releases(axis)) for axis in raw.Axis}
 
 
-def write_repository(directory: Path, known: Sequence[Release]) -> dict[str, str]:
+def write_repository(directory: Path, known: Sequence[raw.Release]) -> dict[str, str]:
     """Make the git repository at `directory`, from which asv takes its x-axis, hold a commit and a
     tag for each of these releases, oldest first. Return the hashes of the commits, by version.
 
@@ -79,7 +78,7 @@ def write_repository(directory: Path, known: Sequence[Release]) -> dict[str, str
     return {release.version: commits[release.tag] for release in known}
 
 
-def _stream(known: Sequence[Release]) -> str:
+def _stream(known: Sequence[raw.Release]) -> str:
     """Return the releases as git fast-import reads them (git-fast-import(1))."""
     parts = [f"reset refs/heads/{BRANCH}\n"]
     for number, release in enumerate(known, start=1):
@@ -99,17 +98,17 @@ def _stream(known: Sequence[Release]) -> str:
     return "".join(parts)
 
 
-def make_trees(root: Path = places.RAW) -> tuple[list[RawResult], list[str]]:
+def make_trees(root: Path = raw.RAW) -> tuple[list[raw.RawResult], list[str]]:
     """Write the files that asv reads, of both axes, from all raw results. Return these raw results,
     and one line for each file that is left out."""
-    results, refused = read_history(root)
+    results, refused = raw.read_history(root)
     for axis, commits in make_repositories().items():
-        write_tree(axis, places.RESULTS[axis], commits, results)
+        write_tree(axis, raw.RESULTS[axis], commits, results)
     return results, refused
 
 
 def write_tree(
-    axis: Axis, directory: Path, commits: Mapping[str, str], results: Sequence[RawResult]
+    axis: raw.Axis, directory: Path, commits: Mapping[str, str], results: Sequence[raw.RawResult]
 ) -> None:
     """Replace asv's results of one axis with these. directory: asv's directory of results. commits:
     the commit of each version in the release repository. Raises UserError if the directory cannot
@@ -120,7 +119,7 @@ def write_tree(
         new.mkdir(parents=True)
         benchmarks = describe_benchmarks(results)
         write_json(str(new / "benchmarks.json"), benchmarks, _BENCHMARKS_FORMAT)
-        machines: dict[str, list[RawResult]] = {}
+        machines: dict[str, list[raw.RawResult]] = {}
         for result in results:
             machines.setdefault(result.machine, []).append(result)
         for machine, of_machine in machines.items():
@@ -139,7 +138,7 @@ def write_tree(
         shutil.rmtree(new, ignore_errors=True)
 
 
-def describe_benchmarks(results: Sequence[RawResult]) -> dict[str, dict[str, Any]]:
+def describe_benchmarks(results: Sequence[raw.RawResult]) -> dict[str, dict[str, Any]]:
     """Return the benchmarks as asv's discovery describes them, with the parameters of all
     series."""
     keys = {series.key for result in results for series in result.results}
@@ -172,15 +171,15 @@ def machine_document(machine: str, known: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _results_of(
-    axis: Axis,
+    axis: raw.Axis,
     commits: Mapping[str, str],
     machine: Mapping[str, str],
-    results: Sequence[RawResult],
+    results: Sequence[raw.RawResult],
     benchmarks: Mapping[str, dict[str, Any]],
 ) -> Iterable[Results]:
     """Yield asv's results, one for each pair of versions, and build of them, that was measured."""
-    released = {release.version: release.released for release in releases(axis)}
-    pairs: dict[tuple[str, str, str], list[RawResult]] = {}
+    released = {release.version: release.released for release in raw.releases(axis)}
+    pairs: dict[tuple[str, str, str], list[raw.RawResult]] = {}
     ordered = sorted(results, key=lambda each: (each.written_at, each.session))
     for result in ordered:
         pair = (result.version(axis), result.version(axis.other), result.build(ordered))

@@ -23,18 +23,8 @@ from hvdperf.paths import CACHE, ROOT, cases, shown
 from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.records.fingerprinting import fingerprint
-from hvdperf.timeline import places
 from hvdperf.timeline.processes import run_session
-from hvdperf.timeline.releases.raw import (
-    Axis,
-    RawResult,
-    Refused,
-    extract,
-    keep,
-    machine_label,
-    order,
-    replica_label,
-)
+from hvdperf.timeline.releases import raw
 
 PROFILE = "history"
 
@@ -55,7 +45,7 @@ def parameters() -> tuple[list[str], list[str], list[int]]:
     session_plan = plan_session(Options(profile=PROFILE), machine, local_offers(machine))
     slots = session_plan.slots
     labels = [
-        replica_label(
+        raw.replica_label(
             session_plan.data[workload.dataset].identity,
             len(slots[0].cores),
             bool(machine.gpus),
@@ -75,21 +65,21 @@ def this_machine() -> str:
     machine = local_machine()
     stack = probe(sys.executable, CACHE)
     slots = place(local_offers(machine))
-    return machine_label(fingerprint(machine, stack, Options().launcher, slots))
+    return raw.machine_label(fingerprint(machine, stack, Options().launcher, slots))
 
 
-def measure(stack: Path, quiet: bool) -> RawResult:
+def measure(stack: Path, quiet: bool) -> raw.RawResult:
     """Measure the throughput of a stack in one session. stack: its interpreter. quiet: as in
     `run_session`.
 
     Raises UserError if there was no session, or if it measured nothing soundly.
     """
     lost = f"nothing was measured of {stack}"
-    results = places.MEASURED / stack.absolute().parent.parent.name
+    results = raw.MEASURED / stack.absolute().parent.parent.name
     arguments = [*cases(), f"--profile={PROFILE}", f"--stack={stack}"]
     directory = run_session(arguments, results, lost, quiet)
-    with refusing(f"{lost}: {shown(directory)}: ", Refused):
-        return extract(directory)
+    with refusing(f"{lost}: {shown(directory)}: ", raw.Refused):
+        return raw.extract(directory)
 
 
 class State(Enum):
@@ -113,19 +103,21 @@ class Combination:
 
 
 def combinations(
-    results: Sequence[RawResult],
+    results: Sequence[raw.RawResult],
     machine: str | None,
     horovod: Sequence[str] = HOROVOD,
     tensorflow: Sequence[str] = TENSORFLOW,
-    not_built: Path = places.NOT_BUILT,
+    not_built: Path = raw.NOT_BUILT,
 ) -> Iterator[Combination]:
     """Yield every combination of versions with its state, oldest first. machine: label of the
     machine that measured; None for any."""
     there = {
-        tuple(map(result.version, Axis)) for result in results if machine in (None, result.machine)
+        tuple(map(result.version, raw.Axis))
+        for result in results
+        if machine in (None, result.machine)
     }
-    for ours in sorted(horovod, key=order(Axis.HOROVOD).__getitem__):
-        for theirs in sorted(tensorflow, key=order(Axis.TENSORFLOW).__getitem__):
+    for ours in sorted(horovod, key=raw.order(raw.Axis.HOROVOD).__getitem__):
+        for theirs in sorted(tensorflow, key=raw.order(raw.Axis.TENSORFLOW).__getitem__):
             record = not_built / f"horovod-{ours}-tensorflow-{theirs}.json"
             if (ours, theirs) in there:
                 yield Combination(ours, theirs, State.MEASURED)
@@ -145,7 +137,7 @@ def reason_in(record: Path) -> str:
 
 
 def fill(
-    wanted: Sequence[Combination], say: Say, root: Path = places.RAW, again: bool = False
+    wanted: Sequence[Combination], say: Say, root: Path = raw.RAW, again: bool = False
 ) -> list[Combination]:
     """Build and measure the missing combinations; return all wanted ones with their new states.
 
@@ -170,13 +162,13 @@ def _measure(combination: Combination, root: Path) -> None:
     """Build a stack, measure it, and keep the raw result. Raises NotBuilt or UserError."""
     interpreter = build(combination.horovod, combination.tensorflow)
     result = measure(interpreter, quiet=False)
-    found = tuple(map(result.version, Axis))
+    found = tuple(map(result.version, raw.Axis))
     if found != (combination.horovod, combination.tensorflow):
         raise UserError(
             f"{interpreter} holds Horovod {found[0]} and TensorFlow {found[1]}, not "
             f"{combination.name}; remove its environment to build it again"
         )
-    keep(result, root)
+    raw.keep(result, root)
 
 
 class NotBuilt(Exception):
@@ -196,7 +188,7 @@ def build(horovod: str, tensorflow: str) -> Path:
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines:
         return Path(lines[-1])
-    record = places.NOT_BUILT / f"horovod-{horovod}-tensorflow-{tensorflow}.json"
+    record = raw.NOT_BUILT / f"horovod-{horovod}-tensorflow-{tensorflow}.json"
     raise NotBuilt(
         reason_in(record) if record.exists() else "make stack failed; see its output above"
     )

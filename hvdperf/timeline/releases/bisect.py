@@ -23,10 +23,9 @@ from hvdperf.plan.session_plan import plan_session
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.documents import Case, session_name
 from hvdperf.stats import Interval
-from hvdperf.timeline import places
 from hvdperf.timeline.processes import run_session
+from hvdperf.timeline.releases import raw
 from hvdperf.timeline.releases.backfill import NotBuilt, build
-from hvdperf.timeline.releases.raw import Axis, check_known, order
 from hvdperf.verdict import Verdict
 
 # The profile that measures longest before it reports INCONCLUSIVE.
@@ -132,7 +131,7 @@ class Asked:
     """The input of a search. along: the package whose releases are searched. at: the version of the
     other package. budget_minutes: of each session; None for the profile's."""
 
-    along: Axis
+    along: raw.Axis
     at: str
     model: str
     world_size: int
@@ -152,12 +151,12 @@ def bisect_command(first: str, last: str, asked: Asked) -> int:
     """
     releases = between(asked.along, first, last)
     check(asked)
-    directory = places.GENERATED / "bisect" / session_name()
+    directory = raw.GENERATED / "bisect" / session_name()
     results: list[str] = []
 
     def built(release: str) -> Path:
         stack = {asked.along: release, asked.along.other: asked.at}
-        return build(stack[Axis.HOROVOD], stack[Axis.TENSORFLOW])
+        return build(stack[raw.Axis.HOROVOD], stack[raw.Axis.TENSORFLOW])
 
     def compare(older: str, newer: str) -> Answer:
         print(f"\nbisect: {newer} compared with {older}", flush=True)
@@ -181,12 +180,12 @@ def bisect_command(first: str, last: str, asked: Asked) -> int:
     return 0 if found.answer.is_known else 1
 
 
-def between(axis: Axis, first: str, last: str) -> tuple[str, ...]:
+def between(axis: raw.Axis, first: str, last: str) -> tuple[str, ...]:
     """Return the known releases from first to last, both included. Raises UserError if one of them
     is unknown, or if the first is not the older one."""
-    check_known(axis, "--from", first)
-    check_known(axis, "--to", last)
-    place = order(axis)
+    raw.check_known(axis, "--from", first)
+    raw.check_known(axis, "--to", last)
+    place = raw.order(axis)
     if place[first] >= place[last]:
         raise UserError(f"--from {first} --to {last}: the older release comes first")
     return tuple(place)[place[first] : place[last] + 1]
@@ -194,7 +193,7 @@ def between(axis: Axis, first: str, last: str) -> tuple[str, ...]:
 
 def check(asked: Asked) -> None:
     """Check everything else that can be wrong with the input. Raises UserError."""
-    check_known(asked.along.other, "--at", asked.at)
+    raw.check_known(asked.along.other, "--at", asked.at)
     machine = local_machine()
     offers = local_offers(machine)
     if not 1 <= asked.world_size <= len(offers):

@@ -1,7 +1,7 @@
 """Raw results: the throughput of Horovod with its defaults, one small document a session.
 
 The files results/history/<machine>/<session>.json are tracked by git and never change. All other
-files of the history are generated from them.
+files of the history are generated from them, and their places are here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable
-from hvdperf.paths import shown
+from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import Workload
 from hvdperf.records.archive import read_document, read_session, results_of, summary_of
 from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Summary
@@ -49,6 +49,33 @@ class Axis(Enum):
     @property
     def other(self) -> Axis:
         return Axis.TENSORFLOW if self is Axis.HOROVOD else Axis.HOROVOD
+
+
+# Everything in .asv/ can be generated again. The files in results/ are tracked by git, except the
+# sessions in results/runs/.
+SESSIONS = ROOT / "results" / "runs"
+RAW = ROOT / "results" / "history"
+NOT_BUILT = ROOT / "results" / "not-built"
+USES = ROOT / "results" / "uses"
+GENERATED = ROOT / ".asv"
+# Results of the sessions that a back-fill or `asv run` starts.
+MEASURED = GENERATED / "sessions"
+
+CONFIGURATION = {
+    Axis.HOROVOD: ROOT / "asv.conf.json",
+    Axis.TENSORFLOW: ROOT / "hvdperf" / "timeline" / "asv" / "by_tensorflow.conf.json",
+}
+RESULTS = {
+    Axis.HOROVOD: ROOT / "results" / "asv",
+    Axis.TENSORFLOW: ROOT / "results" / "asv-tensorflow",
+}
+SITE = GENERATED / "site"
+HTML = {axis: SITE / axis.value for axis in Axis}
+
+
+def repository(axis: Axis) -> Path:
+    """Return the path of the git repository whose commits are the releases of a package."""
+    return GENERATED / "releases" / axis.value
 
 
 @dataclass(frozen=True)

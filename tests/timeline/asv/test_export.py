@@ -18,9 +18,9 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.plan.questions import weak_scaling
-from hvdperf.timeline import places
 from hvdperf.timeline.asv import export
 from hvdperf.timeline.asv.export import BENCHMARK, make_trees, write_repository
+from hvdperf.timeline.releases import raw
 from hvdperf.timeline.releases.backfill import State, combinations
 from hvdperf.timeline.releases.raw import (
     Axis,
@@ -165,7 +165,7 @@ def test_asv_runs_the_matrix_that_a_back_fill_fills():
     from hvdperf.timeline.releases.backfill import HOROVOD, TENSORFLOW
 
     def required(axis: Axis) -> list[str]:
-        requirements = Config.load(str(places.CONFIGURATION[axis])).matrix["req"]
+        requirements = Config.load(str(raw.CONFIGURATION[axis])).matrix["req"]
         return list(requirements[export.REQUIREMENT[axis.other]])
 
     assert required(Axis.HOROVOD) == list(TENSORFLOW)
@@ -180,8 +180,8 @@ WEAK = weak_scaling(WORKLOAD, 2)
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout's results/ and .asv/ of the test's own."""
     results = {axis: tmp_path / "results" / axis.value for axis in Axis}
-    monkeypatch.setattr(places, "RESULTS", results)
-    monkeypatch.setattr(places, "GENERATED", tmp_path / ".asv")
+    monkeypatch.setattr(raw, "RESULTS", results)
+    monkeypatch.setattr(raw, "GENERATED", tmp_path / ".asv")
     return tmp_path
 
 
@@ -201,7 +201,7 @@ def test_importing_twice_changes_nothing(own_places):
     make_trees(root)
     before = files(own_places)
     assert keep_sessions(runs, root) == [unsound]
-    assert all(list(places.RESULTS[axis].glob("*/*-virtualenv-*.json")) for axis in Axis)
+    assert all(list(raw.RESULTS[axis].glob("*/*-virtualenv-*.json")) for axis in Axis)
     assert make_trees(root)[1] == []
     assert files(own_places) == before
 
@@ -309,28 +309,28 @@ def files(root: Path) -> dict[str, bytes]:
 
 
 def test_no_raw_result_is_refused():
-    results, refused = read_history(places.RAW)
+    results, refused = read_history(raw.RAW)
     assert refused == []
     assert results
 
 
 def test_asvs_files_are_made_of_the_raw_results(tmp_path, monkeypatch):
-    shipped = {axis: files(path) for axis, path in places.RESULTS.items()}
-    monkeypatch.setattr(places, "RESULTS", {axis: tmp_path / axis.value for axis in Axis})
-    monkeypatch.setattr(places, "GENERATED", tmp_path / ".asv")
-    make_trees(places.RAW)
-    for axis, path in places.RESULTS.items():
+    shipped = {axis: files(path) for axis, path in raw.RESULTS.items()}
+    monkeypatch.setattr(raw, "RESULTS", {axis: tmp_path / axis.value for axis in Axis})
+    monkeypatch.setattr(raw, "GENERATED", tmp_path / ".asv")
+    make_trees(raw.RAW)
+    for axis, path in raw.RESULTS.items():
         assert files(path) == shipped[axis]
 
 
 def test_the_matrix_that_ships_has_no_silent_hole():
-    results, _ = read_history(places.RAW)
+    results, _ = read_history(raw.RAW)
     found = list(combinations(results, None))
     assert [each.name for each in found if each.state is State.MISSING] == []
     assert {each.state for each in found} == {State.MEASURED}
 
 
-@pytest.mark.parametrize("record", sorted(places.NOT_BUILT.glob("*.json")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("record", sorted(raw.NOT_BUILT.glob("*.json")), ids=lambda p: p.stem)
 def test_what_cannot_be_built_is_told_without_places_of_a_machine(record):
     document = json.loads(record.read_text())
     assert record.stem == f"horovod-{document['horovod']}-tensorflow-{document['tensorflow']}"

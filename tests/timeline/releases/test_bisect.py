@@ -16,8 +16,8 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import against, parity, weak_scaling
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.outcome import Failure, Outcome
-from hvdperf.timeline import places
 from hvdperf.timeline.releases import bisect as side_by_side
+from hvdperf.timeline.releases import raw
 from hvdperf.timeline.releases.backfill import NotBuilt
 from hvdperf.timeline.releases.bisect import (
     Answer,
@@ -237,7 +237,7 @@ def stand_ins(tmp_path, monkeypatch):
         ratio = SPEEDS[candidate.name] / SPEEDS[reference.name]
         return result_of(session(place / "runs", measured(ratio)), asked)
 
-    monkeypatch.setattr(places, "GENERATED", tmp_path)
+    monkeypatch.setattr(raw, "GENERATED", tmp_path)
     monkeypatch.setattr(side_by_side, "build", build)
     monkeypatch.setattr(side_by_side, "measure", measure)
 
