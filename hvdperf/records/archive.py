@@ -24,24 +24,7 @@ from hvdperf.machine.disturbance import together
 from hvdperf.paths import shown
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import RoundGroup
-from hvdperf.records.documents import (
-    FORMAT,
-    ROUNDS,
-    SESSION_FILE,
-    SUMMARY_FILE,
-    SUMMARY_FORMAT,
-    Case,
-    CaseDocument,
-    Head,
-    Kind,
-    Result,
-    RoundsDocument,
-    SessionDocument,
-    Summary,
-    file_name,
-    own_round,
-    row_of,
-)
+from hvdperf.records import documents
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import (
     Conclusion,
@@ -67,18 +50,18 @@ class Store:
         # Groups with launches that are not on disk.
         self._grown: set[RoundGroup] = set()
 
-    def write(self, case: Case) -> None:
+    def write(self, case: documents.Case) -> None:
         """Write a case, and its rounds if they are not on disk. Raises OSError."""
         self._add(case)
         if case.round_group in self._grown:
             self._write_rounds(case)
-        head = {field.name: getattr(case, field.name) for field in fields(Head)}
+        head = {field.name: getattr(case, field.name) for field in fields(documents.Head)}
         outcome = {field.name: getattr(case.outcome, field.name) for field in fields(Conclusion)}
         numbers = tuple(measured.number for measured in case.rounds)
-        document = CaseDocument(**head, outcome=Conclusion(**outcome), rounds=numbers)
-        write_record(self._directory / f"{file_name(case.name)}.json", document)
+        document = documents.CaseDocument(**head, outcome=Conclusion(**outcome), rounds=numbers)
+        write_record(self._directory / f"{documents.file_name(case.name)}.json", document)
 
-    def _add(self, case: Case) -> None:
+    def _add(self, case: documents.Case) -> None:
         """Add the launches that no case before had."""
         known = self._rounds.setdefault(case.round_group, {})
         for measured in case.rounds:
@@ -88,13 +71,14 @@ class Store:
                 stored.launches += new
                 self._grown.add(case.round_group)
 
-    def _write_rounds(self, case: Case) -> None:
+    def _write_rounds(self, case: documents.Case) -> None:
         group, known = case.round_group, self._rounds[case.round_group]
-        path = self._directory / ROUNDS / f"{group.name}.json"
+        path = self._directory / documents.ROUNDS / f"{group.name}.json"
         path.parent.mkdir(exist_ok=True)
         rounds = tuple(known[number] for number in sorted(known))
         write_record(
-            path, RoundsDocument(case.format, case.session, case.written_at, group, rounds)
+            path,
+            documents.RoundsDocument(case.format, case.session, case.written_at, group, rounds),
         )
         self._grown.discard(group)
 
@@ -110,8 +94,8 @@ class Archive:
     sessions: that were put together in this one (report/pooled.py); () for a session of its own."""
 
     directory: Path
-    session: SessionDocument | None
-    cases: tuple[Case, ...]
+    session: documents.SessionDocument | None
+    cases: tuple[documents.Case, ...]
     left_out: tuple[str, ...]
     rounds: Mapping[RoundGroup, Mapping[int, Round]] = field(default_factory=dict)
     sessions: tuple[Archive, ...] = ()
@@ -129,9 +113,9 @@ class Archive:
     @property
     def why_no_session(self) -> str:
         """Return why the session's own document is missing, in words."""
-        start = _line(self.directory / SESSION_FILE, "")
+        start = _line(self.directory / documents.SESSION_FILE, "")
         lines = (line for line in self.left_out if line.startswith(start))
-        return next(lines, f"there is no {SESSION_FILE} in it")
+        return next(lines, f"there is no {documents.SESSION_FILE} in it")
 
     @property
     def unfinished(self) -> str:
@@ -154,10 +138,10 @@ def read_session(directory: Path) -> Archive:
 
     Raises UserError if the directory cannot be listed, or if the session has an earlier format.
     """
-    of_session, of_rounds = directory / SESSION_FILE, directory / ROUNDS
+    of_session, of_rounds = directory / documents.SESSION_FILE, directory / documents.ROUNDS
     try:
         # The summary repeats what the other documents say.
-        files = sorted(path for path in directory.iterdir() if path.name != SUMMARY_FILE)
+        files = sorted(path for path in directory.iterdir() if path.name != documents.SUMMARY_FILE)
         files_of_rounds = sorted(of_rounds.iterdir()) if of_rounds.is_dir() else []
     except OSError as error:
         raise UserError(
@@ -181,19 +165,19 @@ def read_session(directory: Path) -> Archive:
     session = None
     if of_session in files:
         with noted(of_session):
-            session = read_document(of_session, SessionDocument)
+            session = read_document(of_session, documents.SessionDocument)
     name = session.session if session is not None else directory.resolve().name
     rounds: dict[RoundGroup, dict[int, Round]] = {}
     for path in files_of_rounds:
         with noted(path):
-            found = read_document(path, RoundsDocument)
+            found = read_document(path, documents.RoundsDocument)
             _check_rounds(path, found, name)
             rounds[found.group] = {each.number: each for each in found.rounds}
-    cases: list[Case] = []
+    cases: list[documents.Case] = []
     for path in files:
         if path != of_session and not (path == of_rounds and path.is_dir()):
             with noted(path):
-                case = read_document(path, CaseDocument)
+                case = read_document(path, documents.CaseDocument)
                 _check(path, case, name)
                 cases.append(_put_together(case, rounds))
     return Archive(
@@ -208,7 +192,7 @@ def read_session(directory: Path) -> Archive:
 def read_document(
     path: Path,
     kind: type[Document],
-    reads: int = FORMAT,
+    reads: int = documents.FORMAT,
     upgrades: Mapping[int, Callable[[Any], object]] = MappingProxyType({}),
 ) -> Document:
     """Read one document. reads: its format, the only one that this version reads, besides those of
@@ -249,7 +233,7 @@ class _Header(msgspec.Struct):
     format: Positive
 
 
-def _check_rounds(path: Path, document: RoundsDocument, session: str) -> None:
+def _check_rounds(path: Path, document: documents.RoundsDocument, session: str) -> None:
     """Raise Unreadable if the document of a round group contradicts itself or its place."""
     if document.session != session:
         raise Unreadable(f"of another session, {document.session}")
@@ -262,12 +246,12 @@ def _check_rounds(path: Path, document: RoundsDocument, session: str) -> None:
         raise Unreadable("two rounds have the same number")
 
 
-def _check(path: Path, case: CaseDocument, session: str) -> None:
+def _check(path: Path, case: documents.CaseDocument, session: str) -> None:
     """Raise Unreadable if a case's document contradicts itself or its place."""
     comparison = case.outcome.comparison
     if case.session != session:
         raise Unreadable(f"of another session, {case.session}")
-    if path.stem != file_name(case.name):
+    if path.stem != documents.file_name(case.name):
         raise Unreadable(f"not the file of its case, {case.name}")
     if case.name != comparison.name:
         raise Unreadable(f"its comparison is that of {comparison.name}")
@@ -276,19 +260,21 @@ def _check(path: Path, case: CaseDocument, session: str) -> None:
         raise Unreadable(f"replicas_per_node {placed} are not {comparison.world_size} replicas")
 
 
-def _put_together(document: CaseDocument, rounds: Mapping[RoundGroup, Mapping[int, Round]]) -> Case:
+def _put_together(
+    document: documents.CaseDocument, rounds: Mapping[RoundGroup, Mapping[int, Round]]
+) -> documents.Case:
     """Return a case with its rounds. Raises Unreadable if one is missing, or lacks a launch."""
     comparison = document.outcome.comparison
     group, own = comparison.round_group, []
     for number in document.rounds:
         try:
-            own.append(own_round(comparison, rounds[group][number]))
+            own.append(documents.own_round(comparison, rounds[group][number]))
         except KeyError:
-            where = f"{ROUNDS}/{group.name}.json"
+            where = f"{documents.ROUNDS}/{group.name}.json"
             raise Unreadable(f"round {number} is not in {where}, or lacks a side") from None
     fields = {**vars(document), "outcome": Outcome(**vars(document.outcome), rounds=tuple(own))}
     del fields["rounds"]
-    return Case(**fields)
+    return documents.Case(**fields)
 
 
 def _line(path: Path, why: str) -> str:
@@ -300,7 +286,9 @@ def _line(path: Path, why: str) -> str:
     return f"{' '.join(shown(path).split())}: left out: {reason}"
 
 
-def summary_of(archive: Archive, kind: Kind = Kind.OWN, node: str = "") -> Summary:
+def summary_of(
+    archive: Archive, kind: documents.Kind = documents.Kind.OWN, node: str = ""
+) -> documents.Summary:
     """Return a session in one small document. Of a session against the reference only the cases
     count, and of one that measures others again only the results: a case has its verdict by its own
     rule. Raises UserError if its own document cannot be read."""
@@ -308,8 +296,8 @@ def summary_of(archive: Archive, kind: Kind = Kind.OWN, node: str = "") -> Summa
     if session is None:
         raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
     others = together(session.disturbances)
-    return Summary(
-        SUMMARY_FORMAT,
+    return documents.Summary(
+        documents.SUMMARY_FORMAT,
         session.session,
         session.written_at,
         kind,
@@ -318,7 +306,9 @@ def summary_of(archive: Archive, kind: Kind = Kind.OWN, node: str = "") -> Summa
         session.hosts,
         session.fingerprint,
         session.asked.texts,
-        () if kind is Kind.AGAIN else tuple(row_of(case.outcome) for case in archive.cases),
+        ()
+        if kind is documents.Kind.AGAIN
+        else tuple(documents.row_of(case.outcome) for case in archive.cases),
         () if kind.is_gate else tuple(chain(*(results_of(archive, each) for each in Measure))),
         others.reason() if others is not None and others.is_disturbed else "",
         node,
@@ -328,11 +318,11 @@ def summary_of(archive: Archive, kind: Kind = Kind.OWN, node: str = "") -> Summa
 
 def results_of(
     archive: Archive, measure: Measure, replica: Callable[[Workload], str] = lambda _: ""
-) -> Iterator[Result]:
+) -> Iterator[documents.Result]:
     """Yield what launches of a session did by themselves. replica: names what each replica of a
     workload trains on."""
     for (workload, size), figures in figures_of_launches(archive.cases, measure).items():
-        yield Result(measure, workload.model, size, figures, replica(workload))
+        yield documents.Result(measure, workload.model, size, figures, replica(workload))
 
 
 def throughputs_by_nodes(
