@@ -164,9 +164,12 @@ class Hub:
             return
         del self._strangers[connection]
         rank: int = hello["hello"]
-        receive = partial(connection.receive, limit=MESSAGE_BYTES)
         deliver = partial(self._deliver, listener, rank, connection)
-        self._selector.modify(connection.socket, selectors.EVENT_READ, partial(deliver, receive))
+        self._selector.modify(
+            connection.socket,
+            selectors.EVENT_READ,
+            lambda: deliver(lambda: connection.receive(limit=MESSAGE_BYTES)),
+        )
         listener.joined(rank, connection, hello)
         # The same read may hold the rank's next messages. A rank that was refused is closed.
         if connection.socket.fileno() >= 0:

@@ -280,20 +280,11 @@ class Turns(msgspec.Struct, tag="turns", tag_field="of"):
     blocks: list[Block] = msgspec.field(default_factory=list)
     series: list[Series] = msgspec.field(default_factory=list)
 
-    @property
-    def timed_seconds(self) -> float:
-        of_series = sum(sum(series.repeats) for series in self.series)
-        return of_series + sum(block.seconds for block in self.blocks)
-
 
 class Run(msgspec.Struct, tag="run", tag_field="of"):
     """A training run. run: reports by process rank."""
 
     run: Sequence[RunReport]
-
-    @property
-    def timed_seconds(self) -> float:
-        return max((rank.seconds for rank in self.run), default=0.0)
 
 
 class StampedRun(msgspec.Struct, tag="stamped run", tag_field="of"):
@@ -309,11 +300,6 @@ class StampedRun(msgspec.Struct, tag="stamped run", tag_field="of"):
     warm_up: list[Block] = msgspec.field(default_factory=list)
     blocks: list[Block] = msgspec.field(default_factory=list)
     timestamps: Timestamps | None = None
-
-    @property
-    def timed_seconds(self) -> float:
-        of_blocks = sum(block.seconds for block in self.blocks)
-        return of_blocks + max((rank.seconds for rank in self.run), default=0.0)
 
 
 @dataclass
@@ -355,8 +341,11 @@ class Launch:
 
     @property
     def timed_seconds(self) -> float:
-        """Seconds of its work that were timed; the rest of a session counts as idle."""
-        return 0.0 if self.work is None else self.work.timed_seconds
+        """Seconds of its blocks, its collective operations and its run together. What is not among
+        them counts as idle."""
+        of_run = max((rank.seconds for rank in self.run), default=0.0)
+        of_series = sum(sum(series.repeats) for series in self.series)
+        return of_run + of_series + sum(block.seconds for block in self.blocks)
 
     def of_kind(self, kind: BlockKind) -> list[Block]:
         return [block for block in self.blocks if block.kind is kind]

@@ -223,14 +223,10 @@ class Work(ABC):
         during which this session or a rank was stopped is taken again."""
         for _ in range(TAKEN_AGAIN + 1):
             before = group.stops
+            order = {"kind": kind.value, "steps": steps, "wait": wait}
+            deadline_s = self.deadline_s(launch, kind, steps)
             ranks = group.reports(
-                BlockReport,
-                "block",
-                self.deadline_s(launch, kind, steps),
-                limit="block_deadline_s",
-                kind=kind.value,
-                steps=steps,
-                wait=wait,
+                BlockReport, "block", deadline_s, limit="block_deadline_s", **order
             )
             stopped = [str(number) for number, rank in enumerate(ranks) if rank.resumed]
             if group.stops == before and not stopped:

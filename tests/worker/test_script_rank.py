@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -290,21 +291,38 @@ def test_a_session_has_no_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("exchanged", "reductions", "stamps", "said"),
+    ("exchanged", "reductions", "ranks", "is_refused"),
     [
-        ({}, 0, False, "no gradient is exchanged"),
-        ({"step": (3, 1, 0)}, 0, False, "the exchange within a step is not seen"),
-        ({}, 9, False, "the exchange within a step is not seen"),
-        ({"step": (3, 1, 0)}, 0, True, ""),
+        ({}, 0, 2, True),
+        ({}, 0, 1, False),
+        ({}, 9, 2, False),
+        ({"step": (3, 1, 0)}, 0, 2, False),
         # Of tensors whose size is unknown while the graph is made.
-        ({"step": (3, 0, 0)}, 0, True, ""),
+        ({"step": (3, 0, 0)}, 0, 2, False),
     ],
 )
+def test_ranks_that_exchange_nothing_are_refused(
+    exchanged: Any,
+    reductions: int,
+    ranks: int,
+    is_refused: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = Script(monkeypatch, {"op": "check", "steps": 1}, block(1))
+    script.rank._config = script.rank._config._replace(world_size=ranks)
+    script.state.exchanged, script.state.allreduces_between = exchanged, reductions
+    with pytest.raises(Left, match="1") if is_refused else nullcontext():
+        script.run(3)
+    assert len(script.driver.replies) == (not is_refused)
+    failures = [(kind, of_user) for kind, _, of_user in script.driver.failures]
+    assert failures == [("BadScript", True)] * is_refused
+
+
+@pytest.mark.parametrize("stamps", [False, True])
 def test_a_block_without_the_exchange_needs_to_see_it(
-    exchanged: Any, reductions: int, stamps: bool, said: str, monkeypatch: pytest.MonkeyPatch
+    stamps: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = Script(monkeypatch, block(1, "local"), block(1))
-    script.state.exchanged, script.state.allreduces_between = exchanged, reductions
     script.steps.has_exchange_stamps = stamps
     script.step()
     script.step()
@@ -316,12 +334,12 @@ def test_a_block_without_the_exchange_needs_to_see_it(
         script.steps.last = Row(3, end - 2, end - 1.5, end, 0.25, 0.125, 0.0, 0.0)
         script.rank._at_step(script.steps)
 
-    if said:
+    if not stamps:
         with pytest.raises(Left, match="1"):
             step_without_stamps()
         ((kind, message, of_user),) = script.driver.failures
         assert (kind, of_user) == ("BadScript", True)
-        assert message.startswith(said)
+        assert message.startswith("the exchange within a step is not seen")
     else:
         # One of several steps whose gradients are added up.
         step_without_stamps()

@@ -13,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from hvdperf.models import contract, registry, tasks
-from hvdperf.worker import gpu_probe, training
+from hvdperf.worker import training
 from hvdperf.worker.training import Part
+from hvdperf.worker.vet import gpu_probe
 from hvdperf.worker.vet.host import copier, rate
 
 # What is trained, and with how many samples a step: on a GPU, and on cores.
@@ -22,7 +23,7 @@ ON_GPU, ON_CORES = ("resnet_50", 64), ("vgg_16_s", 16)
 _CLASSES, _SEED = 1000, 1
 # Updates after which weights are compared.
 _UPDATES = 3
-# The work of a GPU (hvdperf.worker.gpu_probe) that a term is, by the name of the term.
+# The work of a GPU (hvdperf.worker.vet.gpu_probe) that a term is, by the name of the term.
 _OF_GPU = {"memory": "copy", "bus": "link"}
 
 

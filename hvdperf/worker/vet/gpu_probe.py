@@ -1,6 +1,6 @@
 """Report how fast the GPUs of this host are without Horovod: one JSON object on stdout.
 
-It is run as ``python -m hvdperf.worker.gpu_probe``, because a night's process never imports
+It is run as ``python -m hvdperf.worker.vet.gpu_probe``, because a night's process never imports
 TensorFlow.
 """
 
