@@ -136,7 +136,7 @@ soak: env ## start and end launches, some of which fail, and report leftovers: A
 	@$(ACTIVATE); python -m bench.soak $(ARGS)
 
 simulate: env ## simulate error rates and durations of verdicts: the tables of docs/
-	@$(ACTIVATE); python -m bench.simulation $(ARGS)
+	@$(ACTIVATE); python -m bench.rates $(or $(ARGS),simulation)
 
 trust: env data ## inject faults in 20 more sessions of up to 18 min, and count detections
 	@$(ACTIVATE); python -m bench.trust $(ARGS)

@@ -1,6 +1,6 @@
 """Which losses are found night by night, and how often something is found that is not there: tables
 of simulated years that the suite itself judges, of throughputs that fall and of a gate's cases.
-`python -m bench.nights` prints them.
+`python -m bench.rates falls nodes gate` prints them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtri, stdtrit
 
-from bench.sessions import Array, Generator, autoregression, normal, student
-from bench.simulation import heading, row
+from bench.noise import Array, Generator, Part, drawn, normal, student
+from bench.pages import heading, row
 from hvdperf.interim import EARLY, EARLY_LOOKS, PRIOR_ROUNDS, fail_alpha
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.false_fails import NIGHTS
+from hvdperf.plan.proposals import NIGHTS
 from hvdperf.records.documents import Row
 from hvdperf.stats import bound_depth
 from hvdperf.timeline.nights.gate import NIGHTS as TOGETHER
@@ -88,13 +88,17 @@ class Throughputs:
         generator = np.random.default_rng(seed)
         first = int(generator.integers(60, self.latest))
         count = NIGHTS if loss is None else first + 3
-        shape = count, len(self.nodes), len(self.keys)
-        figures = self.launch * np.median(student(generator, (*shape, 3), 3), axis=3)
-        of_node, of_all = (*shape[:2], 1), (count, 1, 1)
-        for sd, of in ((self.own, shape), (self.of_node, of_node), (self.of_all, of_all)):
-            figures += sd * autoregression(student(generator, of, self.tail), 0.3, axis=0)
+        axes = {"night": count, "node": len(self.nodes), "key": len(self.keys)}
+        launches = axes | {"launch": 3}
+        figures = np.median(
+            drawn(generator, launches, Part(self.launch, tuple(launches), student(3))), axis=3
+        )
+        of_all, of_node, own = ("night",), ("night", "node"), tuple(axes)
+        of_nights = ((self.own, own), (self.of_node, of_node), (self.of_all, of_all))
+        parts = (Part(sd, over, student(self.tail), {"night": 0.3}) for sd, over in of_nights)
+        figures = figures + drawn(generator, axes, *parts)
         figures[np.arange(count) % 7 >= 5] += math.log(self.weekend)
-        measures = generator.random(shape[:2]) >= self.missing
+        measures = generator.random(figures.shape[:2]) >= self.missing
         if loss is not None:
             figures[first:, loss.nodes, loss.throughputs] += math.log(loss.factor)
             measures[first:] = True
@@ -150,12 +154,13 @@ class Gate:
     def turns(self, of_cases: Array, generator: Generator) -> Array:
         """Return ln ratios of all turns, [case, round, turn]. of_cases: what the night does to
         each, in ln."""
-        shape = len(of_cases), self.looks[-1]
+        axes = {"case": len(of_cases), "round": self.looks[-1], "turn": 4}
         # The variance of the median of four turns is 0.298 of that of one.
         turn = math.sqrt((self.sd**2 - self.launches**2) / 0.298)
-        launches = self.launches * normal(generator, (*shape, 1))
-        drawn = launches + turn * normal(generator, (*shape, 4))
-        return autoregression(drawn, self.rounds, axis=1) + of_cases[:, None, None]
+        near = {"round": self.rounds}
+        launches = Part(self.launches, ("case", "round"), near=near)
+        turns = drawn(generator, axes, launches, Part(turn, tuple(axes), near=near))
+        return turns + of_cases[:, None, None]
 
     def rows(self, turns: Array) -> list[Row]:
         """Judge cases as hvdperf.interim does, in a tenth of the time. Figures and bounds are made
@@ -247,10 +252,11 @@ LOSSES = (
     | planted("one throughput", 50, 15, 5, throughputs=slice(2, 3))
 )
 OF_NODES = planted("a node", 8, 15, nodes=slice(3, 4), names=NODES[3:4]) | planted("all", 5, 15)
-TABLES: Mapping[str, tuple[Mapping[str, Simulated], Mapping[str, Loss]]] = {
-    "falls": (FALLS, LOSSES),
-    "nodes": (FALLS_OF_NODES, OF_NODES),
-    "gate": (GATES, planted("all", 3, 5, 7, 10, 15, 50)),
+# By name: the noises, the losses, and how many of each are tried for a year without one.
+TABLES: Mapping[str, tuple[Mapping[str, Simulated], Mapping[str, Loss], int]] = {
+    "falls": (FALLS, LOSSES, 2),
+    "nodes": (FALLS_OF_NODES, OF_NODES, 4),
+    "gate": (GATES, planted("all", 3, 5, 7, 10, 15, 50), 40),
 }
 
 
@@ -272,14 +278,14 @@ def at_most(count: int, years: int) -> float:
     return float(chdtri(2 * count + 2, 0.05)) / 2 / years
 
 
-def table(name: str, years: int, tries: int) -> Iterator[str]:
+def table(name: str, years: int) -> Iterator[str]:
     """Yield the rows of a table of TABLES: what is found in years without a loss, and the shares of
     losses, in %, that are found on the first night, and within three."""
-    conditions, losses = TABLES[name]
+    conditions, losses, tries = TABLES[name]
     events = f"false events in {years} years (a year, upper limit 95 %)"
     yield from heading("nights differ by", events, "FAILs a year by one night each", *losses)
     for differ, condition in conditions.items():
         count, red = false_events(condition, years)
-        shares = (found(condition, loss, tries) for loss in losses.values())
-        told = (f"{100 * first:.3g}, {100 * three:.3g}" for first, three in shares)
-        yield row(differ, f"{count} ({at_most(count, years):.2f})", f"{red / years:.1f}", *told)
+        shares = (found(condition, loss, tries * years) for loss in losses.values())
+        cells = (f"{100 * first:.3g}, {100 * three:.3g}" for first, three in shares)
+        yield row(differ, f"{count} ({at_most(count, years):.2f})", f"{red / years:.1f}", *cells)

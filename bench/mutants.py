@@ -48,7 +48,6 @@ TESTS = {
         f"tests/worker/test_{name}.py"
         for name in ("private", "private_copies", "script_rank", "recorder")
     ),
-    "bench/detections.py": ("tests/bench/test_detections.py",),
     "hvdperf/interim.py": ("tests/test_interim_again.py", *_RULES),
 }
 # Bytes of address space for the tests of a mutant: an endless list would take the machine's.

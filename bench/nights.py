@@ -1,14 +1,9 @@
-"""Simulated nights that the suite itself judges: what is found, and how often something is found
-that is not there. Nothing is measured, so the figures do not depend on the machine.
-
-`python -m bench.nights falls` is of throughputs that fall, `nodes` of those of nodes that measure
-themselves, `gate` of the cases of a gate (bench.losses), and `changes` of lasting changes in
-made-up years.
+"""Nights of made-up years, and which of the lasting changes that are planted there are found:
+`python -m bench.rates changes`.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 from collections import Counter
@@ -19,10 +14,9 @@ from itertools import product
 from statistics import median_high
 from typing import get_type_hints
 
-from bench import losses
-from bench.simulation import heading, row
+from bench.pages import heading, row
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.false_fails import NIGHTS
+from hvdperf.plan.proposals import NIGHTS
 from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Limit, Result, Row, Summary
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import Measure
@@ -160,21 +154,3 @@ def _quiet(year: Year, years: int) -> Iterator[str]:
     yield f"{sum(series.is_red for series in looks)} of {len(looks)}"
     told = Counter(word.value for each in made for word in standings(findings(each).changes))
     yield ", ".join(f"{count} {word}" for word, count in told.items()) or "0"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.nights", description=__doc__)
-    parser.add_argument("table", choices=[*losses.TABLES, "changes"])
-    parser.add_argument("--years", type=int, default=5)
-    parser.add_argument("--tries", type=int, default=40, help="losses of each size")
-    given = parser.parse_args()
-    name, years, tries = given.table, given.years, given.tries
-    if min(years, tries) < 1:
-        parser.error("--years and --tries: must be above zero")
-    made = changes(years) if name == "changes" else losses.table(name, years, tries)
-    for text in made:
-        print(text, flush=True)
-
-
-if __name__ == "__main__":
-    main()

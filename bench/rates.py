@@ -1,29 +1,30 @@
-"""Writes docs/reference/simulations.md: all that the simulations of error rates print.
+"""Simulates how often verdicts err, and what is found, which docs/error_rates.md rests on.
+Nothing is measured, so the figures do not depend on the machine.
 
-python -m bench.rates                    # every one of them, which takes hours
-python -m bench.rates falls nodes        # these anew; the others stay as they are
+    python -m bench.rates simulation           # prints the tables of whole sessions
+    python -m bench.rates falls nodes --write  # puts these into docs/reference/simulations.md, too
+    python -m bench.rates gate --of 2          # of two years in place of fifty
 """
 
 from __future__ import annotations
 
 import argparse
-import re
-import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
-from hvdperf.files import write_whole
+from bench import losses, nights, simulation, thresholds
+from bench.pages import put_into
 from hvdperf.paths import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "simulations.md"
-# The modules of bench, with the arguments of the figures that docs/error_rates.md rests on.
-SIMULATIONS: Mapping[str, str] = {
-    "simulation": "bench.simulation 600",
-    "thresholds": "bench.thresholds",
-    "falls": "bench.nights falls --years 20",
-    "nodes": "bench.nights nodes --years 12",
-    "gate": "bench.nights gate --years 50 --tries 2000",
-    "changes": "bench.nights changes --years 5",
+# What simulates, and of how many sessions a cell, files a row, or years.
+SIMULATIONS: Mapping[str, tuple[Callable[[int], Iterable[str]], int]] = {
+    "simulation": (simulation.tables, 600),
+    "thresholds": (thresholds.tables, 10),
+    "falls": (partial(losses.table, "falls"), 20),
+    "nodes": (partial(losses.table, "nodes"), 12),
+    "gate": (partial(losses.table, "gate"), 50),
+    "changes": (nights.changes, 5),
 }
 
 
@@ -33,21 +34,21 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SIMULATIONS)}")
-    names = parser.parse_args().names or list(SIMULATIONS)
-    if unknown := sorted(set(names) - set(SIMULATIONS)):
-        parser.error(f"{', '.join(unknown)}: known are {', '.join(SIMULATIONS)}")
-    for name in names:
-        command = [sys.executable, "-m", *SIMULATIONS[name].split()]
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-        write_whole(PAGE, replaced(PAGE.read_text(), name, done.stdout))
-
-
-def replaced(page: str, name: str, printed: str) -> str:
-    """Return the page with what a simulation has printed."""
-    new = f"## {name}\n\n`python -m {SIMULATIONS[name]}`\n\n{printed.strip()}\n\n"
-    section = re.compile(rf"^## {name}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-    return section.sub(lambda _: new, page).rstrip() + "\n"
+    parser.add_argument("names", nargs="+", choices=SIMULATIONS, metavar="NAME")
+    text = "number of sessions of a cell, of files, or of years, whichever NAME simulates"
+    parser.add_argument("--of", type=int, metavar="N", help=text)
+    parser.add_argument("--write", action="store_true", help="into docs/reference/simulations.md")
+    given = parser.parse_args()
+    if given.of is not None and given.of < 2:
+        parser.error("--of: must be two or more")
+    for name in given.names:
+        simulate, usual = SIMULATIONS[name]
+        lines = []
+        for line in simulate(given.of or usual):
+            print(line, flush=True)
+            lines.append(line)
+        if given.write:
+            put_into(PAGE, f"python -m bench.rates {name}", lines)
 
 
 if __name__ == "__main__":

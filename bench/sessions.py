@@ -9,17 +9,17 @@ of the same machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from bench.noise import SEED, Array, Generator, Part, Values, drawn, normal, outliers, student
 from hvdperf.interim import judge_rounds
 from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Variances
-from hvdperf.plan.arms import Side, Workload
+from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.options import Sampling
 from hvdperf.plan.questions import aa, against, communication, parity, strong_scaling, weak_scaling
@@ -29,32 +29,9 @@ from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Band, Floor, Judgement, Rule, Ver
 from hvdperf.verdict import Noise as Known
 from hvdperf.work.in_turn import Budget, Group, in_turn
 
-Array = npt.NDArray[np.float64]
-Generator = np.random.Generator
-Values = Callable[[Generator, tuple[int, ...]], Array]
-
-# The share of values that are outliers, and the factor on their standard deviation.
-OUTLIERS, OUTLIER_FACTOR = 0.05, 5.0
 # A burst slows an arm: in what share of its launches, by how many standard deviations of a turn,
 # and with what probability it goes on in the next turn.
 BURSTS, BURST_LOSS, BURST_GOES_ON = 0.25, 3.0, 0.7
-
-
-def normal(generator: Generator, shape: tuple[int, ...]) -> Array:
-    return generator.standard_normal(shape)
-
-
-def student(generator: Generator, shape: tuple[int, ...], freedom: int = 5) -> Array:
-    """Return values of Student's t with variance 1; turns were measured to follow that with 5
-    degrees of freedom."""
-    values: Array = generator.standard_t(freedom, shape) * math.sqrt((freedom - 2) / freedom)
-    return values
-
-
-def outliers(generator: Generator, shape: tuple[int, ...]) -> Array:
-    wild = generator.random(shape) < OUTLIERS
-    values: Array = normal(generator, shape) * np.where(wild, OUTLIER_FACTOR, 1.0)
-    return values
 
 
 @dataclass(frozen=True)
@@ -64,62 +41,40 @@ class Noise:
     same launch. bursts: whether bursts slow arms of several ranks. launches: the standard deviation
     between launches, in multiples of the assumed one; None for the machine's own."""
 
-    name: str
     values: Values = normal
     rounds: float = 0.0
     turns: float = 0.0
     bursts: bool = False
     launches: float | None = None
 
-    def of_launches(self, generator: Generator, sessions: int, rounds: int) -> Array:
-        """Return the noise of launches, [sessions, rounds]."""
-        return autoregression(self.values(generator, (sessions, rounds)), self.rounds, axis=1)
-
-    def of_blocks(self, generator: Generator, sessions: int, rounds: int, turns: int) -> Array:
-        """Return the noise of blocks, [sessions, rounds, turns]."""
-        values = self.values(generator, (sessions, rounds, turns))
-        values = autoregression(values, self.turns, axis=2)
-        return autoregression(values, self.rounds, axis=1)
-
-    def of_bursts(self, generator: Generator, sessions: int, rounds: int, turns: int) -> Array:
-        """Return the loss of an arm of several ranks to bursts, [sessions, rounds, turns]."""
-        losses = np.zeros((sessions, rounds, turns))
-        if self.bursts:
-            begins = generator.integers(0, turns, (sessions, rounds))
-            begins[generator.random((sessions, rounds)) > BURSTS] = turns
-            lasts = generator.geometric(1 - BURST_GOES_ON, (sessions, rounds))
-            turn = np.arange(turns)
-            hit = (turn >= begins[:, :, None]) & (turn < (begins + lasts)[:, :, None])
-            losses[hit] = BURST_LOSS
-        return losses
+    def part(self, sd: float, *over: str) -> Part:
+        """Return the part that differs over these axes by so much."""
+        near = {"turn": self.turns, "round": self.rounds}
+        return Part(sd, over, self.values, {axis: near[axis] for axis in near if axis in over})
 
 
 NOISES = {
-    noise.name: noise
-    for noise in (
-        Noise("normal"),
-        Noise("Student t5", student),
-        Noise("5 % outliers x5", outliers),
-        Noise("bursts on one side", bursts=True),
-        Noise("rounds AR(1) 0.5", rounds=0.5),
-        Noise("turns AR(1) 0.5", turns=0.5),
-        Noise("both AR(1) 0.5", rounds=0.5, turns=0.5),
-        Noise("launches three times tau0", launches=3.0),
-    )
+    "normal": Noise(),
+    "Student t5": Noise(student(5)),
+    "5 % outliers x5": Noise(outliers),
+    "bursts on one side": Noise(bursts=True),
+    "rounds AR(1) 0.5": Noise(rounds=0.5),
+    "turns AR(1) 0.5": Noise(turns=0.5),
+    "both AR(1) 0.5": Noise(rounds=0.5, turns=0.5),
+    "launches three times tau0": Noise(launches=3.0),
 }
 
 
-def autoregression(shocks: Array, rho: float, axis: int) -> Array:
-    """Return the shocks with a correlation of rho between neighbours, of the same variance."""
-    if rho == 0:
-        return shocks
-    values = np.moveaxis(shocks, axis, 0).copy()
-    for at in range(1, len(values)):
-        values[at] = rho * values[at - 1] + math.sqrt(1 - rho**2) * values[at]
-    return np.moveaxis(values, 0, axis)
+def of_bursts(generator: Generator, sessions: int, rounds: int) -> Array:
+    """Return the loss of an arm of several ranks to bursts, [sessions, rounds, turns]."""
+    begins = generator.integers(0, MOST_TURNS, (sessions, rounds))
+    begins[generator.random((sessions, rounds)) > BURSTS] = MOST_TURNS
+    ends = begins + generator.geometric(1 - BURST_GOES_ON, (sessions, rounds))
+    turn = np.arange(MOST_TURNS)
+    hit = (turn >= begins[:, :, None]) & (turn < ends[:, :, None])
+    return np.where(hit, BURST_LOSS, 0.0)
 
 
-SEED = 20281
 # Turns of a launch, as in the profiles.
 FEWEST_TURNS, MOST_TURNS = 4, 8
 # By network of the default profile, on two cores and with cheap starts: seconds of a round apart
@@ -310,13 +265,13 @@ def simulated(
     session knows some; by default those that the setting asks for."""
     generator = np.random.default_rng(seed)
     left = left or _left_by_earlier(setting)
-    drawn = _draw(setting, cases, sessions, generator)
+    ratios = _draw(setting, cases, sessions, generator)
     loads = {case.load for case in cases}
     for number in range(sessions):
         chosen = generator.integers(0, len(left), LATEST)
         record = MachineRecord(Path(), {str(at): left[which] for at, which in enumerate(chosen)})
         ends = int(generator.integers(3, setting.looks[-1] + 1)) if setting.by_clock else 0
-        of_this = {case: drawn[case.comparison][number] + math.log(case.figure) for case in cases}
+        of_this = {case: ratios[case.comparison][number] + math.log(case.figure) for case in cases}
         known = {load: record.noise(load, 0.0) for load in loads}
         session = Session(of_this, setting.looks, known, ends, setting.parts)
         session.run()
@@ -327,39 +282,38 @@ def _draw(
     setting: Setting, cases: Sequence[Case], sessions: int, generator: Generator
 ) -> dict[Comparison, Array]:
     """Return ln ratios of all turns, [sessions, rounds, turns], around 0."""
-    shape = sessions, setting.looks[-1]
+    noise, machine, rounds = setting.noise, setting.machine, setting.looks[-1]
+    axes = {"session": sessions, "round": rounds, "turn": MOST_TURNS}
     sides = dict.fromkeys(side for case in cases for side in case.comparison.sides)
+    # A ratio has the noise of two sides.
     launches = {
-        arm: _launch_sd(setting, arm.world_size) * setting.noise.of_launches(generator, *shape)
+        arm: drawn(
+            generator, axes, noise.part(_launch_sd(setting, arm) / math.sqrt(2), "session", "round")
+        )
         for arm in dict.fromkeys(side.arm for side in sides)
     }
-    blocks = {side: _blocks(setting, side, shape, generator) for side in sides}
-    drawn = {}
+    blocks = {}
+    for side in sides:
+        sd = machine.turns[side.arm.world_size] / math.sqrt(2)
+        blocks[side] = drawn(generator, axes, noise.part(sd, *axes))
+        if noise.bursts and side.arm.world_size > 1:
+            blocks[side] -= sd * of_bursts(generator, sessions, rounds)
+    found = {}
     for case in cases:
         ours, theirs = case.comparison.sides
-        ratios = (launches[ours.arm] - launches[theirs.arm])[:, :, None]
-        ratios = ratios + blocks[ours] - blocks[theirs]
-        if setting.noise.bursts:
+        ratios = launches[ours.arm] - launches[theirs.arm] + blocks[ours] - blocks[theirs]
+        if noise.bursts:
             # With skewed noise, the true figure is the median of rounds, which is shifted to 0.
             ratios -= np.median(np.median(ratios[:, :, :FEWEST_TURNS], axis=2))
-        drawn[case.comparison] = ratios
-    return drawn
+        found[case.comparison] = ratios
+    return found
 
 
-def _blocks(setting: Setting, side: Side, shape: tuple[int, int], generator: Generator) -> Array:
-    replicas = side.arm.world_size
-    values = setting.noise.of_blocks(generator, *shape, MOST_TURNS)
-    if replicas > 1 and setting.noise.bursts:
-        values -= setting.noise.of_bursts(generator, *shape, MOST_TURNS)
-    return setting.machine.turns[replicas] / math.sqrt(2) * values
-
-
-def _launch_sd(setting: Setting, replicas: int) -> float:
-    """Return the standard deviation between launches of one arm, of which a ratio has two."""
-    of_ratio = setting.machine.launches[replicas]
+def _launch_sd(setting: Setting, arm: Arm) -> float:
+    """Return the standard deviation of a ratio between launches."""
     if setting.noise.launches is not None:
-        of_ratio = setting.noise.launches * (setting.known or UNKNOWN_LAUNCH_SD)
-    return of_ratio / math.sqrt(2)
+        return setting.noise.launches * (setting.known or UNKNOWN_LAUNCH_SD)
+    return setting.machine.launches[arm.world_size]
 
 
 # The machine's record --------------------------------------------------------------------------

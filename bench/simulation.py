@@ -1,38 +1,24 @@
 """Error rates and durations of verdicts: whole sessions with made-up noise and the real rule.
 
-`python -m bench.simulation [SESSIONS]` prints the tables that docs/error_rates.md rests on. A
-session has the judged cases of one network of the default profile (bench.sessions). Nothing is
-measured, so the figures do not depend on the machine.
+`python -m bench.rates simulation` prints the tables that docs/error_rates.md rests on. A session
+has the judged cases of one network of the default profile (bench.sessions). Nothing is measured, so
+the figures do not depend on the machine.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, quantiles
 
 import numpy as np
 
-from bench.sessions import (
-    FEWEST_TURNS,
-    MACHINES,
-    NOISES,
-    SECONDS,
-    SEED,
-    Case,
-    Machine,
-    Session,
-    Setting,
-    asked,
-    asked_against,
-    identical,
-    ordinary,
-    simulated,
-)
-from bench.sessions import Noise as DrawnNoise
+from bench import sessions
+from bench.noise import SEED, Part, drawn
+from bench.pages import heading, row
+from bench.sessions import MACHINES, NOISES, Case, Machine, Session, Setting, ordinary
 from hvdperf.interim import EARLY_LOOKS, judge_pair, judge_rounds
 from hvdperf.machine.noise_record import LEAST_LAUNCH_SD
 from hvdperf.plan.comparisons import Comparison
@@ -47,7 +33,6 @@ from hvdperf.verdict import (
     is_precise,
 )
 
-SESSIONS = 300
 # Full looks of the profiles.
 LOOKS = {"smoke": (8,), "default": (8, 12), "nightly": (8, 12, 24)}
 FLOOR, ON_CPUS, ON_GPUS, IDENTICAL = (
@@ -56,7 +41,6 @@ FLOOR, ON_CPUS, ON_GPUS, IDENTICAL = (
     Band(0.95, 1 / 0.95),
     Band(0.9, 1 / 0.9),
 )
-SLOWER = (0.05, 0.10, 0.15)
 # For sessions that are resumed: their looks, and after how many rounds their parts end. The last
 # look of `default` is at 12, so the next one is at 24.
 RESUMED_LOOKS = (8, 12, 24)
@@ -79,6 +63,9 @@ KNOWN: Mapping[str, float | None] = {
 }
 
 
+# Comparisons whose true figure is known ----------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Rates:
     """Numbers of comparisons by their verdict at the end."""
@@ -92,170 +79,118 @@ class Rates:
     def count(self, verdict: Verdict) -> int:
         return self.counts.get(verdict, 0)
 
-    def percent(self, verdict: Verdict, digits: int = 1) -> str:
-        return f"{100 * self.count(verdict) / self.total:.{digits}f}"
-
-    @property
-    def cells(self) -> list[str]:
+    def __str__(self) -> str:
         """Return the percentages of PASS and FAIL."""
-        return [self.percent(verdict, 2) for verdict in (Verdict.PASS, Verdict.FAIL)]
+        both = (100 * self.count(verdict) / self.total for verdict in (Verdict.PASS, Verdict.FAIL))
+        return " / ".join(f"{percent:.2f}" for percent in both)
 
 
-def rates(
-    setting: Setting, comparisons: Iterable[Comparison], rule: Rule, figure: float, sessions: int
-) -> Rates:
-    """Return the rates of comparisons that all have this rule and this true figure."""
-    cases = [Case(comparison, rule, figure) for comparison in comparisons]
-    return Rates(
-        Counter(
-            judgement.verdict
-            for session in simulated(setting, cases, sessions)
-            for judgement in session.judged.values()
-        )
-    )
+@dataclass(frozen=True)
+class Compared:
+    """Comparisons that all have the same rule and the same true figure. asked: by world sizes."""
+
+    asked: Callable[[Sequence[int]], Iterable[Comparison]]
+    rule: Rule
+    figure: float = 1.0
+
+    def rates(self, setting: Setting, count: int) -> Rates:
+        """Return the rates of these comparisons in so many sessions."""
+        asked = self.asked(setting.machine.sizes)
+        cases = [Case(comparison, self.rule, self.figure) for comparison in asked]
+        judged = (each.judged.values() for each in sessions.simulated(setting, cases, count))
+        return Rates(Counter(judgement.verdict for of_one in judged for judgement in of_one))
 
 
-def at_floor(setting: Setting, sessions: int, figure: float = 1.0) -> Rates:
-    """Return the rates of comparisons with a floor of 1. figure: the true one, a share of it."""
-    return rates(setting, asked(setting.machine.sizes), FLOOR, figure, sessions)
+# At a floor of 1, and of one stack against another.
+AT_FLOOR, AS_FAST = Compared(sessions.asked, FLOOR), Compared(sessions.asked_against, REGRESSION)
+BELOW_FLOOR = replace(AT_FLOOR, figure=0.9)
+# Two identical groups.
+PAIR = Compared(lambda _: [sessions.identical()], IDENTICAL)
+BOTH = {"at the floor": AT_FLOOR, "as fast": AS_FAST}
+SLOWER = {f"{n} % slower": replace(AS_FAST, figure=1 - n / 100) for n in (5, 10, 15)}
+BANDS = {
+    "alike, in 0.75": Compared(sessions.asked, ON_CPUS),
+    "at 0.75": Compared(sessions.asked, ON_CPUS, 0.75),
+    "alike, in 0.95": Compared(sessions.asked, ON_GPUS),
+    "A/A": PAIR,
+}
 
 
-def of_two_stacks(setting: Setting, sessions: int, figure: float = 1.0) -> Rates:
-    """Return the rates of comparisons of two stacks. figure: the speed of one over the other's."""
-    return rates(setting, asked_against(setting.machine.sizes), REGRESSION, figure, sessions)
+Rows = Mapping[str, Setting]
 
 
-# Tables ----------------------------------------------------------------------------------------
-
-
-def floor_table(sessions: int) -> list[str]:
-    """Return the table of a figure exactly at its floor, and 10 % below it, by what is known."""
-    rows = heading("noise", "PASS", "FAIL", "10 % below: PASS")
-    for machine in MACHINES:
-        told = []
-        for known in KNOWN.values():
-            setting = Setting(machine, known=known)
-            found, below = at_floor(setting, sessions), at_floor(setting, sessions, 0.9)
-            told.append([*found.cells, below.percent(Verdict.PASS, 2)])
-        rows.append(row(machine.name, *map(" / ".join, zip(*told, strict=True))))
-    return rows
-
-
-def looks_table(sessions: int) -> list[str]:
-    """Return the table of a figure at its floor, and of another stack as fast or slower, by
-    looks."""
-    slower = (f"{100 * loss:.0f} % slower: FAIL" for loss in SLOWER)
-    rows = heading("noise", "looks", "at the floor: PASS", "FAIL", "as fast: PASS", "FAIL", *slower)
-    for machine in MACHINES:
-        for looks in LOOKS.values():
-            setting = Setting(machine, looks=looks)
-            found, same = at_floor(setting, sessions), of_two_stacks(setting, sessions)
-            cells = [*found.cells, same.percent(Verdict.PASS), same.percent(Verdict.FAIL, 2)]
-            for loss in SLOWER:
-                cells.append(of_two_stacks(setting, sessions, 1 - loss).percent(Verdict.FAIL))
-            rows.append(row(machine.name, ", ".join(map(str, looks)), *cells))
-    return rows
-
-
-def noise_table(sessions: int) -> list[str]:
-    """Return the table of every kind of noise, with the least assumed difference of launches."""
-    settings = {
-        name: [change(Setting(machine, known=LEAST_LAUNCH_SD)) for machine in MACHINES]
-        for name, change in kinds().items()
+def settings(of: Mapping[str, Mapping[str, object]]) -> Rows:
+    """Return the settings with these fields on each machine, by name."""
+    return {
+        f"{machine.name}; {name}" if name else machine.name: Setting(machine, **fields)  # type: ignore[arg-type]
+        for machine in MACHINES
+        for name, fields in of.items()
     }
-    return machines_table("noise", "at the floor: PASS", settings, sessions)
 
 
-def parts_table(sessions: int) -> list[str]:
-    """Return the table of sessions with looks at 8, 12 and 24 that the clock ended on the way, and
-    that were resumed."""
-    settings = {
-        name: [Setting(machine, looks=RESUMED_LOOKS, parts=parts) for machine in MACHINES]
-        for name, parts in PARTS.items()
-    }
-    return machines_table("resumed", "PASS", settings, sessions)
+OTHER_NOISE: Mapping[str, Mapping[str, object]] = {
+    name: {"noise": noise, "known": LEAST_LAUNCH_SD} for name, noise in NOISES.items()
+}
+TABLES: Mapping[str, tuple[Rows, Mapping[str, Compared]]] = {
+    "at a floor": (
+        settings({f"of launches is known {name}": {"known": sd} for name, sd in KNOWN.items()}),
+        {"at the floor": AT_FLOOR, "10 % below": BELOW_FLOOR},
+    ),
+    "by looks": (
+        settings({f"looks at {of[-1]} at last": {"looks": of} for of in LOOKS.values()}),
+        BOTH | SLOWER,
+    ),
+    "in a band": (settings({"": {}}), BANDS),
+    "of other noise": (
+        settings(OTHER_NOISE | {"ended by the clock": {"by_clock": True}}),
+        BOTH,
+    ),
+    "of sessions that are resumed": (
+        settings({name: {"looks": RESUMED_LOOKS, "parts": parts} for name, parts in PARTS.items()}),
+        BOTH,
+    ),
+}
 
 
-def machines_table(
-    what: str, passing: str, settings: Mapping[str, Sequence[Setting]], sessions: int
-) -> list[str]:
-    """Return a table of figures at their floor, and of another stack as fast. what: heading of the
-    first column. passing: heading of the first figure. settings: by name, one for each machine."""
-    figures = (passing, "FAIL", "as fast: FAIL")
-    rows = heading(what, *(f"{machine.name}, {each}" for machine in MACHINES for each in figures))
-    for name, of_machines in settings.items():
-        cells = []
-        for setting in of_machines:
-            same = of_two_stacks(setting, sessions)
-            cells += [*at_floor(setting, sessions).cells, same.percent(Verdict.FAIL, 2)]
-        rows.append(row(name, *cells))
-    return rows
+def table(name: str, count: int) -> Iterator[str]:
+    """Yield the rows of a table, of so many sessions a cell."""
+    rows, columns = TABLES[name]
+    yield from heading("noise", *(f"{each}: PASS / FAIL, %" for each in columns))
+    for each, setting in rows.items():
+        yield row(each, *(f"{of.rates(setting, count)}" for of in columns.values()))
 
 
-def kinds() -> dict[str, Callable[[Setting], Setting]]:
-    """Return every kind of noise, and the clock, by name as changes of a setting."""
-    found: dict[str, Callable[[Setting], Setting]] = {
-        name: lambda setting, noise=noise: replace(setting, noise=noise)  # type: ignore[misc]
-        for name, noise in NOISES.items()
-    }
-    return found | {"ended by the clock": lambda setting: replace(setting, by_clock=True)}
+# How long it takes ------------------------------------------------------------------------------
 
 
-def band_table(sessions: int) -> list[str]:
-    """Return the table of arms that are alike, and of arms exactly at the edge of their band."""
-    bands = ("alike, in 0.75: PASS", "at 0.75: PASS", "alike, in 0.95: PASS")
-    rows = heading("noise", *(figure for band in bands for figure in (band, "FAIL")), "A/A INVALID")
+def minutes_table(count: int) -> Iterator[str]:
+    """Yield the table of sessions of the default profile that end when all is decided."""
+    after = ["decided after 3 rounds, %", *(" or ".join(map(str, n)) for n in ENDS[1:-1]), "never"]
+    yield from heading("noise", "of launches is known", "minutes: median", "90 %", *after)
     for machine in MACHINES:
-        setting = Setting(machine)
-        cells: list[str] = []
-        for band, figure in ((ON_CPUS, 1.0), (ON_CPUS, 0.75), (ON_GPUS, 1.0)):
-            cells += rates(setting, asked(machine.sizes), band, figure, sessions).cells
-        found = rates(setting, [identical()], IDENTICAL, 1.0, 4 * sessions)
-        rows.append(row(machine.name, *cells, found.percent(Verdict.FAIL, 2)))
-    return rows
-
-
-def minutes_table(sessions: int) -> list[str]:
-    """Return the table of sessions of the default profile that end when all is decided, by what is
-    known."""
-    after = ["cases decided after 3", *(f"{' or '.join(map(str, n))}" for n in ENDS[1:-1]), "never"]
-    rows = heading("noise", "minutes: median", "90 %", *after)
-    for machine in MACHINES:
-        told = []
-        for known in KNOWN.values():
-            found = ordinary_sessions(machine, known, sessions)
+        for name, known in KNOWN.items():
+            found = ordinary_sessions(machine, known, count)
             minutes = [session.seconds / 60 for session in found]
-            ninth = quantiles(minutes, n=10)[-1]
-            shares = [f"{100 * share:.1f}" for share in decided_after(found)]
-            told.append([f"{median(minutes):.1f}", f"{ninth:.1f}", *shares])
-        rows.append(row(machine.name, *map(" / ".join, zip(*told, strict=True))))
-    return rows
+            cells = [median(minutes), quantiles(minutes, n=10)[-1]]
+            cells += [100 * share for share in decided_after(found)]
+            yield row(machine.name, name, *(f"{cell:.1f}" for cell in cells))
 
 
-def ordinary_sessions(machine: Machine, known: float | None, sessions: int) -> list[Session]:
+def ordinary_sessions(machine: Machine, known: float | None, count: int) -> list[Session]:
     """Return sessions of at most two slots: of more, the default profile judges only communication,
     and only of one network."""
     sizes = [size for size in machine.sizes if size <= 2]
-    cases = [ordinary(comparison) for comparison in asked(sizes, tuple(SECONDS))]
-    return list(simulated(Setting(machine, known=known), cases, sessions))
+    cases = [ordinary(each) for each in sessions.asked(sizes, tuple(sessions.SECONDS))]
+    return list(sessions.simulated(Setting(machine, known=known), cases, count))
 
 
-def decided_after(sessions: Sequence[Session]) -> list[float]:
+def decided_after(found: Sequence[Session]) -> list[float]:
     """Return the shares of cases that were decided after the numbers of rounds in ENDS."""
-    judged = [found for session in sessions for found in session.judged.values()]
+    judged = [each for session in found for each in session.judged.values()]
     ended = Counter(
-        found.rounds if found.verdict is not Verdict.INCONCLUSIVE else NEVER for found in judged
+        each.rounds if each.verdict is not Verdict.INCONCLUSIVE else NEVER for each in judged
     )
     return [sum(ended[rounds] for rounds in group) / len(judged) for group in ENDS]
-
-
-def heading(*names: str) -> list[str]:
-    """Return the heading of a table in Markdown."""
-    return [row(*names), "|---" * len(names) + "|"]
-
-
-def row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 # Two identical groups --------------------------------------------------------------------------
@@ -289,20 +224,14 @@ class Pairs:
 def of_pairs(machine: str, ratio: float, pairs: int) -> Pairs:
     """Judge so many pairs. machine: of PAIR_NOISES. ratio: the true one of the two groups. The
     noise record is empty, so the noise of launches is assumed to be 5 %."""
-    generator = np.random.default_rng(SEED)
     turns, launches = PAIR_NOISES[machine]
     looks = LOOKS["default"]
-    shape = pairs, looks[-1]
-    of_launches = launches * generator.standard_normal((*shape, 1))
-    drawn = (
-        math.log(ratio) + of_launches + turns * generator.standard_normal((*shape, FEWEST_TURNS))
-    )
-    invalid_after, taken = [], 0
-    for pair in drawn.tolist():
-        rounds, invalid = _judged(pair, looks)
-        taken += rounds
-        invalid_after += [rounds] if invalid else []
-    return Pairs(pairs, invalid_after, taken)
+    axes = {"pair": pairs, "round": looks[-1], "turn": sessions.FEWEST_TURNS}
+    parts = Part(launches, ("pair", "round")), Part(turns, tuple(axes))
+    values = math.log(ratio) + drawn(np.random.default_rng(SEED), axes, *parts)
+    judged = [_judged(pair, looks) for pair in values.tolist()]
+    invalid_after = [rounds for rounds, invalid in judged if invalid]
+    return Pairs(pairs, invalid_after, sum(rounds for rounds, _ in judged))
 
 
 def _judged(rows: Sequence[Sequence[float]], looks: Sequence[int]) -> tuple[int, bool]:
@@ -318,21 +247,17 @@ def _judged(rows: Sequence[Sequence[float]], looks: Sequence[int]) -> tuple[int,
     return looks[-1], judgement.verdict is Verdict.FAIL
 
 
-def pairs_table(sessions: int) -> list[str]:
-    """Return the table of A/A pairs by themselves. Of pairs that differ, a tenth of the number are
+def pairs_table(count: int) -> Iterator[str]:
+    """Yield the table of A/A pairs by themselves. Of pairs that differ, a tenth of the number are
     judged."""
     names = ("true ratio", "pairs", "INVALID after three rounds", "in the session", "rounds, mean")
-    rows = heading("noise", *names)
+    yield from heading("noise", *names)
     for machine in PAIR_NOISES:
         for ratio in PAIR_RATIOS:
-            count = PAIRS_A_SESSION * sessions // (1 if ratio == BIAS else 10)
-            of = of_pairs(machine, ratio, count)
-            shares = (100 * n / count for n in (of.at_once, len(of.invalid_after)))
-            cells = [f"{share:.2f} %" for share in shares]
-            rows.append(
-                row(machine, f"{ratio:g}", f"{count:,}", *cells, f"{of.rounds / count:.2f}")
-            )
-    return rows
+            pairs = PAIRS_A_SESSION * count // (1 if ratio == BIAS else 10)
+            of = of_pairs(machine, ratio, pairs)
+            shares = (f"{100 * n / pairs:.2f} %" for n in (of.at_once, len(of.invalid_after)))
+            yield row(machine, f"{ratio:g}", f"{pairs:,}", *shares, f"{of.rounds / pairs:.2f}")
 
 
 # Intervals of a given length ---------------------------------------------------------------------
@@ -348,33 +273,26 @@ PRECISE_KINDS = ("normal", "Student t5", "5 % outliers x5", "rounds AR(1) 0.5")
 FLOOR_HALF = Floor.at(0.5)
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """Of many cases the share whose interval covers the true figure, and the mean of rounds."""
-
-    covered: float
-    rounds: float
-
-
-def coverage(sd: float, noise: DrawnNoise, cases: int) -> Coverage:
-    """Return the coverage of intervals whose rounds end at PRECISION. sd: of a round. The
-    correlation of rounds is known from earlier sessions, as in a session's record."""
-    generator = np.random.default_rng(SEED)
-    drawn = sd * noise.of_launches(generator, cases, MOST_PRECISE)
+def coverage(sd: float, noise: sessions.Noise, cases: int) -> tuple[float, float]:
+    """Return the share of cases whose interval covers the true figure, if rounds end at PRECISION,
+    and the mean number of rounds. sd: of a round. The correlation of rounds is known from earlier
+    sessions, as in a session's record."""
+    axes = {"case": cases, "round": MOST_PRECISE}
+    values = drawn(np.random.default_rng(SEED), axes, noise.part(sd, *axes))
     known = Noise(of_rounds=noise.rounds)
     covered = taken = 0
-    for values in drawn.tolist():
+    for of_case in values.tolist():
         for count in range(LOOKS["default"][0], MOST_PRECISE + 1):
-            if count < MOST_PRECISE and _is_far(values[:count]):
+            if count < MOST_PRECISE and _is_far(of_case[:count]):
                 continue
-            rows = [[value] for value in values[:count]]
+            rows = [[value] for value in of_case[:count]]
             figure = judge_rounds(rows, FLOOR_HALF, LOOKS["default"], known, forced=True).figure
             if is_precise(figure, PRECISION):
                 break
         assert figure is not None
         covered += figure.lower <= 1 <= figure.upper
         taken += count
-    return Coverage(covered / cases, taken / cases)
+    return covered / cases, taken / cases
 
 
 def _is_far(values: Sequence[float]) -> bool:
@@ -382,48 +300,25 @@ def _is_far(values: Sequence[float]) -> bool:
     return FAR * float(np.std(values)) / math.sqrt(len(values)) > PRECISION
 
 
-def precision_table(sessions: int) -> list[str]:
-    """Return the table of coverage by the noise of a round and its kind."""
-    rows = heading("a round's sd", *PRECISE_KINDS)
+def precision_table(count: int) -> Iterator[str]:
+    """Yield the table of coverage by the noise of a round and its kind."""
+    yield from heading("a round's sd", *PRECISE_KINDS)
     for name, sd in OF_ROUNDS.items():
         cells = []
         for kind in PRECISE_KINDS:
-            found = coverage(sd, NOISES[kind], sessions)
-            error = math.sqrt(found.covered * (1 - found.covered) / sessions)
-            cells.append(
-                f"{100 * found.covered:.1f} ± {100 * error:.1f} %, {found.rounds:.0f} rounds"
-            )
-        rows.append(row(f"{100 * sd:g} % ({name})", *cells))
-    return rows
+            covered, rounds = coverage(sd, NOISES[kind], count)
+            error = math.sqrt(covered * (1 - covered) / count)
+            cells.append(f"{100 * covered:.1f} ± {100 * error:.1f} %, {rounds:.0f} rounds")
+        yield row(f"{100 * sd:g} % ({name})", *cells)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.simulation", description=__doc__)
-    parser.add_argument(
-        "sessions",
-        type=int,
-        nargs="?",
-        default=SESSIONS,
-        metavar="SESSIONS",
-        help="of a cell (300)",
-    )
-    sessions = parser.parse_args().sessions
-    if sessions < 2:
-        parser.error(f"{sessions} sessions: must be two or more")
-    print(f"per cent of the comparisons of {sessions} sessions a cell; of launches is known,")
-    print(f"where there are three figures: {' / '.join(KNOWN)}")
-    for title, table in (
-        ("minutes until all is decided", minutes_table),
-        ("at a floor", floor_table),
-        ("by looks", looks_table),
-        ("in a band", band_table),
-        ("two identical groups", pairs_table),
-        ("of other noise", noise_table),
-        ("of sessions that are resumed", parts_table),
-        ("intervals of a given length", precision_table),
-    ):
-        print(f"\n{title}\n", *table(sessions), sep="\n", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def tables(count: int) -> Iterator[str]:
+    """Yield the lines of all tables, of so many sessions a cell."""
+    made: dict[str, Iterator[str]] = {
+        "minutes until all is decided": minutes_table(count),
+        **{name: table(name, count) for name in TABLES},
+        "two identical groups": pairs_table(count),
+        "intervals of a given length": precision_table(count),
+    }
+    for title, lines in made.items():
+        yield from (f"\n{title}\n", *lines)

@@ -1,13 +1,12 @@
-"""False FAILs of proposed thresholds: the number that a file tells, and that of simulated nights.
+"""False FAILs of proposed thresholds: the number that a file says, and that of simulated nights.
 
-`python -m bench.thresholds [FILES]` prints the tables that docs/error_rates.md rests on. A file is
+`python -m bench.rates thresholds` prints the tables that docs/error_rates.md rests on. A file is
 proposed from simulated sessions, and nights on which nothing has changed are then judged by it with
 the suite's own rule. Nothing is measured, so the figures do not depend on the machine.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,19 +16,17 @@ from statistics import fmean
 
 import numpy as np
 
-from bench.sessions import Array, autoregression, normal, student
-from bench.simulation import heading, row
+from bench.noise import SEED, Array, Generator, Part, drawn, normal, student
+from bench.pages import heading, row
 from hvdperf.interim import fail_alpha, judge_rounds
 from hvdperf.machine.host import Machine
+from hvdperf.plan import proposals
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.false_fails import NIGHTS, Scatter, Year, false_fail, scatter, year
-from hvdperf.plan.proposals import propose
+from hvdperf.plan.proposals import MOST_A_YEAR, NIGHTS, Scatter
 from hvdperf.plan.thresholds import Case, proposed_rule
 from hvdperf.stats import bound_depth
 from hvdperf.verdict import Floor, Rule, Verdict
 
-FILES = 10
-SEED = 20281
 # The cases of a file, and the full looks of a night.
 CASES, LOOKS = 60, (8, 12, 24)
 # Nights by which a file's false FAILs are counted: five years.
@@ -53,20 +50,19 @@ class Noise:
     correlation: float = 0.0
 
     def __str__(self) -> str:
-        told = [f"{100 * self.rounds:.1f} %; {100 * self.nights:g} %"]
-        told += ["nights are the same for all cases"] if self.common else []
-        told += [f"nights of Student t{self.tails}"] if self.tails else []
-        told += [f"rounds correlate by {self.correlation:g}"] if self.correlation else []
-        return ", ".join(told)
+        words = [f"{100 * self.rounds:.1f} %; {100 * self.nights:g} %"]
+        words += ["nights are the same for all cases"] if self.common else []
+        words += [f"nights of Student t{self.tails}"] if self.tails else []
+        words += [f"rounds correlate by {self.correlation:g}"] if self.correlation else []
+        return ", ".join(words)
 
-    def draw(self, generator: np.random.Generator, nights: int, rounds: int) -> Array:
+    def draw(self, generator: Generator, nights: int, rounds: int) -> Array:
         """Return the ln ratios of CASES, [nights, cases, rounds]."""
-        shape = (nights, 1 if self.common else CASES, 1)
-        tails = self.tails
-        of_nights = student(generator, shape, tails) if tails else normal(generator, shape)
-        of_rounds = normal(generator, (nights, CASES, rounds))
-        of_rounds = autoregression(of_rounds, self.correlation, axis=2)
-        return FIGURE + self.nights * of_nights + self.rounds * of_rounds
+        axes = {"night": nights, "case": CASES, "round": rounds}
+        values = student(self.tails) if self.tails else normal
+        of_nights = Part(self.nights, ("night",) if self.common else ("night", "case"), values)
+        of_rounds = Part(self.rounds, tuple(axes), near={"round": self.correlation})
+        return FIGURE + drawn(generator, axes, of_nights, of_rounds)
 
 
 NOISES = tuple(
@@ -93,41 +89,42 @@ SESSIONS = {(12, 8): (*NOISES, *OTHER), (8, 8): ENDS, (12, 3): ENDS}
 
 @dataclass(frozen=True)
 class File:
-    """A proposed file. told: the false FAILs of a year that it tells. counted: those of simulated
-    nights, a year. narrow, counted_narrow: the same of floors that only PASS in 95 % of sessions.
-    passed: the share of nights on which every case PASSes. found: the share of cases that are 10 %
-    slower, and FAIL. limit: the median floor, as a share of the true figure."""
+    """A proposed file. expected: the false FAILs of a year that it says. counted: those of
+    simulated nights, a year. narrow, counted_narrow: the same of floors that only PASS in 95 % of
+    sessions. passed: the share of nights on which every case PASSes. found: the share of cases that
+    are 10 % slower, and FAIL. limit: the median floor, as a share of the true figure."""
 
-    told: Year
+    expected: float
     counted: float
-    narrow: Year
+    narrow: float
     counted_narrow: float
     passed: float
     found: float
     limit: float
 
 
-def observed(
-    noise: Noise, sessions: int, rounds: int, generator: np.random.Generator
-) -> dict[Case, list[list[float]]]:
+Observed = Mapping[Case, Sequence[Sequence[float]]]
+
+
+def observed(noise: Noise, sessions: int, rounds: int, generator: Generator) -> Observed:
     """Return the ln ratios of each case, by session, of simulated sessions."""
-    drawn = noise.draw(generator, sessions, rounds)
+    values = noise.draw(generator, sessions, rounds)
     cases = [Case(Question.WEAK_SCALING, "vgg_16", at + 2, 1) for at in range(CASES)]
-    return {case: drawn[:, at].tolist() for at, case in enumerate(cases)}
+    return {case: values[:, at].tolist() for at, case in enumerate(cases)}
 
 
-def floors(of: Mapping[Case, list[list[float]]]) -> list[Rule]:
+def floors(of: Observed) -> list[Rule]:
     """Return the floors of the file that is proposed from these sessions."""
-    text = propose(of, LOOKS, Machine("", (0,), cpu_model="made up"))
+    text = proposals.propose(of, LOOKS, Machine("", (0,), cpu_model="made up"))
     return [Floor.at(float(value)) for value in tomllib.loads(text)["thresholds"].values()]
 
 
-def told(of: Mapping[Case, list[list[float]]], rules: Sequence[Rule]) -> Year:
+def expected(of: Observed, rules: Sequence[Rule]) -> float:
     """Return the false FAILs of a year that the sessions let expect of these rules."""
-    return year(list(zip(rules, map(scatter, of.values()), strict=True)), LOOKS)
+    return proposals.of_year(zip(rules, map(proposals.scatter, of.values()), strict=True), LOOKS)
 
 
-def proposed(noise: Noise, sessions: int, rounds: int, generator: np.random.Generator) -> File:
+def proposed(noise: Noise, sessions: int, rounds: int, generator: Generator) -> File:
     """Propose a file from such sessions, and judge nights by it."""
     of = observed(noise, sessions, rounds, generator)
     rules = floors(of)
@@ -138,9 +135,9 @@ def proposed(noise: Noise, sessions: int, rounds: int, generator: np.random.Gene
     whole = nights[:WHOLE]
     slower = whole + math.log(SLOWER)
     return File(
-        told(of, rules),
+        expected(of, rules),
         false_fails(rules, nights) * NIGHTS / COUNTED,
-        told(of, narrow),
+        expected(of, narrow),
         false_fails(narrow, nights[:NIGHTS]),
         fmean(all(_are(Verdict.PASS, rules, night)) for night in whole),
         fmean(failed for night in slower for failed in _are(Verdict.FAIL, rules, night)),
@@ -150,9 +147,9 @@ def proposed(noise: Noise, sessions: int, rounds: int, generator: np.random.Gene
 
 def meant(rules: Sequence[Rule], noise: Noise) -> float:
     """Return the false FAILs of a year that the rules mean at normal noise of which everything is
-    known, by the formula of hvdperf.plan.false_fails."""
+    known, by the formula of hvdperf.plan.proposals."""
     known = Scatter(MANY, FIGURE, noise.nights**2 + noise.rounds**2, noise.rounds**2, MANY, 1)
-    return NIGHTS * sum(false_fail(rule, known, LOOKS) for rule in rules)
+    return proposals.of_year(((rule, known) for rule in rules), LOOKS)
 
 
 def limit_of(rule: Rule) -> float:
@@ -199,71 +196,54 @@ def _are(verdict: Verdict, rules: Sequence[Rule], night: Array) -> list[bool]:
     ]
 
 
-def table(sessions: tuple[int, int], noises: Sequence[Noise], files: int) -> Iterator[str]:
-    """Yield the rows of a table. sessions: how many files are proposed from, and their rounds."""
-    counts = ("told: expected, at most", "counted: mean, largest")
-    more = ("files above what is told, above 1", "95 % floors: told, counted")
+def table(sessions: int, rounds: int, files: int) -> Iterator[str]:
+    """Yield the rows of a table of SESSIONS, of so many files a row."""
+    counts = ("expected", "counted: mean, largest", f"files above {MOST_A_YEAR:g}")
     shares = ("limit / figure", "nights that PASS", "10 % slower: FAIL")
-    yield from heading("rounds: sd; nights differ by", *counts, *more, *shares)
-    for noise in noises:
+    narrow = "95 % floors: expected, counted"
+    yield from heading("rounds: sd; nights differ by", *counts, narrow, *shares)
+    for noise in SESSIONS[sessions, rounds]:
         generator = np.random.default_rng(SEED)
-        found = [proposed(noise, *sessions, generator) for _ in range(files)]
+        found = [proposed(noise, sessions, rounds, generator) for _ in range(files)]
+
+        def mean(name: str, found: Sequence[File] = found) -> float:
+            return fmean(getattr(file, name) for file in found)
+
         counted = [file.counted for file in found]
-        above = sum(file.counted > file.told.at_most for file in found)
         yield row(
             f"{noise}",
-            f"{fmean(file.told.expected for file in found):.2f},"
-            f" {fmean(file.told.at_most for file in found):.2f}",
-            f"{fmean(counted):.2f}, {max(counted):.1f}",
-            f"{above}, {sum(each > 1 for each in counted)} of {files}",
-            f"{fmean(file.narrow.expected for file in found):,.1f},"
-            f" {fmean(file.counted_narrow for file in found):,.1f}",
-            f"{fmean(file.limit for file in found):.3f}",
-            f"{100 * fmean(file.passed for file in found):.0f} %",
-            f"{100 * fmean(file.found for file in found):.0f} %",
+            f"{mean('expected'):.2f}",
+            f"{mean('counted'):.2f}, {max(counted):.1f}",
+            f"{sum(each > MOST_A_YEAR for each in counted)} of {files}",
+            f"{mean('narrow'):,.1f}, {mean('counted_narrow'):,.1f}",
+            f"{mean('limit'):.3f}",
+            f"{100 * mean('passed'):.0f} %",
+            f"{100 * mean('found'):.0f} %",
         )
 
 
 def lucky_table(files: int) -> Iterator[str]:
     """Yield the rows of a table of how far files are apart that come from the same noise."""
-    meaning = ("told: expected, at most", "meant: mean, median, 95 %", "more than 1")
-    yield from heading("sessions", "noise", *meaning)
+    yield from heading("sessions", "noise", "expected", "meant: mean, median, 95 %", "more than 1")
     for sessions, noise in LUCK:
         generator = np.random.default_rng(SEED)
-        of_files = []
+        said, means = [], []
         for _ in range(files):
             of = observed(noise, sessions, 8, generator)
             rules = floors(of)
-            of_files.append((told(of, rules), meant(rules, noise)))
-        means = [mean for _, mean in of_files]
+            said.append(expected(of, rules))
+            means.append(meant(rules, noise))
         middle, high = np.quantile(means, [0.5, 0.95])
-        yield row(
-            f"{sessions}",
-            f"{noise}",
-            f"{fmean(each.expected for each, _ in of_files):.2f},"
-            f" {fmean(each.at_most for each, _ in of_files):.2f}",
-            f"{fmean(means):.2f}, {middle:.2g}, {high:.2g}",
-            f"{sum(mean > 1 for mean in means)} of {files}",
-        )
+        more = f"{sum(mean > MOST_A_YEAR for mean in means)} of {files}"
+        shares = f"{fmean(means):.2f}, {middle:.2g}, {high:.2g}"
+        yield row(f"{sessions}", f"{noise}", f"{fmean(said):.2f}", shares, more)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.thresholds", description=__doc__)
-    parser.add_argument(
-        "files", type=int, nargs="?", default=FILES, metavar="FILES", help=f"of a row ({FILES})"
-    )
-    files = parser.parse_args().files
-    if files < 1:
-        parser.error(f"{files} files: must be above zero")
-    print(f"{files} files a row, each of {CASES} cases, and {COUNTED:,} nights for each file")
-    for sessions, noises in SESSIONS.items():
-        print(f"\n{sessions[0]} sessions of {sessions[1]} rounds\n")
-        for line in table(sessions, noises, files):
-            print(line, flush=True)
-    print("\nfiles from the same noise, by the formula\n")
-    for line in lucky_table(5 * files):
-        print(line, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def tables(files: int) -> Iterator[str]:
+    """Yield the lines of all tables, of so many files a row."""
+    yield f"{files} files a row, each of {CASES} cases, and {COUNTED:,} nights for each file"
+    for sessions, rounds in SESSIONS:
+        yield f"\n{sessions} sessions of {rounds} rounds\n"
+        yield from table(sessions, rounds, files)
+    yield "\nfiles from the same noise, by the formula\n"
+    yield from lucky_table(5 * files)

@@ -2,121 +2,69 @@
 raised.
 
 It repeats whole sessions of perf/test_trust.py, as a user starts them. It counts their results, and
-those of all earlier sessions of this machine, stack, suite and profile
-(results/trust/sessions.jsonl), in docs/reference/trust.md. It can be stopped and restarted at any
-time, because sessions add up.
+those of all earlier sessions of this machine, stack, suite and profile, in
+docs/reference/trust.md. It can be stopped and restarted at any time, because sessions add up: each
+is a line of results/trust/sessions.jsonl, which is small enough to be kept for ever.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
-from bench import detections
-from bench.detections import (
-    Entry,
-    append,
-    changes,
-    counts_of,
-    entry_of,
-    expected_report,
-    read_log,
-    series,
-    share_interval,
-)
-from hvdperf.errors import UserError
-from hvdperf.files import write_whole
+from msgspec import Meta
+
+from bench.pages import heading, put_into, row
+from hvdperf.errors import UserError, refusing
+from hvdperf.json_records import Unreadable, decode, plain
 from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import AA
-from hvdperf.plan.questions import FAULT_CASES
-from hvdperf.records.archive import read_session
+from hvdperf.plan.questions import FAULT_CASES, FaultCase
+from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.documents import Case
+from hvdperf.records.fingerprint import differences
 from hvdperf.report.words import plural
 from hvdperf.stats import hodges_lehmann
 from hvdperf.timeline.processes import ended, is_without_session
-from hvdperf.verdict import as_ratio
+from hvdperf.verdict import Verdict, as_ratio
 
-LOG = ROOT / "results" / detections.LOG
+LOG = ROOT / "results" / "trust" / "sessions.jsonl"
 RUNS = LOG.parent / "runs"
 PAGE = ROOT / "docs" / "reference" / "trust.md"
-HEAD = """\
-# Which injected faults the suite detects
-
-`make trust` writes this page. In each of its sessions, every fault has an arm, which is compared
-with the same arm without the fault. It judges the two as `--against` judges two stacks: the verdict
-is FAIL if the faulty arm is more than 2 % slower, and PASS if it is less than 5 % slower, each with
-95 % confidence. A FAIL needs 8 or 12 rounds. Two kinds of cases differ: memory is compared with a
-ceiling, and an INVALID launch is found in the first round. Faults affect one rank among several, or
-the exchange between ranks. One replica therefore has only the A/A pair `aa`, which has no fault.
-
-- **Reported**: the share of sessions that reported the expected verdict, with its 95 % interval
-  (Clopper and Pearson 1934). Undecided sessions count as not reported. The verdicts
-  are those of the sessions themselves: none is judged again.
-- **Right attribution**: the share of the reported ones that also named the expected rank and term,
-  or the expected reason of INVALID.
-- **Undecided**: the number of sessions that came to no verdict.
-- **Figure**: the estimate of Hodges and Lehmann over the sessions, with its exact 95 % interval.
-- **Range**: the smallest and the largest figure over the sessions.
-
-A/A pairs at two replicas have low figures, because
-[their reference has trained longer](../notebook.md#new-memory-in-the-first-hundred-steps).
-"""
-TABLE = """\
-| case: fault | network, np | expected | reported | right attribution | undecided | figure | range |
-|---|---|---|---|---|---|---|---|
-"""
+# Fields of the fingerprint that the page shows.
+SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library")
+# Prefixes of the settings that decide how fault cases are measured, but not which.
+_HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.endurance_steps")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.trust", description=__doc__)
     parser.add_argument("--sessions", type=int, default=20, help="number of sessions to add (20)")
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        default=float("inf"),
-        help="begin no session after that many minutes",
-    )
+    text = "begin no session after that many minutes"
+    parser.add_argument("--minutes", type=float, default=math.inf, help=text)
     parser.add_argument("-k", dest="selected", default="test_faults", help="cases, as for pytest")
     options = parser.parse_args()
     began = time.monotonic()
     try:
-        # Write the pages before measuring, too, so that files which cannot be written fail first.
-        check_log()
-        others = write_page()
+        # Write the files before measuring, too, so that those which cannot be written fail first.
+        append(LOG)
+        write_page()
         for number in range(options.sessions):
             if time.monotonic() - began >= 60 * options.minutes:
                 break
             print(f"session {number + 1} of {options.sessions}", flush=True)
             add_session(options.selected)
-            others = write_page()
+            write_page()
     except UserError as error:
         sys.exit(f"bench.trust: {error}")
     print(PAGE.read_text())
-    if others:
-        left_out = plural(others, "session")
-        print(f"not counted, of another machine, stack, suite or profile: {left_out}")
-
-
-def check_log() -> None:
-    """Raise UserError if the log cannot be written."""
-    try:
-        LOG.parent.mkdir(parents=True, exist_ok=True)
-        LOG.open("a").close()
-    except OSError as error:
-        raise UserError(f"{shown(LOG)} cannot be written: {error.strerror}") from None
-
-
-def write_page() -> int:
-    """Write the page from the log. Return the number of its sessions that are not counted. Raises
-    UserError if the log cannot be read or the page cannot be written."""
-    newest, *before = series(read_log(LOG)) or [[]]
-    try:
-        write_whole(PAGE, "\n".join(page(newest, before)) + "\n")
-    except OSError as error:
-        raise UserError(f"{shown(PAGE)} cannot be written: {error.strerror}") from None
-    return sum(map(len, before))
 
 
 def add_session(selected: str) -> None:
@@ -133,80 +81,263 @@ def add_session(selected: str) -> None:
         archive = read_session(directory)
         if archive.unfinished:
             raise UserError(f"{archive.unfinished}; it is not counted")
-        entries.append(entry_of(archive))
-    if not any(entries):
+        entry = entry_of(archive)
+        entries += [] if entry is None else [entry]
+    if not entries:
         raise UserError(f"-k {selected}: no fault was injected, so there is nothing to count")
-    for entry in entries:
-        if entry is not None:
-            _note(entry)
+    append(LOG, *entries)
 
 
-def _note(entry: Entry) -> None:
-    try:
-        append(LOG, entry)
-    except OSError as error:
-        raise UserError(
-            f"{shown(LOG)}: {error.strerror}: session {entry.session} is not counted"
-        ) from None
+# The log ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One fault case in one session.
+
+    trial: its name in FAULT_CASES. verdict: PASS if the expected verdict was reported for the
+    expected reason. reported: the verdict on the faulty arm itself, None if its launch failed.
+    threshold: the rule of the figure, as text; "" without one. figure: the case's estimate, a
+    ratio.
+    """
+
+    trial: str
+    model: str
+    world_size: int
+    verdict: Verdict
+    reported: Verdict | None
+    threshold: str
+    figure: Annotated[float, Meta(gt=0)] | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One session. fingerprint: of the machine and the stack (records/fingerprint.py). settings:
+    those of the profile that decide how fault cases are measured, by name, as text. tried: its
+    fault cases."""
+
+    session: str
+    fingerprint: Mapping[str, Any]
+    settings: Mapping[str, str]
+    tried: tuple[Tried, ...]
+
+    @property
+    def circumstances(self) -> Mapping[str, object]:
+        """Return the fingerprint and the settings, without the digest of all packages. Figures of
+        sessions may be pooled if these are the same."""
+        fields = {**self.fingerprint, **self.settings}
+        return {name: value for name, value in fields.items() if name != "packages_sha256"}
+
+
+def entry_of(archive: Archive) -> Entry | None:
+    """Return a session's entry; None if it has no fault case, or no readable session.json."""
+    tried = [case for case in archive.cases if case.comparison.is_fault_case]
+    if not tried or archive.session is None:
+        return None
+    asked = archive.session.asked.texts.items()
+    settings = {name: value for name, value in asked if name.startswith(_HOW)}
+    return Entry(tried[0].session, tried[0].fingerprint, settings, tuple(map(_tried, tried)))
+
+
+def _tried(case: Case) -> Tried:
+    detection = case.outcome.detection
+    return Tried(
+        case.comparison.candidate.arm.injected,
+        case.workload.model,
+        case.world_size,
+        case.verdict,
+        None if detection is None else detection.reported,
+        str(case.rule or ""),
+        None if case.figure is None else case.figure.estimate,
+    )
+
+
+def append(log: Path, *entries: Entry) -> None:
+    """Append entries to the log. Raises UserError if it cannot be written."""
+    names = ", ".join(entry.session for entry in entries)
+    lost = f": session {names} is not counted" if entries else ""
+    with refusing(f"{shown(log)} cannot be written: ", OSError, lost):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "a") as stream:
+            stream.writelines(json.dumps(plain(entry)) + "\n" for entry in entries)
+
+
+def read_log(log: Path) -> list[Entry]:
+    """Return the entries in the order in which they were written; [] if there is no log. Raises
+    UserError if the log cannot be read, or if a line is not an entry, whose number it names."""
+    with refusing(f"{shown(log)}: cannot be read: ", OSError):
+        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    entries = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        place = f"{shown(log)}:{number}: not a line of a session ("
+        with refusing(place, Unreadable, "); remove it"):
+            entries.append(_checked(decode(line.encode(), Entry)))
+    return entries
+
+
+def _checked(entry: Entry) -> Entry:
+    """Return the entry. Raises Unreadable if the page cannot be made of it."""
+    missing = [name for name in SHOWN if name not in entry.fingerprint]
+    unknown = [each.trial for each in entry.tried if each.trial not in FAULT_CASES]
+    if missing or unknown:
+        raise Unreadable(f"no fingerprint, or no fault case: {', '.join(missing + unknown)}")
+    return entry
+
+
+# Counts --------------------------------------------------------------------------------------
+
+
+def series(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Split all entries into series whose figures may be pooled, that of the newest first."""
+    found: list[list[Entry]] = []
+    for entry in reversed(entries):
+        alike = [of for of in found if of[0].circumstances == entry.circumstances]
+        if alike:
+            alike[0].insert(0, entry)
+        else:
+            found.append([entry])
+    return found
+
+
+@dataclass(frozen=True)
+class Count:
+    """The sessions of one fault case on one network and world size, but those with INFO or with
+    another threshold than the last of them."""
+
+    trial: str
+    model: str
+    world_size: int
+    tried: Sequence[Tried]
+
+    @property
+    def case(self) -> FaultCase:
+        return FAULT_CASES[self.trial]
+
+    @property
+    def sessions(self) -> int:
+        return len(self.tried)
+
+    @property
+    def decided(self) -> list[Tried]:
+        open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
+        return [each for each in self.tried if each.verdict not in open_]
+
+    @property
+    def reported(self) -> list[Tried]:
+        """Return those with the expected verdict on the arm itself."""
+        return [each for each in self.decided if each.reported is self.case.verdict]
+
+    @property
+    def attributed(self) -> int:
+        """Return the number of `reported` that also gave the expected reason."""
+        return sum(each.verdict is Verdict.PASS for each in self.reported)
+
+    @property
+    def figures(self) -> list[float]:
+        return [each.figure for each in self.tried if each.figure is not None]
+
+
+def counts_of(entries: Sequence[Entry]) -> list[Count]:
+    """Count the fault cases of sessions by name, in their order, by network and world size."""
+    alike: dict[tuple[str, str, int], list[Tried]] = {}
+    for each in (tried for entry in entries for tried in entry.tried):
+        alike.setdefault((each.trial, each.model, each.world_size), []).append(each)
+    order = list(FAULT_CASES)
+    return [
+        Count(
+            *key,
+            [
+                each
+                for each in alike[key]
+                if each.threshold == alike[key][-1].threshold and each.verdict is not Verdict.INFO
+            ],
+        )
+        for key in sorted(alike, key=lambda key: (order.index(key[0]), *key[1:]))
+    ]
+
+
+def share_interval(times: int, of: int) -> tuple[float, float]:
+    """Return the 95 % interval of the share times / of by Clopper and Pearson (1934). of: at least
+    one."""
+    from scipy.stats import binomtest  # imported here, because the import takes seconds
+
+    interval = binomtest(times, of).proportion_ci(0.95)
+    return float(interval.low), float(interval.high)
 
 
 # The page ---------------------------------------------------------------------------------------
 
 
+def write_page() -> None:
+    """Write the counts into the page. Raises UserError if the log or the page is unusable."""
+    put_into(PAGE, "make trust", page(read_log(LOG)))
+
+
+def page(entries: Sequence[Entry]) -> list[str]:
+    """Return the lines of the page on the newest series, and on older ones, which are not counted
+    with it."""
+    newest, *before = series(entries) or [[]]
+    if not newest:
+        return ["No session has been measured yet."]
+    lines = [*_where(newest), "", *_table(newest)]
+    for older in before:
+        lines += ["", "## Sessions under other conditions, not counted above", "", *_where(older)]
+        lines += ["Changes from these sessions to the newest ones:", ""]
+        changes = differences(older[-1].circumstances, newest[-1].circumstances)
+        lines += [*(f"- {change}" for change in changes), "", *_table(older)]
+    return lines
+
+
+def _where(entries: Sequence[Entry]) -> list[str]:
+    """Return lines on the machine and the stack of the sessions, and the FAILs without a fault."""
+    facts, counts = entries[-1].fingerprint, counts_of(entries)
+    stack = f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}, {facts['mpi_library']}"
+    pairs = [count for count in counts if count.trial == AA]
+    alarms = sum(each.reported is Verdict.FAIL for count in pairs for each in count.decided)
+    shown_share = share(alarms, sum(count.sessions for count in pairs))
+    every = all(count.sessions == len(entries) for count in counts)
+    return [
+        f"{plural(len(entries), 'session')} on {facts['cores']} cores of {facts['cpu_model']}; "
+        f"{stack}.",
+        *([] if every else ["Not all of them injected every fault."]),
+        *([f"False alarms (FAIL without a fault): {shown_share}."] if pairs else []),
+    ]
+
+
+def _table(entries: Sequence[Entry]) -> list[str]:
+    counted = ("reported", "right attribution", "undecided", "figure", "range")
+    lines = heading("case: fault", "network, np", "expected", *counted)
+    for count in counts_of(entries):
+        figures, reported = count.figures, len(count.reported)
+        lines.append(
+            row(
+                f"{count.trial}: `{count.case.fault or 'nothing'}`",
+                f"{count.model}, {count.world_size}",
+                expected_report(count.case),
+                share(reported, count.sessions),
+                share(count.attributed, reported),
+                f"{count.sessions - len(count.decided)}",
+                _estimate(figures),
+                f"{min(figures):.3f} .. {max(figures):.3f}" if figures else "-",
+            )
+        )
+    return lines
+
+
 def share(times: int, of: int) -> str:
-    """Return a share with the 95 % interval of Clopper and Pearson (1934), as text."""
+    """Return a share with its 95 % interval, as text."""
     if not of:
         return "-"
     low, high = share_interval(times, of)
     return f"{times} of {of} ({100 * low:.0f}-{100 * high:.0f} %)"
 
 
-def page(entries: Sequence[Entry], before: Sequence[Sequence[Entry]] = ()) -> list[str]:
-    """Return the lines of the page. entries: the newest series. before: older series, the newest
-    first, which are not counted with it."""
-    lines = [*HEAD.splitlines(), "", *_where(entries), "", *_table(entries)]
-    for older in before:
-        lines += ["", "## Sessions under other conditions, not counted above"]
-        lines += ["", *_where(older), "Changes from these sessions to the newest ones:", ""]
-        lines += [f"- {change}" for change in changes(older[-1], entries[-1])]
-        lines += ["", *_table(older)]
-    return lines
-
-
-def _table(entries: Sequence[Entry]) -> list[str]:
-    lines = TABLE.splitlines()
-    for count in counts_of(entries):
-        trial = FAULT_CASES[count.trial]
-        lines.append(
-            f"| {count.trial}: `{trial.fault or 'nothing'}` "
-            f"| {count.model}, {count.world_size} | {expected_report(trial)} "
-            f"| {share(count.reported, count.sessions)} "
-            f"| {share(count.attributed, count.reported)} "
-            f"| {count.inconclusive} | {_estimate(count.figures)} | {_range(count.figures)} |"
-        )
-    return lines
-
-
-def _false_alarms(entries: Sequence[Entry]) -> list[str]:
-    """Return a line that counts the FAILs without a fault; none without a session."""
-    pairs = [count for count in counts_of(entries) if count.trial == AA]
-    tried, alarms = sum(c.sessions for c in pairs), sum(c.alarms for c in pairs)
-    return [f"False alarms (FAIL without a fault): {share(alarms, tried)}."] if tried else []
-
-
-def _where(entries: Sequence[Entry]) -> list[str]:
-    """Return lines on the machine and the stack of the sessions."""
-    if not entries:
-        return ["No session has been measured yet."]
-    facts = entries[-1].fingerprint
-    stack = f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}, {facts['mpi_library']}"
-    sessions = plural(len(entries), "session")
-    every = all(count.sessions == len(entries) for count in counts_of(entries))
-    return [
-        f"{sessions} on {facts['cores']} cores of {facts['cpu_model']}; {stack}.",
-        *([] if every else ["Not all of them injected every fault."]),
-        *_false_alarms(entries),
-    ]
+def expected_report(case: FaultCase) -> str:
+    """Return the expected verdict on a fault case, and the attribution of a FAIL, in words."""
+    if case.verdict is not Verdict.FAIL:
+        return str(case.verdict.value)
+    who = "all ranks" if case.rank is None else f"rank {case.rank}"
+    return f"FAIL, for {case.term} of {who}"
 
 
 def _estimate(figures: Sequence[float]) -> str:
@@ -216,10 +347,6 @@ def _estimate(figures: Sequence[float]) -> str:
     whole = as_ratio(hodges_lehmann([math.log(figure) for figure in figures], 0.025))
     bounds = "" if math.isinf(whole.upper) else f" [{whole.lower:.3f}, {whole.upper:.3f}]"
     return f"{whole.estimate:.3f}{bounds}"
-
-
-def _range(figures: Sequence[float]) -> str:
-    return f"{min(figures):.3f} .. {max(figures):.3f}" if figures else "-"
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The rules of the truth table: when a performance gate says that something is slower.
 
-Each rule but ours is written anew from its public document, which its entry names. A rule is tried
-at every round of a recording, on every arm: the arm is the candidate, and what the rule compares it
-with are healthy runs (launches of the arm `none`). A trial that needs more rounds than are left
-goes on with the first ones of the same recording.
+Each rule but ours is written anew from its public document, which the page of the table names. A
+rule is tried at every round of a recording, on every arm: the arm is the candidate, and what the
+rule compares it with are healthy runs (launches of the arm `none`). A trial that needs more rounds
+than are left goes on with the first ones of the same recording.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ PLACES: Mapping[str, Healthy] = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A gate. given: what it is given, in words. source: where it is described, as Markdown."""
+    """A gate. The page of the truth table has its source, and what it is given."""
 
     # Whether it compares the ranks of one run, so that only faults of one rank count; and whether
     # it is this suite's own.
@@ -199,8 +199,6 @@ class Rule:
     ours: ClassVar[bool] = False
 
     name: str
-    given: str
-    source: str
 
     def decide(self, recorded: Recorded, arm: str, number: int) -> Decision | None:
         """Decide on a candidate in a round; None if the recording has no such trial."""
@@ -314,125 +312,35 @@ class OfRounds(Rule):
         return Decision(Said.NOTHING, seconds, rounds)
 
 
-_REFRAME = "https://github.com/reframe-hpc/reframe/pull/2492"
-_TRACEML = (
-    "https://github.com/traceopt-ai/traceml/blob/1ca18b0e8a6cf087637fa2bc07480241e8fcb453/"
-    "src/traceml_ai/reporting/compare/policy.py"
-)
-_TRACEML_RANKS = (
-    "https://github.com/traceopt-ai/traceml/blob/40e8231cad81e7ff666b563ba19dfc398a56098b/"
-    "docs/developer_guide/rank-straggler-policy.md"
-)
-_NVIDIA = "https://nvidia.github.io/nvidia-resiliency-ext/straggler_det/usage_guide.html"
-_HUD = (
-    "https://github.com/pytorch/test-infra/blob/084380df88371edde25ff77cfa5c99bd3cd31138/"
-    "aws/lambda/benchmark_regression_summary_report/common/regression_utils.py"
-)
-_SHEWHART = (
-    "https://support.sas.com/documentation/cdl/en/qcug/67522/HTML/default/qcug_shewhart_sect003.htm"
-)
-_BENCHSTAT = (
-    "https://go.googlesource.com/perf/+/02c55175bb825ade4507ee5d459ea6a1ab6e0af5/cmd/benchstat"
-)
-_OURS = "../figures.md#when-a-figure-is-judged"
-
-GOLDEN = Compared(
-    "golden, 5 %",
-    "one run; its reference is one run of another session, as a golden file is",
-    f"a reference with thresholds, as of [ReFrame]({_REFRAME})",
-    ratio_above(1.05),
-    another_session,
-    on_file=True,
-)
-SDS = Compared(
-    "mean + 3 sd",
-    f"one run; the {HISTORY} healthy runs before it are on file",
-    f"a [control chart of Shewhart]({_SHEWHART})",
-    beyond_3_sds,
-    before,
-    HISTORY,
-    on_file=True,
-)
-T_TEST = Compared(
-    "t-test on steps",
-    "two runs, one after the other: all of their steps",
-    "Welch's test at p < 0.05, as if the steps of a run were independent",
-    welch,
-    before,
-    by_step=True,
-)
+GOLDEN = Compared("golden, 5 %", ratio_above(1.05), another_session, on_file=True)
+SDS = Compared("mean + 3 sd", beyond_3_sds, before, HISTORY, on_file=True)
+T_TEST = Compared("t-test on steps", welch, before, by_step=True)
 BENCHSTAT, BENCHSTAT_T = (
-    Compared(
-        f"benchstat, {LOOKS[0]} runs{words}",
-        f"{LOOKS[0]} runs on either side, one side after the other: the mean step of each run",
-        f"{source} at p < 0.05",
-        test,
-        before,
-        LOOKS[0],
-        LOOKS[0],
-    )
-    for test, words, source in (
-        (mann_whitney, "", f"the Mann-Whitney test of [benchstat]({_BENCHSTAT})"),
-        (welch, ", t-test", "Welch's test, an option of its earlier releases,"),
-    )
+    Compared(f"benchstat, {LOOKS[0]} runs{words}", test, before, LOOKS[0], LOOKS[0])
+    for test, words in ((mann_whitney, ""), (welch, ", t-test"))
 )
 TRACEML_3, TRACEML_8 = (
-    Compared(
-        f"TraceML compare, {percent} %",
-        "two runs, one after the other: their mean steps",
-        f"`step_avg_pct_{word}` of [TraceML's policy]({_TRACEML})",
-        ratio_above(1 + percent / 100),
-        before,
-    )
-    for percent, word in ((3, "moderate"), (8, "material"))
+    Compared(f"TraceML compare, {percent} %", ratio_above(1 + percent / 100), before)
+    for percent in (3, 8)
 )
 HUD = Compared(
     f"PyTorch HUD, 15 % twice {BORROWED}",
-    f"two runs in a row; the {BASELINE} healthy runs before them are on file",
-    "speed below 0.85 of the baseline's median, which is the limit of `helion_speedup` (how much "
-    "faster a kernel is) in `config.py` of test-infra, of the last two points, as its "
-    f"[`classify_flags`]({_HUD})",
     all_below_85_percent,
     before,
     BASELINE,
     count=2,
     on_file=True,
 )
-TRACEML_RANKS = OfRanks(
-    f"TraceML straggler, 10 % {BORROWED}",
-    "one run: the seconds of its ranks from the batch on",
-    f"the score of its [rank straggler policy]({_TRACEML_RANKS}), with the whole step from its "
-    "batch on in place of the backward pass",
-    has_visible_gap,
-)
+TRACEML_RANKS = OfRanks(f"TraceML straggler, 10 % {BORROWED}", has_visible_gap)
 NVIDIA = OfRanks(
-    f"NVIDIA relative score, 0.7 {BORROWED}",
-    "one run: each rank's own seconds a step, without its wait for the others",
-    f"`gpu_relative_perf_threshold` of its [usage guide]({_NVIDIA}), which is for the time of GPU "
-    "kernels, by the clock of the CPU",
-    lambda run: min(run.own) < 0.7 * max(run.own),
+    f"NVIDIA relative score, 0.7 {BORROWED}", lambda run: min(run.own) < 0.7 * max(run.own)
 )
 NVIDIA_LOADING = OfRanks(
-    "NVIDIA section `data_loading`, 0.75",
-    "one run: each rank's median wait for its batch",
-    f"a section of its [usage guide]({_NVIDIA}), by the threshold that `identify_stragglers` has "
-    "without arguments",
-    lambda run: min(run.input) < 0.75 * max(run.input),
+    "NVIDIA section `data_loading`, 0.75", lambda run: min(run.input) < 0.75 * max(run.input)
 )
-OURS = OfRounds(
-    "hvdperf, in its own time",
-    f"pairs of runs side by side, up to {LOOKS[-1]} rounds; it may end after "
-    f"{', '.join(map(str, EARLY_LOOKS))} (PASS only), {', '.join(map(str, LOOKS))}",
-    f"[the rule of `--against`]({_OURS}): FAIL if more than 2 % slower, PASS if less than 5 %",
-)
+OURS = OfRounds("hvdperf, in its own time")
 CUT = tuple(
-    OfRounds(
-        f"hvdperf, cut to {rounds} round{'s' * (rounds > 1)}",
-        "the same, ended there",
-        "the same",
-        rounds,
-    )
-    for rounds in (1, 3, 8)
+    OfRounds(f"hvdperf, cut to {rounds} round{'s' * (rounds > 1)}", rounds) for rounds in (1, 3, 8)
 )
 RULES: Sequence[Rule] = (
     *(GOLDEN, SDS, T_TEST, BENCHSTAT, BENCHSTAT_T, TRACEML_3, TRACEML_8, HUD),

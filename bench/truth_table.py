@@ -19,11 +19,10 @@ from statistics import fmean, median
 import numpy as np
 
 from bench import truth_data, truth_rules
-from bench.simulation import heading, row
+from bench.pages import heading, put_into, row
 from bench.truth_data import NONE, SAME, Planted, Recording
 from bench.truth_rules import Compared, Decision, Recorded, Rule, Said
 from hvdperf.errors import UserError
-from hvdperf.files import write_whole
 from hvdperf.machine.disturbance import taken_share
 from hvdperf.paths import ROOT, shown
 from hvdperf.plan.questions import FAULT_CASES
@@ -31,7 +30,6 @@ from hvdperf.report.words import plural
 from hvdperf.stats import Interval, hodges_lehmann, student_quantile
 
 PAGE = ROOT / "docs" / "reference" / "truth_table.md"
-BEGIN, END = "<!-- made by `make truth` from here -->", "<!-- to here -->"
 # In words, what was planted, by the kind of the fault.
 _WORDS = {
     "": "nothing",
@@ -328,18 +326,7 @@ def written(recorded: Sequence[Recorded]) -> list[str]:
         "of their steps, all steps together in the t-test on steps, and the mean step of each run",
         "for benchstat.",
         *("", *places_table(truth_rules.LONGER, recorded)),
-        *("", "## The rules", "", *heading("rule", "what it is given", "described as")),
-        *(row(each.rule.name, each.rule.given, each.rule.source) for each in scores),
     ]
-
-
-def put_into(page: str, lines: Sequence[str]) -> str:
-    """Return the page with these lines between its marks. Raises UserError without marks."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise UserError(f"the page lacks {BEGIN!r} or, after that, {END!r}")
-    return "\n".join([before + begin, "", *lines, "", end + after])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -359,8 +346,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         lines = written(truth_rules.recorded_of(truth_data.read(given.data)))
         print(*lines, sep="\n", flush=True)
-        write_whole(given.page, put_into(given.page.read_text(), lines).encode())
-    except (UserError, OSError) as error:
+        put_into(given.page, "make truth", lines)
+    except UserError as error:
         sys.exit(f"bench.truth_table: {error}")
     print(f"\nwritten to {shown(given.page)}")
 

@@ -1,62 +1,237 @@
-"""Proposes a file of thresholds whose lines together mean one false FAIL a year at most."""
+"""Proposes limits that mean few false FAILs a year: FAILs of nights on which nothing has changed.
+
+A round's ln ratio is c + B + e: c is the case's centre; B is the night's own deviation, with a
+standard deviation `between`; e is the round's, with a standard deviation `rounds`. A night FAILs if
+one of its full looks does (hvdperf.interim). That is computed for the next night, of which only
+some sessions are known, so that few sessions give high numbers.
+
+The chance for known standard deviations is that of a normal bound (_failing_bounds). The variance
+of sessions' centres is unknown: for J sessions with the variance s^2, (J - 1) s^2 / variance has a
+chi-square distribution with J - 1 degrees of freedom. The share that comes from the rounds is taken
+off, and what is left is never below 0 (Searle, Casella and McCulloch, Variance Components, 1992,
+chapter 3). Early looks are left out, because they only add PASSes; a wider bound for correlated
+rounds is, too.
+docs/error_rates.md compares the numbers with simulated nights.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import random
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import fmean, pstdev, variance
+
+import numpy as np
+import numpy.typing as npt
 
 from hvdperf.errors import UserError, refusing
+from hvdperf.interim import fail_alpha
 from hvdperf.machine.host import Machine
+from hvdperf.plan import thresholds
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.false_fails import (
-    NIGHTS,
-    Scatter,
-    Year,
-    distance_for,
-    false_fail,
-    scatter,
-    year,
-)
-from hvdperf.plan.thresholds import (
-    NAME_OF,
-    Case,
-    ceiling,
-    class_of,
-    floor,
-    key,
-    proposed_rule,
-    rounded_down,
-    rounded_up,
-    three_digits_up,
-    written,
-)
-from hvdperf.stats import NotMeasurable
+from hvdperf.plan.thresholds import Case, key
+from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
 
-# The most false FAILs a year that a proposed file may mean, with the confidence of
-# hvdperf.plan.false_fails; and by what factor, and how often, the share of a case becomes smaller
-# to get there.
-MOST_A_YEAR, _SMALLER, _TRIALS = 1.0, 0.7, 40
+Array = npt.NDArray[np.float64]
+
+# Sessions of a year, for the number of false FAILs.
+NIGHTS = 365
+# The most false FAILs a year that a file should mean, and those that the lines of a proposed one
+# mean together: so few that 19 of 20 files from few sessions mean the former at most (counted by
+# bench.thresholds).
+MOST_A_YEAR, EXPECTED_A_YEAR = 1.0, 0.2
 # From fewer sessions, a limit that holds lies more than twice as far as one from many.
 FEWEST_SESSIONS = 8
+# The number of simulated sessions for the bound that FAILs.
+_SIMULATED = 2000
+_SEED = 20181231
+# The largest distance of a limit from the centre, and the error of one, on the scale of logarithms.
+FARTHEST, _NEAR_ENOUGH = 8.0, 1e-4
+# Stands for a standard deviation of 0, by which nothing can be divided.
+_LEAST_ERROR = 1e-9
+# Half the number of steps by which the distribution of a variance is summed up, and their width on
+# the scale of the probability's logit. The outermost probability is 1 / (1 + exp(30)) = 1e-13.
+_STEPS, _STEP = 120, 0.25
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """The noise of a case, of sessions in which nothing has changed.
+
+    sessions: their number J. centre: the mean of the sessions' estimates. of_centres: variance of
+    these estimates. of_rounds: variance of rounds within a session, from `freedom` degrees of
+    freedom. count: number of a session's rounds, the harmonic mean.
+    """
+
+    sessions: int
+    centre: float
+    of_centres: float
+    of_rounds: float
+    freedom: int
+    count: float
+
+    @property
+    def rounds(self) -> float:
+        """Return the standard deviation of rounds within a session."""
+        return math.sqrt(self.of_rounds)
+
+    @property
+    def between(self) -> float:
+        """Return the estimated standard deviation between sessions beyond that of their rounds."""
+        return math.sqrt(max(self.of_centres - self.of_rounds / self.count, 0.0))
+
+
+def scatter(sessions: Sequence[Sequence[float]]) -> Scatter:
+    """Return the noise of a case. sessions: its ln ratios, by session.
+
+    Raises NotMeasurable for fewer than two sessions, which do not show how much sessions differ,
+    and if no session has two rounds, or if an observation is not finite.
+    """
+    if len(sessions) < 2:
+        raise NotMeasurable("one session does not show how much sessions differ")
+    if not any(len(values) > 1 for values in sessions):
+        raise NotMeasurable("no session has two rounds")
+    centres = [hodges_lehmann(values, alpha=0.5).estimate for values in sessions]
+    freedom = sum(len(values) - 1 for values in sessions)
+    squares = sum((len(values) - 1) * variance(values) for values in sessions if len(values) > 1)
+    count = 1 / fmean(1 / len(values) for values in sessions)
+    return Scatter(
+        len(sessions), fmean(centres), variance(centres), squares / freedom, freedom, count
+    )
+
+
+def false_fail(rule: Rule, known: Scatter, looks: Sequence[int]) -> float:
+    """Return the probability that the next session of an unchanged build FAILs by the rule.
+
+    looks: the full looks of that session.
+    """
+    distances = _distances(rule, known.centre)
+    return sum(_beyond(distance, rule.alpha, known, looks) for distance in distances)
+
+
+def distance_for(probability: float, alpha: float, known: Scatter, looks: Sequence[int]) -> float:
+    """Return how far a limit has to lie from the centre, on the scale of logarithms, for the next
+    session of an unchanged build to FAIL by it with no higher probability; at most FARTHEST.
+
+    alpha: the level of the rule's bounds.
+    """
+    near, far = 0.0, FARTHEST
+    while far - near > _NEAR_ENOUGH:
+        middle = (near + far) / 2
+        if _beyond(middle, alpha, known, looks) > probability:
+            near = middle
+        else:
+            far = middle
+    return far
+
+
+def of_year(lines: Iterable[tuple[Rule, Scatter]], looks: Sequence[int]) -> float:
+    """Return how many false FAILs a year of NIGHTS is to expect of all lines together.
+
+    lines: the rule and the noise of each case. looks: the full looks of a night.
+    """
+    return NIGHTS * sum(false_fail(rule, known, looks) for rule, known in lines)
+
+
+def year_in_words(expected: float) -> str:
+    return f"{expected:.2f} false FAILs expected in a year of {NIGHTS} nights if nothing changes"
+
+
+def _distances(rule: Rule, centre: float) -> list[float]:
+    """Return how far the limits of a rule are from the centre, on the side of FAIL."""
+    if isinstance(rule, Band):
+        return [centre - math.log(rule.low), math.log(rule.high) - centre]
+    if isinstance(rule, Ceiling):
+        return [math.log(rule.at_most) - centre]
+    return [centre - math.log(rule.fail_below)]
+
+
+def _beyond(distance: float, alpha: float, known: Scatter, looks: Sequence[int]) -> float:
+    """Return the probability that the next session FAILs by a limit at this distance."""
+    freedom = known.sessions - 1
+    chi_squares, shares = _chi_squares(freedom)
+    of_mean = known.of_rounds / known.count
+    of_centres = np.maximum(known.of_centres * freedom / chi_squares, of_mean)
+    # The next session's centre deviates from the mean of the known ones.
+    deviates = of_centres - of_mean + of_centres / known.sessions
+    bounds = _failing_bounds(tuple(looks), alpha)
+    return min(float(shares @ _fails(distance, deviates, known.of_rounds, bounds)), 1.0)
+
+
+def _fails(
+    distance: float,
+    between: Array,
+    of_rounds: float,
+    bounds: Sequence[tuple[float, float]],
+) -> Array:
+    """Return the probabilities that a session FAILs by a limit at this distance. between,
+    of_rounds: the variances of sessions and of rounds. bounds: as _failing_bounds returns them."""
+    from scipy.special import ndtr  # imported here, because the import takes a while
+
+    found = np.zeros(len(between))
+    for mean, deviation in bounds:
+        # Without any noise, a figure FAILs if it is beyond its limit at all.
+        error = np.maximum(np.sqrt(between + of_rounds * deviation**2), _LEAST_ERROR)
+        found += ndtr(-(distance + math.sqrt(of_rounds) * mean) / error)
+    return np.minimum(found, 1.0)
+
+
+@cache
+def _failing_bounds(looks: tuple[int, ...], alpha: float) -> tuple[tuple[float, float], ...]:
+    """Return mean and standard deviation of bounds that FAIL a session of standard normal rounds,
+    if they are below the limit: the lowest bound of all looks, and that of the first look.
+
+    The lowest one is nearly normal, but for the lower tail, which is that of the first look; so
+    the sum of both probabilities is at most 1.7 times the true one. Looks with too few rounds for a
+    finite bound cannot FAIL.
+    """
+    draw = random.Random(_SEED)
+    levels = [(look, fail_alpha(look, alpha, looks)) for look in looks]
+    levels = [(look, level) for look, level in levels if fewest_bounded(level) <= look]
+    if not levels:
+        return ()
+    sessions = [[draw.gauss(0.0, 1.0) for _ in range(looks[-1])] for _ in range(_SIMULATED)]
+    of_looks = [
+        [hodges_lehmann(values[:look], level).upper for look, level in levels]
+        for values in sessions
+    ]
+    lowest, first = [min(each) for each in of_looks], [each[0] for each in of_looks]
+    series = [lowest] if len(levels) == 1 else [lowest, first]
+    return tuple((fmean(values), pstdev(values)) for values in series)
+
+
+@cache
+def _chi_squares(freedom: int) -> tuple[Array, Array]:
+    """Return values of a chi-square distribution and their shares of it, in steps that are fine in
+    its tails."""
+    from scipy.special import chdtri, expit  # imported here, because the import takes a while
+
+    steps = _STEP * np.arange(-_STEPS, _STEPS + 1)
+    shares = expit(steps + _STEP / 2) - expit(steps - _STEP / 2)
+    return chdtri(freedom, expit(steps)), shares
+
+
+# Files ------------------------------------------------------------------------------------------
 
 
 def propose(
     observations: Mapping[Case, Sequence[Sequence[float]]], looks: Sequence[int], machine: Machine
 ) -> str:
     """Return a file of thresholds for machines like this one, which unchanged builds PASS
-    (proposed_rule), and which mean MOST_A_YEAR false FAILs at most, all lines together
-    (hvdperf.plan.false_fails). Its first lines tell their number.
+    (proposed_rule), and which mean EXPECTED_A_YEAR false FAILs, the same share for each case.
 
     observations: ln ratios of each case, by session. looks: the full looks of a session. Raises
     UserError for a case with fewer than FEWEST_SESSIONS sessions or with an observation that is not
     finite, if the rounds of a session are too few for finite bounds, and if the sessions of a case
     differ so much that no limit holds.
     """
-    cases = list(observations)
-    narrow, known = [], []
+    share = EXPECTED_A_YEAR / NIGHTS / max(len(observations), 1)
+    held, written = [], []
     for case, sessions in observations.items():
         if len(sessions) < FEWEST_SESSIONS:
             raise UserError(
@@ -65,74 +240,52 @@ def propose(
             )
         values = [value for each in sessions for value in each]
         with refusing(f"{key(case)}: no threshold can be proposed: ", NotMeasurable):
-            narrow.append(proposed_rule(case.question, values, looks[0]))
-            known.append(scatter(sessions))
-    rules, of_year = _held(cases, narrow, known, looks)
-    kind, name = class_of(machine)
+            narrow = thresholds.proposed_rule(case.question, values, looks[0])
+            known = scatter(sessions)
+        ends = 2 if isinstance(narrow, Band) else 1
+        distance = distance_for(share / ends, narrow.alpha, known, looks)
+        if distance == FARTHEST:
+            raise UserError(
+                f"{key(case)}: its sessions differ by {100 * known.between:.0f} %, so no limit "
+                "holds; find out why, or leave its network out"
+            )
+        rule = holding_rule(narrow, case.question, known, distance)
+        held.append((rule, known))
+        written += [
+            f"# {math.exp(known.centre):.3g}; rounds differ by {100 * known.rounds:.1f} %, "
+            f"sessions by {100 * known.between:.1f} % more; {known.sessions} sessions, "
+            f"{len(values)} rounds",
+            thresholds.written(case, rule),
+        ]
+    told = f"{year_in_words(of_year(held, looks))}, all cases together."
+    kind, name = thresholds.class_of(machine)
     sessions_read = max(map(len, observations.values()), default=0)
     lines = [
-        *(f"# {line}" for line in textwrap.wrap(f"{of_year}, all cases together.", 98)),
+        *(f"# {line}" for line in textwrap.wrap(told, 98)),
         f"# Read from up to {sessions_read} sessions of a case; full looks of a night after "
         f"{', '.join(map(str, looks))} rounds.",
         f"label = {json.dumps(f'{machine.description} (proposed)', ensure_ascii=False)}",
         "",
         "[match]",
         f'device = "{kind}"',
-        f"{NAME_OF[kind]} = {json.dumps(name, ensure_ascii=False)}",
+        f"{thresholds.NAME_OF[kind]} = {json.dumps(name, ensure_ascii=False)}",
         "",
         "[thresholds]",
+        *written,
     ]
-    for case, rule, noise in zip(cases, rules, known, strict=True):
-        count = sum(map(len, observations[case]))
-        lines.append(
-            f"# {math.exp(noise.centre):.3g}; rounds differ by {100 * noise.rounds:.1f} %, "
-            f"sessions by {100 * noise.between:.1f} % more; {noise.sessions} sessions, "
-            f"{count} rounds"
-        )
-        lines.append(written(case, rule))
     return "\n".join(lines) + "\n"
-
-
-def _held(
-    cases: Sequence[Case],
-    narrow: Sequence[Rule],
-    known: Sequence[Scatter],
-    looks: Sequence[int],
-) -> tuple[list[Rule], Year]:
-    """Return the rules, as wide as they have to be for MOST_A_YEAR, and the false FAILs of a year.
-
-    Every case gets the same share of them. It becomes smaller as long as the upper limit is too
-    high.
-    """
-    share = MOST_A_YEAR / NIGHTS / max(len(cases), 1)
-    for _ in range(_TRIALS):
-        rules = [
-            holding_rule(rule, case.question, noise, distance_for(share, rule.alpha, noise, looks))
-            for case, rule, noise in zip(cases, narrow, known, strict=True)
-        ]
-        found = year(list(zip(rules, known, strict=True)), looks)
-        if found.at_most <= MOST_A_YEAR:
-            return rules, found
-        share *= _SMALLER
-    worst = max(
-        zip(cases, rules, known, strict=True), key=lambda each: false_fail(each[1], each[2], looks)
-    )
-    raise UserError(
-        f"{key(worst[0])}: its sessions differ by {100 * worst[2].between:.0f} %, so no limit "
-        "holds; find out why, or leave its network out"
-    )
 
 
 def holding_rule(rule: Rule, question: Question, known: Scatter, distance: float) -> Rule:
     """Return the rule with limits at least this far from the case's centre, on the scale of
     logarithms. They are rounded as those of proposed_rule."""
     if isinstance(rule, Band):
-        high = max(rule.high, rounded_up(math.exp(abs(known.centre) + distance)))
-        return Band(rounded_down(1 / high), high)
+        high = max(rule.high, thresholds.rounded_up(math.exp(abs(known.centre) + distance)))
+        return Band(thresholds.rounded_down(1 / high), high)
     if isinstance(rule, Ceiling):
-        highest = three_digits_up(math.exp(known.centre + distance))
-        return ceiling(question, max(rule.at_most, highest))
-    return floor(question, min(rule.pass_from, math.exp(known.centre - distance)))
+        highest = thresholds.three_digits_up(math.exp(known.centre + distance))
+        return thresholds.ceiling(question, max(rule.at_most, highest))
+    return thresholds.floor(question, min(rule.pass_from, math.exp(known.centre - distance)))
 
 
 def holding_line(
@@ -142,7 +295,7 @@ def holding_line(
     than its share of MOST_A_YEAR. of: number of cases that share it."""
     narrowest: Rule = Floor.at(math.inf)
     if not issubclass(kind, Floor):
-        narrowest = Band(1.0, 1.0) if kind is Band else ceiling(case.question, 0.0)
+        narrowest = Band(1.0, 1.0) if kind is Band else thresholds.ceiling(case.question, 0.0)
     share = MOST_A_YEAR / NIGHTS / of
     distance = distance_for(share, narrowest.alpha, known, looks)
-    return written(case, holding_rule(narrowest, case.question, known, distance))
+    return thresholds.written(case, holding_rule(narrowest, case.question, known, distance))

@@ -177,7 +177,7 @@ class FaultCase:
 
 
 # Fault cases by name. A name never gets another fault, because sessions are counted by name
-# (bench/detections.py).
+# (bench/trust.py).
 FAULT_CASES = {
     AA: FaultCase("", verdict=Verdict.PASS, rank=None),
     "slow5": FaultCase("slow:rank=1,factor=1.05", term="between steps"),

@@ -85,7 +85,7 @@ def check_thresholds(*sessions: Path, of_session: OfASession, thresholds: str | 
         found = proposals.checked(archives, Path(thresholds) if thresholds else None)
         for line in found.lines:
             print("\n".join(columns.wrapped(line)))
-        return 0 if found.year.at_most <= MOST_A_YEAR else 1
+        return 0 if found.of_year <= MOST_A_YEAR else 1
     planned = dry_run([*options, *given(thresholds=thresholds)])
     print("\n".join(columns.wrapped(f"thresholds: {planned.thresholds}")))
     if planned.without_threshold:

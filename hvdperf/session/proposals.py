@@ -10,9 +10,9 @@ from pathlib import Path
 
 from hvdperf.errors import UserError
 from hvdperf.paths import shown
+from hvdperf.plan import proposals
 from hvdperf.plan.comparisons import SPEEDS, JudgedAs, Question
-from hvdperf.plan.false_fails import NIGHTS, Scatter, Year, false_fail, scatter, year
-from hvdperf.plan.proposals import FEWEST_SESSIONS, MOST_A_YEAR, holding_line, propose
+from hvdperf.plan.proposals import FEWEST_SESSIONS, MOST_A_YEAR, Scatter, holding_line, scatter
 from hvdperf.plan.thresholds import (
     WITHOUT_THRESHOLD,
     Case,
@@ -60,15 +60,15 @@ def proposal(archives: Sequence[Archive]) -> Proposal:
     if not enough:
         raise UserError(f"no thresholds proposed: {too_few or 'no case can be trusted'}")
     machine = machine_of(sessions[0].fingerprint)
-    return Proposal(propose(enough, looks, machine), too_few)
+    return Proposal(proposals.propose(enough, looks, machine), too_few)
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What a file of thresholds means at the noise of some sessions: the false FAILs of a year, and
-    lines that tell it."""
+    """What a file of thresholds means at the noise of some sessions: the false FAILs to expect in a
+    year, and lines that tell it."""
 
-    year: Year
+    of_year: float
     lines: tuple[str, ...]
 
 
@@ -97,12 +97,13 @@ def checked(archives: Sequence[Archive], path: Path | None) -> Checked:
             f"no noise is known of {_several(unknown)}" if unknown else "no case has a threshold"
         )
         raise UserError(f"{thresholds.path.name} cannot be checked: {names}")
-    of_year = year(list(judged.values()), looks)
+    of_year = proposals.of_year(judged.values(), looks)
     lines = [
         f"thresholds: {thresholds.path.name}: {thresholds.label}",
-        f"{of_year} ({len(judged)} case{'s' * (len(judged) > 1)}, {len(archives)} sessions)",
+        f"{proposals.year_in_words(of_year)} "
+        f"({len(judged)} case{'s' * (len(judged) > 1)}, {len(archives)} sessions)",
     ]
-    if of_year.at_most > MOST_A_YEAR:
+    if of_year > MOST_A_YEAR:
         lines.append(_what_would_hold(judged, looks))
     if unknown:
         lines.append(f"not counted, because their noise is not known: {_several(unknown)}")
@@ -113,16 +114,14 @@ def checked(archives: Sequence[Archive], path: Path | None) -> Checked:
 
 def _what_would_hold(judged: Mapping[Case, tuple[Rule, Scatter]], looks: Sequence[int]) -> str:
     """Return a line on the cases with the most false FAILs, and the limits that would hold."""
-    often = {
-        case: NIGHTS * false_fail(rule, noise, looks) for case, (rule, noise) in judged.items()
-    }
+    often = {case: proposals.of_year([of], looks) for case, of in judged.items()}
     worst = sorted(often, key=lambda case: -often[case])[:_NAMED]
     told = []
     for case in worst:
         rule, noise = judged[case]
         line = holding_line(case, type(rule), noise, looks, len(judged))
         told.append(f"{often[case]:.2f} by {rule}, where this would hold: {line}")
-    return f"these may be more than {MOST_A_YEAR:g} a year, most of them {'; '.join(told)}"
+    return f"these are more than {MOST_A_YEAR:g} a year, most of them {'; '.join(told)}"
 
 
 def _several(names: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ import pytest
 import scipy.stats
 
 from bench import simulation
+from bench.noise import drawn
 from bench.sessions import (
     BUSY,
     CONTENDED,
@@ -30,19 +31,20 @@ from bench.sessions import (
     simulated,
 )
 from bench.simulation import (
+    AS_FAST,
+    AT_FLOOR,
+    BANDS,
+    BELOW_FLOOR,
     BIAS,
     FLOOR,
-    IDENTICAL,
     KNOWN,
     LOOKS,
-    ON_CPUS,
+    PAIR,
     PAIR_NOISES,
-    at_floor,
+    SLOWER,
     decided_after,
     of_pairs,
-    of_two_stacks,
     ordinary_sessions,
-    rates,
 )
 from hvdperf.machine.noise_record import LEAST_LAUNCH_SD
 from hvdperf.verdict import Noise, Verdict
@@ -79,7 +81,9 @@ def often(found, verdict, rate):
     return at_least(rate, found.count(verdict), found.total)
 
 
-floor_rates, stack_rates = cache(at_floor), cache(of_two_stacks)
+@cache
+def rates(compared, setting, sessions):
+    return compared.rates(setting, sessions)
 
 
 # At a floor ------------------------------------------------------------------------------------
@@ -88,20 +92,20 @@ floor_rates, stack_rates = cache(at_floor), cache(of_two_stacks)
 @pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
 @EACH
 def test_a_figure_at_its_floor_passes_in_4_of_100_and_fails_in_3(machine, known):
-    found = floor_rates(Setting(machine, known=known), SESSIONS)
+    found = rates(AT_FLOOR, Setting(machine, known=known), SESSIONS)
     assert seldom(found, Verdict.PASS, 0.035)
     assert seldom(found, Verdict.FAIL, 0.03)
 
 
 @EACH
 def test_a_figure_ten_per_cent_below_its_floor_does_not_pass(machine):
-    found = floor_rates(Setting(machine, known=LEAST_LAUNCH_SD), SESSIONS, 0.9)
+    found = rates(BELOW_FLOOR, Setting(machine, known=LEAST_LAUNCH_SD), SESSIONS)
     assert seldom(found, Verdict.PASS, 0.0005)
 
 
 @EACH
 def test_a_third_look_costs_two_points_more(machine):
-    found = floor_rates(Setting(machine, looks=NIGHTLY), SESSIONS // 4)
+    found = rates(AT_FLOOR, Setting(machine, looks=NIGHTLY), SESSIONS // 4)
     assert seldom(found, Verdict.PASS, 0.05)
     assert seldom(found, Verdict.FAIL, 0.05)
 
@@ -118,7 +122,7 @@ def test_nothing_fails_before_a_full_look():
 
 @pytest.mark.parametrize("name", SOUND)
 def test_tails_and_turns_that_go_on_change_little(name):
-    found = floor_rates(Setting(BUSY, NOISES[name], known=LEAST_LAUNCH_SD), SESSIONS)
+    found = rates(AT_FLOOR, Setting(BUSY, NOISES[name], known=LEAST_LAUNCH_SD), SESSIONS)
     assert seldom(found, Verdict.PASS, 0.045)
     assert seldom(found, Verdict.FAIL, 0.035)
 
@@ -131,13 +135,15 @@ def test_tails_and_turns_that_go_on_change_little(name):
     ],
 )
 def test_what_the_rule_was_not_made_for_costs_what_is_documented(name, passed, failed):
-    found = floor_rates(Setting(QUIET, NOISES[name], known=LEAST_LAUNCH_SD), SESSIONS)
+    found = rates(AT_FLOOR, Setting(QUIET, NOISES[name], known=LEAST_LAUNCH_SD), SESSIONS)
     assert seldom(found, Verdict.PASS, passed)
     assert seldom(found, Verdict.FAIL, failed)
 
 
 def test_rounds_that_depend_on_each_other_are_beyond_the_rule():
-    found = floor_rates(Setting(BUSY, NOISES["rounds AR(1) 0.5"], known=LEAST_LAUNCH_SD), SESSIONS)
+    found = rates(
+        AT_FLOOR, Setting(BUSY, NOISES["rounds AR(1) 0.5"], known=LEAST_LAUNCH_SD), SESSIONS
+    )
     assert not seldom(found, Verdict.PASS, 0.07), "better than docs/error_rates.md says"
     assert seldom(found, Verdict.PASS, 0.16)
 
@@ -145,7 +151,7 @@ def test_rounds_that_depend_on_each_other_are_beyond_the_rule():
 @EACH
 def test_a_session_that_the_clock_ends_errs_no_more_often(machine):
     setting = Setting(machine, known=LEAST_LAUNCH_SD, by_clock=True)
-    found = floor_rates(setting, SESSIONS)
+    found = rates(AT_FLOOR, setting, SESSIONS)
     assert seldom(found, Verdict.PASS, 0.035)
     assert seldom(found, Verdict.FAIL, 0.025)
 
@@ -159,12 +165,12 @@ def test_a_session_that_the_clock_ends_errs_no_more_often(machine):
     ids=["quiet", "A", "B"],
 )
 def test_a_stack_that_is_as_fast_seldom_fails(machine, rate):
-    assert seldom(stack_rates(Setting(machine), SESSIONS), Verdict.FAIL, rate)
+    assert seldom(rates(AS_FAST, Setting(machine), SESSIONS), Verdict.FAIL, rate)
 
 
 def test_a_quiet_machine_finds_ten_per_cent_in_99_of_100_sessions_and_passes_what_is_as_fast():
-    assert often(stack_rates(Setting(QUIET), SESSIONS, 0.9), Verdict.FAIL, 0.99)
-    assert often(stack_rates(Setting(QUIET), SESSIONS), Verdict.PASS, 0.99)
+    assert often(rates(SLOWER["10 % slower"], Setting(QUIET), SESSIONS), Verdict.FAIL, 0.99)
+    assert often(rates(AS_FAST, Setting(QUIET), SESSIONS), Verdict.PASS, 0.99)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +179,7 @@ def test_a_quiet_machine_finds_ten_per_cent_in_99_of_100_sessions_and_passes_wha
     ids=["A", "B"],
 )
 def test_a_disturbed_one_finds_it_less_often(machine, least, less_than):
-    found = stack_rates(Setting(machine), SESSIONS // 2, 0.9)
+    found = rates(SLOWER["10 % slower"], Setting(machine), SESSIONS // 2)
     assert often(found, Verdict.FAIL, least)
     assert not often(found, Verdict.FAIL, less_than), "better than docs/error_rates.md says"
 
@@ -183,17 +189,15 @@ def test_a_disturbed_one_finds_it_less_often(machine, least, less_than):
 
 @EACH
 def test_arms_that_are_alike_are_not_called_different(machine):
-    found = rates(Setting(machine), asked(machine.sizes), ON_CPUS, 1.0, SESSIONS // 2)
+    found = rates(BANDS["alike, in 0.75"], Setting(machine), SESSIONS // 2)
     assert found.count(Verdict.FAIL) == 0
     assert often(found, Verdict.PASS, 0.995)
-    assert seldom(
-        rates(Setting(machine), [identical()], IDENTICAL, 1.0, SESSIONS), Verdict.FAIL, 0.002
-    )
+    assert seldom(rates(PAIR, Setting(machine), SESSIONS), Verdict.FAIL, 0.002)
 
 
 @EACH
 def test_arms_at_the_edge_of_their_band_pass_in_7_of_100_and_fail_in_6(machine):
-    found = rates(Setting(machine), asked(machine.sizes), ON_CPUS, 0.75, SESSIONS // 2)
+    found = rates(BANDS["at 0.75"], Setting(machine), SESSIONS // 2)
     assert seldom(found, Verdict.PASS, 0.07)
     assert seldom(found, Verdict.FAIL, 0.06)
 
@@ -235,13 +239,15 @@ def test_a_disturbed_one_decides_all_but_a_few_cases_within_six_rounds(machine):
 
 # The simulation itself -------------------------------------------------------------------------
 
+AXES = {"session": 2000, "round": 12, "turn": 8}
+
 
 @pytest.mark.parametrize("name", NOISES)
 def test_every_noise_has_the_spread_that_it_is_given(name):
-    noise, generator = NOISES[name], np.random.default_rng(1)
-    blocks = noise.of_blocks(generator, 2000, 12, 8)
-    launches = noise.of_launches(generator, 2000, 12)
-    assert (blocks.shape, launches.shape) == ((2000, 12, 8), (2000, 12))
+    generator = np.random.default_rng(1)
+    blocks = drawn(generator, AXES, NOISES[name].part(1.0, *AXES))
+    launches = drawn(generator, AXES, NOISES[name].part(1.0, "session", "round"))
+    assert (blocks.shape, launches.shape) == ((2000, 12, 8), (2000, 12, 1))
     expected = np.sqrt(2.2) if "outliers" in name else 1.0
     assert np.std(blocks) == pytest.approx(expected, rel=0.03)
     assert np.std(launches) == pytest.approx(expected, rel=0.05)
@@ -253,7 +259,7 @@ def test_every_noise_has_the_spread_that_it_is_given(name):
     [("normal", 0, 0), ("rounds AR(1) 0.5", 0.5, 0), ("both AR(1) 0.5", 0.5, 0.5)],
 )
 def test_rounds_and_turns_depend_on_each_other_as_told(name, of_rounds, of_turns):
-    blocks = NOISES[name].of_blocks(np.random.default_rng(2), 2000, 12, 8)
+    blocks = drawn(np.random.default_rng(2), AXES, NOISES[name].part(1.0, *AXES))
     rounds = np.corrcoef(blocks[:, :-1].ravel(), blocks[:, 1:].ravel())[0, 1]
     turns = np.corrcoef(blocks[:, :, :-1].ravel(), blocks[:, :, 1:].ravel())[0, 1]
     assert (rounds, turns) == pytest.approx((of_rounds, of_turns), abs=0.02)
@@ -304,15 +310,9 @@ def test_a_session_ends_at_the_first_look_that_settles_it():
     assert ended(*[-0.3, 0.3] * 6) == (Verdict.INCONCLUSIVE, 12)
 
 
-def test_the_command_prints_all_tables(capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["simulation", "2"])
-    simulation.main()
-    told = capsys.readouterr().out
-    rows = (
-        len(MACHINES) * (len(LOOKS) + 3 + len(simulation.PAIR_RATIOS))
-        + len(simulation.kinds())
-        + len(simulation.PARTS)
-        + len(simulation.OF_ROUNDS)
-    )
-    assert told.count("\n| ") == rows + 8
-    assert "nan" not in told
+def test_all_tables_are_printed():
+    printed = [line for line in simulation.tables(2) if line.startswith("|")]
+    headings = [line for line in printed if set(line) == {"|", "-"}]
+    assert len(headings) == 3 + len(simulation.TABLES)
+    assert len(printed) > 10 * len(headings)
+    assert not any("nan" in line for line in printed)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.detections import Entry
+from bench.trust import Entry
 from hvdperf.json_records import Unreadable, decode, encode, plain, schema
 from hvdperf.machine.disturbance import Culprit
 from hvdperf.plan.questions import communication, memory, parity, sweep, wall_time, weak_scaling

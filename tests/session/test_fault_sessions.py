@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench import trust
-from bench.detections import read_log
+from bench.trust import read_log
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.plan import questions
@@ -86,17 +86,17 @@ def test_where_no_fault_is_injected_the_user_is_told(sessions):
 
 def test_a_log_that_cannot_be_written_is_a_line(sessions):
     sessions.log.mkdir(parents=True)
-    with pytest.raises(UserError, match=r"sessions\.jsonl: Is a directory: session .*-1 is not"):
+    with pytest.raises(UserError, match=r"cannot be written: Is a directory: session .*-1 is not"):
         trust.add_session("test_faults")
 
 
 def test_and_is_known_before_anything_is_measured(sessions):
-    trust.check_log()
+    trust.append(sessions.log)
     assert read_log(sessions.log) == []
     sessions.log.unlink()
     sessions.log.mkdir()
     with pytest.raises(UserError, match=r"sessions\.jsonl cannot be written: Is a directory"):
-        trust.check_log()
+        trust.append(sessions.log)
 
 
 # It writes without a buffer: the signal may arrive while it still writes "runs".
