@@ -20,9 +20,6 @@ from hvdperf.paths import shown
 from hvdperf.timeline import store
 from hvdperf.timeline.releases.backfill import TENSORFLOW
 from hvdperf.timeline.releases.raw import Axis, RawResult, check_known, order, releases
-from hvdperf.timeline.releases.uses import UsesOfStack
-from hvdperf.timeline.releases.uses import read as read_uses_of_stack
-from hvdperf.worker.uses import SILENTLY, Use
 
 NOT_TRIED, NOT_RECORDED, NONE = "not tried", "not recorded", "-"
 
@@ -50,7 +47,7 @@ _USES = """\
 TensorFlow 2.16 and later come with Keras 3, which Horovod {newest} does not know. So each of these
 uses was tried by a small script on two ranks with data of their own, and judged by what the ranks
 have afterwards: *yes* if they agree, **no, in silence** if the script ends with exit status 0 and
-they do not. `hvdperf history uses` tries a stack, and `hvdperf doctor` the first two uses.
+they do not. [`hvdperf run --check`](../slow_script.md) says of any script whether its ranks agree.
 
 With `TF_USE_LEGACY_KERAS=1` and the package `tf-keras`, tf.keras is Keras 2 again. Loops and
 `model.fit` exchange gradients then. Some callbacks fail all the same, because Horovod takes Keras's
@@ -60,6 +57,8 @@ model trains without an exchange: wrap the optimizer yourself. (It wraps one of
 with every Keras, because it gives Horovod the variables inside those of Keras.
 
 """
+# How a problem begins that no error shows.
+SILENTLY = "the ranks have different"
 _SILENT = "**no, in silence**"
 _HEADER = (
     "Horovod",
@@ -86,6 +85,29 @@ class BuildFailure:
     keras: str | None = None
     python: str | None = None
     tried: date | None = None
+
+
+@dataclass(frozen=True)
+class Use:
+    """A use of Horovod that was tried. problem: what is wrong, in a line; "" if it does what it
+    promises."""
+
+    use: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class UsesOfStack:
+    """What was tried with a stack, a document of results/uses. keras: the version of what tf.keras
+    is. tried_at: the day, in UTC."""
+
+    format: int
+    horovod: str
+    tensorflow: str
+    keras: str
+    python: str
+    tried_at: date
+    uses: tuple[Use, ...]
 
 
 @dataclass(frozen=True)
@@ -169,7 +191,9 @@ def _compiler(text: str | None) -> str:
 def read_uses(directory: Path) -> tuple[list[UsesOfStack], list[str]]:
     """Return what was tried with each stack and Keras, the newest TensorFlow and Keras first, and
     one line for each document that cannot be read."""
-    found, refused = store.read_all(sorted(directory.glob("*.json")), read_uses_of_stack)
+    found, refused = store.read_all(
+        sorted(directory.glob("*.json")), lambda path: decode(path.read_bytes(), UsesOfStack)
+    )
     tensorflow = order(Axis.TENSORFLOW)
 
     def place(each: UsesOfStack) -> tuple[int, list[int]]:
@@ -182,16 +206,16 @@ def _by_use(tried: Sequence[UsesOfStack]) -> Iterator[str]:
     """Yield the table of uses, a column for stacks and Keras with which all of them do the same,
     and the errors behind it."""
     errors: dict[str, int] = {}
+    names = list(dict.fromkeys(each.use for stack in tried for each in stack.uses))
     columns: dict[tuple[str, ...], list[UsesOfStack]] = {}
     for stack in tried:
         problems = {each.use: each.problem for each in stack.uses}
-        cells = tuple(_cell(problems.get(use, NOT_TRIED), errors) for use in Use)
+        cells = tuple(_cell(problems.get(use, NOT_TRIED), errors) for use in names)
         columns.setdefault(cells, []).append(stack)
     yield _row(["use", *map(_heading, columns.values())])
     yield _row(["---"] * (len(columns) + 1))
-    for use, *row in zip(Use, *columns, strict=True):
-        name = f"`{use.value}`" if use.value.isidentifier() else use.value
-        yield _row([name, *row])
+    for use, *row in zip(names, *columns, strict=True):
+        yield _row([f"`{use}`" if use.isidentifier() else use, *row])
     yield "\n"
     yield from (f"{number}. ``{problem}``\n" for problem, number in errors.items())
     days = sorted({f"{each.tried_at}" for each in tried})

@@ -20,7 +20,7 @@ from hvdperf.cli import REFUSED, Command, Group, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
-from hvdperf.paths import CACHE, CHECKOUT, RESULTS, ROOT, shown
+from hvdperf.paths import CHECKOUT, RESULTS, ROOT, shown
 from hvdperf.session.commands import from_here
 from hvdperf.session.ending import NOT_WRITTEN, exit_status
 from hvdperf.timeline.nights.night import (
@@ -34,7 +34,7 @@ from hvdperf.timeline.nights.night import (
 )
 from hvdperf.timeline.releases import backfill, raw
 from hvdperf.timeline.releases.raw import Axis, check_known, keep, keep_sessions, read_history
-from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, write
+from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS
 from hvdperf.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -637,21 +637,6 @@ def measure_stack(*, stack: Path) -> int:
     return 0
 
 
-def try_uses_of_stack(*, stack: Path = Path(sys.executable)) -> int:
-    """Test common uses of Horovod on an installed stack, with each Keras version it has.
-
-    --stack PYTHON: Try the stack of this interpreter. Default: this one.
-    """
-    from hvdperf.machine.stack import probe
-    from hvdperf.timeline.releases.uses import try_stack
-
-    found = probe(stack, CACHE, {**os.environ, "TF_USE_LEGACY_KERAS": "0"})
-    for legacy in (False, True)[: 1 + found.has_tf_keras]:
-        tried = try_stack(stack, CACHE, legacy, lambda line: print(f"uses: {line}", flush=True))
-        print(f"uses: {shown(write(raw.USES / f'{tried.name}.json', tried))}")
-    return 0
-
-
 def print_machine() -> int:
     """Print the label of this machine."""
     from hvdperf.timeline.releases.backfill import this_machine
@@ -690,7 +675,6 @@ if CHECKOUT:
             "changes": list_changes,
             "params": print_parameters,
             "measure": measure_stack,
-            "uses": try_uses_of_stack,
             "machine": print_machine,
         },
     )

@@ -8,15 +8,21 @@ from datetime import date
 
 import pytest
 
-from docs.compatibility import BuildFailure, page, read_not_built, read_uses, rows
-from hvdperf.launch.uses import Tried
+from docs.compatibility import (
+    SILENTLY,
+    BuildFailure,
+    Use,
+    UsesOfStack,
+    page,
+    read_not_built,
+    read_uses,
+    rows,
+)
+from hvdperf.files import write_record
 from hvdperf.paths import ROOT
 from hvdperf.timeline.releases import raw
 from hvdperf.timeline.releases.backfill import TENSORFLOW
 from hvdperf.timeline.releases.raw import read_history
-from hvdperf.timeline.releases.uses import UsesOfStack
-from hvdperf.timeline.store import write
-from hvdperf.worker.uses import SILENTLY, Use
 from tests.support.histories import raw_result
 
 FAILURE = BuildFailure("0.27.0", "2.16.2", "g++ (Debian 12.2.0-14) 12.2.0", "x.h:1: error: no y")
@@ -92,18 +98,18 @@ def test_a_broken_record_is_refused_in_one_line(tmp_path, change, said):
 
 
 def test_a_use_has_a_column_for_each_stack_and_says_what_fails_in_silence(tmp_path):
-    errors = {Use.TAPE: "AttributeError: no ref", Use.FIT: f"{SILENTLY} weights after training"}
+    errors = {"tape": "AttributeError: no ref", "in fit": f"{SILENTLY} weights after training"}
     for tensorflow, keras, wrong in (("2.15.1", "2.15.0", {}), ("2.18.1", "3.15.1", errors)):
-        tried = tuple(Tried(use, wrong.get(use, "")) for use in Use if use is not Use.ELASTIC)
-        day = date(2026, 1, 31)
-        found = UsesOfStack(1, "0.28.1", tensorflow, keras, "3.11.7", day, tried)
-        write(tmp_path / f"{found.name}.json", found)
+        tried = tuple(Use(use, wrong.get(use, "")) for use in ("tape", "in fit"))
+        tried += (Use("elastic", ""),) * (not wrong)
+        stack = UsesOfStack(1, "0.28.1", tensorflow, keras, "3.11.7", date(2026, 1, 31), tried)
+        write_record(tmp_path / f"{keras}.json", stack)
     (tmp_path / "broken.json").write_text("{")
     uses, unread = read_uses(tmp_path)
     assert len(unread) == 1
     text = page((), (), uses)
     assert "| use | 2.18.1, Keras 3.15.1 | 2.15.1, Keras 2.15.0 |" in text
-    assert f"| {Use.TAPE.value} | no (1) | yes |" in text
-    assert f"| {Use.FIT.value} | **no, in silence** | yes |" in text
-    assert f"| {Use.ELASTIC.value} | not tried | not tried |" in text
+    assert "| `tape` | no (1) | yes |" in text
+    assert "| in fit | **no, in silence** | yes |" in text
+    assert "| `elastic` | not tried | yes |" in text
     assert "1. ``AttributeError: no ref``" in text

@@ -5,15 +5,17 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
-from hvdperf.session.commands import check_of_pair, dry_run
+from hvdperf.session.commands import check_of_pair, check_of_scripts, dry_run
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Judgement, Verdict
+from tests.support.stores import STACK
 from tests.support.warm import hvdperf
 from tests.support.whole_sessions import BIN, command, completed, documents
 
@@ -146,6 +148,22 @@ def test_doctor_says_what_is_wrong_and_what_mends_it(
     last = done.stdout.splitlines()[-1]
     assert last.startswith("not ready to measure: ")
     assert "open files" in last
+
+
+@pytest.mark.parametrize(
+    ("keras", "value"),
+    [
+        ("2.15.0", "gradients are exchanged"),
+        ("3.15.1", "under Keras 3.15.1, your own scripts cannot"),
+    ],
+)
+def test_scripts_fail_in_silence_with_a_keras_that_horovod_does_not_know(
+    keras: str, value: str
+) -> None:
+    check = check_of_scripts(replace(STACK, keras=keras, mpirun_version="mpirun (Open MPI) 4.1.8"))
+    assert check.value.startswith(value)
+    assert not check.problem
+    assert ("set TF_USE_LEGACY_KERAS=1" in check.note) is (keras > "3")
 
 
 @pytest.mark.parametrize(
