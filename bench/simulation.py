@@ -142,7 +142,7 @@ TABLES: Mapping[str, tuple[Rows, Mapping[str, Compared]]] = {
     ),
     "in a band": (settings({"": {}}), BANDS),
     "of other noise": (
-        settings(OTHER_NOISE | {"ended by the clock": {"by_clock": True}}),
+        settings({**OTHER_NOISE, "ended by the clock": {"by_clock": True}}),
         BOTH,
     ),
     "of sessions that are resumed": (

@@ -9,7 +9,9 @@ from bench.losses import QUIET, TABLES, A, B, Gate, at_most, false_events, found
 from hvdperf.interim import judge_rounds, next_look
 from hvdperf.verdict import REGRESSION, Noise, Verdict
 
-(FALLS, LOSSES, _), (OF_NODES, LOSSES_OF_NODES, _), (_, LOSSES_OF_GATES, _) = TABLES.values()
+FALLS, LOSSES, _ = TABLES["falls"]
+OF_NODES, LOSSES_OF_NODES, _ = TABLES["nodes"]
+LOSSES_OF_GATES = TABLES["gate"][1]
 
 
 @pytest.mark.long
