@@ -12,12 +12,12 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from bench import losses, nights, simulation, thresholds
+from bench import losses, nights, simulation, thresholds, vetted
 from bench.pages import put_into
 from hvdperf.paths import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "simulations.md"
-# What simulates, and of how many sessions a cell, files a row, or years.
+# What simulates, and of how many sessions a cell, files or allocations a row, or years.
 SIMULATIONS: Mapping[str, tuple[Callable[[int], Iterable[str]], int]] = {
     "simulation": (simulation.tables, 600),
     "thresholds": (thresholds.tables, 10),
@@ -25,6 +25,7 @@ SIMULATIONS: Mapping[str, tuple[Callable[[int], Iterable[str]], int]] = {
     "nodes": (partial(losses.table, "nodes"), 12),
     "gate": (partial(losses.table, "gate"), 50),
     "changes": (nights.changes, 5),
+    "vet": (vetted.table, 150),
 }
 
 
@@ -35,7 +36,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="+", choices=SIMULATIONS, metavar="NAME")
-    text = "number of sessions of a cell, of files, or of years, whichever NAME simulates"
+    text = "number of sessions, files, years or allocations, whichever NAME simulates"
     parser.add_argument("--of", type=int, metavar="N", help=text)
     parser.add_argument("--write", action="store_true", help="into docs/reference/simulations.md")
     given = parser.parse_args()

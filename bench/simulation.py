@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 
 import numpy as np
 
@@ -204,34 +204,20 @@ PAIR_NOISES = {"quiet": (0.038, 0.015), "A": (0.127, 0.0), "B": (0.125, 0.108)}
 BIAS = 0.993
 # True ratios of the two groups.
 PAIR_RATIOS = (BIAS, 0.7, 1.3)
+# What of_pairs returns of a pair that is INVALID as soon as possible.
+AT_ONCE = (EARLY_LOOKS[0], True)
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """The results of many pairs. invalid_after: the number of rounds of each pair that is INVALID.
-    rounds: of all pairs, together."""
-
-    count: int
-    invalid_after: Sequence[int]
-    rounds: int
-
-    @property
-    def at_once(self) -> int:
-        """Return the number of pairs that are INVALID after three rounds."""
-        return sum(rounds == EARLY_LOOKS[0] for rounds in self.invalid_after)
-
-
-def of_pairs(machine: str, ratio: float, pairs: int) -> Pairs:
-    """Judge so many pairs. machine: of PAIR_NOISES. ratio: the true one of the two groups. The
-    noise record is empty, so the noise of launches is assumed to be 5 %."""
+def of_pairs(machine: str, ratio: float, pairs: int) -> list[tuple[int, bool]]:
+    """Judge so many pairs: return the number of rounds that each takes, and whether it is INVALID.
+    machine: of PAIR_NOISES. ratio: the true one of the two groups. The noise record is empty, so
+    the noise of launches is assumed to be 5 %."""
     turns, launches = PAIR_NOISES[machine]
     looks = LOOKS["default"]
     axes = {"pair": pairs, "round": looks[-1], "turn": sessions.FEWEST_TURNS}
     parts = Part(launches, ("pair", "round")), Part(turns, tuple(axes))
     values = math.log(ratio) + drawn(np.random.default_rng(SEED), axes, *parts)
-    judged = [_judged(pair, looks) for pair in values.tolist()]
-    invalid_after = [rounds for rounds, invalid in judged if invalid]
-    return Pairs(pairs, invalid_after, sum(rounds for rounds, _ in judged))
+    return [_judged(pair, looks) for pair in values.tolist()]
 
 
 def _judged(rows: Sequence[Sequence[float]], looks: Sequence[int]) -> tuple[int, bool]:
@@ -255,9 +241,11 @@ def pairs_table(count: int) -> Iterator[str]:
     for machine in PAIR_NOISES:
         for ratio in PAIR_RATIOS:
             pairs = PAIRS_A_SESSION * count // (1 if ratio == BIAS else 10)
-            of = of_pairs(machine, ratio, pairs)
-            shares = (f"{100 * n / pairs:.2f} %" for n in (of.at_once, len(of.invalid_after)))
-            yield row(machine, f"{ratio:g}", f"{pairs:,}", *shares, f"{of.rounds / pairs:.2f}")
+            judged = of_pairs(machine, ratio, pairs)
+            invalid = sum(invalid for _, invalid in judged)
+            shares = (f"{100 * n / pairs:.2f} %" for n in (judged.count(AT_ONCE), invalid))
+            rounds = fmean(rounds for rounds, _ in judged)
+            yield row(machine, f"{ratio:g}", f"{pairs:,}", *shares, f"{rounds:.2f}")
 
 
 # Intervals of a given length ---------------------------------------------------------------------

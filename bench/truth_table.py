@@ -87,11 +87,6 @@ class Score:
         )
         return float(middle), float(low), float(high)
 
-    def wrong(self, arm: str) -> float:
-        """Return the share of false alarms, or of trials in which a fault is not found."""
-        slower = self.arms[arm].slower.share
-        return slower if arm == SAME else 1 - slower
-
     def cell(self, arm: str) -> str:
         """Return the share of wrong answers, and that of trials without one if there are some."""
         if arm not in self.arms:
@@ -193,18 +188,11 @@ def effect(recorded: Sequence[Recorded], arm: str, network: str) -> Interval:
         if pair.row
     ]
     found = hodges_lehmann(values, ALPHA)
-    upper = math.expm1(found.upper) if math.isfinite(found.upper) else math.inf
-    estimate, lower = math.expm1(found.estimate), math.expm1(found.lower)
+    estimate, lower, upper = map(math.expm1, (found.estimate, found.lower, found.upper))
     return replace(found, estimate=estimate, lower=lower, upper=upper)
 
 
 # The parts of the page ---------------------------------------------------------------------------
-
-
-def words_of(planted: Planted) -> str:
-    """Return in words what was planted."""
-    percent = round(100 * ((planted.factor or 1) - 1))
-    return _WORDS.get(planted.kind, planted.kind).format(percent=percent, rank=planted.rank)
 
 
 def about(recorded: Sequence[Recorded], arms: Mapping[str, Planted]) -> list[str]:
@@ -238,7 +226,9 @@ def about(recorded: Sequence[Recorded], arms: Mapping[str, Planted]) -> list[str
         *(
             row(
                 f"`{arm}`",
-                words_of(planted),
+                _WORDS[planted.kind].format(
+                    percent=round(100 * ((planted.factor or 1) - 1)), rank=planted.rank
+                ),
                 *(_longer(effect(recorded, arm, network)) for network in networks),
             )
             for arm, planted in arms.items()
@@ -280,34 +270,6 @@ def places_table(rules: Sequence[Compared], recorded: Sequence[Recorded]) -> lis
     return rows
 
 
-def losses(scores: Sequence[Score], arms: Mapping[str, Planted]) -> list[str]:
-    """Return in which respects other rules do better than ours in its own time."""
-    own = next(each for each in scores if each.rule is truth_rules.OURS)
-    others = [each for each in scores if not each.rule.ours]
-    lines = []
-    for arm in arms:
-        alarm, open_share = arm == SAME, own.arms[arm].nothing.share
-        better = [
-            f"{each.rule.name} ({100 * each.wrong(arm):.0f} %"
-            f"{'' if alarm else f', false alarms {100 * each.wrong(SAME):.0f} %'})"
-            for each in others
-            if arm in each.arms and each.wrong(arm) < own.wrong(arm)
-        ]
-        if better:
-            it = "raises a false alarm in" if alarm else f"does not find `{arm}` in"
-            open_ = f" ({100 * open_share:.0f} % without a verdict)" if open_share else ""
-            lines.append(
-                f"- It {it} {100 * own.wrong(arm):.0f} % of trials{open_}. Fewer have: "
-                f"{'; '.join(better)}."
-            )
-    seconds = [each.seconds[0] for each in others]
-    lines.append(
-        f"- It takes {own.seconds[0]:.0f} s in the middle; the others take {min(seconds):.0f} to "
-        f"{max(seconds):.0f} s, with what they need on file."
-    )
-    return lines
-
-
 def written(recorded: Sequence[Recorded]) -> list[str]:
     """Return the lines of the page between its marks."""
     arms = planted_in(recorded)
@@ -316,7 +278,6 @@ def written(recorded: Sequence[Recorded]) -> list[str]:
     return [
         *("## What was recorded", "", *about(recorded, arms)),
         *("", "## The table", "", *main_table(scores, arms)),
-        *("", "## Where hvdperf loses", "", *losses(scores, arms)),
         *("", "## What the reference is worth", ""),
         "The same rules, with healthy runs from elsewhere: of the same rounds, taking turns with",
         "the candidate, of the rounds before, or of another session of the network.",

@@ -47,22 +47,22 @@ class OfASession:
 
 def propose_thresholds(*sessions: Path, out: Path | None = None) -> int:
     """Propose limits for machines like this one, from at least eight sessions of an unchanged
-    build. Together they cause at most one false FAIL a year; the first line of the file has the
-    expected number.
+    build. Together they are expected to cause 0.2 false FAILs a year; the first line of the file
+    has the number.
 
     SESSION ...: Use the rounds of these sessions, directories under results/runs.
     --out FILE: Write to this new file, which --thresholds takes. Default: stdout.
     """
     if out is not None and os.path.lexists(out):
         raise UserError(f"--out {out}: already exists; give the name of a new file")
-    found = proposals.proposal([read_session(directory) for directory in sessions])
-    if found.left_out:
-        cli.complain(f"left out: {found.left_out}")
+    text, left_out = proposals.proposal([read_session(directory) for directory in sessions])
+    if left_out:
+        cli.complain(f"left out: {left_out}")
     if out is None:
-        print(found.text, end="")
+        print(text, end="")
         return 0
     with refusing(f"--out {out}: ", OSError):
-        files.write_whole(out, found.text)
+        files.write_whole(out, text)
     return 0
 
 
@@ -70,7 +70,7 @@ def check_thresholds(*sessions: Path, of_session: OfASession, thresholds: str | 
     """Show which thresholds file applies to this machine, and which cases of a profile have no
     limit. With sessions: also how many false FAILs a year the limits cause, given the noise of
     these sessions. Exit status: 1 if a case has no limit, or if more than one false FAIL a year is
-    possible.
+    expected.
 
     [SESSION ...]: Estimate the noise from these sessions of an unchanged build. Default: none.
 
@@ -82,10 +82,10 @@ def check_thresholds(*sessions: Path, of_session: OfASession, thresholds: str | 
         if options:
             raise UserError(f"{options[0]}: the cases are those of the sessions; leave it out")
         archives = [read_session(directory) for directory in sessions]
-        found = proposals.checked(archives, Path(thresholds) if thresholds else None)
-        for line in found.lines:
+        of_year, lines = proposals.checked(archives, Path(thresholds) if thresholds else None)
+        for line in lines:
             print("\n".join(columns.wrapped(line)))
-        return 0 if found.of_year <= MOST_A_YEAR else 1
+        return 0 if of_year <= MOST_A_YEAR else 1
     planned = dry_run([*options, *given(thresholds=thresholds)])
     print("\n".join(columns.wrapped(f"thresholds: {planned.thresholds}")))
     if planned.without_threshold:

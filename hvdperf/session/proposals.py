@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from hvdperf.errors import UserError
@@ -36,17 +35,9 @@ _NAMED = 3
 Observations = Mapping[Case, Sequence[Sequence[float]]]
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """Proposed thresholds. text: the content of a file for --thresholds. left_out: a line on the
-    cases with too few sessions, and how to measure them; "" if there are none."""
-
-    text: str
-    left_out: str
-
-
-def proposal(archives: Sequence[Archive]) -> Proposal:
-    """Return thresholds that hold (plan/thresholds.py), from the rounds of these sessions.
+def proposal(archives: Sequence[Archive]) -> tuple[str, str]:
+    """Return a file of thresholds that hold, from the rounds of these sessions, and a line on the
+    cases with too few sessions and how to measure them; "" if there are none.
 
     Raises UserError if a session cannot be read or had a fault injected, if sessions are of
     different machines, or if no case has enough sessions."""
@@ -60,20 +51,12 @@ def proposal(archives: Sequence[Archive]) -> Proposal:
     if not enough:
         raise UserError(f"no thresholds proposed: {too_few or 'no case can be trusted'}")
     machine = machine_of(sessions[0].fingerprint)
-    return Proposal(proposals.propose(enough, looks, machine), too_few)
+    return proposals.propose(enough, looks, machine), too_few
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What a file of thresholds means at the noise of some sessions: the false FAILs to expect in a
-    year, and lines that tell it."""
-
-    of_year: float
-    lines: tuple[str, ...]
-
-
-def checked(archives: Sequence[Archive], path: Path | None) -> Checked:
-    """Return what the thresholds of this file mean, or those of the sessions' machine.
+def checked(archives: Sequence[Archive], path: Path | None) -> tuple[float, list[str]]:
+    """Return the false FAILs to expect in a year of the thresholds of this file, or of those of the
+    sessions' machine, and lines that say so.
 
     Raises UserError as `proposal` does, and if no case has a threshold and two sessions."""
     sessions = _of_one_machine(archives)
@@ -109,7 +92,7 @@ def checked(archives: Sequence[Archive], path: Path | None) -> Checked:
         lines.append(f"not counted, because their noise is not known: {_several(unknown)}")
     if without:
         lines.append(f"{WITHOUT_THRESHOLD}: {_several(without)}")
-    return Checked(of_year, tuple(lines))
+    return of_year, lines
 
 
 def _what_would_hold(judged: Mapping[Case, tuple[Rule, Scatter]], looks: Sequence[int]) -> str:

@@ -33,6 +33,7 @@ from bench.sessions import (
 from bench.simulation import (
     AS_FAST,
     AT_FLOOR,
+    AT_ONCE,
     BANDS,
     BELOW_FLOOR,
     BIAS,
@@ -207,18 +208,19 @@ def test_arms_at_the_edge_of_their_band_pass_in_7_of_100_and_fail_in_6(machine):
 
 @pytest.mark.parametrize("machine", PAIR_NOISES)
 def test_a_healthy_pair_is_invalid_in_at_most_1_of_1000_sessions(machine):
-    of = of_pairs(machine, BIAS, 2_000)
-    assert at_most(0.001, len(of.invalid_after), of.count)
-    assert of.rounds < 3.6 * of.count, "few healthy pairs ask for more rounds"
+    judged = of_pairs(machine, BIAS, 2_000)
+    assert at_most(0.001, sum(invalid for _, invalid in judged), len(judged))
+    rounds = sum(rounds for rounds, _ in judged)
+    assert rounds < 3.6 * len(judged), "few healthy pairs ask for more rounds"
 
 
 @pytest.mark.parametrize("ratio", [0.7, 1.3])
 @pytest.mark.parametrize("machine", PAIR_NOISES)
 def test_a_difference_of_30_percent_is_found_in_19_of_20_sessions(machine, ratio):
-    of = of_pairs(machine, ratio, 200)
-    assert len(of.invalid_after) >= 0.92 * of.count, "19 of 20, less the scatter of 200"
+    judged = of_pairs(machine, ratio, 200)
+    assert sum(invalid for _, invalid in judged) >= 0.92 * 200, "19 of 20, less their scatter"
     if machine == "quiet" or (machine, ratio) == ("A", 0.7):
-        assert of.at_once >= 0.95 * of.count, "their noise allows it after three rounds"
+        assert judged.count(AT_ONCE) >= 0.95 * 200, "their noise allows it after three rounds"
 
 
 # How long it takes -----------------------------------------------------------------------------

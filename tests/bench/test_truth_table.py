@@ -38,9 +38,7 @@ from bench.truth_rules import (
 from bench.truth_table import (
     PAGE,
     effect,
-    losses,
     main,
-    planted_in,
     score,
     share_of,
 )
@@ -203,16 +201,6 @@ def test_the_command_writes_the_page(tmp_path):
     assert text.startswith("# A\n")
     assert text.endswith("## B\n")
     assert all(f"| {rule.name} |" in text or f"| **{rule.name}** |" in text for rule in RULES)
-
-
-def test_a_rule_that_finds_more_is_named_among_the_losses():
-    disturbed = recording(foreign=0.3)
-    recorded = recorded_of([disturbed])
-    scores = [each for each in (score(rule, recorded) for rule in RULES) if each.arms]
-    lines = losses(scores, planted_in(recorded))
-    (line,) = (each for each in lines if "does not find `slow10`" in each)
-    assert TRACEML_3.name in line
-    assert HUD.name not in line
 
 
 def test_the_page_is_of_the_recordings_in_the_repository():

@@ -17,7 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.small_hosts import UNSHARE, entering, first_process, network_of, processes_in, run
+from tests.support.small_hosts import (
+    UNSHARE,
+    entering,
+    first_process,
+    network_of,
+    processes_in,
+    run,
+)
 from tests.support.whole_sessions import ROOT
 
 PROGRAMS = ("ip", "mount", "nsenter", "unshare")

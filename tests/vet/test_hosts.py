@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from bench.small_hosts import LOGIN, SmallHosts, small_hosts
 from hvdperf.paths import ROOT
 from tests.support.hosts import skip_without_hosts
+from tests.support.small_hosts import LOGIN, SmallHosts, small_hosts
 
 pytestmark = pytest.mark.mpirun
 # Measures with short terms, and prints a line of JSON.

@@ -1,6 +1,5 @@
-"""Hosts on this machine, for measurements and tests of several: a network, UTS, IPC and mount
-namespace each, joined by a bridge in a namespace of its own, with quotas of cores and rates of
-links. It needs root, and cgroups of version 1.
+"""Hosts on this machine, for tests of several: a network, UTS, IPC and mount namespace each, joined
+by a bridge in a namespace of its own. It needs root.
 """
 
 from __future__ import annotations
@@ -8,7 +7,6 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -27,28 +25,20 @@ if [ ! -e "$(dirname "$0")/$1.pid" ]; then
     exit 255
 fi
 first=$(cat "$(dirname "$0")/$1.pid")
-group=$(cat "$(dirname "$0")/$1.group")
 shift
-[ -z "$group" ] || echo $$ >"$group/tasks"
 exec nsenter -t "$first" -n -u -m -i env -i PATH=/usr/sbin:/usr/bin:/bin sh -c "$*"
 """
 # The host from which nodes are reached.
 LOGIN = "login"
-_CPU = Path("/sys/fs/cgroup/cpu")
-_PERIOD_US = 100_000
-# The weight of a host's processes; that of another process is 1024 or less.
-_SHARES = 1 << 15
 
 
 @dataclass(frozen=True)
 class SmallHosts:
-    """Hosts node1, node2, ..., and LOGIN without a quota. first: the id of the first process of
-    each host, by name. directory: holds the stand-in for ssh. groups: the cgroup of each node with
-    a quota, by name."""
+    """Hosts node1, node2, ..., and LOGIN. first: the id of the first process of each host, by name.
+    directory: holds the stand-in for ssh."""
 
     first: Mapping[str, int]
     directory: Path
-    groups: Mapping[str, Path]
 
     @property
     def nodes(self) -> list[str]:
@@ -61,20 +51,6 @@ class SmallHosts:
     def environment(self) -> dict[str, str]:
         """Return an environment whose ssh reaches these hosts."""
         return {**os.environ, "PATH": f"{self.directory}:{os.environ['PATH']}"}
-
-    def set_quota(self, node: str, cores: float) -> None:
-        """Let everything that ssh starts on a host have so much of a core together."""
-        quota = self.groups[node] / "cpu.cfs_quota_us"
-        quota.write_text(f"{round(cores * _PERIOD_US)}")
-
-    def set_rate(self, node: str, rate: str) -> None:
-        """Limit what a host sends, to a rate such as 100mbit."""
-        words = f"tc qdisc replace dev eth0 root tbf rate {rate} burst 64kb latency 50ms"
-        run([*self.inside(node), *words.split()])
-
-    def set_link(self, node: str, state: str) -> None:
-        """Take the cable of a host out (`down`) or put it in (`up`)."""
-        run([*self.inside(node), *f"ip link set eth0 {state}".split()])
 
     def kill(self, node: str) -> None:
         """Kill every process of a host but its first one."""
@@ -103,9 +79,8 @@ def processes_in(networks: Container[str]) -> set[int]:
 
 
 @contextmanager
-def small_hosts(count: int, quotas: bool = False) -> Iterator[SmallHosts]:
-    """Yield so many hosts, and end everything that runs on them at the end. quotas: whether
-    `set_quota` is needed."""
+def small_hosts(count: int) -> Iterator[SmallHosts]:
+    """Yield so many hosts, and end everything that runs on them at the end."""
     with ExitStack() as end:
         directory = Path(end.enter_context(tempfile.TemporaryDirectory(prefix="hvdperf-hosts-")))
         names = [*(f"node{number}" for number in range(1, count + 1)), LOGIN]
@@ -117,27 +92,18 @@ def small_hosts(count: int, quotas: bool = False) -> Iterator[SmallHosts]:
         switch = end.enter_context(first_process("echo ready && exec sleep infinity"))
         run([*entering(switch), "ip", "link", "add", "br0", "type", "bridge"])
         run([*entering(switch), "ip", "link", "set", "br0", "up"])
-        first, groups = {}, {}
+        first = {}
         for number, node in enumerate(names, 1):
             command = _FIRST.format(node=node, names=directory / "hosts")
             pid = first[node] = end.enter_context(first_process(command))
             (directory / f"{node}.pid").write_text(str(pid))
-            group = _CPU / f"hvdperf-{os.getpid()}-{node}"
-            has_quota = quotas and node != LOGIN
-            if has_quota:
-                group.mkdir()
-                end.callback(_remove, group)
-                # What else runs here must not take what the quota leaves to it.
-                (group / "cpu.shares").write_text(str(_SHARES))
-                groups[node] = group
-            (directory / f"{node}.group").write_text(str(group) if has_quota else "")
             ends = f"eth0 netns {pid} type veth peer name p{number} netns {switch}"
             run(["ip", "link", "add", *ends.split()])
             run([*entering(switch), *f"ip link set p{number} master br0 up".split()])
             address = f"addr add {addresses[node]}/24 dev eth0"
             for settings in (address, "link set eth0 up", "link set lo up"):
                 run([*entering(pid), *f"ip {settings}".split()])
-        hosts = SmallHosts(first, directory, groups)
+        hosts = SmallHosts(first, directory)
         for node in names:
             end.callback(hosts.kill, node)
         yield hosts
@@ -172,12 +138,3 @@ def entering(pid: int) -> list[str]:
 def run(command: Sequence[str]) -> None:
     """Run a command to its end. Raises CalledProcessError."""
     subprocess.run(command, check=True)
-
-
-def _remove(group: Path) -> None:
-    """Remove a cgroup, as soon as its processes have ended."""
-    for _ in range(100):
-        with suppress(OSError):
-            group.rmdir()
-            return
-        time.sleep(0.05)
