@@ -21,10 +21,8 @@ from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Limit, Result, Row, 
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import Change
-from hvdperf.timeline.nights.changes import findings, standings
-from hvdperf.timeline.nights.falls import judge_speeds
+from hvdperf.timeline.nights.changes import findings
 from hvdperf.timeline.nights.night import FORMAT, Night
-from hvdperf.timeline.nights.series import Series
 from hvdperf.verdict import Verdict
 
 FIRST = datetime(2025, 11, 24, 1, tzinfo=UTC)
@@ -94,21 +92,14 @@ def _night(year: Year, index: int, noise: random.Random) -> Night:
     return Night(FORMAT, "a100", began.date(), began, command, parts=(part,), ended_at=ended)
 
 
-NOISES = (0.01, 0.02, 0.03)
-# A year without any change, of which weekends are 2 % faster and 15 nights are missing.
-CALM = Year(0.0, {}, 1.0, (*Year.missing, 77, 101, 205, 206, 300), ((), ()), weekend=1.02)
-
-
 def changes(years: int) -> Iterator[str]:
     """Yield the rows of a table: what is found of what is planted in so many years, in how many
-    lines; of steps also after how many nights. Quiet years are looked at three times each."""
+    lines; of steps also after how many nights."""
     steps = (f"{percent} %: found; after nights (most) in lines" for percent in (-3, -5, -10))
     planted = ("drift: steps found", "slow nodes found, other nodes named", "false changes")
-    calm = ("quiet years: nights that fell", "red", "changes")
-    yield from heading("noise", *steps, *planted, *calm)
-    for noise in NOISES:
-        cells = *_planted(Year(noise), years), *_quiet(replace(CALM, noise=noise), years)
-        yield row(f"{100 * noise:.0f} %", *cells)
+    yield from heading("noise", *steps, *planted)
+    for noise in (0.01, 0.02, 0.03):
+        yield row(f"{100 * noise:.0f} %", *_planted(Year(noise), years))
 
 
 def _planted(year: Year, years: int) -> Iterator[str]:
@@ -145,12 +136,3 @@ def _delays(year: Year, seed: int, at: int) -> Collection[int]:
             names = [change.line.name for change in told if _cause(change, year) == at]
             found = dict.fromkeys(names, seen) | found
     return found.values()
-
-
-def _quiet(year: Year, years: int) -> Iterator[str]:
-    made = [nights(year, seed) for seed in range(100, 100 + years)]
-    yield f"{sum(len(judge_speeds(each).falls) for each in made)} in {years} years"
-    looks = [Series("a100", each[:seen]) for each in made for seen in (120, 240, NIGHTS)]
-    yield f"{sum(series.is_red for series in looks)} of {len(looks)}"
-    told = Counter(word.value for each in made for word in standings(findings(each).changes))
-    yield ", ".join(f"{count} {word}" for word, count in told.items()) or "0"
