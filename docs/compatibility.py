@@ -8,7 +8,7 @@ be built, and from what was tried with stacks by use. `make docs` writes the pag
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import date
 from pathlib import Path
@@ -57,9 +57,6 @@ model trains without an exchange: wrap the optimizer yourself. (It wraps one of
 with every Keras, because it gives Horovod the variables inside those of Keras.
 
 """
-# How a problem begins that no error shows.
-SILENTLY = "the ranks have different"
-_SILENT = "**no, in silence**"
 _HEADER = (
     "Horovod",
     "TensorFlow",
@@ -88,26 +85,16 @@ class BuildFailure:
 
 
 @dataclass(frozen=True)
-class Use:
-    """A use of Horovod that was tried. problem: what is wrong, in a line; "" if it does what it
-    promises."""
-
-    use: str
-    problem: str
-
-
-@dataclass(frozen=True)
 class UsesOfStack:
     """What was tried with a stack, a document of results/uses. keras: the version of what tf.keras
-    is. tried_at: the day, in UTC."""
+    is. tried_at: the day, in UTC. uses: each with its name, `use`, and its `problem` in a line, ""
+    if it does what it promises."""
 
-    format: int
-    horovod: str
     tensorflow: str
     keras: str
     python: str
     tried_at: date
-    uses: tuple[Use, ...]
+    uses: tuple[Mapping[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -191,9 +178,8 @@ def _compiler(text: str | None) -> str:
 def read_uses(directory: Path) -> tuple[list[UsesOfStack], list[str]]:
     """Return what was tried with each stack and Keras, the newest TensorFlow and Keras first, and
     one line for each document that cannot be read."""
-    found, refused = store.read_all(
-        sorted(directory.glob("*.json")), lambda path: decode(path.read_bytes(), UsesOfStack)
-    )
+    paths = sorted(directory.glob("*.json"))
+    found, refused = store.read_all(paths, lambda path: decode(path.read_bytes(), UsesOfStack))
     tensorflow = order(Axis.TENSORFLOW)
 
     def place(each: UsesOfStack) -> tuple[int, list[int]]:
@@ -206,10 +192,10 @@ def _by_use(tried: Sequence[UsesOfStack]) -> Iterator[str]:
     """Yield the table of uses, a column for stacks and Keras with which all of them do the same,
     and the errors behind it."""
     errors: dict[str, int] = {}
-    names = list(dict.fromkeys(each.use for stack in tried for each in stack.uses))
+    names = list(dict.fromkeys(each["use"] for stack in tried for each in stack.uses))
     columns: dict[tuple[str, ...], list[UsesOfStack]] = {}
     for stack in tried:
-        problems = {each.use: each.problem for each in stack.uses}
+        problems = {each["use"]: each["problem"] for each in stack.uses}
         cells = tuple(_cell(problems.get(use, NOT_TRIED), errors) for use in names)
         columns.setdefault(cells, []).append(stack)
     yield _row(["use", *map(_heading, columns.values())])
@@ -225,8 +211,9 @@ def _by_use(tried: Sequence[UsesOfStack]) -> Iterator[str]:
 
 def _cell(problem: str, errors: dict[str, int]) -> str:
     """Return what became of a use. errors: numbers those that are met first."""
-    if problem.startswith(SILENTLY):
-        return _SILENT
+    # How a problem begins that no error shows.
+    if problem.startswith("the ranks have different"):
+        return "**no, in silence**"
     if problem and problem != NOT_TRIED:
         return f"no ({errors.setdefault(problem, len(errors) + 1)})"
     return problem or "yes"

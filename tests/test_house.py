@@ -311,7 +311,7 @@ LINES = {
     "script": 2703,
     "hvdperf": 87,
     "perf": 123,
-    "bench": 3107,
+    "bench": 2558,
     "ci": 154,
     "docs": 712,
     "scripts": 2419,
