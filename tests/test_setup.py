@@ -358,11 +358,12 @@ def test_an_environment_that_cannot_be_built_leaves_no_status_of_before(checkout
 
 
 def test_make_test_checks_before_it_tests(checkout: Path) -> None:
-    for name in ("ruff", "mypy", "pytest"):
+    for name in ("ruff", "mypy", "python", "pytest"):
         script(checkout / ".venv/bin" / name, f'echo {name} "$@"')
     script(checkout / "ci/slurm.sh", "")
     script(checkout / "ci/lint.sh", "echo ci/lint.sh")
-    lint = ["ruff check", "ruff format --check", "mypy", "ci/lint.sh"]
+    size = "python -m tests.test_house"
+    lint = ["ruff check", "ruff format --check", "mypy", "ci/lint.sh", size]
     quick, everything = "pytest tests/ -n 3 -m not long", "pytest tests/ -n 3"
     assert make(checkout, "test").stdout.splitlines() == [*lint, quick]
     assert make(checkout, "test-all").stdout.splitlines() == [*lint, everything]

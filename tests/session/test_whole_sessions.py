@@ -163,7 +163,7 @@ def test_two_stacks_are_measured_each_by_its_interpreter(run: Run, tmp_path: Pat
     assert (session["against"], session["changed"]) == (sys.executable, [])
     # A launch of one rank, for which a server forks it.
     names = [Path(line).name for line in started.read_text().split()]
-    assert sorted(names) == ["hvdperf.worker.fork_server", "fork_stub.py"]
+    assert sorted(names) == ["fork_stub.py", "hvdperf.worker.fork_server"]
 
 
 def test_sizes_above_the_cores_are_marked(run: Run) -> None:
