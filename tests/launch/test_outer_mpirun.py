@@ -118,7 +118,10 @@ def test_a_session_outlives_a_slot_that_dies_and_names_the_rank(session, report,
     over.touch()
     output, _ = mpirun.communicate(timeout=30)
     assert report.exists()
-    assert f"ERROR: the slot of rank 1 on {socket.gethostname()} is gone: its process has ended" in output
+    assert (
+        f"ERROR: the slot of rank 1 on {socket.gethostname()} is gone: its process has ended"
+        in output
+    )
     assert mpirun.returncode == 1
     assert ended(ranks)
 
