@@ -156,12 +156,7 @@ class Profile:
 
 def default_world_sizes(slots: int) -> tuple[int, ...]:
     """Return powers of two below the number of slots, and that number: 6 -> (1, 2, 4, 6)."""
-    sizes = []
-    size = 1
-    while size < slots:
-        sizes.append(size)
-        size *= 2
-    return (*sizes, slots)
+    return (*(1 << power for power in range((slots - 1).bit_length())), slots)
 
 
 def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profile:
@@ -310,17 +305,13 @@ def from_command_line(given: Mapping[str, Any]) -> Options:
             f"--inject: given {len(faults)} times, {' and '.join(faults)}; a session injects "
             "only one fault; leave out the others"
         )
-    return Options(
-        **{
-            **{name: value for name, value in given.items() if value is not None},
-            "precision": tuple(given["precision"]),
-            "workloads": tuple(given["workloads"]),
-            "script": tuple(given["script"]),
-            "allow_setting": tuple(given["allow_setting"]),
-            "models": ",".join(given["models"]),
-            "inject": faults[0] if faults else "",
-        }
-    )
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in given.items()
+        if value is not None
+    }
+    values |= {"models": ",".join(given["models"]), "inject": ",".join(faults)}
+    return Options(**values)
 
 
 def resolve_profile(options: Options) -> Profile:
@@ -329,50 +320,43 @@ def resolve_profile(options: Options) -> Profile:
     own = [network.name for path in options.workloads for network in _own_networks(path)]
     own += [_own_script(text).name for text in options.script]
     profile = load_profile(options.profile)
-    if own and not options.models:
-        profile = replace(
-            profile,
-            models=tuple(dict.fromkeys(own)),
-            oversubscribed=(),
-            representatives={},
-            sentinels=(),
-        )
+    changes: dict[str, Any] = {}
+    names = _named_models(options.models) or tuple(dict.fromkeys(own))
+    if names:
+        # What the profile says of its own networks says nothing of these.
+        changes = {"models": names, "oversubscribed": (), "representatives": {}, "sentinels": ()}
     if options.models:
-        names = tuple(name.strip() for name in options.models.split(",") if name.strip())
-        if not names:
-            raise UserError(f"--models {options.models}: names no network")
-        for name in names:
-            known_model(name)
-        names = tuple(dict.fromkeys(names))
-        profile = replace(
-            profile,
-            models=names,
-            oversubscribed=(),
-            representatives={},
-            fault_cases=dict.fromkeys(profile.fault_cases, names),
-            sentinels=(),
-        )
+        changes["fault_cases"] = dict.fromkeys(profile.fault_cases, names)
     if options.world_sizes:
-        profile = replace(profile, world_sizes=parse_world_sizes(options.world_sizes))
+        changes["world_sizes"] = parse_world_sizes(options.world_sizes)
     if options.dataset:
-        profile = replace(profile, dataset=options.dataset)
+        changes["dataset"] = options.dataset
     if options.batch_size is not None:
-        positive("--batch-size", options.batch_size, LARGEST)
-        profile = replace(profile, batch=options.batch_size)
+        changes["batch"] = positive("--batch-size", options.batch_size, LARGEST)
     if options.image_size is not None:
         positive("--image-size", options.image_size, LARGEST)
     if options.budget_minutes is not None:
-        positive("--budget", options.budget_minutes, MOST_BUDGET_MINUTES)
-        if options.budget_minutes < LEAST_BUDGET_MINUTES:
+        minutes = positive("--budget", options.budget_minutes, MOST_BUDGET_MINUTES)
+        if minutes < LEAST_BUDGET_MINUTES:
             raise UserError(
-                f"--budget {options.budget_minutes:g}: {60 * options.budget_minutes:.2g} s are "
-                "too few to start a rank; give minutes, such as 5"
+                f"--budget {minutes:g}: {60 * minutes:.2g} s are too few to start a rank; give "
+                "minutes, such as 5"
             )
-        profile = replace(profile, budget_s=60 * options.budget_minutes)
+        changes["budget_s"] = 60 * minutes
     if options.interval is not None:
-        sampling = replace(profile.sampling, precision=options.interval)
-        profile = replace(profile, sampling=sampling)
-    return profile
+        changes["sampling"] = replace(profile.sampling, precision=options.interval)
+    return replace(profile, **changes)
+
+
+def _named_models(text: str) -> tuple[str, ...]:
+    """Return the names in a value of --models, each once. Raises UserError for an unknown one, and
+    for a value without any."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if text and not names:
+        raise UserError(f"--models {text}: names no network")
+    for name in names:
+        known_model(name)
+    return names
 
 
 def installed_networks() -> None:
@@ -396,13 +380,15 @@ def known_model(name: str) -> registry.Network:
         return registry.network(name)
 
 
-def positive(option: str, value: float, largest: float = math.inf) -> None:
+def positive(option: str, value: float, largest: float = math.inf) -> float:
+    """Return the value of an option. Raises UserError unless it is above 0 and not too large."""
     if value != value or abs(value) == math.inf:  # math.isfinite refuses integers of 400 digits
         raise UserError(f"{option} {value:g}: must be a finite number")
     if value <= 0:
         raise UserError(f"{option} {value:g}: must be above zero")
     if value > largest:
         raise UserError(f"{option} {value}: must be at most {largest}")
+    return value
 
 
 def parse_world_sizes(text: str) -> tuple[int, ...]:
@@ -425,24 +411,21 @@ def parse_fault(text: str, models: Sequence[str], sizes: Sequence[int]) -> Fault
         fault = Fault.parse(text)
     phases = PROLONGED if fault.kind == "longer" else STRIKING
     ranks = fault.world_size or max(sizes)
-    never = (
-        (fault.phase not in phases, f"the phase must be one of {', '.join(phases)}"),
-        (
-            fault.model not in ("", *models),
-            f"this session measures only the networks {', '.join(models)}",
+    never = {
+        f"the phase must be one of {', '.join(phases)}": fault.phase not in phases,
+        f"this session measures only the networks {', '.join(models)}": (
+            fault.model not in ("", *models)
         ),
-        (
-            fault.world_size not in (0, *sizes),
-            f"this session measures only the world sizes {', '.join(map(str, sizes))}",
+        f"this session measures only the world sizes {', '.join(map(str, sizes))}": (
+            fault.world_size not in (0, *sizes)
         ),
-        (not 0 <= fault.rank < ranks, f"this session has only the ranks 0 to {ranks - 1}"),
-        (fault.changes_nothing, "this fault changes nothing; give a larger value"),
-        (
-            fault.is_of_exchange and ranks == 1,
-            "one replica exchanges nothing, so this fault needs two or more",
+        f"this session has only the ranks 0 to {ranks - 1}": not 0 <= fault.rank < ranks,
+        "this fault changes nothing; give a larger value": fault.changes_nothing,
+        "one replica exchanges nothing, so this fault needs two or more": (
+            fault.is_of_exchange and ranks == 1
         ),
-    )
-    for wrong, why in never:
-        if wrong:
+    }
+    for why, is_so in never.items():
+        if is_so:
             raise UserError(f"--inject {text}: {why}")
     return fault

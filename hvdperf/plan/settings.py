@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.plan.comparisons import Comparison
@@ -88,10 +89,13 @@ _HOROVOD, _NCCL, _MPI, _THREADS, _TENSORFLOW = (
 FIELDS = (_HOROVOD, _MPI, _NCCL, _THREADS, _TENSORFLOW)
 # Not variables, but names of precision policies of Keras, on a CPU.
 PRECISION = "precision"
-_POOLS = "the suite sizes TensorFlow's thread pools itself"
-_OWN_MPIRUN = "the suite's own mpirun sets it"
-_GLOO = "Horovod communicates over Gloo"
-_NO_GPU = "there is no GPU"
+# Why variables have no effect, and the place in which they have one nevertheless.
+_NO_GPU = {"overridden": "there is no GPU", "unless": "gpu"}
+_POOLS = {"overridden": "the suite sizes TensorFlow's thread pools itself", "unless": "gpu"}
+_GLOO = {"overridden": "Horovod communicates over Gloo", "unless": "mpirun"}
+_AGENTS = {"overridden": "the launcher agents sets it", "unless": "mpirun"}
+_OWN_MPIRUN = {"overridden": "the suite's own mpirun sets it"}
+_PINNED = {"overridden": "the suite pins all threads of a rank"}
 
 # Neither recorded nor told: where a rank is, how a launch finds its ranks, how Horovod was built,
 # and what is only written down.
@@ -109,67 +113,62 @@ _LEFT_OUT = re.compile(
 )
 
 
-def _rows(
-    known: Mapping[str, str],
-    field: str,
-    touches: Touches,
-    overridden: str = "",
-    unless: str = "",
-    is_default: Callable[[str], bool] = _never,
-) -> list[Row]:
-    """Return rows that differ only in their variables and in what these change."""
+def _rows(field: str, touches: Touches, known: Mapping[str, str], **others: Any) -> list[Row]:
+    """Return rows that differ only in their variables and in what these change. others: further
+    fields, the same in all of them."""
     return [
-        Row(variables, field, changes, touches, overridden, unless, is_default)
-        for variables, changes in known.items()
+        Row(variables, field, changes, touches, **others) for variables, changes in known.items()
     ]
 
 
 # The first row whose expression matches counts.
 ROWS = (
-    Row(
-        "HOROVOD_TIMELINE",
+    *_rows(
         "horovod_timeline",
-        "Horovod records a timeline, by a thread of rank 0 that never sleeps",
         Touches.ALL,
+        {"HOROVOD_TIMELINE": "Horovod records a timeline, by a thread of rank 0 that never sleeps"},
         refused="every launch would record a timeline, by a thread that takes most of a core",
     ),
-    Row(
-        "HOROVOD_AUTOTUNE",
+    *_rows(
         _HOROVOD,
-        "Horovod tries other settings of its own while it trains",
         Touches.EXCHANGE,
+        {"HOROVOD_AUTOTUNE": "Horovod tries other settings of its own while it trains"},
         is_default=_is_off,
         refused="every launch would end while Horovod still tries out its settings",
     ),
     *_rows(
+        _HOROVOD,
+        Touches.NOTHING,
         {
             "HOROVOD_AUTOTUNE_.+": "how long Horovod tries other settings, under HOROVOD_AUTOTUNE",
             "HOROVOD_STALL_(CHECK|SHUTDOWN)_TIME_SECONDS": (
                 "when Horovod reports that a rank is missing, and when it gives up"
             ),
         },
-        _HOROVOD,
-        Touches.NOTHING,
     ),
-    Row(
-        "HOROVOD_CYCLE_TIME",
-        "horovod_cycle_time_ms",
-        "for how many ms Horovod collects tensors before it exchanges them",
-        Touches.EXCHANGE,
-    ),
-    Row(
-        "HOROVOD_FUSION_THRESHOLD",
-        "horovod_fusion_threshold_bytes",
-        "how many bytes Horovod exchanges at once",
-        Touches.EXCHANGE,
-    ),
-    Row(
-        "HOROVOD_CACHE_CAPACITY",
-        "horovod_cache_capacity",
-        "of how many tensors Horovod's ranks remember that they are the same on all ranks",
-        Touches.EXCHANGE,
+    *(
+        Row(f"HOROVOD_{variable}", f"horovod_{field}", changes, Touches.EXCHANGE)
+        for variable, field, changes in (
+            (
+                "CYCLE_TIME",
+                "cycle_time_ms",
+                "for how many ms Horovod collects tensors before it exchanges them",
+            ),
+            (
+                "FUSION_THRESHOLD",
+                "fusion_threshold_bytes",
+                "how many bytes Horovod exchanges at once",
+            ),
+            (
+                "CACHE_CAPACITY",
+                "cache_capacity",
+                "of how many tensors Horovod's ranks remember that they are the same on all ranks",
+            ),
+        )
     ),
     *_rows(
+        _HOROVOD,
+        Touches.EXCHANGE,
         {
             "HOROVOD_(HIERARCHICAL_ALLREDUCE|HIERARCHICAL_ALLGATHER|TORUS_ALLREDUCE)": (
                 "by which steps data moves within hosts and between them"
@@ -180,27 +179,23 @@ ROWS = (
                 "how Horovod's ranks agree on what they exchange"
             ),
         },
-        _HOROVOD,
-        Touches.EXCHANGE,
         is_default=_is_off,
     ),
-    Row(
-        "HOROVOD_BATCH_D2D_MEMCOPIES",
+    *_rows(
         _HOROVOD,
-        "how tensors are copied into the buffer of a GPU",
         Touches.EXCHANGE,
-        overridden=_NO_GPU,
-        unless="gpu",
-    ),
-    Row(
-        "HOROVOD_(CONTROLLER|CPU_OPERATIONS)",
-        _HOROVOD,
-        "through which library Horovod communicates",
-        Touches.EXCHANGE,
-        overridden="the launcher agents sets it",
-        unless="mpirun",
+        {"HOROVOD_BATCH_D2D_MEMCOPIES": "how tensors are copied into the buffer of a GPU"},
+        **_NO_GPU,
     ),
     *_rows(
+        _HOROVOD,
+        Touches.EXCHANGE,
+        {"HOROVOD_(CONTROLLER|CPU_OPERATIONS)": "through which library Horovod communicates"},
+        **_AGENTS,
+    ),
+    *_rows(
+        _HOROVOD,
+        Touches.EXCHANGE,
         {
             "HOROVOD_(GLOO_IFACE|ADASUM_MPI_CHUNK_SIZE|NUM_NCCL_STREAMS|CCL_.+)": (
                 "how Horovod's libraries move data"
@@ -209,24 +204,26 @@ ROWS = (
                 "how much Horovod writes; `debug` and `trace` write for every tensor"
             ),
         },
+    ),
+    *_rows(
         _HOROVOD,
         Touches.EXCHANGE,
+        {"HOROVOD_THREAD_AFFINITY": "the core of Horovod's thread"},
+        **_PINNED,
     ),
-    Row(
-        "HOROVOD_THREAD_AFFINITY",
+    *_rows(
         _HOROVOD,
-        "the core of Horovod's thread",
-        Touches.EXCHANGE,
-        overridden="the suite pins all threads of a rank",
-    ),
-    Row(
-        "HOROVOD_STALL_CHECK_DISABLE",
-        _HOROVOD,
-        "Horovod does not report which rank is missing when others wait",
         Touches.NOTHING,
+        {
+            "HOROVOD_STALL_CHECK_DISABLE": (
+                "Horovod does not report which rank is missing when others wait"
+            )
+        },
         is_default=_is_off,
     ),
     *_rows(
+        _TENSORFLOW,
+        Touches.ALL,
         {
             "XLA_FLAGS": "how XLA compiles, and what it writes down",
             "TF_XLA_FLAGS": "which parts of a step XLA compiles",
@@ -242,52 +239,48 @@ ROWS = (
                 "how much TensorFlow writes while it computes"
             ),
         },
-        _TENSORFLOW,
-        Touches.ALL,
-    ),
-    Row(
-        "TF_GPU_THREAD_(MODE|COUNT)",
-        _TENSORFLOW,
-        "which threads start the work of a GPU",
-        Touches.ALL,
-        overridden=_NO_GPU,
-        unless="gpu",
     ),
     *_rows(
+        _TENSORFLOW,
+        Touches.ALL,
+        {"TF_GPU_THREAD_(MODE|COUNT)": "which threads start the work of a GPU"},
+        **_NO_GPU,
+    ),
+    *_rows(
+        _THREADS,
+        Touches.ALL,
         {
             "TF_NUM_(INTRAOP|INTEROP)_THREADS": "how many threads compute",
             "(OMP|KMP|MKL)_.+": "the threads of OpenMP and MKL",
         },
-        _THREADS,
-        Touches.ALL,
-        overridden=_POOLS,
-        unless="gpu",
+        **_POOLS,
     ),
-    Row(
-        (
-            "NCCL_(ALGO|BUFFSIZE|COLLNET_ENABLE|CROSS_NIC|IB_.+|(MAX|MIN)_NCHANNELS|NET|"
-            "NET_GDR_LEVEL|NSOCKS_PERTHREAD|NTHREADS|NVLS_ENABLE|P2P_.+|PROTO|SHM_DISABLE|SOCKET_.+|"
-            "TOPO_FILE)"
-        ),
+    *_rows(
         _NCCL,
-        "how NCCL moves data between GPUs",
         Touches.EXCHANGE,
-        overridden=_NO_GPU,
-        unless="gpu",
+        {
+            (
+                "NCCL_(ALGO|BUFFSIZE|COLLNET_ENABLE|CROSS_NIC|IB_.+|(MAX|MIN)_NCHANNELS|NET|"
+                "NET_GDR_LEVEL|NSOCKS_PERTHREAD|NTHREADS|NVLS_ENABLE|P2P_.+|PROTO|SHM_DISABLE|"
+                "SOCKET_.+|TOPO_FILE)"
+            ): "how NCCL moves data between GPUs"
+        },
+        **_NO_GPU,
     ),
-    Row(
-        (
-            f"{_MCA}(mpi_yield_when_idle|hwloc_base_binding_policy|rmaps(_.+)?|btl_tcp_if_.+|"
-            "btl_vader_backing_directory)"
-        ),
+    *_rows(
         _MPI,
-        "how Open MPI's ranks wait and where they run",
         Touches.EXCHANGE,
-        overridden=_OWN_MPIRUN,
+        {
+            f"{_MCA}(mpi_yield_when_idle|hwloc_base_binding_policy|rmaps(_.+)?|btl_tcp_if_.+|"
+            "btl_vader_backing_directory)": "how Open MPI's ranks wait and where they run"
+        },
+        **_OWN_MPIRUN,
     ),
     # The frameworks of Open MPI that move data or place ranks. The others show where a job runs.
     # mpirun sets mpi_oversubscribe for its children, and the user does not.
     *_rows(
+        _MPI,
+        Touches.EXCHANGE,
         {
             (
                 f"{_MCA}(?!mpi_oversubscribe)(allocator|bml|btl|coll|common|hwloc|mpi|mpool|mtl|op|"
@@ -295,12 +288,11 @@ ROWS = (
             ): "how Open MPI moves data or places ranks",
             "UCX_.+": "how UCX moves data, if Open MPI uses it",
         },
-        _MPI,
-        Touches.EXCHANGE,
-        overridden=_GLOO,
-        unless="mpirun",
+        **_GLOO,
     ),
     *_rows(
+        PRECISION,
+        Touches.ITS_CASES,
         {
             "mixed_float16": (
                 "float16 takes 30 to 60 times as long as float32 on a CPU, and slower steps "
@@ -311,8 +303,6 @@ ROWS = (
                 "slower steps scale better"
             ),
         },
-        PRECISION,
-        Touches.ITS_CASES,
     ),
     # What the suite does not know
     Row("HOROVOD_.+", _HOROVOD, "", Touches.UNKNOWN),
