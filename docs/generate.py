@@ -25,7 +25,7 @@ from hvdperf.files import write_whole
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds as limits
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.comparisons import SPEEDS, Comparison, Question
+from hvdperf.plan.comparisons import AskedBy, Comparison, Question
 from hvdperf.plan.options import PROFILES, Profile, Runs, Sampling, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.settings import PRECISION, ROWS, Row
@@ -34,6 +34,7 @@ from hvdperf.timeline import schemas
 from hvdperf.timeline.releases import raw
 from hvdperf.toml_file import read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, SpeedFloor
+from hvdperf.work.collectives import Collectives
 from hvdperf.worker.script.tap._hvdperf_recorder import PREFIXES
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -87,15 +88,11 @@ def meanings(documented: Any, names: Iterable[str]) -> dict[str, str]:
 
 # Pages -----------------------------------------------------------------------------------------
 
-# What a case needs that its row in hvdperf/plan/comparisons.py does not say.
+# What variants of hvdperf/plan/arms.py need, by question.
 NEEDS = {
-    Question.GRADIENT_REDUCTION: "`adasum`: MPI and 2, 4, 8, ... ranks; `dense`: language models",
-    Question.RECIPE: "`f16`: GPUs",
-    Question.LAUNCH: "`--launcher mpirun`; `threads`: CPUs",
-    Question.CONVERGENCE_LOSS: "held-out data, at least one sample per rank",
-    Question.CONVERGENCE_ACCURACY: "held-out data, at least one sample per rank",
-    Question.COLLECTIVE_OVERHEAD: "`--launcher mpirun`; INFO on GPUs",
-    Question.OVERLAP: "`--launcher mpirun`, not a language model; INFO on GPUs",
+    "gradient_reduction": "`adasum`: MPI and 2, 4, 8, ... ranks; `dense`: language models",
+    "recipe": "`f16`: GPUs",
+    "launch": "`threads`: CPUs",
 }
 # What the variants of hvdperf/plan/arms.py change.
 VARIANTS = {
@@ -131,10 +128,12 @@ def cases() -> str:
             name
             for name, profile in profiles.items()
             if not profile.fault_cases
-            and question not in SPEEDS
+            and spec.asked_by is AskedBy.PROFILE
             and question in (profile.questions or tuple(Question))
         ]
-        needs = "; ".join(filter(None, (replicas, NEEDS.get(question, ""))))
+        own = ", ".join(filter(None, (need.text for need in spec.needs)))
+        on_gpus = "INFO on GPUs" if spec.work == Collectives.name else ""
+        needs = "; ".join(filter(None, (replicas, own, NEEDS.get(question.value), on_gpus)))
         better = BETTER[spec.rule]
         rows.append(
             (
@@ -159,7 +158,8 @@ def cases() -> str:
             ("question", "variant", "what it changes"),
             [
                 (code(question.value), code(name), VARIANTS[name])
-                for question in (Question.GRADIENT_REDUCTION, Question.LAUNCH, Question.RECIPE)
+                for question in Question
+                if question.spec.own_rounds
                 for name in dict.fromkeys(variants[question])
             ],
         ),
@@ -437,7 +437,7 @@ def faults() -> str:
             code(trial.fault) or "none",
             code(trial.question.value),
             trial.verdict.value,
-            trial.term or trial.says,
+            trial.term or (trial.doubt.value if trial.doubt else ""),
             ("all" if trial.rank is None else f"{trial.rank}") if trial.term else "",
         )
         for name, trial in FAULT_CASES.items()

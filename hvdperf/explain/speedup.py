@@ -28,7 +28,7 @@ from typing import NamedTuple
 from hvdperf.explain.long_steps import usual_seconds, usual_sum
 from hvdperf.explain.time_breakdown import TimeBreakdown, time_breakdown
 from hvdperf.plan.arms import BlockKind
-from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.comparisons import Comparison, Scaling
 from hvdperf.plan.terms import OF_STEPS, TERMS, Term
 from hvdperf.records.outcome import FixedCost, ScalingBreakdown, Spent, Straggler
 from hvdperf.records.rounds import Launch, Round, RunReport
@@ -60,6 +60,10 @@ class Training(NamedTuple):
         """Return the seconds of the run until the slowest rank had done `steps` steps."""
         return max(rank.timestamps[steps - 1][3] for rank in self.run)
 
+    def seconds_beyond(self, steps: int) -> float:
+        """Return the seconds of the run's steps after the first `steps` steps."""
+        return self.seconds_of_steps(self.steps) - self.seconds_of_steps(steps)
+
     def seconds(self, steps: int) -> float:
         """Return the seconds of a training of `steps` steps, without the start of the processes."""
         return self.fixed_seconds + self.seconds_of_steps(steps)
@@ -88,7 +92,12 @@ def training(launch: Launch) -> Training:
 
 def divides_steps(comparison: Comparison) -> bool:
     """Return whether the replicas divide the steps of a training."""
-    return comparison.question is Question.WALL_TIME_STRONG
+    return comparison.question.spec.scaling is Scaling.STRONG
+
+
+def parts_of(comparison: Comparison) -> int:
+    """Return into how many parts the replicas divide the steps of a training."""
+    return comparison.world_size if divides_steps(comparison) else 1
 
 
 def fixed_cost(training: Training) -> FixedCost:
@@ -103,9 +112,9 @@ def fixed_cost(training: Training) -> FixedCost:
     return FixedCost(longer - slope * whole, slope)
 
 
-def steps_of_each(steps: int, world_size: int) -> int:
-    """Return how many steps each replica takes if `steps` steps are divided among replicas."""
-    return max(1, math.ceil(steps / world_size))
+def steps_of_each(steps: int, parts: int) -> int:
+    """Return how many steps each replica takes if `steps` steps are divided into so many parts."""
+    return max(1, math.ceil(steps / parts))
 
 
 def observation(comparison: Comparison, candidate: Training, reference: Training) -> float:
@@ -115,12 +124,10 @@ def observation(comparison: Comparison, candidate: Training, reference: Training
 
 
 def training_speedup(comparison: Comparison, candidate: Training, reference: Training) -> float:
-    """Return the speedup by wall time."""
-    n, steps = comparison.world_size, reference.steps
-    if not divides_steps(comparison):
-        # Weak scaling does n times the work.
-        return n * reference.seconds(steps) / candidate.seconds(steps)
-    return reference.seconds(steps) / candidate.seconds(steps_of_each(steps, n))
+    """Return the speedup by wall time. Undivided, n replicas do n times the work."""
+    parts, steps = parts_of(comparison), reference.steps
+    ours, theirs = candidate.seconds(steps_of_each(steps, parts)), reference.seconds(steps)
+    return comparison.world_size // parts * theirs / ours
 
 
 def steady_state_speedup(world_size: int, candidate: Training, reference: Training) -> float:
@@ -129,19 +136,13 @@ def steady_state_speedup(world_size: int, candidate: Training, reference: Traini
 
 
 def end_to_end_speedup(
-    comparison: Comparison,
-    candidate: Training,
-    reference: Training,
-    wall_seconds: tuple[float, float],
+    comparison: Comparison, candidate: Training, reference: Training, walls: tuple[float, float]
 ) -> float:
-    """Return the speedup by the time from launch to end. wall_seconds: that of both sides."""
-    n, steps = comparison.world_size, reference.steps
-    ours, theirs = wall_seconds
-    if not divides_steps(comparison):
-        return n * theirs / ours
-    each = steps_of_each(steps, n)
-    left_out = candidate.seconds_of_steps(candidate.steps) - candidate.seconds_of_steps(each)
-    return theirs / (ours - left_out)
+    """Return the speedup by the time from launch to end. walls: the seconds of both sides."""
+    parts, (ours, theirs) = parts_of(comparison), walls
+    if parts > 1:
+        ours -= candidate.seconds_beyond(steps_of_each(reference.steps, parts))
+    return comparison.world_size // parts * theirs / ours
 
 
 def shortest_work(
@@ -207,7 +208,7 @@ def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> Scalin
     trainings = [(training(own), training(other)) for own, other in pairs]
     factors = [_factors(*pair) for pair in pairs]
     steps = trainings[0][1].steps
-    taken = steps_of_each(steps, n) if divides_steps(comparison) else steps
+    taken = steps_of_each(steps, parts_of(comparison))
     return ScalingBreakdown(
         world_size=n,
         steady_state=_interval([steady_state_speedup(n, *both) for both in trainings]),
@@ -280,10 +281,7 @@ def _spent(trainings: Sequence[Training], breakdowns: Sequence[TimeBreakdown], s
         terms[Term.COMPUTE] += terms[Term.EXCHANGE]
         terms[Term.EXCHANGE] = 0.0
         below.pop(Term.EXCHANGE, None)
-    left_out = fmean(
-        trained.seconds_of_steps(trained.steps) - trained.seconds_of_steps(steps)
-        for trained in trainings
-    )
+    left_out = fmean(trained.seconds_beyond(steps) for trained in trainings)
     return Spent(
         steps=steps,
         steps_of_run=trainings[0].steps,

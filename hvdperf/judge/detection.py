@@ -8,8 +8,9 @@ from dataclasses import replace
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import FaultCase
 from hvdperf.records.outcome import Attribution, Detection
-from hvdperf.records.rounds import Round
+from hvdperf.records.rounds import Launch, Round
 from hvdperf.verdict import Judgement, Verdict
+from hvdperf.work.evidence import doubts
 from hvdperf.work.table import attributed
 
 
@@ -26,13 +27,21 @@ def detect(
     return Detection(reported.verdict, found)
 
 
-def of_fault_case(case: FaultCase, reported: Judgement, found: Detection) -> Judgement:
+def is_noticed(case: FaultCase, launches: Sequence[Launch]) -> bool:
+    """Return whether a launch is no evidence for the expected reason; True if none is expected."""
+    expected = case.doubt, case.rank
+    return case.doubt is None or any(expected in doubts(launch) for launch in launches)
+
+
+def of_fault_case(
+    case: FaultCase, reported: Judgement, found: Detection, noticed: bool = True
+) -> Judgement:
     """Return the judgement of a fault case: PASS if verdict and attribution are the expected ones,
-    FAIL if not, INCONCLUSIVE or INFO if the reported verdict is.
+    FAIL if not, INCONCLUSIVE or INFO if the reported verdict is. noticed: as from `is_noticed`.
 
     A fault that must make a launch INVALID has to do so in the first round.
     """
-    open_ = reported.verdict is Verdict.INCONCLUSIVE and not (case.says and reported.rounds)
+    open_ = reported.verdict is Verdict.INCONCLUSIVE and not (case.doubt and reported.rounds)
     if open_ or reported.verdict is Verdict.INFO:
         return reported
     said = f"injected {case.fault or 'no fault'}: {reported.verdict.value}"
@@ -46,6 +55,6 @@ def of_fault_case(case: FaultCase, reported: Judgement, found: Detection) -> Jud
         right = (blamed.term, blamed.at_fault) == (case.term, expected)
         said = f"{said}, {found.attribution}"
     else:
-        right = case.says in reported.reason
+        right = noticed
         said = f"{said}: {reported.reason}" if reported.reason else said
     return replace(reported, verdict=Verdict.PASS if right else Verdict.FAIL, reason=said)

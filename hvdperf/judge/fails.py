@@ -42,12 +42,11 @@ def sharing_launches(comparisons: Iterable[Comparison]) -> list[list[Comparison]
     groups: list[list[Comparison]] = []
     for comparison in comparisons:
         joined = [
-            group for group in groups if any(_share_launches(comparison, each) for each in group)
+            group
+            for group in groups
+            if group[0].round_group == comparison.round_group
+            and any(not set(comparison.arms).isdisjoint(each.arms) for each in group)
         ]
         groups = [group for group in groups if group not in joined]
         groups.append([*(each for group in joined for each in group), comparison])
     return [group for group in groups if len(group) > 1]
-
-
-def _share_launches(one: Comparison, other: Comparison) -> bool:
-    return one.round_group == other.round_group and not set(one.arms).isdisjoint(other.arms)

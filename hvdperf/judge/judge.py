@@ -11,12 +11,12 @@ from typing import Any
 from hvdperf.explain.attribution import told
 from hvdperf.explain.long_steps import WORTH_A_WORD, long_steps
 from hvdperf.interim import judge_pair, judge_rounds
-from hvdperf.judge.detection import detect, of_fault_case
+from hvdperf.judge.detection import detect, is_noticed, of_fault_case
 from hvdperf.judge.rules import Rules
 from hvdperf.judge.weights import parted, weights_differ
 from hvdperf.machine.noise_record import FEWEST_NEIGHBOURS
 from hvdperf.plan.arms import Arm
-from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
+from hvdperf.plan.comparisons import AskedBy, Comparison, JudgedAs
 from hvdperf.plan.questions import fault_case_of
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, Round
@@ -82,24 +82,17 @@ class Judge:
         rule = self._rules.rule(comparison)
         nothing = Judgement(Verdict.NOT_RUN, None, rule, 0, "no round was completed in time")
         outcome = Outcome(comparison, nothing, rounds=rounds)
-        for arm in comparison.arms:
-            failure = self._failures.get(arm)
-            if failure is not None:
-                word = _of_failure(failure)
-                judgement = replace(outcome.judgement, verdict=word, reason=str(failure))
-                return replace(outcome, judgement=judgement, failure=failure)
-        if not rounds:
-            return self._not_reached(outcome)
-        return self._judged(outcome, final)
-
-    def _not_reached(self, outcome: Outcome) -> Outcome:
-        """Return the outcome without a round: INFO for a case that is only shown, else NOT
-        RUN."""
-        unjudged = self._rules.unjudged(outcome.comparison)
-        if not unjudged and outcome.comparison.judged_as is not JudgedAs.AA_PAIR:
-            return outcome
-        reason = unjudged or "no time was left for the A/A test"
-        return self._with(outcome, Verdict.INFO, None, reason)
+        failure = next(filter(None, map(self._failures.get, comparison.arms)), None)
+        if failure is not None:
+            judgement = replace(nothing, verdict=_of_failure(failure), reason=str(failure))
+            return replace(outcome, judgement=judgement, failure=failure)
+        if rounds:
+            return self._judged(outcome, final)
+        # A case that is only shown is INFO.
+        reason = self._rules.unjudged(comparison)
+        if comparison.judged_as is JudgedAs.AA_PAIR:
+            reason = reason or "no time was left for the A/A test"
+        return _with(outcome, Verdict.INFO, None, reason) if reason else outcome
 
     def _judged(self, outcome: Outcome, final: bool) -> Outcome:
         """Return the outcome of a comparison with rounds. A fault case is judged like any other
@@ -112,7 +105,8 @@ class Judge:
             rounds = _undisturbed(outcome, judgement)
             found = detect(comparison, judgement, rounds, self._rules.hosts(comparison))
             outcome = replace(outcome, detection=found)
-            judgement = of_fault_case(case, judgement, found)
+            launches = [measured.of(comparison.candidate.arm) for measured in outcome.rounds]
+            judgement = of_fault_case(case, judgement, found, is_noticed(case, launches))
         elif comparison.judged_as is JudgedAs.AA_PAIR:
             judgement = _of_identical_groups(judgement, outcome.comparison.workload.model)
         elif judgement.verdict is Verdict.FAIL:
@@ -125,19 +119,16 @@ class Judge:
         """Return the outcome of a FAIL with its cause, also in words, if its work can tell one."""
         comparison, judgement = outcome.comparison, outcome.judgement
         rounds = _undisturbed(outcome, judgement)
-        if _is_above(judgement):
-            turned = _turned(comparison)
-            found = cause_of(turned, rounds)
-        else:
-            found = cause_of(comparison, rounds, self._rules.hosts(comparison))
+        above = _is_above(judgement)
+        asked = _turned(comparison) if above else comparison
+        found = cause_of(asked, rounds, () if above else self._rules.hosts(comparison))
         if found is None:
             return outcome
-        if _is_above(judgement):
+        against = comparison.judged_as is JudgedAs.REGRESSION and not above
+        text = str(found) if against else told(found, _reference(asked))
+        if above:
             found = replace(found, of_reference=True)
-            text = f"{_reference(comparison)} is the slower side: {told(found, _reference(turned))}"
-        else:
-            against = comparison.judged_as is JudgedAs.REGRESSION
-            text = str(found) if against else told(found, _reference(comparison))
+            text = f"{_reference(comparison)} is the slower side: {text}"
         rare = long_steps([measured.of(comparison.candidate.arm) for measured in rounds])
         text = f"{text}; {rare}" if rare is not None else text
         return replace(outcome, cause=found, judgement=replace(judgement, reason=text))
@@ -160,34 +151,35 @@ class Judge:
         problems = self._problems(outcome, final or count in looks) + problems
         if problems:
             text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
-            return self._with(outcome, Verdict.INVALID, rule, text)
+            return _with(outcome, Verdict.INVALID, rule, text)
         work = work_of(comparison.question)
         outcome = replace(outcome, breakdown=work.breakdown(comparison, outcome.rounds))
         if unjudged:
-            return self._with(outcome, Verdict.INFO, None, unjudged)
+            return _with(outcome, Verdict.INFO, None, unjudged)
         if not rows:
-            return self._disturbed(outcome, rule)
+            return _disturbed(outcome, rule)
         if rule is None and comparison.is_fault_case:
-            return self._with(
+            return _with(
                 outcome, Verdict.INFO, None, "there is no threshold to detect the fault by"
             )
-        if comparison.question is Question.BASELINE and self._sessions is None:
-            return self._with(outcome, Verdict.INFO, None, _SESSIONS_UNKNOWN)
+        asked_by = comparison.question.spec.asked_by
+        if asked_by is AskedBy.BASELINE and self._sessions is None:
+            return _with(outcome, Verdict.INFO, None, _SESSIONS_UNKNOWN)
         if rule is None:
             line = self._rules.pasteable_line(comparison, outcome.observations)
             outcome = replace(outcome, threshold_line=line)
             reason = f"no threshold; add to {self._rules.thresholds.path.name}: {line}"
-            if comparison.question is Question.THROUGHPUT:
-                return self._with(outcome, Verdict.INFO, None, reason)
+            if asked_by is AskedBy.LINE:
+                return _with(outcome, Verdict.INFO, None, reason)
             verdict = Verdict.INVALID if count >= looks[0] else Verdict.INCONCLUSIVE
-            return self._with(outcome, verdict, None, reason)
+            return _with(outcome, verdict, None, reason)
         too_short = work.too_short(comparison, outcome.rounds, rule)
         if too_short:
-            refused = self._with(outcome, Verdict.INCONCLUSIVE, rule, too_short)
+            refused = _with(outcome, Verdict.INCONCLUSIVE, rule, too_short)
             return replace(refused, judgement=replace(refused.judgement, needs_longer_runs=True))
         noise = self._noise(comparison)
         is_pair = comparison.judged_as is JudgedAs.AA_PAIR
-        sessions = self._sessions if comparison.question is Question.BASELINE else None
+        sessions = self._sessions if asked_by is AskedBy.BASELINE else None
         if is_pair:
             judgement = judge_pair(rows, rule, looks, noise, final)
         else:
@@ -201,27 +193,6 @@ class Judge:
             )
             judgement = replace(judgement, verdict=Verdict.INFO, reason=reason)
         return replace(outcome, judgement=judgement)
-
-    def _disturbed(self, outcome: Outcome, rule: Rule | None) -> Outcome:
-        """Return INCONCLUSIVE with the figure of the disturbed rounds, but without observations."""
-        values = [median(observed(outcome.comparison, each, True)) for each in outcome.rounds]
-        shown = self._with(
-            replace(outcome, observations=tuple(values)),
-            Verdict.INCONCLUSIVE,
-            rule,
-            "other programs disturbed every round",
-        )
-        return replace(shown, observations=(), judgement=replace(shown.judgement, rounds=0))
-
-    def _with(self, outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str) -> Outcome:
-        """Return the outcome with a verdict that the figure did not decide, and the figure if there
-        is one."""
-        try:
-            figure = as_ratio(hodges_lehmann(outcome.observations, ALPHA))
-        except NotMeasurable:
-            figure = None
-        count = len(outcome.observations)
-        return replace(outcome, judgement=Judgement(verdict, figure, rule, count, reason))
 
     def _problems(self, outcome: Outcome, at_look: bool) -> list[str]:
         comparison, rounds = outcome.comparison, outcome.rounds
@@ -247,27 +218,44 @@ class Judge:
         return self._compared[comparison]
 
     def _trained_differently(self, comparison: Comparison, tolerance: float) -> list[str]:
-        trained = []
-        for arm in comparison.arms:
-            for rank in self._correctness[arm].correctness:
+        reports = [self._correctness[arm].correctness for arm in comparison.arms]
+        for arm, ranks in zip(comparison.arms, reports, strict=True):
+            for rank in ranks:
                 if rank.irreproducible:
                     return [
                         f"{arm.name}: this GPU cannot repeat a training exactly, so nothing shows "
                         f"that all strategies train the same: {rank.irreproducible}"
                     ]
-            digests = [
-                digest for rank in self._correctness[arm].correctness for digest in rank.digests
-            ]
-            if len(set(digests)) != 1:
+            if len({digest for rank in ranks for digest in rank.digests}) != 1:
                 return [f"{arm.name}: replicas differ after reproducible training"]
-            trained.append(self._weights(arm))
-        difference = weights_differ(trained[0], trained[1], of_update=tolerance)
+        ours, theirs = map(self._weights, comparison.arms)
+        difference = weights_differ(ours, theirs, of_update=tolerance)
         if not difference:
             return []
         names = " and ".join(arm.label for arm in comparison.arms)
-        ours, theirs = (self._correctness[arm].correctness for arm in comparison.arms)
-        where = parted(ours, theirs, *trained)
+        where = parted(reports[0], reports[1], ours, theirs)
         return [f"{names} trained different weights: {difference}; {where.value}"]
+
+
+def _with(outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str) -> Outcome:
+    """Return the outcome with a verdict that the figure did not decide, and the figure if there is
+    one."""
+    try:
+        figure = as_ratio(hodges_lehmann(outcome.observations, ALPHA))
+    except NotMeasurable:
+        figure = None
+    count = len(outcome.observations)
+    return replace(outcome, judgement=Judgement(verdict, figure, rule, count, reason))
+
+
+def _disturbed(outcome: Outcome, rule: Rule | None) -> Outcome:
+    """Return INCONCLUSIVE with the figure of the disturbed rounds, but without observations."""
+    work = work_of(outcome.comparison.question)
+    values = [median(work.observe_all(outcome.comparison, each)) for each in outcome.rounds]
+    reason = "other programs disturbed every round"
+    shown = replace(outcome, observations=tuple(values))
+    shown = _with(shown, Verdict.INCONCLUSIVE, rule, reason)
+    return replace(shown, observations=(), judgement=replace(shown.judgement, rounds=0))
 
 
 def _of_failure(failure: Failure) -> Verdict:
@@ -323,7 +311,11 @@ def doubted(outcomes: Collection[Outcome]) -> list[Outcome]:
     return [
         replace(
             each,
-            judgement=replace(each.judgement, verdict=Verdict.INVALID, reason=_doubt(figure)),
+            judgement=replace(
+                each.judgement,
+                verdict=Verdict.INVALID,
+                reason=f"would PASS, but the A/A test failed: {_difference(figure)}",
+            ),
         )
         for each in outcomes
         if each.passed and each.comparison.question.spec.is_speed
@@ -340,24 +332,17 @@ def _differing(pair: Judgement) -> Interval | None:
     return figure if rule.fails(figure) else None
 
 
-def _doubt(figure: Interval) -> str:
-    return f"would PASS, but the A/A test failed: {_difference(figure)}"
-
-
-def _not_the_same(figure: Interval) -> str:
-    return (
-        f"A/A test failed: {_difference(figure)}, so no comparison of this network can be "
-        "trusted; find the cause and measure again"
-    )
-
-
 def _of_identical_groups(judgement: Judgement, model: str) -> Judgement:
     """Return the judgement of an A/A pair of a network. It is INVALID if its whole interval lies
     outside its band, because no comparison of its network can then be trusted. If not, it is INFO,
     and its reason names the minimum detectable effect."""
     figure = judgement.figure
     if judgement.verdict is Verdict.FAIL and figure is not None:
-        return replace(judgement, verdict=Verdict.INVALID, reason=_not_the_same(figure))
+        reason = (
+            f"A/A test failed: {_difference(figure)}, so no comparison of this network can be "
+            "trusted; find the cause and measure again"
+        )
+        return replace(judgement, verdict=Verdict.INVALID, reason=reason)
     if judgement.verdict is Verdict.INVALID:
         return judgement
     return replace(judgement, verdict=Verdict.INFO, reason=_cannot_be_seen(judgement, model))
@@ -408,7 +393,8 @@ def _exchanges_elsewhere(outcome: Outcome) -> str:
     its time is no measure of computing alone; return "" if it does not, or if the question does not
     take such a step."""
     comparison = outcome.comparison
-    if not (comparison.within_a_launch or comparison.question is Question.OVERLAP):
+    takes = comparison.question.spec.without_exchange
+    if not takes or comparison.judged_as is not JudgedAs.THRESHOLD:
         return ""
     launches = [measured.of(comparison.candidate.arm) for measured in outcome.rounds]
     others = max((rank.other_exchanges for each in launches for rank in each.metadata), default=0)

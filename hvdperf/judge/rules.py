@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from hvdperf.machine.placement import Slot, is_oversubscribed, nodes, place_group
-from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
+from hvdperf.plan.comparisons import AskedBy, Comparison, JudgedAs
 from hvdperf.plan.options import Profile
 from hvdperf.plan.thresholds import Case, Thresholds, case_of
 from hvdperf.verdict import ALPHA, REGRESSION, Band, Rule
@@ -56,7 +56,7 @@ class Rules:
         two_groups = not comparison.is_of_one_arm
         if slower and two_groups and comparison.question.spec.is_speed:
             return REGRESSION
-        if comparison.question is Question.BASELINE:
+        if comparison.question.spec.asked_by is AskedBy.BASELINE:
             return REGRESSION
         rule = self.thresholds.rule(self._case(comparison))
         is_precise = self.profile.sampling.precision and comparison.question.spec.is_speed

@@ -11,15 +11,12 @@ from typing import Any
 from hvdperf.records.rounds import Correctness
 from hvdperf.work.evidence import shown
 
-Array = Any  # a numpy array, or an object that numpy makes one from
+# Numpy arrays, or objects that numpy makes one from, by tensor.
+Weights = Mapping[str, Any]
 
 
 def weights_differ(
-    ours: Mapping[str, Array],
-    theirs: Mapping[str, Array],
-    rtol: float = 1e-5,
-    atol: float = 1e-6,
-    of_update: float = 0.0,
+    ours: Weights, theirs: Weights, rtol: float = 1e-5, atol: float = 1e-6, of_update: float = 0.0
 ) -> str:
     """Return, in words, how two sets of trained weights differ beyond the tolerances; return "" if
     they do not.
@@ -75,8 +72,8 @@ _LOSSES_AGREE_WITHIN = 1e-4
 def parted(
     ours: Sequence[Correctness],
     theirs: Sequence[Correctness],
-    our_weights: Mapping[str, Array],
-    their_weights: Mapping[str, Array],
+    our_weights: Weights,
+    their_weights: Weights,
 ) -> Parted:
     """Return where two trainings part. ours, theirs: of each process. The weights are as
     Trainer.correctness writes them."""

@@ -6,12 +6,15 @@ hvdperf/plan/questions.py. Pure data, no I/O.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from hvdperf.models.registry import network
 from hvdperf.plan.arms import EXCHANGES, Arm, Collective, Side, Workload
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, SpeedFloor
+from hvdperf.worker.protocol import Phase
 
 
 class Between(Enum):
@@ -23,6 +26,66 @@ class Between(Enum):
     NEITHER = "neither"
 
 
+class AskedBy(Enum):
+    """Who asks a question: a profile; or, of a speed by itself, a line of the thresholds or
+    --baseline."""
+
+    PROFILE = "profile"
+    LINE = "line"
+    BASELINE = "baseline"
+
+
+class Scaling(Enum):
+    """The work of n replicas. WEAK: each does as much as one alone. STRONG: they divide it."""
+
+    WEAK = "weak"
+    STRONG = "strong"
+
+
+class Facts(NamedTuple):
+    """The facts of a session by which it is known whether a comparison can be made.
+
+    is_over_mpi: whether Horovod communicates over MPI, which mpi4py can use without Horovod.
+    compares_stacks: whether two stacks are compared. parity_from: the smallest world size at which
+    parity is asked. held_out: number of samples to validate the network on; 0 if its quality cannot
+    be measured. baseline: the throughput of the session of --baseline, if it has one.
+    """
+
+    is_over_mpi: bool
+    compares_stacks: bool
+    parity_from: int
+    held_out: int
+    baseline: float | None
+
+
+class Need(NamedTuple):
+    """A condition of a question, besides that the session can run both sides. text: for the
+    reference; "" if that says it elsewhere. is_met: for a comparison, in a session."""
+
+    text: str
+    is_met: Callable[[Comparison, Facts], bool]
+
+
+_MPI = Need("`--launcher mpirun`", lambda _, facts: facts.is_over_mpi)
+_HELD_OUT = Need(
+    "held-out data, at least one sample per rank",
+    lambda asked, facts: facts.held_out >= asked.world_size,
+)
+# If only the rows of a table are exchanged that were looked up, bare MPI would exchange more. Of a
+# network of the user's own this is not known before it is tried.
+_WHOLE_GRADIENTS = Need(
+    "not a language model", lambda asked, _: not network(asked.workload.model).looks_up_rows
+)
+_LARGE_ENOUGH = Need("", lambda asked, facts: asked.world_size >= facts.parity_from)
+_KNOWN_SPEED = Need("", lambda _, facts: facts.baseline is not None)
+# The broadcast of a script may be anywhere.
+_NO_SCRIPT = Need("", lambda asked, _: not asked.workload.is_script)
+# No ceiling fits every script's trace, whose fixed part does not grow with tensors.
+_NO_SCRIPT_ALONE = Need(
+    "", lambda asked, facts: facts.compares_stacks or not asked.workload.is_script
+)
+
+
 @dataclass(frozen=True)
 class QuestionSpec:
     """One question.
@@ -30,10 +93,15 @@ class QuestionSpec:
     name: key of its thresholds, heading on the terminal, and beginning of the case's name unless
     there is a `topic`. meaning: what the figure is. work: name of the work of the launches that
     answer it (hvdperf/work/table.py). rule: kind of rule that judges its figure; unit: of a figure
-    that is not a ratio. topic, variant: the two parts of a case's name, if one test asks several
-    questions. has_variants: whether each variant has a threshold of its own. own_rounds: whether
-    its arms, which are many, have rounds of their own. is_speed: whether the figure depends on the
-    speed of the machine. between: side that two stacks are compared by.
+    that is not a ratio. topic, part: the two parts of a case's name, if one test asks several
+    questions; the part is a phase of a start, or a field of a validation. scaling: of the
+    efficiency that is asked for. has_variants: whether each variant has a threshold of its own.
+    own_rounds: whether its arms, which are many, have rounds of their own. is_speed: whether the
+    figure depends on the speed of the machine. same_weights: whether both sides have to train the
+    same weights; of_strategies: whether they are Horovod and another strategy, too.
+    without_exchange: whether steps are taken that exchange nothing. between: side that two stacks
+    are compared by. asked_by: who asks it. of_sentinels: whether it is asked of networks of which
+    only the trace is measured. needs: of a session.
     """
 
     name: str
@@ -42,23 +110,31 @@ class QuestionSpec:
     rule: type[Rule] = Floor
     unit: str = ""
     topic: str = ""
-    variant: str = ""
+    part: str = ""
+    scaling: Scaling | None = None
     has_variants: bool = False
     own_rounds: bool = False
     is_speed: bool = True
+    same_weights: bool = False
+    of_strategies: bool = False
+    without_exchange: bool = False
     between: Between = Between.CANDIDATE
+    asked_by: AskedBy = AskedBy.PROFILE
+    of_sentinels: bool = False
+    needs: tuple[Need, ...] = ()
 
 
-def _startup(phase: str, per: str = "") -> QuestionSpec:
-    variant = phase.replace(" ", "_")
+def _startup(phase: Phase, per: str = "", *needs: Need) -> QuestionSpec:
     return QuestionSpec(
-        f"startup_{variant}",
-        f"seconds of the slowest rank's {phase}{per}",
+        f"startup_{phase.value.replace(' ', '_')}",
+        f"seconds of the slowest rank's {phase.value}{per}",
         "startup",
         Ceiling,
         unit="s",
         topic="startup",
-        variant=variant,
+        part=phase.value,
+        of_sentinels=phase is Phase.TRACE,
+        needs=needs,
     )
 
 
@@ -69,20 +145,34 @@ def _convergence(metric: str) -> QuestionSpec:
         "epochs",
         Band,
         topic="convergence",
-        variant=metric,
+        part=metric,
         has_variants=True,
         is_speed=False,
+        needs=(_HELD_OUT,),
     )
 
 
-def _wall(way: str, meaning: str) -> QuestionSpec:
+def _wall(scaling: Scaling, meaning: str) -> QuestionSpec:
     return QuestionSpec(
-        f"wall_time_{way}",
+        f"wall_time_{scaling.value}",
         meaning,
         "wall time",
         topic="wall_time",
-        variant=way,
+        part=scaling.value,
+        scaling=scaling,
         between=Between.NEITHER,
+    )
+
+
+def _strategies(name: str, meaning: str, rule: type[Rule], *needs: Need) -> QuestionSpec:
+    return QuestionSpec(
+        name,
+        f"speed of Horovod{meaning}",
+        rule=rule,
+        same_weights=True,
+        of_strategies=True,
+        between=Between.REFERENCE,
+        needs=needs,
     )
 
 
@@ -98,40 +188,35 @@ class Question(Enum):
         return question
 
     WEAK_SCALING = QuestionSpec(
-        "weak_scaling", "speed of n replicas / n times that of one, a batch for each"
+        "weak_scaling",
+        "speed of n replicas / n times that of one, a batch for each",
+        scaling=Scaling.WEAK,
     )
     STRONG_SCALING = QuestionSpec(
-        "strong_scaling", "speed of n replicas / n times that of one, with the batch divided"
+        "strong_scaling",
+        "speed of n replicas / n times that of one, with the batch divided",
+        scaling=Scaling.STRONG,
     )
     COMMUNICATION = QuestionSpec(
         "communication",
         "speed with the exchange of gradients / speed without it",
+        without_exchange=True,
         between=Between.REFERENCE,
     )
-    PARITY = QuestionSpec(
-        "parity",
-        "speed of Horovod / speed of MirroredStrategy",
-        rule=Band,
-        between=Between.REFERENCE,
-    )
+    PARITY = _strategies("parity", " / speed of MirroredStrategy", Band, _LARGE_ENOUGH)
     AA = QuestionSpec(
         "aa", "speed of one group / speed of an identical one", rule=Band, between=Between.NEITHER
     )
-    HOROVOD_OVERHEAD = QuestionSpec(
-        "horovod_overhead",
-        "speed of Horovod on one replica / speed of plain TensorFlow",
-        between=Between.REFERENCE,
+    HOROVOD_OVERHEAD = _strategies(
+        "horovod_overhead", " on one replica / speed of plain TensorFlow", Floor
     )
-    MULTIWORKER = QuestionSpec(
-        "multiworker",
-        "speed of Horovod / speed of MultiWorkerMirroredStrategy",
-        between=Between.REFERENCE,
-    )
+    MULTIWORKER = _strategies("multiworker", " / speed of MultiWorkerMirroredStrategy", Floor)
     GRADIENT_REDUCTION = QuestionSpec(
         "gradient_reduction",
         "speed with another way of exchange / speed with the default",
         has_variants=True,
         own_rounds=True,
+        same_weights=True,
     )
     LAUNCH = QuestionSpec(
         "launch",
@@ -139,6 +224,7 @@ class Question(Enum):
         has_variants=True,
         own_rounds=True,
         between=Between.NEITHER,
+        needs=(_MPI,),
     )
     RECIPE = QuestionSpec(
         "recipe",
@@ -159,56 +245,56 @@ class Question(Enum):
         is_speed=False,
         between=Between.NEITHER,
     )
-    WALL_TIME_WEAK = _wall("weak", "wall time of one replica / that of n, as many steps")
+    WALL_TIME_WEAK = _wall(Scaling.WEAK, "wall time of one replica / that of n, as many steps")
     WALL_TIME_STRONG = _wall(
-        "strong", "wall time of one replica / n times that of n, steps divided"
+        Scaling.STRONG, "wall time of one replica / n times that of n, steps divided"
     )
     COLLECTIVE_OVERHEAD = QuestionSpec(
         "collective_overhead",
         "time of a collective operation through Horovod / through bare MPI",
-        work="collectives",
-        rule=Ceiling,
+        "collectives",
+        Ceiling,
         has_variants=True,
         between=Between.NEITHER,
+        needs=(_MPI,),
     )
     OVERLAP = QuestionSpec(
         "overlap",
         "time of a step / time of one that hides nothing of its exchange",
         "collectives",
         Ceiling,
+        without_exchange=True,
         between=Between.NEITHER,
+        needs=(_MPI, _WHOLE_GRADIENTS),
     )
     THROUGHPUT = QuestionSpec(
         "throughput",
         "samples per second of all replicas under Horovod",
         rule=SpeedFloor,
         between=Between.NEITHER,
+        asked_by=AskedBy.LINE,
     )
     BASELINE = QuestionSpec(
         "baseline",
         "throughput / throughput of the session of --baseline",
         between=Between.NEITHER,
+        asked_by=AskedBy.BASELINE,
+        needs=(_KNOWN_SPEED,),
     )
-    STARTUP_INIT = _startup("init")
-    STARTUP_TRACE = _startup("trace", " per gradient tensor")
-    STARTUP_FIRST_STEP = _startup("first step")
-    STARTUP_BROADCAST = _startup("broadcast")
+    STARTUP_INIT = _startup(Phase.INIT)
+    STARTUP_TRACE = _startup(Phase.TRACE, " per gradient tensor", _NO_SCRIPT_ALONE)
+    STARTUP_FIRST_STEP = _startup(Phase.FIRST_STEP)
+    STARTUP_BROADCAST = _startup(Phase.BROADCAST, "", _NO_SCRIPT)
 
     @property
     def label(self) -> str:
         """The name with blanks, for people."""
         return "A/A" if self is Question.AA else self.spec.name.replace("_", " ")
 
-
-# Steps of Horovod and of another strategy, which train the same weights.
-OF_STRATEGIES = (Question.PARITY, Question.HOROVOD_OVERHEAD, Question.MULTIWORKER)
-# Speeds by themselves, which a line of the thresholds or --baseline asks, and no profile.
-SPEEDS = (Question.THROUGHPUT, Question.BASELINE)
-
-
-# Tolerated difference of the weights of two strategies, besides rounding, as a part of their change
-# by training.
-TOLERANCE = 1e-5
+    @property
+    def place(self) -> int:
+        """The place among all questions, in the order of the rows."""
+        return list(Question).index(self)
 
 
 class JudgedAs(Enum):
@@ -249,21 +335,9 @@ class Comparison:
     """A question about one workload at one world size.
 
     The figure is speed(candidate) / speed(reference) / ideal_ratio, with speeds in samples per
-    second over all replicas: 1.0 is an ideal efficiency, or equality. Other questions have other
-    figures:
-
-    start-up: a time in seconds, per gradient tensor for the trace, with the same arm on both sides;
-        if the sides differ in stack or fault, the reference's time over the candidate's.
-    memory: the factor by which a process grows in 1,000 steps, with the same arm on both sides.
-    throughput, baseline: the samples per second of all replicas over ideal_ratio, which is 1 or the
-        throughput of the baseline, with the same arm on both sides.
-    convergence: the ratio of the validation's losses or accuracies.
-    fixed time: the ratio of the numbers of samples, over ideal_ratio.
-    wall time: the efficiency by the wall time of the training (hvdperf.explain.speedup).
-    collective overhead: the time of a collective operation through Horovod over that through bare
-        MPI.
-    overlap: the time of a step over that of a step that hides nothing of its exchange
-        (hvdperf.explain.collectives).
+    second over all replicas: 1.0 is an ideal efficiency, or equality. Works of other kinds have
+    other figures (Work.observe). A figure of a single side, such as a start or a growth of memory,
+    has the same arm on both; so has a throughput, of which ideal_ratio is that of the baseline.
     """
 
     question: Question
@@ -275,8 +349,7 @@ class Comparison:
     @property
     def workload(self) -> Workload:
         """The workload that the question is about; for a recipe, the one that it would change."""
-        side = self.reference if self.question is Question.RECIPE else self.candidate
-        return side.arm.workload
+        return self.reference.arm.workload
 
     @property
     def world_size(self) -> int:
@@ -309,7 +382,7 @@ class Comparison:
     def compares_strategies(self) -> bool:
         """True if blocks of two strategies are compared."""
         ours, theirs = (side.arm.strategy for side in self.sides)
-        return self.question in OF_STRATEGIES and ours is not theirs
+        return self.question.spec.of_strategies and ours is not theirs
 
     @property
     def round_group(self) -> RoundGroup:
@@ -329,9 +402,9 @@ class Comparison:
         if self.is_fault_case:
             return self.candidate.arm.injected
         spec = self.question.spec
-        if spec.variant:
+        if spec.part:
             other = self.reference.arm.strategy.value if spec.has_variants else ""
-            return "-".join(filter(None, (spec.variant, other)))
+            return "-".join(filter(None, (spec.part.replace(" ", "_"), other)))
         if self.collective is not None:
             return self.collective.value
         ours, theirs = self.candidate.arm.variants, self.reference.arm.variants
@@ -368,9 +441,9 @@ class Comparison:
         change by training. None if no limit is known, or if both sides are the same arm."""
         if self.judged_as is not JudgedAs.THRESHOLD:
             return None  # another version may compute differently
-        meant = TOLERANCE if self.question in OF_STRATEGIES else None
-        if self.question is Question.GRADIENT_REDUCTION and self.candidate.arm.passes == 1:
-            meant = EXCHANGES[self.candidate.arm.exchange].tolerance
+        arm = self.candidate.arm
+        alike = self.question.spec.same_weights and arm.passes == 1
+        meant = EXCHANGES[arm.exchange].tolerance if alike else None
         # If the order of a sum differs, half precision may round to another neighbour.
         half = self.workload.precision != "float32"
         return max(meant, 0.05) if meant is not None and half else meant

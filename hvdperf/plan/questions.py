@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, ClassVar
 
 from hvdperf.plan.arms import (
@@ -154,6 +155,13 @@ class Fault:
         return FaultConfig(self.kind, self.rank, self.phase, self.factor, self.ms)
 
 
+class Doubt(Enum):
+    """Why a launch is no evidence, if a fault was injected that makes it INVALID; in words."""
+
+    WEIGHTS = "replicas differ"
+    DATA = "a rank reads other data"
+
+
 @dataclass(frozen=True)
 class FaultCase:
     """A fault, and the report that the suite must give of it.
@@ -161,7 +169,7 @@ class FaultCase:
     fault: as --inject takes it; "" for none. question: the question that has to notice it. verdict:
     the expected verdict. term: the expected attribution of a step or a start that takes longer, as
     a term (hvdperf.plan.terms), or "memory"; "" if nothing takes longer. rank: the expected rank;
-    None for all ranks. says: a text that the reason of an expected INVALID must contain.
+    None for all ranks. doubt: why an INVALID is expected.
     """
 
     fault: str
@@ -169,7 +177,7 @@ class FaultCase:
     verdict: Verdict = Verdict.FAIL
     term: str = ""
     rank: int | None = 1
-    says: str = ""
+    doubt: Doubt | None = None
 
     @property
     def injected(self) -> Fault | None:
@@ -187,10 +195,8 @@ FAULT_CASES = {
     "busy": FaultCase("busy:rank=1", term="compute"),
     "nofuse": FaultCase("nofuse", term="exposed communication", rank=None),
     "cycle": FaultCase("cycle", term="exposed communication", rank=None),
-    "skip": FaultCase("skip", verdict=Verdict.INVALID, rank=None, says="+skip: replicas differ"),
-    "data": FaultCase(
-        "data:rank=1", verdict=Verdict.INVALID, says="+data: rank 1 reads other data"
-    ),
+    "skip": FaultCase("skip", verdict=Verdict.INVALID, rank=None, doubt=Doubt.WEIGHTS),
+    "data": FaultCase("data:rank=1", verdict=Verdict.INVALID, doubt=Doubt.DATA),
     "leak": FaultCase("leak:rank=1", Question.MEMORY, term="memory"),
     "trace": FaultCase(
         "longer:rank=1,phase=trace,factor=1.15", Question.STARTUP_TRACE, term="trace"
@@ -260,29 +266,27 @@ def gradient_reductions(workload: Workload, world_size: int) -> tuple[Comparison
     """Compare every other way of exchanging gradients with the default: S_other / S_default."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
     others = [replace(plain, exchange=variant) for variant in EXCHANGES if variant]
-    others.append(replace(plain, passes=2))
-    return tuple(
-        Comparison(Question.GRADIENT_REDUCTION, Side(other), Side(plain)) for other in others
-    )
+    return _with_each(Question.GRADIENT_REDUCTION, plain, *others, replace(plain, passes=2))
 
 
 def launches(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Compare a launch as Open MPI and TensorFlow have it by default, and one that leaves a single
     setting so, with the suite's: S_default / S_suite."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
-    others = [replace(plain, launched=name) for name in LAUNCHES if name]
-    return tuple(Comparison(Question.LAUNCH, Side(other), Side(plain)) for other in others)
+    others = (replace(plain, launched=name) for name in LAUNCHES if name)
+    return _with_each(Question.LAUNCH, plain, *others)
 
 
 def recipes(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Compare every other way of training with that of the workload: S_other / S_workload."""
-    plain = _horovod(workload, world_size)
-    others = [replace(workload, **changes) for changes in RECIPES.values()]  # type: ignore[arg-type]
-    return tuple(
-        Comparison(Question.RECIPE, _horovod(other, world_size), plain)
-        for other in others
-        if other != workload
-    )
+    plain = Arm(workload, Strategy.HOROVOD, world_size)
+    others = (replace(workload, **changes) for changes in RECIPES.values())  # type: ignore[arg-type]
+    arms = (replace(plain, workload=other) for other in others if other != workload)
+    return _with_each(Question.RECIPE, plain, *arms)
+
+
+def _with_each(question: Question, plain: Arm, *others: Arm) -> tuple[Comparison, ...]:
+    return tuple(Comparison(question, Side(other), Side(plain)) for other in others)
 
 
 def fixed_epochs(workload: Workload, world_size: int) -> tuple[Comparison, ...]:

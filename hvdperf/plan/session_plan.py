@@ -19,7 +19,7 @@ from hvdperf.models import inputs, registry
 from hvdperf.models.inputs import DataError
 from hvdperf.models.registry import SCRIPT
 from hvdperf.plan.arms import SWEEP, THREADS, Arm, BlockKind, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
+from hvdperf.plan.comparisons import AskedBy, Comparison, Facts, JudgedAs
 from hvdperf.plan.data import (
     DataSource,
     can_swap,
@@ -41,7 +41,6 @@ from hvdperf.plan.questions import Fault, against
 from hvdperf.plan.settings import refuse
 from hvdperf.plan.thresholds import Thresholds, case_of, load_thresholds, select
 from hvdperf.worker.protocol import Phase
-from hvdperf.worker.strategies.table import Strategy
 
 # What can be injected into a script, and in which phases.
 FAULTS_OF_SCRIPTS = (
@@ -116,21 +115,18 @@ class SessionPlan:
 
     def _beside_baseline(self, comparison: Comparison) -> Comparison:
         """Return the comparison with the speed that it compares with, if that is the baseline's."""
-        if comparison.question is not Question.BASELINE:
+        if comparison.question.spec.asked_by is not AskedBy.BASELINE:
             return comparison
-        return replace(comparison, ideal_ratio=self._speed_of_baseline(comparison) or 1.0)
-
-    def _speed_of_baseline(self, comparison: Comparison) -> float | None:
-        size = comparison.world_size
-        return self.baseline.get((comparison.workload, size, nodes(self.slots, size)))
+        speed = self._baseline(comparison.workload, comparison.world_size)
+        return replace(comparison, ideal_ratio=speed or 1.0)
 
     def _wanted(self, comparison: Comparison) -> bool:
         """Return whether the profile asks the question, and asks it of that network. Speeds by
         themselves are asked by the file of thresholds, and by --baseline."""
         question, model = comparison.question, comparison.workload.model
-        if question is Question.BASELINE:
+        if question.spec.asked_by is AskedBy.BASELINE:
             return True
-        if question is Question.THROUGHPUT:
+        if question.spec.asked_by is AskedBy.LINE:
             # Precise figures are asked for to be published.
             where = nodes(self.slots, comparison.world_size)
             known = self.thresholds.rule(case_of(comparison, where)) is not None
@@ -158,51 +154,25 @@ class SessionPlan:
         return not alike or comparison.workload == first
 
     def _possible(self, comparison: Comparison) -> bool:
-        size = comparison.world_size
-        question, model = comparison.question, comparison.workload.model
-        if comparison.workload.is_script and (
-            comparison.is_fault_case
-            # The broadcast of a script may be anywhere.
-            or question is Question.STARTUP_BROADCAST
-            # No ceiling fits every script's trace, whose fixed part does not grow with tensors.
-            or (question is Question.STARTUP_TRACE and not self.options.against)
-        ):
+        spec, workload, size = comparison.question.spec, comparison.workload, comparison.world_size
+        facts = self._facts(workload, size)
+        if not all(need.is_met(comparison, facts) for need in spec.needs):
             return False
-        needs_bare = any(arm.strategy is Strategy.BARE for arm in comparison.arms)
-        if needs_bare and not self._is_over_mpi():
-            return False
-        if comparison.workload == SWEEP:
+        if workload == SWEEP:
             return True
-        wants_other_data = comparison.candidate.arm.injected == "data"
-        if wants_other_data and not self._has_other_data(comparison.workload.dataset):
+        if workload.model in [sentinel.model for sentinel in self.sentinels]:
+            return spec.of_sentinels
+        if comparison.is_fault_case and workload.is_script:
             return False
-        if model in [sentinel.model for sentinel in self.sentinels]:
-            return question is Question.STARTUP_TRACE
-        if not all(self._can_run(arm) for arm in comparison.arms):
-            return False
-        if question is Question.BASELINE:
-            return self._speed_of_baseline(comparison) is not None
-        if question is Question.LAUNCH:
-            # Each slot starts its rank under agents, and on GPUs TensorFlow chooses its threads.
-            on_cpus = not self.machine.gpus
-            return self._is_over_mpi() and (on_cpus or comparison.variant != THREADS)
-        if question is Question.PARITY:
-            return size >= self.profile.parity_from
-        divides_batch = any(side.kind is BlockKind.SPLIT for side in comparison.sides)
-        if divides_batch and size > comparison.workload.batch:
-            return False
-        if comparison.judged_as in (JudgedAs.DETECTION, JudgedAs.AA_PAIR):
+        compares_groups = comparison.judged_as in (JudgedAs.DETECTION, JudgedAs.AA_PAIR)
+        if compares_groups and size in self.oversubscribed_sizes():
             # If replicas share cores, no speed is judged.
-            return size not in self.oversubscribed_sizes()
-        if question is Question.OVERLAP:
-            # If only the rows of a table are exchanged that were looked up, bare MPI would exchange
-            # more. Of a network of the user's own this is not known before it is tried.
-            return not registry.network(model).looks_up_rows
-        if question.spec.topic == "convergence":
-            return self._can_validate(comparison.workload, size)
-        return True
+            return False
+        if any(side.kind is BlockKind.SPLIT for side in comparison.sides) and size > workload.batch:
+            return False
+        return all(map(self._can_run, comparison.arms))
 
-    def _has_other_data(self, dataset: str) -> bool:
+    def has_other_data(self, dataset: str) -> bool:
         """Return whether a rank can be given other data.
 
         It consists of the session's own files with swapped names, so all ranks must be on one host.
@@ -210,49 +180,54 @@ class SessionPlan:
         one_host = nodes(self.slots, len(self.slots)) == 1
         return one_host and can_swap(self.data[dataset].directory)
 
-    def check_other_data(self, fault: Fault) -> None:
-        """Raise UserError if there is no other data for a workload that gets the fault."""
-        for workload in self.workloads:
-            struck = fault.model in ("", workload.model)
-            if struck and not self._has_other_data(workload.dataset):
-                raise UserError(
-                    f"--inject {self.options.inject}: this fault swaps two files of equal size on "
-                    f"one host, and {workload.dataset} has none here; use --dataset cifar10 on "
-                    "one host"
-                )
-
-    def _is_over_mpi(self) -> bool:
-        """Return whether Horovod communicates over MPI, which mpi4py can use without Horovod."""
-        return LAUNCHERS[self.options.launcher].over_mpi
-
     def _can_run(self, arm: Arm) -> bool:
-        """Return whether Horovod, the strategy and the network support that way of training."""
+        """Return whether Horovod, the strategy, the network and the data support that way of
+        training."""
+        on_gpus = bool(self.machine.gpus)
+        if arm.injected == "data" and not self.has_other_data(arm.workload.dataset):
+            return False
         if arm.strategy.spec.one_process:
             # One process has one host, and takes no GPU twice.
-            shares_gpu = bool(self.machine.gpus) and is_oversubscribed(self.slots, arm.world_size)
+            shares_gpu = on_gpus and is_oversubscribed(self.slots, arm.world_size)
             return nodes(self.slots, arm.world_size) == 1 and not shares_gpu
         if arm.exchange == "adasum":
             # Adasum halves the group repeatedly, and Horovod implements it over MPI only.
-            power_of_two = arm.world_size & (arm.world_size - 1) == 0
-            return power_of_two and LAUNCHERS[self.options.launcher].over_mpi
+            return arm.world_size & (arm.world_size - 1) == 0 and self._is_over_mpi
         if arm.exchange == "dense":
             # A network of the user's own is asked for its gradients when it is tried.
             known = registry.network(arm.workload.model)
             return known.looks_up_rows or bool(known.origin)
+        if arm.launched == THREADS:
+            # On GPUs TensorFlow chooses its threads anyway.
+            return not on_gpus
         if arm.workload.precision == "mixed_float16":
             # Without a GPU float16 takes 30 to 60 times as long as float32: only on request.
-            return bool(self.machine.gpus) or self.options.policy == "mixed_float16"
+            return on_gpus or self.options.policy == "mixed_float16"
         return True
 
-    def _can_validate(self, workload: Workload, world_size: int) -> bool:
-        """Return whether every rank has a sample to validate on, and the quality of the model can
-        be measured."""
+    def _facts(self, workload: Workload, world_size: int) -> Facts:
+        return Facts(
+            self._is_over_mpi,
+            bool(self.options.against),
+            self.profile.parity_from,
+            0 if workload == SWEEP else self._held_out(workload),
+            self._baseline(workload, world_size),
+        )
+
+    @property
+    def _is_over_mpi(self) -> bool:
+        return LAUNCHERS[self.options.launcher].over_mpi
+
+    def _held_out(self, workload: Workload) -> int:
+        """Return on how many samples the network can be validated."""
         network = registry.network(workload.model)
-        if network.loss:
-            return False
-        adversarial = network.task is registry.Task.ADVERSARIAL
-        held_out = self.extents[workload.dataset, workload.input_size].validation
-        return not adversarial and held_out >= world_size
+        if network.loss or network.task is registry.Task.ADVERSARIAL:
+            return 0
+        return self.extents[workload.dataset, workload.input_size].validation
+
+    def _baseline(self, workload: Workload, world_size: int) -> float | None:
+        """Return the throughput with which --baseline compares."""
+        return self.baseline.get((workload, world_size, nodes(self.slots, world_size)))
 
     def oversubscribed_sizes(self) -> list[int]:
         return [size for size in self.world_sizes if is_oversubscribed(self.slots, size)]
@@ -347,25 +322,27 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
         ),
         fault=parse_fault(options.inject, [w.model for w in workloads], sizes),
     )
-    _check_fault_of_scripts(planned)
-    if planned.fault is not None and planned.fault.kind == "data":
-        planned.check_other_data(planned.fault)
+    _check_fault(planned)
     return planned
 
 
-def _check_fault_of_scripts(plan: SessionPlan) -> None:
-    """Raise UserError if a fault would strike a script, and has no place there."""
-    fault = plan.fault
-    if fault is None:
-        return
+def _check_fault(plan: SessionPlan) -> None:
+    """Raise UserError if a fault would strike a script or data, and has no place there."""
+    fault, option = plan.fault, f"--inject {plan.options.inject}"
     for each in plan.workloads:
-        if not each.is_script or fault.model not in ("", each.model):
+        if fault is None or fault.model not in ("", each.model):
             continue
-        told = f"--inject {plan.options.inject}: {each.model} is a script"
-        if fault.kind not in FAULTS_OF_SCRIPTS:
-            raise UserError(f"{told}, which can have {', '.join(FAULTS_OF_SCRIPTS)}")
-        if fault.phase not in PHASES_OF_SCRIPTS:
-            raise UserError(f"{told}, in which the phase can be {', '.join(PHASES_OF_SCRIPTS)}")
+        if each.is_script and fault.kind not in FAULTS_OF_SCRIPTS:
+            can = ", ".join(FAULTS_OF_SCRIPTS)
+            raise UserError(f"{option}: {each.model} is a script, which can have {can}")
+        if each.is_script and fault.phase not in PHASES_OF_SCRIPTS:
+            can = ", ".join(PHASES_OF_SCRIPTS)
+            raise UserError(f"{option}: {each.model} is a script, in which the phase can be {can}")
+        if fault.kind == "data" and not plan.has_other_data(each.dataset):
+            raise UserError(
+                f"{option}: this fault swaps two files of equal size on one host, and "
+                f"{each.dataset} has none here; use --dataset cifar10 on one host"
+            )
 
 
 def _workload(name: str, profile: Profile, options: Options) -> Workload:

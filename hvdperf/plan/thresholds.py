@@ -37,7 +37,7 @@ from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import SWEEP, Workload
-from hvdperf.plan.comparisons import OF_STRATEGIES, Comparison, Question
+from hvdperf.plan.comparisons import AskedBy, Comparison, Question
 from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, SpeedFloor
@@ -272,7 +272,7 @@ def case_of(comparison: Comparison, nodes: int) -> Case:
     """Return the key by which the rule of a comparison is found. nodes: of the candidate."""
     question, workload = comparison.question, comparison.workload
     variant = comparison.variant if question.spec.has_variants else ""
-    if question is Question.THROUGHPUT:
+    if question.spec.asked_by is AskedBy.LINE:
         return speed_of(workload, comparison.world_size, nodes)
     return Case(question, workload.model, comparison.world_size, nodes, variant)
 
@@ -402,7 +402,7 @@ def _rule(questions: Sequence[Question], value: float | tuple[float, float]) -> 
         names = " and ".join(sorted(_FORMS[kind] for kind in kinds))
         raise ValueError(f"{names} have different forms: write two lines")
     # Horovod and another strategy train the same weights: either may be asked to be fast enough.
-    compares_strategies = all(question in OF_STRATEGIES for question in questions)
+    compares_strategies = all(question.spec.of_strategies for question in questions)
     if kinds == {Band} or (compares_strategies and isinstance(value, tuple)):
         if isinstance(value, tuple) and 0 < value[0] < 1 < value[1]:
             return Band(*value)

@@ -10,16 +10,8 @@ from hvdperf.json_records import convert
 from hvdperf.machine.host import Gpu, Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
+from hvdperf.plan import settings
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.settings import (
-    FIELDS,
-    Places,
-    Setting,
-    from_text,
-    places_of,
-    precisions,
-    settings_in,
-)
 from hvdperf.records.fingerprint import Fingerprint, ranges
 
 Fields = dict[str, str | int | float | list[str] | None]
@@ -82,18 +74,18 @@ def fingerprint(
     return convert({name: fields[name] for name in names}, Fingerprint)
 
 
-def settings_of(known: Fingerprint) -> list[Setting]:
+def settings_of(known: Fingerprint) -> list[settings.Setting]:
     """Return the settings that a fingerprint records, without those that are Horovod's own
     defaults, by name."""
     found = [
-        Setting(name, str(value))
+        settings.Setting(name, str(value))
         for name, (field, default) in _defaults_of(known["horovod"]).items()
         if (value := known[field]) != default  # type: ignore[literal-required]
     ]
     if known["horovod_timeline"] == "on":
-        found.append(Setting("HOROVOD_TIMELINE", "on"))
-    lists: dict[str, list[str]] = {field: known[field] for field in FIELDS}  # type: ignore[literal-required]
-    found += [from_text(field, text) for field, texts in lists.items() for text in texts]
+        found.append(settings.Setting("HOROVOD_TIMELINE", "on"))
+    lists: dict[str, list[str]] = {field: known[field] for field in settings.FIELDS}  # type: ignore[literal-required]
+    found += [settings.from_text(field, text) for field, texts in lists.items() for text in texts]
     return sorted(found, key=lambda setting: setting.name)
 
 
@@ -142,10 +134,10 @@ def _effective(setting: str | None, default: float) -> float | str:
 
 def _settings(environment: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the lists of settings, by field, in the order of the variables' names."""
-    found = settings_in(environment)
+    found = settings.settings_in(environment)
     return {
         field: [setting.recorded for setting in found if setting.row.field == field]
-        for field in FIELDS
+        for field in settings.FIELDS
     }
 
 
@@ -157,14 +149,20 @@ def told_settings(known: Fingerprint, comparisons: Iterable[Comparison]) -> list
     """Return a line for each setting of a session: its value, what it changes and which figures it
     touches, or why it has no effect. known: the session's fingerprint. comparisons: its cases."""
     places = _places(known)
-    return [each.told(places) for each in (*settings_of(known), *precisions(comparisons, places))]
+    return [
+        each.told(places)
+        for each in (*settings_of(known), *settings.precisions(comparisons, places))
+    ]
 
 
 def settings_beside(known: Fingerprint, comparison: Comparison) -> str:
     """Return the settings that touch the figure of a case, such as `with HOROVOD_CYCLE_TIME=100`;
     "" if none is known to."""
     places = _places(known)
-    every: tuple[Setting, ...] = (*settings_of(known), *precisions([comparison], places))
+    every: tuple[settings.Setting, ...] = (
+        *settings_of(known),
+        *settings.precisions([comparison], places),
+    )
     found = [str(each) for each in every if each.touches(comparison, places)]
     if not found:
         return ""
@@ -172,8 +170,8 @@ def settings_beside(known: Fingerprint, comparison: Comparison) -> str:
     return f"with {', '.join(found[:_NAMED])}{more}"
 
 
-def _places(known: Fingerprint) -> Places:
-    return places_of(known["launcher"], known["gpus"])
+def _places(known: Fingerprint) -> settings.Places:
+    return settings.places_of(known["launcher"], known["gpus"])
 
 
 def machine_of(fingerprint: Fingerprint) -> Machine:

@@ -287,15 +287,14 @@ class Run(msgspec.Struct, tag="run", tag_field="of"):
     run: Sequence[RunReport]
 
 
-class StampedRun(msgspec.Struct, tag="stamped run", tag_field="of"):
+class StampedRun(Run, tag="stamped run", tag_field="of"):
     """A training run with timestamps, and what divides its steps into their parts.
 
-    run: reports by process rank. met_run: of a run with a meeting of all ranks before every step.
+    met_run: reports by process rank of a run with a meeting of all ranks before every step.
     warm_up, blocks: of whole steps and of parts of a step. timestamps: of the launch, set at its
     end.
     """
 
-    run: Sequence[RunReport]
     met_run: Sequence[RunReport] = ()
     warm_up: list[Block] = msgspec.field(default_factory=list)
     blocks: list[Block] = msgspec.field(default_factory=list)
@@ -337,7 +336,7 @@ class Launch:
     @property
     def run(self) -> Sequence[RunReport]:
         """The reports of its training run; () if its work has none."""
-        return self.work.run if isinstance(self.work, Run | StampedRun) else ()
+        return self.work.run if isinstance(self.work, Run) else ()
 
     @property
     def timed_seconds(self) -> float:
@@ -349,6 +348,10 @@ class Launch:
 
     def of_kind(self, kind: BlockKind) -> list[Block]:
         return [block for block in self.blocks if block.kind is kind]
+
+
+# The launches of candidate and reference in one round.
+Pair = tuple[Launch, Launch]
 
 
 @dataclass

@@ -15,7 +15,7 @@ from hvdperf.models.inputs import DataError
 from hvdperf.models.registry import Network, network
 from hvdperf.paths import shown
 from hvdperf.plan.arms import SWEEP, Arm, BlockKind
-from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.outcome import Failure
 from hvdperf.verdict import Judgement, Verdict
 from hvdperf.worker.protocol import Phase
@@ -93,7 +93,7 @@ class Trial:
                 "comparison can be trusted; draw nothing at random in the loss and the network, "
                 "or seed it"
             ), Verdict.INVALID
-        if self.unseen and comparison.question is Question.COMMUNICATION:
+        if self.unseen and comparison.question.spec.without_exchange:
             return UNSEEN, Verdict.INFO
         if self.data.differs and comparison.tolerance is not None:
             return (

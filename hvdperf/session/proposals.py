@@ -10,7 +10,7 @@ from pathlib import Path
 from hvdperf.errors import UserError
 from hvdperf.paths import shown
 from hvdperf.plan import proposals
-from hvdperf.plan.comparisons import SPEEDS, JudgedAs, Question
+from hvdperf.plan.comparisons import AskedBy, JudgedAs
 from hvdperf.plan.proposals import FEWEST_SESSIONS, MOST_A_YEAR, Scatter, holding_line, scatter
 from hvdperf.plan.thresholds import (
     WITHOUT_THRESHOLD,
@@ -69,7 +69,7 @@ def checked(archives: Sequence[Archive], path: Path | None) -> tuple[float, list
         rule = thresholds.rule(case)
         if rule is None:
             # Without a line a throughput is no case.
-            without += [key(case)] * (case.question is not Question.THROUGHPUT)
+            without += [key(case)] * (case.question.spec.asked_by is not AskedBy.LINE)
             continue
         try:
             judged[case] = (rule, scatter(values))
@@ -168,7 +168,7 @@ def _observations(archives: Iterable[Archive]) -> dict[Case, list[list[float]]]:
     found: dict[Case, list[list[float]]] = {}
     for case in (case for archive in archives for case in archive.cases):
         invalid = case.verdict is Verdict.INVALID and not case.is_sound
-        is_of_speed = case.question in SPEEDS
+        is_of_speed = case.question.spec.asked_by is not AskedBy.PROFILE
         if case.judged_as is not JudgedAs.THRESHOLD or case.failed or invalid or is_of_speed:
             continue
         values = [value for value in case.outcome.observations if math.isfinite(value)]

@@ -29,7 +29,7 @@ from hvdperf.models.own_networks import digest
 from hvdperf.models.registry import network
 from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import AGAINST, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
+from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.options import Options, from_command_line
 from hvdperf.plan.session_plan import SessionPlan, plan_session
 from hvdperf.plan.settings import places_of, precisions, settings_in
@@ -53,8 +53,8 @@ from hvdperf.session.results_writer import (
 )
 from hvdperf.session.scheduler import Scheduler
 from hvdperf.verdict import Verdict
+from hvdperf.work.blocks import Blocks
 from hvdperf.work.in_turn import Budget
-from hvdperf.work.table import work_of
 
 
 class Unfit(Exception):
@@ -128,7 +128,7 @@ class PytestSession:
         if noise_record.machine_name(theirs) != noise_record.machine_name(self.machine):
             return {}
         then, now = self.baseline.session.asked.texts, asked(plan, ()).texts
-        if any(then.get(name) != now[name] for name in work_of(Question.BASELINE).depends_on):
+        if any(then.get(name) != now[name] for name in Blocks.depends_on):
             return {}
         alike = {each for each in plan.workloads if self._trained_by_baseline(each, plan)}
         found = throughputs_by_nodes(self.baseline)

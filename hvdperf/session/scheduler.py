@@ -25,10 +25,9 @@ from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Round
 from hvdperf.scatter import RoundMoments, Row, launch_variance, round_moments, turn_correlation
 from hvdperf.verdict import Noise, Rule, Verdict, rounds_until_precise
-from hvdperf.work.base import RoundRequest, RoundSettings
+from hvdperf.work.base import Progress, RoundRequest, RoundSettings
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.in_turn import BREADTH, Budget, Group, in_turn
-from hvdperf.work.live_launches import Progress
 from hvdperf.work.round_runner import RoundRunner, read_weights
 from hvdperf.work.table import WORKS, kinds_of, measures, observed, transfers_of, work_of
 

@@ -9,32 +9,96 @@ from __future__ import annotations
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
 from hvdperf.launch.arm_launcher import PATIENCE, ArmLauncher
-from hvdperf.launch.live_launch import LiveLaunch
+from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side, Transfer
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import Profile, Runs, Sampling
-from hvdperf.records.outcome import Attribution, ScalingBreakdown
-from hvdperf.records.rounds import Block, BlockReport, Launch, Round
+from hvdperf.records.outcome import Attribution, Failure, ScalingBreakdown
+from hvdperf.records.rounds import Block, BlockReport, Launch, Pair, Round
 from hvdperf.verdict import Judgement, Rule
 from hvdperf.work.evidence import problems_of_launch
-from hvdperf.work.live_launches import LiveLaunches, Progress
 from hvdperf.worker.protocol import Phase
 
-# The launches of candidate and reference in one round.
-Pair = tuple[Launch, Launch]
+# The launches of candidate and reference, one pair a round, and the host of each of the candidate's
+# ranks, () if they are not known.
+Pairs = Sequence[Pair]
+Hosts = Sequence[str]
+
+Progress = Callable[[str], None]
+Act = Callable[[LiveLaunch, Launch], None]
 
 # A block of slow steps has fewer of them than the profile says, but not less than one, so that it
 # does not take longer than this, in seconds.
 LONGEST_BLOCK_S = 30.0
 # Times that a block is taken again because something was stopped meanwhile.
 TAKEN_AGAIN = 3
+
+
+@dataclass
+class LiveLaunches:
+    """The groups that live side by side. If one fails, the others go on without it.
+
+    result: the round whose launches they are. failures: takes the arms that fail. progress: is
+    called with a line for each of them.
+    """
+
+    result: Round
+    failures: dict[Arm, Failure]
+    progress: Progress
+    groups: dict[Arm, LiveLaunch] = field(default_factory=dict)
+
+    def run(self, arm: Arm, act: Act) -> None:
+        """Resume the arm's group for act(), then stop it again, because an idle group burns CPU
+        time that the others need. Do nothing if the arm has failed."""
+
+        def awake(group: LiveLaunch) -> None:
+            group.resume()
+            act(group, self.result.of(arm))
+            group.pause()
+
+        self.guard(arm, awake)
+
+    def run_each(self, act: Act) -> None:
+        """Resume one group after the other for act()."""
+        for arm in list(self.groups):
+            self.run(arm, act)
+
+    def guard(self, arm: Arm, act: Callable[[LiveLaunch], None]) -> None:
+        """Call act() with the arm's group. If the group fails, end it. Do nothing if the arm has
+        failed."""
+        if arm not in self.groups:
+            return
+        try:
+            act(self.groups[arm])
+        except LaunchFailed as failed:
+            group = self.groups.pop(arm)
+            if group.was_stopped:
+                # Its next launch may do better: it is missing in this round only.
+                self.progress(f"left out of this round, as the session was stopped: {failed}")
+                launches = self.result.launches
+                launches[:] = [launch for launch in launches if launch.arm != arm]
+            else:
+                self.fail(arm, failed.failure)
+            group.end()
+
+    def fail(self, arm: Arm, failure: Failure) -> None:
+        """Note that the arm has failed."""
+        self.failures[arm] = failure
+        self.progress(f"FAILED {failure}")
+
+    def end(self) -> None:
+        """End all groups at once: after Ctrl-C mpirun gives the whole session one second."""
+        for group in self.groups.values():
+            group.kill()
+        for group in self.groups.values():
+            group.end()
 
 
 @dataclass(frozen=True)
@@ -71,6 +135,15 @@ class RoundSettings:
     runs: Runs = field(default_factory=Runs)
     transfers: Mapping[Arm, Sequence[Transfer]] = field(default_factory=dict)
     meter: CpuMeter | None = None
+
+
+class BlockOrder(NamedTuple):
+    """A block to be timed. wait: whether each step is waited for."""
+
+    kind: BlockKind
+    turn: int
+    steps: int
+    wait: bool = False
 
 
 class Durations(NamedTuple):
@@ -155,13 +228,16 @@ class Work(ABC):
 
     @classmethod
     @abstractmethod
-    def observe(
-        cls, comparison: Comparison, measured: Round, disturbed: bool = False
-    ) -> list[float]:
+    def observe(cls, comparison: Comparison, measured: Round) -> list[float]:
         """Return the observations of a round, each ln of the figure: one a turn if the arms took
         turns, else one. Turns that other programs disturbed are left out; if too few are left,
-        return []. disturbed: keep disturbed turns. Raises KeyError if a side was not measured in
-        that round, ValueError or ZeroDivisionError if it has no figure."""
+        return []. Raises KeyError if a side was not measured in that round, ValueError or
+        ZeroDivisionError if it has no figure."""
+
+    @classmethod
+    def observe_all(cls, comparison: Comparison, measured: Round) -> list[float]:
+        """Return the observations of a round with those that other programs disturbed."""
+        return cls.observe(comparison, measured)
 
     @classmethod
     def problems(cls, launch: Launch) -> list[str]:
@@ -195,12 +271,9 @@ class Work(ABC):
         return None
 
     @classmethod
-    def cause(
-        cls, comparison: Comparison, pairs: Sequence[Pair], hosts: Sequence[str]
-    ) -> Attribution | None:
+    def cause(cls, comparison: Comparison, pairs: Pairs, hosts: Hosts) -> Attribution | None:
         """Return the terms and ranks that make the candidate slower than the reference, or than the
-        reference's share of ideal scaling; None if no cause can be told. pairs: the launches of
-        candidate and reference, one pair a round. hosts: of the ranks, if they are known."""
+        reference's share of ideal scaling; None if no cause can be told."""
         return None
 
     @classmethod
@@ -210,23 +283,16 @@ class Work(ABC):
 
     # Timing blocks -----------------------------------------------------------------------------
 
-    def take_block(
-        self,
-        group: LiveLaunch,
-        launch: Launch,
-        kind: BlockKind,
-        turn: int,
-        steps: int,
-        wait: bool = False,
-    ) -> Block:
-        """Return a block that the group has timed. wait: whether each step is waited for. A block
-        during which this session or a rank was stopped is taken again."""
+    def take_block(self, group: LiveLaunch, launch: Launch, order: BlockOrder) -> Block:
+        """Return a block that the group has timed. A block during which this session or a rank was
+        stopped is taken again."""
+        kind, turn, steps, wait = order
+        deadline_s = self.deadline_s(launch, kind, steps)
+        asked = {"kind": kind.value, "steps": steps, "wait": wait}
         for _ in range(TAKEN_AGAIN + 1):
             before = group.stops
-            order = {"kind": kind.value, "steps": steps, "wait": wait}
-            deadline_s = self.deadline_s(launch, kind, steps)
             ranks = group.reports(
-                BlockReport, "block", deadline_s, limit="block_deadline_s", **order
+                BlockReport, "block", deadline_s, limit="block_deadline_s", **asked
             )
             stopped = [str(number) for number, rank in enumerate(ranks) if rank.resumed]
             if group.stops == before and not stopped:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import socket
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
@@ -30,9 +30,8 @@ from hvdperf.records.rounds import (
     is_disturbed,
     median_speed,
 )
-from hvdperf.work.base import Durations, Pair, RoundRequest, Work, affordable
+from hvdperf.work import base
 from hvdperf.work.interleaving import Visit, walk
-from hvdperf.work.live_launches import LiveLaunches
 
 # Steps of a warm-up block, if a launch has one kind of blocks. Several kinds share these steps,
 # because a process takes new memory in its first 15 steps or so, whatever their kind. Only the
@@ -46,7 +45,7 @@ LENGTH_OF_BLOCKS = ("sampling.min_block_seconds", "sampling.min_block_steps")
 
 
 @dataclass
-class Blocks(Work):
+class Blocks(base.Work):
     """Timed blocks, in turns."""
 
     name = "blocks"
@@ -73,11 +72,12 @@ class Blocks(Work):
 
     # Running -----------------------------------------------------------------------------------
 
-    def measure(self, live: LiveLaunches, request: RoundRequest) -> None:
-        kinds = {arm: request.kinds[arm] for arm in live.groups}
-        live.run_each(lambda group, launch: self.warm_up(group, launch, live.result, kinds))
+    def measure(self, live: base.LiveLaunches, request: base.RoundRequest) -> None:
+        arms = list(live.groups)
+        live.run_each(partial(self.warm_up, live, request))
         self._settle_steps(live.result)
-        visits = walk({arm: kinds[arm] for arm in live.groups}, request.pairs, self.settings.order)
+        kinds = {arm: request.kinds[arm] for arm in live.groups}
+        visits = walk(kinds, request.pairs, self.settings.order)
         meter = self.settings.meter
         began, turn, wanted = time.monotonic(), 0, request.turns
         if meter is not None:
@@ -91,25 +91,21 @@ class Blocks(Work):
             if meter is not None:
                 meter.watch()
         self.turn_seconds += (time.monotonic() - began) / turn
-        self._keep_disturbance(live.result, kinds)
+        self._keep_disturbance(live.result, arms)
 
     def warm_up(
-        self,
-        group: LiveLaunch,
-        launch: Launch,
-        result: Round,
-        kinds_of: Mapping[Arm, Collection[BlockKind]],
+        self, live: base.LiveLaunches, request: base.RoundRequest, group: LiveLaunch, launch: Launch
     ) -> None:
-        """Take blocks until their times settle. result: the round so far."""
+        """Take blocks until their times settle. live: all launches so far."""
         self.settings.doing(f"warm up {launch.arm.label}")
         launch.work = work = Turns()
-        kinds = self._in_random_order(kinds_of[launch.arm])
+        kinds = self._in_random_order(request.kinds[launch.arm])
         for kind in kinds:
             wanted = max(FEWEST_WARM_UP_STEPS, math.ceil(WARM_UP_STEPS / len(kinds)))
-            steps = affordable(wanted, self.known_pace(launch.arm))
+            steps = base.affordable(wanted, self.known_pace(launch.arm))
             seconds: list[float] = []
             while not settled(seconds) and len(seconds) < WARM_UP_BLOCKS_MAX:
-                block = self.take_block(group, launch, kind, len(seconds), steps)
+                block = self.take_block(group, launch, base.BlockOrder(kind, len(seconds), steps))
                 seconds.append(block.seconds)
                 work.warm_up.append(block)
 
@@ -126,20 +122,21 @@ class Blocks(Work):
                 steps = self.steps_of_a_block(min(step_seconds.values()))
                 self.steps.setdefault((arm, kind), steps)
 
-    def take_turn(self, live: LiveLaunches, visits: Sequence[Visit], turn: int) -> None:
+    def take_turn(self, live: base.LiveLaunches, visits: Sequence[Visit], turn: int) -> None:
         """Have every arm take its blocks of a turn."""
         for number, visit in enumerate(visits, turn * len(visits)):
-            live.run(visit.arm, partial(self._visit, visit=visit, turn=turn, number=number))
+            live.run(visit.arm, partial(self._visit, visit.kinds, turn, number))
 
     def _visit(
-        self, group: LiveLaunch, launch: Launch, visit: Visit, turn: int, number: int
+        self, kinds: Collection[BlockKind], turn: int, visit: int, group: LiveLaunch, launch: Launch
     ) -> None:
-        for kind in self._in_random_order(visit.kinds):
+        for kind in self._in_random_order(kinds):
             before = self._reading(group)
-            block = self.take_block(group, launch, kind, turn, self.steps[visit.arm, kind])
+            order = base.BlockOrder(kind, turn, self.steps[launch.arm, kind])
+            block = self.take_block(group, launch, order)
             after = self._reading(group)
-            usage = used(before, after, self._cores_here(visit.arm)) if before and after else None
-            turns_of(launch).blocks.append(replace(block, visit=number, usage=usage))
+            usage = used(before, after, self._cores_here(launch.arm)) if before and after else None
+            turns_of(launch).blocks.append(replace(block, visit=visit, usage=usage))
 
     def _reading(self, group: LiveLaunch) -> Reading | None:
         if self.settings.meter is None:
@@ -184,47 +181,43 @@ class Blocks(Work):
         return schedule is Schedule.ALTERNATE or comparison.is_of_one_arm
 
     @classmethod
-    def observe(
-        cls, comparison: Comparison, measured: Round, disturbed: bool = False
-    ) -> list[float]:
+    def observe(cls, comparison: Comparison, measured: Round) -> list[float]:
         """Return ln(speed of the candidate / speed of the reference / ideal ratio), as Work.observe
         does; of a single side, ln(its speed / ideal ratio). A slowdown of both sides cancels in a
         turn. If the arms took no turns, it is the ratio of the two launches' medians."""
-        ideal = math.log(comparison.ideal_ratio)
-        ours, theirs = (_of_side(side, measured) for side in comparison.sides)
         if not cls.takes_turns(comparison, measured.schedule):
-            return [math.log(median_speed(ours) / median_speed(theirs)) - ideal]
-        pairs = back_to_back(ours, theirs)
-        if not pairs:
-            raise KeyError(f"{comparison.name}: no turn in which both sides were measured")
-        sound = [pair for pair in pairs if disturbed or not is_disturbed(pair)]
-        if len(sound) < min(FEWEST_SOUND, len(pairs)):
-            return []
-        if comparison.is_of_one_side:
-            return [math.log(own.samples_per_second) - ideal for own, _ in sound]
-        return [
-            math.log(own.samples_per_second / other.samples_per_second) - ideal
-            for own, other in sound
-        ]
+            return cls.observe_all(comparison, measured)
+        pairs = _pairs_of_turns(comparison, measured)
+        sound = [pair for pair in pairs if not is_disturbed(pair)]
+        enough = len(sound) >= min(FEWEST_SOUND, len(pairs))
+        return [_observation(comparison, *pair) for pair in sound] if enough else []
+
+    @classmethod
+    def observe_all(cls, comparison: Comparison, measured: Round) -> list[float]:
+        if cls.takes_turns(comparison, measured.schedule):
+            pairs = _pairs_of_turns(comparison, measured)
+            return [_observation(comparison, *pair) for pair in pairs]
+        ours, theirs = (median_speed(_of_side(side, measured)) for side in comparison.sides)
+        return [math.log(ours / theirs) - math.log(comparison.ideal_ratio)]
 
     @classmethod
     def cause(
-        cls, comparison: Comparison, pairs: Sequence[Pair], hosts: Sequence[str]
+        cls, comparison: Comparison, pairs: base.Pairs, hosts: base.Hosts
     ) -> Attribution | None:
         if comparison.is_of_one_side:
             return None  # there is nothing to compare its terms with
         return attribute_sides(*comparison.sides, pairs, hosts, _ideal(comparison))
 
     @classmethod
-    def durations(cls, comparison: Comparison, rounds: Sequence[Round]) -> Durations:
+    def durations(cls, comparison: Comparison, rounds: Sequence[Round]) -> base.Durations:
         blocks, reference = (
             [block for each in rounds for block in each.of(side.arm).of_kind(side.kind)]
             for side in comparison.sides
         )
         if not blocks:
-            return Durations([], {})
+            return base.Durations([], {})
         metadata = rounds[0].of(comparison.candidate.arm).metadata
-        return Durations(
+        return base.Durations(
             [block.seconds for block in blocks],
             {
                 "images_per_second": median_speed(blocks),
@@ -265,6 +258,18 @@ def _ideal(comparison: Comparison) -> float:
     return ours / theirs / comparison.ideal_ratio
 
 
+def _pairs_of_turns(comparison: Comparison, measured: Round) -> list[tuple[Block, Block]]:
+    pairs = back_to_back(*(_of_side(side, measured) for side in comparison.sides))
+    if not pairs:
+        raise KeyError(f"{comparison.name}: no turn in which both sides were measured")
+    return pairs
+
+
+def _observation(comparison: Comparison, ours: Block, theirs: Block) -> float:
+    usual = 1.0 if comparison.is_of_one_side else theirs.samples_per_second
+    return math.log(ours.samples_per_second / usual) - math.log(comparison.ideal_ratio)
+
+
 def _of_side(side: Side, measured: Round) -> list[Block]:
     blocks = measured.of(side.arm).of_kind(side.kind)
     if not blocks:
@@ -272,19 +277,16 @@ def _of_side(side: Side, measured: Round) -> list[Block]:
     return blocks
 
 
-def _was_disturbed(live: LiveLaunches, request: RoundRequest, turn: int) -> bool:
+def _was_disturbed(live: base.LiveLaunches, request: base.RoundRequest, turn: int) -> bool:
     """Return whether other programs disturbed a pair of compared blocks of this turn."""
     pairs = (
         pair
         for sides in request.pairs
         if all(side.arm in live.groups for side in sides)
-        for pair in back_to_back(*(_blocks_of_turn(live.result, side, turn) for side in sides))
+        for pair in back_to_back(*(live.result.of(side.arm).of_kind(side.kind) for side in sides))
+        if pair[0].turn == turn
     )
     return any(map(is_disturbed, pairs))
-
-
-def _blocks_of_turn(result: Round, side: Side, turn: int) -> list[Block]:
-    return [block for block in result.of(side.arm).of_kind(side.kind) if block.turn == turn]
 
 
 def settled(seconds: Sequence[float], tolerance: float = 0.1) -> bool:

@@ -4,24 +4,24 @@ needs blocks, too."""
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
+from typing import Any
 
 from hvdperf.explain import collectives
 from hvdperf.explain.attribution import attribute_sides
 from hvdperf.explain.collectives import step_times, too_fast
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import SWEEP, SWEEP_BYTES, Arm, BlockKind, Collective, Schedule, Transfer
-from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import Profile, Sampling
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import CollectiveReport, Launch, Round, Series
-from hvdperf.work.base import Durations, Pair
+from hvdperf.work.base import Durations, Hosts, LiveLaunches, Pairs, RoundRequest
 from hvdperf.work.blocks import LENGTH_OF_BLOCKS, Blocks, turns_of
 from hvdperf.work.interleaving import Visit
-from hvdperf.work.live_launches import LiveLaunches
 from hvdperf.worker.protocol import Phase
 
 # A turn of a sweep takes seconds and has several repeats, so it has this many turns at most.
@@ -82,60 +82,41 @@ class Collectives(Blocks):
     # Running -----------------------------------------------------------------------------------
 
     def warm_up(
-        self,
-        group: LiveLaunch,
-        launch: Launch,
-        result: Round,
-        kinds_of: Mapping[Arm, Collection[BlockKind]],
+        self, live: LiveLaunches, request: RoundRequest, group: LiveLaunch, launch: Launch
     ) -> None:
         for transfer in self.settings.transfers.get(launch.arm, ()):
-            first = self._series(group, result, launch, transfer, 0, WARM_UP_REPEATS)
+            order = _order(live.result, launch.arm, transfer, repeats=WARM_UP_REPEATS)
+            first = self._series(group, transfer, 0, order)
             self.repeats.setdefault((launch.arm, transfer), affordable_repeats(first))
-        super().warm_up(group, launch, result, kinds_of)
+        super().warm_up(live, request, group, launch)
 
     def take_turn(self, live: LiveLaunches, visits: Sequence[Visit], turn: int) -> None:
         """Have every arm take its blocks of a turn, and then all arms exchange the same transfer
         back to back."""
         super().take_turn(live, visits, turn)
-        order = list(dict.fromkeys(visit.arm for visit in visits))
+        arms = list(dict.fromkeys(visit.arm for visit in visits))
         transfers = self.settings.transfers
         every = list(dict.fromkeys(each for of_arm in transfers.values() for each in of_arm))
         self.settings.order.shuffle(every)
         for transfer in every:
-            for arm in order:
+            for arm in arms:
                 if transfer in transfers.get(arm, ()):
-                    exchange = partial(
-                        self._exchange, result=live.result, transfer=transfer, turn=turn
-                    )
-                    live.run(arm, exchange)
+                    live.run(arm, partial(self._exchange, live.result, transfer, turn))
 
     def _exchange(
-        self, group: LiveLaunch, launch: Launch, result: Round, transfer: Transfer, turn: int
+        self, result: Round, transfer: Transfer, turn: int, group: LiveLaunch, launch: Launch
     ) -> None:
         repeats = self.repeats[launch.arm, transfer]
         # The result is checked once per launch, because that takes longer than the exchange.
-        series = self._series(group, result, launch, transfer, turn, repeats, check=turn == 0)
-        turns_of(launch).series.append(series)
+        order = _order(result, launch.arm, transfer, repeats=repeats, check=turn == 0)
+        turns_of(launch).series.append(self._series(group, transfer, turn, order))
 
     def _series(
-        self,
-        group: LiveLaunch,
-        result: Round,
-        launch: Launch,
-        transfer: Transfer,
-        turn: int,
-        repeats: int,
-        check: bool = False,
+        self, group: LiveLaunch, transfer: Transfer, turn: int, order: Mapping[str, Any]
     ) -> Series:
+        deadline_s = self.settings.sampling.block_deadline_s
         ranks = group.reports(
-            CollectiveReport,
-            "collective",
-            self.settings.sampling.block_deadline_s,
-            limit="block_deadline_s",
-            collective=transfer.collective.value,
-            tensor_bytes=_tensor_bytes(result, launch.arm, transfer),
-            repeats=repeats,
-            check=check,
+            CollectiveReport, "collective", deadline_s, limit="block_deadline_s", **order
         )
         return Series(transfer, turn, ranks)
 
@@ -150,9 +131,9 @@ class Collectives(Blocks):
         return False
 
     @classmethod
-    def observe(
-        cls, comparison: Comparison, measured: Round, disturbed: bool = False
-    ) -> list[float]:
+    def observe(cls, comparison: Comparison, measured: Round) -> list[float]:
+        """Return ln of the time of the operation through Horovod over that through bare MPI; of a
+        step, ln of its time over that of a step that hides nothing of its exchange."""
         horovod, bare = (measured.of(side.arm) for side in comparison.sides)
         if _times_steps(comparison):
             times = step_times(horovod, bare)
@@ -183,9 +164,7 @@ class Collectives(Blocks):
         return [problem for problem in found if problem]
 
     @classmethod
-    def cause(
-        cls, comparison: Comparison, pairs: Sequence[Pair], hosts: Sequence[str]
-    ) -> Attribution | None:
+    def cause(cls, comparison: Comparison, pairs: Pairs, hosts: Hosts) -> Attribution | None:
         if not _times_steps(comparison):
             return None
         ours = comparison.candidate
@@ -208,16 +187,24 @@ class Collectives(Blocks):
 
 def _times_steps(comparison: Comparison) -> bool:
     """Return whether steps are timed beside the transfers."""
-    return comparison.question is Question.OVERLAP
+    return comparison.question.spec.without_exchange
 
 
-def _tensor_bytes(result: Round, arm: Arm, transfer: Transfer) -> list[int]:
-    """Return the bytes of each tensor; return [] for a model's own gradients. A strategy without a
-    framework exchanges one buffer as large as all gradients together."""
-    if transfer.tensor_bytes or arm.strategy.spec.trains:
-        return list(transfer.tensor_bytes)
-    sizes = [launch.metadata[0].gradient_bytes for launch in result.launches]
-    return [size for size in sizes if size][:1]
+def _order(
+    result: Round, arm: Arm, transfer: Transfer, repeats: int, check: bool = False
+) -> dict[str, Any]:
+    """Return the arguments of an order. The bytes of its tensors are [] for a model's own
+    gradients; a strategy without a framework exchanges one buffer as large as these together."""
+    sizes = list(transfer.tensor_bytes)
+    if not sizes and not arm.strategy.spec.trains:
+        known = [launch.metadata[0].gradient_bytes for launch in result.launches]
+        sizes = [size for size in known if size][:1]
+    return {
+        "collective": transfer.collective.value,
+        "tensor_bytes": sizes,
+        "repeats": repeats,
+        "check": check,
+    }
 
 
 def affordable_repeats(series: Series) -> int:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.questions import Doubt
 from hvdperf.records.rounds import Block, Launch
 
 
@@ -33,17 +34,26 @@ def problems_of_launch(launch: Launch) -> list[str]:
         )
     if len(set(digests)) > 1:
         found.append(f"{arm.name}: replicas differ: {_odd_ones(digests)}")
-    found += _data_problems(launch) + _setting_problems(launch)
-    return found + [each for block in launch.blocks for each in _block_problems(launch, block)]
-
-
-def _data_problems(launch: Launch) -> list[str]:
-    return [
-        f"{launch.arm.name}: rank {number} reads other data: {rank.data or 'none'} instead of "
+    found += [
+        f"{arm.name}: rank {number} reads other data: {rank.data or 'none'} instead of "
         f"{rank.data_wanted or 'none'}"
         for number, rank in enumerate(launch.evidence)
         if rank.data != rank.data_wanted
     ]
+    found += _setting_problems(launch)
+    return found + [each for block in launch.blocks for each in _block_problems(launch, block)]
+
+
+def doubts(launch: Launch) -> set[tuple[Doubt, int | None]]:
+    """Return for what reasons that a fault can cause the launch is no evidence, each with the rank
+    that is at fault; None for no single one."""
+    digests = {digest for rank in launch.evidence for digest in rank.digests}
+    found: set[tuple[Doubt, int | None]] = {(Doubt.WEIGHTS, None)} if len(digests) > 1 else set()
+    return found | {
+        (Doubt.DATA, number)
+        for number, rank in enumerate(launch.evidence)
+        if rank.data != rank.data_wanted
+    }
 
 
 def _setting_problems(launch: Launch) -> list[str]:

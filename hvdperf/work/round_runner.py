@@ -19,8 +19,7 @@ from hvdperf.models.inputs import DataError
 from hvdperf.plan.arms import Arm, Schedule
 from hvdperf.records.outcome import Failure
 from hvdperf.records.rounds import Correctness, Evidence, Launch, Metadata, Round, StampedRun
-from hvdperf.work.base import RoundRequest, RoundSettings, Work
-from hvdperf.work.live_launches import LiveLaunches
+from hvdperf.work.base import LiveLaunches, RoundRequest, RoundSettings, Work
 from hvdperf.worker.protocol import Phase
 
 # Steps of the reproducible training by which two strategies are compared. From the second step on,

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from hvdperf.explain.attribution import attribute_slow_start, attribute_start
-from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Launch, Round
-from hvdperf.work.base import Durations, Pair, RoundRequest, Work
-from hvdperf.work.live_launches import LiveLaunches
+from hvdperf.work.base import Durations, Hosts, LiveLaunches, Pairs, RoundRequest, Work
 from hvdperf.worker.protocol import Phase
-
-# The phase that each question is about.
-PHASES: Mapping[Question, Phase] = {
-    Question.STARTUP_INIT: Phase.INIT,
-    Question.STARTUP_TRACE: Phase.TRACE,
-    Question.STARTUP_FIRST_STEP: Phase.FIRST_STEP,
-    Question.STARTUP_BROADCAST: Phase.BROADCAST,
-}
 
 
 @dataclass
@@ -36,27 +27,23 @@ class Startup(Work):
     @classmethod
     def last_phase(cls, comparisons: Sequence[Comparison]) -> Phase:
         """Return the trace if all comparisons are about it, else the broadcast."""
-        only_trace = all(each.question is Question.STARTUP_TRACE for each in comparisons)
+        only_trace = all(map(_is_of_trace, comparisons))
         return Phase.TRACE if only_trace else Phase.BROADCAST
 
     def measure(self, live: LiveLaunches, request: RoundRequest) -> None:
         """Do nothing: the start was all."""
 
     @classmethod
-    def observe(
-        cls, comparison: Comparison, measured: Round, disturbed: bool = False
-    ) -> list[float]:
+    def observe(cls, comparison: Comparison, measured: Round) -> list[float]:
         """Return ln(seconds), or ln of the ratio of speeds of two stacks."""
         ours, theirs = (
-            startup_seconds(comparison.question, measured.of(side.arm)) for side in comparison.sides
+            startup_seconds(comparison, measured.of(side.arm)) for side in comparison.sides
         )
         return [math.log(ours) if comparison.is_of_one_arm else math.log(theirs / ours)]
 
     @classmethod
-    def cause(
-        cls, comparison: Comparison, pairs: Sequence[Pair], hosts: Sequence[str]
-    ) -> Attribution | None:
-        phase = PHASES[comparison.question].value
+    def cause(cls, comparison: Comparison, pairs: Pairs, hosts: Hosts) -> Attribution | None:
+        phase = comparison.question.spec.part
         if comparison.is_of_one_arm:
             return attribute_slow_start(phase, [launch for launch, _ in pairs], hosts)
         return attribute_start(phase, pairs, hosts)
@@ -67,14 +54,16 @@ class Startup(Work):
         for measured in rounds:
             launch = measured.of(comparison.candidate.arm)
             with suppress(LookupError, ValueError, ZeroDivisionError):
-                seconds.append(startup_seconds(comparison.question, launch))
+                seconds.append(startup_seconds(comparison, launch))
         return Durations(seconds, {})
 
 
-def startup_seconds(question: Question, launch: Launch) -> float:
+def _is_of_trace(comparison: Comparison) -> bool:
+    return comparison.question.spec.part == Phase.TRACE.value
+
+
+def startup_seconds(comparison: Comparison, launch: Launch) -> float:
     """Return the seconds that the slowest rank took for the phase; for the trace, per gradient
     tensor."""
-    phase = PHASES[question].value
-    seconds = max(rank[phase] for rank in launch.startup_seconds)
-    tensors = launch.metadata[0].gradient_tensors
-    return seconds / tensors if question is Question.STARTUP_TRACE else seconds
+    seconds = max(rank[comparison.question.spec.part] for rank in launch.startup_seconds)
+    return seconds / launch.metadata[0].gradient_tensors if _is_of_trace(comparison) else seconds

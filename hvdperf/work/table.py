@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import median
 
 from hvdperf.plan.arms import Arm, BlockKind, Transfer
 from hvdperf.plan.comparisons import Comparison, Question
@@ -12,9 +11,8 @@ from hvdperf.records.rounds import Round
 from hvdperf.work.base import Work
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.collectives import Collectives
-from hvdperf.work.endurance import Endurance
 from hvdperf.work.startup import Startup
-from hvdperf.work.training import Epochs, Seconds
+from hvdperf.work.training import Endurance, Epochs, Seconds
 from hvdperf.work.wall_time import WallTime
 
 _EVERY: tuple[type[Work], ...] = (
@@ -39,14 +37,9 @@ def measures(comparison: Comparison, measured: Round) -> bool:
     return work_of(comparison.question).measures(comparison, measured)
 
 
-def observed(comparison: Comparison, measured: Round, disturbed: bool = False) -> list[float]:
+def observed(comparison: Comparison, measured: Round) -> list[float]:
     """Return the observations of a round, as Work.observe does."""
-    return work_of(comparison.question).observe(comparison, measured, disturbed)
-
-
-def observation(comparison: Comparison, measured: Round) -> float:
-    """Return the median of the observations of a round. Raises as Work.observe does."""
-    return median(observed(comparison, measured))
+    return work_of(comparison.question).observe(comparison, measured)
 
 
 def cause_of(

@@ -1,4 +1,4 @@
-"""Launches that train: for a number of epochs, or of seconds."""
+"""Launches that train: for a number of epochs, of seconds, or of steps in which memory is read."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
-from hvdperf.explain.training_runs import samples, samples_per_second
+from hvdperf.explain import training_runs
+from hvdperf.explain.attribution import attribute_memory
 from hvdperf.json_records import plain
 from hvdperf.launch.arm_launcher import PATIENCE
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import Arm
-from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Launch, Round, Run, RunReport
-from hvdperf.work.base import Durations, RoundRequest, Work
-from hvdperf.work.live_launches import LiveLaunches
+from hvdperf.verdict import Judgement
+from hvdperf.work.base import Durations, Hosts, LiveLaunches, Pairs, RoundRequest, Work
 
 # This share of the loss of a uniform guess is added to both compared losses.
 NOTHING_TO_LEARN = 0.01
@@ -60,7 +62,7 @@ class Training(Work, ABC):
         return Durations(
             [max(rank.seconds for rank in ranks) for ranks in runs],
             {
-                "samples": [samples(ranks) for ranks in runs],
+                "samples": [training_runs.samples(ranks) for ranks in runs],
                 "validation": [plain(ranks[0].validation) for ranks in runs],
             },
         )
@@ -86,9 +88,7 @@ class Epochs(Training):
         return {"steps": min(wanted, runs.steps_max * arm.passes)}
 
     @classmethod
-    def observe(
-        cls, comparison: Comparison, measured: Round, disturbed: bool = False
-    ) -> list[float]:
+    def observe(cls, comparison: Comparison, measured: Round) -> list[float]:
         """Return ln of the ratio of the losses or the accuracies. Raises ValueError if the sides
         did not validate on the same number of samples."""
         ours, theirs = (ranks[0].validation for ranks in both_runs(comparison, measured))
@@ -96,7 +96,7 @@ class Epochs(Training):
             raise ValueError("a run was not validated")
         if ours.samples != theirs.samples:
             raise ValueError(f"validated on {ours.samples} and on {theirs.samples} samples")
-        if comparison.question is Question.CONVERGENCE_LOSS:
+        if comparison.question.spec.part == "loss":
             # Two networks with losses near 0 have both learned everything, so neither is better.
             nothing = NOTHING_TO_LEARN * ours.chance_loss
             return [math.log((ours.loss + nothing) / (theirs.loss + nothing))]
@@ -116,12 +116,39 @@ class Seconds(Training):
         return {"seconds": self.settings.runs.seconds}
 
     @classmethod
-    def observe(
-        cls, comparison: Comparison, measured: Round, disturbed: bool = False
-    ) -> list[float]:
+    def observe(cls, comparison: Comparison, measured: Round) -> list[float]:
         """Return ln of the ratio of samples in the time, over the ideal ratio."""
-        ours, theirs = map(samples_per_second, both_runs(comparison, measured))
+        ours, theirs = map(training_runs.samples_per_second, both_runs(comparison, measured))
         return [math.log(ours / theirs) - math.log(comparison.ideal_ratio)]
+
+
+@dataclass
+class Endurance(Training):
+    """Training for a number of steps, in which the resident set is read."""
+
+    name = "endurance"
+    has_section = True
+    depends_on = ("runs.endurance_steps",)
+
+    def length(self, arm: Arm) -> dict[str, float]:
+        return {"steps": self.settings.runs.endurance_steps}
+
+    @classmethod
+    def observe(cls, comparison: Comparison, measured: Round) -> list[float]:
+        """Return the growth of ln(resident set) in 1,000 steps, where it grows most."""
+        run = measured.of(comparison.candidate.arm).run
+        return [max(training_runs.growth(rank.memory) for rank in run)]
+
+    @classmethod
+    def explained(
+        cls, judgement: Judgement, comparison: Comparison, rounds: Sequence[Round]
+    ) -> Judgement:
+        runs = [measured.of(comparison.candidate.arm).run for measured in rounds]
+        return training_runs.explained(judgement, comparison.workload, runs)
+
+    @classmethod
+    def cause(cls, comparison: Comparison, pairs: Pairs, hosts: Hosts) -> Attribution | None:
+        return attribute_memory([candidate for candidate, _ in pairs], hosts)
 
 
 def problems_of_run(arm: Arm, ranks: Sequence[RunReport]) -> list[str]:
@@ -136,8 +163,9 @@ def problems_of_run(arm: Arm, ranks: Sequence[RunReport]) -> list[str]:
     if arm.workload.is_script:
         return found  # its batches and losses are its own
     expected = steps[0] * arm.workload.batch * arm.world_size
-    if samples(ranks) != expected:
-        found.append(f"{arm.name}: {samples(ranks)} samples were consumed instead of {expected}")
+    consumed = training_runs.samples(ranks)
+    if consumed != expected:
+        found.append(f"{arm.name}: {consumed} samples were consumed instead of {expected}")
     for number, rank in enumerate(ranks):
         figures = [rank.loss, *(astuple(rank.validation) if rank.validation else ())]
         if not all(math.isfinite(figure) for figure in figures):

@@ -19,7 +19,7 @@ from hvdperf.records.outcome import Attribution, ScalingBreakdown
 from hvdperf.records.rounds import Block, Launch, Round, StampedRun
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Rule
-from hvdperf.work.base import Pair
+from hvdperf.work.base import BlockOrder, Hosts, Pairs
 from hvdperf.work.blocks import LENGTH_OF_BLOCKS
 from hvdperf.work.training import Training
 
@@ -65,14 +65,15 @@ class WallTime(Training):
         """Time one block of each kind, in random order. Each step ends before the next begins,
         because steps are divided into their parts."""
         self.settings.order.shuffle(kinds)
-        return [self.take_block(group, launch, kind, turn, steps, wait=True) for kind in kinds]
+        return [
+            self.take_block(group, launch, BlockOrder(kind, turn, steps, wait=True))
+            for kind in kinds
+        ]
 
     # Figures -----------------------------------------------------------------------------------
 
     @classmethod
-    def observe(
-        cls, comparison: Comparison, measured: Round, disturbed: bool = False
-    ) -> list[float]:
+    def observe(cls, comparison: Comparison, measured: Round) -> list[float]:
         """Return ln of the efficiency by wall time (explain/speedup.py)."""
         ours, theirs = (training(measured.of(side.arm)) for side in comparison.sides)
         return [speedup.observation(comparison, ours, theirs)]
@@ -111,9 +112,7 @@ class WallTime(Training):
         return scaling_breakdown(comparison, rounds)
 
     @classmethod
-    def cause(
-        cls, comparison: Comparison, pairs: Sequence[Pair], hosts: Sequence[str]
-    ) -> Attribution | None:
+    def cause(cls, comparison: Comparison, pairs: Pairs, hosts: Hosts) -> Attribution | None:
         return attribute_training(comparison, pairs, hosts)
 
 

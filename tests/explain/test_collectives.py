@@ -18,12 +18,12 @@ from hvdperf.plan.arms import Collective, Transfer
 from hvdperf.plan.questions import at_gradient_sizes, overlap, sweep
 from hvdperf.records.rounds import Series
 from hvdperf.work.blocks import turns_of
-from hvdperf.work.table import observation
 from tests.support.rounds import (
     BARE_2,
     HOROVOD_2,
     WORKLOAD,
     exchanging_round,
+    observation,
     series,
     series_report,
 )

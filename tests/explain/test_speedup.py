@@ -21,8 +21,7 @@ from hvdperf.explain.speedup import (
 )
 from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import Term
-from hvdperf.work.table import observation
-from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, run_report
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, observation, run_report
 from tests.support.with_timestamps import (
     APPLY,
     BETWEEN,

@@ -19,10 +19,9 @@ from hvdperf.plan.arms import Schedule
 from hvdperf.plan.questions import fixed_epochs, fixed_time, memory
 from hvdperf.records.rounds import Launch, Round, Run, RunReport
 from hvdperf.verdict import Ceiling, Judgement, Verdict, judge
-from hvdperf.work.table import observation
 from hvdperf.work.training import problems_of_run
 from tests.report.cases import recorded
-from tests.support.rounds import HOROVOD_2, WORKLOAD, run_report
+from tests.support.rounds import HOROVOD_2, WORKLOAD, observation, run_report
 
 EPOCHS = {comparison.variant: comparison for comparison in fixed_epochs(WORKLOAD, 2)}
 

@@ -12,9 +12,8 @@ from hvdperf.plan.arms import AGAINST, Arm, BlockKind, Schedule
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.plan.questions import Fault, against
 from hvdperf.records.rounds import Launch, Metadata, Round
-from hvdperf.work.table import observation
 from hvdperf.worker.strategies.table import Strategy
-from tests.support.rounds import HOROVOD_2, WORKLOAD, launch
+from tests.support.rounds import HOROVOD_2, WORKLOAD, launch, observation
 
 WEAK = against(questions.weak_scaling(WORKLOAD, 2))
 TRACE = against(questions.startup(WORKLOAD, 2)[1])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.detection import detect, of_fault_case
+from hvdperf.judge.detection import detect, is_noticed, of_fault_case
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AA, Arm
 from hvdperf.plan.comparisons import JudgedAs, Question
@@ -19,7 +19,14 @@ from hvdperf.stats import Interval
 from hvdperf.verdict import Floor, Judgement, Verdict
 from hvdperf.work.table import attributed
 from hvdperf.worker.protocol import STARTUP
-from tests.support.rounds import HOROVOD_2, WORKLOAD, one_round, run_report
+from tests.support.rounds import (
+    HOROVOD_2,
+    WORKLOAD,
+    evidence_report,
+    launch,
+    one_round,
+    run_report,
+)
 
 TRIED = {c.candidate.arm.injected: c for c in questions.fault_cases(WORKLOAD, 2)}
 RULE = Floor(0.98, 0.95)
@@ -54,7 +61,7 @@ def test_every_fault_case_strikes_a_rank_and_a_term_that_exist():
         assert (trial.injected is None) == (trial.verdict is Verdict.PASS)
         assert trial.term in ("", "memory", *TERMS, *STARTUP)
         assert bool(trial.term) == (trial.verdict is Verdict.FAIL)
-        assert bool(trial.says) == (trial.verdict is Verdict.INVALID)
+        assert (trial.doubt is not None) == (trial.verdict is Verdict.INVALID)
         if trial.injected is not None and trial.rank is not None:
             assert trial.injected.rank == trial.rank
 
@@ -110,21 +117,22 @@ def test_what_is_open_stays_open(trial, verdict):
 
 
 @pytest.mark.parametrize(
-    ("trial", "reason", "verdict"),
+    ("trial", "ranks", "noticed"),
     [
-        ("data", "net horovod@2+data: rank 1 reads other data: 6", Verdict.PASS),
-        ("data", "net horovod@2+data: rank 0 reads other data: 6", Verdict.FAIL),
-        ("data", "net horovod@2: rank 1 reads other data: 6", Verdict.FAIL),
-        ("skip", "net horovod@2+skip: replicas differ: of 0", Verdict.PASS),
-        ("skip", "net horovod@2+skip: the framework saw world size [1]", Verdict.FAIL),
-        ("skip", "net horovod@2: replicas differ: of 0", Verdict.FAIL),
+        ("data", [{}, {"data": "6 others"}], True),
+        ("data", [{"data": "6 others"}, {}], False),
+        ("data", [{}, {"digests": ["c3d4"]}], False),
+        ("skip", [{}, {"digests": ["c3d4"]}], True),
+        ("skip", [{}, {"world_size": 1}], False),
     ],
 )
-def test_an_invalid_launch_is_to_name_the_injected_fault(trial, reason, verdict):
+def test_an_invalid_launch_is_to_doubt_what_was_injected(trial, ranks, noticed):
+    case, sound = FAULT_CASES[trial], launch(HOROVOD_2, {})
+    sound.evidence = [evidence_report(**each) for each in ranks]
+    assert is_noticed(case, [launch(HOROVOD_2, {}), sound]) is noticed
     found = Detection(Verdict.INVALID, Attribution())
-    assert (
-        of_fault_case(FAULT_CASES[trial], called(Verdict.INVALID, reason), found).verdict is verdict
-    )
+    judged = of_fault_case(case, called(Verdict.INVALID, "so"), found, noticed)
+    assert judged.verdict is (Verdict.PASS if noticed else Verdict.FAIL)
 
 
 def test_a_round_that_is_not_invalid_was_not_noticed():

@@ -36,7 +36,6 @@ from hvdperf.records.outcome import Outcome
 from hvdperf.records.rounds import BlockReport, Launch, Round, Run
 from hvdperf.verdict import Band, Ceiling, Floor, SessionNoise, SpeedFloor, Verdict
 from hvdperf.work.blocks import turns_of
-from hvdperf.work.startup import PHASES
 from tests.support.rounds import (
     HOROVOD_1,
     HOROVOD_2,
@@ -113,22 +112,19 @@ def test_a_start_up_is_judged_from_launches_of_its_own(stage):
     stage.lines = (Line(("startup_*", "*", "*", "*"), Ceiling(2.0)),)
     outcomes = stage.measure(*startup(WORKLOAD, 2))
     # Those of tests/support/rounds.py: a trace of 2.5 s and 54 tensors, a first step of 1.1 s.
-    assert {
-        PHASES[o.comparison.question].value: o.judgement.verdict for o in outcomes.values()
-    } == {
+    assert {o.comparison.question.spec.part: o.judgement.verdict for o in outcomes.values()} == {
         "init": Verdict.PASS,
         "trace": Verdict.PASS,
         "first step": Verdict.PASS,
         "broadcast": Verdict.PASS,
     }
-    figures = {PHASES[o.comparison.question].value: o.judgement.figure for o in outcomes.values()}
+    figures = {o.comparison.question.spec.part: o.judgement.figure for o in outcomes.values()}
     assert figures["trace"].estimate == pytest.approx(2.5 / 54)
     assert stage.script.schedules == {Schedule.FRESH}
     assert stage.script.launched == [[HOROVOD_2]] * FIRST_LOOK
     stage.lines = (Line(("startup_*", "*", "*", "*"), Ceiling(1.0)),)
     words = {
-        PHASES[c.question].value: v
-        for c, v in verdicts(stage.measure(*startup(WORKLOAD, 2))).items()
+        c.question.spec.part: v for c, v in verdicts(stage.measure(*startup(WORKLOAD, 2))).items()
     }
     assert words["first step"] is Verdict.FAIL
     assert words["init"] is Verdict.PASS

@@ -14,7 +14,6 @@ from hvdperf.plan.questions import startup, wall_time
 from hvdperf.plan.terms import Term
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Round
-from hvdperf.work.startup import PHASES
 from hvdperf.work.table import attributed
 from tests.support.rounds import WORKLOAD, one_round
 from tests.support.with_timestamps import round_with_timestamps
@@ -28,7 +27,7 @@ def started(
     phase: str, longer: Mapping[int, Mapping[str, float]], n: int = 4, hosts: Sequence[str] = ()
 ) -> Attribution:
     """Return the cause of starts whose phase is judged. longer: factors by rank and phase."""
-    (asked,) = [each for each in startup(WORKLOAD, n) if PHASES[each.question] == phase]
+    (asked,) = [each for each in startup(WORKLOAD, n) if each.question.spec.part == phase]
     noise = random.Random(1)
     rounds = [one_round(asked, 1.0, number) for number in range(ROUNDS)]
     for each in rounds:

@@ -16,9 +16,9 @@ from hvdperf.plan.terms import TERMS
 from hvdperf.records.rounds import Round
 from hvdperf.work.base import RoundRequest, RoundSettings
 from hvdperf.work.round_runner import RoundRunner
-from hvdperf.work.table import observation
 from hvdperf.work.wall_time import WallTime, stamped
 from tests.support.groups import WORKLOAD, MakeStarter
+from tests.support.rounds import observation
 
 pytestmark = pytest.mark.mpirun
 

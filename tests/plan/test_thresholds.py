@@ -7,7 +7,7 @@ from hvdperf.errors import UserError
 from hvdperf.machine.host import Gpu, Machine
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.paths import ROOT
-from hvdperf.plan.comparisons import SPEEDS, Question
+from hvdperf.plan.comparisons import AskedBy, Question
 from hvdperf.plan.thresholds import (
     THRESHOLDS,
     Case,
@@ -24,6 +24,8 @@ COMMUNICATION, PARITY = Question.COMMUNICATION, Question.PARITY
 TRACE = Question.STARTUP_TRACE
 HEAD = 'label = "mine"\n[match]\ndevice = "cpu"\n[thresholds]\n'
 CPU = Machine("host", (0, 1), cpu_model="AMD EPYC 7742 64-Core Processor")
+# Questions that profiles ask, which need a threshold each.
+BY_PROFILES = {each for each in Question if each.spec.asked_by is AskedBy.PROFILE}
 V100 = Machine("host", (0, 1), gpus=(Gpu("GPU-0", "Tesla V100-SXM2-16GB"),) * 4)
 H100 = Machine("host", (0, 1), gpus=(Gpu("GPU-0", "NVIDIA H100 80GB HBM3"),))
 
@@ -245,7 +247,7 @@ class TestShippedClasses:
     def test_an_unknown_cpu_machine_has_every_rule(self):
         thresholds = select(CPU)
         assert thresholds.path.name == "cpu-unknown.toml"
-        for question in set(Question) - set(SPEEDS):
+        for question in BY_PROFILES:
             for model in NETWORKS:
                 assert thresholds.rule(Case(question, model, 2, 1)) is not None
         assert thresholds.rule(Case(PARITY, "vgg_16_s", 2, 1)) == Band(0.88, 1.5)
@@ -275,7 +277,7 @@ class TestShippedClasses:
     def test_a_first_night_on_any_gpu_has_every_rule(self, machine):
         thresholds = select(machine)
         # Comparisons with bare MPI are not judged on GPUs.
-        judged = {each for each in Question if each.spec.work != "collectives"} - set(SPEEDS)
+        judged = {each for each in BY_PROFILES if each.spec.work != "collectives"}
         for question in judged:
             for model in NETWORKS:
                 for size, nodes in ((2, 1), (8, 1), (16, 2)):

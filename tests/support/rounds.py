@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
@@ -39,7 +40,7 @@ from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.collectives import Collectives
-from hvdperf.work.table import work_of
+from hvdperf.work.table import observed, work_of
 from hvdperf.worker.strategies.table import Strategy
 
 WORKLOAD = Workload("resnet_50_s", "cifar10", 32, batch=32)
@@ -274,6 +275,11 @@ def one_round(
         by_arm.setdefault(side.arm, {})[side.kind] = speed
     launches = [launch(arm, kinds, number, turns) for arm, kinds in by_arm.items()]
     return Round(number, schedule, launches)
+
+
+def observation(comparison: Comparison, measured: Round) -> float:
+    """Return the median of the observations of a round. Raises as Work.observe does."""
+    return median(observed(comparison, measured))
 
 
 def outcome(

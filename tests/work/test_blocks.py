@@ -19,7 +19,6 @@ from hvdperf.records.rounds import (
 )
 from hvdperf.work.blocks import settled, turns_of
 from hvdperf.work.collectives import REPEATS_MAX, SERIES_SECONDS, affordable_repeats
-from hvdperf.work.table import observation
 from tests.support.rounds import (
     GRADIENTS,
     HOROVOD_1,
@@ -27,6 +26,7 @@ from tests.support.rounds import (
     MIRRORED_2,
     WORKLOAD,
     block,
+    observation,
     one_round,
     rank_report,
     run_report,

@@ -17,7 +17,7 @@ from hvdperf.errors import UserError
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.paths import shown
-from hvdperf.plan.comparisons import JudgedAs, Question
+from hvdperf.plan.comparisons import JudgedAs, Scaling
 from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.records.archive import Archive, read_session
@@ -235,7 +235,7 @@ def result_of(archive: Archive, asked: Asked) -> Result:
         case
         for case in archive.cases
         if case.judged_as is JudgedAs.REGRESSION
-        and case.question is Question.WEAK_SCALING
+        and case.question.spec.scaling is Scaling.WEAK
         and (case.workload.model, case.world_size) == (asked.model, asked.world_size)
     ]
     if not cases:
