@@ -12,31 +12,22 @@ The cause of a growth in words, and an attribution of several causes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
-from typing import Any
 
-from hvdperf.explain import training_runs
-from hvdperf.explain.speedup import FIXED, divides_steps, steps_of_each, training
-from hvdperf.explain.step_terms import (
-    OWN,
-    Computing,
-    Group,
-    Growth,
-    computing_known,
-    group_apart,
-    growth,
-    highest,
-    host_of,
-    without,
-)
+from hvdperf.explain import step_terms, training_runs
+from hvdperf.explain.speedup import FIXED, parts_of, steps_of_each, training
+from hvdperf.explain.step_terms import Computing, Group, Growth, Rows, without
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.terms import START, Term
 from hvdperf.records.outcome import Attribution, Cause, fields_of
-from hvdperf.records.rounds import Launch
-from hvdperf.stats import Interval, hodges_lehmann, shift
+from hvdperf.records.rounds import Launch, Pair
+from hvdperf.stats import hodges_lehmann, shift
+
+# Host of each rank; () if they are not known.
+Hosts = Sequence[str]
 
 
 def attribution_of(causes: Sequence[Cause]) -> Attribution:
@@ -58,19 +49,18 @@ def _told(cause: Cause, reference: str) -> str:
         return str(cause)
     of_step = cause.step_seconds is not None
     unit = 1000 if of_step else 1
+
+    def number(seconds: float, whole: float | None = None) -> str:
+        of = "" if whole is None else f" of {_number(unit * whole)}"
+        return f"{_number(unit * seconds)}{of}"
+
     beside = []
-    text = f"{cause.whose}, {cause.term}: {_number(unit * cause.seconds)}"
-    if cause.step_seconds is not None:
-        text += f" of {_number(unit * cause.step_seconds)} ms per step"
-    else:
-        text += " s"
     if cause.others_seconds is not None:
-        beside.append(f"other ranks: {_number(unit * cause.others_seconds)}")
+        beside.append(f"other ranks: {number(cause.others_seconds)}")
     if cause.usual_seconds is not None:
-        usual = f"{reference}: {_number(unit * cause.usual_seconds)}"
-        if cause.usual_step_seconds is not None:
-            usual += f" of {_number(unit * cause.usual_step_seconds)}"
-        beside.append(usual)
+        beside.append(f"{reference}: {number(cause.usual_seconds, cause.usual_step_seconds)}")
+    text = f"{cause.whose}, {cause.term}: {number(cause.seconds, cause.step_seconds)}"
+    text += " ms per step" if of_step else " s"
     if cause.at_fault and of_step and cause.term != Term.EXCHANGE:
         text += ", while the other ranks wait"
     return f"{text} ({'; '.join(beside)})" if beside else text
@@ -99,18 +89,18 @@ NAMED_BY_CHANCE = 0.025
 
 
 def attribute_sides(
-    ours: Side,
-    theirs: Side,
-    pairs: Sequence[tuple[Launch, Launch]],
-    hosts: Sequence[str] = (),
-    ideal: float = 1.0,
+    ours: Side, theirs: Side, pairs: Sequence[Pair], hosts: Hosts = (), ideal: float = 1.0
 ) -> Attribution:
     """Return the attribution of the steps of one side that take longer than those of the other.
-    pairs: launches of both sides, one pair per round. ideal: seconds that a step should take for a
-    second of the other side's."""
+    pairs: one a round. ideal: seconds that a step should take for a second of the other side's."""
     pairs = _with_local_blocks(pairs)
-    known = computing_known(ours, theirs, pairs)
-    rounds = [growth(ours, theirs, pair, known, ideal) for pair in pairs]
+    known = step_terms.computing_known(ours, theirs, pairs)
+    rounds = [
+        step_terms.grown(
+            step_terms.terms_of(own, ours, known), step_terms.terms_of(usual, theirs, known), ideal
+        )
+        for own, usual in pairs
+    ]
     if median(each.whole for each in rounds) <= 0.0:
         return Attribution()
     rest = Term.EXCHANGE if known is Computing.BOTH_SIDES else Term.INSIDE
@@ -123,14 +113,14 @@ def attribute_sides(
     return attribution_of(found)
 
 
-def _with_local_blocks(pairs: Sequence[tuple[Launch, Launch]]) -> Sequence[tuple[Launch, Launch]]:
+def _with_local_blocks(pairs: Sequence[Pair]) -> Sequence[Pair]:
     """Return the rounds whose candidate has blocks without exchange, if they are at least half of
     all rounds; else all rounds."""
     kept = [pair for pair in pairs if pair[0].of_kind(BlockKind.LOCAL)]
     return kept if 2 * len(kept) >= len(pairs) else pairs
 
 
-def causes_of(rounds: Sequence[Growth], rest: Term, hosts: Sequence[str] = ()) -> list[Cause]:
+def causes_of(rounds: Sequence[Growth], rest: Term, hosts: Hosts = ()) -> list[Cause]:
     """Return the causes of a growth, the larger ones first. rest: name of what is left in the
     exchange.
 
@@ -161,7 +151,7 @@ def _surely(values: Sequence[float]) -> bool:
     return hodges_lehmann(values, NAMED_BY_CHANCE).lower > 0.0
 
 
-def _of_groups(rounds: Sequence[Growth], longer: float, hosts: Sequence[str]) -> list[Cause]:
+def _of_groups(rounds: Sequence[Growth], longer: float, hosts: Hosts) -> list[Cause]:
     """Return the terms that grow on some ranks and not on the others. longer: the growth of the
     whole step."""
     totals = [[sum(terms.values()) for terms in each.own] for each in rounds]
@@ -170,7 +160,7 @@ def _of_groups(rounds: Sequence[Growth], longer: float, hosts: Sequence[str]) ->
     for term in rounds[0].own[0]:
         # Compare ranks within each round, because a change that they share there is the machine's.
         rows = [[terms[term] for terms in each.own] for each in rounds]
-        group = group_apart(rows, hosts)
+        group = step_terms.group_apart(rows, hosts)
         if group is None:
             continue
         share = _mean_of(rows, group.ranks)
@@ -180,9 +170,8 @@ def _of_groups(rounds: Sequence[Growth], longer: float, hosts: Sequence[str]) ->
             found.append(_cause(rounds, term, share, group))
     if found:
         return found
-    group = group_apart(totals, hosts)
-    least = max(WORTH_A_NAME, OWN_SHARE * longer)
-    if group is None or min(group.ahead, _mean_of(totals, group.ranks)) < least:
+    group = step_terms.group_apart(totals, hosts)
+    if group is None or not _outweighs(group.ahead, _mean_of(totals, group.ranks), longer):
         return []
     shares = {
         term: _mean_of([[terms[term] for terms in each.own] for each in rounds], group.ranks)
@@ -199,7 +188,7 @@ def _mean_of(rows: Sequence[Sequence[float]], ranks: Sequence[int]) -> float:
 
 def _mean_growth(rounds: Sequence[Growth], term: str) -> list[float]:
     """Return the growth of a term of an average rank, by round."""
-    if term not in OWN:
+    if term not in step_terms.OWN:
         return [each.exchange for each in rounds]
     return [fmean(terms[Term(term)] for terms in each.own) for each in rounds]
 
@@ -220,29 +209,35 @@ def _of_all(rounds: Sequence[Growth], rest: Term) -> list[Cause]:
 def _cause(rounds: Sequence[Growth], term: Term, share: float, group: Group | None) -> Cause:
     """Return the growth of a term on a group of ranks, or on all of them, with its seconds in a
     typical round."""
+
+    def seconds_of(ranks: Sequence[int]) -> float:
+        return median(each.candidate.of(term, ranks) for each in rounds)
+
     count = len(rounds[0].own)
-    ranks = group.ranks if group is not None else tuple(range(count))
-    others = without(ranks, count)
-    return Cause(
-        term,
-        share=share,
-        **_whose(group),
-        seconds=median(each.candidate.of(term, ranks) for each in rounds),
+    ranks = group.ranks if group is not None else range(count)
+    return replace(
+        _with_seconds(_of_ranks(term, share, group), count, seconds_of),
         usual_seconds=median(each.usual.of(term, ranks) for each in rounds),
-        others_seconds=median(each.candidate.of(term, others) for each in rounds)
-        if others
-        else None,
         step_seconds=median(each.candidate.step for each in rounds),
         usual_step_seconds=median(each.usual.step for each in rounds),
     )
 
 
-def _whose(group: Group | None) -> dict[str, Any]:
-    """Return the fields of a cause that name its ranks; {} for all of them."""
+def _of_ranks(term: str, share: float, group: Group | None) -> Cause:
+    """Return the cause of a group of ranks, or of all ranks."""
     if group is None:
-        return {}
-    one, several = (group.ranks, ()) if len(group.ranks) == 1 else ((None,), group.ranks)
-    return {"rank": one[0], "ranks": several, "host": group.host}
+        return Cause(term, share=share)
+    if len(group.ranks) == 1:
+        return Cause(term, group.ranks[0], share, host=group.host)
+    return Cause(term, None, share, group.ranks, group.host)
+
+
+def _with_seconds(cause: Cause, count: int, of: Callable[[Sequence[int]], float]) -> Cause:
+    """Return the cause with its seconds on its ranks and on the others. count: of all ranks. of:
+    returns the seconds of an average of some ranks."""
+    ranks = cause.at_fault or range(count)
+    others = without(ranks, count)
+    return replace(cause, seconds=of(ranks), others_seconds=of(others) if others else None)
 
 
 def _outweighs(ahead: float, own: float, longer: float) -> bool:
@@ -259,7 +254,7 @@ def _apart(own: Sequence[float], group: Sequence[int]) -> float:
 
 
 def attribute_training(
-    comparison: Comparison, pairs: Sequence[tuple[Launch, Launch]], hosts: Sequence[str] = ()
+    comparison: Comparison, pairs: Sequence[Pair], hosts: Hosts = ()
 ) -> Attribution:
     """Return the attribution of a training that takes longer than the reference's ideal part of it:
     to the terms of its steps, by the blocks after the run, and to its fixed cost. share: of the
@@ -267,9 +262,8 @@ def attribute_training(
     ours, theirs = comparison.sides
     times = [(training(a), training(b)) for a, b in pairs]
     steps = times[0][1].steps
-    divides = divides_steps(comparison)
-    parts = comparison.world_size if divides else 1
-    taken = steps_of_each(steps, comparison.world_size) if divides else steps
+    parts = parts_of(comparison)
+    taken = steps_of_each(steps, parts)
     ideal = [reference.seconds(steps) / parts for _, reference in times]
     longer = median(
         own.seconds(taken) / usual - 1.0 for (own, _), usual in zip(times, ideal, strict=True)
@@ -278,17 +272,13 @@ def attribute_training(
     for cause in attribute_sides(ours, theirs, pairs, hosts).causes:
         of_training = taken * (cause.usual_step_seconds or 0.0) / median(ideal)
         found.append(replace(cause, share=cause.share * of_training))
+    starts = [(a.startup_seconds, b.startup_seconds) for a, b in pairs]
     for phase in FIXED:
         rows = [
-            [
-                (rank[phase] - fmean(each[phase] for each in b.startup_seconds) / parts) / usual
-                for rank in a.startup_seconds
-            ]
-            for (a, b), usual in zip(pairs, ideal, strict=True)
+            [(rank[phase] - fmean(each[phase] for each in b) / parts) / usual for rank in a]
+            for (a, b), usual in zip(starts, ideal, strict=True)
         ]
-        found += _of_phase(
-            phase, rows, [(a.startup_seconds, b.startup_seconds) for a, b in pairs], hosts
-        )
+        found += _of_phase(phase, rows, starts, hosts)
     least = max(WORTH_A_NAME, ALSO_SHARE * longer)
     return attribution_of(sorted((each for each in found if each.share >= least), key=_size))
 
@@ -297,48 +287,32 @@ Starts = Sequence[Mapping[str, float]]
 
 
 def _of_phase(
-    phase: str,
-    rows: Sequence[Sequence[float]],
-    starts: Sequence[tuple[Starts, Starts]],
-    hosts: Sequence[str],
+    phase: str, rows: Rows, starts: Sequence[tuple[Starts, Starts]], hosts: Hosts
 ) -> list[Cause]:
     """Return the growth of a phase of the start, as a cause of its own for some ranks or for all.
     rows: the growth by rank, one row a round. starts: seconds by phase and rank, of both sides."""
-    group = group_apart(rows, hosts)
-    count = len(rows[0])
+    group = step_terms.group_apart(rows, hosts)
     share = _mean_of(rows, group.ranks) if group is not None else 0.0
     if group is None or min(group.ahead, share) < WORTH_A_NAME:
         common = [min(row) for row in rows]
         group, share = None, median(common)
         if share < WORTH_A_NAME or not _surely(common):
             return []
-    ranks = group.ranks if group is not None else tuple(range(count))
-    others = without(ranks, count)
-    return [
-        Cause(
-            phase,
-            share=share,
-            **_whose(group),
-            seconds=_typical(phase, [ours for ours, _ in starts], ranks),
-            usual_seconds=_typical(phase, [theirs for _, theirs in starts]),
-            others_seconds=_typical(phase, [ours for ours, _ in starts], others)
-            if others
-            else None,
-        )
-    ]
+    ours, theirs = ([each[side] for each in starts] for side in (0, 1))
+    cause = _with_seconds(_of_ranks(phase, share, group), len(rows[0]), _of_starts(phase, ours))
+    return [replace(cause, usual_seconds=_typical(phase, theirs, range(len(theirs[0]))))]
 
 
-def _typical(phase: str, starts: Sequence[Starts], ranks: Sequence[int] | None = None) -> float:
-    """Return the seconds of a phase in a typical start: the mean of these ranks, or of all."""
-    return median(
-        fmean(start[rank][phase] for rank in (range(len(start)) if ranks is None else ranks))
-        for start in starts
-    )
+def _of_starts(phase: str, starts: Sequence[Starts]) -> Callable[[Sequence[int]], float]:
+    return lambda ranks: _typical(phase, starts, ranks)
 
 
-def attribute_slow_start(
-    phase: str, launches: Sequence[Launch], hosts: Sequence[str] = ()
-) -> Attribution:
+def _typical(phase: str, starts: Sequence[Starts], ranks: Sequence[int]) -> float:
+    """Return the seconds of a phase in a typical start, the mean of these ranks."""
+    return median(fmean(start[rank][phase] for rank in ranks) for start in starts)
+
+
+def attribute_slow_start(phase: str, launches: Sequence[Launch], hosts: Hosts = ()) -> Attribution:
     """Return the ranks whose phase of the start takes longest, of launches without a reference. If
     no ranks stand out, return all ranks with a share of 0.
 
@@ -347,43 +321,32 @@ def attribute_slow_start(
     ranks.
     """
     starts = [launch.startup_seconds for launch in launches]
-    everyone = tuple(range(len(starts[0])))
     slowest = median(max(rank[phase] for rank in start) for start in starts)
+    earlier: Sequence[str] = (phase,)
+    least = SLOW_START
     if phase in MEETINGS:
-        earlier = [each for each in BEFORE if each in starts[0][0]]
-        earlier = earlier[: earlier.index(phase)] if phase in earlier else earlier
-        rows = [[sum(rank[each] for each in earlier) for rank in start] for start in starts]
-        group = group_apart(rows, hosts)
-        if group is not None and group.ahead >= OWN_SHARE * slowest:
-            others = without(group.ranks, len(everyone))
-            late = {
-                each: _typical(each, starts, group.ranks) - _typical(each, starts, others)
-                for each in earlier
-            }
-            return _slow(max(late, key=late.__getitem__), starts, group)
-    else:
-        group = group_apart([[rank[phase] for rank in start] for start in starts], hosts)
-        if group is not None and group.ahead >= SLOW_START * slowest:
-            return _slow(phase, starts, group)
-    return Attribution(phase, None, 0.0, seconds=_typical(phase, starts))
-
-
-def _slow(phase: str, starts: Sequence[Starts], group: Group) -> Attribution:
-    """Return the attribution of a start to a phase of these ranks."""
-    others = _typical(phase, starts, without(group.ranks, len(starts[0])))
-    seconds = _typical(phase, starts, group.ranks)
-    return Attribution(
-        phase,
-        share=seconds / others - 1.0 if others > 0 else math.inf,
-        **_whose(group),
-        seconds=seconds,
-        others_seconds=others,
+        earlier, least = BEFORE[: BEFORE.index(phase)], OWN_SHARE
+    rows = [[sum(rank.get(each, 0.0) for each in earlier) for rank in start] for start in starts]
+    group = step_terms.group_apart(rows, hosts)
+    if group is None or group.ahead < least * slowest:
+        everyone = range(len(starts[0]))
+        return Attribution(phase, None, 0.0, seconds=_typical(phase, starts, everyone))
+    others = without(group.ranks, len(starts[0]))
+    late = {
+        each: _typical(each, starts, group.ranks) - _typical(each, starts, others)
+        for each in earlier
+        if each in starts[0][0]
+    }
+    term = max(late, key=late.__getitem__)
+    cause = _with_seconds(
+        _of_ranks(term, math.inf, group), len(starts[0]), _of_starts(term, starts)
     )
+    if cause.seconds and cause.others_seconds:
+        cause = replace(cause, share=cause.seconds / cause.others_seconds - 1.0)
+    return attribution_of([cause])
 
 
-def attribute_start(
-    phase: str, pairs: Sequence[tuple[Launch, Launch]], hosts: Sequence[str] = ()
-) -> Attribution:
+def attribute_start(phase: str, pairs: Sequence[Pair], hosts: Hosts = ()) -> Attribution:
     """Return the ranks at fault for a phase of the start that takes longer. pairs, hosts: as in
     attribute_sides.
 
@@ -397,32 +360,28 @@ def attribute_start(
         [[math.log(rank[phase]) for rank in launch.startup_seconds] for launch in arm]
         for arm in zip(*pairs, strict=True)
     )
-    grown = _shifts(ours, theirs, NAMED_BY_CHANCE)
-    shares = [math.expm1(of_rank.estimate) for of_rank in grown]
+    columns = zip(zip(*ours, strict=True), zip(*theirs, strict=True), strict=True)
+    longer = [shift(own, usual, NAMED_BY_CHANCE) for own, usual in columns]
+    shares = [math.expm1(of_rank.estimate) for of_rank in longer]
     # Several ranks share the error rate of two (Bonferroni).
     alpha = NAMED_BY_CHANCE * 2 / max(2, len(shares))
-    group = highest([of_rank.estimate for of_rank in grown], hosts)
+    group = step_terms.highest([of_rank.estimate for of_rank in longer], hosts)
     if group:
         here, usual = ([_apart(own, group) for own in arm] for arm in (ours, theirs))
         ahead = shift(here, usual, alpha)
         share = fmean(shares[rank] for rank in group)
         if _outweighs(math.expm1(ahead.estimate), share, max(shares)) and ahead.lower > 0.0:
-            own = Group(group, host_of(group, hosts), ahead.estimate)
-            return Attribution(phase, share=share, **_whose(own))
-    all_grown = all(of_rank.lower > 0.0 for of_rank in grown) and min(shares) >= WORTH_A_NAME
-    return Attribution(phase, None, min(shares)) if all_grown else Attribution()
+            own = Group(group, step_terms.host_of(group, hosts), ahead.estimate)
+            return attribution_of([_of_ranks(phase, share, own)])
+    surely = all(of_rank.lower > 0.0 for of_rank in longer)
+    return _of_all_ranks(phase, min(shares)) if surely else Attribution()
 
 
-def _shifts(
-    ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]], alpha: float
-) -> list[Interval]:
-    """Return the shift of each rank's values from the other arm's. ours, theirs: one row per
-    launch."""
-    columns = zip(zip(*ours, strict=True), zip(*theirs, strict=True), strict=True)
-    return [shift(own, usual, alpha) for own, usual in columns]
+def _of_all_ranks(term: str, share: float) -> Attribution:
+    return Attribution(term, None, share) if share >= WORTH_A_NAME else Attribution()
 
 
-def attribute_memory(launches: Sequence[Launch], hosts: Sequence[str] = ()) -> Attribution:
+def attribute_memory(launches: Sequence[Launch], hosts: Hosts = ()) -> Attribution:
     """Return the ranks whose resident set grows most, or all ranks. share: growth of its logarithm
     in 1,000 steps (training_runs.py)."""
     if not launches:
@@ -430,10 +389,9 @@ def attribute_memory(launches: Sequence[Launch], hosts: Sequence[str] = ()) -> A
     rounds = [[training_runs.growth(rank.memory) for rank in launch.run] for launch in launches]
     # The median over rounds, because a round alone is noisy.
     shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
-    group = group_apart(rounds, hosts)
+    group = step_terms.group_apart(rounds, hosts)
     if group is not None:
         share = fmean(shares[rank] for rank in group.ranks)
-        if _outweighs(group.ahead, share, max(shares)) and share >= WORTH_A_NAME:
-            return Attribution(Term.MEMORY, share=share, **_whose(group))
-    share = min(shares)
-    return Attribution(Term.MEMORY, None, share) if share >= WORTH_A_NAME else Attribution()
+        if _outweighs(group.ahead, share, max(shares)):
+            return attribution_of([_of_ranks(Term.MEMORY, share, group)])
+    return _of_all_ranks(Term.MEMORY, min(shares))

@@ -21,7 +21,7 @@ from statistics import fmean, median
 from hvdperf.explain.long_steps import usual_inside, usual_sum
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.terms import Term
-from hvdperf.records.rounds import Block, Launch
+from hvdperf.records.rounds import Block, Launch, Pair
 from hvdperf.stats import hodges_lehmann
 
 Rows = Sequence[Sequence[float]]
@@ -180,9 +180,8 @@ class Growth:
     usual: Terms
 
 
-def computing_known(ours: Side, theirs: Side, pairs: Sequence[tuple[Launch, Launch]]) -> Computing:
-    """Return what all of these launches tell of computing. pairs: candidate and reference, one pair
-    a round."""
+def computing_known(ours: Side, theirs: Side, pairs: Sequence[Pair]) -> Computing:
+    """Return what all of these launches tell of computing. pairs: one a round."""
     if not all(launch.of_kind(BlockKind.LOCAL) for launch, _ in pairs):
         return Computing.NOTHING
     # Blocks without exchange take a whole batch, and split ones a part of it.
@@ -194,18 +193,9 @@ def computing_known(ours: Side, theirs: Side, pairs: Sequence[tuple[Launch, Laun
     return Computing.BOTH_SIDES if both else Computing.OF_RANKS
 
 
-def growth(
-    ours: Side, theirs: Side, pair: tuple[Launch, Launch], known: Computing, ideal: float
-) -> Growth:
-    """Return the growth in a round. ideal: seconds that a step of the candidate should take, for
-    one second of the reference's."""
-    candidate = terms_of(pair[0], ours, known)
-    usual = terms_of(pair[1], theirs, known)
-    return grown(candidate, usual, ideal)
-
-
 def grown(candidate: Terms, usual: Terms, ideal: float) -> Growth:
-    """Return the growth from one side's terms to the other's. ideal: as in `growth`."""
+    """Return the growth from one side's terms to the other's. ideal: seconds that a step of the
+    candidate should take, for one second of the reference's."""
     whole = usual.step * ideal
     if len(usual.own) != len(candidate.own):
         mean = {term: fmean(rank[term] for rank in usual.own) for term in usual.own[0]}
