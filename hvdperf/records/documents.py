@@ -125,6 +125,11 @@ class Case(Head):
         return self.outcome.judgement.rule
 
     @property
+    def limit(self) -> Limit:
+        """The limits of the figure; of a floor with two of them, the one that decides."""
+        return limit_of(self.rule, self.figure)
+
+    @property
     def reason(self) -> str:
         return self.outcome.judgement.reason
 
@@ -400,17 +405,14 @@ def with_culprits_kept(disturbances: Sequence[Disturbance]) -> tuple[Disturbance
 def row_of(outcome: Outcome) -> Row:
     """Return the row of an outcome."""
     comparison, judgement = outcome.comparison, outcome.judgement
-    figure, lower, upper = _figure(judgement.figure)
     return Row(
         comparison.name,
         comparison.question,
         comparison.workload.model,
         comparison.world_size,
         judgement.verdict,
-        figure,
-        lower,
-        upper,
-        _limit(judgement.rule, judgement.figure),
+        *_figure(judgement.figure),
+        limit_of(judgement.rule, judgement.figure) if judgement.rule is not None else None,
         judgement.rounds,
         judgement.reason,
         tuple(value for value in outcome.observations if math.isfinite(value)),
@@ -439,10 +441,10 @@ def _figure(figure: Interval | None) -> tuple[float | None, float | None, float 
     return figure.estimate, *bounds
 
 
-def _limit(rule: Rule | None, figure: Interval | None) -> Limit | None:
-    """Return the limit of the figure; of a floor with two limits, the one that decides."""
+def limit_of(rule: Rule | None, figure: Interval | None) -> Limit:
+    """Return the limits of the figure; of a floor with two of them, the one that decides."""
     if rule is None:
-        return None
+        return Limit(None, None)
     if isinstance(rule, Band):
         return Limit(rule.low, rule.high)
     if isinstance(rule, Ceiling):

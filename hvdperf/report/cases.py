@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from hvdperf.interim import PRIOR_ROUNDS, confidence_of_verdicts
 from hvdperf.plan.arms import Schedule, Workload
-from hvdperf.plan.comparisons import JudgedAs, Question
+from hvdperf.plan.comparisons import JudgedAs, Question, Scaling
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
@@ -18,6 +18,8 @@ from hvdperf.report.content import Value
 from hvdperf.report.words import plural
 from hvdperf.stats import Interval, fewest_bounded, hodges_lehmann, student_quantile
 from hvdperf.verdict import ALPHA, Verdict, as_ratio, is_bounded
+from hvdperf.work.base import Work
+from hvdperf.work.table import work_of
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -197,6 +199,17 @@ def launches(cases: Iterable[Case]) -> list[Started]:
         Started(case, measured.schedule is not Schedule.ALTERNATE, launch)
         for case, measured, launch in each_launch(cases)
         if not launch.arm.stack and not launch.arm.injected
+    ]
+
+
+def of_scaling(cases: Iterable[Case], scaling: Scaling, work: type[Work]) -> list[Case]:
+    """Return the cases on this scaling, by that work, that have thresholds."""
+    return [
+        case
+        for case in cases
+        if case.question.spec.scaling is scaling
+        and work_of(case.question) is work
+        and case.judged_as is JudgedAs.THRESHOLD
     ]
 
 

@@ -24,7 +24,7 @@ from enum import Enum
 from statistics import median
 
 from hvdperf import interim, paths, scatter, stats, verdict
-from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.comparisons import AskedBy, Comparison
 from hvdperf.plan.options import resuming
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
@@ -188,11 +188,10 @@ def pairs(a: Archive, b: Archive) -> list[Pair]:
         else:
             changed = _of_cases(first, second)
         found.append(Pair(first, second, case, changed))
-    questions = list(Question)
 
     def place(pair: Pair) -> tuple[int, str, int, str]:
         case = pair.case
-        return questions.index(case.question), case.workload.model, case.world_size, case.name
+        return case.question.place, case.workload.model, case.world_size, case.name
 
     return sorted(found, key=place)
 
@@ -313,10 +312,10 @@ def comparison(a: Archive, b: Archive) -> Report:
 def beside(report: Report, a: Archive, b: Archive) -> Report:
     """Return the report of session b with a section of its figures beside those of an earlier
     session a; if that is of another series, with a warning that at most throughputs are compared
-    (Question.BASELINE)."""
+    (--baseline)."""
     name = paths.shown(a.directory)
     if changed := new_series(a, b):
-        judged = any(case.question is Question.BASELINE for case in b.cases)
+        judged = any(case.question.spec.asked_by is AskedBy.BASELINE for case in b.cases)
         compared = "Only throughputs are" if judged else "Not"
         why = f"{compared} compared with {name}: a new series begins, because these differ:"
         return replace(report, warnings=(*report.warnings, why, *changed))

@@ -9,13 +9,14 @@ from typing import Any, Generic, TypeVar
 
 from hvdperf.explain.collectives import StepTimes, paired, step_times
 from hvdperf.plan.arms import KIB, MIB, SWEEP, Collective, busbw
-from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
 from hvdperf.report.cases import grouped, number, quantiles, trusted
 from hvdperf.report.content import Column, Figure, Row, Section
 from hvdperf.report.fields import Field, table, value
 from hvdperf.report.words import Labels, plural, several, slug, workload_labels
+from hvdperf.work.collectives import Collectives
+from hvdperf.work.table import work_of
 
 QUARTILES = (0.25, 0.5, 0.75)
 SIDES = {"horovod": "Horovod", "bare": "bare"}
@@ -102,8 +103,7 @@ _OVERHEAD: tuple[Field[_Turns[Pair]], ...] = (
 
 
 def is_of_gradients(case: Case) -> bool:
-    alone = case.question is Question.COLLECTIVE_OVERHEAD and case.workload != SWEEP
-    return alone or case.question is Question.OVERLAP
+    return work_of(case.question) is Collectives and case.workload != SWEEP
 
 
 def _whose(labels: Labels) -> tuple[Field[_Turns[Any]], ...]:
@@ -239,7 +239,8 @@ def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     found = [
         _Turns(case, times)
         for case in cases
-        if case.question is Question.OVERLAP and (times := _step_times(case))
+        if is_of_gradients(case) and case.question.spec.without_exchange
+        if (times := _step_times(case))
     ]
     if not found:
         return []
@@ -294,10 +295,7 @@ def section(cases: Sequence[Case]) -> Section:
     """Return the section on sweeps and on the exchange of networks' gradients."""
     sound = trusted(cases)
     figures = [
-        swept(case, pairs)
-        for case in sound
-        if case.question is Question.COLLECTIVE_OVERHEAD
-        if case.workload == SWEEP and (pairs := pairs_of(case))
+        swept(case, pairs) for case in sound if case.workload == SWEEP and (pairs := pairs_of(case))
     ]
     labels = workload_labels(case.workload for case in sound if is_of_gradients(case))
     return Section(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hvdperf.plan.comparisons import JudgedAs, Question
+from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report import plots, words
 from hvdperf.report.cases import at_95, with_confidence
 from hvdperf.report.content import Figure, Plot, Section, Table
 from hvdperf.report.fields import Field, interval, table, value
-from hvdperf.report.sections import board, scaling
+from hvdperf.report.sections import board
 from hvdperf.report.words import INTERVALS, plural, several, shown
-from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, SpeedFloor, Verdict
+from hvdperf.verdict import REGRESSION, SpeedFloor, Verdict
 from hvdperf.work.table import work_of
 from hvdperf.work.training import Epochs
 
@@ -38,7 +38,7 @@ def others(cases: Sequence[Case]) -> Section:
             case
             for case in cases
             if not work_of(case.question).has_section
-            and case.question not in scaling.ASKED
+            and not case.question.spec.scaling
             and not case.comparison.compares_strategies
         ]
     )
@@ -91,8 +91,7 @@ def _figures(cases: Sequence[Case]) -> tuple[Figure, ...]:
             question.spec.meaning,
             {"question": question.label},
         )
-        for question in Question
-        if any(case.question is question for case in held)
+        for question in sorted({case.question for case in held}, key=lambda each: each.place)
     )
 
 
@@ -115,8 +114,8 @@ def _figure(
             digits,
             bounds=("lower", "upper"),
         ),
-        value("low", "at least", lambda case: _limits(case)[0], unit, digits),
-        value("high", "at most", lambda case: _limits(case)[1], unit, digits),
+        value("low", "at least", lambda case: case.limit.at_least, unit, digits),
+        value("high", "at most", lambda case: case.limit.at_most, unit, digits),
         value("rounds", "rounds", lambda case: case.outcome.judgement.rounds),
         value("verdict", "verdict", lambda case: case.verdict.value),
     )
@@ -136,16 +135,6 @@ def _figure(
         _forest(rows, meant, ideal=not unit),
         tags,
     )
-
-
-def _limits(case: Case) -> tuple[float | None, float | None]:
-    """Return the least and the greatest value that the rule of a case allows."""
-    rule = case.rule
-    if isinstance(rule, Band):
-        return rule.low, rule.high
-    if isinstance(rule, Floor):
-        return rule.limit(case.figure), None
-    return None, rule.at_most if isinstance(rule, Ceiling) else None
 
 
 def _forest(rows: Table, meant: str, *, ideal: bool) -> Plot:
@@ -174,7 +163,9 @@ def _forest(rows: Table, meant: str, *, ideal: bool) -> Plot:
 
 def trust(cases: Sequence[Case]) -> Section:
     """Return the section on the session's A/A cases."""
-    alike = [case for case in cases if case.question is Question.AA and case.figure is not None]
+    alike = [
+        case for case in cases if case.judged_as is JudgedAs.AA_PAIR and case.figure is not None
+    ]
     fields: tuple[Field[Case], ...] = (
         value("case", "case", lambda case: case.name),
         interval("ratio", "ratio", at_95, bounds=("lower", "upper")),

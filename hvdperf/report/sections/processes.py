@@ -8,13 +8,15 @@ from dataclasses import replace
 from statistics import median
 
 from hvdperf.explain.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
-from hvdperf.plan.comparisons import Question
+from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.documents import Case
 from hvdperf.report import plots
-from hvdperf.report.cases import Started, asked, finite, grouped, launches, number, trusted
+from hvdperf.report.cases import Started, finite, grouped, launches, number, trusted
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.words import plural, several, slug, tags_of, workload_labels
 from hvdperf.verdict import Ceiling
+from hvdperf.work.table import work_of
+from hvdperf.work.training import Endurance
 from hvdperf.worker.protocol import STARTUP
 
 # Starts ----------------------------------------------------------------------------------------
@@ -118,7 +120,11 @@ Readings = Sequence[tuple[int, float]]
 
 def memory(cases: Sequence[Case]) -> Section:
     """Return the section on endurance runs."""
-    found = asked(trusted(cases), Question.MEMORY)
+    found = [
+        case
+        for case in trusted(cases)
+        if work_of(case.question) is Endurance and case.judged_as is JudgedAs.THRESHOLD
+    ]
     labels = workload_labels(case.workload for case in found)
     figures = tuple(figure for case in found for figure in _of_case(case, labels[case.workload]))
     return Section(

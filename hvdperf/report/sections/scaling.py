@@ -11,15 +11,15 @@ from statistics import median
 from typing import Any
 
 from hvdperf.plan.arms import BlockKind, Workload
-from hvdperf.plan.comparisons import Question
+from hvdperf.plan.comparisons import JudgedAs, Scaling
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots, words
 from hvdperf.report.cases import (
-    asked,
     at_95,
     centre_of,
     number,
+    of_scaling,
     over_sessions,
     size_of,
     speeds_of,
@@ -31,6 +31,7 @@ from hvdperf.report.words import INTERVALS, plural
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
 from hvdperf.work.blocks import Blocks
+from hvdperf.work.table import work_of
 
 INTRO = (
     "Speedup is S_n / S_1, the throughput of n ranks over that of one rank; efficiency is speedup "
@@ -39,12 +40,6 @@ INTRO = (
     "Training: wall time from graph tracing to the last step. End-to-end: wall time from the "
     "launch to the end. The ideal line is n times the throughput of one rank. Plots leave out "
     "results that are not judged or not valid; tables show them."
-)
-ASKED = (
-    Question.WEAK_SCALING,
-    Question.STRONG_SCALING,
-    Question.WALL_TIME_WEAK,
-    Question.WALL_TIME_STRONG,
 )
 # Columns of each way to count: by samples per second, by the wall time of the training, and by
 # that of the whole job, with the start of its processes.
@@ -105,8 +100,12 @@ class Measured:
 
     @cached_property
     def asked(self) -> Sequence[Case]:
-        """The cases of the section's questions."""
-        return asked(self.cases, *ASKED)
+        """The cases on scaling that have thresholds."""
+        return [
+            case
+            for case in self.cases
+            if case.question.spec.scaling and case.judged_as is JudgedAs.THRESHOLD
+        ]
 
     @cached_property
     def labels(self) -> words.Labels:
@@ -124,13 +123,12 @@ class Measured:
     def _points_of(self, workload: Workload, weak: bool) -> dict[int, _Point]:
         """Return points by world size, from one replica on. If one case of a size is sound, unsound
         cases add only their verdicts."""
-        of_blocks = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
-        of_runs = Question.WALL_TIME_WEAK if weak else Question.WALL_TIME_STRONG
+        scaling = Scaling.WEAK if weak else Scaling.STRONG
         label, found = self.labels[workload], dict[int, _Point]()
         own = [case for case in self.asked if case.workload == workload]
         for case in sorted(own, key=lambda case: not case.is_sound):
             figure, n = at_95(case), case.world_size
-            if figure is None or case.question not in (of_blocks, of_runs):
+            if figure is None or case.question.spec.scaling is not scaling:
                 continue
             point = found.setdefault(
                 n, _Point(label, n, case.replicas_per_node, sound=case.is_sound)
@@ -142,7 +140,7 @@ class Measured:
                 for way in WEAK:
                     if way not in point.ways or way != "steady_state":
                         point.ways[way] = times(getattr(breakdown, way), 1, n)
-            if case.question is of_blocks:
+            if work_of(case.question) is Blocks:
                 point.ways["steady_state" if weak else "split"] = figure
                 point.speed = point.speed if weak else _split_speed(case)
         if found and 1 not in found:
@@ -441,7 +439,7 @@ def _shape(case: Case) -> _Shape:
 def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Section | None:
     """Return the section; return None if all replicas were on one node. sessions: as in
     Measured."""
-    scaled = [case for case in asked(cases, Question.WEAK_SCALING) if case.is_sound]
+    scaled = [case for case in of_scaling(cases, Scaling.WEAK, Blocks) if case.is_sound]
     if not any(len(case.replicas_per_node) > 1 for case in scaled):
         return None
     labels = words.workload_labels(case.workload for case in scaled)
@@ -485,7 +483,7 @@ def _against_a_node(sessions: Sequence[Sequence[Case]]) -> dict[_Shape, Interval
     for cases in sessions:
         own = {
             _shape(case): _by_round(case)
-            for case in asked(cases, Question.WEAK_SCALING)
+            for case in of_scaling(cases, Scaling.WEAK, Blocks)
             if case.is_sound and len(set(case.replicas_per_node)) == 1 < case.replicas_per_node[0]
         }
         for (workload, per_node), of_group in own.items():
