@@ -177,7 +177,7 @@ def report(*sessions: Path, request: ReportRequest) -> int:
             session.
     """
     if sessions and request.results is not None:
-        raise UserError("--results is for its newest session: leave it out, or leave SESSION out")
+        raise UserError("give SESSION, or --results DIR for the newest session there, not both")
     if len(sessions) != 1 or not any(sessions[0].glob(RECORDS)):
         return report_sessions(sessions, request)
     request.points()  # refuses options that contradict each other

@@ -314,7 +314,8 @@ def test_a_session_whose_only_case_cannot_be_read_is_no_success(tmp_path):
 def test_a_session_is_named_or_the_newest_one_of_a_directory(tmp_path):
     done = hvdperf("report", "empty", "--results", ".", cwd=tmp_path)
     assert done.returncode == 2
-    assert "argument --results: not allowed with argument SESSION" in done.stderr
+    assert "--results" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_where_nothing_can_be_written_the_error_says_what_to_do(tmp_path):
