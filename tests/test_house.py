@@ -294,31 +294,31 @@ def test_a_module_runs_only_when_all_of_it_is_there(path):
 # The most lines of each package, neither blank, comment nor docstring; of scripts for the shell and
 # the browser, all lines. A change may lower them; raising one needs a reason in its commit.
 LINES = {
-    "models": 2105,
+    "models": 2098,
     "leaves": 1152,
-    "worker": 5089,
+    "worker": 4532,
     "machine": 1584,
-    "plan": 2289,
-    "records": 1141,
-    "explain": 1271,
-    "launch": 2592,
-    "vet": 574,
-    "work": 1362,
-    "judge": 522,
-    "session": 2596,
-    "timeline": 4395,
-    "report": 5678,
-    "script": 2703,
+    "plan": 2210,
+    "records": 1130,
+    "explain": 1185,
+    "launch": 2439,
+    "vet": 557,
+    "work": 1308,
+    "judge": 515,
+    "session": 2587,
+    "timeline": 4344,
+    "report": 4898,
+    "script": 2671,
     "hvdperf": 87,
     "perf": 123,
     "bench": 2558,
     "ci": 154,
     "docs": 712,
-    "scripts": 2419,
-    "tests": 37401,
+    "scripts": 2361,
+    "tests": 36728,
 }
 # The most files of Python outside tests, and imports of more than IMPORTED names.
-FILES, LONG_IMPORTS, IMPORTED = 289, 81, 5
+FILES, LONG_IMPORTS, IMPORTED = 270, 53, 5
 _NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
     tokenize.ENDMARKER,
