@@ -8,6 +8,7 @@ than are left goes on with the first ones of the same recording.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -190,7 +191,7 @@ PLACES: Mapping[str, Healthy] = {
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(ABC):
     """A gate. The page of the truth table has its source, and what it is given."""
 
     # Whether it compares the ranks of one run, so that only faults of one rank count; and whether
@@ -200,9 +201,9 @@ class Rule:
 
     name: str
 
+    @abstractmethod
     def decide(self, recorded: Recorded, arm: str, number: int) -> Decision | None:
         """Decide on a candidate in a round; None if the recording has no such trial."""
-        raise NotImplementedError
 
 
 def decided(slower: bool, seconds: float, rounds: int = 1) -> Decision:

@@ -46,10 +46,11 @@ _MS = 1000.0
 Say = Callable[[str], None]
 
 
-class Comparison(Group[Figure]):
+class Comparison(Group[str]):
     """Runs of the command and of another arm in turn: a pair of runs is a round. pairs: the
     command's run and the other one's. wrong: the check of a run that fails. code: that each of them
-    ran, in words. run_pair: measures a pair, by its number from 0 on."""
+    ran, in words. judged: the verdict on each figure, by all pairs. run_pair: measures a pair, by
+    its number from 0 on."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Comparison(Group[Figure]):
         run_pair: Callable[[int], tuple[Run, Run]] | None = None,
     ) -> None:
         sampling = Sampling(LOOKS, early=False)
-        super().__init__(tuple(Figure), sampling, Budget(time.monotonic(), budget_s))
+        super().__init__((other.name,), sampling, Budget(time.monotonic(), budget_s))
         self.other, self.wrong = other, ""
         self.pairs: list[tuple[Run, Run]] = []
         self.code: Sequence[str] = ()
@@ -69,7 +70,12 @@ class Comparison(Group[Figure]):
     def by_sample(self) -> bool:
         return all(run.has_samples for pair in self.pairs for run in pair)
 
-    def measure(self, wanted: Sequence[Figure], turns: int) -> dict[Figure, Row]:
+    @property
+    def ends_in_time(self) -> bool:
+        """Return whether another pair would end in time; without one there is nothing to say."""
+        return not self.pairs or super().ends_in_time
+
+    def measure(self, wanted: Sequence[str], turns: int) -> dict[str, Row]:
         assert self._run_pair is not None
         self.add(self._run_pair(self.done))
         return {}
@@ -79,21 +85,22 @@ class Comparison(Group[Figure]):
         self.pairs.append(pair)
         self.wrong = self.wrong or _wrong(self.other, pair)
 
-    def counted(self, case: Figure) -> int:
+    def counted(self, case: str) -> int:
         return len(self.pairs)
 
-    def judge(self, wanted: Sequence[Figure], is_over: bool = False) -> None:
-        for figure in wanted:
+    def judge(self, wanted: Sequence[str], is_over: bool = False) -> None:
+        for figure in Figure if self.pairs else ():
             rows = [[value] for value in self.ratios(figure)]
             judgement = judge_rounds(rows, REGRESSION, LOOKS, None, is_over)
             if self.wrong:
                 judgement = replace(judgement, verdict=Verdict.INVALID, reason=self.wrong)
             self.judged[figure] = judgement
-            if judgement.verdict is not Verdict.INCONCLUSIVE or self.is_final(figure) or is_over:
-                self.left.remove(figure)
+        verdicts = {each.verdict for each in self.judged.values()}
+        if is_over or self.is_final(self.other.name) or Verdict.INCONCLUSIVE not in verdicts:
+            self.left.clear()
 
     def finish(self) -> None:
-        self.judge(list(self.left), is_over=True)
+        self.judge(self.left, is_over=True)
 
     def ratios(self, figure: Figure) -> list[float]:
         """Return for each pair ln(speed of the command / speed of the other arm)."""

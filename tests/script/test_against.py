@@ -20,6 +20,7 @@ from hvdperf.script.against import Comparison, told
 from hvdperf.script.arms import Arm, Figure, Run, Runner, launch_settings, other_arm
 from hvdperf.script.recorded import read_ranks
 from hvdperf.verdict import Verdict
+from hvdperf.work.in_turn import in_turn
 from hvdperf.worker.script.tap import _hvdperf_private as private
 from tests.script.test_terms import SAME, made
 
@@ -132,6 +133,39 @@ def test_a_slower_command_fails_and_an_equal_one_passes() -> None:
     assert {each.verdict for each in early.values()} == {Verdict.INCONCLUSIVE}
 
 
+def test_a_budget_that_is_over_still_has_one_pair() -> None:
+    pair = compared(1, 1.0).pairs[0]
+    found = Comparison(Arm("X=1"), -1.0, lambda number: pair)
+    in_turn([found])
+    assert found.pairs == [pair]
+    assert {each.verdict for each in found.judged.values()} == {Verdict.INCONCLUSIVE}
+
+
+def test_both_figures_rest_on_all_pairs() -> None:
+    """The mean differs from pair to pair, and is decided later than the 10th percentile."""
+    factors = iter([1.0, 1.3, 0.8] * 8)
+
+    def run_pair(number: int) -> tuple[Run, Run]:
+        ((own, other),) = compared(1, 1.0).pairs
+        factor, job = next(factors), []
+        for rank in own.job:
+            series = tuple(replace(each, sums=factor * each.sums) for each in rank.series)
+            job.append(replace(rank, series=series))
+        return replace(own, job=job), other
+
+    found = Comparison(Arm("X=1"), run_pair=run_pair)
+    in_turn([found])
+    assert found.judged[Figure.LOW].verdict is Verdict.PASS
+    assert found.judged[Figure.MEAN].verdict is Verdict.INCONCLUSIVE
+    assert {each.rounds for each in found.judged.values()} == {24}
+
+
+def test_an_interrupted_comparison_without_a_pair_has_no_verdict() -> None:
+    found = Comparison(Arm("X=1"))
+    found.finish()
+    assert found.judged == {}
+
+
 def test_the_suites_launch_shares_the_cores_of_a_host() -> None:
     ranks = made([[SAME] * 10] * 4, hosts=("a", "b"))
     assert launch_settings(ranks, 8, has_gpus=False)["TF_NUM_INTRAOP_THREADS"] == "4"
@@ -142,7 +176,6 @@ def test_the_suites_launch_shares_the_cores_of_a_host() -> None:
 def test_a_check_that_fails_makes_the_comparison_invalid() -> None:
     found = compared(8, 1.25)
     found.wrong = "X=1: no gradient is allreduced"
-    found.left = list(Figure)
     found.finish()
     assert {each.verdict for each in found.judged.values()} == {Verdict.INVALID}
     assert found.wrong in told(found)
