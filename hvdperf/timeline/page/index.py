@@ -132,24 +132,25 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
     graphs = asv / INDEX
     if not graphs.exists():
         graphs = asv / "horovod" / INDEX
-    style, script, policy = light(PAGE / "index.css", PAGE / "index.js")
-    text = (
-        templates(PAGE)
-        .get_template("index.html.j2")
-        .render(
-            rows=rows,
-            releases=[
-                (each.heading, list(_of_releases(each)))
-                for each in by_release.series_of(results)
-                if any(map(each.can_change, each.lines))
-            ],
-            left_out=(*shortened(left_out), *refused),
-            style=style,
-            script=script,
-            policy=policy,
-            asv=os.path.relpath(graphs, path.parent) if graphs.exists() else "",
-        )
+    return _write_page(
+        path,
+        "index.html.j2",
+        rows=rows,
+        releases=[
+            (each.heading, list(_of_releases(each)))
+            for each in by_release.series_of(results)
+            if any(map(each.can_change, each.lines))
+        ],
+        left_out=(*shortened(left_out), *refused),
+        asv=os.path.relpath(graphs, path.parent) if graphs.exists() else "",
     )
+
+
+def _write_page(path: Path, template: str, **words: object) -> Path:
+    """Write a page from its template, and return its path. Raises UserError."""
+    style, script, policy = light(PAGE / "index.css", PAGE / "index.js")
+    page = templates(PAGE).get_template(template)
+    text = page.render(words, style=style, script=script, policy=policy)
     with refusing(f"{shown(path)} cannot be written: ", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_whole(path, text)
@@ -239,34 +240,24 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
         doing,
         [machine_words(part.fingerprint) for part in measured.parts],
     )
-    style, script, policy = light(PAGE / "index.css", PAGE / "index.js")
-    text = (
-        templates(PAGE)
-        .get_template("series.html.j2")
-        .render(
-            row=row,
-            series=series,
-            last=last,
-            last_links=[
-                (_SESSIONS[part.kind], link)
-                for part in last.parts
-                if (link := place.link(path, part))
-            ],
-            machine=_machine(series.nights),
-            weeks=_weeks(series.nights[0].night, days),
-            counts=_counts(days),
-            events=happened,
-            lines=list(_lines(series, happened)),
-            without_figure=[row for _, row in last.cases if row.figure is None],
-            data=json_text(_of_nights(series, hrefs)),
-            home=os.path.relpath(place.index, path.parent),
-            style=style,
-            script=script,
-            policy=policy,
-        )
+    _write_page(
+        path,
+        "series.html.j2",
+        row=row,
+        series=series,
+        last=last,
+        last_links=[
+            (_SESSIONS[part.kind], link) for part in last.parts if (link := place.link(path, part))
+        ],
+        machine=_machine(series.nights),
+        weeks=_weeks(series.nights[0].night, days),
+        counts=_counts(days),
+        events=happened,
+        lines=list(_lines(series, happened)),
+        without_figure=[row for _, row in last.cases if row.figure is None],
+        data=json_text(_of_nights(series, hrefs)),
+        home=os.path.relpath(place.index, path.parent),
     )
-    with refusing(f"{shown(path)} cannot be written: ", OSError):
-        write_whole(path, text)
     return row, left_out
 
 
