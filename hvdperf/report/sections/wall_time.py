@@ -305,8 +305,8 @@ _IN_BLOCKS = ("computation", "communication", "load_balance")
 FACTORS = ("efficiency", *_IN_BLOCKS, "product")
 # Ranks count as equally fast if the upper bound of their load balance is above this.
 BALANCED = 0.97
-# The product is the efficiency again, if the factors explain it.
-_BRIEF = dict(zip(FACTORS, ("effic.", "comput.", "commun.", "balance", ""), strict=True))
+# The product stands beside the efficiency, which it equals only where the factors explain it.
+_BRIEF = dict(zip(FACTORS, ("effic.", "comput.", "commun.", "balance", "product"), strict=True))
 
 
 def _ratio(name: str, digits: int) -> Field[Case]:
@@ -392,7 +392,7 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
     )
     return Figure(
         "wall_time-factors",
-        "Steady-state efficiency: computation scaling x communication x load balance",
+        "Steady-state efficiency without rare long steps, and its factors in blocks",
         f"Without rare long steps: {said}.{INTERVALS}",
         rows,
         _side_by_side(FACTORS[:4], "ratio", rows),
