@@ -19,7 +19,7 @@ $(error TF=$(TF): with this Horovod only these versions of TensorFlow work: $(KN
 endif
 endif
 ifneq ($(HOROVOD),)
-KNOWN_HOROVOD = $(shell sed -n '/^\[horovod\]/,/^\[tensorflow\]/s/^"\(.*\)" = .*/\1/p' hvdperf/timeline/releases/releases.toml)
+KNOWN_HOROVOD = $(shell sed -n '/^\[horovod\]/,/^\[tensorflow\]/s/^"\(.*\)" = .*/\1/p' hvdperf/timeline/releases.toml)
 ifneq ($(words $(HOROVOD)) $(filter $(KNOWN_HOROVOD),$(HOROVOD)),1 $(HOROVOD))
 $(error HOROVOD=$(HOROVOD): known are $(KNOWN_HOROVOD))
 endif

@@ -18,8 +18,8 @@ from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode
 from hvdperf.paths import shown
 from hvdperf.timeline import store
-from hvdperf.timeline.releases.backfill import TENSORFLOW
-from hvdperf.timeline.releases.raw import Axis, RawResult, check_known, order, releases
+from hvdperf.timeline.history import Axis, RawResult, check_known, order, releases
+from hvdperf.timeline.stacks import TENSORFLOW
 
 NOT_TRIED, NOT_RECORDED, NONE = "not tried", "not recorded", "-"
 

@@ -30,8 +30,7 @@ from hvdperf.plan.options import PROFILES, Profile, Runs, Sampling, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.settings import PRECISION, ROWS, Row
 from hvdperf.session.pytest_options import SessionOptions
-from hvdperf.timeline import schemas
-from hvdperf.timeline.releases import raw
+from hvdperf.timeline import history, schemas
 from hvdperf.toml_file import read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, SpeedFloor
 from hvdperf.work.collectives import Collectives
@@ -521,9 +520,9 @@ PLAIN_FIELDS = {
 
 
 def compatibility() -> str:
-    results, refused = raw.read_history(raw.RAW)
-    not_built, unreadable = read_not_built(raw.NOT_BUILT)
-    uses, unread = read_uses(raw.USES)
+    results, refused = history.read_history(history.RAW)
+    not_built, unreadable = read_not_built(history.NOT_BUILT)
+    uses, unread = read_uses(history.USES)
     if refused or unreadable or unread:
         raise SystemExit("\n".join([*refused, *unreadable, *unread]))
     return compatibility_page(results, not_built, uses)

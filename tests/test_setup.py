@@ -73,7 +73,7 @@ def checkout(tmp_path: Path) -> Path:
     """A copy of the files that set up, with a stand-in environment that counts as built."""
     root = tmp_path / "check out"
     of_tests = ("ci/browser.sh", "ci/slurm.sh", "ci/debian.sh")
-    for name in (*SETTING_UP, *of_tests, "hvdperf/timeline/releases/releases.toml"):
+    for name in (*SETTING_UP, *of_tests, "hvdperf/timeline/releases.toml"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     shutil.copytree(ROOT / ".ci", root / ".ci")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from hvdperf.cli import REFUSED, Command, Group, complain
@@ -23,6 +24,8 @@ from hvdperf.files import write_whole
 from hvdperf.paths import CHECKOUT, RESULTS, ROOT, shown
 from hvdperf.session.commands import from_here
 from hvdperf.session.ending import NOT_WRITTEN, exit_status
+from hvdperf.timeline import history, stacks
+from hvdperf.timeline.history import Axis
 from hvdperf.timeline.nights.night import (
     BRANCH,
     OVERDUE_H,
@@ -32,15 +35,11 @@ from hvdperf.timeline.nights.night import (
     check_series,
     read_nights,
 )
-from hvdperf.timeline.releases import backfill, raw
-from hvdperf.timeline.releases.raw import Axis, check_known, keep, keep_sessions, read_history
 from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS
 from hvdperf.verdict import Verdict
 
 if TYPE_CHECKING:
     from hvdperf.timeline.nights.run import NightPlan
-
-AXES = tuple(axis.value for axis in Axis)
 
 
 @dataclass(frozen=True)
@@ -274,7 +273,7 @@ def write_nights_page(results: Path) -> None:
     from hvdperf.timeline.page.index import write_index
 
     until = datetime.now(UTC).date()
-    path = write_index(results / NIGHTS / INDEX, results, results / "report", raw.SITE, until)
+    path = write_index(results / NIGHTS / INDEX, results, results / "report", history.SITE, until)
     print(f"nights: {shown(path)}")
 
 
@@ -454,14 +453,14 @@ def write_releases() -> int:
     return 0
 
 
-def import_sessions(*, sessions: Path = raw.SESSIONS) -> int:
+def import_sessions(*, sessions: Path = history.SESSIONS) -> int:
     """Convert sessions into asv results.
 
     --sessions DIR: Convert the sessions of this directory. Default: results/runs.
     """
-    if sessions != raw.SESSIONS and not sessions.is_dir():
+    if sessions != history.SESSIONS and not sessions.is_dir():
         raise UserError(f"--sessions {sessions}: no such directory; give one such as results/runs")
-    for line in keep_sessions(sessions, raw.RAW):
+    for line in history.keep_sessions(sessions, history.RAW):
         print(line)
     return _make_trees()
 
@@ -472,7 +471,7 @@ def _make_trees() -> int:
 
     results, refused = make_trees()
     machines = {result.machine for result in results}
-    trees = ", ".join(shown(path) for path in raw.RESULTS.values())
+    trees = ", ".join(shown(path) for path in history.RESULTS.values())
     print(f"{len(results)} raw results of {len(machines)} machines in {trees}")
     return _told(refused)
 
@@ -488,8 +487,8 @@ def publish() -> int:
     """Write the asv sites: one by Horovod release and one by TensorFlow release."""
     from hvdperf.timeline.asv.site import make_offline
 
-    for axis, html in raw.HTML.items():
-        configuration = raw.CONFIGURATION[axis]
+    for axis, html in history.HTML.items():
+        configuration = history.CONFIGURATION[axis]
         done = subprocess.run(
             [sys.executable, "-m", "asv", "publish", "--config", configuration],
             capture_output=True,
@@ -513,14 +512,14 @@ def preview(*, port: int = 8080) -> int:
 
     if not 0 <= port <= 65535:
         raise UserError(f"--port {port}: must be between 0 and 65535")
-    serve(raw.SITE, port)
+    serve(history.SITE, port)
     return 0
 
 
 def fill_matrix(
     *,
-    horovod: str = ",".join(backfill.HOROVOD),
-    tensorflow: str = ",".join(backfill.TENSORFLOW),
+    horovod: str = ",".join(stacks.HOROVOD),
+    tensorflow: str = ",".join(stacks.TENSORFLOW),
     again: bool = False,
     list_: bool = False,
 ) -> int:
@@ -531,16 +530,17 @@ def fill_matrix(
     --again: Retry combinations that could not be built before. Default: skip them.
     --list: Show the state of each combination. Default: build and measure, then show it.
     """
-    from hvdperf.timeline.releases.backfill import this_machine
-
-    results, _ = read_history(raw.RAW)
-    versions = _versions(Axis.HOROVOD, horovod), _versions(Axis.TENSORFLOW, tensorflow)
-    wanted = list(backfill.combinations(results, this_machine(), *versions))
+    results, _ = history.read_history(history.RAW)
+    versions = (
+        _versions(Axis.HOROVOD, horovod),
+        _versions(Axis.TENSORFLOW, tensorflow),
+    )
+    wanted = list(stacks.combinations(results, stacks.this_machine(), *versions))
     status = 0
     if not list_:
-        wanted = backfill.fill(wanted, lambda line: print(line, flush=True), again=again)
+        wanted = stacks.fill(wanted, lambda line: print(line, flush=True), again=again)
         status = _make_trees()
-    for line in backfill.table(wanted):
+    for line in stacks.table(wanted):
         print(line)
     return status
 
@@ -550,71 +550,33 @@ def _versions(axis: Axis, text: str) -> list[str]:
     and if there is none."""
     versions = [part.strip() for part in text.split(",") if part.strip()]
     for version in versions:
-        check_known(axis, f"--{axis.value}", version)
+        history.check_known(axis, f"--{axis.value}", version)
     if not versions:
         raise UserError(
             f"--{axis.value} {text}: names no version; give one, such as those of "
-            "hvdperf/timeline/releases/releases.toml"
+            "hvdperf/timeline/releases.toml"
         )
     return versions
 
 
 def list_changes() -> int:
     """Find releases that changed the throughput, in stored results."""
-    from hvdperf.timeline.releases.by_release import report, series_of
-
-    results, refused = read_history(raw.RAW)
-    for text in report(series_of(results)):
+    results, refused = history.read_history(history.RAW)
+    for text in history.report(history.series_of(results)):
         print(text)
     return _told(refused)
 
 
-@dataclass(frozen=True)
-class BisectRequest:
-    """A search for a release.
-
-    which releases
-        --along {AXES}: Search the releases of this package. Default: tensorflow.
-        --from V: Start with this older release.
-        --to V: End with this newer release.
-        --at V: Use this release of the other package.
-
-    what to measure
-        --model NAME: Train this network, such as vgg_16_s.
-        --np N: Train on N ranks.
-        --budget MIN: Limit each session to MIN minutes. Default: set by the profile.
-    """
-
-    from_: str
-    to: str
-    at: str
-    model: str
-    np: int
-    along: str = Axis.TENSORFLOW.value
-    budget_minutes: float | None = None
-
-
-def bisect(request: BisectRequest) -> int:
+def bisect(request: stacks.BisectRequest) -> int:
     """Find the release that changed the throughput. Releases are built, and each is compared with
     the --from release in a session of a few minutes."""
-    from hvdperf.timeline.releases.bisect import Asked, bisect_command
-
-    asked = Asked(
-        along=Axis(request.along),
-        at=request.at,
-        model=request.model,
-        world_size=request.np,
-        budget_minutes=request.budget_minutes,
-    )
-    return bisect_command(request.from_, request.to, asked)
+    return stacks.bisect_releases(request)
 
 
 # For hvdperf/timeline/asv/benchmarks: JSON on stdout.
 def print_parameters() -> int:
     """Print the cases of the profile `history`, as JSON."""
-    from hvdperf.timeline.releases.backfill import parameters
-
-    print(json.dumps(parameters()))
+    print(json.dumps(stacks.parameters()))
     return 0
 
 
@@ -623,12 +585,8 @@ def measure_stack(*, stack: Path) -> int:
 
     --stack PYTHON: Measure the stack of this interpreter.
     """
-    from statistics import median
-
-    from hvdperf.timeline.releases.backfill import measure
-
-    result = measure(stack, quiet=True)
-    keep(result, raw.RAW)
+    result = stacks.measure(stack, quiet=True)
+    history.keep(result, history.RAW)
     figures = {
         f"{each.model}/{each.replica}/{each.world_size}": median(each.values)
         for each in result.results
@@ -639,9 +597,7 @@ def measure_stack(*, stack: Path) -> int:
 
 def print_machine() -> int:
     """Print the label of this machine."""
-    from hvdperf.timeline.releases.backfill import this_machine
-
-    print(this_machine())
+    print(stacks.this_machine())
     return 0
 
 

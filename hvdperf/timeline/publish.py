@@ -18,10 +18,10 @@ from pathlib import Path
 
 from hvdperf.errors import UserError, refusing
 from hvdperf.paths import shown
+from hvdperf.timeline import history
 from hvdperf.timeline.nights import night
 from hvdperf.timeline.page.index import write_index
 from hvdperf.timeline.processes import Git, without_secret
-from hvdperf.timeline.releases import raw
 from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, alone, documents, read_all
 
 PAGES = "pages"
@@ -116,18 +116,18 @@ def _fetch(place: Place) -> None:
 def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str]:
     """Copy what is not in the clone yet, and yield its names."""
     nights, left_out = read_all(documents(results / NIGHTS), night.read_night)
-    history, refused = read_all(documents(results / HISTORY), raw.read_raw)
+    releases, refused = history.read_history(results / HISTORY)
     for line in (*left_out, *refused):
         say(line)
     if nights:
-        kinds = {raw.machine_words(x.fingerprint) for each in nights for x in each.parts}
-        history = raw.of_kinds(history, kinds)
-    found: list[tuple[Path, Callable[[Path], object], night.Night | raw.RawResult]] = [
+        kinds = {history.machine_words(x.fingerprint) for each in nights for x in each.parts}
+        releases = history.of_kinds(releases, kinds)
+    found: list[tuple[Path, Callable[[Path], object], night.Night | history.RawResult]] = [
         (night.path_of(Path(NIGHTS), each.series, each.night, each.node), night.read_night, each)
         for each in nights
         if each.ended_at is not None
     ]
-    found += [(raw.path_of(Path(HISTORY), each), raw.read_raw, each) for each in history]
+    found += [(history.path_of(Path(HISTORY), each), history.read_raw, each) for each in releases]
     for place, read, document in found:
         series, name = place.parent.name, place.stem
         parts = document.parts if isinstance(document, night.Night) else None

@@ -18,9 +18,9 @@ from docs.compatibility import (
 )
 from hvdperf.files import write_record
 from hvdperf.paths import ROOT
-from hvdperf.timeline.releases import raw
-from hvdperf.timeline.releases.backfill import TENSORFLOW
-from hvdperf.timeline.releases.raw import read_history
+from hvdperf.timeline import history
+from hvdperf.timeline.history import read_history
+from hvdperf.timeline.stacks import TENSORFLOW
 from tests.support.histories import raw_result
 
 FAILURE = BuildFailure("0.27.0", "2.16.2", "g++ (Debian 12.2.0-14) 12.2.0", "x.h:1: error: no y")
@@ -35,9 +35,9 @@ def cells(results=(), failures=(), horovod="0.28.1", tensorflow="2.18.1"):
 
 def test_the_committed_page_is_current():
     (path,) = (ROOT / "docs").rglob("compatibility.md")
-    results, _ = read_history(raw.RAW)
-    failures, refused = read_not_built(raw.NOT_BUILT)
-    uses, unread = read_uses(raw.USES)
+    results, _ = read_history(history.RAW)
+    failures, refused = read_not_built(history.NOT_BUILT)
+    uses, unread = read_uses(history.USES)
     assert [*refused, *unread] == []
     made = page(results, failures, uses)
     assert path.read_text() == made, "run make docs"

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hvdperf.timeline import history
 from hvdperf.timeline.asv.export import write_repository, write_tree
-from hvdperf.timeline.releases import raw
-from hvdperf.timeline.releases.raw import Axis, RawResult, releases
+from hvdperf.timeline.history import Axis, RawResult, releases
 
 
 def asv_project(root: Path, results: Sequence[RawResult], axis: Axis = Axis.HOROVOD) -> Path:
@@ -18,7 +18,7 @@ def asv_project(root: Path, results: Sequence[RawResult], axis: Axis = Axis.HORO
     publishes to root/html."""
     commits = write_repository(root / "releases", releases(axis))
     write_tree(axis, root / "results", commits, results)
-    text = raw.CONFIGURATION[axis].read_text()
+    text = history.CONFIGURATION[axis].read_text()
     for key, value in (("repo", "releases"), ("results_dir", "results"), ("html_dir", "html")):
         text = re.sub(rf'"{key}": "[^"]*"', f'"{key}": "{root / value}"', text)
     (root / "asv.conf.json").write_text(text)

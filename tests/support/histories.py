@@ -12,7 +12,7 @@ from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Result
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Measure
-from hvdperf.timeline.releases.raw import RawResult, machine_label, path_of
+from hvdperf.timeline.history import RawResult, machine_label, path_of
 from hvdperf.timeline.store import write
 from tests.support.stores import MACHINE, STACK
 

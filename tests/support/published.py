@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 from hvdperf.timeline.asv.export import BENCHMARK
-from hvdperf.timeline.releases.raw import Axis
+from hvdperf.timeline.history import Axis
 from tests.support.asv_projects import asv, asv_project
 from tests.support.histories import raw_result
 

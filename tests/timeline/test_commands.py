@@ -149,7 +149,7 @@ def test_pruning_removes_old_sessions_and_keeps_the_documents(tmp_path: Path) ->
         (
             ["history", "backfill", "--list", "--tensorflow", ","],
             "--tensorflow ,: names no version; give one, such as those of "
-            "hvdperf/timeline/releases/releases.toml",
+            "hvdperf/timeline/releases.toml",
         ),
         (
             ["bisect", "--from=2.15.1", "--to=2.18.1", "--at=9.9", "--model=vgg_16_s", "--np=2"],

@@ -15,9 +15,9 @@ from hvdperf.json_records import plain
 from hvdperf.plan.questions import weak_scaling
 from hvdperf.records.archive import Store, summary_of
 from hvdperf.records.documents import Case
-from hvdperf.timeline.releases import raw
-from hvdperf.timeline.releases.backfill import measure
+from hvdperf.timeline import history
 from hvdperf.timeline.schemas import DIRECTORY, DOCUMENTS, texts, write
+from hvdperf.timeline.stacks import measure
 from hvdperf.verdict import Verdict
 from tests.support.recorded import recorded_sessions
 from tests.support.reports import session_of
@@ -71,7 +71,7 @@ def test_recorded_sessions_conform(tmp_path):
 
 
 def test_the_history_that_ships_conforms():
-    paths = list(raw.RAW.glob("*/*.json"))
+    paths = list(history.RAW.glob("*/*.json"))
     assert paths
     for path in paths:
         check("summary", json.loads(path.read_text()))
@@ -92,7 +92,7 @@ STACK = Path("stack/bin/python")
 @pytest.fixture
 def ends(tmp_path, monkeypatch):
     """Have the session end with a status, after it has written a case with a verdict."""
-    monkeypatch.setattr(raw, "MEASURED", tmp_path)
+    monkeypatch.setattr(history, "MEASURED", tmp_path)
 
     def ended(status: int, verdict: Verdict) -> None:
         def run(*_: object) -> int:

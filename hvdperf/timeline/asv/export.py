@@ -20,8 +20,9 @@ from asv.util import datetime_to_js_timestamp, write_json
 
 from hvdperf.errors import UserError, refusing
 from hvdperf.paths import shown
+from hvdperf.timeline import history
+from hvdperf.timeline.history import Axis, RawResult
 from hvdperf.timeline.processes import Git
-from hvdperf.timeline.releases import raw
 
 BRANCH = "main"
 # The author of every commit: no person, since commits are releases.
@@ -40,15 +41,17 @@ _MACHINE_FORMAT = 1
 PYTHON = "3.11"
 # The package by whose version asv's environments differ (asv.conf.json,
 # by_tensorflow.conf.json), by the axis that it belongs to.
-REQUIREMENT = {raw.Axis.TENSORFLOW: "tensorflow-cpu", raw.Axis.HOROVOD: "horovod"}
+REQUIREMENT = {Axis.TENSORFLOW: "tensorflow-cpu", Axis.HOROVOD: "horovod"}
 
 
-def make_repositories() -> dict[raw.Axis, dict[str, str]]:
+def make_repositories() -> dict[Axis, dict[str, str]]:
     """Make the repositories of both packages' releases; return the commit of each version."""
-    return {axis: write_repository(raw.repository(axis), raw.releases(axis)) for axis in raw.Axis}
+    return {
+        axis: write_repository(history.repository(axis), history.releases(axis)) for axis in Axis
+    }
 
 
-def write_repository(directory: Path, known: Sequence[raw.Release]) -> dict[str, str]:
+def write_repository(directory: Path, known: Sequence[history.Release]) -> dict[str, str]:
     """Make the git repository at `directory`, from which asv takes its x-axis, hold a commit and a
     tag for each of these releases, oldest first. Return the hashes of the commits, by version.
 
@@ -70,7 +73,7 @@ def write_repository(directory: Path, known: Sequence[raw.Release]) -> dict[str,
     if done.returncode != 0:
         raise UserError(
             f"{git.failed(words, done.stderr)}. The repository is append only, and was made from "
-            "other releases than those of hvdperf/timeline/releases/releases.toml: remove "
+            "other releases than those of hvdperf/timeline/releases.toml: remove "
             f"{shown(directory)}, and it will be written again"
         )
     tags = git.run("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/tags")
@@ -78,7 +81,7 @@ def write_repository(directory: Path, known: Sequence[raw.Release]) -> dict[str,
     return {release.version: commits[release.tag] for release in known}
 
 
-def _stream(known: Sequence[raw.Release]) -> str:
+def _stream(known: Sequence[history.Release]) -> str:
     """Return the releases as git fast-import reads them (git-fast-import(1))."""
     parts = [f"reset refs/heads/{BRANCH}\n"]
     for number, release in enumerate(known, start=1):
@@ -98,17 +101,20 @@ def _stream(known: Sequence[raw.Release]) -> str:
     return "".join(parts)
 
 
-def make_trees(root: Path = raw.RAW) -> tuple[list[raw.RawResult], list[str]]:
+def make_trees(root: Path = history.RAW) -> tuple[list[RawResult], list[str]]:
     """Write the files that asv reads, of both axes, from all raw results. Return these raw results,
     and one line for each file that is left out."""
-    results, refused = raw.read_history(root)
+    results, refused = history.read_history(root)
     for axis, commits in make_repositories().items():
-        write_tree(axis, raw.RESULTS[axis], commits, results)
+        write_tree(axis, history.RESULTS[axis], commits, results)
     return results, refused
 
 
 def write_tree(
-    axis: raw.Axis, directory: Path, commits: Mapping[str, str], results: Sequence[raw.RawResult]
+    axis: Axis,
+    directory: Path,
+    commits: Mapping[str, str],
+    results: Sequence[RawResult],
 ) -> None:
     """Replace asv's results of one axis with these. directory: asv's directory of results. commits:
     the commit of each version in the release repository. Raises UserError if the directory cannot
@@ -119,7 +125,7 @@ def write_tree(
         new.mkdir(parents=True)
         benchmarks = describe_benchmarks(results)
         write_json(str(new / "benchmarks.json"), benchmarks, _BENCHMARKS_FORMAT)
-        machines: dict[str, list[raw.RawResult]] = {}
+        machines: dict[str, list[RawResult]] = {}
         for result in results:
             machines.setdefault(result.machine, []).append(result)
         for machine, of_machine in machines.items():
@@ -138,7 +144,7 @@ def write_tree(
         shutil.rmtree(new, ignore_errors=True)
 
 
-def describe_benchmarks(results: Sequence[raw.RawResult]) -> dict[str, dict[str, Any]]:
+def describe_benchmarks(results: Sequence[RawResult]) -> dict[str, dict[str, Any]]:
     """Return the benchmarks as asv's discovery describes them, with the parameters of all
     series."""
     keys = {series.key for result in results for series in result.results}
@@ -171,15 +177,15 @@ def machine_document(machine: str, known: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _results_of(
-    axis: raw.Axis,
+    axis: Axis,
     commits: Mapping[str, str],
     machine: Mapping[str, str],
-    results: Sequence[raw.RawResult],
+    results: Sequence[RawResult],
     benchmarks: Mapping[str, dict[str, Any]],
 ) -> Iterable[Results]:
     """Yield asv's results, one for each pair of versions, and build of them, that was measured."""
-    released = {release.version: release.released for release in raw.releases(axis)}
-    pairs: dict[tuple[str, str, str], list[raw.RawResult]] = {}
+    released = {release.version: release.released for release in history.releases(axis)}
+    pairs: dict[tuple[str, str, str], list[RawResult]] = {}
     ordered = sorted(results, key=lambda each: (each.written_at, each.session))
     for result in ordered:
         pair = (result.version(axis), result.version(axis.other), result.build(ordered))

@@ -24,6 +24,8 @@ from hvdperf.inline import json_text, light, templates
 from hvdperf.paths import shown
 from hvdperf.records.documents import Kind, Summary
 from hvdperf.records.outcome import Measure
+from hvdperf.timeline import history
+from hvdperf.timeline.history import machine_words, of_kinds, read_history
 from hvdperf.timeline.lines import LEAST_CHANGE, Line
 from hvdperf.timeline.nights import changes
 from hvdperf.timeline.nights.falls import Fall
@@ -32,8 +34,6 @@ from hvdperf.timeline.nights.series import Event, Series, events, verdict_of
 from hvdperf.timeline.nights.speed import ALL, Key, Scope
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.timeline.page.plot import digits_of, plot_of
-from hvdperf.timeline.releases import by_release
-from hvdperf.timeline.releases.raw import machine_words, of_kinds, read_history
 from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, documents, read_all, shortened
 from hvdperf.verdict import Verdict
 
@@ -138,7 +138,7 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | N
         rows=rows,
         releases=[
             (each.heading, list(_of_releases(each)))
-            for each in by_release.series_of(results)
+            for each in history.series_of(results)
             if any(map(each.can_change, each.lines))
         ],
         left_out=(*shortened(left_out), *refused),
@@ -179,14 +179,14 @@ def _written(place: Place, names: Sequence[str]) -> list[tuple[Row | None, list[
     return [write(name) for name in names]
 
 
-def _of_releases(series: by_release.Series) -> Iterator[Shown]:
+def _of_releases(series: history.Series) -> Iterator[Shown]:
     """Yield the lines of two releases or more, a launch a point."""
     for line in filter(series.can_change, series.lines):
         versions = [series.version(line, place) for place in range(len(line.at))]
         begins = [0, *(i + 1 for i, (old, new) in enumerate(pairwise(versions)) if old != new)]
         own = [each for each in series.changes if each.line is line]
         of_releases = [each for each in own if each.before != each.since]
-        command = by_release.bisect_command(series, of_releases[-1]) if of_releases else ""
+        command = history.bisect_command(series, of_releases[-1]) if of_releases else ""
         yield {
             "name": f"{line.name}, {line.replica}",
             "plot": plot_of(

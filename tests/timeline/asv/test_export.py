@@ -18,11 +18,10 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.plan.questions import weak_scaling
+from hvdperf.timeline import history
 from hvdperf.timeline.asv import export
 from hvdperf.timeline.asv.export import BENCHMARK, make_trees, write_repository
-from hvdperf.timeline.releases import raw
-from hvdperf.timeline.releases.backfill import State, combinations
-from hvdperf.timeline.releases.raw import (
+from hvdperf.timeline.history import (
     Axis,
     Release,
     keep_sessions,
@@ -30,6 +29,7 @@ from hvdperf.timeline.releases.raw import (
     read_history,
     releases,
 )
+from hvdperf.timeline.stacks import State, combinations
 from hvdperf.verdict import Verdict
 from tests.support.asv_projects import asv, asv_project
 from tests.support.histories import MACHINE_LABEL, raw_result, written
@@ -162,10 +162,10 @@ def test_benchmarks_are_named_as_asv_finds_them():
 def test_asv_runs_the_matrix_that_a_back_fill_fills():
     from asv.config import Config
 
-    from hvdperf.timeline.releases.backfill import HOROVOD, TENSORFLOW
+    from hvdperf.timeline.stacks import HOROVOD, TENSORFLOW
 
     def required(axis: Axis) -> list[str]:
-        requirements = Config.load(str(raw.CONFIGURATION[axis])).matrix["req"]
+        requirements = Config.load(str(history.CONFIGURATION[axis])).matrix["req"]
         return list(requirements[export.REQUIREMENT[axis.other]])
 
     assert required(Axis.HOROVOD) == list(TENSORFLOW)
@@ -180,8 +180,8 @@ WEAK = weak_scaling(WORKLOAD, 2)
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout's results/ and .asv/ of the test's own."""
     results = {axis: tmp_path / "results" / axis.value for axis in Axis}
-    monkeypatch.setattr(raw, "RESULTS", results)
-    monkeypatch.setattr(raw, "GENERATED", tmp_path / ".asv")
+    monkeypatch.setattr(history, "RESULTS", results)
+    monkeypatch.setattr(history, "GENERATED", tmp_path / ".asv")
     return tmp_path
 
 
@@ -201,7 +201,7 @@ def test_importing_twice_changes_nothing(own_places):
     make_trees(root)
     before = files(own_places)
     assert keep_sessions(runs, root) == [unsound]
-    assert all(list(raw.RESULTS[axis].glob("*/*-virtualenv-*.json")) for axis in Axis)
+    assert all(list(history.RESULTS[axis].glob("*/*-virtualenv-*.json")) for axis in Axis)
     assert make_trees(root)[1] == []
     assert files(own_places) == before
 
@@ -309,28 +309,28 @@ def files(root: Path) -> dict[str, bytes]:
 
 
 def test_no_raw_result_is_refused():
-    results, refused = read_history(raw.RAW)
+    results, refused = read_history(history.RAW)
     assert refused == []
     assert results
 
 
 def test_asvs_files_are_made_of_the_raw_results(tmp_path, monkeypatch):
-    shipped = {axis: files(path) for axis, path in raw.RESULTS.items()}
-    monkeypatch.setattr(raw, "RESULTS", {axis: tmp_path / axis.value for axis in Axis})
-    monkeypatch.setattr(raw, "GENERATED", tmp_path / ".asv")
-    make_trees(raw.RAW)
-    for axis, path in raw.RESULTS.items():
+    shipped = {axis: files(path) for axis, path in history.RESULTS.items()}
+    monkeypatch.setattr(history, "RESULTS", {axis: tmp_path / axis.value for axis in Axis})
+    monkeypatch.setattr(history, "GENERATED", tmp_path / ".asv")
+    make_trees(history.RAW)
+    for axis, path in history.RESULTS.items():
         assert files(path) == shipped[axis]
 
 
 def test_the_matrix_that_ships_has_no_silent_hole():
-    results, _ = read_history(raw.RAW)
+    results, _ = read_history(history.RAW)
     found = list(combinations(results, None))
     assert [each.name for each in found if each.state is State.MISSING] == []
     assert {each.state for each in found} == {State.MEASURED}
 
 
-@pytest.mark.parametrize("record", sorted(raw.NOT_BUILT.glob("*.json")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("record", sorted(history.NOT_BUILT.glob("*.json")), ids=lambda p: p.stem)
 def test_what_cannot_be_built_is_told_without_places_of_a_machine(record):
     document = json.loads(record.read_text())
     assert record.stem == f"horovod-{document['horovod']}-tensorflow-{document['tensorflow']}"

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Response, Route
 
 from hvdperf.timeline.asv.site import make_offline
-from hvdperf.timeline.releases.raw import Axis
+from hvdperf.timeline.history import Axis
 from tests.support.browser import screenshot, visit
 from tests.support.histories import REPLICA
 from tests.support.published import (

@@ -1,0 +1,473 @@
+"""Measures releases of Horovod and TensorFlow, each in an environment of its own.
+
+`hvdperf history backfill` fills the version matrix: it measures every combination on this machine,
+or records why it cannot be built. It may be stopped and restarted at any time, because it skips
+what has been measured. One stack alone is measured for `asv run`.
+
+`hvdperf bisect` finds the release that changed a figure by comparing releases with each other, both
+alive in one session of the suite. It uses no stored figure: the state of the machine affects both
+releases alike.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+
+from hvdperf.columns import Columns, figure_text, wrapped
+from hvdperf.errors import UserError, refusing
+from hvdperf.machine.host import local_machine
+from hvdperf.machine.placement import is_oversubscribed, local_offers, place
+from hvdperf.machine.stack import probe
+from hvdperf.paths import CACHE, ROOT, cases, shown
+from hvdperf.plan.comparisons import JudgedAs, Scaling
+from hvdperf.plan.options import Options
+from hvdperf.plan.session_plan import plan_session
+from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.documents import Case, session_name
+from hvdperf.records.fingerprinting import fingerprint
+from hvdperf.stats import Interval
+from hvdperf.timeline import history
+from hvdperf.timeline.history import Axis
+from hvdperf.timeline.processes import run_session
+from hvdperf.verdict import Verdict
+
+# The profile of the history; and that of a bisection, which measures longest before it reports
+# INCONCLUSIVE.
+PROFILE, BISECTING = "history", "nightly"
+# The default versions: the last Horovod, and of each TensorFlow line the last bug fix. Those before
+# 2.14 need NumPy 1.24, which the suite's own SciPy does not work with. Horovod 0.28.0 builds with
+# all of these; results/not-built records why older ones do not.
+HOROVOD = ("0.28.1",)
+TENSORFLOW = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
+
+AXES = tuple(axis.value for axis in Axis)
+
+Say = Callable[[str], None]
+
+
+def parameters() -> tuple[list[str], list[str], list[int]]:
+    """Return the values of asv's parameters: the networks, replicas and world sizes that the
+    profile measures on this machine. Raises UserError if this machine cannot measure it."""
+    machine = local_machine()
+    session_plan = plan_session(Options(profile=PROFILE), machine, local_offers(machine))
+    slots = session_plan.slots
+    labels = [
+        history.replica_label(
+            session_plan.data[workload.dataset].identity,
+            len(slots[0].cores),
+            bool(machine.gpus),
+            workload,
+        )
+        for workload in session_plan.workloads
+    ]
+    return (
+        [workload.model for workload in session_plan.workloads],
+        list(dict.fromkeys(labels)),
+        [size for size in session_plan.world_sizes if not is_oversubscribed(slots, size)],
+    )
+
+
+def this_machine() -> str:
+    """Return the label of this machine for sessions with everything at its default."""
+    machine = local_machine()
+    stack = probe(sys.executable, CACHE)
+    slots = place(local_offers(machine))
+    return history.machine_label(fingerprint(machine, stack, Options().launcher, slots))
+
+
+def measure(stack: Path, quiet: bool) -> history.RawResult:
+    """Measure the throughput of a stack in one session. stack: its interpreter. quiet: as in
+    `run_session`.
+
+    Raises UserError if there was no session, or if it measured nothing soundly.
+    """
+    lost = f"nothing was measured of {stack}"
+    results = history.MEASURED / stack.absolute().parent.parent.name
+    arguments = [*cases(), f"--profile={PROFILE}", f"--stack={stack}"]
+    directory = run_session(arguments, results, lost, quiet)
+    with refusing(f"{lost}: {shown(directory)}: ", history.Refused):
+        return history.extract(directory)
+
+
+class State(Enum):
+    """The state of a combination of versions on one machine."""
+
+    MEASURED = "measured"
+    NOT_BUILT = "cannot be built"
+    MISSING = "not measured yet"
+
+
+@dataclass(frozen=True)
+class Combination:
+    horovod: str
+    tensorflow: str
+    state: State
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"Horovod {self.horovod}, TensorFlow {self.tensorflow}"
+
+
+def combinations(
+    results: Sequence[history.RawResult],
+    machine: str | None,
+    horovod: Sequence[str] = HOROVOD,
+    tensorflow: Sequence[str] = TENSORFLOW,
+    not_built: Path = history.NOT_BUILT,
+) -> Iterator[Combination]:
+    """Yield every combination of versions with its state, oldest first. machine: label of the
+    machine that measured; None for any."""
+    there = {
+        tuple(map(result.version, Axis)) for result in results if machine in (None, result.machine)
+    }
+    for ours in sorted(horovod, key=history.order(Axis.HOROVOD).__getitem__):
+        for theirs in sorted(tensorflow, key=history.order(Axis.TENSORFLOW).__getitem__):
+            record = not_built / f"horovod-{ours}-tensorflow-{theirs}.json"
+            if (ours, theirs) in there:
+                yield Combination(ours, theirs, State.MEASURED)
+            elif record.exists():
+                yield Combination(ours, theirs, State.NOT_BUILT, reason_in(record))
+            else:
+                yield Combination(ours, theirs, State.MISSING)
+
+
+def reason_in(record: Path) -> str:
+    """Return why a combination cannot be built, with the compiler that was used."""
+    try:
+        document = json.loads(record.read_text())
+        return f"{document['reason']} ({document['compiler']})"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "for a reason that cannot be read; remove the file to try again"
+
+
+def fill(
+    wanted: Sequence[Combination], say: Say, root: Path = history.RAW, again: bool = False
+) -> list[Combination]:
+    """Build and measure the missing combinations; return all wanted ones with their new states.
+
+    again: also try combinations that could not be built before. Raises UserError if a stack that
+    was built could not be measured, or has other versions.
+    """
+    done = []
+    for number, combination in enumerate(wanted, start=1):
+        say(f"[{number} of {len(wanted)}] {combination.name}: {combination.state.value}")
+        if combination.state is State.MISSING or (again and combination.state is State.NOT_BUILT):
+            try:
+                _measure(combination, root)
+                combination = replace(combination, state=State.MEASURED)
+            except NotBuilt as error:
+                say(f"  cannot be built: {error}")
+                combination = replace(combination, state=State.NOT_BUILT, reason=str(error))
+        done.append(combination)
+    return done
+
+
+def _measure(combination: Combination, root: Path) -> None:
+    """Build a stack, measure it, and keep the raw result. Raises NotBuilt or UserError."""
+    interpreter = build(combination.horovod, combination.tensorflow)
+    result = measure(interpreter, quiet=False)
+    found = tuple(map(result.version, Axis))
+    if found != (combination.horovod, combination.tensorflow):
+        raise UserError(
+            f"{interpreter} holds Horovod {found[0]} and TensorFlow {found[1]}, not "
+            f"{combination.name}; remove its environment to build it again"
+        )
+    history.keep(result, root)
+
+
+class NotBuilt(Exception):
+    """A stack that cannot be built; the message is the reason."""
+
+
+def build(horovod: str, tensorflow: str) -> Path:
+    """Return the interpreter of a stack with these versions, which `make stack` builds if needed.
+    Raises NotBuilt."""
+    done = subprocess.run(
+        ["make", "--no-print-directory", "stack", f"TF={tensorflow}", f"HOROVOD={horovod}"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    lines = done.stdout.strip().splitlines()
+    if done.returncode == 0 and lines:
+        return Path(lines[-1])
+    record = history.NOT_BUILT / f"horovod-{horovod}-tensorflow-{tensorflow}.json"
+    raise NotBuilt(
+        reason_in(record) if record.exists() else "make stack failed; see its output above"
+    )
+
+
+def table(combinations: Sequence[Combination]) -> list[str]:
+    """Return the matrix for people, one row a Horovod release, and below it why combinations cannot
+    be built."""
+    words = {State.MEASURED: "measured", State.NOT_BUILT: "-", State.MISSING: "missing"}
+    rows: dict[str, dict[str, str]] = {}
+    for each in combinations:
+        rows.setdefault(each.horovod, {})[each.tensorflow] = words[each.state]
+    of_first = next(iter(rows.values()))
+    matrix = Columns(("Horovod", -9), *((f"TF {column}", 11) for column in of_first))
+    lines = [matrix.header, *(matrix.row(name, *row.values()) for name, row in rows.items())]
+    for each in combinations:
+        if each.state is State.NOT_BUILT:
+            lines += wrapped(f"{each.name}: cannot be built: {each.reason}")
+    return lines
+
+
+# Bisection -------------------------------------------------------------------------------------
+
+CASE = "perf/test_scaling.py::test_weak_scaling"
+# A session reports FAIL if a release is more than 2 % slower, and PASS if it is less than 5 %
+# slower, each with about 94 % confidence. These are the limits in the other direction: a release is
+# faster if the lower bound is above FASTER_FROM, and not faster if the upper bound does not exceed
+# SAME_UP_TO.
+FASTER_FROM = 1.02
+SAME_UP_TO = 1 / 0.95
+
+
+class Answer(Enum):
+    """The result of comparing the newer of two releases with the older one."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    SAME = "the same"
+    UNDECIDED = "undecided"
+    NOT_BUILT = "not built"
+
+    @property
+    def is_change(self) -> bool:
+        return self in (Answer.SLOWER, Answer.FASTER)
+
+    @property
+    def is_known(self) -> bool:
+        return self is Answer.SAME or self.is_change
+
+
+Compare = Callable[[str, str], Answer]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of a search.
+
+    answer: the last release compared with the first. If that is a change, changed is the oldest
+    release that was found to have it, and unchanged the newest release before it that was found not
+    to have it. unknown: the releases between these two without an answer, each with the reason.
+    """
+
+    answer: Answer
+    unchanged: str
+    changed: str
+    unknown: Mapping[str, Answer] = field(default_factory=dict)
+
+
+def bisect(releases: Sequence[str], compare: Compare) -> Found:
+    """Return where the change from the first to the last release came. releases: at least two,
+    oldest first.
+
+    Each release is compared with the first one, so that no errors add up: first the last release,
+    and then at most ceil(log2(n - 1)) of those between, if each gives an answer. If a release gives
+    no answer, its neighbour is compared instead.
+    """
+    low, high = 0, len(releases) - 1
+    sought = compare(releases[low], releases[high])
+    unknown: dict[int, Answer] = {}
+    while sought.is_change:
+        between = [place for place in range(low + 1, high) if place not in unknown]
+        if not between:
+            break
+        middle = min(between, key=lambda place: abs(2 * place - low - high))
+        answer = compare(releases[0], releases[middle])
+        if not answer.is_known:
+            unknown[middle] = answer
+        elif answer is sought:
+            high = middle
+        else:
+            low = middle
+    return Found(
+        sought,
+        releases[low],
+        releases[high],
+        {releases[place]: unknown[place] for place in sorted(unknown) if low < place < high},
+    )
+
+
+def conclusion(found: Found) -> str:
+    """Return the result for people, in one or two sentences."""
+    old, new = found.unchanged, found.changed
+    if not found.answer.is_change:
+        said = {
+            Answer.SAME: f"{new} does not differ from {old}: there is no change to find",
+            Answer.UNDECIDED: f"{new} compared with {old} is undecided, so no change can be found",
+            Answer.NOT_BUILT: f"{new} cannot be compared with {old}: one of them cannot be built",
+        }
+        return said[found.answer]
+    word = found.answer.value
+    if not found.unknown:
+        return f"{new} is the release that is {word}; {old}, the one before, is not"
+    why = ", ".join(f"{release} is {answer.value}" for release, answer in found.unknown.items())
+    return (
+        f"{word} since {new} or a release between {old} and {new}; which one is unknown, "
+        f"because {why}"
+    )
+
+
+@dataclass(frozen=True)
+class BisectRequest:
+    """A search for a release.
+
+    which releases
+        --along {AXES}: Search the releases of this package. Default: tensorflow.
+        --from V: Start with this older release.
+        --to V: End with this newer release.
+        --at V: Use this release of the other package.
+
+    what to measure
+        --model NAME: Train this network, such as vgg_16_s.
+        --np N: Train on N ranks.
+        --budget MIN: Limit each session to MIN minutes. Default: set by the profile.
+    """
+
+    from_: str
+    to: str
+    at: str
+    model: str
+    np: int
+    along: str = Axis.TENSORFLOW.value
+    budget_minutes: float | None = None
+
+
+# The answer of a session with two stacks, the samples per second of the newer one over those of the
+# older one, None if there is none, and the verdict's reason.
+Result = tuple[Answer, Interval | None, str]
+
+
+def bisect_releases(request: BisectRequest) -> int:
+    """Search from the first release to the last, and print every step. Return the exit status: 0,
+    or 1 if it is not known whether the last release differs from the first.
+
+    Raises UserError for bad input, before anything is built, and if a session cannot be run.
+    """
+    axis = Axis(request.along)
+    releases = between(axis, request.from_, request.to)
+    history.check_known(axis.other, "--at", request.at)
+    check_measurable(request)
+    directory = history.GENERATED / "bisect" / session_name()
+    results: list[str] = []
+
+    def built(release: str) -> Path:
+        stack = {axis: release, axis.other: request.at}
+        return build(stack[Axis.HOROVOD], stack[Axis.TENSORFLOW])
+
+    def compare(older: str, newer: str) -> Answer:
+        print(f"\nbisect: {newer} compared with {older}", flush=True)
+        try:
+            reference, candidate = map(built, (older, newer))
+            place = directory / f"{older}-{newer}"
+            answer, ratio, reason = side_by_side(request, candidate, reference, place)
+        except NotBuilt as error:
+            answer, ratio, reason = Answer.NOT_BUILT, None, str(error)
+        figure = f" {figure_text(ratio)}" if ratio else ""
+        told = f" ({reason})" if reason else ""
+        results.append(f"{older} -> {newer}:{figure} {answer.value}{told}")
+        _print(f"bisect: {results[-1]}")
+        return answer
+
+    found = bisect(releases, compare)
+    print(f"\nsessions are in {shown(directory)}")
+    for text in (*results, conclusion(found)):
+        _print(text)
+    return 0 if found.answer.is_known else 1
+
+
+def between(axis: Axis, first: str, last: str) -> tuple[str, ...]:
+    """Return the known releases from first to last, both included. Raises UserError if one of them
+    is unknown, or if the first is not the older one."""
+    history.check_known(axis, "--from", first)
+    history.check_known(axis, "--to", last)
+    place = history.order(axis)
+    if place[first] >= place[last]:
+        raise UserError(f"--from {first} --to {last}: the older release comes first")
+    return tuple(place)[place[first] : place[last] + 1]
+
+
+def check_measurable(request: BisectRequest) -> None:
+    """Raise UserError if this machine cannot measure what is asked for."""
+    machine = local_machine()
+    offers = local_offers(machine)
+    if not 1 <= request.np <= len(offers):
+        raise UserError(f"--np {request.np}: this machine has {len(offers)} slots")
+    options = Options(
+        profile=BISECTING,
+        models=request.model,
+        world_sizes=str(request.np),
+        budget_minutes=request.budget_minutes,
+        against=sys.executable,
+    )
+    plan_session(options, machine, offers)
+
+
+def side_by_side(request: BisectRequest, candidate: Path, reference: Path, place: Path) -> Result:
+    """Run one session, and return its result on the stacks of two interpreters. place: the
+    directory for its results, which does not exist yet.
+
+    Raises UserError if there was no session.
+    """
+    arguments = [
+        CASE,
+        f"--profile={BISECTING}",
+        f"--stack={candidate}",
+        f"--against={reference}",
+        f"--models={request.model}",
+        f"--world-sizes={request.np}",
+    ]
+    if request.budget_minutes is not None:
+        arguments.append(f"--budget={request.budget_minutes:g}")
+    lost = f"{candidate} was not compared with {reference}"
+    return result_of(read_session(run_session(arguments, place, lost)), request)
+
+
+def result_of(archive: Archive, request: BisectRequest) -> Result:
+    """Return what a session says of the two stacks' throughput. Raises UserError if it has no such
+    case."""
+    cases = [
+        case
+        for case in archive.cases
+        if case.judged_as is JudgedAs.REGRESSION
+        and case.question.spec.scaling is Scaling.WEAK
+        and (case.workload.model, case.world_size) == (request.model, request.np)
+    ]
+    if not cases:
+        why = "".join(f"; {line}" for line in archive.left_out)
+        raise UserError(
+            f"{shown(archive.directory)}: no case compares {request.model} at {request.np} "
+            f"replicas with another stack{why}"
+        )
+    return answer_of(cases[0]), cases[0].figure, cases[0].reason
+
+
+def answer_of(case: Case) -> Answer:
+    """Return the answer of a case that compares two stacks, in both directions. It is UNDECIDED for
+    a figure whose interval does not contain 1 but does not meet the verdict's limits either,
+    because this may be a part of the change."""
+    if case.figure is None or not case.is_sound:
+        return Answer.UNDECIDED
+    if case.verdict is Verdict.FAIL:
+        return Answer.SLOWER
+    if case.figure.lower > FASTER_FROM:
+        return Answer.FASTER
+    bounds = case.figure
+    same = case.verdict is Verdict.PASS and bounds.lower <= 1 <= bounds.upper <= SAME_UP_TO
+    return Answer.SAME if same else Answer.UNDECIDED
+
+
+def _print(text: str) -> None:
+    for line in wrapped(text):
+        print(line, flush=True)

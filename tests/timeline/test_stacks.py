@@ -1,0 +1,536 @@
+"""Bisection over releases, and the comparisons that it rests on; and the version matrix, which has
+no silent hole."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci import build_horovod as build
+from hvdperf.errors import UserError
+from hvdperf.paths import ROOT
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.questions import against, parity, weak_scaling
+from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.outcome import Failure, Outcome
+from hvdperf.timeline import history, stacks
+from hvdperf.timeline.history import Axis, RawResult, order, read_history
+from hvdperf.timeline.stacks import (
+    Answer,
+    BisectRequest,
+    Combination,
+    NotBuilt,
+    State,
+    bisect,
+    bisect_releases,
+    combinations,
+    conclusion,
+    fill,
+    result_of,
+    table,
+)
+from hvdperf.verdict import Floor, Verdict, judge
+from tests.support.histories import raw_result
+from tests.support.rounds import WORKLOAD, outcome
+from tests.support.stores import case_of, write_session
+
+NONE = (Answer.UNDECIDED, Answer.NOT_BUILT)
+CHANGES = st.sampled_from([Answer.SLOWER, Answer.FASTER])
+
+
+class Judge:
+    """Answers about releases r0, r1, ... of which one brings a change, and counts the questions."""
+
+    def __init__(self, step: int, change: Answer, without: dict[int, Answer] | None = None) -> None:
+        self.step, self.change, self.without = step, change, without or {}
+        self.asked: list[tuple[str, str]] = []
+
+    def __call__(self, older: str, newer: str) -> Answer:
+        self.asked.append((older, newer))
+        place = int(newer[1:])
+        if place in self.without:
+            return self.without[place]
+        return self.change if place >= self.step else Answer.SAME
+
+
+def names(count: int) -> list[str]:
+    return [f"r{place}" for place in range(count)]
+
+
+@given(st.data())
+def test_one_step_is_found_by_halving(data):
+    count = data.draw(st.integers(2, 200))
+    step = data.draw(st.integers(1, count - 1))
+    change = data.draw(CHANGES)
+    judge = Judge(step, change)
+    found = bisect(names(count), judge)
+    assert (found.answer, found.unchanged, found.changed) == (change, f"r{step - 1}", f"r{step}")
+    assert found.unknown == {}
+    assert len(judge.asked) <= math.ceil(math.log2(count)) + 1
+    assert {older for older, _ in judge.asked} == {"r0"}, "no error adds up"
+
+
+@given(st.data())
+def test_what_gives_no_answer_is_stepped_round_and_named(data):
+    count = data.draw(st.integers(2, 40))
+    step = data.draw(st.integers(1, count - 1))
+    without = data.draw(
+        st.dictionaries(st.integers(1, count - 1), st.sampled_from(NONE)).map(
+            lambda drawn: {place: why for place, why in drawn.items() if place < count - 1}
+        )
+    )
+    judge = Judge(step, Answer.SLOWER, without)
+    found = bisect(names(count), judge)
+    low, high = int(found.unchanged[1:]), int(found.changed[1:])
+    assert low < step <= high
+    # Whatever lies between has been asked about: no release is left out, and none is guessed.
+    assert found.unknown == {f"r{place}": without[place] for place in range(low + 1, high)}
+    assert len(judge.asked) == len(set(judge.asked)) <= count - 1
+
+
+@pytest.mark.parametrize("answer", [Answer.SAME, *NONE])
+def test_where_the_ends_do_not_differ_nothing_is_searched(answer: Answer) -> None:
+    asked = []
+
+    def compare(older: str, newer: str) -> Answer:
+        asked.append((older, newer))
+        return answer
+
+    found = bisect(names(9), compare)
+    assert asked == [("r0", "r8")]
+    assert found.answer is answer
+    assert any(word in conclusion(found) for word in ("no change", "cannot be built"))
+
+
+def test_the_conclusion_says_what_is_not_known():
+    without = {2: Answer.NOT_BUILT, 3: Answer.UNDECIDED}
+    said = conclusion(bisect(names(6), Judge(3, Answer.SLOWER, without)))
+    assert said.startswith("slower since r4 or a release between r1 and r4; which one is unknown")
+    assert "r2 is not built, r3 is undecided" in said
+
+
+RULE = Floor(0.98, 0.95)
+# Of the rounds of a session, in a standard deviation of 0.8 %.
+NOISE = (-0.012, -0.008, -0.004, 0.0, 0.002, 0.004, 0.008, 0.012)
+ASKED = BisectRequest("2.15.1", "2.18.1", "0.28.1", "resnet_50_s", 2)
+
+
+def compared(comparison: Comparison) -> Comparison:
+    made = against(comparison)
+    assert made is not None
+    return made
+
+
+WEAK = compared(weak_scaling(WORKLOAD, 2))
+
+
+def measured(ratio: float, comparison: Comparison = WEAK, times_noise: float = 1.0) -> Outcome:
+    """As the suite judges it."""
+    logs = [math.log(ratio) + times_noise * noise for noise in NOISE]
+    made: Outcome = outcome(comparison, list(map(math.exp, logs)))
+    return replace(made, judgement=judge(logs, RULE))
+
+
+def session(directory: Path, *outcomes: Outcome) -> Archive:
+    cases = [case_of(each, slots=4, slots_per_node=4) for each in outcomes]
+    archive = read_session(write_session(directory, *cases))
+    assert len(archive.cases) == len(outcomes)
+    return archive
+
+
+@pytest.mark.parametrize(
+    ("ratio", "times_noise", "answer"),
+    [
+        (0.80, 1, Answer.SLOWER),
+        (0.96, 1, Answer.SLOWER),
+        (0.995, 1, Answer.SAME),
+        (1.00, 1, Answer.SAME),
+        (1.005, 1, Answer.SAME),
+        # Surely slower, or faster, by less than a verdict is about: a part of a change, maybe.
+        (0.985, 1, Answer.UNDECIDED),
+        (1.015, 1, Answer.UNDECIDED),
+        (1.06, 1, Answer.FASTER),
+        (1.20, 1, Answer.FASTER),
+        (1.00, 8, Answer.UNDECIDED),
+        (0.96, 5, Answer.UNDECIDED),
+        # Surely no regression, and maybe 5 % faster: not the same.
+        (1.04, 3, Answer.UNDECIDED),
+    ],
+)
+def test_a_verdict_is_an_answer_in_both_directions(tmp_path, ratio, times_noise, answer):
+    found = result_of(session(tmp_path, measured(ratio, times_noise=times_noise)), ASKED)
+    assert found[0] is answer
+    assert found[1] is not None
+    assert found[1].estimate == pytest.approx(ratio, rel=1e-3)
+
+
+def test_the_case_is_found_among_others(tmp_path):
+    vgg = replace(WORKLOAD, model="vgg_16_s")
+    archive = session(
+        tmp_path,
+        measured(0.5, compared(parity(WORKLOAD, 2))),
+        measured(0.6, compared(weak_scaling(WORKLOAD, 4))),
+        measured(0.7, compared(weak_scaling(vgg, 2))),
+        measured(1.0),
+    )
+    assert result_of(archive, ASKED)[0] is Answer.SAME
+    assert result_of(archive, replace(ASKED, np=4))[0] is Answer.SLOWER
+
+
+@pytest.mark.parametrize(
+    ("verdict", "has_failed"),
+    [(Verdict.INVALID, False), (Verdict.INFO, False), (Verdict.FAIL, True)],
+)
+def test_what_was_not_measured_soundly_is_undecided_and_says_why(tmp_path, verdict, has_failed):
+    made = measured(0.9)
+    failure = Failure(WEAK.candidate.arm.name, 1, "first step", "it broke", [])
+    judgement = replace(made.judgement, verdict=verdict, reason="other weights")
+    made = replace(made, judgement=judgement, failure=failure if has_failed else None)
+    found = result_of(session(tmp_path, made), ASKED)
+    assert (found[0], found[2]) == (Answer.UNDECIDED, "other weights")
+
+
+def test_a_session_without_the_case_is_one_line(tmp_path):
+    # Weak scaling as such holds no stack against another.
+    archive = session(tmp_path, outcome(weak_scaling(WORKLOAD, 2), [0.8] * 6))
+    with pytest.raises(
+        UserError, match="no case compares resnet_50_s at 2 replicas with"
+    ) as caught:
+        result_of(archive, ASKED)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ends", "changed", "said"),
+    [
+        (("2.15.1", "3.0.0"), {}, "--to 3.0.0: known releases of tensorflow are 2.12.0"),
+        (("0.28.1", "2.18.1"), {}, "--from 0.28.1: known releases of tensorflow"),
+        (("2.18.1", "2.15.1"), {}, "the older release comes first"),
+        (("2.15.1", "2.15.1"), {}, "the older release comes first"),
+        (("2.15.1", "2.18.1"), {"at": "2.15.1"}, "--at 2.15.1: known releases of horovod"),
+        (("2.15.1", "2.18.1"), {"model": "vgg_17"}, "vgg_17"),
+        (("2.15.1", "2.18.1"), {"np": 0}, "--np 0: this machine has"),
+        (("2.15.1", "2.18.1"), {"np": 999}, "--np 999: this machine has"),
+        (("2.15.1", "2.18.1"), {"budget_minutes": -1.0}, "--budget -1"),
+    ],
+)
+def test_bad_input_is_one_line_before_anything_is_built(ends, changed, said, monkeypatch):
+    monkeypatch.setattr(stacks, "build", lambda *_: pytest.fail("something was built"))
+    with pytest.raises(UserError) as caught:
+        bisect_releases(replace(ASKED, from_=ends[0], to=ends[1], **changed))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+SPEEDS = {"2.15.1": 1.0, "2.16.2": 1.0, "2.17.0": 0.9, "2.17.1": 0.9, "2.18.1": 0.9}
+
+
+@pytest.fixture
+def stand_ins(tmp_path, monkeypatch):
+    """Stacks that are built at once, and have the speeds of SPEEDS; the others cannot be built."""
+
+    def build(horovod: str, tensorflow: str) -> Path:
+        assert horovod == "0.28.1"
+        if tensorflow not in SPEEDS:
+            raise NotBuilt(f"no wheel of {tensorflow}")
+        return Path(tensorflow)
+
+    def side_by_side(request: BisectRequest, candidate: Path, reference: Path, place: Path):
+        ratio = SPEEDS[candidate.name] / SPEEDS[reference.name]
+        return result_of(session(place / "runs", measured(ratio)), request)
+
+    monkeypatch.setattr(history, "GENERATED", tmp_path)
+    monkeypatch.setattr(stacks, "build", build)
+    monkeypatch.setattr(stacks, "side_by_side", side_by_side)
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_every_step_is_told_and_its_session_kept(tmp_path, capsys):
+    assert bisect_releases(ASKED) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in said if "/" not in line)
+    assert said[-1] == "2.17.0 is the release that is slower; 2.16.2, the one before, is not"
+    (step,) = (line for line in said if line.startswith("2.15.1 -> 2.18.1: "))
+    assert step.startswith("2.15.1 -> 2.18.1: 0.900 [0.89")
+    assert step.endswith(" slower")
+    (kept,) = (tmp_path / "bisect").iterdir()
+    for directory in kept.iterdir():
+        (one,) = (directory / "runs").iterdir()
+        assert len(read_session(one).cases) == 1
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_what_cannot_be_built_is_told_with_its_reason(capsys):
+    assert bisect_releases(replace(ASKED, from_="2.12.0", to="2.15.1")) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert "2.12.0 -> 2.15.1: not built (no wheel of 2.12.0)" in said
+    assert said[-1] == "2.15.1 cannot be compared with 2.12.0: one of them cannot be built"
+
+
+@pytest.mark.long
+@pytest.mark.mpirun
+def test_a_session_of_two_stacks_is_run_and_read(tmp_path):
+    """A stack against itself, for no longer than it takes to begin: too few rounds to decide."""
+    own = Path(sys.executable)
+    asked = replace(ASKED, model="alexnet_s", np=1, budget_minutes=0.1)
+    found = stacks.side_by_side(asked, own, own, tmp_path)
+    assert found[0] is Answer.UNDECIDED
+    assert found[1] is not None
+    assert 0.5 < found[1].estimate < 2
+    (kept,) = (tmp_path / "runs").iterdir()
+    assert [case.name for case in read_session(kept).cases] == ["weak_scaling[alexnet_s-np1]"]
+
+
+# The matrix ------------------------------------------------------------------------------------
+
+HOROVOD, TENSORFLOW = ("0.28.1", "0.27.0"), ("2.16.2", "2.18.1")
+
+
+def record(directory: Path, horovod: str, tensorflow: str, reason: str = "no such header") -> None:
+    directory.mkdir(exist_ok=True)
+    (directory / f"horovod-{horovod}-tensorflow-{tensorflow}.json").write_text(
+        json.dumps({"reason": reason, "compiler": "g++ 12"})
+    )
+
+
+def states(
+    tmp_path: Path, results: list[RawResult], machine: str | None = None
+) -> list[Combination]:
+    return list(combinations(results, machine, HOROVOD, TENSORFLOW, tmp_path / "not-built"))
+
+
+def test_every_combination_is_told_oldest_first(tmp_path):
+    record(tmp_path / "not-built", "0.27.0", "2.18.1")
+    found = states(tmp_path, [raw_result("0.28.1", "2.18.1")])
+    assert [(each.horovod, each.tensorflow, each.state) for each in found] == [
+        ("0.27.0", "2.16.2", State.MISSING),
+        ("0.27.0", "2.18.1", State.NOT_BUILT),
+        ("0.28.1", "2.16.2", State.MISSING),
+        ("0.28.1", "2.18.1", State.MEASURED),
+    ]
+    assert found[1].reason == "no such header (g++ 12)"
+    of_other = states(tmp_path, [raw_result("0.28.1", "2.18.1")], "another")
+    assert State.MEASURED not in {each.state for each in of_other}
+    for text in ("", "{", "[]", '{"reason": 1}'):
+        (tmp_path / "record.json").write_text(text)
+        assert "remove the file" in stacks.reason_in(tmp_path / "record.json")
+
+
+@pytest.fixture
+def no_builds(monkeypatch) -> list[str]:
+    """Nothing is built or measured; what would have been, in order."""
+    tried: list[str] = []
+
+    def build(horovod: str, tensorflow: str) -> Path:
+        tried.append(f"{horovod} {tensorflow}")
+        if horovod == "0.27.0":
+            raise NotBuilt("no such header (g++ 12)")
+        return Path(f"{horovod}-{tensorflow}")
+
+    def measure(interpreter: Path, quiet: bool) -> RawResult:
+        horovod, _, tensorflow = interpreter.name.partition("-")
+        return raw_result(horovod, tensorflow, number=len(tried))
+
+    monkeypatch.setattr(stacks, "build", build)
+    monkeypatch.setattr(stacks, "measure", measure)
+    return tried
+
+
+def test_what_is_missing_is_filled_and_nothing_else(tmp_path, no_builds):
+    said: list[str] = []
+    wanted = states(tmp_path, [raw_result("0.28.1", "2.18.1")])
+    done = fill(wanted, said.append, tmp_path / "history")
+    assert no_builds == ["0.27.0 2.16.2", "0.27.0 2.18.1", "0.28.1 2.16.2"]
+    assert [each.state for each in done] == [
+        State.NOT_BUILT,
+        State.NOT_BUILT,
+        State.MEASURED,
+        State.MEASURED,
+    ]
+    results, refused = read_history(tmp_path / "history")
+    assert refused == []
+    assert [result.fingerprint["tensorflow"] for result in results] == ["2.16.2"]
+    assert said[0] == "[1 of 4] Horovod 0.27.0, TensorFlow 2.16.2: not measured yet"
+    no_builds.clear()
+    record(tmp_path / "not-built", "0.27.0", "2.18.1")
+    fill(states(tmp_path, [])[1:2], said.append, tmp_path / "history")
+    assert no_builds == [], "what cannot be built is tried again only where that is asked"
+    fill(states(tmp_path, [])[1:2], said.append, tmp_path / "history", again=True)
+    assert no_builds == ["0.27.0 2.18.1"]
+    (tmp_path / "not-built/horovod-0.27.0-tensorflow-2.18.1.json").unlink()
+    no_builds.clear()
+    fill(states(tmp_path, [*results, raw_result("0.28.1", "2.18.1")]), said.append)
+    assert no_builds == ["0.27.0 2.16.2", "0.27.0 2.18.1"]
+
+
+def test_an_environment_with_other_versions_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(stacks, "build", lambda *_: Path("x"))
+    monkeypatch.setattr(stacks, "measure", lambda *_, **__: raw_result("0.28.0", "2.16.2"))
+    wanted = states(tmp_path, [])[2:]
+    with pytest.raises(UserError, match=r"holds Horovod 0\.28\.0"):
+        fill(wanted, lambda _: None, tmp_path / "history")
+    assert read_history(tmp_path / "history") == ([], [])
+
+
+def test_the_table_says_why_a_hole_is_there(tmp_path):
+    record(tmp_path / "not-built", "0.27.0", "2.18.1")
+    lines = table(states(tmp_path, [raw_result("0.28.1", "2.18.1")]))
+    assert lines[0].split() == ["Horovod", "TF", "2.16.2", "TF", "2.18.1"]
+    assert lines[1].split() == ["0.27.0", "missing", "-"]
+    assert lines[2].split() == ["0.28.1", "missing", "measured"]
+    assert "no such header" in " ".join(lines[3:])
+    assert max(map(len, lines)) <= 80
+
+
+GCC = """\
+  [ 10%] Building CXX object third_party/gloo/CMakeFiles/gloo.dir/types.cc.o
+  /tmp/x/types.h:31:42: error: 'uint8_t' does not name a type
+  /tmp/x/types.h:32:42: error: 'uint16_t' does not name a type
+  error: subprocess-exited-with-error
+"""
+
+
+def test_the_reason_is_the_first_error():
+    assert build.reason_of(GCC) == "/tmp/x/types.h:31:42: error: 'uint8_t' does not name a type"
+    place = "/tmp/pip-wheel-g6gcrnwc/horovod_7637bcb1133847e586721ac5bd9a9ad5/"
+    assert build.reason_of(f"{place}horovod/x.cc:1:2: error: no y") == (
+        "horovod/x.cc:1:2: error: no y"
+    )
+    header = "/home/me/.venv/lib/python3.11/site-packages/tensorflow/include/y.h"
+    assert build.reason_of(f"{header}:25:10: fatal error: z.h: No such file") == (
+        "tensorflow/include/y.h:25:10: fatal error: z.h: No such file"
+    )
+    assert build.reason_of("one\ntwo\n") == "two"
+    assert build.reason_of("") == "nothing was printed"
+    assert len(build.reason_of("error: " + "x" * 1000)) == 240
+
+
+def test_a_version_is_taken_from_a_commit_of_the_release_repository(tmp_path):
+    (tmp_path / "release.txt").write_text("horovod==0.28.0\n")
+    assert build.version_of(str(tmp_path / "release.txt")) == "0.28.0"
+    assert build.version_of("0.27.0") == "0.27.0"
+
+
+def test_quirks_are_of_releases_that_there_are():
+    assert set(build.HOROVOD_QUIRKS) <= set(order(Axis.HOROVOD))
+    assert set(build.TENSORFLOW_QUIRKS) <= set(order(Axis.TENSORFLOW))
+
+
+def test_a_quirk_of_horovod_and_one_of_tensorflow_are_applied_together(monkeypatch):
+    monkeypatch.setenv("CXXFLAGS", "-O1")
+    monkeypatch.setenv("CPLUS_INCLUDE_PATH", "/mine")
+    of_both = build.settings("0.28.0", "2.21.0")["CXXFLAGS"].split(" -include ")
+    assert of_both == [
+        *("-O1", "stdexcept", "string"),
+        *("gloo_before_0_28_1.h", "xla_since_tensorflow_2_19.h"),
+    ]
+    assert build.settings("0.28.1", "2.18.1") == {
+        "CXXFLAGS": "-O1 -include stdexcept -include string",
+        "CPLUS_INCLUDE_PATH": f"/mine:{ROOT / 'ci' / 'quirks'}",
+    }
+
+
+XLA_KERNEL = (
+    "#ifndef TENSORFLOW_COMPILER_TF2XLA_XLA_OP_KERNEL_H_\n#include <no/such/header.h>\n#endif\n"
+)
+
+
+@pytest.mark.parametrize(("macros", "compiles"), [([], True), (["-DHAVE_GPU=1"], False)])
+def test_headers_of_xla_are_left_out_without_gpus(tmp_path, monkeypatch, macros, compiles):
+    header = tmp_path / "tensorflow" / "compiler" / "tf2xla" / "xla_op_kernel.h"
+    header.parent.mkdir(parents=True)
+    header.write_text(XLA_KERNEL)
+    source = tmp_path / "xla_mpi_ops.cc"
+    source.write_text(
+        '#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"\n'
+        '#include "tensorflow/compiler/xla/client/xla_builder.h"\n'
+        'std::string said() { throw std::runtime_error(""); }\n'
+    )
+    variables = build.settings("0.28.1", "2.21.0")
+    command = ["g++", "-std=c++17", "-fsyntax-only", *variables["CXXFLAGS"].split(), *macros]
+    done = subprocess.run(
+        [*command, f"-isystem{tmp_path}", str(source)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode == 0) is compiles, done.stderr
+
+
+def test_flags_are_those_of_the_suites_own_environment():
+    text = (ROOT / "pyproject.toml").read_text()
+    for name, value in build.FLAGS.items():
+        assert f'{name} = "{value}"' in text
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An interpreter that tells TensorFlow's version, and a pip that writes what it was asked."""
+    monkeypatch.setattr(build, "LOGS", tmp_path / "logs")
+    monkeypatch.setattr(build, "NOT_BUILT", tmp_path / "not-built")
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho 2.16.2\n")
+    python.chmod(0o755)
+    return python
+
+
+def test_what_cannot_be_compiled_is_recorded(environment, tmp_path, monkeypatch):
+    pip = tmp_path / "pip"
+    pip.write_text("#!/bin/sh\necho 'x.h:1:2: error: no member named y'\nexit 1\n")
+    pip.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(pip))
+    arguments = ["build.py", "--horovod", "0.27.0", "--wheels", str(tmp_path), "--python"]
+    monkeypatch.setattr(sys, "argv", [*arguments, str(environment)])
+    with pytest.raises(
+        SystemExit, match=r"Horovod 0\.27\.0 does not compile with TensorFlow 2\.16"
+    ):
+        build.main()
+    record = tmp_path / "not-built" / "horovod-0.27.0-tensorflow-2.16.2.json"
+    document = json.loads(record.read_text())
+    assert document["reason"] == "x.h:1:2: error: no member named y"
+    assert document["compiler"]
+    assert document["keras"] == document["python"] == "2.16.2", "as the interpreter says"
+    assert date.fromisoformat(document["tried"]) >= date(2026, 11, 25)
+    pip.write_text("#!/bin/sh\nexit 0\n")
+    build.main()
+    assert not record.exists(), "it can be compiled now"
+
+
+def test_pip_hands_out_no_wheel_of_another_tensorflow(environment, tmp_path, monkeypatch):
+    pip = tmp_path / "pip"
+    pip.write_text('#!/bin/sh\necho "$@" > "$(dirname "$0")/asked"\necho "$OPAL_PREFIX"\n')
+    pip.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(pip))
+    log = tmp_path / "log"
+    assert build.compile_wheel(str(environment), "0.28.0", "2.16.2", tmp_path / "wheels", log) == 0
+    asked = (tmp_path / "asked").read_text()
+    for wanted in (
+        "--no-build-isolation",
+        "--no-cache-dir",
+        "--no-binary horovod",
+        "horovod==0.28.0",
+    ):
+        assert wanted in asked
+    assert str(environment.parent.parent) in log.read_text()
+
+
+def test_an_environment_without_tensorflow_is_one_line(tmp_path):
+    script = str(ROOT / "ci" / "build.py")
+    options = ["--horovod", "0.28.0", "--wheels", str(tmp_path), "--python", "/bin/false"]
+    done = subprocess.run(
+        [sys.executable, script, *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == "build: /bin/false has no TensorFlow to compile Horovod against\n"
