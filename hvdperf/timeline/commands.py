@@ -447,7 +447,7 @@ def prune(where: Results, *, keep: int = 90) -> int:
 
 def write_releases() -> int:
     """Write the git repositories that asv reads."""
-    from hvdperf.timeline.asv.export import make_repositories
+    from hvdperf.timeline.asv_site import make_repositories
 
     make_repositories()
     return 0
@@ -467,7 +467,7 @@ def import_sessions(*, sessions: Path = history.SESSIONS) -> int:
 
 def _make_trees() -> int:
     """Write what asv reads, and return the exit status."""
-    from hvdperf.timeline.asv.export import make_trees
+    from hvdperf.timeline.asv_site import make_trees
 
     results, refused = make_trees()
     machines = {result.machine for result in results}
@@ -485,7 +485,7 @@ def _told(refused: Sequence[str]) -> int:
 
 def publish() -> int:
     """Write the asv sites: one by Horovod release and one by TensorFlow release."""
-    from hvdperf.timeline.asv.site import make_offline
+    from hvdperf.timeline.asv_site import make_offline
 
     for axis, html in history.HTML.items():
         configuration = history.CONFIGURATION[axis]
@@ -508,7 +508,7 @@ def preview(*, port: int = 8080) -> int:
 
     --port N: Serve on this port.
     """
-    from hvdperf.timeline.asv.site import serve
+    from hvdperf.timeline.asv_site import serve
 
     if not 0 <= port <= 65535:
         raise UserError(f"--port {port}: must be between 0 and 65535")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hvdperf.timeline import history
-from hvdperf.timeline.asv.export import write_repository, write_tree
+from hvdperf.timeline.asv_site import write_repository, write_tree
 from hvdperf.timeline.history import Axis, RawResult, releases
 
 

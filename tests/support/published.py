@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from hvdperf.timeline.asv.export import BENCHMARK
+from hvdperf.timeline.asv_site import BENCHMARK
 from hvdperf.timeline.history import Axis
 from tests.support.asv_projects import asv, asv_project
 from tests.support.histories import raw_result

@@ -16,7 +16,7 @@ from bench.nights import Year, nights
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.session.ending import NOT_WRITTEN
-from hvdperf.timeline.asv.site import serve
+from hvdperf.timeline.asv_site import serve
 from hvdperf.timeline.nights.night import read_nights, write_night
 from hvdperf.timeline.store import NIGHTS
 from tests.support.warm import hvdperf
@@ -192,7 +192,7 @@ def test_sites_are_served_on_loopback(tmp_path):
     with pytest.raises(UserError, match="--port 99999"):
         serve(tmp_path, 99999)
     code = (
-        "from pathlib import Path; from hvdperf.timeline.asv.site import serve; "
+        "from pathlib import Path; from hvdperf.timeline.asv_site import serve; "
         f"serve(Path({str(tmp_path)!r}), 0)"
     )
     with subprocess.Popen(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from hvdperf.timeline.asv.site import make_offline
+from hvdperf.timeline.asv_site import make_offline
 from tests.support.browser import chromium, visit
 from tests.support.published import published_site
 

@@ -18,9 +18,8 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.plan.questions import weak_scaling
-from hvdperf.timeline import history
-from hvdperf.timeline.asv import export
-from hvdperf.timeline.asv.export import BENCHMARK, make_trees, write_repository
+from hvdperf.timeline import asv_site, history
+from hvdperf.timeline.asv_site import BENCHMARK, make_trees, write_repository
 from hvdperf.timeline.history import (
     Axis,
     Release,
@@ -116,7 +115,7 @@ def test_asv_publishes_both_axes(tmp_path, axis):
     index = json.loads((tmp_path / "html" / "index.json").read_text())
     assert set(index["tags"]) == {release.tag for release in releases(axis)}
     assert set(index["benchmarks"]) == {SECONDS, SAMPLES}
-    other = export.REQUIREMENT[axis.other]
+    other = asv_site.REQUIREMENT[axis.other]
     assert index["params"][other] == sorted({r.version(axis.other) for r in RESULTS})
     assert list(index["machines"]) == [MACHINE_LABEL]
     graphs = list((tmp_path / "html" / "graphs").rglob(f"{SAMPLES}.json"))
@@ -149,9 +148,9 @@ def test_benchmarks_are_named_as_asv_finds_them():
     found = re.findall(r"def (track_\w+)\(", source)
     assert {f"throughput.Training.{name}" for name in found} == {SECONDS, SAMPLES}
     (names,) = re.findall(r"param_names: ClassVar = (\[.*\])", source)
-    assert tuple(json.loads(names)) == export.PARAMETERS
-    assert f'version = "{export.VERSION}"' in source
-    for unit, of_unit in export.UNITS.items():
+    assert tuple(json.loads(names)) == asv_site.PARAMETERS
+    assert f'version = "{asv_site.VERSION}"' in source
+    for unit, of_unit in asv_site.UNITS.items():
         assert f'track_{unit}.unit = "{of_unit}"' in source
     names = {
         path.name for path in (ROOT / "hvdperf" / "timeline" / "asv" / "benchmarks").glob("*.py")
@@ -166,7 +165,7 @@ def test_asv_runs_the_matrix_that_a_back_fill_fills():
 
     def required(axis: Axis) -> list[str]:
         requirements = Config.load(str(history.CONFIGURATION[axis])).matrix["req"]
-        return list(requirements[export.REQUIREMENT[axis.other]])
+        return list(requirements[asv_site.REQUIREMENT[axis.other]])
 
     assert required(Axis.HOROVOD) == list(TENSORFLOW)
     # And older ones, which were measured once.

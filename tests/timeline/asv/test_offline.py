@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.timeline.asv.site import OWN, SITE, make_offline
+from hvdperf.timeline.asv_site import ASV, OWN, make_offline
 from tests.support.filesystems import make_read_only, small_disk
 
-COPIES: list[dict[str, Any]] = tomllib.loads((SITE / "vendor.toml").read_text())["copies"]
+COPIES: list[dict[str, Any]] = tomllib.loads((ASV / "vendor.toml").read_text())["copies"]
 
 
 def asv_pages() -> Path:
@@ -118,8 +118,8 @@ def test_a_site_that_cannot_be_written_is_one_line(html_dir: Path, tmp_path: Pat
 @pytest.mark.parametrize("copy", COPIES, ids=lambda copy: copy["file"])
 def test_a_copy_is_what_it_is_said_to_be_and_has_its_licence(copy: dict[str, Any]) -> None:
     algorithm, _, digest = copy.get("own_integrity", copy["integrity"]).partition("-")
-    content = (SITE / "vendor" / copy["file"]).read_bytes()
-    text = (SITE / "vendor" / copy["licence"]).read_text()
+    content = (ASV / "vendor" / copy["file"]).read_bytes()
+    text = (ASV / "vendor" / copy["licence"]).read_text()
     assert re.search("MIT license|Permission is hereby granted, free of charge", text)
     assert base64.b64encode(hashlib.new(algorithm, content).digest()).decode() == digest
 
@@ -129,4 +129,4 @@ def test_the_copies_are_those_that_asv_demands_and_no_others() -> None:
     demanded = re.findall(r'="https://[^"]*/([^"/]*)" integrity="([^"]*)"', page)
     assert demanded == [(copy["replaces"], copy["integrity"]) for copy in COPIES]
     known = {copy[key] for copy in COPIES for key in ("file", "licence")}
-    assert contents(SITE / "vendor").keys() == known
+    assert contents(ASV / "vendor").keys() == known

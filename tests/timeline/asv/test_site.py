@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Response, Route
 
-from hvdperf.timeline.asv.site import make_offline
+from hvdperf.timeline.asv_site import make_offline
 from hvdperf.timeline.history import Axis
 from tests.support.browser import screenshot, visit
 from tests.support.histories import REPLICA
