@@ -270,7 +270,7 @@ def write_page(where: Results) -> int:
 
 
 def write_nights_page(results: Path) -> None:
-    from hvdperf.timeline.page.index import write_index
+    from hvdperf.timeline.pages import write_index
 
     until = datetime.now(UTC).date()
     path = write_index(results / NIGHTS / INDEX, results, results / "report", history.SITE, until)

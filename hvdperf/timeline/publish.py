@@ -20,7 +20,7 @@ from hvdperf.errors import UserError, refusing
 from hvdperf.paths import shown
 from hvdperf.timeline import history
 from hvdperf.timeline.nights import night
-from hvdperf.timeline.page.index import write_index
+from hvdperf.timeline.pages import write_index
 from hvdperf.timeline.processes import Git, without_secret
 from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, alone, documents, read_all
 

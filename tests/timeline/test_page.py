@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from bench.nights import Year, nights
 from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
+from hvdperf.timeline import pages
 from hvdperf.timeline.nights.changes import findings
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import (
@@ -24,8 +25,7 @@ from hvdperf.timeline.nights.night import (
     write_night,
 )
 from hvdperf.timeline.nights.series import Series, events
-from hvdperf.timeline.page import index as pages
-from hvdperf.timeline.page.index import write_index
+from hvdperf.timeline.pages import write_index
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
 from tests.support.browser import Window, chromium, visit, window

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.timeline.lines import Line
-from hvdperf.timeline.page.plot import HEIGHT, LABEL, Plot, plot_of
+from hvdperf.timeline.pages import HEIGHT, LABEL, Plot, plot_of
 from hvdperf.verdict import Verdict
 
 NOISE = random.Random(1)

@@ -19,7 +19,7 @@ from hvdperf.timeline.nights.gate import CaseOverNights, failed_alone
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, write_night
 from hvdperf.timeline.nights.series import Series, events
 from hvdperf.timeline.nights.watch import Watched, state_of, write_issues
-from hvdperf.timeline.page.index import write_index
+from hvdperf.timeline.pages import write_index
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import REGRESSION, Verdict, judge
 from tests.support.nights import slowed
