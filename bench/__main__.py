@@ -28,7 +28,7 @@ from hvdperf.plan.session_plan import plan_session
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import as_ratio
 from hvdperf.worker.protocol import STARTUP, Phase
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 STARTS, LAUNCHES = 5, 6
 # Phases whose cost depends on the suite: launcher, init and input. The others depend on TensorFlow,

@@ -34,7 +34,7 @@ from hvdperf.plan.arms import SWEEP, Arm
 from hvdperf.plan.options import LAUNCHERS
 from hvdperf.plan.questions import Fault
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Phase
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 # The kinds that a census counts.
 COUNTED = ("processes", "file descriptors", "listening ports", "shared memory", "temporary files")

@@ -24,7 +24,7 @@ from hvdperf.records.rounds import Launch, Round, Turns, back_to_back
 from hvdperf.scatter import Row, turn_correlation
 from hvdperf.verdict import REGRESSION, UNKNOWN_LAUNCH_SD, Noise, Verdict
 from hvdperf.work.blocks import Blocks
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 # Looks of the profile `nightly`, which leaves the least undecided.
 LOOKS = (8, 12, 24)

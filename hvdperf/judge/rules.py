@@ -12,7 +12,7 @@ from hvdperf.plan.comparisons import AskedBy, Comparison, JudgedAs
 from hvdperf.plan.options import Profile
 from hvdperf.plan.thresholds import Case, Thresholds, case_of
 from hvdperf.verdict import ALPHA, REGRESSION, Band, Rule
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from hvdperf.worker import rank_config
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.rank_config import RankConfig
 from hvdperf.worker.script.tap import _hvdperf_private as private
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 SEED = 20181231
 # Something hangs if it takes this many times as long as the known pace predicts.

@@ -7,7 +7,7 @@ from enum import Enum
 
 from hvdperf.json_records import Positive
 from hvdperf.models.registry import SCRIPT
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from hvdperf.records.rounds import Launch, Round, Turns, is_disturbed
 from hvdperf.stats import Interval
 from hvdperf.verdict import Judgement, Verdict, is_precise
 from hvdperf.worker.protocol import Phase
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 
 @dataclass(frozen=True)

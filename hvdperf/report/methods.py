@@ -27,7 +27,7 @@ from hvdperf.report.cases import with_confidence
 from hvdperf.report.session import began
 from hvdperf.report.words import joined, plural, published_name, span
 from hvdperf.stats import fewest_bounded
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 SENTENCES = Path(__file__).with_name("methods.txt")
 _NAMES = {

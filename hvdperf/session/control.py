@@ -22,7 +22,7 @@ from hvdperf.models.inputs import DataError
 from hvdperf.plan.arms import AA, AGAINST, SWEEP, Arm, BlockKind
 from hvdperf.records.outcome import Failure
 from hvdperf.worker.protocol import STARTUP, Phase
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 # Seconds for which the load is watched: the kernel counts in ticks of 10 ms, so half a second shows
 # 1 % of two cores.

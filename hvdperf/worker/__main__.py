@@ -17,7 +17,7 @@ from hvdperf.worker.faults import Fault, InjectedFault
 from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.rank_config import RankConfig
 from hvdperf.worker.session_link import Driver
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 
 def rank_of_this_process() -> int:

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 from hvdperf.worker import process
 from hvdperf.worker.__main__ import run_rank
 from hvdperf.worker.fork_stub import FORKED, NUMBER, READY
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 # Timeout of a stub's request. A stub sends it at once; until then no other rank is forked.
 REQUEST_S = 5.0

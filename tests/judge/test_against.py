@@ -12,7 +12,7 @@ from hvdperf.plan.arms import AGAINST, Arm, BlockKind, Schedule
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.plan.questions import Fault, against
 from hvdperf.records.rounds import Launch, Metadata, Round
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import HOROVOD_2, WORKLOAD, launch, observation
 
 WEAK = against(questions.weak_scaling(WORKLOAD, 2))

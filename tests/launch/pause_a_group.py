@@ -18,7 +18,7 @@ from hvdperf.machine.placement import local_offers, place  # noqa: E402
 from hvdperf.machine.stack import find_mpirun  # noqa: E402
 from hvdperf.plan.arms import Arm, BlockKind, Workload  # noqa: E402
 from hvdperf.plan.data import DataSource  # noqa: E402
-from hvdperf.worker.strategies.table import Strategy  # noqa: E402
+from hvdperf.worker.strategies import Strategy  # noqa: E402
 
 launcher, data, scratch = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 chosen = make_launcher(launcher, str(find_mpirun(Path(sys.executable))), 2, scratch, slots=None)

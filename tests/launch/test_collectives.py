@@ -15,7 +15,7 @@ from hvdperf.plan.questions import Fault
 from hvdperf.records.rounds import CollectiveReport, Evidence, Launch, Series, Turns
 from hvdperf.work.collectives import Collectives
 from hvdperf.worker.protocol import Phase
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 from tests.support.groups import DEADLINE_S, WORKLOAD, Start, horovod
 
 pytestmark = pytest.mark.mpirun

@@ -43,7 +43,7 @@ from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.options import LAUNCHERS, Options, Sampling
 from hvdperf.worker.protocol import address_towards
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import WORKLOAD
 from tests.support.stores import STACK
 

@@ -17,7 +17,7 @@ from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.data import DataSource
 from hvdperf.session import own_network
 from hvdperf.session.own_network import Trial
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 from tests.support.groups import MakeStarter
 
 # Twenty launches.

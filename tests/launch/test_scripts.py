@@ -17,7 +17,7 @@ from hvdperf.records.rounds import BlockReport, Evidence, Metadata, RunReport
 from hvdperf.session.own_network import try_all
 from hvdperf.verdict import Verdict
 from hvdperf.work.training import problems_of_run
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 from tests.support.groups import DEADLINE_S, MakeStarter
 
 SCRIPTS = ROOT / "tests/support/scripts"

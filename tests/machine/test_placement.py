@@ -16,7 +16,7 @@ from hvdperf.machine.placement import (
     place_group,
     replicas_per_node,
 )
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 
 def offers(*hosts):

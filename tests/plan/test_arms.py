@@ -27,7 +27,7 @@ from hvdperf.plan.questions import (
     weak_scaling,
 )
 from hvdperf.worker.protocol import STARTUP
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import BARE_2, HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
 
 FULL, SPLIT, LOCAL = BlockKind.FULL, BlockKind.SPLIT, BlockKind.LOCAL

@@ -15,7 +15,7 @@ from hvdperf.plan.arms import AGAINST, Arm
 from hvdperf.records.outcome import Failure
 from hvdperf.session import control
 from hvdperf.session.control import MOST, Control
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import HOROVOD_2
 
 BROKEN = Failure(HOROVOD_2.name, 1, "init", "it broke")

@@ -20,7 +20,7 @@ from hvdperf.session.scheduler import starts_of
 from hvdperf.verdict import Band, Noise, Verdict, longer_side
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.collectives import SWEEP_TURNS, Collectives
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, disturbance, usage
 from tests.support.sessions import (
     ALL,

@@ -13,7 +13,7 @@ from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.work.round_runner import CORRECTNESS_STEPS
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Phase
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 # Small enough to trace in half a second, of the shape that the default profile trains.
 WORKLOAD = Workload(model="alexnet_s", dataset="cifar10", input_size=67, batch=8, optimizer="sgd")

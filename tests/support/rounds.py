@@ -41,7 +41,7 @@ from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.collectives import Collectives
 from hvdperf.work.table import observed, work_of
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 WORKLOAD = Workload("resnet_50_s", "cifar10", 32, batch=32)
 HOROVOD_1 = Arm(WORKLOAD, Strategy.HOROVOD, 1)

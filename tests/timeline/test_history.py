@@ -38,7 +38,7 @@ from hvdperf.timeline.history import (
     word,
 )
 from hvdperf.verdict import Verdict
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 from tests.support.damage import FUZZ, damaged_json
 from tests.support.histories import FACTS, MACHINE_LABEL, REPLICA, raw_result, written
 from tests.support.rounds import WORKLOAD, outcome

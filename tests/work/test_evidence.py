@@ -17,7 +17,7 @@ from hvdperf.work.collectives import Collectives
 from hvdperf.work.evidence import expected_samples, overlap_of_shards
 from hvdperf.work.training import Epochs
 from hvdperf.work.wall_time import WallTime, impossible_shares, stamped
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import (
     GRADIENTS,
     HOROVOD_1,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hvdperf.plan.arms import Arm, BlockKind, Side
 from hvdperf.work.interleaving import Pair, Visit, walk
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
 
 FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT

@@ -43,7 +43,7 @@ from hvdperf.work.table import WORKS
 from hvdperf.work.training import Endurance, Epochs, Seconds
 from hvdperf.work.wall_time import MET_STEPS, WallTime, stamped
 from hvdperf.worker.protocol import Phase
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import (
     BARE_2,
     HOROVOD_1,

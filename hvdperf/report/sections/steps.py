@@ -16,7 +16,7 @@ from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.words import plural, several, slug, span, workload_labels
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of
-from hvdperf.worker.strategies.table import Strategy
+from hvdperf.worker.strategies import Strategy
 
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 _QUANTILES = (
