@@ -32,9 +32,8 @@ from hvdperf.plan.arms import Arm, BlockKind, Exchange
 from hvdperf.plan.data import DataSource, other_data
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.session_plan import SessionPlan
-from hvdperf.worker import rank_config
-from hvdperf.worker.protocol import Phase
-from hvdperf.worker.rank_config import RankConfig
+from hvdperf.worker import protocol
+from hvdperf.worker.protocol import Phase, RankConfig
 from hvdperf.worker.script.tap import _hvdperf_private as private
 from hvdperf.worker.strategies import Strategy
 
@@ -217,7 +216,7 @@ class ArmLauncher:
             script_top=str(private.top_of(Path(known.place))) if known and script else "",
             classes=(known is not None and known.classes) or data.classes,
             # The rest of the exchange is in the rank's environment.
-            exchange=rank_config.Exchange(
+            exchange=protocol.Exchange(
                 exchange.compression, exchange.reduction, exchange.groups, exchange.sparse_as_dense
             ),
             passes=arm.passes,

@@ -20,7 +20,7 @@ from hvdperf.launch.launchers import Job, Launcher, LaunchError, Order
 from hvdperf.launch.processes import ForkServer, SlotGone, Stall, mismatch_in, stall_in
 from hvdperf.records.outcome import Failure
 from hvdperf.records.rounds import Asked, ClockOffset, Timestamp, Timestamps
-from hvdperf.worker.cpu_hog import is_stopped
+from hvdperf.worker.process import is_stopped
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, kind_of
 
 Report = TypeVar("Report")

@@ -24,7 +24,7 @@ from hvdperf.files import write_whole
 from hvdperf.launch import pmix
 from hvdperf.launch.outer_mpirun import INTERRUPTED, STATUS_VARIABLE
 from hvdperf.paths import CACHE
-from hvdperf.worker.cpu_hog import stat_fields
+from hvdperf.worker.process import stat_fields
 
 # Seconds that rank 0 has to write its file, which another host may see late.
 FILE_S = 90.0

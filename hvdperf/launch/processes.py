@@ -22,7 +22,7 @@ from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import ROOT
 from hvdperf.programs import fate_of
 from hvdperf.worker import fork_stub
-from hvdperf.worker.cpu_hog import is_stopped, stat_fields
+from hvdperf.worker.process import is_stopped, stat_fields
 from hvdperf.worker.protocol import DRIVER_VARIABLE
 
 # Variables of a process by name. None stands for one of the session's that it does not get.

@@ -27,7 +27,7 @@ from hvdperf.plan.arms import (
 )
 from hvdperf.plan.comparisons import Between, Comparison, JudgedAs, Question
 from hvdperf.verdict import Verdict
-from hvdperf.worker.rank_config import FaultConfig
+from hvdperf.worker.protocol import FaultConfig
 from hvdperf.worker.strategies import Strategy
 
 _NUMBERS: Mapping[str, type[int] | type[float]] = {

@@ -14,8 +14,7 @@ from hvdperf.models import inputs, own_networks
 from hvdperf.worker import process, session_link
 from hvdperf.worker.evidence import dataset_id, settings
 from hvdperf.worker.faults import Fault, InjectedFault
-from hvdperf.worker.protocol import Message, Phase
-from hvdperf.worker.rank_config import RankConfig
+from hvdperf.worker.protocol import Message, Phase, RankConfig
 from hvdperf.worker.session_link import Driver
 from hvdperf.worker.strategies import Strategy
 

@@ -7,10 +7,9 @@ import sys
 import time
 from typing import Callable, Optional
 
-from hvdperf.worker import cpu_hog
+from hvdperf.worker import process
 from hvdperf.worker.learning import Constant
-from hvdperf.worker.protocol import Phase
-from hvdperf.worker.rank_config import FaultConfig, RankConfig
+from hvdperf.worker.protocol import FaultConfig, Phase, RankConfig
 
 
 class InjectedFault(RuntimeError):
@@ -65,7 +64,7 @@ class Fault:
     def compete(self) -> None:
         """Start a process that computes on this rank's cores from now on, while the rank runs."""
         if self._fault.kind == "busy":
-            subprocess.Popen([sys.executable, cpu_hog.__file__, str(os.getpid())])
+            subprocess.Popen([sys.executable, process.__file__, str(os.getpid())])
 
     @property
     def follows_steps(self) -> bool:

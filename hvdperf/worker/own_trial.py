@@ -21,8 +21,7 @@ from hvdperf.models.inputs import own
 from hvdperf.models.own_networks import BadNetwork
 from hvdperf.models.registry import Shard
 from hvdperf.worker import training
-from hvdperf.worker.protocol import Phase
-from hvdperf.worker.rank_config import RankConfig
+from hvdperf.worker.protocol import Phase, RankConfig
 from hvdperf.worker.session_link import Driver
 from hvdperf.worker.strategies.base import Facts
 

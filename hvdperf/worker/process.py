@@ -1,9 +1,14 @@
-"""A rank as an operating-system process: its parent, its cores, its environment."""
+"""A rank as an operating-system process: its parent, its cores, its environment.
+
+`python process.py PID` takes cores away from the rank PID, as an injected fault. Standard library
+only, because that runs wherever a script has gone.
+"""
 
 import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from typing import NoReturn, Optional
 
@@ -94,3 +99,48 @@ def resident_bytes() -> int:
     """Return the size of this process's resident set in bytes."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# The state of a process, and one that takes cores away -------------------------------------------
+
+
+def stat_fields(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the state of the process on. Raises
+    FileNotFoundError if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            # The name, in parentheses, may hold anything.
+            return stat.read().rpartition(")")[2].split()
+    except ProcessLookupError as error:
+        # It has ended since the file was opened.
+        raise FileNotFoundError(*error.args) from None
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a signal has stopped the process. Raises as stat_fields does."""
+    return stat_fields(pid)[0] == "T"
+
+
+# It computes for BURST_S before it looks at the rank again. While the rank is stopped, it looks
+# every LOOK_S.
+BURST_S = 0.002
+LOOK_S = 0.01
+
+
+def compete(rank: int) -> None:
+    """Compute on the cores of the rank, this process's parent, until it is gone. Pause while it is
+    stopped, as ranks are between their turns, so that this takes no time from others."""
+    while os.getppid() == rank:
+        try:
+            if is_stopped(rank):
+                time.sleep(LOOK_S)
+                continue
+        except FileNotFoundError:
+            return
+        until = time.perf_counter() + BURST_S
+        while time.perf_counter() < until:
+            pass
+
+
+if __name__ == "__main__":
+    compete(int(sys.argv[1]))

@@ -18,8 +18,7 @@ from hvdperf.models import own_networks
 from hvdperf.models.inputs import DataError
 from hvdperf.worker import protocol
 from hvdperf.worker.faults import Fault
-from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase
-from hvdperf.worker.rank_config import RankConfig
+from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, RankConfig
 
 # Keras writes the names of layers in bold.
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")

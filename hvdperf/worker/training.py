@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from hvdperf.models import contract, inputs, own_networks, registry, tasks
 from hvdperf.worker.learning import Adaptive, Constant, Scheduled, can_be_set
-from hvdperf.worker.rank_config import RankConfig
+from hvdperf.worker.protocol import RankConfig
 
 Config = RankConfig
 

@@ -14,7 +14,7 @@ from hvdperf.launch.processes import is_running
 from hvdperf.plan.questions import Fault
 from hvdperf.records.rounds import Evidence, Launch
 from hvdperf.work.blocks import Blocks
-from hvdperf.worker.cpu_hog import stat_fields
+from hvdperf.worker.process import stat_fields
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, Start, environments, horovod
 

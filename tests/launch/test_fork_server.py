@@ -18,7 +18,7 @@ from bench.soak import launched
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
 from hvdperf.records.outcome import Failure
-from hvdperf.worker.cpu_hog import stat_fields
+from hvdperf.worker.process import stat_fields
 from tests.support.groups import MakeStarter, horovod
 from tests.support.leftovers import ended
 

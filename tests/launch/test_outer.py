@@ -25,7 +25,7 @@ from hvdperf.errors import UserError
 from hvdperf.launch import outer, pmix
 from hvdperf.launch.outer import LOOK_S
 from hvdperf.launch.processes import is_running
-from hvdperf.worker.cpu_hog import stat_fields
+from hvdperf.worker.process import stat_fields
 from tests.support.leftovers import ended
 
 VARIABLES = (

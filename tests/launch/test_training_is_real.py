@@ -16,7 +16,7 @@ from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import EXCHANGES, Arm, BlockKind, Workload
 from hvdperf.records.rounds import Block, BlockReport, Evidence, Launch, Turns
 from hvdperf.work.blocks import Blocks
-from hvdperf.worker.cpu_hog import is_stopped
+from hvdperf.worker.process import is_stopped
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (
     ADAM,

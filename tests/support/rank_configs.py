@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvdperf.worker.rank_config import Exchange, RankConfig
+from hvdperf.worker.protocol import Exchange, RankConfig
 
 ALONE = RankConfig(
     strategy="single",

@@ -12,8 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.worker.protocol import DRIVER_VARIABLE, STARTUP, Connection, Phase
-from hvdperf.worker.rank_config import FaultConfig, RankConfig
+from hvdperf.worker.protocol import (
+    DRIVER_VARIABLE,
+    STARTUP,
+    Connection,
+    FaultConfig,
+    Phase,
+    RankConfig,
+)
 from hvdperf.worker.session_link import Driver
 from tests.support.rank_configs import rank_config
 

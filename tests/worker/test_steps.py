@@ -11,7 +11,7 @@ import pytest
 
 from hvdperf.worker import faults, steps
 from hvdperf.worker.faults import Fault
-from hvdperf.worker.rank_config import FaultConfig
+from hvdperf.worker.protocol import FaultConfig
 
 STEPS = 4
 

@@ -69,7 +69,7 @@ def test_the_batches_of_all_replicas_are_in_the_host_s_memory() -> None:
     # A process of its own: how many devices a CPU is taken for is settled once.
     code = (
         "from hvdperf.worker.strategies.tf_distribute import MirroredTrainer\n"
-        "from hvdperf.worker.rank_config import Exchange, RankConfig\n"
+        "from hvdperf.worker.protocol import Exchange, RankConfig\n"
         f"trainer = MirroredTrainer({CONFIG!r})\n"
         "trainer.init()\n"
         "trainer.open_input()\n"

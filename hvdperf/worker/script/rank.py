@@ -23,8 +23,7 @@ from typing import Any, NoReturn
 from hvdperf.worker import process
 from hvdperf.worker.evidence import settings
 from hvdperf.worker.process import Resumes, cpu_seconds, resident_bytes
-from hvdperf.worker.protocol import Message, Phase
-from hvdperf.worker.rank_config import RankConfig
+from hvdperf.worker.protocol import Message, Phase, RankConfig
 from hvdperf.worker.script.tap import _hvdperf_private as private
 from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
 from hvdperf.worker.session_link import Driver, meet, message_of

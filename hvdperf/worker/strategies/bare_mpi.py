@@ -10,7 +10,7 @@ from typing import Any
 
 from hvdperf.worker.collectives import Buffers, Exchange, Unavailable
 from hvdperf.worker.learning import Constant
-from hvdperf.worker.rank_config import RankConfig
+from hvdperf.worker.protocol import RankConfig
 
 Facts = dict[str, Any]
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from hvdperf.worker import cpu_hog
+from hvdperf.worker import process
 
 
 def test_a_process_that_ends_while_it_is_looked_at_is_not_there(
@@ -19,8 +19,8 @@ def test_a_process_that_ends_while_it_is_looked_at_is_not_there(
 
     monkeypatch.setattr("builtins.open", lambda *_: Ended())
     with pytest.raises(FileNotFoundError):
-        cpu_hog.is_stopped(os.getpid())
+        process.is_stopped(os.getpid())
 
 
 def test_a_process_that_runs_is_not_stopped() -> None:
-    assert not cpu_hog.is_stopped(os.getpid())
+    assert not process.is_stopped(os.getpid())
