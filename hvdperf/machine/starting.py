@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hvdperf.machine.host import control_groups, memory_in_groups, number_in
 from hvdperf.paths import ROOT, shown
-from hvdperf.worker.evidence import OF_A_RANK
+from hvdperf.worker.process import OF_A_RANK
 from hvdperf.worker.script.tap._hvdperf_recorder import PREFIXES
 
 # Prefixes of the variables by which Open MPI and Slurm talk to their own children. An inner mpirun

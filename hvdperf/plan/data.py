@@ -22,7 +22,6 @@ from hvdperf.models.registry import SCRIPT
 from hvdperf.paths import CACHE, ROOT, SAMPLES
 from hvdperf.plan.arms import Workload
 from hvdperf.programs import run
-from hvdperf.worker.evidence import dataset_id, files_of
 
 # The data set of language models if the user asks for one of images.
 WORDS = "ptb"
@@ -35,7 +34,7 @@ class DataSource:
     """The training data of one data set.
 
     directory: its place; "" for synthetic input. classes: number of labels; 0 for words. identity:
-    a text that distinguishes it from another copy (worker/evidence.py). files: the files that
+    a text that distinguishes it from another copy (inputs.dataset_id). files: the files that
     identity covers, below the directory; empty for all. located: the files that were found there
     (models.inputs.locate); None for synthetic input.
     """
@@ -127,7 +126,7 @@ def open_data(dataset: str, directory: str) -> DataSource:
         located = inputs.locate(dataset, path)
         # Other files may lie in the directory, too.
         files = tuple(str(each.relative_to(path)) for each in located.all)
-        identity = dataset_id(path, files)
+        identity = inputs.dataset_id(path, files)
         if not located.counts:
             located = _counted(located, path, identity)
     except (DataError, OSError) as error:
@@ -211,7 +210,7 @@ def other_data(directory: str, into: Path) -> Path:
 def _alike(directory: str) -> list[list[Path]]:
     """Return the files of a directory in groups of the same size."""
     by_size: dict[int, list[Path]] = {}
-    for path in sorted(files_of(Path(directory))) if directory else ():
+    for path in sorted(inputs.files_of(Path(directory))) if directory else ():
         by_size.setdefault(path.stat().st_size, []).append(path)
     return list(by_size.values())
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.worker.evidence import OF_A_RANK
+from hvdperf.worker.process import OF_A_RANK
 from hvdperf.worker.script.tap._hvdperf_recorder import OF_OTHERS
 
 ALLOW = "--allow-setting"

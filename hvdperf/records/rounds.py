@@ -130,10 +130,10 @@ class Evidence(Figures):
 
     world_size: number of replicas that the framework reports. learning_rate: at the end. digests:
     SHA-256 of the weights, one a replica of this process. data, data_wanted: id of the training
-    data that the process has read, and of the session's (hvdperf/worker/evidence.py); "" if it
-    reads none. settings: of Horovod, NCCL, TensorFlow, OpenMP and XLA in the environment
-    (hvdperf/worker/evidence.py). samples_of_a_pass: number of samples that this process has in one
-    pass over the user's own data; None if the first pass is not over, or for other data.
+    data that the process has read, and of the session's (models.inputs.dataset_id); "" if it reads
+    none. settings: of Horovod, NCCL, TensorFlow, OpenMP and XLA in the environment
+    (worker.session_link.settings). samples_of_a_pass: number of samples that this process has in
+    one pass over the user's own data; None if the first pass is not over, or for other data.
     """
 
     world_size: Positive

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 from hvdperf.models import inputs, own_networks
 from hvdperf.worker import process, session_link
-from hvdperf.worker.evidence import dataset_id, settings
 from hvdperf.worker.faults import Fault, InjectedFault
 from hvdperf.worker.protocol import Message, Phase, RankConfig
 from hvdperf.worker.session_link import Driver
@@ -91,8 +90,9 @@ def obey(trainer: Any, driver: Driver, order: Message) -> dict[str, Any]:
     found = getattr(trainer, op)(**arguments)
     if op == Phase.EVIDENCE:
         config, place = trainer.config, trainer.config.data_dir
-        found |= {"settings": settings(), "samples_of_a_pass": trainer.samples_of_a_pass}
-        found["data"] = dataset_id(Path(place), config.data_files) if place else ""
+        found["settings"] = session_link.settings()
+        found["samples_of_a_pass"] = trainer.samples_of_a_pass
+        found["data"] = inputs.dataset_id(Path(place), config.data_files) if place else ""
         found["data_wanted"] = config.data_id
     return found
 

@@ -14,6 +14,11 @@ from typing import NoReturn, Optional
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
+# Settings that say where a rank is, and so differ between ranks.
+OF_A_RANK = {
+    *(f"HOROVOD_{kind}{what}" for kind in ("", "LOCAL_", "CROSS_") for what in ("RANK", "SIZE")),
+    *("HOROVOD_HOSTNAME", "TF_CONFIG"),
+}
 
 
 def die_with_parent(parent: Optional[int] = None) -> None:

@@ -12,13 +12,15 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 from hvdperf.models import own_networks
 from hvdperf.models.inputs import DataError
-from hvdperf.worker import protocol
+from hvdperf.worker import process, protocol
 from hvdperf.worker.faults import Fault
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, RankConfig
+from hvdperf.worker.script.tap._hvdperf_recorder import OF_OTHERS, PREFIXES
 
 # Keras writes the names of layers in bold.
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
@@ -202,6 +204,21 @@ def own_address() -> str:
     host."""
     host, port, _ = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
     return protocol.address_towards(host, int(port))
+
+
+# The rendezvous of one launch, and the interface of a host.
+_OF_A_LAUNCH = ("HOROVOD_GLOO_", "NCCL_SOCKET_IFNAME")
+
+
+def settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the settings that all ranks of a launch should have alike."""
+    return {
+        name: value
+        for name, value in sorted(environment.items())
+        if name.startswith(PREFIXES)
+        and not name.startswith((*_OF_A_LAUNCH, *OF_OTHERS))
+        and name not in process.OF_A_RANK
+    }
 
 
 # What TensorFlow says of the place in its graph.

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.models.inputs import DataError
+from hvdperf.models.inputs import DataError, dataset_id
 from hvdperf.models.inputs.sample_sets import write_imagenet
 from hvdperf.plan import data
 from hvdperf.plan.data import open_data, other_data
-from hvdperf.worker.evidence import dataset_id
 
 
 @pytest.fixture

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hvdperf.worker import process
-from hvdperf.worker.evidence import settings
 from hvdperf.worker.process import Resumes, cpu_seconds, resident_bytes
 from hvdperf.worker.protocol import Message, Phase, RankConfig
 from hvdperf.worker.script.tap import _hvdperf_private as private
 from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
-from hvdperf.worker.session_link import Driver, meet, message_of
+from hvdperf.worker.session_link import Driver, meet, message_of, settings
 
 # Training steps with which a start-up ends: the first one, with its trace, and another one.
 STEPS_OF_A_START = 2

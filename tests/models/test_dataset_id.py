@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.worker.evidence import dataset_id
+from hvdperf.models.inputs import dataset_id
 
 
 @pytest.fixture
