@@ -23,8 +23,8 @@ from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.options import Sampling
 from hvdperf.plan.questions import aa, against, communication, parity, strong_scaling, weak_scaling
-from hvdperf.scatter import Row, turn_correlation
 from hvdperf.session.scheduler import launch_variances, starts_of
+from hvdperf.stats import Row, turn_correlation
 from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Band, Floor, Judgement, Rule, Verdict
 from hvdperf.verdict import Noise as Known
 from hvdperf.work.in_turn import Budget, Group, in_turn

@@ -21,7 +21,7 @@ from hvdperf.interim import EARLY_LOOKS, judge_rounds
 from hvdperf.plan.arms import Arm, Schedule, Side, Workload
 from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.records.rounds import Launch, Round, Turns, back_to_back
-from hvdperf.scatter import Row, turn_correlation
+from hvdperf.stats import Row, turn_correlation
 from hvdperf.verdict import REGRESSION, UNKNOWN_LAUNCH_SD, Noise, Verdict
 from hvdperf.work.blocks import Blocks
 from hvdperf.worker.strategies import Strategy

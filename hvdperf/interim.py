@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from hvdperf.scatter import Row, mean_of_inverse, round_variance, turn_variance, turns_freedom
-from hvdperf.stats import Interval, NotMeasurable, hodges_lehmann, shift, student_quantile
+from hvdperf import stats
+from hvdperf.stats import Interval, NotMeasurable, Row
 from hvdperf.verdict import (
     FEWEST_ROUNDS,
     ONE_SESSION,
@@ -188,10 +188,10 @@ def early_interval(
         return None
     values = [median(row) for row in rows]
     error = noise.widening * math.sqrt(early_variance(rows, noise) / count)
-    half = student_quantile(1 - alpha, PRIOR_ROUNDS + count - 1) * error
+    half = stats.student_quantile(1 - alpha, PRIOR_ROUNDS + count - 1) * error
     half = math.hypot(half, sessions.half(alpha))
     centre = fmean(values)
-    estimate = hodges_lehmann(values, alpha).estimate
+    estimate = stats.hodges_lehmann(values, alpha).estimate
     try:
         return as_ratio(Interval(estimate, centre - half, centre + half, alpha, count))
     except NotMeasurable:
@@ -216,8 +216,8 @@ def early_shift(
         sum(noise.widening**2 * early_variance(rows, noise) / len(rows) for rows, noise in both)
     )
     freedom = sum(PRIOR_ROUNDS + len(rows) - 1 for rows, _ in both)
-    half = student_quantile(1 - alpha, freedom) * error
-    found = shift(a, b, alpha)
+    half = stats.student_quantile(1 - alpha, freedom) * error
+    found = stats.shift(a, b, alpha)
     try:
         return as_ratio(replace(found, lower=centre - half, upper=centre + half))
     except NotMeasurable:
@@ -226,16 +226,16 @@ def early_shift(
 
 def _has_variance(rows: Sequence[Row]) -> bool:
     """Return whether there are enough rounds and turns for early_variance."""
-    return len(rows) >= EARLY_LOOKS[0] and turns_freedom(rows) >= FEWEST_FREEDOM
+    return len(rows) >= EARLY_LOOKS[0] and stats.turns_freedom(rows) >= FEWEST_FREEDOM
 
 
 def early_variance(rows: Sequence[Row], noise: Noise) -> float:
     """Return the variance of a round that early bounds assume (early_interval)."""
     count = len(rows)
     correlated = (1 + noise.correlation) / (1 - noise.correlation)
-    of_turns = max(2.0, 1.25 * correlated) * turn_variance(rows) * mean_of_inverse(rows)
+    of_turns = max(2.0, 1.25 * correlated) * stats.turn_variance(rows) * stats.mean_of_inverse(rows)
     floor = noise.launch_sd**2 + of_turns
-    pooled = (PRIOR_ROUNDS * floor + (count - 1) * round_variance(rows)) / (
+    pooled = (PRIOR_ROUNDS * floor + (count - 1) * stats.round_variance(rows)) / (
         PRIOR_ROUNDS + count - 1
     )
     return max(floor, pooled)

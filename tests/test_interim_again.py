@@ -13,7 +13,7 @@ from hvdperf.interim import (
     judge_rounds,
     next_look,
 )
-from hvdperf.scatter import turn_correlation, turns_worth
+from hvdperf.stats import turn_correlation, turns_worth
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Noise, Verdict
 from tests.support.rule_again import correlation_again, early_bounds, exact_bounds, verdict_again
 

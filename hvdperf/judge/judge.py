@@ -20,8 +20,7 @@ from hvdperf.plan.comparisons import AskedBy, Comparison, JudgedAs
 from hvdperf.plan.questions import fault_case_of
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, Round
-from hvdperf.scatter import Row
-from hvdperf.stats import Interval, NotMeasurable, hodges_lehmann
+from hvdperf.stats import Interval, NotMeasurable, Row, hodges_lehmann
 from hvdperf.verdict import (
     ALPHA,
     ONE_SESSION,

@@ -23,7 +23,7 @@ from hvdperf.json_records import Unreadable, decode, encode
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot, is_oversubscribed
 from hvdperf.paths import shown
-from hvdperf.scatter import RoundMoments
+from hvdperf.stats import RoundMoments
 from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, SessionNoise
 
 # The number of latest sessions that count, and the fewest that are enough.

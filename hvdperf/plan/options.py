@@ -53,7 +53,7 @@ class Sampling:
     looks: numbers of rounds after which a case may PASS or FAIL, ascending; a round is one launch
     of every arm. early: whether a case may PASS before, after three rounds or more
     (hvdperf.interim). turns_min, turns_max: limits of the number of turns of a round, within which
-    hvdperf.scatter.turns_worth chooses; rounds whose comparisons gain nothing from turns may take
+    hvdperf.stats.turns_worth chooses; rounds whose comparisons gain nothing from turns may take
     fewer. min_block_seconds, min_block_steps: the shortest block, in seconds at the pace of the
     warm-up and in steps. startup_deadline_s, block_deadline_s: the longest wait for one order, in
     seconds; a block of a launch with a slow pace may take longer (hvdperf.work.base). precision:

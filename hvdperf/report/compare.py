@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import median
 
-from hvdperf import interim, paths, scatter, stats, verdict
+from hvdperf import interim, paths, stats, verdict
 from hvdperf.plan.comparisons import AskedBy, Comparison
 from hvdperf.plan.options import resuming
 from hvdperf.records.archive import Archive
@@ -217,11 +217,11 @@ def _unsound(case: Case) -> str:
     return "no figure" if case.figure is None else case.verdict.value
 
 
-def _rows_and_noise(case: Case) -> tuple[list[scatter.Row], verdict.Noise]:
+def _rows_and_noise(case: Case) -> tuple[list[stats.Row], verdict.Noise]:
     """Return the ln ratios of the turns of each round that counts, and the noise of launches that
     the session knew of; [] if the arms took no turns."""
     comparison = case.comparison
-    rows: list[scatter.Row] = []
+    rows: list[stats.Row] = []
     work = work_of(comparison.question)
     for measured in case.outcome.rounds:
         if work.takes_turns(comparison, measured.schedule) and work.measures(comparison, measured):

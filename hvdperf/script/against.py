@@ -21,7 +21,6 @@ from hvdperf.interim import judge_rounds
 from hvdperf.machine.host import local_machine
 from hvdperf.plan.options import Sampling
 from hvdperf.plan.terms import Term
-from hvdperf.scatter import Row
 from hvdperf.script.arms import (
     AS_IT_IS,
     FIRST_STEPS,
@@ -36,6 +35,7 @@ from hvdperf.script.arms import (
 )
 from hvdperf.script.checks import problems
 from hvdperf.script.terms import TERMS, parts_of
+from hvdperf.stats import Row
 from hvdperf.verdict import REGRESSION, Judgement, Verdict, is_bounded, must_be, worst
 from hvdperf.work.in_turn import Budget, Group, in_turn
 

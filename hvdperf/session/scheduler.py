@@ -23,7 +23,7 @@ from hvdperf.plan.options import Profile
 from hvdperf.plan.thresholds import Thresholds
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Round
-from hvdperf.scatter import RoundMoments, Row, launch_variance, round_moments, turn_correlation
+from hvdperf.stats import RoundMoments, Row, launch_variance, round_moments, turn_correlation
 from hvdperf.verdict import Noise, Rule, Verdict, rounds_until_precise
 from hvdperf.work.base import Progress, RoundRequest, RoundSettings
 from hvdperf.work.blocks import Blocks

@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from hvdperf.interim import EARLY_LOOKS, is_failing, next_look
 from hvdperf.plan.options import MOST_ROUNDS, Sampling
-from hvdperf.scatter import Row, turn_variance, turns_worth
+from hvdperf.stats import Row, turn_variance, turns_worth
 from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, Rule
 
 Case = TypeVar("Case")
@@ -173,7 +173,7 @@ class Group(ABC, Generic[Case]):
 
     def turns(self) -> int:
         """Return the number of turns of the next round: the fewest in the first rounds, then the
-        best number for the undecided cases that are not failing (hvdperf.scatter.turns_worth).
+        best number for the undecided cases that are not failing (hvdperf.stats.turns_worth).
 
         If all cases are failing or only shown, FEW_TURNS are enough. But a failing case that is
         attributed gets the fewest of the sampling, because its turns serve that, too."""

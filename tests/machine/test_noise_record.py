@@ -12,7 +12,7 @@ import pytest
 from hvdperf.interim import early_interval, judge_rounds
 from hvdperf.machine.host import Machine
 from hvdperf.machine.noise_record import Load, read_record
-from hvdperf.scatter import MOST_CORRELATED, RoundMoments, round_moments
+from hvdperf.stats import MOST_CORRELATED, RoundMoments, round_moments
 from hvdperf.verdict import ALPHA, Floor, Noise, Verdict
 
 MACHINE = Machine("host", (0, 1), cpu_model="EPYC")
