@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from hvdperf.cli import complain
@@ -12,17 +12,15 @@ from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.json_records import encode
 from hvdperf.paths import RESULTS, shown
+from hvdperf.records.documents import session_name
 from hvdperf.report.commands import ReportRequest, report_sessions, write_file
 from hvdperf.report.plugin import write_apart
 from hvdperf.report.session import results_of
-from hvdperf.script.against import compare, told, verdict_of
-from hvdperf.script.arms import SETTING, Arm, other_arm
-from hvdperf.script.nightly import measure_night
-from hvdperf.script.page.html import page
+from hvdperf.script import launch, short_runs
+from hvdperf.script.launch import Command
+from hvdperf.script.page import page
 from hvdperf.script.recorded import LAUNCH, RECORDS, Launch, last_job, read_launch, read_ranks
-from hvdperf.script.run import run
-from hvdperf.script.told import lines
-from hvdperf.script.training import Training, training_of
+from hvdperf.script.training import lines, training_of
 from hvdperf.session.ending import EXIT_STATUS, exit_status
 from hvdperf.timeline.commands import told_next_to_others, write_nights_page
 from hvdperf.timeline.nights.night import check_series
@@ -70,17 +68,16 @@ def run_script(*words: str, request: ScriptRequest) -> int:
 
     [COMMAND ...]: The command to run, after --.
     """
-    command = list(words)
+    given = list(words)
     # As a shell does, which hands on no such word.
-    while command and SETTING.fullmatch(command[0]):
-        name, _, value = command.pop(0).partition("=")
+    while given and launch.SETTING.fullmatch(given[0]):
+        name, _, value = given.pop(0).partition("=")
         os.environ[name] = value
-    if not command:
+    if not given:
         raise UserError("there is no command; give it after --: hvdperf run -- python train.py")
-    steps = request.steps
+    command, steps = Command(tuple(given)), request.steps
     if steps is not None and steps < 1:
         raise UserError(f"--steps {steps}: must be 1 or more")
-    results = request.results.absolute()
     if request.writable:
         allowed = (str(each.absolute()) for each in request.writable)
         os.environ["HVDPERF_WRITABLE"] = os.pathsep.join(allowed)
@@ -90,18 +87,30 @@ def run_script(*words: str, request: ScriptRequest) -> int:
         if request.against is not None:
             raise UserError("--series and --against: give one of them")
     if request.against is not None:
-        other = other_arm(request.against, Path.cwd())
+        other = command.against(request.against)
         if not request.budget_minutes > 0:
             raise UserError(f"--budget {request.budget_minutes:g}: must be more than 0")
-    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
-    directory = results / "scripts" / name
-    with refusing(f"--results {shown(results)}: ", OSError):
+    directory = request.results.absolute() / "scripts" / session_name()
+    with refusing(f"--results {shown(request.results.absolute())}: ", OSError):
         directory.mkdir(parents=True)
     if request.series is not None:
-        return _night(command, request.series, directory, results, steps)
+        night = short_runs.measure_night(command, request.series, directory, steps, _say)
+        _, verdict, _ = told_next_to_others(night, directory.parents[1])
+        write_nights_page(directory.parents[1])
+        return exit_status([verdict])
     if other is not None:
-        return _compared(command, other, directory, steps, 60 * request.budget_minutes)
-    status = run(command, directory, steps)
+        budget_s = 60 * request.budget_minutes
+        found = short_runs.compare(command, other, directory, steps, budget_s, _say)
+        if not found.pairs:
+            raise UserError("the comparison was ended before its first pair of runs")
+        _show(short_runs.told(found), directory)
+        return EXIT_STATUS[found.verdict]
+    return _run_alone(command, directory, request)
+
+
+def _run_alone(command: Command, directory: Path, request: ScriptRequest) -> int:
+    """Run the command to its end, show what limits it, and return its exit status."""
+    status = launch.run(command, directory, request.steps)
     ranks, refused = read_ranks(directory)
     for line in refused:
         complain(line)
@@ -115,18 +124,9 @@ def run_script(*words: str, request: ScriptRequest) -> int:
         )
     if not job:
         return status
-    launch = Launch(tuple(command), status)
-    training = training_of(job, jobs, launch)
-    text = _text(training)
-    print(f"\n{text}", end="")
-    print(f"recorded: {shown(directory)}")
-    try:
-        write_whole(directory / LAUNCH, encode(launch))
-        write_whole(directory / REPORT, text)
-    except OSError as error:
-        # The script has its own exit status, whatever happens to the report.
-        complain(f"{shown(directory / REPORT)}: {error.strerror}; {_ROOM}")
-    else:
+    launched = Launch(tuple(command.words), status)
+    training = training_of(job, jobs, launched)
+    if _show(lines(training), directory, launched):
         print(write_apart(directory, Path.cwd()))
     if request.check and training.wrong:
         return EXIT_STATUS[Verdict.INVALID]
@@ -137,33 +137,23 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def _night(
-    command: list[str], series: str, directory: Path, results: Path, steps: int | None
-) -> int:
-    """Measure a night of the command, and return the exit status of its verdict."""
-    night = measure_night(command, series, directory, results, steps, _say)
-    _, verdict, _ = told_next_to_others(night, results)
-    write_nights_page(results)
-    return exit_status([verdict])
-
-
-def _compared(
-    command: list[str], other: Arm, directory: Path, steps: int | None, budget_s: float
-) -> int:
-    """Compare the command with another arm, and return the exit status of the verdict."""
-    found = compare(command, other, directory, steps, budget_s, _say)
-    if not found.pairs:
-        raise UserError("the comparison was ended before its first pair of runs")
-    text = "".join(f"{line}\n" for line in told(found))
-    print(f"\n{text}", end="")
-    print(f"recorded: {shown(directory)}")
-    with refusing(f"{shown(directory)}: ", OSError):
+def _show(told: Iterable[str], directory: Path, launched: Launch | None = None) -> bool:
+    """Print what was found, and keep it with the command. Return whether there was room for that:
+    the exit status says what was found, whatever happens to the report."""
+    text = _text(told)
+    print(f"\n{text}recorded: {shown(directory)}")
+    try:
+        if launched is not None:
+            write_whole(directory / LAUNCH, encode(launched))
         write_whole(directory / REPORT, text)
-    return EXIT_STATUS[verdict_of(found)]
+    except OSError as error:
+        complain(f"{shown(directory / REPORT)}: {error.strerror}; {_ROOM}")
+        return False
+    return True
 
 
-def _text(training: Training) -> str:
-    return "".join(f"{line}\n" for line in lines(training))
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def report(*sessions: Path, request: ReportRequest) -> int:
@@ -193,7 +183,7 @@ def report(*sessions: Path, request: ReportRequest) -> int:
         raise UserError(
             "the report of a run of a script is a page or text: --format html or terminal"
         )
-    text = page(training, name) if form == "html" else _text(training)
+    text = page(training, name) if form == "html" else _text(lines(training))
     if form == "html" or out is not None:
         path = out or results_of(directory) / "report" / f"{name}.html"
         print(shown(write_file(path, text)))

@@ -11,7 +11,7 @@ from hvdperf.script.cores import faults_of, groups_of, paused_steps, stop_of
 from hvdperf.script.limits import limit_of
 from hvdperf.script.recorded import Cores, Pause, Rank
 from hvdperf.script.terms import parts_of, slow_steps
-from tests.script.test_terms import BETWEEN, COMPUTE, SAME, made, of_steps, steps, told
+from tests.script.test_terms import BETWEEN, COMPUTE, SAME, known, made, of_steps, steps, told
 
 # Of a process whose threads begin to wait 3000 times a second.
 USUAL = 3000.0
@@ -31,8 +31,7 @@ def with_pause(cpu: float, delayed: float, switches: float) -> list[Rank]:
 def test_a_rank_that_was_stopped_is_told_and_its_step_is_no_slow_step() -> None:
     ranks = with_pause(0.05, 0.01, 150)
     assert paused_steps(ranks) == {AT}
-    parts = parts_of(ranks)
-    assert parts is not None
+    parts = known(ranks)
     assert parts.stop is not None
     assert (parts.stop.rank, parts.stop.count, parts.stop.is_starved) == (1, 1, False)
     assert parts.stop.seconds == pytest.approx(LONG)
@@ -58,8 +57,7 @@ def test_a_rank_without_a_core_is_starved() -> None:
 def test_own_work_that_keeps_the_interpreter_is_no_stop(cpu: float, switches: float) -> None:
     ranks = with_pause(cpu, 0.0, switches)
     assert paused_steps(ranks) == set()
-    parts = parts_of(ranks)
-    assert parts is not None
+    parts = known(ranks)
     assert parts.stop is None
     assert parts.tail is not None
     assert (parts.tail.rank, parts.tail.term) == (1, Term.BETWEEN)

@@ -12,11 +12,10 @@ from playwright.sync_api import Page, ViewportSize
 
 from hvdperf.plan.terms import Term
 from hvdperf.report.content import Figure, Row
-from hvdperf.script import told
+from hvdperf.script import training as told
 from hvdperf.script.checks import Problem
 from hvdperf.script.limits import Limit
-from hvdperf.script.page.html import page
-from hvdperf.script.page.sections import MOST_RANKS, sections
+from hvdperf.script.page import MOST_RANKS, page, sections
 from hvdperf.script.recorded import Rank, last_job, read_ranks
 from hvdperf.script.terms import slow_steps
 from hvdperf.script.training import Training, training_of
@@ -59,9 +58,8 @@ def test_every_figure_is_there_and_refers_to_its_own_columns() -> None:
 
 def test_the_page_says_what_the_terminal_says() -> None:
     text = page(USUAL, "a run")
-    says = (told.first, told.speed, told.bounds, told.tail, told.unexplained, told.start)
-    more = (told.exchanged, told.memory, told.cores, told.disturbed, told.unseen)
-    for each in (*says, *more):
+    says = (told.first, told.steps, told.tail, told.unexplained, told.start)
+    for each in (*says, told.exchanged, told.resources, told.unseen):
         for sentence in each(USUAL):
             assert escape(sentence[1:].replace("`", "")) in text
     assert escape(USUAL.limit.told[1:]) in text

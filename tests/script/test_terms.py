@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from math import log
 from typing import Any
@@ -11,13 +12,12 @@ from typing import Any
 import pytest
 
 from hvdperf.plan.terms import Term
-from hvdperf.script.arms import Figure, Run
 from hvdperf.script.checks import problems
+from hvdperf.script.launch import Command, Figure, Run
 from hvdperf.script.limits import Limit, limit_of
 from hvdperf.script.recorded import Cores, Rank, Row, Slow, Steps, last_job
-from hvdperf.script.terms import TERMS, parts_of
-from hvdperf.script.told import lines
-from hvdperf.script.training import training_of
+from hvdperf.script.terms import TERMS, Parts, parts_of
+from hvdperf.script.training import lines, training_of
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP
 
 # Seconds of a step by what a rank does.
@@ -120,13 +120,19 @@ def of_steps(ranks: list[Rank], **fields: object) -> list[Rank]:
     ]
 
 
+def known(ranks: Sequence[Rank]) -> Parts:
+    """Return where the time goes, which is known."""
+    found = parts_of(ranks)
+    assert found is not None
+    return found
+
+
 def told(ranks: list[Rank]) -> str:
     return " ".join(" ".join(lines(training_of(ranks, 1))).split())
 
 
 def test_terms_are_what_each_rank_did_and_add_up_to_the_step() -> None:
-    parts = parts_of(made([steps(60, *SAME), steps(60, BETWEEN, INPUT, 0.015)]))
-    assert parts is not None
+    parts = known(made([steps(60, *SAME), steps(60, BETWEEN, INPUT, 0.015)]))
     fast, slow = parts.by_rank
     expected = {
         Term.BETWEEN: BETWEEN,
@@ -167,8 +173,7 @@ def test_a_slower_rank_is_named_with_its_term(slow: tuple[float, ...], term: Ter
         [[x * draw.lognormvariate(0, 0.1) for x in each] for each in steps(200, *values)]
         for values in (SAME, slow, SAME)
     ]
-    parts = parts_of(made(own, ("a", "a", "a")))
-    assert parts is not None
+    parts = known(made(own, ("a", "a", "a")))
     assert parts.slower is not None
     assert (parts.slower.rank, parts.slower.term) == (1, term)
 
@@ -180,8 +185,7 @@ def test_ranks_that_are_alike_name_none() -> None:
             [[x * draw.lognormvariate(0, 0.3) for x in each] for each in steps(200, *SAME)]
             for _ in range(2)
         ]
-        parts = parts_of(made(own))
-        assert parts is not None
+        parts = known(made(own))
         assert parts.slower is None
 
 
@@ -195,8 +199,7 @@ def test_what_limits_is_the_term_that_takes_most() -> None:
 def test_slow_steps_are_blamed_on_the_rank_that_did_something_else() -> None:
     saving = [[0.5 if number % 50 == 49 else BETWEEN, *SAME[1:]] for number in range(200)]
     ranks = made([steps(200, *SAME), saving])
-    parts = parts_of(ranks)
-    assert parts is not None
+    parts = known(ranks)
     tail = parts.tail
     assert tail is not None
     assert (tail.rank, tail.term, tail.count) == (1, Term.BETWEEN, 4)
@@ -206,8 +209,7 @@ def test_slow_steps_are_blamed_on_the_rank_that_did_something_else() -> None:
 def test_a_pause_is_a_slow_step_and_changes_no_term() -> None:
     paused = [[6.0 if number == 100 else BETWEEN, *SAME[1:]] for number in range(200)]
     ranks = made([paused, paused])
-    parts = parts_of(ranks)
-    assert parts is not None
+    parts = known(ranks)
     assert parts.by_rank[0].terms[Term.BETWEEN] == pytest.approx(BETWEEN)
     assert parts.tail is not None
     assert parts.tail.count == 1
@@ -220,8 +222,7 @@ def test_a_pause_among_slow_steps_is_told_from_them() -> None:
     paused = [[6.0, *SAME[1:]] if number == 100 else own for number, own in enumerate(saving)]
     for own, is_told in ((saving, False), (paused, True)):
         ranks = made([steps(200, *SAME), own])
-        parts = parts_of(ranks)
-        assert parts is not None
+        parts = known(ranks)
         assert parts.tail is not None
         assert (2 * parts.tail.longest > parts.tail.share) is is_told
         assert ("by the longest alone" in told(ranks)) is is_told
@@ -334,8 +335,7 @@ def unstamped(ranks: list[Rank]) -> list[Rank]:
 
 def test_steps_without_stamps_are_not_taken_apart() -> None:
     plain = unstamped(made([steps(60, *SAME)] * 2))
-    parts = parts_of(plain)
-    assert parts is not None
+    parts = known(plain)
     assert set(parts.by_rank[0].terms) == {Term.BETWEEN, Term.INPUT, Term.INSIDE}
     assert "the allreduce was not seen" in told(plain)
 
@@ -366,8 +366,7 @@ def behind(between: float, queued: float, done: float, period: float) -> list[Ra
 
 def test_what_a_script_does_while_its_gpu_works_costs_nothing() -> None:
     ranks = behind(between=6, queued=1, done=11.8, period=12)
-    parts = parts_of(ranks)
-    assert parts is not None
+    parts = known(ranks)
     assert parts.tail is None
     (only,) = parts.by_rank
     assert only.period == pytest.approx(0.012, rel=0.01)
@@ -387,7 +386,9 @@ def test_a_gpu_without_work_waits_for_the_script_or_for_its_calls() -> None:
     limit = training_of(behind(between=0.1, queued=9, done=9.1, period=9.1), 1).limit
     assert "the GPU may wait" in limit.told
     assert limit.faster is None
-    assert Run(behind(6, 1, 11.8, 12)).seconds(Figure.LOW, False) == pytest.approx(0.012, rel=0.01)
+    assert Run(Command(()), behind(6, 1, 11.8, 12)).seconds(Figure.LOW) == pytest.approx(
+        0.012, rel=0.01
+    )
     unknown = of_steps(behind(between=12, queued=1, done=8, period=20), alone=())
     assert training_of(unknown, 1).limit.told.startswith("too few steps")
 
@@ -414,8 +415,7 @@ def test_an_exchange_after_several_passes_is_no_slow_step() -> None:
         )[0]
         for each in ranks
     ]
-    parts = parts_of(ranks)
-    assert parts is not None
+    parts = known(ranks)
     assert parts.rarely
     assert parts.tail is None
     assert Term.INSIDE not in parts.by_rank[0].terms
@@ -429,8 +429,7 @@ def test_calls_of_another_function_that_trains_are_not_the_scripts_own_code() ->
         ]
         for each in made([steps(60, 0.012, INPUT, COMPUTE)] * 2)
     ]
-    parts = parts_of(ranks)
-    assert parts is not None
+    parts = known(ranks)
     assert parts.by_rank[0].terms[Term.BETWEEN] == pytest.approx(0.002)
     assert parts.by_rank[0].terms[Term.OTHERS] == pytest.approx(0.010)
     assert abs(parts.by_rank[0].residual) < 1e-9
@@ -461,8 +460,7 @@ def test_few_steps_that_are_traced_again_outweigh_many_slow_ones() -> None:
         )[0]
         for each in ranks
     ]
-    parts = parts_of(ranks)
-    assert parts is not None
+    parts = known(ranks)
     assert parts.tail is not None
     assert (parts.tail.retraced, parts.tail.count) == (True, 25)
 
@@ -509,8 +507,7 @@ def test_a_gain_that_is_known_has_two_ends() -> None:
 def test_slow_steps_of_all_ranks_name_none() -> None:
     saving = [[0.5 if number % 50 == 49 else BETWEEN, *SAME[1:]] for number in range(200)]
     for own, rank in (([saving] * 2, None), ([saving, steps(200, *SAME)], 0)):
-        parts = parts_of(made(own))
-        assert parts is not None
+        parts = known(made(own))
         assert parts.tail is not None
         assert (parts.tail.rank, parts.tail.term) == (rank, Term.BETWEEN)
 
@@ -536,8 +533,7 @@ def test_a_producer_that_sets_the_pace_hides_everything_else() -> None:
 
 def test_a_rank_is_said_to_be_waited_for_as_long_as_the_table_says() -> None:
     ranks = made([steps(60, *SAME), steps(60, BETWEEN, INPUT, 0.030)])
-    parts = parts_of(ranks)
-    assert parts is not None
+    parts = known(ranks)
     waited = 1000 * parts.by_rank[0].terms[Term.STRAGGLER]
     assert f"waits {waited:.2f} of {1000 * parts.period:.2f} ms" in told(ranks)
 

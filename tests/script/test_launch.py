@@ -13,24 +13,36 @@ import pytest
 from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, ROOT
 from hvdperf.plan.terms import Term
-from hvdperf.script.recorded import Launch, Rank, last_job, read_launch, read_ranks
-from hvdperf.script.run import TAP, Live, environment, on_all_hosts
-from hvdperf.script.terms import parts_of
+from hvdperf.script.launch import TAP, Command, on_all_hosts
+from hvdperf.script.recorded import Launch, Rank, Steps, last_job, read_launch, read_ranks
 from hvdperf.script.training import training_of
 from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.verdict import Verdict
+from tests.script.test_terms import known
 
 SCRIPTS = ROOT / "tests/support/scripts"
 LOOP = str(SCRIPTS / "loop.py")
 INVALID = EXIT_STATUS[Verdict.INVALID]
+ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+
+
+def own(results: Path, *words: str) -> list[str]:
+    """Return the command that runs another one with the recorder. words: options and it."""
+    return [sys.executable, "-m", "hvdperf", "run", f"--results={results}", *words]
 
 
 def run(tmp_path: Path, *words: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
     """Run a command with the recorder. words: of the command. options: of hvdperf run."""
-    own = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}", *options, "--", *words]
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+    tmp_path.mkdir(exist_ok=True)
+    command = own(tmp_path, *options, "--", *words)
     return subprocess.run(
-        own, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False
+        command,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
 
 
@@ -46,6 +58,11 @@ def ranks_of(tmp_path: Path) -> list[Rank]:
     return ranks
 
 
+def steps_of(rank: Rank) -> Steps:
+    assert rank.steps is not None
+    return rank.steps
+
+
 def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
     options = ("--slow", "0.06", "--steps", "60", "--stop", "2")
     done = run(tmp_path, *on_two_ranks(LOOP, *options))
@@ -53,12 +70,14 @@ def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
     assert "rank 0 is done" in done.stdout
     first, second = ranks_of(tmp_path)
     assert [first.missing, second.missing] == [(), ()]
-    assert first.steps is not None
-    assert (first.steps.name, first.steps.count, first.steps.samples) == ("step", 60, 60 * 32)
+    assert (steps_of(first).name, steps_of(first).count, steps_of(first).samples) == (
+        "step",
+        60,
+        60 * 32,
+    )
     assert first.exchanged["step"][0] == 3
     assert first.weights == second.weights
-    parts = parts_of([first, second])
-    assert parts is not None
+    parts = known([first, second])
     assert parts.slower is not None
     assert (parts.slower.rank, parts.slower.term) == (1, Term.COMPUTE)
     assert parts.by_rank[1].terms[Term.COMPUTE] > 0.06
@@ -80,8 +99,7 @@ def test_the_script_of_the_examples_trains_soundly(tmp_path: Path) -> None:
     done = run(tmp_path, *on_two_ranks(script), options=("--steps=40",))
     assert done.returncode == 0, done.stdout + done.stderr
     first, second = ranks_of(tmp_path)
-    assert first.steps is not None
-    assert (first.steps.count, first.steps.samples) == (40, 40 * 32)
+    assert (steps_of(first).count, steps_of(first).samples) == (40, 40 * 32)
     assert first.exchanged["step"][0] == 6
     assert first.weights == second.weights
 
@@ -90,8 +108,7 @@ def test_fit_under_keras_3_exchanges_nothing_and_is_invalid(tmp_path: Path) -> N
     script = str(SCRIPTS / "fit.py")
     done = run(tmp_path, *on_two_ranks(script), options=("--check",))
     first, _ = ranks_of(tmp_path)
-    assert first.steps is not None
-    assert (first.steps.count, first.missing) == (80, ())
+    assert (steps_of(first).count, first.missing) == (80, ())
     assert first.updated == 4
     if int(probe(sys.executable, CACHE).keras.split(".")[0]) >= 3:
         assert "no gradient is allreduced" in done.stdout
@@ -104,10 +121,10 @@ def test_fit_under_keras_3_exchanges_nothing_and_is_invalid(tmp_path: Path) -> N
 def test_a_script_is_ended_after_so_many_steps_and_its_own_error_stays(tmp_path: Path) -> None:
     done = run(tmp_path, *on_two_ranks(LOOP, "--steps", "9999"), options=("--steps=30",))
     assert done.returncode == 0, done.stderr
-    assert [each.steps.count for each in ranks_of(tmp_path) if each.steps] == [30, 30]
+    assert [steps_of(each).count for each in ranks_of(tmp_path)] == [30, 30]
     assert "is done" not in done.stdout
     other = tmp_path / "other"
-    failed = run(other_directory(other), sys.executable, LOOP, "--fail-at", "12")
+    failed = run(other, sys.executable, LOOP, "--fail-at", "12")
     assert failed.returncode == 1
     assert "RuntimeError: the script's own error" in failed.stderr
     (alone,) = ranks_of(other)
@@ -132,26 +149,15 @@ def test_a_sound_training_in_a_way_of_its_own_fails_no_check(
     done = run(tmp_path, *own, *on_two_ranks(script, way), options=("--check",))
     assert done.returncode == 0, done.stdout
     first, _ = ranks_of(tmp_path)
-    assert first.steps is not None
-    assert first.steps.name.startswith(name)
-    assert first.steps.count == 40
+    assert steps_of(first).name.startswith(name)
+    assert steps_of(first).count == 40
     if way == "gan":
         assert first.exchanged[name][0] == 4
         assert first.missing == ()
-        assert all(row.earlier > 0 for row in first.steps.rows)
+        assert all(row.earlier > 0 for row in steps_of(first).rows)
     if way == "several":
-        assert first.steps.samples == 40 * 4 * 32
+        assert steps_of(first).samples == 40 * 4 * 32
         assert any("several batches" in each for each in first.missing)
-
-
-@pytest.mark.long
-def test_a_session_has_its_steps_and_says_what_it_hides(tmp_path: Path) -> None:
-    done = run(tmp_path, *on_two_ranks(str(SCRIPTS / "session.py")), options=("--check",))
-    assert done.returncode == 0, done.stdout
-    first, _ = ranks_of(tmp_path)
-    assert first.steps is not None
-    assert (first.steps.count, first.steps.samples, len(first.missing)) == (40, 0, 1)
-    assert "samples/s of all" not in done.stdout
 
 
 def test_a_session_that_does_not_run_the_exchange_of_its_graph_is_invalid(tmp_path: Path) -> None:
@@ -160,8 +166,11 @@ def test_a_session_that_does_not_run_the_exchange_of_its_graph_is_invalid(tmp_pa
     assert done.returncode == INVALID, done.stdout
     first, _ = ranks_of(tmp_path)
     assert first.exchanged
-    assert first.steps is not None
-    assert (first.steps.count, first.steps.updates, first.steps.exchanges) == (40, True, False)
+    assert (steps_of(first).count, steps_of(first).updates, steps_of(first).exchanges) == (
+        40,
+        True,
+        False,
+    )
 
 
 def test_ranks_without_horovod_are_those_of_their_launcher_and_invalid(tmp_path: Path) -> None:
@@ -174,24 +183,17 @@ def test_ranks_without_horovod_are_those_of_their_launcher_and_invalid(tmp_path:
         (2, 0, 40)
     }
     # One process without a launcher trains as it should.
-    other = other_directory(tmp_path / "other")
+    other = tmp_path / "other"
     alone = run(other, sys.executable, script, options=("--check",))
     assert alone.returncode == 0
     assert ranks_of(other) == []
 
 
 def test_ranks_that_wait_for_each_other_are_named_with_their_steps(tmp_path: Path) -> None:
-    script = on_two_ranks(LOOP, "--stall-at", "20")
-    own = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}", "--", *script]
-    environment = {
-        **os.environ,
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        "PYTHONPATH": str(ROOT),
-        # Beside other tests, a rank may take several seconds to trace its first step.
-        "HOROVOD_STALL_CHECK_TIME_SECONDS": "10",
-    }
+    # Beside other tests, a rank may take several seconds to trace its first step.
+    environment = {**ENVIRONMENT, "HOROVOD_STALL_CHECK_TIME_SECONDS": "10"}
     with subprocess.Popen(
-        own,
+        own(tmp_path, "--", *on_two_ranks(LOOP, "--stall-at", "20")),
         cwd=tmp_path,
         env=environment,
         stdout=subprocess.PIPE,
@@ -215,13 +217,11 @@ def test_where_nothing_can_be_written_the_script_keeps_its_status(tmp_path: Path
     if subprocess.run([*in_a_namespace, "true"], check=False).returncode:
         pytest.skip("this machine allows no namespaces, in which a small disk could be mounted")
     small = f'mount -t tmpfs -o size=4k tmpfs {tmp_path} && exec "$@"'
-    words = [sys.executable, LOOP, "--steps", "30", "--leave", "3"]
-    own = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}", "--", *words]
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+    words = own(tmp_path, "--", sys.executable, LOOP, "--steps", "30", "--leave", "3")
     done = subprocess.run(
-        [*in_a_namespace, "sh", "-c", small, "sh", *own],
+        [*in_a_namespace, "sh", "-c", small, "sh", *words],
         cwd=ROOT,
-        env=environment,
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,
@@ -234,10 +234,15 @@ def test_where_nothing_can_be_written_the_script_keeps_its_status(tmp_path: Path
 
 @pytest.mark.long
 @pytest.mark.parametrize("control_flow", [(), ("v2",)], ids=["branches", "functions"])
-def test_the_exchange_of_a_session_is_found(control_flow: tuple[str, ...], tmp_path: Path) -> None:
-    script = str(SCRIPTS / "session.py")
-    run(tmp_path, *on_two_ranks(script, *control_flow), options=("--steps=25",))
-    assert [each.steps.count for each in ranks_of(tmp_path) if each.steps] == [25, 25]
+def test_the_exchange_of_a_session_is_found_and_what_it_hides_is_told(
+    control_flow: tuple[str, ...], tmp_path: Path
+) -> None:
+    words = on_two_ranks(str(SCRIPTS / "session.py"), *control_flow)
+    done = run(tmp_path, *words, options=("--check", "--steps=25"))
+    assert done.returncode == 0, done.stdout
+    for each in ranks_of(tmp_path):
+        assert (steps_of(each).count, steps_of(each).samples, len(each.missing)) == (25, 0, 1)
+    assert "samples/s of all" not in done.stdout
 
 
 def test_whatever_is_done_besides_the_training_step_has_its_own_term(tmp_path: Path) -> None:
@@ -248,8 +253,7 @@ def test_whatever_is_done_besides_the_training_step_has_its_own_term(tmp_path: P
     ranks = ranks_of(tmp_path)
     first = ranks[0]
     assert first.missing == ()
-    parts = parts_of(ranks)
-    assert parts is not None
+    parts = known(ranks)
     found = parts.by_rank[0].terms
     assert found[Term.BETWEEN] > 0.02
     assert min(found[term] for term in (Term.OTHERS, Term.OTHER_EXCHANGE, Term.COLLECTING)) > 0
@@ -258,16 +262,17 @@ def test_whatever_is_done_besides_the_training_step_has_its_own_term(tmp_path: P
     assert {"evaluate", "hvd.broadcast_variables"} == set(parts.others)
     assert first.others["allreduce in steps"] == 3 * 60
     assert first.others["broadcast_variables between steps"] == 60
-    assert first.steps is not None
-    assert (first.steps.samples, first.steps.batch) == (0, 48)
-    assert first.steps.samples_per_second == pytest.approx(48 / (first.steps.period or 0))
+    steps = steps_of(first)
+    assert steps.period is not None
+    assert (steps.samples, steps.batch) == (0, 48)
+    assert steps.samples_per_second == pytest.approx(48 / steps.period)
     assert "(look_around)" in max(first.places, key=first.places.__getitem__)
     assert "(rest)" in max(first.places_after, key=first.places_after.__getitem__)
     training = training_of(ranks, 1)
     assert 1.5 < training.after[1] < training.seconds
-    cores = first.steps.cores
-    assert cores is not None
-    assert cores.grown / cores.seconds * (first.steps.period or 0) == pytest.approx(8e6, rel=0.2)
+    assert steps.cores is not None
+    grown = steps.cores.grown / steps.cores.seconds * steps.period
+    assert grown == pytest.approx(8e6, rel=0.2)
     assert {"tensorflow", "horovod"} <= set(first.versions)
     assert first.settings["HOROVOD_CYCLE_TIME"] == "3"
     assert "HOROVOD_SECRET_KEY" not in first.settings
@@ -280,8 +285,7 @@ def test_a_loop_without_a_function_computes_between_its_exchanges(tmp_path: Path
     done = run(tmp_path, *on_two_ranks(LOOP, "--eager"))
     assert done.returncode == 0, done.stderr
     ranks = ranks_of(tmp_path)
-    parts = parts_of(ranks)
-    assert parts is not None
+    parts = known(ranks)
     for each in parts.by_rank:
         assert each.terms[Term.BETWEEN] == pytest.approx(0, abs=1e-5)
         assert min(each.terms.values()) > -1e-5
@@ -305,41 +309,38 @@ def test_one_rank_does_not_wait_for_its_gpu(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     (only,) = ranks_of(tmp_path)
     assert only.missing == ()
-    assert only.steps is not None
-    assert not any(row.done for row in only.steps.rows)
-    assert only.steps.alone is not None
-    assert len(only.steps.alone) == 6
-    assert all(0 < queued <= done for queued, done in only.steps.alone)
-    assert only.steps.summed == 80
-    parts = parts_of([only])
-    assert parts is not None
+    steps = steps_of(only)
+    assert not any(row.done for row in steps.rows)
+    assert steps.alone is not None
+    assert len(steps.alone) == 6
+    assert all(0 < queued <= done for queued, done in steps.alone)
+    assert steps.summed == 80
+    parts = known([only])
     assert parts.gpu is not None
     assert set(parts.by_rank[0].terms) == {Term.BETWEEN, Term.INPUT, Term.COMPUTE}
 
 
-def test_a_process_that_the_script_forks_is_the_one_that_trains(tmp_path: Path) -> None:
-    done = run(tmp_path, sys.executable, str(SCRIPTS / "forked.py"))
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize(
+    ("words", "status", "steps", "is_over"),
+    [
+        ((str(SCRIPTS / "forked.py"),), 0, 20, True),
+        ((LOOP, "--steps", "30", "--leave", "3"), 3, 30, False),
+    ],
+    ids=["a process that the script forks", "a script that leaves at once"],
+)
+def test_a_rank_has_all_of_its_steps(
+    words: tuple[str, ...], status: int, steps: int, is_over: bool, tmp_path: Path
+) -> None:
+    done = run(tmp_path, sys.executable, *words)
+    assert done.returncode == status, done.stderr
     (alone,) = ranks_of(tmp_path)
-    assert (alone.steps and alone.steps.count, alone.is_over) == (20, True)
-
-
-def test_a_script_that_leaves_at_once_has_all_of_its_steps(tmp_path: Path) -> None:
-    done = run(tmp_path, sys.executable, LOOP, "--steps", "30", "--leave", "3")
-    assert done.returncode == 3
-    (alone,) = ranks_of(tmp_path)
-    assert (alone.steps and alone.steps.count, alone.is_over) == (30, False)
+    assert (steps_of(alone).count, alone.is_over) == (steps, is_over)
 
 
 @pytest.mark.long
 def test_a_script_that_exchanges_nothing_is_ended_after_so_many_steps_too(tmp_path: Path) -> None:
     run(tmp_path, *on_two_ranks(LOOP, "--no-exchange"), options=("--steps=20",))
-    assert [each.steps.count for each in ranks_of(tmp_path) if each.steps] == [20, 20]
-
-
-def other_directory(path: Path) -> Path:
-    path.mkdir()
-    return path
+    assert [steps_of(each).count for each in ranks_of(tmp_path)] == [20, 20]
 
 
 def test_a_command_without_a_rank_keeps_its_status_and_its_sitecustomize(tmp_path: Path) -> None:
@@ -372,13 +373,9 @@ def test_what_is_no_command_is_one_line(
 
 @pytest.mark.parametrize("name", ["TERM", "USR1"])
 def test_a_signal_reaches_the_command(name: str, tmp_path: Path) -> None:
-    command = [
-        "sh",
-        "-c",
-        f"trap 'echo ended; exit 3' {name}; echo begun; while :; do sleep 0.1; done",
-    ]
-    own = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}", "--", *command]
-    with subprocess.Popen(own, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    script = f"trap 'echo ended; exit 3' {name}; echo begun; while :; do sleep 0.1; done"
+    command = own(tmp_path, "--", "sh", "-c", script)
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         process.send_signal(signal.Signals[f"SIG{name}"])
@@ -386,8 +383,11 @@ def test_a_signal_reaches_the_command(name: str, tmp_path: Path) -> None:
         assert process.wait(30) == 3
 
 
-def test_the_environment_keeps_the_users_own(tmp_path: Path) -> None:
-    found = environment(tmp_path, 7, {"PYTHONPATH": "/own", "A": "b"})
+def test_the_environment_keeps_the_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/own")
+    found = Command((), settings={"A": "b"}).environment(tmp_path, 7)
     assert found["PYTHONPATH"] == f"{TAP}{os.pathsep}/own"
     assert (found["A"], found["HVDPERF_STEPS"]) == ("b", "7")
 
@@ -400,14 +400,3 @@ def test_open_mpi_on_several_hosts_hands_the_recorder_on() -> None:
     assert on_all_hosts(hosts)[:3] == [mpirun, "-x", "PYTHONPATH"]
     others = ["horovodrun", "-H", "a:1,b:1", "python", "train.py"]
     assert on_all_hosts(others) == others
-
-
-def test_the_line_says_how_fast_it_is_and_who_is_behind(tmp_path: Path) -> None:
-    live = Live(tmp_path)
-    assert live.line() == ""
-    for rank, count, samples, at in ((0, 10, 320, 1.0), (1, 10, 320, 1.0)):
-        (tmp_path / f"now-{rank}-7").write_text(f"[{rank}, {count}, {samples}, {at}]")
-    assert live.line() == "step 10"
-    (tmp_path / "now-0-7").write_text("[0, 20, 640, 2.0]")
-    (tmp_path / "now-1-7").write_text("[1, 15, 480, 2.0]")
-    assert live.line() == "step 20, 480 samples/s on 2 ranks, rank 1 is at step 15"

@@ -1,18 +1,24 @@
-"""Sections of the page of a training script: its figures, with the sentences of the terminal."""
+"""The page of a training script that was measured, as one HTML document like a session's page: its
+figures, with the sentences of the terminal."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from math import exp, floor
+from itertools import pairwise
+from math import exp
+from pathlib import Path
 from statistics import fmean
 
+from hvdperf.inline import BOARD, assets
 from hvdperf.report import plots
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
+from hvdperf.report.content import Column, Figure, Section, Table, Value
 from hvdperf.report.fields import Field, table, value
-from hvdperf.script import told
-from hvdperf.script.recorded import Rank, Steps
-from hvdperf.script.recorded import Row as Step
+from hvdperf.report.formats.html import environment
+from hvdperf.report.formats.text import printable
+from hvdperf.report.words import plural
+from hvdperf.script import training as told
+from hvdperf.script.recorded import Rank, Row, Steps
 from hvdperf.script.terms import SLOW, OfRank, SlowStep, percentile, slow_steps
 from hvdperf.script.training import Training
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST
@@ -27,20 +33,48 @@ _MS = 1000.0
 _NOTHING = "Nothing was recorded."
 
 
+def page(training: Training, name: str) -> str:
+    """Return the HTML document, which UTF-8 can encode. name: of the run."""
+    wrong, limit = printable(training.wrong), printable(training.limit)
+    count = plural(len(wrong), "check")
+    steps, samples = training.longest.steps, training.samples_per_second
+    facts = {
+        **told.facts(training),
+        **({"steps": f"{steps.count} of {steps.name}"} if steps is not None else {}),
+        **({"speed": f"{samples:.1f} samples/s of all ranks"} if samples else {}),
+        "command": training.command,
+    }
+    template = environment(Path(__file__).parent).get_template("training.html.j2")
+    return template.render(
+        assets=assets(BOARD),
+        title=printable(f"hvdperf run: {name}"),
+        headline=f"{count} failed" if wrong else told.LIMITS,
+        limits=told.LIMITS,
+        wrong=wrong,
+        # A check that fails is what limits, too.
+        limit=None if limit.told in {each.what for each in wrong} else limit,
+        first=printable(list(told.first(training))),
+        facts=printable(facts),
+        sections=printable(sections(training)),
+        unseen=printable(list(told.unseen(training))),
+    )
+
+
 def sections(training: Training) -> tuple[Section, ...]:
     """Return the sections of a training, what matters most first."""
     of_steps = _NOTHING
     if any(rank.steps is not None and not rank.steps.are_told_apart for rank in training.ranks):
         of_steps = "The GPU runs asynchronously, so single steps cannot be separated."
     return (
-        _section(
+        Section(
             "terms",
             "A typical step by term",
             "Means of steps that are not slow and that all ranks recorded. Each term starts where "
             "the previous one ends.",
-            _terms(training),
+            tuple(_terms(training)),
+            _NOTHING,
         ),
-        _section(
+        Section(
             "steps",
             "Steps",
             f"All steps after the warm-up (the first {FIRST + 1}). Slow steps take more than "
@@ -48,36 +82,40 @@ def sections(training: Training) -> tuple[Section, ...]:
             (*_distribution(training), *_by_rank(training), *_slow(training)),
             of_steps,
         ),
-        _section(
+        Section(
             "run",
             "Over the run",
             "Recorded steps after the warm-up.",
-            _strip(training),
+            tuple(_strip(training)),
             of_steps,
         ),
-        _section(
+        Section(
             "start",
             "Start-up",
             "The rank that was the last to start its second step, from the start of its process.",
-            _start(training),
+            tuple(_start(training)),
+            _NOTHING,
         ),
-        _section(
-            "exchange", "Allreduce", "Tensors that are allreduced per step.", _exchanged(training)
+        Section(
+            "exchange",
+            "Allreduce",
+            "Tensors that are allreduced per step.",
+            tuple(_exchanged(training)),
+            _NOTHING,
         ),
-        _section("ranks", "Ranks", "After the warm-up.", _ranks(training)),
+        Section("ranks", "Ranks", "After the warm-up.", (_ranks(training),)),
     )
 
 
-def _section(
-    name: str, title: str, intro: str, figures: Iterable[Figure], missing: str = _NOTHING
-) -> Section:
-    return Section(name, title, intro, tuple(figures), missing)
-
-
-def _said(*sentences: Iterable[str]) -> str:
+def _said(*sentences: str) -> str:
     """Return lines of the terminal as sentences, without the marks of names."""
-    told = " ".join(f"{each[:1].upper()}{each[1:]}." for group in sentences for each in group)
-    return told.replace("`", "")
+    return " ".join(f"{each[:1].upper()}{each[1:]}." for each in sentences).replace("`", "")
+
+
+def _table(columns: Sequence[Column], rows: Iterable[Iterable[Value]]) -> Table:
+    """Return a table of rows of cells."""
+    keys = [column.key for column in columns]
+    return Table(tuple(columns), tuple(dict(zip(keys, row, strict=True)) for row in rows))
 
 
 def drawn(training: Training) -> list[Rank]:
@@ -92,20 +130,11 @@ def _note(training: Training) -> str:
     return f" Of {len(training.ranks)} ranks the {MOST_RANKS} fastest and slowest are shown."
 
 
-# Start-up --------------------------------------------------------------------------------------
-
-_OF_A_PHASE = (Column("phase", "phase"), Column("seconds", "time", "s", 2))
-
-
 def _start(training: Training) -> Iterator[Figure]:
-    start = training.start
-    if start is None:
-        return
-    rows: tuple[Row, ...] = tuple(
-        {"phase": name, "seconds": seconds} for name, seconds in start.phases.items()
-    )
-    says = _said(told.start(training))
-    yield Figure("start-up", "Start-up by phase", says, Table(_OF_A_PHASE, rows))
+    if training.start is not None:
+        columns = (Column("phase", "phase"), Column("seconds", "time", "s", 2))
+        rows = _table(columns, training.start.phases.items())
+        yield Figure("start-up", "Start-up by phase", _said(*told.start(training)), rows)
 
 
 # Steps -----------------------------------------------------------------------------------------
@@ -127,41 +156,28 @@ def _known(ranks: Iterable[Rank]) -> list[tuple[Rank, Steps]]:
 
 
 def _distribution(training: Training) -> Iterator[Figure]:
-    known = _known(training.ranks)
-    if not known:
-        return
-    counts: dict[int, int] = {}
-    for _, steps in known:
+    counts = Counter[int]()
+    for _, steps in _known(training.ranks):
         for place, count in steps.bins:
-            counts[floor(place / _BAR)] = counts.get(floor(place / _BAR), 0) + count
-    rows: tuple[Row, ...] = tuple(
-        {
-            # A bin of the recorder lies half on either side of its number.
-            "from_ms": _MS * exp((place * _BAR - 0.5) * BIN),
-            "to_ms": _MS * exp(((place + 1) * _BAR - 0.5) * BIN),
-            "steps": count,
-        }
-        for place, count in sorted(counts.items())
-    )
+            counts[place // _BAR] += count
+    if not counts:
+        return
+
+    def edge(bar: int) -> float:
+        # A bin of the recorder lies half on either side of its number.
+        return _MS * exp((bar * _BAR - 0.5) * BIN)
+
+    bars = ((edge(bar), edge(bar + 1), count) for bar, count in sorted(counts.items()))
     x = plots.field("from_ms", "quantitative", "ms", scale={"type": "log", "nice": False})
     # A single slow step is seen beside thousands of others.
     y = plots.field("steps", "quantitative", "steps of all ranks", scale={"type": "symlog"})
-    plot = plots.layered(
-        plots.layer(
-            "bar",
-            x=x,
-            x2={"field": "to_ms"},
-            y=y,
-            y2={"datum": 0},
-            tooltip=plots.tooltip(_OF_A_BAR),
-        ),
-    )
+    ends = {"x2": {"field": "to_ms"}, "y2": {"datum": 0}}
     yield Figure(
         "step-times",
         "Step times of all ranks",
-        f"{_said(told.speed(training), told.bounds(training))} Both axes are logarithmic.",
-        Table(_OF_A_BAR, rows),
-        plot,
+        f"{_said(*told.steps(training))} Both axes are logarithmic.",
+        _table(_OF_A_BAR, bars),
+        plots.layered(plots.layer("bar", x=x, y=y, **ends, tooltip=plots.tooltip(_OF_A_BAR))),
     )
 
 
@@ -178,29 +194,25 @@ def _by_rank(training: Training) -> Iterator[Figure]:
     known = _known(drawn(training))
     if not known:
         return
-    rows: tuple[Row, ...] = tuple(
-        {
-            "rank": rank.rank,
-            **{f"q{100 * each:02.0f}_ms": _MS * percentile(steps.bins, each) for each in _SHARES},
-            "max_ms": _MS * max(each.row.period for each in steps.slowest),
-            "steps": steps.summed,
-        }
+    rows = (
+        (
+            rank.rank,
+            *(_MS * percentile(steps.bins, share) for share in _SHARES),
+            _MS * max(each.row.period for each in steps.slowest),
+            steps.summed,
+        )
         for rank, steps in known
     )
     scale = {"type": "log", "nice": False, "padding": 8}
     median = plots.field("q50_ms", "quantitative", "step time in ms", scale=scale)
+    y = plots.field("rank", "ordinal", "rank")
     yield Figure(
         "steps-by-rank",
         "Step times by rank",
         "A line spans the 1st to the 99th percentile, its bar the 25th to the 75th, and its tick "
         f"is the median.{_note(training)}",
-        Table(_OF_A_RANKS_STEPS, rows),
-        plots.boxes(
-            _OF_A_RANKS_STEPS,
-            len(rows),
-            plots.field("rank", "ordinal", "rank"),
-            plots.layer("tick", x=median),
-        ),
+        _table(_OF_A_RANKS_STEPS, rows),
+        plots.boxes(_OF_A_RANKS_STEPS, len(known), y, plots.layer("tick", x=median)),
     )
 
 
@@ -225,7 +237,7 @@ def _slow(training: Training) -> Iterator[Figure]:
     yield Figure(
         "slow-steps",
         f"The {len(found)} slowest steps" if len(found) > 1 else "The slowest step",
-        _said(told.tail(training)),
+        _said(*told.tail(training)),
         rows,
         plots.layered(
             plots.layer(
@@ -258,95 +270,69 @@ def _strip(training: Training) -> Iterator[Figure]:
     length = max(own[-1].end - own[0].before for _, _, own in kept)
     count = max(1, min(SLICES, *(len(own) for _, _, own in kept)))
     edges = [length * place / count for place in range(count + 1)]
-    rows = [{"rank": rank.rank, **row} for rank, _, own in kept for row in _slices(own, edges)]
+    rows = ((rank.rank, *row) for rank, _, own in kept for row in _slices(own, edges))
     usual = _MS * percentile(kept[0][1].bins, 0.5)
     longest = max(_MS * row.period for _, _, own in kept for row in own)
     # A run without slow steps has one colour.
     domain = [usual, max(longest, 2 * SLOW * usual)]
+    scale = {"type": "log", "domain": domain, "clamp": True, "nice": False}
+    legend = {"title": "longest step in ms", "orient": "top", "gradientThickness": 8}
     yield Figure(
         "strip",
         "Step time over the run",
         "Each row is a rank; each cell shows the longest recorded step in that interval. Single "
         f"dark cells are pauses, dark bands are slow phases.{_note(training)}",
-        Table(_OF_A_SLICE, tuple(rows)),
-        _strip_plot(domain, len(kept)),
+        _table(_OF_A_SLICE, rows),
+        plots.layered(
+            plots.layer(
+                {"type": "rect", "strokeWidth": 0, "height": {"band": 0.8}},
+                x=plots.field("from_s", "quantitative", "seconds after the warm-up"),
+                x2={"field": "to_s"},
+                y=plots.field("rank", "ordinal", "rank"),
+                color=plots.field("longest_ms", "quantitative", scale=scale, legend=legend),
+                tooltip=plots.tooltip(_OF_A_SLICE),
+            ),
+            height=plots.rows_high(len(kept), 28),
+        ),
     )
 
 
-def _kept(steps: Steps) -> list[Step]:
+def _kept(steps: Steps) -> list[Row]:
     """Return the steps that were kept after the warm-up, in their order."""
     rows = [*steps.rows, *(each.row for each in steps.slowest)]
     found = {row.number: row for row in rows if row.number > FIRST}
     return [found[number] for number in sorted(found)]
 
 
-def _slices(own: Sequence[Step], edges: Sequence[float]) -> Iterator[dict[str, Value]]:
-    """Yield the longest step in each slice of the run; a step of several slices is in each. edges:
-    seconds at which slices begin and end."""
-    longest = [0.0] * (len(edges) - 1)
-    count = [0] * len(longest)
-    for row in own:
-        begin, end = row.before - own[0].before, row.end - own[0].before
-        first = min(bisect_right(edges, begin), len(longest)) - 1
-        for place in range(first, len(longest)):
-            if place > first and edges[place] >= end:
-                break
-            longest[place] = max(longest[place], row.period)
-            count[place] += 1
-    for place, period in enumerate(longest):
-        if count[place]:
-            yield {
-                "from_s": edges[place],
-                "to_s": edges[place + 1],
-                "longest_ms": _MS * period,
-                "steps": count[place],
-            }
+def _slices(own: Sequence[Row], edges: Sequence[float]) -> Iterator[tuple[float, ...]]:
+    """Yield for each slice of the run with a step its ends, the longest step in ms and the number
+    of steps; a step of several slices is in each. edges: seconds at which slices begin and end."""
+    start = own[0].before
+    for begin, end in pairwise(edges):
+        within = [row for row in own if row.before - start < end and begin < row.end - start]
+        if within:
+            yield begin, end, _MS * max(row.period for row in within), len(within)
 
 
-def _strip_plot(domain: Sequence[float], rows: int) -> Plot:
-    legend = {"title": "longest step in ms", "orient": "top", "gradientThickness": 8}
-    scale = {"type": "log", "domain": list(domain), "clamp": True, "nice": False}
-    return plots.layered(
-        plots.layer(
-            {"type": "rect", "strokeWidth": 0, "height": {"band": 0.8}},
-            x=plots.field("from_s", "quantitative", "seconds after the warm-up"),
-            x2={"field": "to_s"},
-            y=plots.field("rank", "ordinal", "rank"),
-            color=plots.field("longest_ms", "quantitative", scale=scale, legend=legend),
-            tooltip=plots.tooltip(_OF_A_SLICE),
-        ),
-        height=plots.rows_high(rows, 28),
-    )
-
-
-# Terms -----------------------------------------------------------------------------------------
-
-_LEFT = "unexplained"
+# Terms, and what ranks exchanged and used --------------------------------------------------------
 
 
 def _terms(training: Training) -> Iterator[Figure]:
     parts = training.parts
     if parts is None:
         return
-    shown = parts.shown
-    names = {f"t{digit}": term.value for digit, term in enumerate(shown, 1)}
+    names = {f"t{digit}": term.value for digit, term in enumerate(parts.shown, 1)}
     columns = (
         Column("rank", "rank"),
         *(Column(key, name, "ms", 2) for key, name in names.items()),
-        Column("left", _LEFT, "ms", 2),
+        Column("left", "unexplained", "ms", 2),
         Column("all", "all", "ms", 2),
     )
 
-    def row(name: str, of: Sequence[OfRank]) -> dict[str, Value]:
-        return {
-            "rank": name,
-            **{
-                key: _MS * fmean(each.terms.get(term, 0.0) for each in of)
-                for key, term in zip(names, shown, strict=True)
-            },
-            "left": _MS * fmean(each.residual for each in of),
-            "all": _MS * fmean(each.period for each in of),
-        }
+    def row(name: str, of: Sequence[OfRank]) -> tuple[Value, ...]:
+        terms = (fmean(each.terms.get(term, 0.0) for each in of) for term in parts.shown)
+        rest = (fmean(each.residual for each in of), fmean(each.period for each in of))
+        return name, *(_MS * seconds for seconds in (*terms, *rest))
 
     places = training.few(MOST_RANKS)
     rows = [row(f"rank {parts.by_rank[at].rank}", [parts.by_rank[at]]) for at in places]
@@ -356,10 +342,10 @@ def _terms(training: Training) -> Iterator[Figure]:
     yield Figure(
         "terms",
         "A typical step by term and rank",
-        _said(told.unexplained(training)) + _note(training),
-        Table(columns, tuple(rows)),
+        _said(*told.unexplained(training)) + _note(training),
+        _table(columns, rows),
         plots.stacked_columns(
-            plots.row_names("rank", sort=[str(each["rank"]) for each in rows]),
+            plots.row_names("rank", sort=[each[0] for each in rows]),
             names,
             "ms",
             rows=len(rows),
@@ -368,8 +354,6 @@ def _terms(training: Training) -> Iterator[Figure]:
         ),
     )
 
-
-# Exchange, and what ranks used -----------------------------------------------------------------
 
 _OF_AN_EXCHANGE = (
     Column("name", "in"),
@@ -382,25 +366,29 @@ _OF_AN_EXCHANGE = (
 
 def _exchanged(training: Training) -> Iterator[Figure]:
     rank = training.ranks[0]
-    rows: list[Row] = [
-        {"name": name, "tensors": n, "sparse": sparse, "megabytes": size / 1e6, "calls": None}
-        for name, (n, size, sparse) in rank.exchanged.items()
+    rows: list[tuple[Value, ...]] = [
+        (name, tensors, sparse, size / 1e6, None)
+        for name, (tensors, size, sparse) in rank.exchanged.items()
     ]
-    empty = dict.fromkeys(("tensors", "sparse", "megabytes"))
-    rows += [{"name": name, **empty, "calls": count} for name, count in rank.others.items()]
+    rows += [(name, None, None, None, calls) for name, calls in rank.others.items()]
     if rows:
-        table = Table(_OF_AN_EXCHANGE, tuple(rows))
-        says = _said(told.exchanged(training))
-        yield Figure("exchanged", f"Exchanged by rank {rank.rank}", says, table)
+        says, title = _said(*told.exchanged(training)), f"Exchanged by rank {rank.rank}"
+        yield Figure("exchanged", title, says, _table(_OF_AN_EXCHANGE, rows))
 
 
-def _ranks(training: Training) -> Iterator[Figure]:
+def _ranks(training: Training) -> Figure:
     use = training.use
     fields: tuple[Field[Rank], ...] = (
         value("rank", "rank", lambda rank: rank.rank),
         value("host", "host", lambda rank: rank.host),
         value("steps", "steps", lambda rank: rank.steps.count if rank.steps else 0),
-        value("samples", "throughput", _samples_per_second, "samples/s", 1),
+        value(
+            "samples",
+            "throughput",
+            lambda rank: rank.steps.samples_per_second if rank.steps else None,
+            "samples/s",
+            1,
+        ),
         value("cores", "cores", lambda r: use[r.rank].cores if r.rank in use else None, digits=2),
         value(
             "delayed",
@@ -413,11 +401,10 @@ def _ranks(training: Training) -> Iterator[Figure]:
     )
     rows = table(training.ranks, fields)
     shown = [rank.rank for rank in drawn(training)]
-    yield Figure(
+    return Figure(
         "ranks",
         "Cores and memory of ranks",
-        _said(told.cores(training), told.disturbed(training), told.memory(training))
-        + _note(training),
+        _said(*told.resources(training)) + _note(training),
         rows,
         plots.layered(
             plots.layer(
@@ -431,7 +418,3 @@ def _ranks(training: Training) -> Iterator[Figure]:
             height=plots.rows_high(len(shown)),
         ),
     )
-
-
-def _samples_per_second(rank: Rank) -> float | None:
-    return rank.steps.samples_per_second if rank.steps else None

@@ -1,0 +1,361 @@
+"""Launches a command with the recorder in each of its ranks: as it is, or for a short run, which is
+cut after the same number of steps on all ranks, and cannot change the user's files
+(hvdperf.worker.script.tap._hvdperf_private)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from math import ceil
+from pathlib import Path
+from statistics import fmean
+
+from hvdperf.errors import UserError, refusing
+from hvdperf.launch.launchers import own_settings
+from hvdperf.launch.scratch import scratch_directory
+from hvdperf.machine.stack import check_python
+from hvdperf.machine.starting import rank_environment
+from hvdperf.paths import shown
+from hvdperf.programs import NotStarted, TooLong, last_line
+from hvdperf.programs import run as probed
+from hvdperf.script.live import Live
+from hvdperf.script.recorded import Rank, last_job, read_ranks
+from hvdperf.timeline.processes import Git, ended
+from hvdperf.worker.script.tap import _hvdperf_private as private
+from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
+
+TAP = Path(recorder.__file__).parent
+# The first run, which is not counted, says how many steps take SECONDS.
+FIRST_STEPS, LEAST_STEPS, MOST_STEPS, SECONDS = 30, 40, 2000, 4.0
+# The share of steps that are faster than Figure.LOW; slower ones are disturbed more often.
+_FASTER = 0.1
+SETTING = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_BEFORE_SETTING = re.compile(r"\s+(?=[A-Za-z_]\w*=)")
+# What --against names for the settings with which the suite launches its own networks.
+LAUNCH = "launch"
+# Of more files only the number is shown.
+_NAMED = 6
+# The programs of the environment that is active here.
+_ACTIVE = Path(sys.executable).parent
+# Exit statuses of a command that Ctrl-C or SIGTERM ended.
+_INTERRUPTED = (-2, -15, 130, 143)
+_VERSION_S = 20.0
+# Ranks on mpirun's own host have its environment; those on others what -x names. horovodrun and
+# srun hand on all of it.
+_MPIRUN = ("mpirun", "mpiexec", "orterun")
+_HOSTS = ("-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile")
+_OPEN_MPI = ("Open MPI", "OpenRTE")
+_OURS = ("PYTHONPATH", "HVDPERF_RECORD", "HVDPERF_STEPS")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command with its environment. words: as they are typed. name: in messages. settings:
+    variables that are set besides. interpreter: of the environment that it runs in; None for its
+    own. revision: of the repository; "" for the files as they are."""
+
+    words: Sequence[str]
+    name: str = "the command"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    interpreter: Path | None = None
+    revision: str = ""
+
+    def against(self, wanted: str) -> Command:
+        """Return what --against names. The settings of LAUNCH are known after the first run. Raises
+        UserError."""
+        # A value may have blanks.
+        words = _BEFORE_SETTING.split(wanted.strip())
+        if wanted == LAUNCH:
+            return replace(self, name=LAUNCH)
+        if words and all(SETTING.fullmatch(word) for word in words):
+            settings = dict(word.split("=", 1) for word in words)
+            return replace(self, name=wanted, settings=settings)
+        interpreter = Path(wanted).expanduser()
+        if interpreter.is_file():
+            with refusing(f"--against {wanted}: ", UserError):
+                check_python(interpreter.absolute())
+            interpreter = interpreter.absolute()
+            return replace(self, name=shown(interpreter), interpreter=interpreter)
+        revision = ("--verify", "--quiet", "--end-of-options", f"{wanted}^{{commit}}")
+        git = repository()
+        if git is not None and git.tried("rev-parse", *revision).returncode == 0:
+            return replace(self, name=f"revision {wanted}", revision=wanted)
+        raise UserError(
+            f"--against {wanted}: this is neither settings (NAME=VALUE), nor the Python of an "
+            "environment, nor a revision of the git repository in which the script is, nor "
+            f"{LAUNCH}"
+        )
+
+    def environment(self, directory: Path, steps: int | None) -> dict[str, str]:
+        """Return the variables that it is run with. directory: takes what ranks write. steps: after
+        which it ends; None for its own end."""
+        found = {**os.environ, **self.settings}
+        if self.interpreter is not None:
+            found = rank_environment(self.interpreter, found)
+            # The suite's own ranks find its modules by that; a script needs none of them.
+            found["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
+            found["PATH"] = os.pathsep.join([str(self.interpreter.parent), found.get("PATH", "")])
+        paths = [str(TAP), *filter(None, [found.get("PYTHONPATH")])]
+        found["PYTHONPATH"] = os.pathsep.join(paths)
+        return {**found, "HVDPERF_RECORD": str(directory), "HVDPERF_STEPS": f"{steps or 0}"}
+
+    @property
+    def programs(self) -> list[str]:
+        """Return its words; programs of an environment are those of the one that it runs in. Raises
+        UserError if that lacks one."""
+        first, here = self.words[0], shutil.which(self.words[0])
+        if self.interpreter is None or here is None:
+            return list(self.words)
+        own, active = self.interpreter.parent, Path(here).parent
+        if active == _ACTIVE and not _is_mpirun(here) and not (own / Path(here).name).exists():
+            raise UserError(
+                f"there is no {Path(here).name} in {own}, and the one in {active} "
+                "starts another environment; install what the command starts there, too"
+            )
+        found = []
+        for word in self.words:
+            program = Path(here if word == first else word)
+            is_known = program.is_absolute() and program.parent in (active, _ACTIVE)
+            is_own = is_known and (own / program.name).exists()
+            found.append(str(own / program.name) if is_own else word)
+        return found
+
+    @property
+    def changed(self) -> list[str]:
+        """Return the Python files in which its revision differs from the files as they are. Raises
+        UserError."""
+        git = repository()
+        if git is None or not self.revision:
+            return []
+        names = git.run("diff", "--name-only", "-z", "--end-of-options", self.revision, "--")
+        return [name for name in names.split("\0") if name.endswith(".py")]
+
+
+def repository() -> Git | None:
+    """Return the git repository that this directory is in; None without one."""
+    top = private.top_of(Path.cwd())
+    return Git(top / ".git", str(top), top) if (top / ".git").exists() else None
+
+
+def keep_revision(name: str, directory: Path) -> None:
+    """Write the files of a revision to a directory, and the names of those that are tracked now.
+    Raises UserError."""
+    git = repository()
+    if git is not None and name:
+        (directory / private.REPLACED).write_text(git.run("ls-files", "-z"))
+        git.run("archive", f"--output={directory / private.ARCHIVE}", "--end-of-options", name)
+
+
+def _is_mpirun(program: str) -> bool:
+    return os.path.basename(program) in _MPIRUN
+
+
+def on_all_hosts(command: Sequence[str], *others: str) -> list[str]:
+    """Return the command with what an mpirun on several hosts needs to hand on the recorder.
+    others: variables that it has to hand on besides."""
+    has_hosts = any(word.partition("=")[0] in _HOSTS for word in command)
+    if not _is_mpirun(command[0]) or not has_hosts:
+        return list(command)
+    with suppress(NotStarted, TooLong):
+        output = probed([command[0], "--version"], within_s=_VERSION_S).output
+        if any(name in output for name in _OPEN_MPI):
+            names = (*_OURS, *others)
+            return [command[0], *(word for name in names for word in ("-x", name)), *command[1:]]
+    return list(command)
+
+
+def run(command: Command, directory: Path, steps: int | None) -> int:
+    """Run the command to its end, and return its exit status; 128 and the number of the signal that
+    ended it. Raises UserError if it does not start."""
+    live, words = Live(directory), on_all_hosts(command.words)
+    environment = command.environment(directory, steps)
+    try:
+        with refusing(f"{command.words[0]}: does not start: ", OSError):
+            status = ended(words, cwd=None, env=environment, meanwhile=live.look)
+    finally:
+        live.clear()
+    return status if status >= 0 else 128 - status
+
+
+# Short runs --------------------------------------------------------------------------------------
+
+
+class Figure(Enum):
+    """What is judged of the seconds of steps."""
+
+    LOW = "10th percentile"
+    MEAN = "mean"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a command. job: what its ranks wrote. asked: the number of steps after which it was
+    to be cut."""
+
+    command: Command
+    job: Sequence[Rank]
+    asked: int = 0
+
+    def seconds(self, figure: Figure, by_sample: bool = False) -> float:
+        """Return the figure of a step, on average over the ranks; of a sample if `by_sample`."""
+        found = []
+        for rank in self.job:
+            steps = rank.steps
+            assert steps is not None
+            assert steps.period is not None
+            seconds = steps.period
+            if figure is Figure.LOW and steps.are_told_apart:
+                periods = sorted(row.period for row in steps.rows if row.number > recorder.FIRST)
+                seconds = periods[int(_FASTER * len(periods))]
+            found.append(seconds / (steps.samples / steps.count if by_sample else 1.0))
+        return fmean(found)
+
+    @property
+    def has_samples(self) -> bool:
+        return all(rank.steps is not None and rank.steps.samples for rank in self.job)
+
+    @property
+    def count(self) -> int:
+        """Return the steps of the rank that did fewest."""
+        return min(rank.steps.count if rank.steps is not None else 0 for rank in self.job)
+
+    @property
+    def short(self) -> str:
+        """Return in words that it ended before so many steps; "" if it did not."""
+        if self.count >= self.asked:
+            return ""
+        return (
+            f"the script ended by itself after {self.count} of {self.asked} steps. If it resumes "
+            "from a checkpoint, only the rest is measured: move the checkpoint away, or use a "
+            "smaller --steps"
+        )
+
+    @property
+    def code(self) -> str:
+        """Return which code its ranks ran, in words."""
+        code = self.job[0].code
+        if code is None:
+            return ""
+        names = ", ".join(code.files[:_NAMED]) or "none"
+        more = f" and {len(code.files) - _NAMED} more" if code.files[_NAMED:] else ""
+        return (
+            f"{self.command.name} ran {names}{more} of {code.top}{self._commit} "
+            f"(sha256 {code.sha256[:12]})"
+        )
+
+    @property
+    def _commit(self) -> str:
+        """Return its commit, and whether the files have changes; "" without a repository."""
+        git, revision = repository(), self.command.revision
+        if git is None:
+            return ""
+        words = ("--verify", "--short", "--end-of-options", revision or "HEAD")
+        commit = git.run("rev-parse", *words).strip()
+        has_changes = not revision and git.run("status", "--porcelain", "-uno")
+        return f", commit {commit}{' with changes' * bool(has_changes)}"
+
+
+class Interrupted(UserError):
+    """Somebody has ended a run, which does not count."""
+
+    def __init__(self) -> None:
+        super().__init__("interrupted; the last run does not count")
+
+
+def short_run(command: Command, directory: Path, steps: int) -> Run:
+    """Run a command for so many steps. directory: new; takes what is recorded. Raises UserError if
+    the run ends otherwise."""
+    directory.mkdir(parents=True)
+    output = directory / "output.txt"
+    with refusing("temporary files: ", OSError, "; set TMPDIR"):
+        scratch = scratch_directory("hvdperf-")
+    try:
+        place, all_runs = Path.cwd(), directory.parent.parent
+        keep_revision(command.revision, directory)
+        revision = str(directory) if command.revision else ""
+        paths = (private.top_of(place), place, scratch, directory, all_runs)
+        plan = private.plan(*paths, revision, command.changed)
+        environment = {**command.environment(directory, steps), private.VARIABLE: plan}
+        words = on_all_hosts(command.programs, *command.settings, private.VARIABLE)
+        shell = ["sh", "-c", 'exec "$@" 2>&1', "sh", *private.command(words)]
+        with open(output, "w") as stream:
+            status = ended(shell, stream, place, environment)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if status in _INTERRUPTED:
+        raise Interrupted
+    if (directory / private.WHY).exists():
+        raise UserError((directory / private.WHY).read_text())
+    run = Run(command, last_job(read_ranks(directory)[0])[0], steps)
+    _check_place(run)
+    why = _useless(run)
+    if status:
+        why = f"it ended with status {status}"
+    if why:
+        said = last_line(output.read_text(errors="replace")) or "nothing"
+        if (directory / private.BY_LANDLOCK).exists():
+            said += (
+                f" (Landlock lets it write to a copy of {paths[0]} and to TMPDIR only, and to no "
+                f"file there of more than {private.LINKED >> 20} MB)"
+            )
+        raise UserError(f"{command.name}: {why}, and said: {said}; see {shown(output)}")
+    return run
+
+
+def _check_place(run: Run) -> None:
+    """Raise UserError if a rank ran in another environment, or other code."""
+    if run.command.interpreter is not None:
+        own = run.command.interpreter.parent.resolve()
+        others = {Path(rank.interpreter).parent.resolve() for rank in run.job} - {own}
+        if others:
+            raise UserError(
+                f"the ranks ran with the Python in {min(others)}, not in {own}: give the "
+                "command the programs' names alone (horovodrun, python), not their paths"
+            )
+    elsewhere = sorted({rank.code.elsewhere for rank in run.job if rank.code is not None} - {""})
+    if elsewhere:
+        raise UserError(
+            f"{run.command.name} did not run: a rank imported {elsewhere[0]}; take it off "
+            "PYTHONPATH, or install the project by pip install -e"
+        )
+
+
+def _useless(run: Run) -> str:
+    """Return why a run says nothing; "" if all of its ranks have trained."""
+    if not run.job:
+        return "no rank was seen (does the command set PYTHONPATH? Let it extend that)"
+    is_short = run.count < min(run.asked, recorder.FIRST + 2)
+    return "no rank trained long enough" if is_short else ""
+
+
+def check_code(own: Run, other: Run) -> None:
+    """Raise UserError if a command and its other revision ran the same code, though they differ in
+    Python files."""
+    changed, codes = other.command.changed, [run.job[0].code for run in (own, other)]
+    first, second = ("" if code is None else code.sha256 for code in codes)
+    if changed and first and first == second:
+        raise UserError(
+            f"both sides ran the same code: {other.command.name} differs in {changed[0]}"
+            f"{f' and {len(changed) - 1} more' if changed[1:] else ''}, and no rank imported "
+            f"that from {private.top_of(Path.cwd())}; {own.code}"
+        )
+
+
+def launch_settings(job: Sequence[Rank], cores: int, has_gpus: bool) -> dict[str, str]:
+    """Return the variables with which the suite would launch the ranks of a job. cores: of a
+    host."""
+    ranks = max(Counter(rank.host for rank in job).values())
+    return own_settings(0 if has_gpus else max(1, cores // ranks))
+
+
+def steps_of(runs: Sequence[Run]) -> int:
+    """Return how many steps take SECONDS, of the slowest of these runs."""
+    longest = max(run.seconds(Figure.MEAN) for run in runs)
+    return min(MOST_STEPS, max(LEAST_STEPS, ceil(SECONDS / longest)))
