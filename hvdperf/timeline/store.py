@@ -20,8 +20,8 @@ NIGHTS, HISTORY = "nights", "history"
 # The page of all of them, and that of a series beside its nights.
 INDEX = "index.html"
 _LONGEST_REASON = 160
-# The number of files left out that are named.
-_NAMED = 5
+# The number of files, or of other things, that are named.
+NAMED = 5
 
 
 def documents(root: Path) -> list[Path]:
@@ -50,10 +50,10 @@ def read_all(paths: Iterable[Path], read: Callable[[Path], Kind]) -> tuple[list[
     return found, left_out
 
 
-def shortened(left_out: Sequence[str]) -> list[str]:
-    """Return the first lines of read_all, and how many more there are."""
-    more = len(left_out) - _NAMED
-    return [*left_out[:_NAMED], *[f"and {more} more files are left out"] * (more > 0)]
+def shortened(lines: Sequence[str], what: str = "files are left out") -> list[str]:
+    """Return the first lines, by default of read_all, and how many more there are of what."""
+    more = len(lines) - NAMED
+    return [*lines[:NAMED], *[f"and {more} more {what}"] * (more > 0)]
 
 
 @contextmanager

@@ -44,10 +44,14 @@ _BY_ROUNDS = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)
 @dataclass(frozen=True)
 class Found:
     """A case of a night's gate that is a suspect or an alarm. row: with the verdict over nights,
-    and the reason for it."""
+    and the reason for it. first: index of the night on which it became an alarm; last: of this
+    night. is_over: whether it has PASSed since."""
 
     part: Summary
     row: Row
+    first: int
+    last: int
+    is_over: bool = False
 
     @property
     def is_alarm(self) -> bool:
@@ -61,26 +65,14 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Alarm:
-    """A case that was an alarm, on one night or on several until it PASSed again. first, last:
-    index of the nights on which it was one. found: on the last of them. is_over: whether it has
-    PASSed since."""
-
-    first: int
-    last: int
-    found: Found
-    is_over: bool = False
-
-
-@dataclass(frozen=True)
 class JudgedGates:
     """The gates of a series, judged over nights. nights: all of them, with these verdicts; a second
-    session has no cases of its own. found: suspects and alarms by index of the night. alarms: by
-    their first night."""
+    session has no cases of its own. found: suspects and alarms by index of the night. alarms: each
+    on its last night, by the first one."""
 
     nights: Sequence[Night]
     found: Mapping[int, Sequence[Found]]
-    alarms: Sequence[Alarm]
+    alarms: Sequence[Found]
 
 
 class CaseOverNights:
@@ -158,14 +150,14 @@ def judge_gates(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> J
     dates = sorted((each.night for each in accepted), reverse=True)
     found: dict[int, list[Found]] = {}
     # The alarm that is on of each case, and those that are over.
-    on: dict[object, Alarm] = {}
+    on: dict[object, Found] = {}
     over = []
     judged = []
     for index, night in enumerate(nights):
         while dates and night.night > dates[-1]:
             dates.pop()
-            for each in cases.values():
-                each.accept()
+            for case in cases.values():
+                case.accept()
         again = _measured_again(night)
         parts = []
         for part in night.parts:
@@ -175,16 +167,16 @@ def judge_gates(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> J
                     key = night.against, machine_of(part), part.node, row.name
                     row = cases[key].judge(row, again.get((part.node, row.name)))
                     if cases[key].is_suspect or row.verdict is Verdict.FAIL:
-                        found.setdefault(index, []).append(Found(part, row))
-                    if row.verdict is Verdict.FAIL:
-                        first = on[key].first if key in on else index
-                        on[key] = Alarm(first, index, Found(part, row))
+                        each = Found(part, row, on[key].first if key in on else index, index)
+                        found.setdefault(index, []).append(each)
+                        if each.is_alarm:
+                            on[key] = each
                     elif row.verdict is Verdict.PASS and key in on:
                         over.append(replace(on.pop(key), is_over=True))
                 rows.append(row)
             parts.append(replace(part, cases=tuple(rows)) if part.kind.is_gate else part)
         judged.append(replace(night, parts=tuple(parts)))
-    alarms = sorted([*over, *on.values()], key=lambda each: each.first)
+    alarms = sorted([*over, *on.values()], key=lambda alarm: alarm.first)
     return JudgedGates(judged, found, alarms)
 
 

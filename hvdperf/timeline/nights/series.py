@@ -10,7 +10,7 @@ are. Falls, lasting changes and alarms of the gate that began at about the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from itertools import pairwise
@@ -20,7 +20,6 @@ from typing import TypeVar
 from hvdperf.records.documents import Kind
 from hvdperf.timeline.lines import Change
 from hvdperf.timeline.nights.changes import (
-    NAMED,
     UNCERTAIN,
     Findings,
     Standing,
@@ -32,9 +31,10 @@ from hvdperf.timeline.nights.changes import (
     standings,
 )
 from hvdperf.timeline.nights.falls import DETAILS, Command, Fall, JudgedSpeeds, judge_speeds
-from hvdperf.timeline.nights.gate import Alarm, Found, JudgedGates, judge_gates, without_alarms
+from hvdperf.timeline.nights.gate import Found, JudgedGates, judge_gates, without_alarms
 from hvdperf.timeline.nights.night import Accepted, Night, accepted_until, look_closer
 from hvdperf.timeline.nights.speed import FEWEST
+from hvdperf.timeline.store import shortened
 from hvdperf.verdict import Verdict, worst
 
 # The standings of an event, the one that needs somebody first.
@@ -104,9 +104,6 @@ class Series:
     def until(self) -> date:
         """Return the date up to which what became slower is accepted."""
         return accepted_until(self.accepted)
-
-    def day(self, index: int) -> str:
-        return f"{self.nights[index].night}"
 
     def why(self, since: str) -> str:
         """Return why what began on a date is accepted."""
@@ -197,9 +194,7 @@ class Series:
             since = more[0].since
             yield f"details: hvdperf regressions --series {self.name} --since {since}"
         for word, found in (("alarm", self.alarms), ("suspect", self.suspects)):
-            yield from (each.told for each in found[:NAMED])
-            if len(found) > NAMED:
-                yield f"and {len(found) - NAMED} more {word}s of the gate"
+            yield from shortened([each.told for each in found], f"{word}s of the gate")
         if self.is_red or self.missing:
             yield (f"to accept it: hvdperf nightly accept --series {self.name} --why REASON")
         if self.accepted:
@@ -226,24 +221,23 @@ class Series:
 # What happened -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class Event:
     """A fall, a lasting change, an alarm of the gate, or several that began at about the same time.
 
     at: index of its first night; since: the date of that. standing: that of what matters most.
-    told: what changed, and by how much. notes: what else is known of it. commands: what for, and
-    the command. changes: the lasting ones, the largest first. size: of the largest, in ln, 0 or
-    more.
+    told: what changed, and by how much. size: of the largest, in ln, 0 or more. notes: what else is
+    known of it. commands: what for, and the command. changes: the lasting ones, the largest first.
     """
 
     at: int
     since: str
     standing: Standing
     told: str
-    notes: Sequence[str]
-    commands: Sequence[Command]
-    changes: Sequence[tuple[Change, Standing]]
     size: float
+    notes: list[str] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    changes: Sequence[tuple[Change, Standing]] = ()
 
     @property
     def is_open(self) -> bool:
@@ -254,37 +248,27 @@ class Event:
 def events(series: Series) -> list[Event]:
     """Return the events of a series: those that make it FAIL first, then the newest."""
     left = list(series.changes)
+    began: dict[int, list[Fall]] = {}
+    for fall in series.falls.values():
+        began.setdefault(series.nights.index(fall.since), []).append(fall)
     found = []
-    for began, falls in _falls(series):
-        own = [each for each in left if each[0].is_worse and abs(each[0].at - began) <= UNCERTAIN]
+    for at, falls in began.items():
+        own = [each for each in left if each[0].is_worse and abs(each[0].at - at) <= UNCERTAIN]
         left = [each for each in left if each not in own]
-        found.append(_of_falls(series, began, falls, own))
+        found.append(_of_falls(series, at, falls, own))
     for is_worse in (True, False):
         alike = [each for each in left if each[0].is_worse is is_worse]
         found += [_of_changes(series, own) for own in _together(alike, lambda each: each[0].at)]
-    for alarms in _together(series.gates.alarms, lambda each: each.first):
+    for alarms in _together(series.gates.alarms, lambda alarm: alarm.first):
         alarms.sort(key=_loss, reverse=True)
-        near = [each for each in found if _is_near(each, alarms[0])]
-        if near:
-            found[found.index(near[0])] = _with_alarms(series, near[0], alarms)
-        else:
-            found.append(_of_alarms(series, alarms))
-    found.sort(key=lambda each: (not each.is_open, -each.at, -each.size))
-    return [_with_next(series, each) for each in found]
-
-
-def _falls(series: Series) -> Iterator[tuple[int, list[Fall]]]:
-    """Yield the falls that began on the same night, with its index."""
-    places = {night.night: index for index, night in enumerate(series.nights)}
-    found: dict[int, list[Fall]] = {}
-    for fall in series.falls.values():
-        found.setdefault(places[fall.since.night], []).append(fall)
-    yield from found.items()
-
-
-def _is_near(event: Event, alarm: Alarm) -> bool:
-    is_better = event.standing is Standing.BETTER
-    return not is_better and abs(event.at - alarm.first) <= UNCERTAIN
+        _add_alarms(series, found, alarms)
+    for event in found:
+        if event.is_open:
+            accept = f"hvdperf nightly accept --series {series.name} --why REASON"
+            event.commands.append(("to accept the series", accept))
+        if event.standing is Standing.ACCEPTED:
+            event.notes.append(f"accepted: {series.why(event.since) or 'nobody said why'}")
+    return sorted(found, key=lambda each: (not each.is_open, -each.at, -each.size))
 
 
 def _together(found: Iterable[Began], at: Callable[[Began], int]) -> Iterator[list[Began]]:
@@ -298,39 +282,32 @@ def _together(found: Iterable[Began], at: Callable[[Began], int]) -> Iterator[li
 
 
 def _of_falls(
-    series: Series,
-    began: int,
-    falls: Sequence[Fall],
-    changes: Sequence[tuple[Change, Standing]],
+    series: Series, at: int, falls: Sequence[Fall], changes: Sequence[tuple[Change, Standing]]
 ) -> Event:
-    last = falls[-1]
-    is_on = series.fall is not None and series.fall.since is last.since
-    standing = _most_urgent(changes)
-    if is_on:
+    last, changes = falls[-1], _largest_first(changes)
+    notes = [*last.notes()]
+    if series.fall is not None and series.fall.since is last.since:
         standing = Standing.UNCONFIRMED if last.disturbed else Standing.OPEN
-    elif standing is None:
+    else:
         is_accepted = last.night.night <= series.until
-        standing = Standing.ACCEPTED if is_accepted else Standing.REPAIRED
-    notes, commands = [*last.notes()], [*last.commands()]
-    if not is_on:
-        count = len(falls)
-        until = f"{last.night.night}"
+        over = Standing.ACCEPTED if is_accepted else Standing.REPAIRED
+        standing = _most_urgent([standing for _, standing in changes] or [over])
+        count, until = len(falls), last.night.night
         notes.insert(0, f"seen at once on {count} night{'s' * (count > 1)}, the last on {until}")
     size = max(abs(log(last.changes[measure][key].change)) for measure, key in last.what)
-    since = series.day(began)
-    return Event(began, since, standing, last.told, notes, commands, changes, size)
+    since, commands = f"{last.since.night}", [*last.commands()]
+    return Event(at, since, standing, last.told, size, notes, commands, changes)
 
 
 def _of_changes(series: Series, changes: Sequence[tuple[Change, Standing]]) -> Event:
-    standing = _most_urgent(changes)
-    assert standing is not None
-    ordered = sorted((change for change, _ in changes), key=_size, reverse=True)
+    changes = _largest_first(changes)
+    ordered = [change for change, _ in changes]
     largest, others = ordered[0], len(ordered) - 1
     told = f"{largest.size} {largest.line.name}"
     if others:
         models = named(sorted({change.line.model for change in ordered}))
         told += f", and {others} more line{'s' * (others > 1)} of {models}"
-    first = min(changes, key=lambda each: each[0].at)[0]
+    first = min(ordered, key=lambda change: change.at)
     marks = list(dict.fromkeys(mark for change in ordered for mark in change.marks))
     notes = [f"changed since {first.before}: {'; '.join(marks) or 'nothing that is recorded'}"]
     commands = []
@@ -340,65 +317,49 @@ def _of_changes(series: Series, changes: Sequence[tuple[Change, Standing]]) -> E
         commands.append((DETAILS, look_closer(usual, own)))
     if again := repeat(nights[largest.at], largest.line):
         commands.append(("measure the largest again", again))
-    at, size = first.at, _size(largest)
-    return Event(at, series.day(at), standing, told, notes, commands, changes, size)
+    standing = _most_urgent([standing for _, standing in changes])
+    return Event(first.at, first.since, standing, told, _size(largest), notes, commands, changes)
 
 
-def _of_alarms(series: Series, alarms: Sequence[Alarm]) -> Event:
+def _add_alarms(series: Series, found: list[Event], alarms: Sequence[Found]) -> None:
+    """Add alarms, the largest first, to the event of the night's own sessions that began with them,
+    or as an event of their own."""
     largest, more = alarms[0], len(alarms) - 1
-    told = largest.found.told
-    if more:
-        told += f", and {more} more case{'s' * (more > 1)} of the gate"
-    at = min(each.first for each in alarms)
-    standing, again = _standing(series, alarms), _again(series, largest)
-    return Event(at, series.day(at), standing, told, [], [again], (), _loss(largest))
+    standing = Standing.REPAIRED if all(each.is_over for each in alarms) else Standing.UNCONFIRMED
+    if any(each in series.alarms for each in alarms):
+        standing = Standing.OPEN
+    elif series.nights[max(each.last for each in alarms)].night <= series.until:
+        standing = Standing.ACCEPTED
+    for event in found:
+        is_better = event.standing is Standing.BETTER
+        if not is_better and abs(event.at - largest.first) <= UNCERTAIN:
+            event.standing = _most_urgent([event.standing, standing])
+            told = [f"the gate: {each.told}" for each in alarms]
+            event.notes += shortened(told, "cases of the gate")
+            break
+    else:
+        at = min(each.first for each in alarms)
+        told = largest.told + f", and {more} more case{'s' * (more > 1)} of the gate" * bool(more)
+        event = Event(at, f"{series.nights[at].night}", standing, told, _loss(largest))
+        found.append(event)
+    again = series.nights[largest.last].repeat(largest.part, largest.row)
+    event.commands.append(("measure the gate's case again", again))
 
 
-def _with_alarms(series: Series, event: Event, alarms: Sequence[Alarm]) -> Event:
-    """Return an event of the night's own sessions with the alarms that began with it."""
-    told = [f"the gate: {each.found.told}" for each in alarms[:NAMED]]
-    if len(alarms) > NAMED:
-        told.append(f"and {len(alarms) - NAMED} more cases of the gate")
-    standing = min(event.standing, _standing(series, alarms), key=_URGENT.index)
-    commands = [*event.commands, _again(series, alarms[0])]
-    return replace(event, standing=standing, notes=[*event.notes, *told], commands=commands)
-
-
-def _standing(series: Series, alarms: Sequence[Alarm]) -> Standing:
-    if any(each.found in series.alarms for each in alarms):
-        return Standing.OPEN
-    last = max(each.last for each in alarms)
-    if series.nights[last].night <= series.until:
-        return Standing.ACCEPTED
-    return Standing.REPAIRED if all(each.is_over for each in alarms) else Standing.UNCONFIRMED
-
-
-def _again(series: Series, alarm: Alarm) -> Command:
-    """Return what a command is for, and the command, which measures an alarm again."""
-    night, found = series.nights[alarm.last], alarm.found
-    return "measure the gate's case again", night.repeat(found.part, found.row)
-
-
-def _loss(alarm: Alarm) -> float:
+def _loss(alarm: Found) -> float:
     """Return what an alarm lost, in ln."""
-    return -log(alarm.found.row.figure or 1)
+    return -log(alarm.row.figure or 1)
 
 
-def _with_next(series: Series, event: Event) -> Event:
-    """Return an event with its changes in order, and what there is to do about it, or why not."""
-    notes, commands = [*event.notes], [*event.commands]
-    if event.is_open:
-        accept = f"hvdperf nightly accept --series {series.name} --why REASON"
-        commands.append(("to accept the series", accept))
-    if event.standing is Standing.ACCEPTED:
-        notes.append(f"accepted: {series.why(event.since) or 'nobody said why'}")
-    changes = sorted(event.changes, key=lambda each: _size(each[0]), reverse=True)
-    return replace(event, notes=notes, commands=commands, changes=changes)
+def _most_urgent(standings: Iterable[Standing]) -> Standing:
+    """Return the standing that needs somebody most."""
+    return min(standings, key=_URGENT.index)
 
 
-def _most_urgent(changes: Sequence[tuple[Change, Standing]]) -> Standing | None:
-    """Return the standing that needs somebody most; None without changes."""
-    return min((standing for _, standing in changes), key=_URGENT.index, default=None)
+def _largest_first(
+    changes: Sequence[tuple[Change, Standing]],
+) -> list[tuple[Change, Standing]]:
+    return sorted(changes, key=lambda each: _size(each[0]), reverse=True)
 
 
 def _size(change: Change) -> float:
