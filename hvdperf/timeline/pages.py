@@ -35,7 +35,7 @@ from hvdperf.timeline.nights.night import Night, joined, read_accepted, read_nig
 from hvdperf.timeline.nights.series import Event, Series, events, verdict_of
 from hvdperf.timeline.nights.speed import ALL, Key, Scope
 from hvdperf.timeline.nights.watch import MISSING
-from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, documents, read_all, shortened
+from hvdperf.timeline.store import HISTORY, INDEX, NAMED, NIGHTS, documents, read_all, shortened
 from hvdperf.verdict import Verdict
 
 # Templates, styles and the script.
@@ -295,7 +295,7 @@ def _told(series: Series, doing: Sequence[Event], is_late: bool) -> str:
         told.append(f"FAIL of {changes.named(failed)}")
     elif not doing:
         told.append(last.told)
-    told += [each.told for each in series.suspects[: changes.NAMED]]
+    told += [each.told for each in series.suspects[:NAMED]]
     if series.speeds.waits:
         told.append(series.speeds.waits)
     return "; ".join(told)

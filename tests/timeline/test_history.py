@@ -165,7 +165,7 @@ def test_sessions_that_are_no_evidence_are_refused(tmp_path, told, why):
         ({"rank_cores": []}, "its fingerprint has no cores of ranks"),
         ({"rank_cores": ["0: 0-x"]}, "rank_cores"),
         ({"data_sets": ["cifar10"]}, "data_sets"),
-        ({"tensorflow": "2.99.0"}, r"2\.99\.0 is not in hvdperf/timeline/releases/releases\.toml"),
+        ({"tensorflow": "2.99.0"}, r"2\.99\.0 is not in hvdperf/timeline/releases\.toml"),
     ],
 )
 def test_a_session_of_an_unknown_stack_or_replica_is_refused(tmp_path, fields, why):

@@ -491,7 +491,7 @@ def test_what_cannot_be_compiled_is_recorded(environment, tmp_path, monkeypatch)
     pip.write_text("#!/bin/sh\necho 'x.h:1:2: error: no member named y'\nexit 1\n")
     pip.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(pip))
-    arguments = ["build.py", "--horovod", "0.27.0", "--wheels", str(tmp_path), "--python"]
+    arguments = ["build_horovod.py", "--horovod", "0.27.0", "--wheels", str(tmp_path), "--python"]
     monkeypatch.setattr(sys, "argv", [*arguments, str(environment)])
     with pytest.raises(
         SystemExit, match=r"Horovod 0\.27\.0 does not compile with TensorFlow 2\.16"
@@ -527,7 +527,7 @@ def test_pip_hands_out_no_wheel_of_another_tensorflow(environment, tmp_path, mon
 
 
 def test_an_environment_without_tensorflow_is_one_line(tmp_path):
-    script = str(ROOT / "ci" / "build.py")
+    script = str(ROOT / "ci" / "build_horovod.py")
     options = ["--horovod", "0.28.0", "--wheels", str(tmp_path), "--python", "/bin/false"]
     done = subprocess.run(
         [sys.executable, script, *options], capture_output=True, text=True, check=False

@@ -19,6 +19,7 @@ from hvdperf.records.fingerprint import differences
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps
 from hvdperf.timeline.nights.night import Night, Throughput
+from hvdperf.timeline.store import NAMED
 from hvdperf.verdict import Ceiling, Verdict, worst
 
 # A change may be placed a few nights too early or too late, so it lists what else changed within so
@@ -35,8 +36,6 @@ UNSOUND = (Verdict.INVALID, Verdict.NOT_RUN)
 TOGETHER = 3
 # So many nights show that a line is back where it was.
 BACK = 4
-# The number of lines that a text names.
-NAMED = 5
 # Of what launches are judged by: the name of a line, and the unit in which it is drawn, with how
 # many of the recorded ones that is.
 _NAMES = {

@@ -11,9 +11,12 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
+from itertools import groupby
 from statistics import median
 
 from hvdperf.records.outcome import Measure
+from hvdperf.timeline.history import STACK
 from hvdperf.timeline.lines import LEAST_CHANGE
 from hvdperf.timeline.nights.changes import marks, named, percent
 from hvdperf.timeline.nights.night import Accepted, Night, look_closer, machine_of
@@ -139,10 +142,7 @@ class Fall:
 
 # Fields of a fingerprint: the parts of a stack, of which another one can be installed beside it,
 # and what belongs to a node, whatever is installed and set. All others are settings.
-_OF_STACK = {
-    *("python", "tensorflow", "tensorflow_git", "keras", "numpy", "cuda", "cudnn", "horovod"),
-    *("horovod_built_with", "nccl", "mpirun", "mpi_library", "packages_sha256", "horovod_sha256"),
-}
+_OF_STACK = {*STACK, "mpirun", "mpi_library"} - {"tf32"}
 _OF_NODE = {
     *("cpu_model", "microcode", "governor", "smt", "numa_nodes", "cores", "cpu_quota_cores"),
     *("memory_gib", "kernel", "container", "gpus", "gpu_model", "gpu_driver", "gpu_memory_mib"),
@@ -208,11 +208,9 @@ def _standing_for_all(changes: Changes, is_wanted: Callable[[Speed], bool]) -> l
 
 def all_in_words(found: Sequence[What], changes: Changes) -> str:
     """Return what was found with its changes. found: as _standing_for_all returns it."""
-    by_measure: dict[Measure, list[Key]] = {}
-    for measure, key in found:
-        by_measure.setdefault(measure, []).append(key)
     return "; ".join(
-        in_words(measure, keys, changes[measure]) for measure, keys in by_measure.items()
+        in_words(measure, [key for _, key in own], changes[measure])
+        for measure, own in groupby(found, key=lambda what: what[0])
     )
 
 
@@ -301,7 +299,7 @@ class _Open:
     since: Night
     last: Night
     speed: Speed
-    back: deque[bool]
+    back: deque[bool] = field(default_factory=lambda: deque(maxlen=3))
 
 
 @dataclass
@@ -330,16 +328,16 @@ class _Known:
         low = set()
         for key, speed in speeds.items():
             if speed.fell:
-                since = self.fell[key].since if key in self.fell else night
-                back = self.fell[key].back if key in self.fell else deque[bool](maxlen=3)
-                self.fell[key] = _Open(since, night, speed, back)
+                fell = self.fell.setdefault(key, _Open(night, night, speed))
+                fell.last, fell.speed = night, speed
             if key in self.fell:
+                fell = self.fell[key]
                 # Half of the way is nearer to what was usual.
-                is_back = not speed.fell and speed.beyond**2 > self.fell[key].speed.beyond
+                is_back = not speed.fell and speed.beyond**2 > fell.speed.beyond
                 if not is_back:
                     low.add(key)
-                self.fell[key].back.append(is_back)
-                if sum(self.fell[key].back) >= _BACK:
+                fell.back.append(is_back)
+                if sum(fell.back) >= _BACK:
                     del self.fell[key]
         slow = {key.name for key in _of(Scope.NODE, low)}
         if len(slow) == len(low):
@@ -365,87 +363,100 @@ class _Known:
         self.fell.clear()
 
 
+class _Machine:
+    """What is known of one kind of machine. known: by measure. probes: what the machine does
+    without Horovod. on: the fall that is not over."""
+
+    def __init__(self) -> None:
+        self.known = {each: _Known(each, UsualSpeeds(*how)) for each, how in _JUDGED.items()}
+        self.probes = UsualSpeeds()
+        self.on: Fall | None = None
+
+    def accept(self) -> None:
+        """Take the fall that is still on as what is usual."""
+        # Of a machine that is slower, the probes are, too.
+        if fallen := self.known[Measure.SPEED].fallen:
+            self.probes.restart((_probed(night), False) for night in fallen)
+        for each in self.known.values():
+            each.accept()
+        self.on = None
+
+    def judge(self, night: Night) -> tuple[Changes, Fall | None]:
+        """Return the changes of a night, and its fall if there is one."""
+        judged = {measure: each.judge(night) for measure, each in self.known.items()}
+        changes = {measure: speeds for measure, speeds in judged.items() if speeds}
+        probed = self.probes.compare(_probed(night))
+        fell = [m for m, speeds in changes.items() if any(speed.fell for speed in speeds.values())]
+        if not night.disturbed and Measure.SPEED not in fell:
+            self.probes.keep()
+        left = {(m, key): each for m, own in self.known.items() for key, each in own.fell.items()}
+        self.on = None
+        if not left and not fell:
+            return changes, None
+        # Without any of it, the night was disturbed.
+        order = sorted(left, key=lambda what: left[what].since.night) or [(fell[0], ALL)]
+        last = max((each.last for each in left.values()), key=lambda it: it.night, default=night)
+        usual = self.known[order[0][0]].usual
+        assert usual is not None
+        fall = Fall(
+            night if fell else last,
+            left[order[0]].since if left else night,
+            usual,
+            {
+                m: {**judged[m], **{key: each.speed for key, each in own.fell.items()}}
+                for m, own in self.known.items()
+            },
+            night.disturbed,
+            probed,
+            {what: each.since for what, each in left.items()},
+        )
+        if left:
+            self.on = replace(fall, disturbed="")
+        return changes, fall if fell else None
+
+
 def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> JudgedSpeeds:
     """Judge the throughputs of a series, and what else launches took, night by night. A night that
     fell is none that later ones are compared with, unless its fall was accepted while it was on:
     then these nights are the usual ones from the next night on."""
-    known: dict[tuple[object, Measure], _Known] = {}
-    probes: dict[object, UsualSpeeds] = defaultdict(UsualSpeeds)
-    dates = sorted((each.night for each in accepted), reverse=True)
+    machines = defaultdict[object, _Machine](_Machine)
     found: dict[int, Fall] = {}
-    on: dict[object, Fall] = {}
-    changes: dict[Measure, Mapping[Key, Speed]] = {}
-    last: UsualSpeeds | None = None
-    waits = ""
+    changes: Changes = {}
+    usual: UsualSpeeds | None = None
+    waits, before = "", date.min
     # Whether the last night could be judged by the nights before it.
     is_ready = False
     for index, night in enumerate(nights):
-        changes, last, waits = {}, None, ""
-        part, disturbed = night.part(), night.disturbed
+        changes, usual, waits = {}, None, ""
+        part = night.part()
         if part is None or not night.by_node(Measure.SPEED):
-            if disturbed:
-                waits = f"no throughput is judged, because the night was disturbed: {disturbed}"
+            if night.disturbed:
+                waits = (
+                    f"no throughput is judged, because the night was disturbed: {night.disturbed}"
+                )
             continue
-        kind = machine_of(part)
-        while dates and night.night > dates[-1]:
-            dates.pop()
-            on.clear()
-            for (its_kind, measure), each in known.items():
-                if measure is Measure.SPEED:
-                    # Of a machine that is slower, the probes are, too.
-                    fallen = [(_probed(before), False) for before in each.fallen]
-                    if fallen:
-                        probes[its_kind].restart(fallen)
+        if any(before <= each.night < night.night for each in accepted):
+            for each in machines.values():
                 each.accept()
-        for measure, how in _JUDGED.items():
-            before = known.setdefault((kind, measure), _Known(measure, UsualSpeeds(*how)))
-            if measure is Measure.SPEED:
-                last = before.speeds
-                is_ready = not last.waits
-            if speeds := before.judge(night):
-                changes[measure] = speeds
-        probed = probes[kind].compare(_probed(night))
-        fell = [m for m, speeds in changes.items() if any(speed.fell for speed in speeds.values())]
-        if not disturbed and Measure.SPEED not in fell:
-            probes[kind].keep()
-        own = {measure: known[kind, measure].fell for measure in _JUDGED}
-        left = {(measure, key): each for measure, keys in own.items() for key, each in keys.items()}
-        on.pop(kind, None)
-        if left or fell:
-            # Without any of it, the night was disturbed.
-            order = sorted(left, key=lambda what: left[what].since.night) or [(fell[0], ALL)]
-            newest = max(
-                (each.last for each in left.values()), key=lambda each: each.night, default=night
-            )
-            usual = known[kind, order[0][0]].usual
-            assert usual is not None
-            fall = Fall(
-                night if fell else newest,
-                left[order[0]].since if left else night,
-                usual,
-                {
-                    m: {**changes.get(m, {}), **{k: each.speed for k, each in keys.items()}}
-                    for m, keys in own.items()
-                },
-                disturbed,
-                probed,
-                {what: each.since for what, each in left.items()},
-            )
-            if fell:
-                found[index] = fall
-            if left:
-                on[kind] = replace(fall, disturbed="")
-    if last is not None and Measure.SPEED not in changes:
+        before = night.night
+        machine = machines[machine_of(part)]
+        usual = machine.known[Measure.SPEED].speeds
+        is_ready = not usual.waits
+        changes, fall = machine.judge(night)
+        if fall is not None:
+            found[index] = fall
+    if usual is not None and Measure.SPEED not in changes:
         waits = "throughputs are judged from the next night on"
-        if missing := last.waits:
+        if missing := usual.waits:
             waits = f"throughputs are not judged yet: valid nights still needed: {missing}"
         elif is_ready:
             waits = (
                 "no throughput is judged, because too few were measured to compare them with each "
                 "other"
             )
-    still = max(on.values(), key=lambda fall: fall.night.night, default=None)
-    return JudgedSpeeds(found, changes, last.reach() if last is not None else {}, waits, still)
+    on = (each.on for each in machines.values() if each.on is not None)
+    newest = max(on, key=lambda fall: fall.night.night, default=None)
+    return JudgedSpeeds(found, changes, usual.reach() if usual is not None else {}, waits, newest)
 
 
 def _medians(night: Night, measure: Measure) -> Measured:

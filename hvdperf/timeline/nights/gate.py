@@ -21,6 +21,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 
 from hvdperf.interim import EARLY_LOOKS
 from hvdperf.records.documents import Kind, Row, Summary
@@ -147,17 +148,17 @@ def judge_gates(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> J
     figure decides, such as that of a rank that died, and any that is not by two stacks' speed stays
     as it is. An alarm is compared with what it was when it was accepted, from the next night on."""
     cases: dict[object, CaseOverNights] = defaultdict(CaseOverNights)
-    dates = sorted((each.night for each in accepted), reverse=True)
+    before = date.min
     found: dict[int, list[Found]] = {}
     # The alarm that is on of each case, and those that are over.
     on: dict[object, Found] = {}
     over = []
     judged = []
     for index, night in enumerate(nights):
-        while dates and night.night > dates[-1]:
-            dates.pop()
+        if any(before <= each.night < night.night for each in accepted):
             for case in cases.values():
                 case.accept()
+        before = night.night
         again = _measured_again(night)
         parts = []
         for part in night.parts:

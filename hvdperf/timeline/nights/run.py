@@ -22,8 +22,7 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.probe import probe, probe_gpus
 from hvdperf.paths import cases, shown
 from hvdperf.records.archive import Archive, read_document, read_session, summary_of
-from hvdperf.records.documents import SESSION_FILE, Kind, SessionDocument, Summary, now
-from hvdperf.records.outcome import Measure
+from hvdperf.records.documents import SESSION_FILE, Kind, SessionDocument, now
 from hvdperf.session.commands import pair_check
 from hvdperf.session.control import local_preflight
 from hvdperf.timeline.nights.changes import named
@@ -31,7 +30,6 @@ from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.gate import failed_alone
 from hvdperf.timeline.nights.night import (
     FORMAT,
-    Accepted,
     Night,
     path_of,
     read_night,
@@ -44,15 +42,12 @@ from hvdperf.timeline.store import NIGHTS, alone, read_all
 
 # The share of a session's minutes that measuring its suspects again may take, and the least.
 SHARE_AGAIN, LEAST_AGAIN = 0.25, 1.0
-# A session of a night, as progress names it, and as the reason of a night does.
+# A session of a night, as progress and the reason of a night name it.
 _NAMES = {
-    Kind.OWN: ("the session", "the session"),
-    Kind.AGAIN: ("the second session", "the second session"),
-    Kind.GATE: ("the reference stack", "the session against the reference stack"),
-    Kind.GATE_AGAIN: (
-        "the reference stack again",
-        "the second session against the reference stack",
-    ),
+    Kind.OWN: "the session",
+    Kind.AGAIN: "the second session",
+    Kind.GATE: "the session against the reference stack",
+    Kind.GATE_AGAIN: "the second session against the reference stack",
 }
 # Options of pytest and its plugins that name a file to write.
 _WRITING = ("--junitxml", "--junit-xml", "--benchmark-json", "--log-file", "--debug")
@@ -120,8 +115,8 @@ def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
         for step in (_look, _pair):
             night = step(plan, night, say)
             write_night(plan.directory, night)
-        for step in (_own, _again, *([_gate, _gate_again] if plan.against else [])):
-            night = step(plan, night, say)
+        for kind in Kind if plan.against else (Kind.OWN, Kind.AGAIN):
+            night = _measured(plan, night, kind, say)
             write_night(plan.directory, night)
             if not all(part.has_ended for part in night.parts):
                 say("interrupted; the same command on the same date goes on")
@@ -206,92 +201,61 @@ def _pair(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     return replace(night, pair=text)
 
 
-def _own(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
-    return _measured(plan, night, Kind.OWN, (), say)
-
-
-def _gate(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
-    return _measured(plan, night, Kind.GATE, (f"--against={plan.against}",), say)
-
-
-def _again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
-    """Measure again, at once, what is slower than on the nights before."""
-    own, done = night.part(), night.part(Kind.AGAIN)
-    if own is None or not own.of(Measure.SPEED) or night.reason or _has_ended(done):
-        return night
-    before, first, accepted = _next_to_others(plan, night, done)
-    found = judge_speeds([*before, first], accepted)
-    models = sorted({key.name for _, key in found.suspects})
-    if not models:
-        # What was found slower when a second session began is not any more.
-        return first
-    say(f"measure again what is slower: {found.told}")
-    # All networks, if all of them are slower.
-    chosen = [f"--models={','.join(models)}"] if all(models) else []
-    return _measured(plan, night, Kind.AGAIN, (*chosen, _budget_again(own)), say)
-
-
-def _gate_again(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
-    """Measure again, at once, what FAILs against the reference stack."""
-    gate, done = night.part(Kind.GATE), night.part(Kind.GATE_AGAIN)
-    if gate is None or night.reason or _has_ended(done):
-        return night
-    before, first, accepted = _next_to_others(plan, night, done)
-    names = failed_alone([*before, first], accepted)
-    if not names:
-        return first
-    say(f"measure again what FAILs against the reference stack: {named(names)}")
-    options = (f"--against={plan.against}", f"-k={' or '.join(names)}", _budget_again(gate))
-    return _measured(plan, night, Kind.GATE_AGAIN, options, say)
-
-
-def _next_to_others(
-    plan: NightPlan, night: Night, left: Summary | None
-) -> tuple[list[Night], Night, Sequence[Accepted]]:
-    """Return the nights before this one, this one without a part, and what was accepted."""
-    read = read_nights(plan.directory, [plan.series], plan.node)
-    before = [each for each in read.of[plan.series] if each.night < night.night]
-    parts = tuple(part for part in night.parts if part is not left)
-    return before, replace(night, parts=parts), read.accepted[plan.series]
-
-
-def _budget_again(first: Summary) -> str:
-    """Return the option for the minutes that measuring a session's suspects again may take."""
-    return f"--budget={max(LEAST_AGAIN, SHARE_AGAIN * first.minutes):.1f}"
-
-
-def _measured(
-    plan: NightPlan,
-    night: Night,
-    kind: Kind,
-    options: Sequence[str],
-    say: Callable[[str], None],
-) -> Night:
-    """Run one session to its end, or go on with it, and add it to the night."""
+def _measured(plan: NightPlan, night: Night, kind: Kind, say: Callable[[str], None]) -> Night:
+    """Run one session to its end, or go on with it, and add it to the night. A second session is
+    only run if there is something to measure again."""
     done = night.part(kind)
-    if night.reason or _has_ended(done):
+    if night.reason or (done is not None and done.has_ended):
         return night
-    label, (name, in_reason) = _label(night, kind), _NAMES[kind]
+    night = replace(night, parts=tuple(part for part in night.parts if part is not done))
+    options = _options(plan, night, kind, say)
+    if options is None:
+        return night
+    label, name = _label(night, kind), _NAMES[kind]
     begun = _session_of(plan, label)
     if begun is None or not summary_of(begun, kind, night.node).has_ended:
         resume = [f"--resume={begun.directory}"] if begun is not None else []
         say(name)
         asked = (plan.session if kind is Kind.OWN else plan.later_session)(*options)
-        all_options = [*asked, f"--results={plan.results}", *resume]
-        status = _pytest(plan.launch, all_options, label)
+        status = _pytest(plan.launch, [*asked, f"--results={plan.results}", *resume], label)
         begun = _session_of(plan, label)
         if begun is None or (is_without_session(status) and (kind.is_again or not begun.cases)):
-            reason = f"{in_reason} ended with status {status}; see its output"
+            reason = f"{name} ended with status {status}; see its output"
             if not kind.is_again:
                 return replace(night, reason=reason)
             say(reason)  # what was measured first stands alone
-            return replace(night, parts=tuple(part for part in night.parts if part is not done))
-    others = tuple(part for part in night.parts if part is not done)
-    return replace(night, parts=(*others, summary_of(begun, kind, night.node)))
+            return night
+    return replace(night, parts=(*night.parts, summary_of(begun, kind, night.node)))
 
 
-def _has_ended(part: Summary | None) -> bool:
-    return part is not None and part.has_ended
+def _options(
+    plan: NightPlan, night: Night, kind: Kind, say: Callable[[str], None]
+) -> list[str] | None:
+    """Return the options of a session beside those of the plan. A second one measures what is
+    slower than on the nights before, or FAILs against the reference stack; None without any."""
+    against = [f"--against={plan.against}"] if kind.is_gate else []
+    if not kind.is_again:
+        return against
+    first = night.part(Kind.GATE if kind.is_gate else Kind.OWN)
+    if first is None:
+        return None
+    read = read_nights(plan.directory, [plan.series], plan.node)
+    before = [each for each in read.of[plan.series] if each.night < night.night]
+    nights, accepted = [*before, night], read.accepted[plan.series]
+    if kind.is_gate:
+        names = failed_alone(nights, accepted)
+        told = f"FAILs against the reference stack: {named(names)}"
+        chosen = [f"-k={' or '.join(names)}"]
+    else:
+        found = judge_speeds(nights, accepted)
+        names = sorted({key.name for _, key in found.suspects})
+        told = f"is slower: {found.told}"
+        # All networks, if all of them are slower.
+        chosen = [f"--models={','.join(names)}"] if all(names) else []
+    if not names:
+        return None
+    say(f"measure again what {told}")
+    return [*against, *chosen, f"--budget={max(LEAST_AGAIN, SHARE_AGAIN * first.minutes):.1f}"]
 
 
 def _label(night: Night, kind: Kind) -> str:

@@ -334,8 +334,8 @@ def _add_alarms(series: Series, found: list[Event], alarms: Sequence[Found]) -> 
         is_better = event.standing is Standing.BETTER
         if not is_better and abs(event.at - largest.first) <= UNCERTAIN:
             event.standing = _most_urgent([event.standing, standing])
-            told = [f"the gate: {each.told}" for each in alarms]
-            event.notes += shortened(told, "cases of the gate")
+            notes = [f"the gate: {each.told}" for each in alarms]
+            event.notes += shortened(notes, "cases of the gate")
             break
     else:
         at = min(each.first for each in alarms)
