@@ -403,7 +403,9 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
                 fell,
                 accepted,
             ),
-            "figure": f"{figure} {changes.UNITS[line.measure][0]}" if line.measure else figure,
+            "figure": f"{figure} {changes.OF_LAUNCHES[line.measure][1]}"
+            if line.measure
+            else figure,
             "lower_is_better": line.lower_is_better,
             "verdict": verdict,
             "fell": is_last and len(nights) - 1 in fell,

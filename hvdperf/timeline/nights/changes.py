@@ -38,17 +38,11 @@ TOGETHER = 3
 BACK = 4
 # Of what launches are judged by: the name of a line, and the unit in which it is drawn, with how
 # many of the recorded ones that is.
-_NAMES = {
-    Measure.SPEED: "throughput",
-    Measure.START: "start",
-    Measure.MEMORY: "memory",
-    Measure.DEVICE_MEMORY: "gpu_memory",
-}
-UNITS = {
-    Measure.SPEED: ("samples/s", 1.0),
-    Measure.START: ("s", 1.0),
-    Measure.MEMORY: ("GB", 1e9),
-    Measure.DEVICE_MEMORY: ("GB", 1e9),
+OF_LAUNCHES = {
+    Measure.SPEED: ("throughput", "samples/s", 1.0),
+    Measure.START: ("start", "s", 1.0),
+    Measure.MEMORY: ("memory", "GB", 1e9),
+    Measure.DEVICE_MEMORY: ("gpu_memory", "GB", 1e9),
 }
 # A line that is back is compared with so many figures before its change.
 EARLIER = 10
@@ -90,61 +84,54 @@ def findings(nights: Sequence[Night]) -> Findings:
 def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
     """Return the lines of a series: the throughputs, then the figures of its cases, by name.
     nights: in the order of dates. gates: whether those against the reference stack are wanted."""
-    found: dict[str, list[tuple[int, float, Row]]] = {}
-    kind = Kind.GATE if gates else Kind.OWN
+    found: dict[str, dict[int, list[Row]]] = {}
     for index, night in enumerate(nights):
-        sound = _sound_rows(night, gates) if night.part(kind) else {}
-        for name, rows in sound.items():
-            # Of several nodes the middle one; its verdict is the worst.
-            figure = median(row.figure for row in rows if row.figure is not None)
-            row = rows[0]
-            if len(rows) > 1:
-                row = replace(row, verdict=worst([each.verdict for each in rows]))
-            found.setdefault(name, []).append((index, figure, row))
-    speeds = [] if gates else lines_of(nights, Measure.SPEED)
-    return [*speeds, *(_line(name, points, gates) for name, points in sorted(found.items()))]
+        for part, row in night.cases:
+            is_sound = row.figure is not None and row.figure > 0 and row.verdict not in UNSOUND
+            if is_sound and part.kind.is_gate is gates:
+                found.setdefault(row.name, {}).setdefault(index, []).append(row)
+    made = [] if gates else lines_of(nights, Measure.SPEED)
+    for name, by_night in sorted(found.items()):
+        of_nights = list(by_night.values())
+        last = of_nights[-1][0]
+        # Of several nodes the middle one; its verdict is the worst.
+        figures = (median(row.figure or 0 for row in rows) for rows in of_nights)
+        made.append(
+            Line(
+                name,
+                last.model,
+                last.world_size,
+                tuple(by_night),
+                tuple(figures),
+                lower_is_better=last.question.spec.rule is Ceiling,
+                verdicts=tuple(worst([row.verdict for row in rows]) for rows in of_nights),
+                is_gate=gates,
+            )
+        )
+    return made
 
 
 def lines_of(nights: Sequence[Night], measure: Measure) -> list[Line]:
     """Return the lines of what launches by themselves are judged by, by name: of each network and
-    world size the median of a night's launches, in the unit of UNITS."""
-    found: dict[Throughput, list[tuple[int, float]]] = {}
+    world size the median of a night's launches, in the unit of OF_LAUNCHES."""
+    found: dict[Throughput, dict[int, float]] = {}
+    what, _, scale = OF_LAUNCHES[measure]
     for index, night in enumerate(nights):
         for key, launches in night.figures(measure).items() if night.part() else ():
-            found.setdefault(key, []).append((index, median(launches)))
-    what, (_, scale) = _NAMES[measure], UNITS[measure]
-    made = []
-    for (model, size), points in found.items():
-        at, figures = zip(*points, strict=True)
-        name, figures = f"{what}[{model}-np{size}]", tuple(each / scale for each in figures)
-        is_cost = measure is not Measure.SPEED
-        made.append(Line(name, model, size, at, figures, lower_is_better=is_cost, measure=measure))
-    return sorted(made, key=lambda line: line.name)
-
-
-def _sound_rows(night: Night, gates: bool) -> dict[str, list[Row]]:
-    """Return the cases that have a figure, by name, one a node."""
-    found: dict[str, list[Row]] = {}
-    for part in night.parts:
-        for row in part.cases if part.kind.is_gate is gates else ():
-            if row.figure is not None and row.figure > 0 and row.verdict not in UNSOUND:
-                found.setdefault(row.name, []).append(row)
-    return found
-
-
-def _line(name: str, points: Sequence[tuple[int, float, Row]], is_gate: bool) -> Line:
-    at, figures, rows = zip(*points, strict=True)
-    last = rows[-1]
-    return Line(
-        name,
-        last.model,
-        last.world_size,
-        at,
-        figures,
-        lower_is_better=last.question.spec.rule is Ceiling,
-        verdicts=tuple(row.verdict for row in rows),
-        is_gate=is_gate,
+            found.setdefault(key, {})[index] = median(launches) / scale
+    made = (
+        Line(
+            f"{what}[{model}-np{size}]",
+            model,
+            size,
+            tuple(points),
+            tuple(points.values()),
+            lower_is_better=measure is not Measure.SPEED,
+            measure=measure,
+        )
+        for (model, size), points in found.items()
     )
+    return sorted(made, key=lambda line: line.name)
 
 
 def marks(nights: Sequence[Night]) -> dict[int, tuple[str, ...]]:
@@ -363,12 +350,9 @@ class Standing(Enum):
     UNCONFIRMED = "worse, not confirmed yet"
 
 
-def standings(changes: Sequence[Change], accepted: date = date.min) -> list[Standing]:
-    """Return for each lasting change of a series whether it makes the series FAIL."""
-    return [_standing(change, changes, accepted) for change in changes]
-
-
-def _standing(change: Change, changes: Sequence[Change], accepted: date) -> Standing:
+def standing_of(change: Change, changes: Sequence[Change], accepted: date = date.min) -> Standing:
+    """Return whether a lasting change makes its series FAIL. changes: all of the series. accepted:
+    up to which night."""
     if not change.is_worse:
         return Standing.BETTER
     if change.since <= f"{accepted}":

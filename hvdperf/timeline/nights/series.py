@@ -28,7 +28,7 @@ from hvdperf.timeline.nights.changes import (
     named,
     percent,
     repeat,
-    standings,
+    standing_of,
 )
 from hvdperf.timeline.nights.falls import DETAILS, Command, Fall, JudgedSpeeds, judge_speeds
 from hvdperf.timeline.nights.gate import Found, JudgedGates, judge_gates, without_alarms
@@ -117,7 +117,7 @@ class Series:
     def changes(self) -> list[tuple[Change, Standing]]:
         """Return the lasting changes, by night, and whether each makes the series FAIL."""
         found = self.found.changes
-        return list(zip(found, standings(found, self.until), strict=True))
+        return [(change, standing_of(change, found, self.until)) for change in found]
 
     @cached_property
     def speeds(self) -> JudgedSpeeds:

@@ -16,7 +16,7 @@ import pytest
 from bench.nights import FIRST, NAMED, Year, nights
 from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
-from hvdperf.timeline.nights.changes import Standing, bad_nodes, findings, lines, marks, standings
+from hvdperf.timeline.nights.changes import Standing, bad_nodes, findings, lines, marks, standing_of
 from hvdperf.timeline.nights.falls import judge_speeds, separating
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, read_nights
 from hvdperf.timeline.nights.series import Series, events
@@ -275,7 +275,8 @@ def test_what_launches_took_is_judged_once_enough_nights_have_it() -> None:
 def test_a_repair_ends_both() -> None:
     for made in (since(10, 0.85, until=24), since(26, 0.5, until=36), since(20, 0.85, until=36)):
         assert not state(made).is_red
-        assert {*standings(findings(made).changes)} <= {Standing.REPAIRED, Standing.BETTER}
+        known = findings(made).changes
+        assert {standing_of(each, known) for each in known} <= {Standing.REPAIRED, Standing.BETTER}
     assert state(since(26, 0.5, until=38)).is_red, "two nights may be better by chance"
 
 
@@ -305,7 +306,7 @@ def test_an_efficiency_that_falls_because_one_replica_became_faster_is_not_red()
         )
         made.append(replace(night, parts=(replace(part, cases=rows),)) if index >= 20 else night)
     known = findings(made).changes
-    assert Standing.FASTER in standings(known)
+    assert Standing.FASTER in {standing_of(each, known) for each in known}
     assert not state(made).is_red
 
 
