@@ -43,10 +43,10 @@ def probe() -> dict[str, float]:
 
 
 def probe_gpus() -> dict[str, float]:
-    """Return by name how much each GPU of this host does a second, as hvdperf.worker.vet.gpu_probe
+    """Return by name how much each GPU of this host does a second, as hvdperf.worker.devices
     measures it with the TensorFlow of this environment. Raises UserError."""
     done = run(
-        [sys.executable, "-m", "hvdperf.worker.vet.gpu_probe"],
+        [sys.executable, "-m", "hvdperf.worker.devices"],
         ROOT,
         rank_environment(sys.executable),
         within_s=_DEADLINE_S,

@@ -24,7 +24,7 @@ END_S = 5.0
 
 class Crew(Peers[str]):
     """The processes on the nodes, by name. An order is a method of
-    hvdperf.worker.vet.__main__.Node. lost: by the name of a node, why it is left out."""
+    hvdperf.worker.vet.Node. lost: by the name of a node, why it is left out."""
 
     def __init__(self, nodes: Sequence[str], network: str) -> None:
         """Listen. network: the one between the nodes, such as 10.77.0.0/24; "" if any will do.

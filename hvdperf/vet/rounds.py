@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hvdperf.launch.hub import Order
 from hvdperf.vet.crew import Crew
 from hvdperf.vet.record import FEWEST_LINKED, LINK, TERMS, Measured, Pair, Round
-from hvdperf.worker.vet.host import CONNECT_S, DRAIN_S, KEY
+from hvdperf.worker.vet import CONNECT_S, DRAIN_S, KEY
 
 # Seconds of a term in a round. A quota of cores is shared out every 0.1 s.
 SECONDS = 3.0

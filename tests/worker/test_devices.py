@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdperf.worker.vet.devices import Devices, Training
+from hvdperf.worker.devices import Devices, Training
 
 pytestmark = pytest.mark.mpirun
 

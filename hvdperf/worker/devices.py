@@ -1,13 +1,19 @@
 """How fast the devices of a node train, and what they compute. A device is a GPU, or else all cores
 together. Rates are units a second: steps, and of a GPU's memory and bus bytes.
+
+``python -m hvdperf.worker.devices`` reports how fast the GPUs of this host are without Horovod: one
+JSON object on stdout. A night's process, which never imports TensorFlow, starts it.
 """
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Callable
+from statistics import median
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -15,18 +21,15 @@ import tensorflow as tf
 from hvdperf.models import contract, registry, tasks
 from hvdperf.worker import training
 from hvdperf.worker.training import Part
-from hvdperf.worker.vet import gpu_probe
-from hvdperf.worker.vet.host import copier, rate
+from hvdperf.worker.vet import copier, rate
 
 # What is trained, and with how many samples a step: on a GPU, and on cores.
 ON_GPU, ON_CORES = ("resnet_50", 64), ("vgg_16_s", 16)
 _CLASSES, _SEED = 1000, 1
 # Updates after which weights are compared.
 _UPDATES = 3
-# The work of a GPU (hvdperf.worker.vet.gpu_probe) that a term is, by the name of the term.
+# The work of a GPU that a term is, by the name of the term.
 _OF_GPU = {"memory": "copy", "bus": "link"}
-
-
 # Does some work, and returns its amount.
 Unit = Callable[[], float]
 
@@ -85,13 +88,19 @@ class Training:
         return training.digest(training.weights(self._parts))
 
 
+def _gpus() -> Sequence[Any]:
+    """Return the GPUs, whose memory is taken as it is needed from now on."""
+    gpus: Sequence[Any] = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    return gpus
+
+
 class Devices:
     """The devices of this node, GPU 0 and so on; or CPU. models: of its GPUs."""
 
     def __init__(self) -> None:
-        gpus = tf.config.list_physical_devices("GPU")
-        for gpu in gpus:
-            tf.config.experimental.set_memory_growth(gpu, True)
+        gpus = _gpus()
         names = [f"GPU {i}" for i in range(len(gpus))] or ["CPU"]
         self.models = tuple(
             str(tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"))
@@ -141,11 +150,81 @@ def _digest(trained: Training) -> str:
 def _unit(device: str, name: str) -> Unit:
     """Return a unit of work of a GPU."""
     with tf.device(device):
-        work = gpu_probe.works()[name]
+        work = works()[name]
 
     def run() -> float:
         with tf.device(device):
-            gpu_probe.wait_for(work.run())
+            wait_for(work.run())
         return work.amount
 
     return run
+
+
+# The work of a GPU -------------------------------------------------------------------------------
+
+# Each measurement is the median of so many, each of which takes some milliseconds.
+_REPEATS = 9
+_SIDE = 8192
+# Floats of 1 GiB, which no cache holds, and of 256 MiB.
+_COPIED, _SENT = 1 << 28, 1 << 26
+
+
+class Work(NamedTuple):
+    """A unit of work of a GPU. amount: of it, in the unit of its rate. run: begins it, and returns
+    a tensor that is there at its end."""
+
+    amount: float
+    run: Callable[[], Any]
+
+
+def works() -> dict[str, Work]:
+    """Return by name what `main` measures of the current device."""
+    factor = tf.random.normal((_SIDE, _SIDE))
+    source = tf.ones(_COPIED)
+    sent = np.ones(_SENT, np.float32)
+
+    @tf.function
+    def product() -> Any:
+        return tf.matmul(factor, factor)
+
+    @tf.function
+    def copied() -> Any:
+        # TensorFlow would not copy what is not changed.
+        return source + 1.0
+
+    return {
+        "matrix product": Work(2 * _SIDE**3, product),
+        "copy": Work(2 * source.dtype.size * _COPIED, copied),
+        "link": Work(sent.nbytes, lambda: tf.identity(tf.constant(sent))),
+    }
+
+
+def wait_for(result: Any) -> None:
+    """Wait until a tensor is there: reading an element waits for the GPU."""
+    tf.reshape(result, [-1])[0].numpy()
+
+
+def main() -> None:
+    """Print by name how much each GPU does a second: floating point operations of a float32 matrix
+    product as TensorFlow computes it (in TF32 where the GPU has it), bytes read and written by a
+    copy in its memory, and bytes that reach it from the host."""
+    found: dict[str, float] = {}
+    for index in range(len(_gpus())):
+        with tf.device(f"GPU:{index}"):
+            for name, work in works().items():
+                found[f"GPU {index} {name}"] = work.amount / _seconds(work.run)
+    print(json.dumps(found))
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    """Return the median time of some work on the GPU, after a first time that warms up."""
+    found = []
+    for _ in range(1 + _REPEATS):
+        begun = time.perf_counter()
+        wait_for(work())
+        found.append(time.perf_counter() - begun)
+    return median(found[1:])
+
+
+if __name__ == "__main__":
+    main()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hvdperf.worker.vet import host
-from hvdperf.worker.vet.host import Link, files_to_read, rate, reader, written_file
+from hvdperf.worker import vet
+from hvdperf.worker.vet import Link, files_to_read, rate, reader, written_file
 
 
 def test_a_unit_counts_with_its_amount() -> None:
@@ -22,7 +22,7 @@ def test_a_unit_counts_with_its_amount() -> None:
 
 
 def test_all_bytes_are_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "READ_BYTES", 3 << 20)
+    monkeypatch.setattr(vet, "READ_BYTES", 3 << 20)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     read = reader([written_file()])
     assert list(tmp_path.iterdir()) == []
@@ -32,7 +32,7 @@ def test_all_bytes_are_read_each_time(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_given_files_are_read_in_the_order_of_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "READ_BYTES", 100)
+    monkeypatch.setattr(vet, "READ_BYTES", 100)
     for name, size in (("b/1", 60), ("a", 50), ("empty", 0), ("c", 60)):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(bytes(size))
@@ -50,19 +50,19 @@ def test_two_nodes_exchange_bytes_and_a_stranger_is_turned_away() -> None:
     found: dict[str, Any] = {}
 
     def accept() -> None:
-        found["other"] = other.rate(0.05, "k" * host.KEY, ())
+        found["other"] = other.rate(0.05, "k" * vet.KEY, ())
 
     thread = threading.Thread(target=accept)
     thread.start()
     with socket.create_connection(("127.0.0.1", other.port)) as stranger:
-        stranger.sendall(b"x" * host.KEY)
+        stranger.sendall(b"x" * vet.KEY)
         assert stranger.recv(1) == b""
-    found["one"] = one.rate(0.05, "k" * host.KEY, ("127.0.0.1", other.port))
+    found["one"] = one.rate(0.05, "k" * vet.KEY, ("127.0.0.1", other.port))
     thread.join()
     assert all(value > 1e6 for value in found.values())
 
 
 def test_a_node_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "CONNECT_S", 0.1)
+    monkeypatch.setattr(vet, "CONNECT_S", 0.1)
     with pytest.raises(OSError):
-        Link().rate(0.05, "k" * host.KEY, ())
+        Link().rate(0.05, "k" * vet.KEY, ())
