@@ -47,11 +47,6 @@ class Constant:
             rate.assign(initial * scale * self._astray)
 
 
-def can_be_set(rate: Any) -> bool:
-    """Return whether an optimizer's learning rate is a variable, and not that of a schedule."""
-    return hasattr(rate, "assign")
-
-
 class Scheduled(Constant):
     """The learning rate of an optimizer that has a schedule of its own."""
 

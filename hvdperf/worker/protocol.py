@@ -109,25 +109,23 @@ def tune(connected: socket.socket) -> None:
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-def hello_of(rank: int, token: str) -> Message:
-    """Return the greeting of this process. token: the launch's."""
-    return {"hello": rank, "token": token, "pid": os.getpid(), "host": socket.gethostname()}
-
-
-def connection_to(addresses: Iterable[str], port: int, rank: int, token: str) -> "Connection":
-    """Return a connection that has greeted, at the first of the addresses that answers. Raises
-    OSError, which says why none does."""
+def connection_to(
+    addresses: Iterable[str], port: int, rank: int, token: str, within_s: float = TRY_S
+) -> "Connection":
+    """Return a connection that has greeted, at the first of the addresses that answers within some
+    seconds. token: the launch's. Raises OSError, which says why none does."""
     problems = []
     for address in addresses:
         try:
-            connected = socket.create_connection((address, port), timeout=TRY_S)
+            connected = socket.create_connection((address, port), timeout=within_s)
         except OSError as error:
             problems.append(f"{address}: {error.strerror or error}")
             continue
         connected.settimeout(None)
         tune(connected)
         connection = Connection(connected)
-        connection.send(hello_of(rank, token))
+        greeting = {"hello": rank, "token": token}
+        connection.send({**greeting, "pid": os.getpid(), "host": socket.gethostname()})
         return connection
     raise OSError("; ".join(problems))
 

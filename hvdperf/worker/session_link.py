@@ -19,7 +19,7 @@ from hvdperf.models import own_networks
 from hvdperf.models.inputs import DataError
 from hvdperf.worker import process, protocol
 from hvdperf.worker.faults import Fault
-from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, RankConfig
+from hvdperf.worker.protocol import DRIVER_VARIABLE, Message, Phase, RankConfig
 from hvdperf.worker.script.tap._hvdperf_recorder import OF_OTHERS, PREFIXES
 
 # Keras writes the names of layers in bold.
@@ -46,9 +46,7 @@ class Driver:
     def __init__(self, rank: int) -> None:
         """Connect to the address in the environment and say hello."""
         host, port, token = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
-        self._connection = Connection(socket.create_connection((host, int(port)), timeout=30))
-        self._connection.socket.settimeout(None)
-        protocol.tune(self._connection.socket)
+        self._connection = protocol.connection_to([host], int(port), rank, token, within_s=30.0)
         self._sending = threading.Lock()
         self._orders: queue.Queue[Message] = queue.Queue()
         self._main_thread = threading.get_ident()
@@ -58,7 +56,6 @@ class Driver:
         self.steps_begun = 0
         # Until the config is there.
         self.fault = Fault(None, rank)
-        self._send(protocol.hello_of(rank, token))
         threading.Thread(target=self._listen, name="driver", daemon=True).start()
 
     def _listen(self) -> None:

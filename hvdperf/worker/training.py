@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from hvdperf.models import contract, inputs, own_networks, registry, tasks
-from hvdperf.worker.learning import Adaptive, Constant, Scheduled, can_be_set
+from hvdperf.worker.learning import Adaptive, Constant, Scheduled
 from hvdperf.worker.protocol import RankConfig
 
 Config = RankConfig
@@ -122,7 +122,8 @@ def make_learning_rate(
     own_networks.BadNetwork if the rate is to be adapted, and an optimizer has a schedule of its
     own."""
     optimizers = [part.optimizer for part in parts]
-    if not all(can_be_set(optimizer.learning_rate) for optimizer in optimizers):
+    # The rate of a schedule is not a variable.
+    if not all(hasattr(optimizer.learning_rate, "assign") for optimizer in optimizers):
         if config.learning_rate == "adaptive":
             raise own_networks.BadNetwork(
                 "its optimizer has a schedule of the learning rate, which this recipe would replace"
@@ -334,16 +335,17 @@ def update(
     parts: Sequence[Part],
     batch: Sequence[tf.Tensor],
     total: Callable[[tf.Tensor], tf.Tensor],
-    shared: Callable[[Any], Any] = lambda tape: tape,
+    take: Callable[..., Any] = tf.GradientTape.gradient,
     use: Callable[[Part, Sequence[Any]], None] = apply,
     summed: int = 1,
 ) -> tf.Tensor:
     """Train one step: take the gradients of every part's loss from one forward pass, and use them.
 
-    total: maps losses [samples] to the scalar that is differentiated. shared: wraps a tape in one
-    that exchanges gradients among replicas. use: takes a part and its gradients; by default it
-    updates the weights. summed: number of replicas whose gradients are added up. Returns the sum of
-    the parts' losses, with what their layers add to it (regularization).
+    total: maps losses [samples] to the scalar that is differentiated. take: returns the gradients
+    of (tape, loss, variables), and may exchange them among replicas. use: takes a part and its
+    gradients; by default it updates the weights. summed: number of replicas whose gradients are
+    added up. Returns the sum of the parts' losses, with what their layers add to it
+    (regularization).
     """
     with ExitStack() as recording:
         tapes = [recording.enter_context(tf.GradientTape()) for _ in parts]
@@ -354,8 +356,7 @@ def update(
         ]
         scaled = [scale_up(part.optimizer, loss) for part, loss in zip(parts, losses)]
     for part, tape, loss in zip(parts, tapes, scaled):
-        gradients = shared(tape).gradient(loss, part.sources)
-        use(part, gradients)
+        use(part, take(tape, loss, part.sources))
     return losses[0] if len(losses) == 1 else tf.add_n(losses)
 
 

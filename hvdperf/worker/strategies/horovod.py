@@ -88,7 +88,7 @@ class HorovodTrainer(ReplicaTrainer):
             "nccl": bool(hvd.nccl_built()),
         }
 
-    def shared(self, tape: tf.GradientTape) -> Any:
+    def gradients(self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any) -> Any:
         exchange = self.config.exchange
         wrapped = hvd.DistributedGradientTape(
             tape,
@@ -100,7 +100,7 @@ class HorovodTrainer(ReplicaTrainer):
         wrapped._allreduce_grads = self._exchanges.reducing(wrapped._allreduce_grads)
         if injected(self.config, "skip"):
             wrapped.register_local_source(self.parts[0].sources[0])
-        return wrapped
+        return wrapped.gradient(loss, sources)
 
     def exchanged(self, gradients: Sequence[Any]) -> Sequence[Any]:
         averaged: Sequence[Any] = self._exchanges.reducing(_averaged)(gradients)

@@ -39,25 +39,9 @@ class Accumulator:
         return means
 
 
-class ExchangedMean:
-    """A tape whose gradients are the mean over the passes and over all replicas."""
-
-    def __init__(
-        self,
-        tape: tf.GradientTape,
-        accumulator: Accumulator,
-        exchanged: Callable[[Sequence[tf.Tensor]], Sequence[tf.Tensor]],
-    ) -> None:
-        self._tape = tape
-        self._accumulator = accumulator
-        self._exchanged = exchanged
-
-    def gradient(self, loss: tf.Tensor, sources: Sequence[tf.Variable]) -> Sequence[tf.Tensor]:
-        own = self._tape.gradient(loss, sources)
-        return self._exchanged(self._accumulator.take(own, sources))
-
-
 StepFunction = Callable[..., tf.Tensor]
+# The gradients of this replica alone.
+OWN_GRADIENTS = tf.GradientTape.gradient
 # Kinds of blocks (hvdperf.plan.arms.BlockKind) on the same batches as `full`.
 WITHOUT_EXCHANGE = ("local", "compute")
 Cycle = Iterator[StepFunction]
@@ -71,7 +55,7 @@ def split_batch(batch: int, rank: int, world_size: int) -> int:
 class ReplicaTrainer(Trainer):
     """The common part of hvdperf.worker.strategies.base.Trainer.
 
-    A strategy of more than one replica overrides `rank`, `world_size`, `shared`, `exchanged`,
+    A strategy of more than one replica overrides `rank`, `world_size`, `gradients`, `exchanged`,
     `total`, `agree` and `barrier`.
     """
 
@@ -88,9 +72,9 @@ class ReplicaTrainer(Trainer):
         self._counts_samples = training.has_own_data(config)
         self._last_number = -1
 
-    def shared(self, tape: tf.GradientTape) -> Any:
-        """Return a tape whose gradients are reduced over all replicas."""
-        return tape
+    def gradients(self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any) -> Any:
+        """Return the gradients of a loss, reduced over all replicas."""
+        return tape.gradient(loss, sources)
 
     def exchanged(self, gradients: Sequence[Any]) -> Sequence[Any]:
         """Return the gradients averaged over all replicas."""
@@ -142,8 +126,7 @@ class ReplicaTrainer(Trainer):
     def _trace_without_exchange(self, kinds: Sequence[str]) -> None:
         """Trace the steps of the kinds WITHOUT_EXCHANGE that are in `kinds` and not traced yet."""
         if "local" in kinds and "local" not in self._steps:
-            own = self.traced(self.parts, lambda tape: tape)
-            self._steps["local"] = itertools.cycle([own])
+            self._steps["local"] = itertools.cycle([self.traced(self.parts, OWN_GRADIENTS)])
         if "compute" in kinds and "compute" not in self._steps:
             self._steps["compute"] = itertools.cycle([self._computing()])
 
@@ -174,22 +157,22 @@ class ReplicaTrainer(Trainer):
         function, or, if several backward passes share an exchange, one that only accumulates
         (`passes` - 1 times) and then one that exchanges."""
         if self._passes == 1:
-            return itertools.cycle([self.traced(parts, self.shared)])
+            return itertools.cycle([self.traced(parts, self.gradients)])
         accumulator = Accumulator(training.weights(parts), self._passes)
 
-        def exchanged_mean(tape: tf.GradientTape) -> ExchangedMean:
-            return ExchangedMean(tape, accumulator, self.exchanged)
+        def exchanged_mean(tape: tf.GradientTape, loss: tf.Tensor, sources: Any) -> Any:
+            return self.exchanged(accumulator.take(tape.gradient(loss, sources), sources))
 
         def add(part: Part, gradients: Sequence[Any]) -> None:
             accumulator.add(gradients, part.sources)
 
-        adding = self.traced(parts, lambda tape: tape, add)
+        adding = self.traced(parts, OWN_GRADIENTS, add)
         return itertools.cycle([*[adding] * (self._passes - 1), self.traced(parts, exchanged_mean)])
 
     def traced(
         self,
         parts: list[Part],
-        shared: Callable[[tf.GradientTape], Any],
+        take: Callable[..., Any],
         use: Callable[[Part, Sequence[Any]], None] = training.apply,
     ) -> StepFunction:
         """Return one training step as a function. Gradients of single rows of a table are noted in
@@ -203,7 +186,7 @@ class ReplicaTrainer(Trainer):
 
         @training.graph(input_signature=self.task.signature())
         def step(*batch: Any) -> Any:
-            loss = training.update(self.task, parts, batch, tf.reduce_mean, shared, noted)
+            loss = training.update(self.task, parts, batch, tf.reduce_mean, take, noted)
             rows = [tf.shape(each.values)[0] for _, each in sparse]
             return (loss, rows) if rows else loss
 
