@@ -5,7 +5,6 @@ import gc
 import importlib
 import os
 import signal
-import time
 import traceback
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,38 +23,19 @@ def rank_of_this_process() -> int:
     return int(next((os.environ[name] for name in names if name in os.environ), 0))
 
 
-def make_trainer(config: RankConfig) -> Any:
-    """Import the strategy, and with it TensorFlow; return the trainer. This takes most of a
-    start."""
-    # Its value is the name, whatever it was made from.
-    spec = Strategy(config.strategy).spec  # type: ignore[arg-type]
-    return getattr(importlib.import_module(spec.module), spec.trainer)(config)
-
-
 def start_up(driver: Driver, config: RankConfig) -> Any:
     """Go through the start-up phases up to config.last_phase and return the trainer. A rank that
     is to train goes up to the broadcast."""
     driver.enter(Phase.IMPORT)
-    trainer = make_trainer(config)
+    # The value of a strategy is its name, whatever it was made from.
+    spec = Strategy(config.strategy).spec  # type: ignore[arg-type]
+    # This imports TensorFlow, which takes most of a start.
+    trainer = getattr(importlib.import_module(spec.module), spec.trainer)(config)
     if config.rendezvous:
         session_link.meet(driver, config.rendezvous)
     if config.cluster:
         session_link.form_cluster(driver, config.world_size)
-    metadata: dict[str, Any] = {}
-    for phase, act in (
-        (Phase.INIT, trainer.init),
-        (Phase.BUILD, trainer.build),
-        (Phase.INPUT, trainer.open_input),
-        (Phase.TRACE, trainer.trace),
-        (Phase.FIRST_STEP, trainer.first_step),
-        (Phase.BROADCAST, trainer.broadcast),
-    ):
-        driver.enter(phase, metadata=metadata)
-        begun = time.monotonic()
-        metadata.update(act() or {})
-        driver.fault.prolong(phase, time.monotonic() - begun)
-        if phase.value == config.last_phase:
-            break
+    metadata = session_link.go_through(trainer, driver, Phase.INIT, config.last_phase)
     # Exclude the objects that exist by now from garbage collection. A collection of all that
     # TensorFlow has imported takes 0.15 s, once in some hundred steps, in the middle of a block.
     gc.freeze()

@@ -11,6 +11,7 @@ import math
 import re
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from hvdperf.models.own_networks import BadNetwork
 from hvdperf.models.registry import Shard
 from hvdperf.worker import training
 from hvdperf.worker.protocol import Phase, RankConfig
-from hvdperf.worker.session_link import Driver
+from hvdperf.worker.session_link import Driver, go_through
 from hvdperf.worker.strategies.base import Facts
 
 # Samples of a shard that are read: at most, and until this many seconds have passed.
@@ -41,19 +42,11 @@ def check(trainer: Any, driver: Driver, steps: int, compare: bool) -> Facts:
     compare: whether the gradients of equal steps are compared."""
     config = trainer.config
     network = registry.network(config.model)
-    shard = (driver.rank, config.world_size)
-    apart = _repeated(config, shard) if compare else None
+    apart = _apart(config, (driver.rank, config.world_size)) if compare else None
     for part in trainer.parts:
         contract.check_methods(part.model, bool(network.loss), bool(network.optimizer))
     began = time.monotonic()
-    facts: Facts = {}
-    for phase, act in (
-        (Phase.TRACE, trainer.trace),
-        (Phase.FIRST_STEP, trainer.first_step),
-        (Phase.BROADCAST, trainer.broadcast),
-    ):
-        driver.enter(phase)
-        facts |= act() or {}
+    facts = go_through(trainer, driver, Phase.TRACE, Phase.BROADCAST)
     started = time.monotonic()
     for step in range(steps):
         trainer.learning_rate.before_step()
@@ -74,34 +67,27 @@ def _shown(loss: float) -> str:
     return "NaN" if math.isnan(loss) else str(loss)
 
 
-def _repeated(config: RankConfig, shard: tuple[int, int]) -> float | None:
-    """Return what _apart returns, or None if this device cannot repeat a step exactly."""
-    try:
-        with training.reproducible():
-            return _apart(config, shard)
-    except training.Irreproducible:
-        return None
-
-
-def _apart(config: RankConfig, shard: tuple[int, int]) -> float:
+def _apart(config: RankConfig, shard: tuple[int, int]) -> float | None:
     """Check the gradients of a first step, without dropout and the like. Return the largest
     relative difference of weights and gradients between three such steps: two of one graph, and one
-    of a network that is built and traced anew."""
+    of a network that is built and traced again; None if this device cannot repeat a step."""
     task = training.find_task(config)
-    dataset = training.open_dataset(config, task, config.batch, shard=shard)
-    batch = next(iter(dataset))
     steps = []
-    for times in (2, 1):
-        parts = training.without_randomness(training.build_parts(config, task, "sgd"))
-        weights = [weight.numpy() for weight in training.weights(parts)]
-        gradients = _gradients(task, parts)
-        for _ in range(times):
-            steps.append([*weights, *_checked_gradients(gradients, batch, config.batch)])
-    return max(
-        float(np.abs(one - other).max(initial=0.0)) / (float(np.abs(one).max(initial=0.0)) or 1.0)
-        for others in steps[1:]
-        for one, other in zip(steps[0], others)
-    )
+    with suppress(training.Irreproducible), training.reproducible():
+        batch = next(iter(training.open_dataset(config, task, config.batch, shard=shard)))
+        for times in (2, 1):
+            parts = training.without_randomness(training.build_parts(config, task, "sgd"))
+            weights = [weight.numpy() for weight in training.weights(parts)]
+            gradients = _gradients(task, parts)
+            for _ in range(times):
+                steps.append([*weights, *_checked_gradients(gradients, batch, config.batch)])
+        sizes = [float(np.abs(each).max(initial=0.0)) or 1.0 for each in steps[0]]
+        return max(
+            float(np.abs(one - other).max(initial=0.0)) / size
+            for others in steps[1:]
+            for one, other, size in zip(steps[0], others, sizes)
+        )
+    return None
 
 
 def _gradients(task: Any, parts: Any) -> Any:

@@ -146,6 +146,27 @@ class Driver:
         }
 
 
+def go_through(trainer: Any, driver: Driver, first: str, last: str) -> dict[str, Any]:
+    """Go through the phases of a start-up from `first` to `last`. Return what the trainer says of
+    them."""
+    acts = {
+        Phase.INIT: trainer.init,
+        Phase.BUILD: trainer.build,
+        Phase.INPUT: trainer.open_input,
+        Phase.TRACE: trainer.trace,
+        Phase.FIRST_STEP: trainer.first_step,
+        Phase.BROADCAST: trainer.broadcast,
+    }
+    names = [phase.value for phase in acts]
+    metadata: dict[str, Any] = {}
+    for phase in list(acts)[names.index(first) : names.index(last) + 1]:
+        driver.enter(phase, metadata=metadata)
+        begun = time.monotonic()
+        metadata.update(acts[phase]() or {})
+        driver.fault.prolong(phase, time.monotonic() - begun)
+    return metadata
+
+
 def meet(driver: Driver, plan: list[dict[str, Any]]) -> None:
     """Open a rendezvous server on rank 0, share its address, and give the address to Horovod.
 
