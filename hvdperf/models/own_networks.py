@@ -82,7 +82,7 @@ def load(origin: str) -> tuple[Network, ...]:
             raise BadWorkloads(f"{origin}: network {network.name!r}: {fault}")
         NETWORKS[network.name] = network
         if network.data:
-            INPUTS[network.name] = Input(network.name, 0, "own")
+            INPUTS[network.name] = Input(network.name, 0, "contract")
     return tuple(NETWORKS[name] for name in names)
 
 

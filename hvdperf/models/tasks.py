@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from hvdperf.models import contract, registry
-from hvdperf.models.inputs import own
 from hvdperf.models.networks.dcgan import LATENT
 from hvdperf.models.registry import Network, Task
 
@@ -183,7 +182,7 @@ class Own:
     def signature(self) -> Sequence[Any]:
         if not self._network.data:
             return self._base.signature()
-        return own.batch_signature(self._network.name, self._size)
+        return contract.batch_signature(self._network.name, self._size)
 
     def losses(self, models: Sequence[Any], batch: Sequence[Any]) -> Sequence[tf.Tensor]:
         if not self._network.loss:

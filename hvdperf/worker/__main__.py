@@ -11,9 +11,8 @@ from typing import Any, NoReturn
 
 from hvdperf.models import inputs, own_networks
 from hvdperf.worker import process, session_link
-from hvdperf.worker.faults import Fault, InjectedFault
 from hvdperf.worker.protocol import Message, Phase, RankConfig
-from hvdperf.worker.session_link import Driver
+from hvdperf.worker.session_link import Driver, Fault, InjectedFault
 from hvdperf.worker.strategies import Strategy
 
 

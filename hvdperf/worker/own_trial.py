@@ -18,7 +18,6 @@ import numpy as np
 import tensorflow as tf
 
 from hvdperf.models import contract, registry
-from hvdperf.models.inputs import own
 from hvdperf.models.own_networks import BadNetwork
 from hvdperf.models.registry import Shard
 from hvdperf.worker import training
@@ -182,7 +181,7 @@ class _Data:
         self._shapes: dict[str, Any] = {}
 
     def _open(self, shard: Shard) -> Any:
-        return own.samples(self._network.name, self._size, shard, self._seed)
+        return contract.samples(self._network.name, self._size, shard, self._seed)
 
     def first(self, shard: Shard, most: int) -> list[str]:
         """Return hashes of the first samples of a shard. Raises BadNetwork if samples have

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from hvdperf.models import inputs, registry
-from hvdperf.models.inputs import Request, own
+from hvdperf.models import contract, inputs, registry
+from hvdperf.models.inputs import Request
 from hvdperf.models.own_networks import BadNetwork
 from hvdperf.models.registry import Network, Shard
 
@@ -109,7 +109,7 @@ def test_a_replica_prepares_what_it_trains_on(of: Any, data: Any, count: int) ->
     for index in sorted({0, count - 1}):
         prepared.clear()
         shard = (index, count)
-        batches = own.train_dataset(None, Request(name, BATCH, 8, shard=shard, seed=1))
+        batches = contract.train_dataset(None, Request(name, BATCH, 8, shard=shard, seed=1))
         mine = [int(n) for _, labels in batches.take(wanted // BATCH) for n in labels]
         assert wanted <= len(prepared) <= wanted + BUFFERED
         assert {number % count for number in mine[: SAMPLES // count]} == {index}
@@ -118,7 +118,7 @@ def test_a_replica_prepares_what_it_trains_on(of: Any, data: Any, count: int) ->
 
 
 def test_the_suite_adds_no_shuffle(of: Any) -> None:
-    batches = own.train_dataset(None, Request(of(with_shard), BATCH, 8, seed=1))
+    batches = contract.train_dataset(None, Request(of(with_shard), BATCH, 8, seed=1))
     (_, labels) = next(iter(batches))
     assert list(labels) == list(range(BATCH))
 
@@ -126,7 +126,7 @@ def test_the_suite_adds_no_shuffle(of: Any) -> None:
 def test_a_shuffle_without_a_seed_is_the_same_for_every_strategy(of: Any) -> None:
     name = of(shuffled)
     orders = [
-        [int(label) for _, label in own.samples(name, 8, Shard(index, 2), seed=3).take(20)]
+        [int(label) for _, label in contract.samples(name, 8, Shard(index, 2), seed=3).take(20)]
         for index in (0, 1, 0)
     ]
     assert orders[0] == orders[2]
@@ -137,7 +137,7 @@ def test_a_shuffle_without_a_seed_is_the_same_for_every_strategy(of: Any) -> Non
 def test_numbers_of_samples_begin_anew_with_each_pass(of: Any) -> None:
     # 64 samples
     request = Request(of(with_shard), BATCH, 8, shard=(1, 64), numbered=True)
-    numbered = own.train_dataset(None, request)
+    numbered = contract.train_dataset(None, request)
     firsts = [int(numbers[0]) for numbers, _ in numbered.take(4)]
     assert firsts == [0, 32, 0, 32]
 
@@ -149,10 +149,10 @@ def test_numbers_of_samples_begin_anew_with_each_pass(of: Any) -> None:
 )
 def test_data_that_cannot_be_divided_or_trained_on_are_refused(of: Any, data: Any) -> None:
     with pytest.raises(BadNetwork) as refused:
-        own.samples(of(data), 8, Shard(0, 2), seed=1)
+        contract.samples(of(data), 8, Shard(0, 2), seed=1)
     assert "\n" not in str(refused.value)
 
 
 def test_one_replica_reads_data_that_cannot_be_divided(of: Any) -> None:
-    dataset = own.samples(of(from_generator), 8, Shard(0, 1), seed=1)
+    dataset = contract.samples(of(from_generator), 8, Shard(0, 1), seed=1)
     assert len(list(dataset)) == 9

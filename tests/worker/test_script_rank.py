@@ -16,11 +16,11 @@ import pytest
 
 from hvdperf import paths
 from hvdperf.worker import process
-from hvdperf.worker.faults import Fault
 from hvdperf.worker.script.rank import ROOT, BadScript, Order, ScriptRank
 from hvdperf.worker.script.tap import _hvdperf_private as private
 from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
 from hvdperf.worker.script.tap._hvdperf_recorder import Row, Steps
+from hvdperf.worker.session_link import Fault
 from tests.support.rank_configs import rank_config
 
 

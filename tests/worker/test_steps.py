@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from hvdperf.worker import faults, steps
-from hvdperf.worker.faults import Fault
+from hvdperf.worker import session_link, steps
 from hvdperf.worker.protocol import FaultConfig
 
 STEPS = 4
@@ -63,10 +62,10 @@ def block(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     def sleep(seconds: float) -> None:
         clock.now += seconds
 
-    monkeypatch.setattr(faults, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(session_link, "time", SimpleNamespace(sleep=sleep))
 
     def run(fault: FaultConfig | None = None, **options: Any) -> dict[str, Any]:
-        driver.fault = Fault(fault, 0)
+        driver.fault = session_link.Fault(fault, 0)
         return steps.run_block(trainer, driver, "full", STEPS, **options)
 
     return run

@@ -134,11 +134,11 @@ def check_enough(path: Path, number: int, things: str, request: Request, more: s
 class Input:
     """An input that can be opened by name.
 
-    classes: number of labels; 0 if the network gives the number of words. pipeline: the module
-    here with train_dataset(files, request) and, if the input reads files, validation_dataset. It
-    may have explain(directory, error), too. files: the module, without TensorFlow, with
-    locate(directory, dataset); "" for an input that reads no files. forms: the kinds of samples
-    that it has.
+    classes: number of labels; 0 if the network gives the number of words. pipeline: the module of
+    hvdperf.models with train_dataset(files, request) and, if the input reads files,
+    validation_dataset. It may have explain(directory, error), too. files: the module, without
+    TensorFlow, with locate(directory, dataset); "" for an input that reads no files. forms: the
+    kinds of samples that it has.
     """
 
     name: str
@@ -156,11 +156,11 @@ class Input:
 INPUTS: dict[str, Input] = {
     source.name: source
     for source in (
-        Input("cifar10", 10, "cifar", "cifar_files"),
-        Input("cifar100", 100, "cifar", "cifar_files"),
-        Input("imagenet", 1001, "imagenet", "imagenet_files"),
-        Input("ptb", 0, "text", "text", forms=(Form.WORDS,)),
-        Input("synthetic", 1000, "pipeline", forms=(Form.IMAGES, Form.WORDS)),
+        Input("cifar10", 10, "inputs.cifar", "inputs.cifar_files"),
+        Input("cifar100", 100, "inputs.cifar", "inputs.cifar_files"),
+        Input("imagenet", 1001, "inputs.imagenet", "inputs.imagenet_files"),
+        Input("ptb", 0, "inputs.text", "inputs.text", forms=(Form.WORDS,)),
+        Input("synthetic", 1000, "inputs.pipeline", forms=(Form.IMAGES, Form.WORDS)),
     )
 }
 
@@ -174,7 +174,7 @@ def find(name: str) -> Input:
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"{__name__}.{name}")
+    return importlib.import_module(f"hvdperf.models.{name}")
 
 
 def locate(name: str, directory: str | Path) -> Files:
@@ -208,9 +208,10 @@ def extent(name: str, files: Files | None, size: int) -> Extent:
     """
     if files is None:
         return Extent(train=None, validation=0)
-    train, validation = files.counts[TRAIN], files.counts[VALIDATION]
-    if Form.WORDS in find(name).forms:
-        return Extent(_module("text").sequences(files, TRAIN, size), (validation - 1) // size)
+    source, train, validation = find(name), files.counts[TRAIN], files.counts[VALIDATION]
+    if Form.WORDS in source.forms:
+        train = _module(source.files).sequences(files, TRAIN, size)
+        validation = (validation - 1) // size
     return Extent(train, validation)
 
 

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from hvdperf.worker import training
 from hvdperf.worker.collectives import Buffers, Exchange
-from hvdperf.worker.faults import injected
 from hvdperf.worker.strategies.base import Facts
 from hvdperf.worker.strategies.replica import ReplicaTrainer
 
@@ -98,7 +97,7 @@ class HorovodTrainer(ReplicaTrainer):
             sparse_as_dense=exchange.sparse_as_dense,
         )
         wrapped._allreduce_grads = self._exchanges.reducing(wrapped._allreduce_grads)
-        if injected(self.config, "skip"):
+        if self.config.fault is not None and self.config.fault.kind == "skip":
             wrapped.register_local_source(self.parts[0].sources[0])
         return wrapped.gradient(loss, sources)
 
