@@ -19,8 +19,8 @@ from bench.noise import Array, Generator, Part, drawn, normal, student
 from bench.pages import heading, row
 from hvdperf.interim import EARLY, EARLY_LOOKS, PRIOR_ROUNDS, fail_alpha
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.proposals import NIGHTS
 from hvdperf.records.documents import Row
+from hvdperf.session.proposals import NIGHTS
 from hvdperf.stats import bound_depth
 from hvdperf.timeline.nights.gate import NIGHTS as TOGETHER
 from hvdperf.timeline.nights.gate import CaseOverNights

@@ -16,10 +16,10 @@ from typing import get_type_hints
 
 from bench.pages import heading, row
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.proposals import NIGHTS
 from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Limit, Result, Row, Summary
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import Measure
+from hvdperf.session.proposals import NIGHTS
 from hvdperf.timeline.lines import Change
 from hvdperf.timeline.nights.changes import findings
 from hvdperf.timeline.nights.night import FORMAT, Night

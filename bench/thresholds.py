@@ -21,10 +21,10 @@ from bench.noise import SEED, Array, Generator, Part, drawn, normal, student
 from bench.pages import heading, row
 from hvdperf.interim import fail_alpha, judge_rounds
 from hvdperf.machine.host import Machine
-from hvdperf.plan import proposals
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.proposals import MOST_A_YEAR, NIGHTS, Scatter
 from hvdperf.plan.thresholds import Case, proposed_rule
+from hvdperf.session import proposals
+from hvdperf.session.proposals import MOST_A_YEAR, NIGHTS, Scatter
 from hvdperf.stats import bound_depth
 from hvdperf.verdict import Floor, Rule, Verdict
 
@@ -147,7 +147,7 @@ def proposed(noise: Noise, sessions: int, rounds: int, generator: Generator) -> 
 
 def meant(rules: Sequence[Rule], noise: Noise) -> float:
     """Return the false FAILs of a year that the rules mean at normal noise of which everything is
-    known, by the formula of hvdperf.plan.proposals."""
+    known, by the formula of hvdperf.session.proposals."""
     known = Scatter(MANY, FIGURE, noise.nights**2 + noise.rounds**2, noise.rounds**2, MANY, 1)
     return proposals.of_year(((rule, known) for rule in rules), LOOKS)
 

@@ -4,7 +4,7 @@ Blocks divide every rank's step into the time between steps, the wait for its ba
 Blocks of the same batch without exchange, if there are any, divide the rest into computing (with
 applying) and the exchange, in which the ranks wait for each other. The ranks at fault are found by
 the time that each rank spends outside of the exchange: if one rank is late, the others merely wait.
-The names of terms are those of the time breakdown (hvdperf.plan.terms).
+The names of terms are those of the time breakdown (hvdperf.plan.arms).
 
 The cause of a growth in words, and an attribution of several causes.
 """
@@ -19,9 +19,8 @@ from statistics import fmean, median
 from hvdperf.explain import step_terms, training_runs
 from hvdperf.explain.speedup import FIXED, parts_of, steps_of_each, training
 from hvdperf.explain.step_terms import Computing, Group, Growth, Rows, without
-from hvdperf.plan.arms import BlockKind, Side
+from hvdperf.plan.arms import START, BlockKind, Side, Term
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.terms import START, Term
 from hvdperf.records.outcome import Attribution, Cause, fields_of
 from hvdperf.records.rounds import Launch, Pair
 from hvdperf.stats import hodges_lehmann, shift

@@ -27,9 +27,8 @@ from typing import NamedTuple
 
 from hvdperf.explain.long_steps import usual_seconds, usual_sum
 from hvdperf.explain.time_breakdown import TimeBreakdown, time_breakdown
-from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.arms import OF_STEPS, TERMS, BlockKind, Term
 from hvdperf.plan.comparisons import Comparison, Scaling
-from hvdperf.plan.terms import OF_STEPS, TERMS, Term
 from hvdperf.records.outcome import FixedCost, ScalingBreakdown, Spent, Straggler
 from hvdperf.records.rounds import Launch, Round, RunReport
 from hvdperf.stats import Interval, hodges_lehmann

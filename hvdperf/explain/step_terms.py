@@ -19,8 +19,7 @@ from enum import Enum
 from statistics import fmean, median
 
 from hvdperf.explain.long_steps import usual_inside, usual_sum
-from hvdperf.plan.arms import BlockKind, Side
-from hvdperf.plan.terms import Term
+from hvdperf.plan.arms import BlockKind, Side, Term
 from hvdperf.records.rounds import Block, Launch, Pair
 from hvdperf.stats import hodges_lehmann
 

@@ -43,8 +43,7 @@ from itertools import pairwise
 from statistics import fmean, median, stdev
 
 from hvdperf.explain.long_steps import excess, usual_inside, usual_sum
-from hvdperf.plan.arms import BlockKind
-from hvdperf.plan.terms import START, TERMS, Term
+from hvdperf.plan.arms import START, TERMS, BlockKind, Term
 from hvdperf.records.outcome import Straggler
 from hvdperf.records.rounds import Block, Launch, RunReport, StampedRun, Timestamps
 

@@ -3,7 +3,7 @@ it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -11,16 +11,15 @@ from typing import Any
 from hvdperf.explain.attribution import told
 from hvdperf.explain.long_steps import WORTH_A_WORD, long_steps
 from hvdperf.interim import judge_pair, judge_rounds
-from hvdperf.judge.detection import detect, is_noticed, of_fault_case
 from hvdperf.judge.rules import Rules
-from hvdperf.judge.weights import parted, weights_differ
+from hvdperf.judge.trust import detect, is_noticed, of_fault_case, of_identical_groups
 from hvdperf.machine.noise_record import FEWEST_NEIGHBOURS
 from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import AskedBy, Comparison, JudgedAs
 from hvdperf.plan.questions import fault_case_of
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, Round
-from hvdperf.stats import Interval, NotMeasurable, Row, hodges_lehmann
+from hvdperf.stats import NotMeasurable, Row, hodges_lehmann
 from hvdperf.verdict import (
     ALPHA,
     ONE_SESSION,
@@ -31,10 +30,8 @@ from hvdperf.verdict import (
     SessionNoise,
     Verdict,
     as_ratio,
-    is_bounded,
-    smallest_detectable_effect,
 )
-from hvdperf.work.evidence import overlap_of_shards
+from hvdperf.work.evidence import overlap_of_shards, parted, weights_differ
 from hvdperf.work.table import cause_of, measures, observed, work_of
 
 _SESSIONS_UNKNOWN = (
@@ -107,7 +104,7 @@ class Judge:
             launches = [measured.of(comparison.candidate.arm) for measured in outcome.rounds]
             judgement = of_fault_case(case, judgement, found, is_noticed(case, launches))
         elif comparison.judged_as is JudgedAs.AA_PAIR:
-            judgement = _of_identical_groups(judgement, outcome.comparison.workload.model)
+            judgement = of_identical_groups(judgement, outcome.comparison.workload.model)
         elif judgement.verdict is Verdict.FAIL:
             outcome = self._with_cause(outcome)
             judgement = outcome.judgement
@@ -287,79 +284,6 @@ def _reference(comparison: Comparison) -> str:
     if ours.arm.world_size != theirs.arm.world_size:
         return f"{theirs.arm.world_size} rank{'s' * (theirs.arm.world_size > 1)}"
     return theirs.arm.label
-
-
-def is_outside(pair: Judgement) -> bool:
-    """Return whether the estimate of an A/A pair lies outside its band. Unless the whole interval
-    does, more rounds have to tell whether the groups differ."""
-    rule, figure = pair.rule, pair.figure
-    if not isinstance(rule, Band) or figure is None:
-        return False
-    return not rule.low <= figure.estimate <= rule.high
-
-
-def doubted(outcomes: Collection[Outcome]) -> list[Outcome]:
-    """Return the outcomes whose PASS is now INVALID, because the two identical groups of their
-    network differ. Only speeds are concerned. A FAIL stays: it has to be looked into anyway."""
-    apart = {
-        outcome.comparison.workload.model: figure
-        for outcome in outcomes
-        if outcome.comparison.judged_as is JudgedAs.AA_PAIR
-        if (figure := _differing(outcome.judgement)) is not None
-    }
-    return [
-        replace(
-            each,
-            judgement=replace(
-                each.judgement,
-                verdict=Verdict.INVALID,
-                reason=f"would PASS, but the A/A test failed: {_difference(figure)}",
-            ),
-        )
-        for each in outcomes
-        if each.passed and each.comparison.question.spec.is_speed
-        if (figure := apart.get(each.comparison.workload.model)) is not None
-    ]
-
-
-def _differing(pair: Judgement) -> Interval | None:
-    """Return the figure of an A/A pair that is INVALID because of it, and not of its evidence, else
-    None."""
-    rule, figure = pair.rule, pair.figure
-    if pair.verdict is not Verdict.INVALID or rule is None or figure is None:
-        return None
-    return figure if rule.fails(figure) else None
-
-
-def _of_identical_groups(judgement: Judgement, model: str) -> Judgement:
-    """Return the judgement of an A/A pair of a network. It is INVALID if its whole interval lies
-    outside its band, because no comparison of its network can then be trusted. If not, it is INFO,
-    and its reason names the minimum detectable effect."""
-    figure = judgement.figure
-    if judgement.verdict is Verdict.FAIL and figure is not None:
-        reason = (
-            f"A/A test failed: {_difference(figure)}, so no comparison of this network can be "
-            "trusted; find the cause and measure again"
-        )
-        return replace(judgement, verdict=Verdict.INVALID, reason=reason)
-    if judgement.verdict is Verdict.INVALID:
-        return judgement
-    return replace(judgement, verdict=Verdict.INFO, reason=_cannot_be_seen(judgement, model))
-
-
-def _cannot_be_seen(judgement: Judgement, model: str) -> str:
-    figure = judgement.figure
-    if figure is None or not is_bounded(figure):
-        return "A/A test: too few rounds to bound the difference between two identical groups"
-    least = 100 * smallest_detectable_effect(figure)
-    return (
-        f"the smallest slowdown that this session can detect is {least:.0f} % (A/A test of {model})"
-    )
-
-
-def _difference(figure: Interval) -> str:
-    by, lower, upper = (100 * (x - 1) for x in (figure.estimate, figure.lower, figure.upper))
-    return f"two identical groups differ by {by:+.0f} % [{lower:+.0f}, {upper:+.0f}]"
 
 
 def _paused_reference(outcome: Outcome) -> str:

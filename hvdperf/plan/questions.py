@@ -168,7 +168,7 @@ class FaultCase:
 
     fault: as --inject takes it; "" for none. question: the question that has to notice it. verdict:
     the expected verdict. term: the expected attribution of a step or a start that takes longer, as
-    a term (hvdperf.plan.terms), or "memory"; "" if nothing takes longer. rank: the expected rank;
+    a term (hvdperf.plan.arms), or "memory"; "" if nothing takes longer. rank: the expected rank;
     None for all ranks. doubt: why an INVALID is expected.
     """
 

@@ -180,6 +180,11 @@ class Case(NamedTuple):
         where = "one-node" if self.nodes == 1 else f"{self.nodes}-nodes"
         return question, self.model, f"np{self.world_size}", where
 
+    @property
+    def key(self) -> str:
+        """The key as it is written in a file."""
+        return "/".join(self.parts)
+
 
 NAME_OF = {"gpu": "gpu_name", "cpu": "cpu_model"}
 _SIZE = re.compile(r"np([1-9]\d*|\*)|\*")
@@ -284,17 +289,12 @@ def speed_of(workload: Workload, world_size: int, nodes: int) -> Case:
     return Case(Question.THROUGHPUT, workload.model, world_size, nodes, trained)
 
 
-def key(case: Case) -> str:
-    """Return the key of a case, as it is written in a file."""
-    return "/".join(case.parts)
-
-
 def written(case: Case, rule: Rule) -> str:
     """Return a line of [thresholds]."""
     if isinstance(rule, Band):
-        return f'"{key(case)}" = [{rule.low}, {rule.high}]'
+        return f'"{case.key}" = [{rule.low}, {rule.high}]'
     value = rule.pass_from if isinstance(rule, Floor) else rule.at_most
-    return f'"{key(case)}" = {value}'
+    return f'"{case.key}" = {value}'
 
 
 def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:

@@ -148,7 +148,7 @@ class Spent:
     """The time that one side's training of `steps` steps took.
 
     wall_seconds: of this training. training_seconds: the same from the trace to the last step.
-    terms: seconds of each term (hvdperf.plan.terms) of an average rank of the run, which took
+    terms: seconds of each term (hvdperf.plan.arms) of an average rank of the run, which took
     steps_of_run; none is below 0. residual: the largest of all rounds, as a share of
     the wall time. fixed: fixed cost. below: of terms that cannot be told from 0, the upper bound,
     as a share of the steps' time.

@@ -211,7 +211,7 @@ class Block:
     """One timed block of one launch, by every rank's own clock.
 
     turn: number of the turn within the launch. visit: number of the visit in which the block was
-    taken, counted over all arms (work/interleaving.py). Turn and visit show which blocks of two
+    taken, counted over all arms (work/blocks.py). Turn and visit show which blocks of two
     arms were taken back to back. ranks: by process rank. usage: use of the host's CPUs meanwhile;
     None if it was not read.
     """

@@ -9,8 +9,8 @@ from operator import attrgetter
 from statistics import fmean
 from typing import NamedTuple
 
+from hvdperf.plan.arms import Term
 from hvdperf.plan.settings import Touches, settings_in
-from hvdperf.plan.terms import Term
 from hvdperf.script.checks import Problem
 from hvdperf.script.cores import Group, Stop
 from hvdperf.script.recorded import Rank

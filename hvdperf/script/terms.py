@@ -1,7 +1,7 @@
 """Where the time of a step goes, by the stamps of all ranks.
 
 A step of a rank lasts from the end of its call before to the end of its call. Its terms
-(hvdperf.plan.terms), in their order:
+(hvdperf.plan.arms), in their order:
 
 - between steps: the script's own code, and apart from it
   - the garbage collector of Python,
@@ -31,7 +31,7 @@ from math import exp, inf
 from statistics import correlation, fmean, median
 
 from hvdperf.explain.time_breakdown import straggler
-from hvdperf.plan.terms import Term
+from hvdperf.plan.arms import Term
 from hvdperf.script.cores import Group, Stop, groups_of, paused_steps, stop_of
 from hvdperf.script.recorded import Rank, Row, Slow, Steps
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from hvdperf import cli, columns, files, json_records, paths, programs, verdict
 from hvdperf.errors import UserError, refusing
-from hvdperf.judge.judge import is_outside
+from hvdperf.judge.trust import is_outside
 from hvdperf.launch import guard, launchers
 from hvdperf.machine.fitness import Check, judged
 from hvdperf.machine.host import local_machine
@@ -23,7 +23,6 @@ from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import NO_MPIRUN, Stack, probe
 from hvdperf.models.registry import NETWORKS
 from hvdperf.plan.options import PROFILES, SHORT, Options, installed_networks, load_profile
-from hvdperf.plan.proposals import MOST_A_YEAR
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
 from hvdperf.records.archive import read_session
@@ -85,7 +84,7 @@ def check_thresholds(*sessions: Path, of_session: OfASession, thresholds: str | 
         of_year, lines = proposals.checked(archives, Path(thresholds) if thresholds else None)
         for line in lines:
             print("\n".join(columns.wrapped(line)))
-        return 0 if of_year <= MOST_A_YEAR else 1
+        return 0 if of_year <= proposals.MOST_A_YEAR else 1
     planned = dry_run([*options, *given(thresholds=thresholds)])
     print("\n".join(columns.wrapped(f"thresholds: {planned.thresholds}")))
     if planned.without_threshold:

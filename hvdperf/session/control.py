@@ -1,27 +1,33 @@
-"""Whose fault it is that a session cannot measure: looks at this host before it measures, and tells
-a stack that cannot start from a machine, or an environment, that cannot start anything."""
+"""Whose fault it is that something cannot be measured: looks at this host before a session, tries
+networks and scripts of the user's own, and tells a stack that cannot start from a machine, or an
+environment, that cannot start anything."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hvdperf.launch.arm_launcher import ArmLauncher
+from hvdperf.launch.arm_launcher import PATIENCE, ArmLauncher, Pace
 from hvdperf.launch.launchers import LaunchError
-from hvdperf.launch.live_launch import LaunchFailed
+from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.fitness import Check, gpu_checks, host_checks, load_check
 from hvdperf.machine.host import Machine, local_machine
 from hvdperf.machine.placement import Slot, local_offers, place
 from hvdperf.machine.starting import killed_for_memory, missing, not_needed, of_environment
 from hvdperf.models.inputs import DataError
+from hvdperf.models.registry import Network, network
+from hvdperf.paths import shown
 from hvdperf.plan.arms import AA, AGAINST, SWEEP, Arm, BlockKind
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.outcome import Failure
+from hvdperf.verdict import Judgement, Verdict
 from hvdperf.worker.protocol import STARTUP, Phase
+from hvdperf.worker.script.rank import UNSEEN
 from hvdperf.worker.strategies import Strategy
 
 # Seconds for which the load is watched: the kernel counts in ticks of 10 ms, so half a second shows
@@ -50,6 +56,8 @@ def preflight(
         load = [load_check(meter, seconds)] if meter is not None else []
         return [*host_checks(machine, here, results), *load, *gpus.result()]
 
+
+# Failed launches ---------------------------------------------------------------------------------
 
 # Seconds that a launch for comparison may take.
 DEADLINE_S = 60.0
@@ -135,3 +143,233 @@ class Control:
         except (LaunchError, DataError, OSError) as error:
             return str(error)
         return ""
+
+
+# Own networks ------------------------------------------------------------------------------------
+# A launch of each way to train them carries out the orders `read` and `check`.
+
+# Training steps of a trial.
+STEPS = 3
+# Seconds that a start or an order may take longer than one of a network of the suite.
+PATIENCE_S = 600.0
+# The steps of one process differ by rounding at most. More could not be told from other code.
+APART_AT_MOST = 1e-3
+
+
+@dataclass(frozen=True)
+class FirstSteps:
+    """What a rank reports of the first steps of the user's own network or script.
+
+    step_seconds: of one of STEPS steps. start_seconds: from the trace to the broadcast, if the
+    start-up left them out. samples: of all steps, 0 if they are not counted. sparse: number of
+    gradients of single rows. apart: the largest relative difference between the gradients of equal
+    steps; None if they were not compared. exchange_seen: whether an exchange is told from
+    computing.
+    """
+
+    step_seconds: float
+    start_seconds: float = 0.0
+    samples: int = 0
+    sparse: int = 0
+    apart: float | None = None
+    exchange_seen: bool = True
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """What rank 0 reports of the network's own data. identity: a text that tells them from others.
+    differs: how they differ at each opening; "" if they do not."""
+
+    identity: str = ""
+    differs: str = ""
+
+
+@dataclass
+class Trial:
+    """What was found of one network.
+
+    error: why it cannot be measured at all, in words; "" if it can. of_node: whether the machine or
+    the environment may be at fault, as when time ran out. refused: reasons why arms cannot be
+    trained in their way. apart: as in FirstSteps. sparse: number of gradients of single rows.
+    unseen: whether the exchange of a script cannot be told from computing. data: of its own.
+    """
+
+    error: str = ""
+    of_node: bool = False
+    refused: dict[Arm, str] = field(default_factory=dict)
+    apart: float = 0.0
+    sparse: int = 0
+    unseen: bool = False
+    pace: Pace = field(default_factory=Pace)
+    data: OwnData = field(default_factory=OwnData)
+
+    def judgement(self, comparison: Comparison) -> Judgement | None:
+        """Return the judgement of a comparison that is not to be measured; None for others."""
+        reason, verdict = self._not_to_be_measured(comparison)
+        return Judgement(verdict, None, None, 0, reason) if reason else None
+
+    def _not_to_be_measured(self, comparison: Comparison) -> tuple[str, Verdict]:
+        if self.error:
+            return self.error, Verdict.NOT_RUN
+        for arm in comparison.arms:
+            if arm in self.refused:
+                return f"{arm.label} cannot train it: {self.refused[arm]}", Verdict.NOT_RUN
+        if self.apart > APART_AT_MOST:
+            return (
+                f"the gradients of two equal steps differ by {100 * self.apart:.2g} %, so no "
+                "comparison can be trusted; draw nothing at random in the loss and the network, "
+                "or seed it"
+            ), Verdict.INVALID
+        if self.unseen and comparison.question.spec.without_exchange:
+            return UNSEEN, Verdict.INFO
+        if self.data.differs and comparison.tolerance is not None:
+            return (
+                "its trainings cannot be compared, because its data differ at each opening "
+                f"({self.data.differs}): give its shuffle and its random operations a seed, and "
+                "map with deterministic=True; its speeds are measured"
+            ), Verdict.INVALID
+        arms = comparison.arms
+        if any(arm.exchange == "dense" for arm in arms) and not self.sparse:
+            return "it has no sparse gradient, so this is the default", Verdict.INFO
+        if self.sparse and any(not arm.strategy.spec.trains for arm in arms):
+            return (
+                f"Horovod gathers only the rows of {self.sparse} of its gradients that a batch "
+                "looks up, and bare MPI would reduce whole tables"
+            ), Verdict.INFO
+        return "", Verdict.INFO
+
+    def take(self, starts: float, checks: Sequence[FirstSteps]) -> None:
+        """Take the reports of a launch that became ready in so many seconds."""
+        starts += max(each.start_seconds for each in checks)
+        steps = max(each.step_seconds for each in checks)
+        pace = self.pace
+        self.pace = Pace(max(pace.start_seconds, starts), max(pace.step_seconds, steps))
+        self.sparse = max(self.sparse, *(each.sparse for each in checks))
+        self.apart = max(self.apart, *(each.apart or 0.0 for each in checks))
+        self.unseen |= not all(each.exchange_seen for each in checks)
+
+
+class NotTrained(Exception):
+    """A way does not train the network; the message says why. of_node: the machine or the
+    environment may be at fault. of_data: the network's own data are."""
+
+    def __init__(self, why: str, of_node: bool, of_data: bool = False) -> None:
+        super().__init__(why)
+        self.of_node, self.of_data = of_node, of_data
+
+
+def try_all(
+    comparisons: Iterable[Comparison], arm_launcher: ArmLauncher, say: Callable[[str], None]
+) -> dict[str, Trial]:
+    """Try the networks of the comparisons that are the user's own, in every way in which these
+    train them, with every stack. Return what was found, by network. say: called with progress."""
+    arms: dict[str, dict[Arm, None]] = {}
+    for comparison in comparisons:
+        for arm in comparison.arms:
+            trains = arm.strategy.spec.trains and arm.workload != SWEEP
+            if trains and network(arm.workload.model).origin:
+                arms.setdefault(arm.workload.model, {})[arm] = None
+    if not arms:
+        return {}
+    unknown = Pace(PATIENCE_S / PATIENCE, PATIENCE_S / PATIENCE)
+    without_fault = replace(arm_launcher, fault=None, paces=dict.fromkeys(arms, unknown))
+    with without_fault.forking(say):
+        return {
+            name: _try(network(name), list(of_network), without_fault, say)
+            for name, of_network in arms.items()
+        }
+
+
+def _try(
+    own: Network, arms: Sequence[Arm], arm_launcher: ArmLauncher, say: Callable[[str], None]
+) -> Trial:
+    """Try one network. A network that no way of the session's own stack can train is at fault
+    itself."""
+    found, problems, trained = Trial(), list[NotTrained](), False
+    where = shown(Path(own.origin)) + (f": network {own.name!r}" if not own.script else "")
+    before = None
+    for arms_of_way in _ways(own, arms):
+        # Neither a fault nor a way to launch makes a network trainable.
+        arm = replace(arms_of_way[0], injected="", launched="")
+        is_first, before = arm.stack != before, arm.stack
+        if is_first and arm.stack and not trained:
+            break
+        say(f"try {arm.name}")
+        try:
+            _try_way(own, arm, arm_launcher, found, is_first, say)
+            trained = True
+        except NotTrained as error:
+            found.refused.update(dict.fromkeys(arms_of_way, str(error)))
+            problems.append(error)
+            if error.of_data:
+                trained = False
+                break
+    if problems and not trained:
+        found.error = f"{where}: {problems[0]}"
+        found.of_node = all(error.of_node for error in problems)
+    return found
+
+
+def _ways(own: Network, arms: Iterable[Arm]) -> list[list[Arm]]:
+    """Return the arms by the way in which they train, those of the session's own stack first. The
+    plain ones with most replicas come first, also in each way. All arms of a script train alike."""
+    ways: dict[object, list[Arm]] = {}
+    for arm in sorted(
+        arms,
+        key=lambda arm: (arm.stack, bool(arm.injected), len(arm.variants), -arm.world_size),
+    ):
+        training = () if own.script else (arm.strategy, arm.workload, arm.exchange, arm.passes)
+        ways.setdefault((arm.stack, training), []).append(arm)
+    return list(ways.values())
+
+
+def _try_way(
+    own: Network,
+    arm: Arm,
+    arm_launcher: ArmLauncher,
+    found: Trial,
+    is_first: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Start an arm, and let it train a few steps. The first one of a stack has its gradients
+    compared. The network's own data are read once, with the session's own stack. Raises
+    NotTrained."""
+    began, group, reading = time.monotonic(), None, False
+    deadline_s = arm_launcher.startup_deadline(arm)
+    try:
+        # What the trace and the first step meet is found by the check, which knows more of it.
+        group = arm_launcher.start(
+            arm, (BlockKind.FULL,), data_seed=1, share_startup=False, last_phase=Phase.INPUT
+        )
+        group.wait_ready(deadline_s)
+        starts = time.monotonic() - began
+        if own.data and not found.data.identity and not arm.stack:
+            began, reading = time.monotonic(), True
+            found.data = group.reports(OwnData, "read", deadline_s)[0]
+        began, reading = time.monotonic(), False
+        checks = group.reports(FirstSteps, "check", deadline_s, steps=STEPS, compare=is_first)
+        group.close()
+    except LaunchFailed as failed:
+        raise _not_trained(failed.failure, group, began + deadline_s, reading) from None
+    except (LaunchError, DataError, OSError) as error:
+        raise NotTrained(str(error), of_node=True) from None
+    finally:
+        if group is not None:
+            group.end()
+    found.take(starts, checks)
+    if all(each.samples == STEPS for each in checks):
+        say(f"{own.name}: a step counts as one sample: no batch is seen")
+
+
+def _not_trained(
+    failure: Failure, group: LiveLaunch | None, deadline: float, reading: bool
+) -> NotTrained:
+    """Return the error of a launch that failed. Of a rank that ended without a word, it has the
+    last line that this has written."""
+    ranks = group.ranks if group is not None else []
+    why = failure.cause
+    if failure.rank is not None and not ranks[failure.rank].error and failure.tail:
+        why += f": {failure.tail[-1]}"
+    unconnected = not any(rank.pid for rank in ranks)
+    late = time.monotonic() >= deadline
+    return NotTrained(why, failure.of_node or unconnected or late, reading)

@@ -1,31 +1,313 @@
-"""Thresholds and the sessions of a machine: which limits hold there, and what those of a file
-mean."""
+"""Proposes limits from the sessions of a machine, and tells what those of a file mean: few false
+FAILs a year, which are FAILs of nights on which nothing has changed.
+
+A round's ln ratio is c + B + e: c is the case's centre; B is the night's own deviation, with a
+standard deviation `between`; e is the round's, with a standard deviation `rounds`. A night FAILs if
+one of its full looks does (hvdperf.interim). That is computed for the next night, of which only
+some sessions are known, so that few sessions give high numbers.
+
+The chance for known standard deviations is that of a normal bound (_failing_bounds). The variance
+of sessions' centres is unknown: for J sessions with the variance s^2, (J - 1) s^2 / variance has a
+chi-square distribution with J - 1 degrees of freedom. The share that comes from the rounds is taken
+off, and what is left is never below 0 (Searle, Casella and McCulloch, Variance Components, 1992,
+chapter 3). Early looks are left out, because they only add PASSes; a wider bound for correlated
+rounds is, too.
+docs/error_rates.md compares the numbers with simulated nights.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import random
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from statistics import fmean, pstdev, variance
 
-from hvdperf.errors import UserError
+import numpy as np
+import numpy.typing as npt
+
+from hvdperf.errors import UserError, refusing
+from hvdperf.interim import fail_alpha
+from hvdperf.machine.host import Machine
 from hvdperf.paths import shown
-from hvdperf.plan import proposals
-from hvdperf.plan.comparisons import AskedBy, JudgedAs
-from hvdperf.plan.proposals import FEWEST_SESSIONS, MOST_A_YEAR, Scatter, holding_line, scatter
-from hvdperf.plan.thresholds import (
-    WITHOUT_THRESHOLD,
-    Case,
-    case_of,
-    key,
-    load_thresholds,
-    select,
-    speed_of,
-)
+from hvdperf.plan import thresholds
+from hvdperf.plan.comparisons import AskedBy, JudgedAs, Question
+from hvdperf.plan.thresholds import Case
 from hvdperf.records.archive import Archive, throughputs_by_nodes
 from hvdperf.records.documents import SessionDocument
 from hvdperf.records.fingerprinting import machine_of
-from hvdperf.stats import NotMeasurable
-from hvdperf.verdict import FEWEST_ROUNDS, Rule, Verdict
+from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann
+from hvdperf.verdict import FEWEST_ROUNDS, Band, Ceiling, Floor, Rule, Verdict
+
+Array = npt.NDArray[np.float64]
+
+# Sessions of a year, for the number of false FAILs.
+NIGHTS = 365
+# The most false FAILs a year that a file should mean, and those that the lines of a proposed one
+# mean together: so few that 19 of 20 files from few sessions mean the former at most (counted by
+# bench.thresholds).
+MOST_A_YEAR, EXPECTED_A_YEAR = 1.0, 0.2
+# From fewer sessions, a limit that holds lies more than twice as far as one from many.
+FEWEST_SESSIONS = 8
+# The number of simulated sessions for the bound that FAILs.
+_SIMULATED = 2000
+_SEED = 20181231
+# The largest distance of a limit from the centre, and the error of one, on the scale of logarithms.
+FARTHEST, _NEAR_ENOUGH = 8.0, 1e-4
+# Stands for a standard deviation of 0, by which nothing can be divided.
+_LEAST_ERROR = 1e-9
+# Half the number of steps by which the distribution of a variance is summed up, and their width on
+# the scale of the probability's logit. The outermost probability is 1 / (1 + exp(30)) = 1e-13.
+_STEPS, _STEP = 120, 0.25
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """The noise of a case, of sessions in which nothing has changed.
+
+    sessions: their number J. centre: the mean of the sessions' estimates. of_centres: variance of
+    these estimates. of_rounds: variance of rounds within a session, from `freedom` degrees of
+    freedom. count: number of a session's rounds, the harmonic mean.
+    """
+
+    sessions: int
+    centre: float
+    of_centres: float
+    of_rounds: float
+    freedom: int
+    count: float
+
+    @property
+    def rounds(self) -> float:
+        """Return the standard deviation of rounds within a session."""
+        return math.sqrt(self.of_rounds)
+
+    @property
+    def between(self) -> float:
+        """Return the estimated standard deviation between sessions beyond that of their rounds."""
+        return math.sqrt(max(self.of_centres - self.of_rounds / self.count, 0.0))
+
+
+def scatter(sessions: Sequence[Sequence[float]]) -> Scatter:
+    """Return the noise of a case. sessions: its ln ratios, by session.
+
+    Raises NotMeasurable for fewer than two sessions, which do not show how much sessions differ,
+    and if no session has two rounds, or if an observation is not finite.
+    """
+    if len(sessions) < 2:
+        raise NotMeasurable("one session does not show how much sessions differ")
+    if not any(len(values) > 1 for values in sessions):
+        raise NotMeasurable("no session has two rounds")
+    centres = [hodges_lehmann(values, alpha=0.5).estimate for values in sessions]
+    freedom = sum(len(values) - 1 for values in sessions)
+    squares = sum((len(values) - 1) * variance(values) for values in sessions if len(values) > 1)
+    count = 1 / fmean(1 / len(values) for values in sessions)
+    return Scatter(
+        len(sessions), fmean(centres), variance(centres), squares / freedom, freedom, count
+    )
+
+
+def false_fail(rule: Rule, known: Scatter, looks: Sequence[int]) -> float:
+    """Return the probability that the next session of an unchanged build FAILs by the rule.
+
+    looks: the full looks of that session.
+    """
+    distances = _distances(rule, known.centre)
+    return sum(_beyond(distance, rule.alpha, known, looks) for distance in distances)
+
+
+def distance_for(probability: float, alpha: float, known: Scatter, looks: Sequence[int]) -> float:
+    """Return how far a limit has to lie from the centre, on the scale of logarithms, for the next
+    session of an unchanged build to FAIL by it with no higher probability; at most FARTHEST.
+
+    alpha: the level of the rule's bounds.
+    """
+    near, far = 0.0, FARTHEST
+    while far - near > _NEAR_ENOUGH:
+        middle = (near + far) / 2
+        if _beyond(middle, alpha, known, looks) > probability:
+            near = middle
+        else:
+            far = middle
+    return far
+
+
+def of_year(lines: Iterable[tuple[Rule, Scatter]], looks: Sequence[int]) -> float:
+    """Return how many false FAILs a year of NIGHTS is to expect of all lines together.
+
+    lines: the rule and the noise of each case. looks: the full looks of a night.
+    """
+    return NIGHTS * sum(false_fail(rule, known, looks) for rule, known in lines)
+
+
+def year_in_words(expected: float) -> str:
+    return f"{expected:.2f} false FAILs expected in a year of {NIGHTS} nights if nothing changes"
+
+
+def _distances(rule: Rule, centre: float) -> list[float]:
+    """Return how far the limits of a rule are from the centre, on the side of FAIL."""
+    if isinstance(rule, Band):
+        return [centre - math.log(rule.low), math.log(rule.high) - centre]
+    if isinstance(rule, Ceiling):
+        return [math.log(rule.at_most) - centre]
+    return [centre - math.log(rule.fail_below)]
+
+
+def _beyond(distance: float, alpha: float, known: Scatter, looks: Sequence[int]) -> float:
+    """Return the probability that the next session FAILs by a limit at this distance."""
+    freedom = known.sessions - 1
+    chi_squares, shares = _chi_squares(freedom)
+    of_mean = known.of_rounds / known.count
+    of_centres = np.maximum(known.of_centres * freedom / chi_squares, of_mean)
+    # The next session's centre deviates from the mean of the known ones.
+    deviates = of_centres - of_mean + of_centres / known.sessions
+    bounds = _failing_bounds(tuple(looks), alpha)
+    return min(float(shares @ _fails(distance, deviates, known.of_rounds, bounds)), 1.0)
+
+
+def _fails(
+    distance: float,
+    between: Array,
+    of_rounds: float,
+    bounds: Sequence[tuple[float, float]],
+) -> Array:
+    """Return the probabilities that a session FAILs by a limit at this distance. between,
+    of_rounds: the variances of sessions and of rounds. bounds: as _failing_bounds returns them."""
+    from scipy.special import ndtr  # imported here, because the import takes a while
+
+    found = np.zeros(len(between))
+    for mean, deviation in bounds:
+        # Without any noise, a figure FAILs if it is beyond its limit at all.
+        error = np.maximum(np.sqrt(between + of_rounds * deviation**2), _LEAST_ERROR)
+        found += ndtr(-(distance + math.sqrt(of_rounds) * mean) / error)
+    return np.minimum(found, 1.0)
+
+
+@cache
+def _failing_bounds(looks: tuple[int, ...], alpha: float) -> tuple[tuple[float, float], ...]:
+    """Return mean and standard deviation of bounds that FAIL a session of standard normal rounds,
+    if they are below the limit: the lowest bound of all looks, and that of the first look.
+
+    The lowest one is nearly normal, but for the lower tail, which is that of the first look; so
+    the sum of both probabilities is at most 1.7 times the true one. Looks with too few rounds for a
+    finite bound cannot FAIL.
+    """
+    draw = random.Random(_SEED)
+    levels = [(look, fail_alpha(look, alpha, looks)) for look in looks]
+    levels = [(look, level) for look, level in levels if fewest_bounded(level) <= look]
+    if not levels:
+        return ()
+    sessions = [[draw.gauss(0.0, 1.0) for _ in range(looks[-1])] for _ in range(_SIMULATED)]
+    of_looks = [
+        [hodges_lehmann(values[:look], level).upper for look, level in levels]
+        for values in sessions
+    ]
+    lowest, first = [min(each) for each in of_looks], [each[0] for each in of_looks]
+    series = [lowest] if len(levels) == 1 else [lowest, first]
+    return tuple((fmean(values), pstdev(values)) for values in series)
+
+
+@cache
+def _chi_squares(freedom: int) -> tuple[Array, Array]:
+    """Return values of a chi-square distribution and their shares of it, in steps that are fine in
+    its tails."""
+    from scipy.special import chdtri, expit  # imported here, because the import takes a while
+
+    steps = _STEP * np.arange(-_STEPS, _STEPS + 1)
+    shares = expit(steps + _STEP / 2) - expit(steps - _STEP / 2)
+    return chdtri(freedom, expit(steps)), shares
+
+
+# Limits that hold ---------------------------------------------------------------------------------
+
+
+def propose(
+    observations: Mapping[Case, Sequence[Sequence[float]]], looks: Sequence[int], machine: Machine
+) -> str:
+    """Return a file of thresholds for machines like this one, which unchanged builds PASS
+    (proposed_rule), and which mean EXPECTED_A_YEAR false FAILs, the same share for each case.
+
+    observations: ln ratios of each case, by session. looks: the full looks of a session. Raises
+    UserError for a case with fewer than FEWEST_SESSIONS sessions or with an observation that is not
+    finite, if the rounds of a session are too few for finite bounds, and if the sessions of a case
+    differ so much that no limit holds.
+    """
+    share = EXPECTED_A_YEAR / NIGHTS / max(len(observations), 1)
+    held, written = [], []
+    for case, sessions in observations.items():
+        if len(sessions) < FEWEST_SESSIONS:
+            raise UserError(
+                f"{case.key}: {len(sessions)} sessions are too few; measure at least "
+                f"{FEWEST_SESSIONS}"
+            )
+        values = [value for each in sessions for value in each]
+        with refusing(f"{case.key}: no threshold can be proposed: ", NotMeasurable):
+            narrow = thresholds.proposed_rule(case.question, values, looks[0])
+            known = scatter(sessions)
+        ends = 2 if isinstance(narrow, Band) else 1
+        distance = distance_for(share / ends, narrow.alpha, known, looks)
+        if distance == FARTHEST:
+            raise UserError(
+                f"{case.key}: its sessions differ by {100 * known.between:.0f} %, so no limit "
+                "holds; find out why, or leave its network out"
+            )
+        rule = holding_rule(narrow, case.question, known, distance)
+        held.append((rule, known))
+        written += [
+            f"# {math.exp(known.centre):.3g}; rounds differ by {100 * known.rounds:.1f} %, "
+            f"sessions by {100 * known.between:.1f} % more; {known.sessions} sessions, "
+            f"{len(values)} rounds",
+            thresholds.written(case, rule),
+        ]
+    told = f"{year_in_words(of_year(held, looks))}, all cases together."
+    kind, name = thresholds.class_of(machine)
+    sessions_read = max(map(len, observations.values()), default=0)
+    lines = [
+        *(f"# {line}" for line in textwrap.wrap(told, 98)),
+        f"# Read from up to {sessions_read} sessions of a case; full looks of a night after "
+        f"{', '.join(map(str, looks))} rounds.",
+        f"label = {json.dumps(f'{machine.description} (proposed)', ensure_ascii=False)}",
+        "",
+        "[match]",
+        f'device = "{kind}"',
+        f"{thresholds.NAME_OF[kind]} = {json.dumps(name, ensure_ascii=False)}",
+        "",
+        "[thresholds]",
+        *written,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def holding_rule(rule: Rule, question: Question, known: Scatter, distance: float) -> Rule:
+    """Return the rule with limits at least this far from the case's centre, on the scale of
+    logarithms. They are rounded as those of proposed_rule."""
+    if isinstance(rule, Band):
+        high = max(rule.high, thresholds.rounded_up(math.exp(abs(known.centre) + distance)))
+        return Band(thresholds.rounded_down(1 / high), high)
+    if isinstance(rule, Ceiling):
+        highest = thresholds.three_digits_up(math.exp(known.centre + distance))
+        return thresholds.ceiling(question, max(rule.at_most, highest))
+    return thresholds.floor(question, min(rule.pass_from, math.exp(known.centre - distance)))
+
+
+def holding_line(
+    case: Case, kind: type[Rule], known: Scatter, looks: Sequence[int], of: int
+) -> str:
+    """Return the line of a case with the nearest limits of this kind that mean no more false FAILs
+    than its share of MOST_A_YEAR. of: number of cases that share it."""
+    narrowest: Rule = Floor.at(math.inf)
+    if not issubclass(kind, Floor):
+        narrowest = Band(1.0, 1.0) if kind is Band else thresholds.ceiling(case.question, 0.0)
+    share = MOST_A_YEAR / NIGHTS / of
+    distance = distance_for(share, narrowest.alpha, known, looks)
+    return thresholds.written(case, holding_rule(narrowest, case.question, known, distance))
+
+
+# Sessions ----------------------------------------------------------------------------------------
 
 # Thresholds hold for one kind of hardware: sessions that differ in these fields are not pooled.
 _HARDWARE = ("cpu_model", "cores", "gpus", "gpu_model")
@@ -51,7 +333,7 @@ def proposal(archives: Sequence[Archive]) -> tuple[str, str]:
     if not enough:
         raise UserError(f"no thresholds proposed: {too_few or 'no case can be trusted'}")
     machine = machine_of(sessions[0].fingerprint)
-    return proposals.propose(enough, looks, machine), too_few
+    return propose(enough, looks, machine), too_few
 
 
 def checked(archives: Sequence[Archive], path: Path | None) -> tuple[float, list[str]]:
@@ -61,43 +343,43 @@ def checked(archives: Sequence[Archive], path: Path | None) -> tuple[float, list
     Raises UserError as `proposal` does, and if no case has a threshold and two sessions."""
     sessions = _of_one_machine(archives)
     machine = machine_of(sessions[0].fingerprint)
-    thresholds = select(machine) if path is None else load_thresholds(path, machine)
+    file = thresholds.select(machine) if path is None else thresholds.load_thresholds(path, machine)
     looks = _looks(sessions)
     judged: dict[Case, tuple[Rule, Scatter]] = {}
     without, unknown = [], []
     for case, values in _observations(archives).items():
-        rule = thresholds.rule(case)
+        rule = file.rule(case)
         if rule is None:
             # Without a line a throughput is no case.
-            without += [key(case)] * (case.question.spec.asked_by is not AskedBy.LINE)
+            without += [case.key] * (case.question.spec.asked_by is not AskedBy.LINE)
             continue
         try:
             judged[case] = (rule, scatter(values))
         except NotMeasurable as error:
-            unknown.append(f"{key(case)} ({error})")
+            unknown.append(f"{case.key} ({error})")
     if not judged:
         names = (
             f"no noise is known of {_several(unknown)}" if unknown else "no case has a threshold"
         )
-        raise UserError(f"{thresholds.path.name} cannot be checked: {names}")
-    of_year = proposals.of_year(judged.values(), looks)
+        raise UserError(f"{file.path.name} cannot be checked: {names}")
+    expected = of_year(judged.values(), looks)
     lines = [
-        f"thresholds: {thresholds.path.name}: {thresholds.label}",
-        f"{proposals.year_in_words(of_year)} "
+        f"thresholds: {file.path.name}: {file.label}",
+        f"{year_in_words(expected)} "
         f"({len(judged)} case{'s' * (len(judged) > 1)}, {len(archives)} sessions)",
     ]
-    if of_year > MOST_A_YEAR:
+    if expected > MOST_A_YEAR:
         lines.append(_what_would_hold(judged, looks))
     if unknown:
         lines.append(f"not counted, because their noise is not known: {_several(unknown)}")
     if without:
-        lines.append(f"{WITHOUT_THRESHOLD}: {_several(without)}")
-    return of_year, lines
+        lines.append(f"{thresholds.WITHOUT_THRESHOLD}: {_several(without)}")
+    return expected, lines
 
 
 def _what_would_hold(judged: Mapping[Case, tuple[Rule, Scatter]], looks: Sequence[int]) -> str:
     """Return a line on the cases with the most false FAILs, and the limits that would hold."""
-    often = {case: proposals.of_year([of], looks) for case, of in judged.items()}
+    often = {case: of_year([of], looks) for case, of in judged.items()}
     worst = sorted(often, key=lambda case: -often[case])[:_NAMED]
     told = []
     for case in worst:
@@ -155,7 +437,7 @@ def _too_few(few: Observations, cases: int, looks: Sequence[int], command: str) 
         would_hold = str(error)
     return (
         f"{len(few)} case{'s' * (len(few) > 1)} with fewer than {FEWEST_SESSIONS} sessions: "
-        f"{key(case)} has {len(sessions)} ({would_hold}); give {more} more "
+        f"{case.key} has {len(sessions)} ({would_hold}); give {more} more "
         f"session{'s' * (more > 1)}, by: {command}"
     )
 
@@ -173,11 +455,11 @@ def _observations(archives: Iterable[Archive]) -> dict[Case, list[list[float]]]:
             continue
         values = [value for value in case.outcome.observations if math.isfinite(value)]
         if values:
-            found.setdefault(case_of(case.comparison, len(case.replicas_per_node)), []).append(
-                values
-            )
+            found.setdefault(
+                thresholds.case_of(case.comparison, len(case.replicas_per_node)), []
+            ).append(values)
     for archive in archives:
         for (workload, size, nodes), launches in throughputs_by_nodes(archive).items():
-            speed = speed_of(workload, size, nodes)
+            speed = thresholds.speed_of(workload, size, nodes)
             found.setdefault(speed, []).append([math.log(each) for each in launches])
     return found

@@ -15,8 +15,8 @@ import pytest
 
 from hvdperf.columns import wrapped
 from hvdperf.errors import UserError, refusing
-from hvdperf.judge.judge import doubted
 from hvdperf.judge.rules import Rules
+from hvdperf.judge.trust import doubted
 from hvdperf.launch.arm_launcher import ArmLauncher, dispose, how_launched, make_arm_launcher
 from hvdperf.launch.launchers import check_can_start, own_settings
 from hvdperf.launch.outer import started_by, words_before_pytest
@@ -37,9 +37,8 @@ from hvdperf.records.archive import Archive, read_session, throughputs_by_nodes
 from hvdperf.records.fingerprinting import fingerprint, machine_of
 from hvdperf.records.outcome import Outcome, throughputs
 from hvdperf.session.commands import DryRun
-from hvdperf.session.control import Control, preflight
+from hvdperf.session.control import Control, Trial, preflight, try_all
 from hvdperf.session.ending import CommandLine, launch_advice, next_steps
-from hvdperf.session.own_network import Trial, try_all
 from hvdperf.session.progress import ProgressReporter
 from hvdperf.session.results_writer import (
     ResultsWriter,

@@ -11,8 +11,9 @@ from itertools import compress
 from statistics import fmean
 
 from hvdperf.interim import looks_after
-from hvdperf.judge.judge import Judge, is_outside
+from hvdperf.judge.judge import Judge
 from hvdperf.judge.rules import Rules
+from hvdperf.judge.trust import is_outside
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.machine.disturbance import Disturbance, together

@@ -20,8 +20,7 @@ from hvdperf.plan.options import Profile, Sampling
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import CollectiveReport, Launch, Round, Series
 from hvdperf.work.base import Durations, Hosts, LiveLaunches, Pairs, RoundRequest
-from hvdperf.work.blocks import LENGTH_OF_BLOCKS, Blocks, turns_of
-from hvdperf.work.interleaving import Visit
+from hvdperf.work.blocks import LENGTH_OF_BLOCKS, Blocks, Visit, turns_of
 from hvdperf.worker.protocol import Phase
 
 # A turn of a sweep takes seconds and has several repeats, so it has this many turns at most.

@@ -11,20 +11,11 @@ from hvdperf.records.rounds import Round
 from hvdperf.work.base import Work
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.collectives import Collectives
-from hvdperf.work.startup import Startup
-from hvdperf.work.training import Endurance, Epochs, Seconds
-from hvdperf.work.wall_time import WallTime
+from hvdperf.work.training import Endurance, Epochs, Seconds, Startup, WallTime
 
-_EVERY: tuple[type[Work], ...] = (
-    Blocks,
-    Startup,
-    Epochs,
-    Seconds,
-    Endurance,
-    WallTime,
-    Collectives,
-)
-WORKS: Mapping[str, type[Work]] = {work.name: work for work in _EVERY}
+WORKS: Mapping[str, type[Work]] = {
+    work.name: work for work in (Blocks, Startup, Epochs, Seconds, Endurance, WallTime, Collectives)
+}
 
 
 def work_of(question: Question) -> type[Work]:

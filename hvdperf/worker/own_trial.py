@@ -37,7 +37,7 @@ SHARED = 0.01
 
 
 def check(trainer: Any, driver: Driver, steps: int, compare: bool) -> Facts:
-    """Start to train, and train so many steps. Return the fields of session.own_network.Check.
+    """Start to train, and train so many steps. Return the fields of session.control.FirstSteps.
     compare: whether the gradients of equal steps are compared."""
     config = trainer.config
     network = registry.network(config.model)
@@ -138,7 +138,7 @@ def _checked_gradients(gradients: Any, batch: Any, samples: int) -> list[Any]:
 
 
 def read(trainer: Any, driver: Driver) -> Facts:
-    """Return the fields of session.own_network.OwnData. Rank 0 alone reads, for all replicas.
+    """Return the fields of session.control.OwnData. Rank 0 alone reads, for all replicas.
     Raises BadNetwork if the samples cannot be shared by the replicas, or do not fit together."""
     if driver.rank:
         return {}

@@ -7,7 +7,7 @@ import pytest
 
 from bench import thresholds
 from bench.thresholds import LOOKS, Noise, false_fails, floors, judged, meant, observed, proposed
-from hvdperf.plan.proposals import NIGHTS
+from hvdperf.session.proposals import NIGHTS
 from hvdperf.verdict import Floor, Rule, Verdict
 
 QUIET, MOVING = Noise(0.026, 0.0), Noise(0.026, 0.02)

@@ -20,10 +20,9 @@ from hvdperf.explain.attribution import (
     told,
 )
 from hvdperf.explain.step_terms import group_apart, of_steps
-from hvdperf.plan.arms import BlockKind, Side
+from hvdperf.plan.arms import BlockKind, Side, Term
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import wall_time
-from hvdperf.plan.terms import Term
 from hvdperf.records.outcome import Attribution, Cause
 from hvdperf.records.rounds import Block, BlockReport, Launch, Run
 from hvdperf.work.blocks import turns_of

@@ -12,12 +12,11 @@ from hvdperf.explain.long_steps import LongSteps, _mostly, excess, long_steps
 from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.explain.step_terms import of_steps
 from hvdperf.explain.time_breakdown import time_breakdown
-from hvdperf.plan.arms import BlockKind, Schedule
+from hvdperf.plan.arms import BlockKind, Schedule, Term
 from hvdperf.plan.questions import wall_time
-from hvdperf.plan.terms import Term
 from hvdperf.records.rounds import Block, Launch, Round
 from hvdperf.work.blocks import turns_of
-from hvdperf.work.wall_time import stamped
+from hvdperf.work.training import stamped
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, launch, rank_report, usage
 from tests.support.with_timestamps import COMPUTE, with_timestamps
 

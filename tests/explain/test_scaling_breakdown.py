@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.explain.speedup import scaling_breakdown
-from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.arms import BlockKind, Term
 from hvdperf.plan.questions import wall_time
-from hvdperf.plan.terms import Term
 from hvdperf.stats import Interval
-from hvdperf.work.wall_time import stamped
+from hvdperf.work.training import stamped
 from tests.support.rounds import WORKLOAD, change_reports
 from tests.support.with_timestamps import COMPUTE, round_with_timestamps
 

@@ -19,8 +19,8 @@ from hvdperf.explain.speedup import (
     training,
     training_speedup,
 )
+from hvdperf.plan.arms import Term
 from hvdperf.plan.questions import wall_time
-from hvdperf.plan.terms import Term
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, observation, run_report
 from tests.support.with_timestamps import (
     APPLY,

@@ -18,8 +18,7 @@ from hvdperf.explain.step_terms import (
     terms_of,
     without,
 )
-from hvdperf.plan.arms import BlockKind, Side
-from hvdperf.plan.terms import Term
+from hvdperf.plan.arms import BlockKind, Side, Term
 from hvdperf.records.rounds import Block, Launch
 from hvdperf.work.blocks import turns_of
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, launch, rank_report

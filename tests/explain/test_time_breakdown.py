@@ -20,10 +20,9 @@ from hvdperf.explain.time_breakdown import (
     time_breakdown,
     wall_seconds,
 )
-from hvdperf.plan.arms import BlockKind
-from hvdperf.plan.terms import START, TERMS
+from hvdperf.plan.arms import START, TERMS, BlockKind
 from hvdperf.records.rounds import Block, Launch, Timestamps
-from hvdperf.work.wall_time import WallTime, stamped
+from hvdperf.work.training import WallTime, stamped
 from hvdperf.worker.protocol import STARTUP, Phase
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, rank_report
 from tests.support.with_timestamps import (

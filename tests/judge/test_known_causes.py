@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hvdperf.plan.arms import Arm, BlockKind, Schedule
+from hvdperf.plan.arms import Arm, BlockKind, Schedule, Term
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import (
     against,
@@ -17,7 +17,6 @@ from hvdperf.plan.questions import (
     strong_scaling,
     weak_scaling,
 )
-from hvdperf.plan.terms import Term
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Block, BlockReport, Launch, Round
 from hvdperf.work.blocks import turns_of

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from hvdperf.explain.attribution import told
+from hvdperf.plan.arms import Term
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import startup, wall_time
-from hvdperf.plan.terms import Term
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Round
 from hvdperf.work.table import attributed

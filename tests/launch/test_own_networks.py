@@ -15,8 +15,8 @@ from hvdperf.models import inputs, own_networks, registry
 from hvdperf.paths import shown
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.data import DataSource
-from hvdperf.session import own_network
-from hvdperf.session.own_network import Trial
+from hvdperf.session import control
+from hvdperf.session.control import Trial
 from hvdperf.worker.strategies import Strategy
 from tests.support.groups import MakeStarter
 
@@ -70,7 +70,7 @@ def trials(arm_launchers: MakeStarter) -> Iterator[dict[str, Trial]]:
         launcher.data = {name: DataSource(name, "", 0) for name in names}
         launcher.data["synthetic"] = DataSource("synthetic", "", 10)
         asked: list[Any] = [SimpleNamespace(arms=arms(name)) for name in names]
-        yield own_network.try_all(asked, launcher, print)
+        yield control.try_all(asked, launcher, print)
 
 
 @pytest.mark.parametrize("name", TRIED)

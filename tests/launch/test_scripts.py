@@ -14,7 +14,7 @@ from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.questions import communication, weak_scaling
 from hvdperf.records.rounds import BlockReport, Evidence, Metadata, RunReport
-from hvdperf.session.own_network import try_all
+from hvdperf.session.control import try_all
 from hvdperf.verdict import Verdict
 from hvdperf.work.training import problems_of_run
 from hvdperf.worker.strategies import Strategy

@@ -9,14 +9,13 @@ import pytest
 
 from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.explain.time_breakdown import time_breakdown
-from hvdperf.plan.arms import BlockKind, Schedule
+from hvdperf.plan.arms import TERMS, BlockKind, Schedule
 from hvdperf.plan.options import Runs, Sampling
 from hvdperf.plan.questions import Fault, wall_time
-from hvdperf.plan.terms import TERMS
 from hvdperf.records.rounds import Round
 from hvdperf.work.base import RoundRequest, RoundSettings
 from hvdperf.work.round_runner import RoundRunner
-from hvdperf.work.wall_time import WallTime, stamped
+from hvdperf.work.training import WallTime, stamped
 from tests.support.groups import WORKLOAD, MakeStarter
 from tests.support.rounds import observation
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.judge.weights import weights_differ
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import EXCHANGES, Arm, BlockKind, Workload
 from hvdperf.records.rounds import Block, BlockReport, Evidence, Launch, Turns
 from hvdperf.work.blocks import Blocks
+from hvdperf.work.evidence import weights_differ
 from hvdperf.worker.process import is_stopped
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from hvdperf.explain import training_runs
-from hvdperf.judge.weights import weights_differ
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.questions import Fault
 from hvdperf.records.rounds import Evidence, Launch, Run, RunReport, Validation
+from hvdperf.work.evidence import weights_differ
 from hvdperf.work.training import Epochs, problems_of_run
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import (

@@ -31,7 +31,7 @@ from hvdperf.records.rounds import StampedRun
 from hvdperf.timeline.schemas import DOCUMENTS
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict, judge
 from hvdperf.work.blocks import turns_of
-from hvdperf.work.wall_time import stamped
+from hvdperf.work.training import stamped
 from tests.support.any_record import any_record
 from tests.support.damage import FUZZ, assert_read_or_refused, damaged_json
 from tests.support.rounds import (

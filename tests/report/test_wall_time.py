@@ -12,8 +12,8 @@ import pytest
 
 from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.explain.time_breakdown import CLOSES_WITHIN
+from hvdperf.plan.arms import TERMS, Term
 from hvdperf.plan.questions import wall_time
-from hvdperf.plan.terms import TERMS, Term
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.wall_time import (
@@ -26,7 +26,7 @@ from hvdperf.report.sections.wall_time import (
     section,
 )
 from hvdperf.verdict import Verdict
-from hvdperf.work.wall_time import stamped
+from hvdperf.work.training import stamped
 from tests.report.cases import (
     called,
     case_with,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.plan.terms import Term
+from hvdperf.plan.arms import Term
 from hvdperf.script.cores import faults_of, groups_of, paused_steps, stop_of
 from hvdperf.script.limits import limit_of
 from hvdperf.script.recorded import Cores, Pause, Rank

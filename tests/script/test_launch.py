@@ -12,7 +12,7 @@ import pytest
 
 from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, ROOT
-from hvdperf.plan.terms import Term
+from hvdperf.plan.arms import Term
 from hvdperf.script.launch import TAP, Command, on_all_hosts
 from hvdperf.script.recorded import Launch, Rank, Steps, last_job, read_launch, read_ranks
 from hvdperf.script.training import training_of

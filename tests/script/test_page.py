@@ -10,7 +10,7 @@ import pytest
 from markupsafe import escape
 from playwright.sync_api import Page, ViewportSize
 
-from hvdperf.plan.terms import Term
+from hvdperf.plan.arms import Term
 from hvdperf.report.content import Figure, Row
 from hvdperf.script import training as told
 from hvdperf.script.checks import Problem

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hvdperf.plan.terms import Term
+from hvdperf.plan.arms import Term
 from hvdperf.script.checks import problems
 from hvdperf.script.launch import Command, Figure, Run
 from hvdperf.script.limits import Limit, limit_of

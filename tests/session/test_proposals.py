@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import json
+import math
 import random
+import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from statistics import fmean
 
+import numpy as np
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.plan import proposals, questions
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.interim import judge_rounds
+from hvdperf.machine.host import Machine
+from hvdperf.plan import questions
+from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.thresholds import Case, load_thresholds, proposed_rule, select
 from hvdperf.plan.thresholds import case_of as threshold_case
-from hvdperf.plan.thresholds import load_thresholds
 from hvdperf.records.archive import read_session
 from hvdperf.records.documents import Asked
 from hvdperf.records.outcome import Outcome
-from hvdperf.session.proposals import checked, proposal
-from hvdperf.verdict import Floor, SpeedFloor, Verdict, judge
+from hvdperf.session import proposals
+from hvdperf.session.proposals import (
+    Scatter,
+    checked,
+    distance_for,
+    false_fail,
+    holding_line,
+    of_year,
+    proposal,
+    propose,
+    scatter,
+)
+from hvdperf.stats import NotMeasurable
+from hvdperf.verdict import Band, Ceiling, Floor, Rule, SpeedFloor, Verdict, judge
 from tests.session.test_commands import thresholds
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
@@ -180,3 +200,232 @@ def test_the_looks_of_every_session_count(
         for number in range(ENOUGH)
     ]
     assert f"full looks of a night after {told} rounds" in proposal(archives)[0]
+
+
+TRACE = Question.STARTUP_TRACE
+LOOKS = (8, 12)
+MACHINE = Machine("host", (0, 1), cpu_model='Odd "CPU"')
+
+
+def drawn(
+    rounds: float, nights: float, count: int, seed: int = 1, of: int = 8, centre: float = 0.0
+) -> list[list[float]]:
+    """Return the ln ratios of sessions. rounds, nights: standard deviations. of: rounds of each."""
+    generator = np.random.default_rng(seed)
+    of_nights = centre + nights * generator.standard_normal((count, 1))
+    found: list[list[float]] = (
+        of_nights + rounds * generator.standard_normal((count, of))
+    ).tolist()
+    return found
+
+
+OBSERVED = {
+    Case(WEAK.question, "vgg_16_s", 2, 1): drawn(0.03, 0.01, 10, seed=2, centre=math.log(0.8)),
+    Case(Question.COMMUNICATION, "alexnet_s", 8, 2): drawn(
+        0.03, 0, 10, seed=3, centre=math.log(0.5)
+    ),
+    Case(PARITY.question, "vgg_16_s", 2, 1): drawn(0.05, 0.01, 10, seed=4, centre=math.log(1.1)),
+    Case(TRACE, "vgg_16_s", 2, 1): drawn(0.05, 0.03, 10, seed=5, centre=math.log(12.3)),
+}
+
+
+def test_the_text_is_a_table_that_holds(tmp_path: Path) -> None:
+    text = propose(OBSERVED, LOOKS, MACHINE)
+    assert list(tomllib.loads(text)["thresholds"]) == [
+        "weak_scaling/vgg_16_s/np2/one-node",
+        "communication/alexnet_s/np8/2-nodes",
+        "parity/vgg_16_s/np2/one-node",
+        "startup_trace/vgg_16_s/np2/one-node",
+    ]
+    (tmp_path / "mine.toml").write_text(text)
+    thresholds = select(MACHINE, tmp_path)
+    lines: list[tuple[Rule, Scatter]] = []
+    for case, values in OBSERVED.items():
+        rule = thresholds.rule(case)
+        assert rule is not None
+        assert all(judge(each, rule).verdict is not Verdict.FAIL for each in values)
+        assert judge([*chain(*values)], rule).verdict is Verdict.PASS
+        lines.append((rule, scatter(values)))
+    expected = proposals.of_year(lines, LOOKS)
+    assert 0.5 * proposals.EXPECTED_A_YEAR < expected <= proposals.EXPECTED_A_YEAR
+    told = " ".join(text.replace("#", " ").split())
+    said = f"{proposals.year_in_words(expected)}, all cases together. Read from up to 10 sessions"
+    assert told.startswith(said)
+    assert "10 sessions, 80 rounds" in text
+
+
+def test_limits_are_wider_where_nights_differ_and_where_fewer_are_known() -> None:
+    def floor(nights: float, count: int) -> float:
+        """Return the mean of ten floors, each of sessions of its own."""
+        observed = {
+            Case(WEAK.question, "vgg_16_s", n, 1): drawn(0.02, nights, count, seed=n, centre=-0.2)
+            for n in range(2, 12)
+        }
+        return fmean(tomllib.loads(propose(observed, LOOKS, MACHINE))["thresholds"].values())
+
+    assert floor(0.03, 40) < floor(0.01, 40)
+    assert floor(0.03, 8) < floor(0.03, 40) - 0.03
+
+
+def test_more_cases_share_the_one_false_fail() -> None:
+    values = drawn(0.02, 0.02, 12, centre=-0.2)
+    first = Case(WEAK.question, "vgg_16_s", 2, 1)
+    alone, among = (
+        tomllib.loads(
+            propose({Case(WEAK.question, "vgg_16_s", n, 1): values for n in sizes}, LOOKS, MACHINE)
+        )
+        for sizes in ([2], range(2, 60))
+    )
+    key = "/".join(first.parts)
+    assert among["thresholds"][key] < alone["thresholds"][key]
+
+
+def test_a_quiet_machine_keeps_the_floor_that_passes_in_95_percent_of_sessions() -> None:
+    case, values = Case(WEAK.question, "vgg_16_s", 2, 1), drawn(0.001, 0, 40, centre=-0.2)
+    rule = proposed_rule(WEAK.question, [*chain(*values)], 8)
+    assert isinstance(rule, Floor)
+    assert f'one-node" = {rule.pass_from}\n' in propose({case: values}, LOOKS, MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "question"),
+    [(Floor, WEAK.question), (Band, PARITY.question), (Ceiling, TRACE)],
+    ids=str,
+)
+def test_a_line_that_holds_means_its_share(
+    kind: type[Rule], question: Question, tmp_path: Path
+) -> None:
+    case, known = Case(question, "vgg_16_s", 2, 1), scatter(drawn(0.03, 0.02, 12))
+    path = tmp_path / "mine.toml"
+    line = holding_line(case, kind, known, LOOKS, of=10)
+    path.write_text(f'label = "mine"\n[match]\ndevice = "cpu"\n[thresholds]\n{line}\n')
+    rule = load_thresholds(path).rule(case)
+    assert isinstance(rule, kind)
+    share = 365 * 10 * false_fail(rule, known, LOOKS)
+    # A band has two ends, and limits are rounded to three digits.
+    assert 0.5 <= share <= (2.0 if kind is Band else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "looks", "told"),
+    [
+        ([[0.0, 0.1]] * 7, LOOKS, "7 sessions are too few; measure at least 8"),
+        ([[0.0, math.nan]] * 8, LOOKS, "not finite"),
+        ([[0.0]] * 8, LOOKS, "no session has two rounds"),
+        ([[0.0, 0.1]] * 8, (5, 12), "5 rounds give no finite interval; at least 6"),
+        ([[4.0 * at] * 3 for at in range(8)], LOOKS, "sessions differ by 980 %, so no limit holds"),
+    ],
+)
+def test_what_cannot_be_proposed_is_told_with_its_case(
+    values: list[list[float]], looks: tuple[int, ...], told: str
+) -> None:
+    with pytest.raises(UserError, match="weak_scaling/vgg_16/np2/one-node") as caught:
+        propose({Case(WEAK.question, "vgg_16", 2, 1): values}, looks, MACHINE)
+    assert told in str(caught.value)
+
+
+NIGHT_LOOKS = (8, 12, 24)
+
+
+def fails(rule: Rule, values: Sequence[float], looks: Sequence[int]) -> bool:
+    verdicts = (
+        judge_rounds([[value] for value in values[:look]], rule, looks, None).verdict
+        for look in looks
+    )
+    decided = (verdict for verdict in verdicts if verdict is not Verdict.INCONCLUSIVE)
+    return next(decided, None) is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("rule", "nights"),
+    [
+        (Floor.at(math.exp(0.01)), 0.0),
+        (Floor.at(math.exp(-0.03)), 0.03),
+        (Ceiling(math.exp(0.03)), 0.03),
+        (Band(math.exp(-0.03), math.exp(0.03)), 0.03),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("looks", [(8,), (8, 12), NIGHT_LOOKS], ids=str)
+def test_with_many_known_sessions_it_is_the_share_of_nights_that_fail(
+    rule: Rule, nights: float, looks: tuple[int, ...]
+) -> None:
+    known = scatter(drawn(0.04, nights, 2000, seed=1))
+    told = false_fail(rule, known, looks)
+    counted = np.mean(
+        [fails(rule, night, looks) for night in drawn(0.04, nights, 3000, 2, looks[-1])]
+    )
+    assert counted > 0.015
+    # Never too low, up to three standard errors; at most 1.7 times too high, as is documented.
+    error = 3 * math.sqrt(counted / 3000)
+    assert counted - error <= told <= 1.7 * counted + error
+
+
+@pytest.mark.parametrize("count", [4, 8])
+@pytest.mark.parametrize("of", [3, 8])
+def test_a_limit_from_few_sessions_fails_as_many_of_their_next_nights_as_it_says(
+    count: int, of: int
+) -> None:
+    """Each limit comes from sessions of its own, so that some are unlucky."""
+    probability, total = 0.05, 400
+    failed = 0
+    for seed in range(total):
+        *known, night = drawn(0.03, 0.02, count + 1, seed, of=NIGHT_LOOKS[-1])
+        noise = scatter([values[:of] for values in known])
+        distance = distance_for(probability, 0.025, noise, NIGHT_LOOKS)
+        failed += fails(Floor.at(min(math.exp(noise.centre - distance), 1)), night, NIGHT_LOOKS)
+    # Four standard errors of a share of 0.05 of 400.
+    assert failed / total <= probability + 0.044
+    assert failed / total >= probability / 5, "much farther than needed"
+
+
+def test_few_sessions_leave_more_open_than_many() -> None:
+    few = Scatter(4, 0.0, 0.0001, 0.0009, 28, 8)
+    many = replace(few, sessions=40, freedom=280)
+    far = [distance_for(1e-5, 0.025, known, NIGHT_LOOKS) for known in (few, many)]
+    assert far[0] > 4 * far[1]
+    rule = Floor.at(math.exp(-far[1]))
+    assert false_fail(rule, many, NIGHT_LOOKS) == pytest.approx(1e-5, rel=0.1)
+    assert false_fail(rule, few, NIGHT_LOOKS) > 1e-3
+
+
+def test_sessions_that_differ_cost_false_fails() -> None:
+    quiet, moving = (scatter(drawn(0.02, nights, 12, seed=3)) for nights in (0.0, 0.05))
+    assert quiet.between < 0.01 < 0.03 < moving.between
+    rule = Floor.at(0.9)
+    assert (
+        false_fail(rule, quiet, NIGHT_LOOKS) < 1e-4 < 1e-2 < false_fail(rule, moving, NIGHT_LOOKS)
+    )
+
+
+@pytest.mark.parametrize("rule", [Floor.at(0.9), Band(0.9, 1 / 0.9), Ceiling(1 / 0.9)], ids=str)
+def test_what_never_moves_fails_only_beyond_its_limit(rule: Rule) -> None:
+    assert false_fail(rule, scatter([[0.0] * 8] * 4), NIGHT_LOOKS) == 0
+    beyond = 0.2 if isinstance(rule, Ceiling) else -0.2
+    assert false_fail(rule, scatter([[beyond] * 8] * 4), NIGHT_LOOKS) == pytest.approx(1)
+
+
+def test_looks_with_too_few_rounds_for_a_bound_never_fail() -> None:
+    assert false_fail(Floor.at(1.0), scatter(drawn(0.1, 0.1, 8, seed=4)), (6,)) == 0
+
+
+def test_the_year_of_several_lines_is_their_sum() -> None:
+    lines: list[tuple[Rule, Scatter]] = [
+        (Floor.at(0.97), scatter(drawn(0.03, 0.01, 10, seed=5))),
+        (Ceiling(1.05), scatter(drawn(0.03, 0.02, 10, seed=6))),
+    ]
+    each = [365 * false_fail(rule, known, NIGHT_LOOKS) for rule, known in lines]
+    assert of_year(lines, NIGHT_LOOKS) == pytest.approx(sum(each))
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([[0.1] * 30], "one session does not show"),
+        ([[0.1], [0.2]], "no session has two rounds"),
+        ([[0.1, math.nan], [0.1, 0.2]], "not finite"),
+    ],
+)
+def test_what_shows_no_noise_is_told(values: list[list[float]], told: str) -> None:
+    with pytest.raises(NotMeasurable, match=told):
+        scatter(values)

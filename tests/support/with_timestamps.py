@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hvdperf.plan.arms import Arm, BlockKind, Schedule
+from hvdperf.plan.arms import START, Arm, BlockKind, Schedule
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.terms import START
 from hvdperf.records.rounds import (
     Asked,
     Launch,

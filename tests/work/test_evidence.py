@@ -8,15 +8,19 @@ import numpy as np
 import pytest
 
 from hvdperf.explain.collectives import StepTimes, too_fast
-from hvdperf.judge.weights import Parted, parted, weights_differ
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.records.rounds import Correctness, Launch, Run, Series, StampedRun, Turns
 from hvdperf.work.base import Work
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.collectives import Collectives
-from hvdperf.work.evidence import expected_samples, overlap_of_shards
-from hvdperf.work.training import Epochs
-from hvdperf.work.wall_time import WallTime, impossible_shares, stamped
+from hvdperf.work.evidence import (
+    Parted,
+    expected_samples,
+    overlap_of_shards,
+    parted,
+    weights_differ,
+)
+from hvdperf.work.training import Epochs, WallTime, impossible_shares, stamped
 from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import (
     GRADIENTS,

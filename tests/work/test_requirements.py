@@ -9,8 +9,8 @@ from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.options import Sampling
 from hvdperf.plan.questions import gradient_reductions, overlap, parity, startup, sweep
 from hvdperf.work.collectives import SWEEP_TURNS, Collectives
-from hvdperf.work.startup import Startup
 from hvdperf.work.table import kinds_of, transfers_of
+from hvdperf.work.training import Startup
 from hvdperf.worker.protocol import Phase
 from tests.support.rounds import (
     GRADIENTS,

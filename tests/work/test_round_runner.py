@@ -34,14 +34,11 @@ from hvdperf.records.rounds import (
     is_disturbed,
 )
 from hvdperf.work.base import LONGEST_BLOCK_S, RoundRequest, RoundSettings, Work
-from hvdperf.work.blocks import WARM_UP_BLOCKS_MAX, WARM_UP_STEPS, Blocks
+from hvdperf.work.blocks import WARM_UP_BLOCKS_MAX, WARM_UP_STEPS, Blocks, Pair
 from hvdperf.work.collectives import WARM_UP_REPEATS, Collectives
-from hvdperf.work.interleaving import Pair
 from hvdperf.work.round_runner import RoundRunner
-from hvdperf.work.startup import Startup
 from hvdperf.work.table import WORKS
-from hvdperf.work.training import Endurance, Epochs, Seconds
-from hvdperf.work.wall_time import MET_STEPS, WallTime, stamped
+from hvdperf.work.training import MET_STEPS, Endurance, Epochs, Seconds, Startup, WallTime, stamped
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from hvdperf import columns
-from hvdperf.judge.fails import notes_on_fails
+from hvdperf.judge.trust import notes_on_fails
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case
 from hvdperf.records.fingerprinting import settings_beside

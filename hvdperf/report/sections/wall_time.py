@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from hvdperf.explain.long_steps import long_steps
 from hvdperf.explain.speedup import divides_steps
-from hvdperf.plan.arms import Workload
+from hvdperf.plan.arms import OF_STEPS, TERMS, Term, Workload
 from hvdperf.plan.comparisons import Comparison, Question
-from hvdperf.plan.terms import OF_STEPS, TERMS, Term
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown, Spent
 from hvdperf.report import plots, words

@@ -100,7 +100,7 @@ class Order:
         }
 
     def check(self) -> dict[str, Any]:
-        """Return the fields of session.own_network.Check."""
+        """Return the fields of session.control.FirstSteps."""
         return {
             "step_seconds": self.seconds / len(self.period),
             "samples": self.samples,
