@@ -67,7 +67,7 @@ def measure(parts: Sequence[str], models: str, sizes: Sequence[int]) -> None:
     """Measure the parts at each world size, by default at one replica and at as many as fit, and
     print what they say. models: names, separated by commas. Raises UserError."""
     machine = local_machine()
-    options = Options(profile="default", models=models)
+    options = Options(profile="default", models=(models,))
     session_plan = plan_session(options, machine, local_offers(machine))
     stack = probe(sys.executable, CACHE)
     sizes = sizes or sorted({1, session_plan.world_sizes[-1]})

@@ -21,7 +21,7 @@ from hvdperf.interim import judge_rounds
 from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Variances
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
-from hvdperf.plan.options import Sampling
+from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import aa, against, communication, parity, strong_scaling, weak_scaling
 from hvdperf.session.scheduler import launch_variances, starts_of
 from hvdperf.stats import Row, turn_correlation

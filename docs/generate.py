@@ -26,10 +26,10 @@ from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds as limits
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import AskedBy, Comparison, Question
-from hvdperf.plan.options import PROFILES, Profile, Runs, Sampling, load_profile
+from hvdperf.plan.options import Options
+from hvdperf.plan.profile import PROFILES, Profile, Runs, Sampling, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.settings import PRECISION, ROWS, Row
-from hvdperf.session.pytest_options import SessionOptions
 from hvdperf.timeline import history, schemas
 from hvdperf.toml_file import read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, SpeedFloor
@@ -203,7 +203,7 @@ def _asked() -> Iterator[tuple[Question, str, str, str]]:
 
 def options() -> str:
     parser = cli.Parser()
-    cli.add_options(parser, SessionOptions)
+    cli.add_options(parser, Options)
     _, _, *groups = parser._action_groups  # argparse's own come first
     parts = [
         f"## {(group.title or '').capitalize()}\n\n"

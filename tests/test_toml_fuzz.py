@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hvdperf.errors import UserError
-from hvdperf.plan.options import PROFILES, Profile, load_profile
+from hvdperf.plan.profile import PROFILES, Profile, load_profile
 from hvdperf.plan.thresholds import Thresholds, load_thresholds
 
 PROFILE = (PROFILES / "nightly.toml").read_bytes()

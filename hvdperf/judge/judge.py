@@ -1,28 +1,33 @@
-"""Turns a comparison's rounds into an outcome: checks the evidence, computes the figure, judges
-it."""
+"""Turns a comparison's rounds into an outcome: checks the evidence, computes the figure, and judges
+it by the rules of the session."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
+
+import msgspec
 
 from hvdperf.explain.attribution import told
 from hvdperf.explain.long_steps import WORTH_A_WORD, long_steps
 from hvdperf.interim import judge_pair, judge_rounds
-from hvdperf.judge.rules import Rules
 from hvdperf.judge.trust import detect, is_noticed, of_fault_case, of_identical_groups
 from hvdperf.machine.noise_record import FEWEST_NEIGHBOURS
+from hvdperf.machine.placement import Slot, is_oversubscribed, nodes, place_group
 from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import AskedBy, Comparison, JudgedAs
+from hvdperf.plan.profile import Profile
 from hvdperf.plan.questions import fault_case_of
+from hvdperf.plan.thresholds import Case, Thresholds, case_of
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.stats import NotMeasurable, Row, hodges_lehmann
 from hvdperf.verdict import (
     ALPHA,
     ONE_SESSION,
+    REGRESSION,
     Band,
     Judgement,
     Noise,
@@ -33,11 +38,70 @@ from hvdperf.verdict import (
 )
 from hvdperf.work.evidence import overlap_of_shards, parted, weights_differ
 from hvdperf.work.table import cause_of, measures, observed, work_of
+from hvdperf.worker.strategies import Strategy
 
 _SESSIONS_UNKNOWN = (
     "too few sessions of this machine are known to tell by how much sessions differ; it will be "
     f"judged after those of {FEWEST_NEIGHBOURS + 1} days"
 )
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a session with this profile on these slots."""
+
+    profile: Profile
+    thresholds: Thresholds
+    slots: Sequence[Slot]
+
+    def judged(self, comparison: Comparison) -> bool:
+        """Return whether the comparison is compared with a threshold. If replicas share a core,
+        only speeds within one launch are compared."""
+        return not self.unjudged(comparison)
+
+    def unjudged(self, comparison: Comparison) -> str:
+        """Return why the comparison is not compared with a threshold; return "" if it is."""
+        if not comparison.question.spec.is_speed:
+            return ""
+        on_device = any(slot.device is not None for slot in self.slots)
+        if on_device and any(arm.strategy is Strategy.BARE for arm in comparison.arms):
+            return "Horovod exchanges tensors on GPUs, bare MPI exchanges host memory"
+        if not is_oversubscribed(self.slots, comparison.world_size):
+            return ""
+        models = self.profile.oversubscribed or self.profile.models
+        if comparison.within_a_launch and comparison.workload.model in models:
+            return ""
+        return "more ranks than cores or devices"
+
+    def hosts(self, comparison: Comparison) -> tuple[str, ...]:
+        """Return the host of each of the candidate's ranks; () if its ranks are not replicas, or if
+        the session has fewer slots than it has."""
+        arm = comparison.candidate.arm
+        if arm.processes != arm.world_size or arm.world_size > len(self.slots):
+            return ()
+        return tuple(slot.host for slot in place_group(self.slots, arm.world_size))
+
+    def rule(self, comparison: Comparison) -> Rule | None:
+        """Return the rule of the comparison; return None if nobody has set a threshold."""
+        slower = comparison.judged_as in (JudgedAs.REGRESSION, JudgedAs.DETECTION)
+        two_groups = not comparison.is_of_one_arm
+        if slower and two_groups and comparison.question.spec.is_speed:
+            return REGRESSION
+        if comparison.question.spec.asked_by is AskedBy.BASELINE:
+            return REGRESSION
+        rule = self.thresholds.rule(self._case(comparison))
+        is_precise = self.profile.sampling.precision and comparison.question.spec.is_speed
+        if isinstance(rule, Band) and is_precise:
+            # Who asks for precision publishes the interval, beside those of efficiencies.
+            return msgspec.structs.replace(rule, alpha=ALPHA)
+        return rule
+
+    def pasteable_line(self, comparison: Comparison, observations: Sequence[float]) -> str:
+        """Return a line for the file of thresholds, for a comparison that has none there."""
+        return self.thresholds.pasteable_line(self._case(comparison), observations)
+
+    def _case(self, comparison: Comparison) -> Case:
+        return case_of(comparison, nodes(self.slots, comparison.world_size))
 
 
 class Judge:

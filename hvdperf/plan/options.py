@@ -1,212 +1,25 @@
-"""Profiles, named amounts of work that are read from ci/profiles/*.toml, and the options of the
-command line that change them, checked without looking at the machine."""
+"""The options of a session, and the profile with the changes that they make, checked without
+looking at the machine."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Annotated, Any
-
-from msgspec import Meta
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from hvdperf.errors import UserError, refusing
-from hvdperf.json_records import Positive, plain
-from hvdperf.machine.placement import PACKED
+from hvdperf.machine.placement import PLACEMENTS
 from hvdperf.models import inputs, own_networks, registry
-from hvdperf.models.registry import UnknownNetwork, network
-from hvdperf.paths import SHIPPED, shown
-from hvdperf.plan.arms import Schedule
-from hvdperf.plan.comparisons import Question
-from hvdperf.plan.questions import FAULT_CASES, Fault
-from hvdperf.toml_file import Text, as_record, file_error, read_toml
+from hvdperf.plan.arms import PRECISIONS
+from hvdperf.plan.profile import LARGEST, Profile, load_profile
+from hvdperf.plan.questions import Fault
+from hvdperf.plan.settings import REFUSED
 from hvdperf.worker.protocol import STARTUP, Phase
 
-PROFILES = SHIPPED / "ci" / "profiles"
-# The fewest rounds of a full look. With five or fewer, no case could FAIL: the profile would never
-# find a regression.
-FEWEST_TO_FAIL = 8
-
-Share = Annotated[float, Meta(ge=0, lt=1)]
-Above0 = Annotated[float, Meta(gt=0)]
-Names = Annotated[tuple[Text, ...], Meta(min_length=1)]
-# More rounds or turns than a session of months could take are a mistake.
-MOST_ROUNDS = 10_000
-Look = Annotated[int, Meta(ge=FEWEST_TO_FAIL, le=MOST_ROUNDS)]
-Looks = Annotated[tuple[Look, ...], Meta(min_length=1)]
-Turns = Annotated[int, Meta(ge=1, le=MOST_ROUNDS)]
-# The largest dimension of a tensor that every operation takes.
-LARGEST = 2**31 - 1
-Batch = Annotated[int, Meta(ge=1, le=LARGEST)]
-
-
-def _check_ascending(key: str, values: Sequence[int]) -> None:
-    if list(values) != sorted(values):
-        raise ValueError(f"{key}: must be in ascending order, not {list(values)}")
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """The amount of evidence to take, and the longest waits for it.
-
-    looks: numbers of rounds after which a case may PASS or FAIL, ascending; a round is one launch
-    of every arm. early: whether a case may PASS before, after three rounds or more
-    (hvdperf.interim). turns_min, turns_max: limits of the number of turns of a round, within which
-    hvdperf.stats.turns_worth chooses; rounds whose comparisons gain nothing from turns may take
-    fewer. min_block_seconds, min_block_steps: the shortest block, in seconds at the pace of the
-    warm-up and in steps. startup_deadline_s, block_deadline_s: the longest wait for one order, in
-    seconds; a block of a launch with a slow pace may take longer (hvdperf.work.base). precision:
-    how far the interval of a case may reach to either side, as a share of its figure, when the case
-    is over; 0 for cases that are over with their verdict.
-    """
-
-    looks: Looks = (8, 12, 24)
-    early: bool = True
-    turns_min: Turns = 4
-    turns_max: Turns = 8
-    min_block_seconds: Above0 = 0.3
-    min_block_steps: Positive = 10
-    startup_deadline_s: Above0 = 240.0
-    block_deadline_s: Above0 = 60.0
-    precision: Share = 0.0
-
-    def __post_init__(self) -> None:
-        _check_ascending("looks", self.looks)
-        if self.turns_min > self.turns_max:
-            raise ValueError(f"turns_min: must not be above turns_max = {self.turns_max}")
-        if self.min_block_seconds >= self.block_deadline_s:
-            deadline = self.block_deadline_s
-            raise ValueError(f"min_block_seconds: must be below block_deadline_s = {deadline:g}")
-
-
-@dataclass(frozen=True)
-class Runs:
-    """The lengths of runs that train to an end.
-
-    epochs: passes over the training data. steps_max: limit of the updates in these epochs. seconds:
-    length of a run of fixed wall time. endurance_steps: steps of a run whose memory is watched.
-    wall_time_steps: steps of a run with a time breakdown. ablation_turns: how often each kind of
-    step is timed after that run. deadline_s: the longest wait for one run with its validation, in
-    seconds.
-    """
-
-    epochs: Positive = 20
-    steps_max: Positive = 5000
-    seconds: Above0 = 10.0
-    endurance_steps: Positive = 1500
-    # The fixed cost is computed from two lengths of such a run.
-    wall_time_steps: Annotated[int, Meta(ge=2)] = 400
-    ablation_turns: Positive = 6
-    deadline_s: Above0 = 600.0
-
-
-@dataclass(frozen=True)
-class Profile:
-    """A named amount of work: which workloads, at which sizes, for how long.
-
-    batch: samples per replica and step. world_sizes: empty for powers of two up to the number of
-    slots, plus that number. parity_from: the smallest world size at which parity is asked.
-    oversubscribed: the networks whose comparisons within a launch, such as communication, are
-    judged if replicas share cores; empty for all. questions: empty for all. representatives: for
-    each question that is not asked of every network, the networks that it is asked of. fault_cases:
-    for each fault case (hvdperf.plan.questions.FAULT_CASES), the networks that get it. sentinels:
-    networks of which only the trace is measured. workloads: files of networks, relative to the
-    profile's own file. scripts: training scripts with their arguments, relative to the same.
-    budget_s: the session begins no round that would end after this many seconds, except the first
-    round of each workload and kind of work.
-    """
-
-    name: str
-    models: tuple[Text, ...]
-    dataset: Text
-    batch: Batch
-    budget_s: Annotated[float, Meta(gt=0, le=366 * 86400)]
-    sampling: Sampling = Sampling()
-    runs: Runs = Runs()
-    schedule: Schedule = Schedule.ALTERNATE
-    world_sizes: tuple[Positive, ...] = ()
-    parity_from: Positive = 1
-    oversubscribed: Names = ()
-    questions: Annotated[tuple[Question, ...], Meta(min_length=1)] = ()
-    representatives: Mapping[Question, Names] = field(default_factory=dict)
-    fault_cases: Mapping[str, Names] = field(default_factory=dict)
-    workloads: tuple[str, ...] = ()
-    scripts: tuple[str, ...] = ()
-    sentinels: Names = ()
-
-    def __post_init__(self) -> None:
-        _check_ascending("world_sizes", self.world_sizes)
-        for name in self.fault_cases:
-            if name not in FAULT_CASES:
-                known = ", ".join(FAULT_CASES)
-                raise ValueError(f"fault_cases.{name}: unknown fault case; known are {known}")
-
-    @property
-    def duration(self) -> str:
-        """The time for rounds, in words."""
-        return f"{self.budget_s / 60:.3g} min"
-
-    def settings(self) -> dict[str, Any]:
-        """Return, as plain data, all that sessions must have alike: not how long they last."""
-        found = {name: value for name, value in plain(self).items() if name != "budget_s"}
-        found["sampling"] = {k: v for k, v in found["sampling"].items() if k != "precision"}
-        return found
-
-
-def default_world_sizes(slots: int) -> tuple[int, ...]:
-    """Return powers of two below the number of slots, and that number: 6 -> (1, 2, 4, 6)."""
-    return (*(1 << power for power in range((slots - 1).bit_length())), slots)
-
-
-def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profile:
-    """Return the profile of a name (the file NAME.toml in the directory) or of a .toml file.
-
-    Raises UserError for an unknown name and for anything malformed in the file.
-    """
-    path = _file_of(name_or_path, directory)
-    profile = as_record(path, read_toml(path), Profile, name=path.stem)
-    try:
-        for file in profile.workloads:
-            own_networks.load_file(path.parent / file)
-        beside = str(path.parent)
-        scripts = [own_networks.load_script(text, beside).name for text in profile.scripts]
-    except own_networks.BadWorkloads as error:
-        raise file_error(path, str(error)) from None
-    profile = replace(profile, models=tuple(dict.fromkeys((*profile.models, *scripts))))
-    if not profile.models:
-        raise file_error(path, "models: name a network, or give scripts")
-    _check_networks(path, profile)
-    try:
-        inputs.find(profile.dataset)
-    except inputs.UnknownInput as error:
-        raise file_error(path, f"dataset: {error}") from None
-    return profile
-
-
-def _file_of(name_or_path: str | Path, directory: Path) -> Path:
-    path = Path(name_or_path)
-    if path.suffix == ".toml":
-        return path
-    known = sorted(file.stem for file in directory.glob("*.toml"))
-    if str(name_or_path) not in known:
-        raise UserError(
-            f"unknown profile {str(name_or_path)!r}: known are {', '.join(known) or 'none'} "
-            f"({shown(directory)}); or give the path of a .toml file"
-        )
-    return directory / f"{name_or_path}.toml"
-
-
-def _check_networks(path: Path, profile: Profile) -> None:
-    lists = {key: getattr(profile, key) for key in ("models", "oversubscribed", "sentinels")}
-    lists |= {f"representatives.{q.value}": names for q, names in profile.representatives.items()}
-    lists |= {f"fault_cases.{name}": names for name, names in profile.fault_cases.items()}
-    for key, names in lists.items():
-        for name in names:
-            try:
-                network(name)
-            except UnknownNetwork as error:
-                raise file_error(path, f"{key}: {error}") from None
+# The environment variable that gives the default of --data-dir.
+DATA_DIR = "HVDPERF_DATA_DIR"
 
 
 @dataclass(frozen=True)
@@ -219,6 +32,9 @@ class LaunchSpec:
 
 # Launchers by the name that --launcher takes; launch/arm_launcher.py makes them.
 LAUNCHERS = {"mpirun": LaunchSpec(over_mpi=True), "agents": LaunchSpec(over_mpi=False)}
+# Values of options, the usual one first.
+_INPUTS, _LAUNCHERS, _INCONCLUSIVE = tuple(inputs.INPUTS), tuple(LAUNCHERS), ("fail", "ok")
+_POLICIES, _REFUSED = ", ".join(PRECISIONS), ", ".join(REFUSED)
 # A shorter budget is more likely a mistake than a wish, and so is a longer one, of a year.
 LEAST_BUDGET_MINUTES = 0.1
 MOST_BUDGET_MINUTES = 366 * 24 * 60
@@ -234,29 +50,110 @@ PROLONGED = tuple(phase.value for phase in STARTUP if phase not in (Phase.LAUNCH
 
 @dataclass(frozen=True)
 class Options:
-    """The options as given; None or "" for an option without a default that was not given."""
+    """The options of a session, with their texts as hvdperf.cli reads them.
+
+    what to measure
+        --profile NAME: Take networks, questions and numbers of rounds from this profile, by name
+            (`hvdperf list profiles`) or as a TOML file. Default: default.
+        --models A,B: Measure these networks (`hvdperf list networks`). The option may be repeated.
+            Default: those of the profile.
+        --workloads FILE: Add the networks that this Python file defines, and without --models
+            measure only them. The option may be repeated. Default: none.
+        --script TEXT: Measure this training script as it is, such as "train.py --batch 64", in a
+            copy of its directory, and without --models only such. The option may be repeated.
+            Default: none.
+        --dataset {_INPUTS}: Train on this data set; language models read ptb beside one with
+            images. Default: that of the profile.
+        --data-dir DIR: Read the data set from this directory, or several data sets from
+            ptb=DIR,imagenet=DIR. Default: {DATA_DIR}, or else small samples that the suite writes.
+        --batch-size N: Train on N samples a replica and step. Default: as the profile.
+        --image-size PX: Train on images of PX by PX pixels. Default: the size of each network.
+        --precision 2%|POLICY: Take rounds until the interval of every selected figure reaches at
+            most so far to either side, such as 2%; or train all networks with this precision policy
+            of Keras ({_POLICIES}). May be given once of each kind. Default: until the verdict;
+            float32.
+
+    where, and on how many replicas
+        --np N: Use N slots; under mpirun, the first N of its ranks. Default: all GPUs, or else all
+            cores; under mpirun, all its ranks.
+        --oversubscribe: Allow more slots than GPUs or cores. Default: --np must not exceed their
+            number.
+        --world-sizes 1,2,4: Measure with these numbers of replicas. Default: those of the profile,
+            or else powers of two up to the number of slots, and that number.
+        --placement {PLACEMENTS}: Fill one host before the next (packed), or take one slot of each
+            host in turn (spread). Default: packed.
+        --network CIDR: Connect the hosts through this network, such as 10.77.0.0/24. Default: any
+            network that reaches the host of rank 0.
+        --launcher {_LAUNCHERS}: Start ranks with mpirun (Horovod over MPI), or have each slot start
+            its own (agents; Horovod over Gloo). Default: mpirun.
+        --stack PYTHON: Measure the TensorFlow and Horovod of this interpreter. Default: those of
+            pytest's own.
+        --require-fit: Measure only if `hvdperf doctor` finds this machine ready; otherwise exit
+            with status 9. Default: measure, and show the problems.
+        --allow-setting NAME: Measure although this variable makes every launch measure something
+            else ({_REFUSED}). The option may be repeated. Default: refuse to.
+        --inject FAULT: Inject this fault, such as slow:rank=1,factor=2, to try the suite (`hvdperf
+            list faults`). Default: none.
+
+    how long
+        --budget MIN: Begin no round that would end after MIN minutes, except the first of each
+            workload. Default: that of the profile.
+        --dry-run: List cases, arms, world sizes and budget, and start no ranks. Default: measure.
+        --resume DIR: Continue the session of this directory, results/runs/..., where it was
+            interrupted or left cases undecided. Default: begin a new session.
+
+    compare and judge
+        --thresholds FILE: Judge by the thresholds of this file. Default: those in ci/thresholds for
+            machines like this one.
+        --against PYTHON: Compare every case with the same case under the TensorFlow and Horovod of
+            this interpreter (`make stack`). Default: judge by thresholds.
+        --baseline DIR: Show the figures of this earlier session, results/runs/..., beside those of
+            the new one, and judge whether throughputs are lower than its. Default: none.
+        --inconclusive {_INCONCLUSIVE}: Let INCONCLUSIVE cases stop -x and make the exit status 6
+            (fail), or do neither (ok). Default: fail.
+
+    output
+        --results DIR: Write documents below DIR/runs and the page below DIR/report. Default:
+            results.
+    """
 
     profile: str = "default"
-    np: int | None = None
-    oversubscribe: bool = False
-    world_sizes: str = ""
-    models: str = ""
+    models: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     script: tuple[str, ...] = ()
     dataset: str = ""
-    data_dir: str = ""
+    data_dir: str = os.environ.get(DATA_DIR, "")
     batch_size: int | None = None
     image_size: int | None = None
     precision: tuple[str, ...] = ()
-    launcher: str = "mpirun"
-    placement: str = PACKED
-    budget_minutes: float | None = None
-    thresholds: str = ""
-    results: str = "results"
-    inject: str = ""
+    np: int | None = None
+    oversubscribe: bool = False
+    world_sizes: str = ""
+    placement: str = PLACEMENTS[0]
+    network: str = ""
+    launcher: str = _LAUNCHERS[0]
     stack: str = ""
-    against: str = ""
+    require_fit: bool = False
     allow_setting: tuple[str, ...] = ()
+    inject: tuple[str, ...] = ()
+    budget_minutes: float | None = None
+    dry_run: bool = False
+    resume: str = ""
+    thresholds: str = ""
+    against: str = ""
+    baseline: str = ""
+    inconclusive: str = _INCONCLUSIVE[0]
+    results: str = "results"
+
+    @property
+    def fault(self) -> str:
+        """The fault to inject; "" for none. Raises UserError if there are several."""
+        if len(self.inject) > 1:
+            raise UserError(
+                f"--inject: given {len(self.inject)} times, {' and '.join(self.inject)}; a session "
+                "injects only one fault; leave out the others"
+            )
+        return "".join(self.inject)
 
     @property
     def policy(self) -> str:
@@ -295,25 +192,6 @@ def resuming(session: str, minutes: int) -> list[str]:
     return ["--resume", session, "--budget", str(minutes)]
 
 
-def from_command_line(given: Mapping[str, Any]) -> Options:
-    """Return the options that pytest has parsed. given: values by name, None for an option that was
-    not given, a list for one that may be repeated. Raises UserError if more than one fault is
-    given."""
-    faults = given["inject"]
-    if len(faults) > 1:
-        raise UserError(
-            f"--inject: given {len(faults)} times, {' and '.join(faults)}; a session injects "
-            "only one fault; leave out the others"
-        )
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in given.items()
-        if value is not None
-    }
-    values |= {"models": ",".join(given["models"]), "inject": ",".join(faults)}
-    return Options(**values)
-
-
 def resolve_profile(options: Options) -> Profile:
     """Return the named profile with the changes that the command line makes. Raises UserError."""
     installed_networks()
@@ -348,9 +226,10 @@ def resolve_profile(options: Options) -> Profile:
     return replace(profile, **changes)
 
 
-def _named_models(text: str) -> tuple[str, ...]:
-    """Return the names in a value of --models, each once. Raises UserError for an unknown one, and
-    for a value without any."""
+def _named_models(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the names in the values of --models, each once. Raises UserError for an unknown one,
+    and for values without any."""
+    text = ",".join(given)
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if text and not names:
         raise UserError(f"--models {text}: names no network")

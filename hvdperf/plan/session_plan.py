@@ -28,15 +28,8 @@ from hvdperf.plan.data import (
     open_data_sets,
     parse_data_dir,
 )
-from hvdperf.plan.options import (
-    LAUNCHERS,
-    Options,
-    Profile,
-    default_world_sizes,
-    known_model,
-    parse_fault,
-    resolve_profile,
-)
+from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
+from hvdperf.plan.profile import Profile, default_world_sizes
 from hvdperf.plan.questions import Fault, against
 from hvdperf.plan.settings import refuse
 from hvdperf.plan.thresholds import Thresholds, case_of, load_thresholds, select
@@ -320,7 +313,7 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
             if options.thresholds
             else select(machine)
         ),
-        fault=parse_fault(options.inject, [w.model for w in workloads], sizes),
+        fault=parse_fault(options.fault, [w.model for w in workloads], sizes),
     )
     _check_fault(planned)
     return planned
@@ -328,7 +321,7 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
 
 def _check_fault(plan: SessionPlan) -> None:
     """Raise UserError if a fault would strike a script or data, and has no place there."""
-    fault, option = plan.fault, f"--inject {plan.options.inject}"
+    fault, option = plan.fault, f"--inject {plan.options.fault}"
     for each in plan.workloads:
         if fault is None or fault.model not in ("", each.model):
             continue

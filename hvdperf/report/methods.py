@@ -301,7 +301,7 @@ def _with_rounds(cases: Sequence[Case]) -> str | None:
 
 def _rule(session: SessionDocument | None, cases: Sequence[Case]) -> Facts:
     name = "" if session is None else session.asked.thresholds.name
-    # The rule for one stack against another judges these (judge/rules.py).
+    # The rule for one stack against another judges these (judge/judge.py).
     stacks = [
         case
         for case in cases

@@ -30,7 +30,7 @@ from hvdperf.machine.stack import probe
 from hvdperf.models.own_networks import LAUNCHERS
 from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import Term
-from hvdperf.plan.options import Sampling
+from hvdperf.plan.profile import Sampling
 from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Result, Summary, now
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Measure

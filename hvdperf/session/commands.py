@@ -22,7 +22,8 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import NO_MPIRUN, Stack, probe
 from hvdperf.models.registry import NETWORKS
-from hvdperf.plan.options import PROFILES, SHORT, Options, installed_networks, load_profile
+from hvdperf.plan.options import SHORT, Options, installed_networks
+from hvdperf.plan.profile import PROFILES, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
 from hvdperf.records.archive import read_session

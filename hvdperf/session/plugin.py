@@ -8,15 +8,12 @@ import shlex
 import signal
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 import pytest
 
-from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_record
 from hvdperf.json_records import plain
 from hvdperf.launch import outer
@@ -99,33 +96,6 @@ MARKUP: Mapping[Verdict, Mapping[str, bool]] = {
 }
 _WORDS = re.compile(rf"\b({'|'.join(verdict.value for verdict in MARKUP)})\b")
 
-# Options of pytest-benchmark that ask for its tables. Without one of them the tables are left out,
-# because they compare different networks with each other.
-_TABLES = tuple(
-    f"--benchmark-{name}"
-    for name in (
-        *("columns", "sort", "group-by", "name", "time-unit", "verbose", "compare"),
-        *("histogram", "cprofile"),
-    )
-)
-
-# Options of other plugins that measuring cannot bear: the name of the value, those that are
-# harmless, the option, and what it would do.
-_PLUGINS_OF_OTHERS: tuple[tuple[str, tuple[object, ...], str, str], ...] = (
-    ("numprocesses", (0,), "pytest-xdist (-n)", "measure several cases at the same time"),
-    ("tx", ([],), "pytest-xdist (--tx)", "measure several cases at the same time"),
-    ("workers", (0, 1), "pytest-parallel (--workers)", "measure several cases at the same time"),
-    ("parallel_threads", (0, 1), "--parallel-threads", "measure several cases at the same time"),
-    ("looponfail", (False,), "pytest-xdist (--looponfail)", "repeat cases until they pass"),
-    ("reruns", (0,), "pytest-rerunfailures (--reruns)", "repeat cases until they pass"),
-    ("retries", (0,), "pytest-retry (--retries)", "repeat cases until they pass"),
-    ("count", (1,), "pytest-repeat (--count)", "count each case several times"),
-    ("flake_finder_enable", (False,), "--flake-finder", "count each case several times"),
-    ("forked", (False,), "pytest-forked (--forked)", "give each case a session of its own"),
-    ("benchmark_skip", (False,), "--benchmark-skip", "skip every case"),
-    ("timeout", (0, 0.0), "pytest-timeout (--timeout)", "cut a session, which has --budget"),
-)
-
 
 class Hooks:
     """The hooks that other plugins may implement."""
@@ -162,18 +132,18 @@ def pytest_configure(config: pytest.Config) -> None:
         # Otherwise pytest-benchmark makes this directory wherever pytest is typed.
         config.option.benchmark_storage = f"file://{CHECKOUT / 'results' / 'benchmark'}"
     if outer.shown_by() != os.getpid() and not progress.ends_at_a_terminal(outer.shown_by()):
-        without_colours(config)
+        pytest_options.without_colours(config)
     if holds_cases(config):
-        with _refusing():
+        with pytest_options.refusing(config):
             outer.check_launcher()
-        refuse_other_plugins(config)
-        if not any(each.startswith(_TABLES) for each in config.invocation_params.args):
+        pytest_options.refuse_other_plugins(config)
+        if not pytest_options.asks_for_tables(config):
             config.option.benchmark_quiet = True
         # Hypothesis's plugin imports all of hypothesis for the summary. That takes a second, and
         # after Ctrl-C mpirun leaves the session no more than one second for everything.
         config.pluginmanager.set_blocked("hypothesispytest")
         if not config.option.collectonly:
-            check_files_of_others(config)
+            pytest_options.check_files_of_others(config)
             outer.end_with(outer.owners())
     if getattr(config.option, "numprocesses", None) and outer.outer_size() > 1:
         raise pytest.UsageError(
@@ -182,72 +152,18 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     if outer.outer_size() > 1:
         # In every session, because the other ranks wait until this one publishes its address.
-        with _refusing():
+        with pytest_options.refusing(config):
             config.stash[_slots] = Slots(config.option.network or "")
-
-
-@contextmanager
-def _refusing(worded: Callable[[str], str] = str) -> Iterator[None]:
-    """End pytest with one line, instead of a UserError. worded: returns that of the error's."""
-    try:
-        yield
-    except UserError as error:
-        raise pytest.UsageError(worded(str(error))) from None
-
-
-def refuse_other_plugins(config: pytest.Config) -> None:
-    """Raise UsageError if another plugin would cut, repeat, spread or isolate cases: a case waits
-    for rounds that it shares with others, all in this process."""
-    for name, harmless, option, does in _PLUGINS_OF_OTHERS:
-        if getattr(config.option, name, None) not in (None, *harmless):
-            raise pytest.UsageError(
-                f"{option} would {does}; leave it out, also of PYTEST_ADDOPTS and pytest.ini"
-            )
-
-
-def check_files_of_others(config: pytest.Config) -> None:
-    """Raise UsageError if another plugin cannot write its file. That plugin would fail only at the
-    end of the session, and suppress the summary."""
-    for option, name in (("--junitxml", "xmlpath"), ("--benchmark-json", "benchmark_json")):
-        given = getattr(config.option, name, None)
-        if not given:
-            continue
-        # pytest expands the first one; pytest-benchmark takes its path as it is.
-        path = Path(os.path.expanduser(os.path.expandvars(given)) if name == "xmlpath" else given)
-        failed = f"{option} {given}: cannot be written: "
-        with _refusing(), refusing(failed, OSError, "; give another path"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            new = not path.exists()
-            path.open("ab").close()
-            if new:
-                path.unlink()
-
-
-def without_colours(config: pytest.Config) -> None:
-    """Turn colours off unless they were asked for. Under mpirun pytest sees a terminal of mpirun's,
-    whose output may go elsewhere."""
-    asked = {"PY_COLORS", "FORCE_COLOR"} & os.environ.keys()
-    if getattr(config.option, "color", "") == "auto" and not asked:
-        config.option.color = "no"
 
 
 def measured_by(config: pytest.Config) -> PytestSession:
     """Return this pytest's session, planned on first use. Bad input ends pytest with one line."""
     if _suite not in config.stash:
-        with _refusing(partial(_as_given, config)):
+        with pytest_options.refusing(config):
             config.stash[_suite] = PytestSession(config, config.stash.get(_slots, None))
             if config.option.dry_run:
                 config.stash[_suite].check_before_a_dry_run()
     return config.stash[_suite]
-
-
-def _as_given(config: pytest.Config, message: str) -> str:
-    """Return the message about an option, with the name of the variable if that gave the value."""
-    option = "--data-dir"
-    given = any(argument.startswith(option) for argument in config.invocation_params.args)
-    if given or not message.startswith(option):
-        return message
-    return message.replace(option, pytest_options.DATA_DIR, 1)
 
 
 # Collecting ------------------------------------------------------------------------------------
@@ -378,7 +294,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         suite = session.config.stash[_suite]
         if suite.selected:
             try:
-                with _refusing():
+                with pytest_options.refusing(session.config):
                     suite.prepare()
             except Unfit:
                 return True  # nothing is measured, and the summary says why

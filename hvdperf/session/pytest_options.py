@@ -1,136 +1,75 @@
-"""The options that the suite adds to pytest, grouped by purpose."""
+"""The command line of pytest: the options of the suite, and those of other plugins that measuring
+cannot bear."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hvdperf import cli
 from hvdperf.errors import UserError
-from hvdperf.machine.placement import PLACEMENTS
-from hvdperf.models.inputs import INPUTS
+from hvdperf.errors import refusing as wording
 from hvdperf.plan.arms import PRECISIONS
-from hvdperf.plan.options import LAUNCHERS, Options, is_a_share
+from hvdperf.plan.options import DATA_DIR, Options, is_a_share
 from hvdperf.plan.settings import REFUSED
 
-# The environment variable that gives the default of --data-dir.
-DATA_DIR = "HVDPERF_DATA_DIR"
-# Values of options, the usual one first.
-_INPUTS, _LAUNCHERS, _INCONCLUSIVE = tuple(INPUTS), tuple(LAUNCHERS), ("fail", "ok")
+# The values of options that are known although they are not choices of argparse's.
 _KNOWN = {"--allow-setting": REFUSED, "--precision": PRECISIONS}
-_POLICIES, _REFUSED = ", ".join(PRECISIONS), ", ".join(REFUSED)
 
+# Options of pytest-benchmark that ask for its tables. Without one of them the tables are left out,
+# because they compare different networks with each other.
+_TABLES = tuple(
+    f"--benchmark-{name}"
+    for name in (
+        *("columns", "sort", "group-by", "name", "time-unit", "verbose", "compare"),
+        *("histogram", "cprofile"),
+    )
+)
 
-@dataclass(frozen=True)
-class SessionOptions:
-    """The options of a session.
-
-    what to measure
-        --profile NAME: Take networks, questions and numbers of rounds from this profile, by name
-            (`hvdperf list profiles`) or as a TOML file. Default: default.
-        --models A,B: Measure these networks (`hvdperf list networks`). The option may be repeated.
-            Default: those of the profile.
-        --workloads FILE: Add the networks that this Python file defines, and without --models
-            measure only them. The option may be repeated. Default: none.
-        --script TEXT: Measure this training script as it is, such as "train.py --batch 64", in a
-            copy of its directory, and without --models only such. The option may be repeated.
-            Default: none.
-        --dataset {_INPUTS}: Train on this data set; language models read ptb beside one with
-            images. Default: that of the profile.
-        --data-dir DIR: Read the data set from this directory, or several data sets from
-            ptb=DIR,imagenet=DIR. Default: {DATA_DIR}, or else small samples that the suite writes.
-        --batch-size N: Train on N samples a replica and step. Default: as the profile.
-        --image-size PX: Train on images of PX by PX pixels. Default: the size of each network.
-        --precision 2%|POLICY: Take rounds until the interval of every selected figure reaches at
-            most so far to either side, such as 2%; or train all networks with this precision policy
-            of Keras ({_POLICIES}). May be given once of each kind. Default: until the verdict;
-            float32.
-
-    where, and on how many replicas
-        --np N: Use N slots; under mpirun, the first N of its ranks. Default: all GPUs, or else all
-            cores; under mpirun, all its ranks.
-        --oversubscribe: Allow more slots than GPUs or cores. Default: --np must not exceed their
-            number.
-        --world-sizes 1,2,4: Measure with these numbers of replicas. Default: those of the profile,
-            or else powers of two up to the number of slots, and that number.
-        --placement {PLACEMENTS}: Fill one host before the next (packed), or take one slot of each
-            host in turn (spread). Default: packed.
-        --network CIDR: Connect the hosts through this network, such as 10.77.0.0/24. Default: any
-            network that reaches the host of rank 0.
-        --launcher {_LAUNCHERS}: Start ranks with mpirun (Horovod over MPI), or have each slot start
-            its own (agents; Horovod over Gloo). Default: mpirun.
-        --stack PYTHON: Measure the TensorFlow and Horovod of this interpreter. Default: those of
-            pytest's own.
-        --require-fit: Measure only if `hvdperf doctor` finds this machine ready; otherwise exit
-            with status 9. Default: measure, and show the problems.
-        --allow-setting NAME: Measure although this variable makes every launch measure something
-            else ({_REFUSED}). The option may be repeated. Default: refuse to.
-        --inject FAULT: Inject this fault, such as slow:rank=1,factor=2, to try the suite (`hvdperf
-            list faults`). Default: none.
-
-    how long
-        --budget MIN: Begin no round that would end after MIN minutes, except the first of each
-            workload. Default: that of the profile.
-        --dry-run: List cases, arms, world sizes and budget, and start no ranks. Default: measure.
-        --resume DIR: Continue the session of this directory, results/runs/..., where it was
-            interrupted or left cases undecided. Default: begin a new session.
-
-    compare and judge
-        --thresholds FILE: Judge by the thresholds of this file. Default: those in ci/thresholds for
-            machines like this one.
-        --against PYTHON: Compare every case with the same case under the TensorFlow and Horovod of
-            this interpreter (`make stack`). Default: judge by thresholds.
-        --baseline DIR: Show the figures of this earlier session, results/runs/..., beside those of
-            the new one, and judge whether throughputs are lower than its. Default: none.
-        --inconclusive {_INCONCLUSIVE}: Let INCONCLUSIVE cases stop -x and make the exit status 6
-            (fail), or do neither (ok). Default: fail.
-
-    output
-        --results DIR: Write documents below DIR/runs and the page below DIR/report. Default:
-            results.
-    """
-
-    profile: str = Options.profile
-    models: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    script: tuple[str, ...] = ()
-    dataset: str | None = None
-    data_dir: str = os.environ.get(DATA_DIR, "")
-    batch_size: int | None = None
-    image_size: int | None = None
-    precision: tuple[str, ...] = ()
-    np: int | None = None
-    oversubscribe: bool = False
-    world_sizes: str | None = None
-    placement: str = PLACEMENTS[0]
-    network: str | None = None
-    launcher: str = Options.launcher
-    stack: str | None = None
-    require_fit: bool = False
-    allow_setting: tuple[str, ...] = ()
-    inject: tuple[str, ...] = ()
-    budget_minutes: float | None = None
-    dry_run: bool = False
-    resume: str | None = None
-    thresholds: str | None = None
-    against: str | None = None
-    baseline: str | None = None
-    inconclusive: str = _INCONCLUSIVE[0]
-    results: str = Options.results
+# Options of other plugins that measuring cannot bear: the name of the value, those that are
+# harmless, the option, and what it would do.
+_PLUGINS_OF_OTHERS: tuple[tuple[str, tuple[object, ...], str, str], ...] = (
+    ("numprocesses", (0,), "pytest-xdist (-n)", "measure several cases at the same time"),
+    ("tx", ([],), "pytest-xdist (--tx)", "measure several cases at the same time"),
+    ("workers", (0, 1), "pytest-parallel (--workers)", "measure several cases at the same time"),
+    ("parallel_threads", (0, 1), "--parallel-threads", "measure several cases at the same time"),
+    ("looponfail", (False,), "pytest-xdist (--looponfail)", "repeat cases until they pass"),
+    ("reruns", (0,), "pytest-rerunfailures (--reruns)", "repeat cases until they pass"),
+    ("retries", (0,), "pytest-retry (--retries)", "repeat cases until they pass"),
+    ("count", (1,), "pytest-repeat (--count)", "count each case several times"),
+    ("flake_finder_enable", (False,), "--flake-finder", "count each case several times"),
+    ("forked", (False,), "pytest-forked (--forked)", "give each case a session of its own"),
+    ("benchmark_skip", (False,), "--benchmark-skip", "skip every case"),
+    ("timeout", (0, 0.0), "pytest-timeout (--timeout)", "cut a session, which has --budget"),
+)
 
 
 def add_options(parser: pytest.Parser) -> None:
     """Add all options of a session. A value that is empty, no number or an unknown choice ends
     pytest with one line, where argparse would print several, with its usage."""
-    for heading, flag, added in cli.options_of(SessionOptions):
+    for heading, flag, added in cli.options_of(Options):
+        if added["default"] == "":
+            added["default"] = None  # argparse would read it as a value, and refuse it
         if "type" in added:
             added["type"] = partial(_read, flag, added["type"])
         parser.getgroup(f"hvdperf: {heading}").addoption(flag, **added)
+
+
+def given(config: pytest.Config) -> Options:
+    """Return the options that pytest has parsed."""
+    values: dict[str, Any] = {
+        each.name: tuple(value) if isinstance(value, list) else value
+        for each in fields(Options)
+        if (value := getattr(config.option, each.name)) is not None
+    }
+    return Options(**values)
 
 
 def _read(flag: str, read: Callable[[str], Any], text: str) -> Any:
@@ -145,3 +84,58 @@ def _read(flag: str, read: Callable[[str], Any], text: str) -> Any:
         return value
     except UserError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+@contextmanager
+def refusing(config: pytest.Config) -> Iterator[None]:
+    """End pytest with one line, instead of a UserError. An error about the directory of data names
+    the variable if that gave the value."""
+    try:
+        yield
+    except UserError as error:
+        message, option = str(error), "--data-dir"
+        given = any(argument.startswith(option) for argument in config.invocation_params.args)
+        if message.startswith(option) and not given:
+            message = message.replace(option, DATA_DIR, 1)
+        raise pytest.UsageError(message) from None
+
+
+def refuse_other_plugins(config: pytest.Config) -> None:
+    """Raise UsageError if another plugin would cut, repeat, spread or isolate cases: a case waits
+    for rounds that it shares with others, all in this process."""
+    for name, harmless, option, does in _PLUGINS_OF_OTHERS:
+        if getattr(config.option, name, None) not in (None, *harmless):
+            raise pytest.UsageError(
+                f"{option} would {does}; leave it out, also of PYTEST_ADDOPTS and pytest.ini"
+            )
+
+
+def check_files_of_others(config: pytest.Config) -> None:
+    """Raise UsageError if another plugin cannot write its file. That plugin would fail only at the
+    end of the session, and suppress the summary."""
+    for option, name in (("--junitxml", "xmlpath"), ("--benchmark-json", "benchmark_json")):
+        given = getattr(config.option, name, None)
+        if not given:
+            continue
+        # pytest expands the first one; pytest-benchmark takes its path as it is.
+        path = Path(os.path.expanduser(os.path.expandvars(given)) if name == "xmlpath" else given)
+        failed = f"{option} {given}: cannot be written: "
+        with refusing(config), wording(failed, OSError, "; give another path"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = not path.exists()
+            path.open("ab").close()
+            if new:
+                path.unlink()
+
+
+def without_colours(config: pytest.Config) -> None:
+    """Turn colours off unless they were asked for. Under mpirun pytest sees a terminal of mpirun's,
+    whose output may go elsewhere."""
+    asked = {"PY_COLORS", "FORCE_COLOR"} & os.environ.keys()
+    if getattr(config.option, "color", "") == "auto" and not asked:
+        config.option.color = "no"
+
+
+def asks_for_tables(config: pytest.Config) -> bool:
+    """Return whether the command line asks for tables of pytest-benchmark."""
+    return any(argument.startswith(_TABLES) for argument in config.invocation_params.args)

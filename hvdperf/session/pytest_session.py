@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -15,7 +15,7 @@ import pytest
 
 from hvdperf.columns import wrapped
 from hvdperf.errors import UserError, refusing
-from hvdperf.judge.rules import Rules
+from hvdperf.judge.judge import Rules
 from hvdperf.judge.trust import doubted
 from hvdperf.launch.arm_launcher import ArmLauncher, dispose, how_launched, make_arm_launcher
 from hvdperf.launch.launchers import check_can_start, own_settings
@@ -30,12 +30,12 @@ from hvdperf.models.registry import network
 from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import AGAINST, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.options import Options, from_command_line
 from hvdperf.plan.session_plan import SessionPlan, plan_session
 from hvdperf.plan.settings import places_of, precisions, settings_in
 from hvdperf.records.archive import Archive, read_session, throughputs_by_nodes
 from hvdperf.records.fingerprinting import fingerprint, machine_of
 from hvdperf.records.outcome import Outcome, throughputs
+from hvdperf.session import pytest_options
 from hvdperf.session.commands import DryRun
 from hvdperf.session.control import Control, Trial, preflight, try_all
 from hvdperf.session.ending import CommandLine, launch_advice, next_steps
@@ -65,27 +65,25 @@ class PytestSession:
 
     def __init__(self, config: pytest.Config, slots: Slots | None) -> None:
         """slots: those of an outer mpirun; None without one. Raises UserError for bad input."""
-        self.config = config
         self.began = time.monotonic()
         self._progress = ProgressReporter(config.pluginmanager, self.began)
-        names = {field.name for field in fields(Options)}
-        self.options = from_command_line({name: getattr(config.option, name) for name in names})
-        check_network(config.option.network or "")
+        self.options = pytest_options.given(config)
+        check_network(self.options.network)
         self.machine = local_machine()
         self.slots = slots
         self.command = CommandLine(
             typed(config.invocation_params.args), config.args, words_before_pytest()
         )
         self.baseline = (
-            with_cases(read_session(Path(config.option.baseline)), "--baseline ")
-            if config.option.baseline
+            with_cases(read_session(Path(self.options.baseline)), "--baseline ")
+            if self.options.baseline
             else None
         )
         plan = plan_session(self.options, self.machine, self._offers())
         self.session_plan = replace(plan, baseline=self._speeds_of_baseline(plan))
         self.selected: list[Comparison] = []
         self.outcomes: dict[Comparison, Outcome] = {}
-        self.resumed = resumable(Path(config.option.resume)) if config.option.resume else None
+        self.resumed = resumable(Path(self.options.resume)) if self.options.resume else None
         self._reported: list[Comparison] = []
         # What makes this host unfit to measure, one line each.
         self.unfit: tuple[str, ...] = ()
@@ -253,10 +251,10 @@ class PytestSession:
             },
             own_networks={name: digest(network(name)) for name in self._own_networks()},
         )
-        if self.config.option.resume:
+        if self.options.resume:
             # Read it again, because the session may have still been running while this one was
             # planned.
-            self.resumed = resumable(Path(self.config.option.resume))
+            self.resumed = resumable(Path(self.options.resume))
         earlier = earlier_parts(self.resumed, facts, self.session_plan, self.changed, self.selected)
         self.outcomes.update(earlier.outcomes)
         for text in earlier.messages:
@@ -339,7 +337,7 @@ class PytestSession:
         A resumed session keeps what its first part noted."""
         checks = preflight(self.machine, self.session_plan.slots, Path(self.options.results))
         self.unfit = fitness.complaints(checks)
-        if self.unfit and self.config.option.require_fit:
+        if self.unfit and self.options.require_fit:
             self.is_refused = True
             raise Unfit
         for line in self.unfit:
@@ -401,7 +399,7 @@ class PytestSession:
         """Record throughputs, and by how much launches differed, unless a fault was injected or the
         session was resumed: the cases that a resumed session still measures are those that vary
         most."""
-        injected = self.options.inject or any(c.is_fault_case for c in self.selected)
+        injected = self.options.fault or any(c.is_fault_case for c in self.selected)
         if self._scheduler is None or self._results_writer is None or injected or self.resumed:
             return
         try:

@@ -93,7 +93,7 @@ def asked(session_plan: SessionPlan, changed: Sequence[str]) -> documents.Asked:
             "label": thresholds.label,
         },
         "replicas_per_node": replicas_per_node(session_plan.slots, len(session_plan.slots)),
-        "inject": session_plan.options.inject,
+        "inject": session_plan.options.fault,
         "against": changed if session_plan.options.against else None,
     }
     return convert(found, documents.Asked)

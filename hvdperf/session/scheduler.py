@@ -11,8 +11,7 @@ from itertools import compress
 from statistics import fmean
 
 from hvdperf.interim import looks_after
-from hvdperf.judge.judge import Judge
-from hvdperf.judge.rules import Rules
+from hvdperf.judge.judge import Judge, Rules
 from hvdperf.judge.trust import is_outside
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.machine.cpu_usage import CpuMeter
@@ -20,7 +19,7 @@ from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
-from hvdperf.plan.options import Profile
+from hvdperf.plan.profile import Profile
 from hvdperf.plan.thresholds import Thresholds
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Round

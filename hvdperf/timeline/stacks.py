@@ -406,7 +406,7 @@ def check_measurable(request: BisectRequest) -> None:
         raise UserError(f"--np {request.np}: this machine has {len(offers)} slots")
     options = Options(
         profile=BISECTING,
-        models=request.model,
+        models=(request.model,),
         world_sizes=str(request.np),
         budget_minutes=request.budget_minutes,
         against=sys.executable,

@@ -19,7 +19,7 @@ from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side, Transfer
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.options import Profile, Runs, Sampling
+from hvdperf.plan.profile import Profile, Runs, Sampling
 from hvdperf.records.outcome import Attribution, Failure, ScalingBreakdown
 from hvdperf.records.rounds import Block, BlockReport, Launch, Pair, Round
 from hvdperf.verdict import Judgement, Rule

@@ -18,7 +18,7 @@ from hvdperf.machine.cpu_usage import Reading, used
 from hvdperf.machine.disturbance import together
 from hvdperf.plan.arms import NEED_LOCAL_BLOCKS, Arm, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.options import Profile
+from hvdperf.plan.profile import Profile
 from hvdperf.plan.questions import fault_case_of
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import (

@@ -16,7 +16,7 @@ from hvdperf.explain.collectives import step_times, too_fast
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import SWEEP, SWEEP_BYTES, Arm, BlockKind, Collective, Schedule, Transfer
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.options import Profile, Sampling
+from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import CollectiveReport, Launch, Round, Series
 from hvdperf.work.base import Durations, Hosts, LiveLaunches, Pairs, RoundRequest

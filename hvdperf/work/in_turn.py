@@ -16,7 +16,7 @@ from statistics import median
 from typing import Generic, NamedTuple, TypeVar
 
 from hvdperf.interim import EARLY_LOOKS, is_failing, next_look
-from hvdperf.plan.options import MOST_ROUNDS, Sampling
+from hvdperf.plan.profile import MOST_ROUNDS, Sampling
 from hvdperf.stats import Row, turn_variance, turns_worth
 from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, Rule
 

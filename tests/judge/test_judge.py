@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from hvdperf.explain.speedup import FIXED, TOO_SHORT
-from hvdperf.judge.judge import Judge
-from hvdperf.judge.rules import Rules
+from hvdperf.judge.judge import Judge, Rules
 from hvdperf.judge.trust import doubted
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Comparison, Question
-from hvdperf.plan.options import Profile, Sampling
+from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.questions import (
     aa,
     against,

@@ -41,7 +41,8 @@ from hvdperf.machine.placement import Offer, Slot, place
 from hvdperf.machine.stack import NO_MPIRUN
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import DataSource
-from hvdperf.plan.options import LAUNCHERS, Options, Sampling
+from hvdperf.plan.options import LAUNCHERS, Options
+from hvdperf.plan.profile import Sampling
 from hvdperf.worker.protocol import address_towards
 from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import WORKLOAD

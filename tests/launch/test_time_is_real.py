@@ -10,7 +10,7 @@ import pytest
 from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.explain.time_breakdown import time_breakdown
 from hvdperf.plan.arms import TERMS, BlockKind, Schedule
-from hvdperf.plan.options import Runs, Sampling
+from hvdperf.plan.profile import Runs, Sampling
 from hvdperf.plan.questions import Fault, wall_time
 from hvdperf.records.rounds import Round
 from hvdperf.work.base import RoundRequest, RoundSettings

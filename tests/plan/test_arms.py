@@ -8,7 +8,7 @@ import pytest
 
 from hvdperf.plan.arms import EXCHANGES, Arm, BlockKind, Collective, Side, busbw
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.options import default_world_sizes
+from hvdperf.plan.profile import default_world_sizes
 from hvdperf.plan.questions import (
     Fault,
     aa,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
 
 from bench.simulation import LOOKS
@@ -11,15 +9,8 @@ from hvdperf.errors import UserError
 from hvdperf.models.registry import NETWORKS, Scale, Traffic, network
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.options import (
-    PROFILES,
-    Options,
-    Runs,
-    Sampling,
-    from_command_line,
-    load_profile,
-    resolve_profile,
-)
+from hvdperf.plan.options import Options, resolve_profile
+from hvdperf.plan.profile import PROFILES, Runs, Sampling, load_profile
 from hvdperf.plan.questions import FAULT_CASES
 
 COMPLETE = """\
@@ -215,7 +206,7 @@ def test_the_profile_of_trust_injects_every_fault(write):
 
 def test_the_command_line_comes_before_the_profile():
     options = Options(
-        models="vgg_16_s, resnet_50_s",
+        models=("vgg_16_s, resnet_50_s",),
         world_sizes="2,1",
         dataset="synthetic",
         batch_size=7,
@@ -227,23 +218,18 @@ def test_the_command_line_comes_before_the_profile():
     assert (profile.dataset, profile.batch, profile.budget_s) == ("synthetic", 7, 90.0)
 
 
-def given(**changes: object) -> dict[str, object]:
-    """As pytest parses a command line without options."""
-    return {**asdict(Options()), "models": [], "inject": [], "precision": [], **changes}
-
-
 def test_precision_is_a_policy_of_keras_or_a_share():
-    options = from_command_line(given(precision=["2.5%", "mixed_bfloat16"]))
+    options = Options(precision=("2.5%", "mixed_bfloat16"))
     assert options.policy == "mixed_bfloat16"
     assert resolve_profile(options).sampling.precision == 0.025
-    for values in (["0%"], ["100%"], ["two%"], ["2%", "3%"], ["float32", "float32"]):
-        refused = from_command_line(given(precision=values))
+    for values in (("0%",), ("100%",), ("two%",), ("2%", "3%"), ("float32", "float32")):
+        refused = Options(precision=values)
         with pytest.raises(UserError, match="--precision"):
             _ = refused.policy, refused.interval
 
 
 def test_networks_of_several_options_are_added_up():
-    options = from_command_line(given(models=["vgg_16_s,lstm_s", "resnet_50_s"]))
+    options = Options(models=("vgg_16_s,lstm_s", "resnet_50_s"))
     assert resolve_profile(options).models == ("vgg_16_s", "lstm_s", "resnet_50_s")
 
 
@@ -264,9 +250,7 @@ def test_what_no_tensor_can_hold_is_refused(changes, said):
 
 
 def test_one_fault_is_injected_and_a_second_is_refused():
-    assert from_command_line(given(inject=["kill"])).inject == "kill"
-    assert from_command_line(given()) == Options()
-    with pytest.raises(
-        UserError, match="--inject: given 2 times, kill and hang; a session injects"
-    ):
-        from_command_line(given(inject=["kill", "hang"]))
+    assert Options(inject=("kill",)).fault == "kill"
+    assert Options().fault == ""
+    with pytest.raises(UserError, match=r"--inject: .* kill and hang"):
+        _ = Options(inject=("kill", "hang")).fault

@@ -46,7 +46,7 @@ from hvdperf.verdict import SpeedFloor
 
 MACHINE = Machine("host", (0, 1, 2, 3), cpu_model="Some CPU")
 GPU = Gpu("GPU-0", "NVIDIA V100")
-BASE = Options(dataset="synthetic", models="resnet_50_s")
+BASE = Options(dataset="synthetic", models=("resnet_50_s",))
 
 
 def session_plan(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any) -> SessionPlan:
@@ -59,26 +59,26 @@ def session_plan(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"models": "vgg_16_s,alexnet_x"}, "alexnet_x"),
+        ({"models": ("vgg_16_s,alexnet_x",)}, "alexnet_x"),
         ({"world_sizes": "1,8"}, "mpirun -np 8, or add --np 8 --oversubscribe"),
         ({"world_sizes": "0,2"}, "--world-sizes 0,2"),
         (
-            {"image_size": 66, "models": "vgg_16_s,alexnet_s"},
+            {"image_size": 66, "models": ("vgg_16_s,alexnet_s",)},
             "--image-size 66: alexnet_s takes images of 67 pixels a side, or more",
         ),
         ({"dataset": "cifar10", "data_dir": "/nowhere/at/all"}, "/nowhere/at/all"),
-        ({"inject": "slow:rank=1,world_size=1"}, "this session has only the ranks 0 to 0"),
-        ({"inject": "slow:world_size=64"}, "this session measures only the world sizes 1, 2, 4"),
+        ({"inject": ("slow:rank=1,world_size=1",)}, "this session has only the ranks 0 to 0"),
+        ({"inject": ("slow:world_size=64",)}, "this session measures only the world sizes 1, 2, 4"),
         (
-            {"inject": "longer:phase=block"},
+            {"inject": ("longer:phase=block",)},
             "the phase must be one of init, build, input, trace, first step",
         ),
-        ({"inject": "raise:phase=ready"}, "the phase must be one of import, init"),
-        ({"inject": "slow:factor=1"}, "--inject slow:factor=1: this fault changes nothing"),
-        ({"inject": "delay:ms=0"}, "--inject delay:ms=0: this fault changes nothing"),
-        ({"inject": "skip", "world_sizes": "1"}, "--inject skip: one replica exchanges"),
+        ({"inject": ("raise:phase=ready",)}, "the phase must be one of import, init"),
+        ({"inject": ("slow:factor=1",)}, "--inject slow:factor=1: this fault changes nothing"),
+        ({"inject": ("delay:ms=0",)}, "--inject delay:ms=0: this fault changes nothing"),
+        ({"inject": ("skip",), "world_sizes": "1"}, "--inject skip: one replica exchanges"),
         (
-            {"inject": "data"},
+            {"inject": ("data",)},
             "--inject data: this fault swaps two files of equal size on one host, "
             "and synthetic has none",
         ),
@@ -107,7 +107,9 @@ def test_ranks_that_the_training_data_is_too_small_for_are_refused(tmp_path):
     with pytest.raises(UserError, match=said):
         images()
     assert images(world_sizes="1,10").world_sizes == (1, 10)
-    words = partial(session_plan, dataset="ptb", data_dir=str(tmp_path / "words"), models="lstm_s")
+    words = partial(
+        session_plan, dataset="ptb", data_dir=str(tmp_path / "words"), models=("lstm_s",)
+    )
     assert words(slots=4).world_sizes == (1, 2, 4)
     with pytest.raises(UserError, match="training samples cannot be shared by 64 ranks"):
         words(slots=64)
@@ -117,7 +119,7 @@ def test_text_without_a_sequence_is_refused(tmp_path):
     for split in ("train", "valid", "test"):
         (tmp_path / f"ptb.{split}.txt").write_text("nothing but a few words\n")
     with pytest.raises(UserError, match=r"--data-dir: .*ptb\.train\.txt: 6 tokens are too few"):
-        session_plan(dataset="ptb", data_dir=str(tmp_path), models="lstm_s")
+        session_plan(dataset="ptb", data_dir=str(tmp_path), models=("lstm_s",))
 
 
 def test_data_is_found_where_it_is(tmp_path):
@@ -136,7 +138,7 @@ def test_workloads_have_the_sizes_and_the_precision_that_are_asked_for():
     assert session_plan().workloads[0].input_size == 32
     assert session_plan(image_size=64).workloads[0].input_size == 64
     assert session_plan(precision=("mixed_bfloat16",)).workloads[0].precision == "mixed_bfloat16"
-    assert session_plan(inject="slow:rank=1,factor=2").fault == Fault("slow", 1, factor=2.0)
+    assert session_plan(inject=("slow:rank=1,factor=2",)).fault == Fault("slow", 1, factor=2.0)
     assert session_plan().fault is None
 
 
@@ -145,13 +147,13 @@ def sizes(planned: SessionPlan, ask: Any, smallest: int = 1) -> list[int]:
 
 
 def test_a_question_is_asked_of_every_workload_at_every_size():
-    planned = session_plan(models="vgg_16_s,resnet_50_s", world_sizes="1,2,4")
+    planned = session_plan(models=("vgg_16_s,resnet_50_s",), world_sizes="1,2,4")
     asked = [(c.workload.model, c.world_size) for c in planned.comparisons(weak_scaling, 2)]
     assert asked == [("vgg_16_s", 2), ("vgg_16_s", 4), ("resnet_50_s", 2), ("resnet_50_s", 4)]
 
 
 def test_speeds_by_themselves_are_asked_by_a_line_and_by_a_baseline():
-    planned = session_plan(models="vgg_16_s,resnet_50_s", world_sizes="1,2,4")
+    planned = session_plan(models=("vgg_16_s,resnet_50_s",), world_sizes="1,2,4")
     assert planned.comparisons(throughput, 1) == planned.comparisons(baseline, 1) == []
     named = planned.comparisons(throughput, 4, anyway=True)
     assert [c.workload.model for c in named] == ["vgg_16_s", "resnet_50_s"]
@@ -201,7 +203,7 @@ def test_exchanges_are_asked_for_where_horovod_and_the_network_have_them():
     assert variants(nightly(world_sizes="2,3"), 2) == common | {"adasum"}
     assert variants(nightly(world_sizes="2,3"), 3) == common
     assert variants(nightly(launcher="agents"), 2) == common
-    assert variants(nightly(models="lstm_s"), 2) == common | {"adasum", "dense"}
+    assert variants(nightly(models=("lstm_s",)), 2) == common | {"adasum", "dense"}
     assert variants(session_plan(), 2) == set(), "the default profile does not ask"
 
 
@@ -212,16 +214,18 @@ def test_horovods_overhead_is_asked_at_one_replica_only():
 
 def test_language_models_train_on_words_beside_images_for_the_others(tmp_path):
     write_tokens(tmp_path)
-    planned = session_plan(dataset="cifar10", models="alexnet_s,lstm_s", data_dir=f"ptb={tmp_path}")
+    planned = session_plan(
+        dataset="cifar10", models=("alexnet_s,lstm_s",), data_dir=f"ptb={tmp_path}"
+    )
     assert [workload.dataset for workload in planned.workloads] == ["cifar10", "ptb"]
     assert planned.data["ptb"].directory == str(tmp_path)
     assert [workload.input_size for workload in planned.workloads] == [67, 20]
 
 
 def test_image_size_is_meant_for_images():
-    planned = session_plan(models="vgg_16_s,lstm_s", image_size=64)
+    planned = session_plan(models=("vgg_16_s,lstm_s",), image_size=64)
     assert [workload.input_size for workload in planned.workloads] == [64, 20]
-    planned = session_plan(models="vgg_16_s,lstm_s,dcgan_s", image_size=32)
+    planned = session_plan(models=("vgg_16_s,lstm_s,dcgan_s",), image_size=32)
     assert [workload.input_size for workload in planned.workloads] == [32, 20, 64]
 
 
@@ -242,7 +246,7 @@ def test_half_precision_is_asked_where_the_machine_is_fast_at_it_or_the_user_wan
 def test_convergence_is_asked_where_there_is_something_to_validate(tmp_path):
     write_cifar(tmp_path, "cifar10", Layout.BINARY, records=25, seed=1)
     nightly = partial(session_plan, profile="nightly", world_sizes="2")
-    real = nightly(dataset="cifar10", data_dir=str(tmp_path), models="resnet_50_s,dcgan_s")
+    real = nightly(dataset="cifar10", data_dir=str(tmp_path), models=("resnet_50_s,dcgan_s",))
     models = {comparison.workload.model for comparison in real.comparisons(fixed_epochs, 2)}
     assert models == {"resnet_50_s"}, "nobody can say how good a generator is"
     assert nightly().comparisons(fixed_epochs, 2) == [], "the synthetic input is for training"
@@ -276,20 +280,20 @@ def test_injected_faults_are_asked_where_the_profile_names_it():
     assert {model for _, model, _ in shown} == {session_plan().workloads[0].model}, (
         "one says it all"
     )
-    with_files = session_plan(profile="trust", dataset="cifar10", models="resnet_50_s")
+    with_files = session_plan(profile="trust", dataset="cifar10", models=("resnet_50_s",))
     assert ("data", "resnet_50_s", 2) in injected(with_files)
-    trust = injected(session_plan(profile="trust", models=""), anyway=True)
+    trust = injected(session_plan(profile="trust", models=()), anyway=True)
     assert ("nofuse", "resnet_50_s", 2) in trust
     assert ("aa", "vgg_16_s", 1) in trust
     assert ("nofuse", "vgg_16_s", 2) not in trust
-    of_one = injected(session_plan(profile="trust", models="lstm_s"))
+    of_one = injected(session_plan(profile="trust", models=("lstm_s",)))
     assert {model for _, model, _ in of_one} == {"lstm_s"}
 
 
 def test_an_arm_is_compared_with_itself_once_a_session():
-    (asked,) = session_plan(models="", world_sizes="2").comparisons(aa, 2)
+    (asked,) = session_plan(models=(), world_sizes="2").comparisons(aa, 2)
     assert asked.workload.model == "vgg_16_s"
-    shared = session_plan(models="", profile="default", slots=8, world_sizes="2,8")
+    shared = session_plan(models=(), profile="default", slots=8, world_sizes="2,8")
     assert shared.oversubscribed_sizes() == [8]
     assert [c.world_size for c in shared.comparisons(aa, 2)] == [2]
 
@@ -300,7 +304,7 @@ def test_a_sentinel_is_traced_and_nothing_else(tmp_path):
         'models = ["resnet_50_s"]\nsentinels = ["resnet_v2_101_t"]\ndataset = "synthetic"\n'
         "batch = 8\nbudget_s = 60\n"
     )
-    planned = session_plan(profile=str(profile), models="", world_sizes="2")
+    planned = session_plan(profile=str(profile), models=(), world_sizes="2")
     asks = (startup, memory, communication, fixed_time, recipes, weak_scaling)
     asked = [c for ask in asks for c in planned.comparisons(ask, 1)]
     of_sentinel = [c.name for c in asked if c.workload.model == "resnet_v2_101_t"]
@@ -309,7 +313,7 @@ def test_a_sentinel_is_traced_and_nothing_else(tmp_path):
 
 
 def test_a_sweep_is_asked_once_a_world_size():
-    planned = session_plan(profile="nightly", models="vgg_16_s,resnet_50_s", world_sizes="2,4")
+    planned = session_plan(profile="nightly", models=("vgg_16_s,resnet_50_s",), world_sizes="2,4")
     names = [comparison.name for comparison in planned.comparisons(sweep, 2)]
     assert len(names) == len(set(names)) == 2 * 4
     assert {comparison.workload.model for comparison in planned.comparisons(sweep, 2)} == {"sweep"}
@@ -339,7 +343,7 @@ def test_collective_operations_are_asked_nightly_where_there_is_a_bare_transport
 
 
 def test_a_step_of_words_exchanges_rows_and_has_no_overlap():
-    planned = session_plan(profile="nightly", models="lstm_s,resnet_50_s", world_sizes="2")
+    planned = session_plan(profile="nightly", models=("lstm_s,resnet_50_s",), world_sizes="2")
     assert {c.workload.model for c in planned.comparisons(overlap, 2)} == {"resnet_50_s"}
     assert len(planned.comparisons(at_gradient_sizes, 2)) == 2
 
@@ -348,12 +352,12 @@ def test_a_question_has_its_representatives_unless_networks_are_named():
     def models(planned: SessionPlan) -> set[str]:
         return {comparison.workload.model for comparison in planned.comparisons(memory, 2)}
 
-    assert models(session_plan(profile="nightly", models="", world_sizes="2")) == {
+    assert models(session_plan(profile="nightly", models=(), world_sizes="2")) == {
         "resnet_50_s",
         "lstm_s",
         "dcgan_s",
     }
-    assert models(session_plan(profile="nightly", models="vgg_16_s", world_sizes="2")) == {
+    assert models(session_plan(profile="nightly", models=("vgg_16_s",), world_sizes="2")) == {
         "vgg_16_s"
     }
 

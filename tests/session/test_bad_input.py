@@ -102,7 +102,7 @@ def test_a_profile(tmp_path: Path, line: str, told: str) -> None:
 def test_thresholds(tmp_path: Path, line: str, told: str) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(f"{THRESHOLDS}{line}\n")
-    refused_plan(told, thresholds=str(path), dataset="synthetic", models="alexnet_s")
+    refused_plan(told, thresholds=str(path), dataset="synthetic", models=("alexnet_s",))
 
 
 @pytest.mark.parametrize(("line", "told"), list(rows("in a file of networks")))

@@ -15,7 +15,7 @@ from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import fixed_time, memory, overlap, strong_scaling, sweep, weak_scaling
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Run
-from hvdperf.session import plugin
+from hvdperf.session import plugin, pytest_options
 from hvdperf.session.ending import ending
 from hvdperf.verdict import Judgement, Verdict
 from hvdperf.work.blocks import turns_of
@@ -92,13 +92,13 @@ def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
     monkeypatch.setenv("D", "expanded")
     option = SimpleNamespace(xmlpath="$D/x.xml", benchmark_json=Path("$D/x.json"))
     config: Any = SimpleNamespace(option=option)
-    plugin.check_files_of_others(config)
+    pytest_options.check_files_of_others(config)
     assert {path.name: list(path.iterdir()) for path in tmp_path.iterdir()} == {
         "expanded": [],
         "$D": [],
     }
     Path("$D/x.json").write_text("earlier")
-    plugin.check_files_of_others(config)
+    pytest_options.check_files_of_others(config)
     assert Path("$D/x.json").read_text() == "earlier"
 
 
@@ -112,7 +112,7 @@ def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
 def test_plugins_that_cut_repeat_spread_or_isolate_cases_are_refused(option, value):
     config: Any = SimpleNamespace(option=SimpleNamespace(**{option: value}))
     with pytest.raises(pytest.UsageError) as refused:
-        plugin.refuse_other_plugins(config)
+        pytest_options.refuse_other_plugins(config)
     instead = "--budget" in str(refused.value)
     assert instead == (option == "timeout"), "what cuts a session where that is meant"
     harmless: dict[str, Any] = {
@@ -122,7 +122,7 @@ def test_plugins_that_cut_repeat_spread_or_isolate_cases_are_refused(option, val
         "benchmark_skip": False,
     }
     config = SimpleNamespace(option=SimpleNamespace(**harmless))
-    plugin.refuse_other_plugins(config)
+    pytest_options.refuse_other_plugins(config)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "Input/output error")])

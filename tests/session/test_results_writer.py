@@ -332,8 +332,8 @@ def test_another_stack_is_refused(interrupted, plan):
     ("options", "told"),
     [
         ({"batch_size": 16}, "batch: 32 -> 16"),
-        ({"inject": "kill:rank=1"}, "inject:  -> kill:rank=1"),
-        ({"models": "vgg_16_s"}, "models: ['resnet_50_s'] -> ['vgg_16_s']"),
+        ({"inject": ("kill:rank=1",)}, "inject:  -> kill:rank=1"),
+        ({"models": ("vgg_16_s",)}, "models: ['resnet_50_s'] -> ['vgg_16_s']"),
         ({"world_sizes": "1"}, "world_sizes: [1, 2] -> [1]"),
         ({"precision": ("mixed_bfloat16",)}, "mixed_bfloat16"),
         ({"image_size": 64}, "/64/"),
@@ -346,7 +346,7 @@ def test_another_question_is_refused(interrupted, plan, options, told):
 
 
 def test_of_many_differences_only_the_first_are_told(interrupted, plan):
-    said = refused(interrupted, plan(batch_size=16, world_sizes="1", models="vgg_16_s"))
+    said = refused(interrupted, plan(batch_size=16, world_sizes="1", models=("vgg_16_s",)))
     assert said.count(" -> ") == 3
     assert re.search(r"; and \d+ more\.", said)
 

@@ -14,7 +14,7 @@ from bench.simulation import LOOKS
 from hvdperf.machine.disturbance import Culprit, Usage
 from hvdperf.machine.noise_record import Load
 from hvdperf.plan.arms import BlockKind, Side
-from hvdperf.plan.options import Sampling
+from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import against, parity, sweep, weak_scaling
 from hvdperf.session.scheduler import starts_of
 from hvdperf.verdict import Band, Noise, Verdict, longer_side

@@ -17,10 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hvdperf.judge.judge import Judge
-from hvdperf.judge.rules import Rules
+from hvdperf.judge.judge import Judge, Rules
 from hvdperf.machine.placement import Offer, place
-from hvdperf.plan.options import Profile, Sampling
+from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.thresholds import Line, Thresholds, case_of
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.documents import Case

@@ -15,7 +15,7 @@ from hvdperf.machine.noise_record import Load, MachineRecord
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison, RoundGroup
-from hvdperf.plan.options import Profile, Sampling
+from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.questions import (
     at_gradient_sizes,
     communication,

@@ -20,7 +20,7 @@ import pytest
 from hvdperf.__main__ import parser
 from hvdperf.errors import UserError
 from hvdperf.models.registry import NETWORKS
-from hvdperf.plan.options import load_profile
+from hvdperf.plan.profile import load_profile
 from hvdperf.plan.questions import Fault
 from tests.support.pages import ROOT
 

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 from hvdperf.plan.arms import SWEEP_BYTES, Arm, BlockKind, Collective
 from hvdperf.plan.comparisons import Comparison, Question
-from hvdperf.plan.options import Sampling
+from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import gradient_reductions, overlap, parity, startup, sweep
 from hvdperf.work.collectives import SWEEP_TURNS, Collectives
 from hvdperf.work.table import kinds_of, transfers_of

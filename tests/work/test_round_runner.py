@@ -21,7 +21,7 @@ from hvdperf.machine.disturbance import Disturbance, Usage, total
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.plan.arms import Arm, BlockKind, Collective, Schedule, Side, Transfer
-from hvdperf.plan.options import Runs, Sampling
+from hvdperf.plan.profile import Runs, Sampling
 from hvdperf.records.outcome import Failure
 from hvdperf.records.rounds import (
     Block,
