@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from hvdperf.errors import UserError
@@ -64,16 +65,16 @@ def _is_off(value: str) -> bool:
 class Row:
     """What is known of some variables.
 
-    variables: a regular expression for their whole names. field: of the fingerprint, which records
-    them. changes: what they change, in words; "" if that is not known. touches: which figures.
+    variables: a regular expression for their whole names. changes: what they change, in words; ""
+    if that is not known. field: of the fingerprint, which records them. touches: which figures.
     overridden: why they have no effect; "" if they have one. unless: the place in which they have
     one nevertheless. is_default: returns whether a value changes nothing, so that it is neither
     recorded nor told. refused: why no session is measured under them; "" if one is.
     """
 
     variables: str
-    field: str
     changes: str
+    field: str
     touches: Touches
     overridden: str = ""
     unless: str = ""
@@ -90,12 +91,15 @@ FIELDS = (_HOROVOD, _MPI, _NCCL, _THREADS, _TENSORFLOW)
 # Not variables, but names of precision policies of Keras, on a CPU.
 PRECISION = "precision"
 # Why variables have no effect, and the place in which they have one nevertheless.
-_NO_GPU = {"overridden": "there is no GPU", "unless": "gpu"}
-_POOLS = {"overridden": "the suite sizes TensorFlow's thread pools itself", "unless": "gpu"}
-_GLOO = {"overridden": "Horovod communicates over Gloo", "unless": "mpirun"}
-_AGENTS = {"overridden": "the launcher agents sets it", "unless": "mpirun"}
-_OWN_MPIRUN = {"overridden": "the suite's own mpirun sets it"}
-_PINNED = {"overridden": "the suite pins all threads of a rank"}
+_NO_GPU: dict[str, Any] = {"overridden": "there is no GPU", "unless": "gpu"}
+_POOLS: dict[str, Any] = {
+    "overridden": "the suite sizes TensorFlow's thread pools itself",
+    "unless": "gpu",
+}
+_GLOO: dict[str, Any] = {"overridden": "Horovod communicates over Gloo", "unless": "mpirun"}
+_AGENTS: dict[str, Any] = {"overridden": "the launcher agents sets it", "unless": "mpirun"}
+_OWN_MPIRUN: dict[str, Any] = {"overridden": "the suite's own mpirun sets it"}
+_PINNED: dict[str, Any] = {"overridden": "the suite pins all threads of a rank"}
 
 # Neither recorded nor told: where a rank is, how a launch finds its ranks, how Horovod was built,
 # and what is only written down.
@@ -113,201 +117,149 @@ _LEFT_OUT = re.compile(
 )
 
 
-def _rows(field: str, touches: Touches, known: Mapping[str, str], **others: Any) -> list[Row]:
-    """Return rows that differ only in their variables and in what these change. others: further
-    fields, the same in all of them."""
-    return [
-        Row(variables, field, changes, touches, **others) for variables, changes in known.items()
-    ]
-
+_horovod = partial(Row, field=_HOROVOD, touches=Touches.EXCHANGE)
+_mpi = partial(Row, field=_MPI, touches=Touches.EXCHANGE)
+_nccl = partial(Row, field=_NCCL, touches=Touches.EXCHANGE)
+_tensorflow = partial(Row, field=_TENSORFLOW, touches=Touches.ALL)
+_threads = partial(Row, field=_THREADS, touches=Touches.ALL)
+_precision = partial(Row, field=PRECISION, touches=Touches.ITS_CASES)
 
 # The first row whose expression matches counts.
 ROWS = (
-    *_rows(
-        "horovod_timeline",
-        Touches.ALL,
-        {"HOROVOD_TIMELINE": "Horovod records a timeline, by a thread of rank 0 that never sleeps"},
+    Row(
+        "HOROVOD_TIMELINE",
+        "Horovod records a timeline, by a thread of rank 0 that never sleeps",
+        field="horovod_timeline",
+        touches=Touches.ALL,
         refused="every launch would record a timeline, by a thread that takes most of a core",
     ),
-    *_rows(
-        _HOROVOD,
-        Touches.EXCHANGE,
-        {"HOROVOD_AUTOTUNE": "Horovod tries other settings of its own while it trains"},
+    _horovod(
+        "HOROVOD_AUTOTUNE",
+        "Horovod tries other settings of its own while it trains",
         is_default=_is_off,
         refused="every launch would end while Horovod still tries out its settings",
     ),
-    *_rows(
-        _HOROVOD,
-        Touches.NOTHING,
-        {
-            "HOROVOD_AUTOTUNE_.+": "how long Horovod tries other settings, under HOROVOD_AUTOTUNE",
-            "HOROVOD_STALL_(CHECK|SHUTDOWN)_TIME_SECONDS": (
-                "when Horovod reports that a rank is missing, and when it gives up"
-            ),
-        },
+    _horovod(
+        "HOROVOD_AUTOTUNE_.+",
+        "how long Horovod tries other settings, under HOROVOD_AUTOTUNE",
+        touches=Touches.NOTHING,
     ),
-    *(
-        Row(f"HOROVOD_{variable}", f"horovod_{field}", changes, Touches.EXCHANGE)
-        for variable, field, changes in (
-            (
-                "CYCLE_TIME",
-                "cycle_time_ms",
-                "for how many ms Horovod collects tensors before it exchanges them",
-            ),
-            (
-                "FUSION_THRESHOLD",
-                "fusion_threshold_bytes",
-                "how many bytes Horovod exchanges at once",
-            ),
-            (
-                "CACHE_CAPACITY",
-                "cache_capacity",
-                "of how many tensors Horovod's ranks remember that they are the same on all ranks",
-            ),
-        )
+    _horovod(
+        "HOROVOD_STALL_(CHECK|SHUTDOWN)_TIME_SECONDS",
+        "when Horovod reports that a rank is missing, and when it gives up",
+        touches=Touches.NOTHING,
     ),
-    *_rows(
-        _HOROVOD,
-        Touches.EXCHANGE,
-        {
-            "HOROVOD_(HIERARCHICAL_ALLREDUCE|HIERARCHICAL_ALLGATHER|TORUS_ALLREDUCE)": (
-                "by which steps data moves within hosts and between them"
-            ),
-            "HOROVOD_DISABLE_GROUP_FUSION": "which tensors Horovod exchanges at once",
-            "HOROVOD_ENABLE_XLA_OPS": "XLA compiles Horovod's operations, and the cycle time is 0",
-            "HOROVOD_(ENABLE_ASYNC_COMPLETION|MPI_THREADS_DISABLE|DYNAMIC_PROCESS_SETS|ELASTIC)": (
-                "how Horovod's ranks agree on what they exchange"
-            ),
-        },
+    _horovod(
+        "HOROVOD_CYCLE_TIME",
+        "for how many ms Horovod collects tensors before it exchanges them",
+        field="horovod_cycle_time_ms",
+    ),
+    _horovod(
+        "HOROVOD_FUSION_THRESHOLD",
+        "how many bytes Horovod exchanges at once",
+        field="horovod_fusion_threshold_bytes",
+    ),
+    _horovod(
+        "HOROVOD_CACHE_CAPACITY",
+        "of how many tensors Horovod's ranks remember that they are the same on all ranks",
+        field="horovod_cache_capacity",
+    ),
+    _horovod(
+        "HOROVOD_(HIERARCHICAL_ALLREDUCE|HIERARCHICAL_ALLGATHER|TORUS_ALLREDUCE)",
+        "by which steps data moves within hosts and between them",
         is_default=_is_off,
     ),
-    *_rows(
-        _HOROVOD,
-        Touches.EXCHANGE,
-        {"HOROVOD_BATCH_D2D_MEMCOPIES": "how tensors are copied into the buffer of a GPU"},
-        **_NO_GPU,
+    _horovod(
+        "HOROVOD_DISABLE_GROUP_FUSION",
+        "which tensors Horovod exchanges at once",
+        is_default=_is_off,
     ),
-    *_rows(
-        _HOROVOD,
-        Touches.EXCHANGE,
-        {"HOROVOD_(CONTROLLER|CPU_OPERATIONS)": "through which library Horovod communicates"},
+    _horovod(
+        "HOROVOD_ENABLE_XLA_OPS",
+        "XLA compiles Horovod's operations, and the cycle time is 0",
+        is_default=_is_off,
+    ),
+    _horovod(
+        "HOROVOD_(ENABLE_ASYNC_COMPLETION|MPI_THREADS_DISABLE|DYNAMIC_PROCESS_SETS|ELASTIC)",
+        "how Horovod's ranks agree on what they exchange",
+        is_default=_is_off,
+    ),
+    _horovod(
+        "HOROVOD_BATCH_D2D_MEMCOPIES", "how tensors are copied into the buffer of a GPU", **_NO_GPU
+    ),
+    _horovod(
+        "HOROVOD_(CONTROLLER|CPU_OPERATIONS)",
+        "through which library Horovod communicates",
         **_AGENTS,
     ),
-    *_rows(
-        _HOROVOD,
-        Touches.EXCHANGE,
-        {
-            "HOROVOD_(GLOO_IFACE|ADASUM_MPI_CHUNK_SIZE|NUM_NCCL_STREAMS|CCL_.+)": (
-                "how Horovod's libraries move data"
-            ),
-            "HOROVOD_LOG_LEVEL": (
-                "how much Horovod writes; `debug` and `trace` write for every tensor"
-            ),
-        },
+    _horovod(
+        "HOROVOD_(GLOO_IFACE|ADASUM_MPI_CHUNK_SIZE|NUM_NCCL_STREAMS|CCL_.+)",
+        "how Horovod's libraries move data",
     ),
-    *_rows(
-        _HOROVOD,
-        Touches.EXCHANGE,
-        {"HOROVOD_THREAD_AFFINITY": "the core of Horovod's thread"},
-        **_PINNED,
+    _horovod(
+        "HOROVOD_LOG_LEVEL", "how much Horovod writes; `debug` and `trace` write for every tensor"
     ),
-    *_rows(
-        _HOROVOD,
-        Touches.NOTHING,
-        {
-            "HOROVOD_STALL_CHECK_DISABLE": (
-                "Horovod does not report which rank is missing when others wait"
-            )
-        },
+    _horovod("HOROVOD_THREAD_AFFINITY", "the core of Horovod's thread", **_PINNED),
+    _horovod(
+        "HOROVOD_STALL_CHECK_DISABLE",
+        "Horovod does not report which rank is missing when others wait",
+        touches=Touches.NOTHING,
         is_default=_is_off,
     ),
-    *_rows(
-        _TENSORFLOW,
-        Touches.ALL,
-        {
-            "XLA_FLAGS": "how XLA compiles, and what it writes down",
-            "TF_XLA_FLAGS": "which parts of a step XLA compiles",
-            "TF_ENABLE_ONEDNN_OPTS|ONEDNN_.+|DNNL_.+": "which kernels compute on a CPU",
-            "TF_ENABLE_AUTO_MIXED_PRECISION.*|NVIDIA_TF32_OVERRIDE": (
-                "with how many digits a step computes"
-            ),
-            "TF_(CUDNN_)?DETERMINISTIC(_OPS)?|TF_CUDNN_USE_AUTOTUNE": (
-                "which kernels compute, so that results can be repeated"
-            ),
-            "TF_USE_LEGACY_KERAS|KERAS_BACKEND": "which Keras builds and trains the networks",
-            "TF_CPP_(MAX_VLOG_LEVEL|MIN_VLOG_LEVEL|VMODULE)": (
-                "how much TensorFlow writes while it computes"
-            ),
-        },
+    _tensorflow("XLA_FLAGS", "how XLA compiles, and what it writes down"),
+    _tensorflow("TF_XLA_FLAGS", "which parts of a step XLA compiles"),
+    _tensorflow("TF_ENABLE_ONEDNN_OPTS|ONEDNN_.+|DNNL_.+", "which kernels compute on a CPU"),
+    _tensorflow(
+        "TF_ENABLE_AUTO_MIXED_PRECISION.*|NVIDIA_TF32_OVERRIDE",
+        "with how many digits a step computes",
     ),
-    *_rows(
-        _TENSORFLOW,
-        Touches.ALL,
-        {"TF_GPU_THREAD_(MODE|COUNT)": "which threads start the work of a GPU"},
+    _tensorflow(
+        "TF_(CUDNN_)?DETERMINISTIC(_OPS)?|TF_CUDNN_USE_AUTOTUNE",
+        "which kernels compute, so that results can be repeated",
+    ),
+    _tensorflow("TF_USE_LEGACY_KERAS|KERAS_BACKEND", "which Keras builds and trains the networks"),
+    _tensorflow(
+        "TF_CPP_(MAX_VLOG_LEVEL|MIN_VLOG_LEVEL|VMODULE)",
+        "how much TensorFlow writes while it computes",
+    ),
+    _tensorflow("TF_GPU_THREAD_(MODE|COUNT)", "which threads start the work of a GPU", **_NO_GPU),
+    _threads("TF_NUM_(INTRAOP|INTEROP)_THREADS", "how many threads compute", **_POOLS),
+    _threads("(OMP|KMP|MKL)_.+", "the threads of OpenMP and MKL", **_POOLS),
+    _nccl(
+        "NCCL_(ALGO|BUFFSIZE|COLLNET_ENABLE|CROSS_NIC|IB_.+|(MAX|MIN)_NCHANNELS|NET|"
+        "NET_GDR_LEVEL|NSOCKS_PERTHREAD|NTHREADS|NVLS_ENABLE|P2P_.+|PROTO|SHM_DISABLE|"
+        "SOCKET_.+|TOPO_FILE)",
+        "how NCCL moves data between GPUs",
         **_NO_GPU,
     ),
-    *_rows(
-        _THREADS,
-        Touches.ALL,
-        {
-            "TF_NUM_(INTRAOP|INTEROP)_THREADS": "how many threads compute",
-            "(OMP|KMP|MKL)_.+": "the threads of OpenMP and MKL",
-        },
-        **_POOLS,
-    ),
-    *_rows(
-        _NCCL,
-        Touches.EXCHANGE,
-        {
-            (
-                "NCCL_(ALGO|BUFFSIZE|COLLNET_ENABLE|CROSS_NIC|IB_.+|(MAX|MIN)_NCHANNELS|NET|"
-                "NET_GDR_LEVEL|NSOCKS_PERTHREAD|NTHREADS|NVLS_ENABLE|P2P_.+|PROTO|SHM_DISABLE|"
-                "SOCKET_.+|TOPO_FILE)"
-            ): "how NCCL moves data between GPUs"
-        },
-        **_NO_GPU,
-    ),
-    *_rows(
-        _MPI,
-        Touches.EXCHANGE,
-        {
-            f"{_MCA}(mpi_yield_when_idle|hwloc_base_binding_policy|rmaps(_.+)?|btl_tcp_if_.+|"
-            "btl_vader_backing_directory)": "how Open MPI's ranks wait and where they run"
-        },
+    _mpi(
+        "OMPI_MCA_(mpi_yield_when_idle|hwloc_base_binding_policy|rmaps(_.+)?|btl_tcp_if_.+|"
+        "btl_vader_backing_directory)",
+        "how Open MPI's ranks wait and where they run",
         **_OWN_MPIRUN,
     ),
     # The frameworks of Open MPI that move data or place ranks. The others show where a job runs.
     # mpirun sets mpi_oversubscribe for its children, and the user does not.
-    *_rows(
-        _MPI,
-        Touches.EXCHANGE,
-        {
-            (
-                f"{_MCA}(?!mpi_oversubscribe)(allocator|bml|btl|coll|common|hwloc|mpi|mpool|mtl|op|"
-                "opal|osc|part|pml|rcache|smsc|threads|vprotocol)(_.+)?"
-            ): "how Open MPI moves data or places ranks",
-            "UCX_.+": "how UCX moves data, if Open MPI uses it",
-        },
+    _mpi(
+        "OMPI_MCA_(?!mpi_oversubscribe)(allocator|bml|btl|coll|common|hwloc|mpi|mpool|mtl|op|"
+        "opal|osc|part|pml|rcache|smsc|threads|vprotocol)(_.+)?",
+        "how Open MPI moves data or places ranks",
         **_GLOO,
     ),
-    *_rows(
-        PRECISION,
-        Touches.ITS_CASES,
-        {
-            "mixed_float16": (
-                "float16 takes 30 to 60 times as long as float32 on a CPU, and slower steps "
-                "scale better"
-            ),
-            "mixed_bfloat16": (
-                "bfloat16 is slower than float32 on a CPU without instructions for it, and "
-                "slower steps scale better"
-            ),
-        },
+    _mpi("UCX_.+", "how UCX moves data, if Open MPI uses it", **_GLOO),
+    _precision(
+        "mixed_float16",
+        "float16 takes 30 to 60 times as long as float32 on a CPU, and slower steps scale better",
+    ),
+    _precision(
+        "mixed_bfloat16",
+        "bfloat16 is slower than float32 on a CPU without instructions for it, and slower "
+        "steps scale better",
     ),
     # What the suite does not know
-    Row("HOROVOD_.+", _HOROVOD, "", Touches.UNKNOWN),
-    Row("NCCL_.+", _NCCL, "", Touches.UNKNOWN),
-    Row("(TF|XLA|KERAS)_.+", _TENSORFLOW, "", Touches.UNKNOWN),
+    _horovod("HOROVOD_.+", "", touches=Touches.UNKNOWN),
+    _nccl("NCCL_.+", "", touches=Touches.UNKNOWN),
+    _tensorflow("(TF|XLA|KERAS)_.+", "", touches=Touches.UNKNOWN),
 )
 # The variables under which no session is measured unless --allow-setting names them.
 REFUSED = tuple(row.variables for row in ROWS if row.refused)
