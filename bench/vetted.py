@@ -12,9 +12,8 @@ import numpy as np
 from bench.noise import Array, Part, drawn
 from bench.pages import heading, row
 from hvdperf.vet.commands import ROUNDS
-from hvdperf.vet.judge import State, judge
-from hvdperf.vet.record import LINK, Measured, Pair, Round
-from hvdperf.vet.rounds import schedule
+from hvdperf.vet.judge import LINK, Measured, Pair, Round, State, judge
+from hvdperf.vet.nodes import schedule
 
 NODES = tuple(f"node{number}" for number in range(64))
 TERMS = ("compute", "memory", LINK)

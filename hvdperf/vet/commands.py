@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from hvdperf.columns import Columns, figure_text, interval, number, wrapped
@@ -11,11 +13,8 @@ from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_record
 from hvdperf.launch.slots import check_network
 from hvdperf.stats import fewest_bounded
-from hvdperf.vet.crew import crew_of
-from hvdperf.vet.judge import FALSE_NAMES, SLOW, Finding, State, judge
-from hvdperf.vet.nodes import draining, environment_of_starting, find_nodes, starting
-from hvdperf.vet.record import TERMS, Measured
-from hvdperf.vet.rounds import SECONDS, measure
+from hvdperf.vet import nodes as vet_nodes
+from hvdperf.vet.judge import FALSE_NAMES, SLOW, TERMS, Finding, Measured, State, judge
 
 ROUNDS = 20
 # Rounds from which on more would not be decided otherwise.
@@ -54,7 +53,7 @@ def vet(
         temporary file.
     --out FILE: Write measurements and findings to this new file, as JSON. Default: no file.
     """
-    nodes = find_nodes(hosts)
+    nodes = vet_nodes.find_nodes(hosts)
     check_network(network)
     if out is not None and os.path.lexists(out):
         raise UserError(f"--out {out}: already exists; give the name of a new file")
@@ -65,25 +64,19 @@ def vet(
             f"--rounds {rounds}: {len(nodes)} nodes need {fewest} rounds or more, "
             f"{_MOST_ROUNDS} at most"
         )
-    by_slurm = hosts is None
-    environment = environment_of_starting()
-    commands = {node: starting(node, by_slurm) for node in nodes}
-    files = os.path.abspath(data_dir) if data_dir else ""
+    crew = vet_nodes.Crew(nodes, network, by_slurm=hosts is None)
     print(f"vet {len(nodes)} nodes in {rounds} rounds: start", flush=True)
-    with crew_of(nodes, network, commands.__getitem__, environment) as crew:
-        measured = measure(crew, rounds, files, SECONDS, say=lambda text: print(text, flush=True))
+    with crew:
+        say = partial(print, flush=True)
+        files = os.path.abspath(data_dir) if data_dir else ""
+        measured = vet_nodes.measure(crew, rounds, files, say=say)
     if out is not None:
         with refusing(f"--out {out}: ", OSError):
             write_record(out, measured)
     findings = judge(measured)
     for line in told(measured, findings):
         print(line)
-    return max((_EXIT_STATUS[each.state] for each in findings), key=_place)
-
-
-def _place(status: int) -> int:
-    """Return the place of an exit status, the worst last."""
-    return (0, 6, 10, 1).index(status)
+    return _EXIT_STATUS[findings[0].state]
 
 
 def told(measured: Measured, findings: Sequence[Finding]) -> Iterator[str]:
@@ -115,19 +108,15 @@ def _word(finding: Finding, term: str) -> str:
     return State.UNDECIDED.value if term in finding.undecided else ""
 
 
-def _cell(finding: Finding, term: str) -> str:
-    return figure_text(finding.figures[term]).strip()
-
-
 def _sentences(finding: Finding) -> Iterator[str]:
     node = finding.node
     if finding.slow:
         reason = ", ".join(_term(finding, term) for term in finding.slow)
         yield from wrapped(f"{node} is slow: {reason}")
-        yield f"    {draining(node, reason)}"
+        yield f"    {_draining(node, reason)}"
     if finding.state is State.OTHER_RESULT or (finding.slow and finding.reason):
         yield from wrapped(f"{node} has different results: {finding.reason}")
-        yield f"    {draining(node, finding.reason)}"
+        yield f"    {_draining(node, finding.reason)}"
     if finding.state in (State.NOT_RUN, State.NOT_COMPARED):
         yield from wrapped(f"{node} {finding.state.value}: {finding.reason}")
     if finding.undecided:
@@ -135,10 +124,16 @@ def _sentences(finding: Finding) -> Iterator[str]:
         yield from wrapped(f"{node} may be slow: {which}")
 
 
+def _draining(node: str, reason: str) -> str:
+    """Return the command that takes a node out of service in Slurm."""
+    told = shlex.quote(f"hvdperf vet: {reason}")
+    return f"scontrol update NodeName={node} State=DRAIN Reason={told}"
+
+
 def _term(finding: Finding, term: str) -> str:
     device = finding.device.get(term, "")
     where = f" of {device}" if device.startswith("GPU") else ""
-    return f"{term}{where} {_cell(finding, term)}"
+    return f"{term}{where} {figure_text(finding.figures[term]).strip()}"
 
 
 def _summary(measured: Measured, findings: Sequence[Finding]) -> str:

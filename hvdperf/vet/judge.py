@@ -17,8 +17,54 @@ from dataclasses import dataclass, field
 from enum import Enum
 from statistics import median
 
+from hvdperf.json_records import Figures
 from hvdperf.stats import Interval, hodges_lehmann
-from hvdperf.vet.record import FEWEST_LINKED, LINK, TERMS, Measured, Round
+from hvdperf.verdict import as_ratio
+
+# The term of a pair of nodes, in the order in which terms are measured and told.
+LINK = "link"
+TERMS = ("compute", "memory", "bus", "input", LINK)
+# The fewest nodes of which a link can be judged: the pair of a node needs another pair beside it.
+FEWEST_LINKED = 4
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An exchange of two nodes. rate: the bytes a second that arrived at the one where fewer did;
+    0 if they did not connect."""
+
+    nodes: tuple[str, str]
+    rate: float
+
+
+@dataclass(frozen=True)
+class Round:
+    """What all nodes did at the same time, one term after the other. rates: by term and node, units
+    a second of its slowest device. slowest: by term and node, that device. pairs: of the link."""
+
+    rates: dict[str, dict[str, float]]
+    slowest: dict[str, dict[str, str]]
+    pairs: list[Pair]
+
+
+@dataclass(frozen=True)
+class Measured(Figures):
+    """What was measured of an allocation.
+
+    nodes: all names. kinds: by node, its machine class in words. not_run: by node, why it was left
+    out. digests: by node, of each comparison, what its devices computed. rounds: in their order.
+    seconds: of a term in a round. took_seconds: of everything.
+    """
+
+    nodes: tuple[str, ...]
+    kinds: dict[str, str]
+    not_run: dict[str, str]
+    digests: dict[str, list[dict[str, str]]]
+    rounds: list[Round]
+    seconds: float
+    took_seconds: float = 0.0
+    load: list[float] = field(default_factory=list)
+
 
 # The speed, relative to the others, below which a node is slow. How fast memory is depends on the
 # pages that the kernel gives, how fast a file is read on where it is on a disk, and how fast pairs
@@ -146,14 +192,7 @@ def _of_node(
     for term in TERMS:
         values = [value for each in rounds for value in _relative(each, term, node, nodes)]
         if values:
-            bounds = hodges_lehmann(values, alpha)
-            figures[term] = Interval(
-                math.exp(bounds.estimate),
-                math.exp(bounds.lower),
-                math.exp(bounds.upper),
-                alpha,
-                len(values),
-            )
+            figures[term] = as_ratio(hodges_lehmann(values, alpha))
     return figures
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from hvdperf.__main__ import parser
 from hvdperf.cli import REFUSED, run
-from hvdperf.vet.commands import told
-from hvdperf.vet.judge import judge
-from hvdperf.vet.record import LINK, Measured
+from hvdperf.vet.commands import _draining, told
+from hvdperf.vet.judge import LINK, Measured, judge
 from tests.vet.test_judge import measured
 
 
@@ -47,6 +46,13 @@ def test_the_slowest_stands_first_with_the_command_that_drains_it() -> None:
         assert f"scontrol update NodeName={node} State=DRAIN Reason='hvdperf vet: {term}" in text
 
 
+def test_a_reason_is_one_word_of_a_shell() -> None:
+    line = _draining("gpu7", "slow: compute 0.80 [0.78, 0.82]; rm -rf $HOME")
+    words = shlex.split(line)
+    assert words[:4] == ["scontrol", "update", "NodeName=gpu7", "State=DRAIN"]
+    assert len(words) == 5
+
+
 def test_nothing_is_drained_where_nothing_is_bad() -> None:
     assert "scontrol" not in text_of(measured(8))
 
@@ -67,10 +73,3 @@ def test_nodes_without_rounds_are_told_all_the_same() -> None:
     lost = {f"node{number}": "its process has ended" for number in (1, 2, 3, 4)}
     text = text_of(replace(measured(4), rounds=[], not_run=lost))
     assert all(f"{node} NOT RUN: its process has ended" in text for node in lost)
-
-
-def test_the_file_of_out_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    out = tmp_path / "there.json"
-    out.write_text("kept")
-    assert run(parser(), command_line=["vet", "--hosts", "a,b", "--out", str(out)]) == REFUSED
-    assert out.read_text() == "kept"

@@ -1,4 +1,5 @@
-"""Nodes that are namespaces of this machine, measured by real processes."""
+"""Nodes that are namespaces of this machine, or those of a real Slurm, measured by real
+processes."""
 
 from __future__ import annotations
 
@@ -15,20 +16,19 @@ import pytest
 
 from hvdperf.paths import ROOT
 from tests.support.hosts import skip_without_hosts
+from tests.support.leftovers import ended
+from tests.support.slurm import slurm_cluster
 from tests.support.small_hosts import LOGIN, SmallHosts, small_hosts
+from tests.support.whole_sessions import BIN, environment_of_sessions
 
 pytestmark = pytest.mark.mpirun
 # Measures with short terms, and prints a line of JSON.
 MEASURES = """
 import json, sys
 from hvdperf.json_records import encode
-from hvdperf.vet.crew import crew_of
-from hvdperf.vet.nodes import environment_of_starting, starting
-from hvdperf.vet.rounds import measure
+from hvdperf.vet.nodes import Crew, measure
 
-nodes = sys.argv[1].split(",")
-commands = {node: starting(node, by_slurm=False) for node in nodes}
-with crew_of(nodes, "", commands.__getitem__, environment_of_starting()) as crew:
+with Crew(sys.argv[1].split(","), "", by_slurm=False) as crew:
     print("started", flush=True)
     found = measure(crew, int(sys.argv[2]), sys.argv[3], seconds=0.05)
 print(encode(found).decode())
@@ -108,3 +108,20 @@ def test_files_that_no_node_can_read_leave_nothing_to_measure(
     assert set(found["not_run"]) == {"node1", "node2"}
     assert str(tmp_path / "none") in str(found["not_run"])
     assert found["rounds"] == []
+
+
+@pytest.mark.long
+def test_the_nodes_of_an_allocation_are_compared(tmp_path: Path) -> None:
+    out = tmp_path / "vet.json"
+    vet = [str(BIN / "hvdperf"), "vet", "--rounds=10", f"--out={out}"]
+    with (
+        slurm_cluster(tmp_path, environment_of_sessions()) as cluster,
+        cluster.start("salloc", "--nodes=2", "--ntasks=2", *vet) as process,
+    ):
+        output, _ = process.communicate(timeout=500)
+        # The two nodes share two cores with whatever else runs: they may differ.
+        assert process.returncode in (0, 1, 6), output
+        assert "10 rounds" in output
+        assert ended(cluster.processes())
+    assert '"node1"' in out.read_text()
+    assert "NOT RUN" not in output

@@ -1,16 +1,16 @@
-"""Which nodes are looked at, and how a process is started on each."""
+"""Which nodes are looked at, how a process is started on each, and which exchange bytes."""
 
 from __future__ import annotations
 
-import shlex
 import socket
 import stat
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.vet.nodes import draining, find_nodes, starting
+from hvdperf.vet.nodes import find_nodes, schedule, starting
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,18 @@ def test_this_host_needs_no_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
         starting("elsewhere", by_slurm=False)
 
 
-def test_a_reason_is_one_word_of_a_shell() -> None:
-    line = draining("gpu7", "slow: compute 0.80 [0.78, 0.82]; rm -rf $HOME")
-    words = shlex.split(line)
-    assert words[:4] == ["scontrol", "update", "NodeName=gpu7", "State=DRAIN"]
-    assert len(words) == 5
+@pytest.mark.parametrize("count", [4, 5, 8, 9, 64])
+def test_a_node_meets_every_other_one_once(count: int) -> None:
+    nodes = [f"node{number}" for number in range(count)]
+    rounds = list(schedule(nodes, count - 1 + count % 2, seed=3))
+    for pairs in rounds:
+        once = Counter(node for pair in pairs for node in pair)
+        assert set(once.values()) == {1}
+        assert len(once) == count - count % 2
+    met = Counter(frozenset(pair) for pairs in rounds for pair in pairs)
+    assert len(met) == count * (count - 1) // 2
+    assert set(met.values()) == {1}
+
+
+def test_few_nodes_have_no_pairs() -> None:
+    assert list(schedule(["a", "b", "c"], 2, seed=1)) == [[], []]
