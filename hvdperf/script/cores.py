@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from statistics import fmean
 
-from hvdperf.script.recorded import Pause, Rank, Row, Steps
+from hvdperf.script.recorded import Pause, Rank
 from hvdperf.worker.script.tap._hvdperf_recorder import BEAT_S, FIRST
 
 # Of a stopped process: CPU time, and how often a second a thread may have begun to wait. Both come
@@ -71,19 +71,13 @@ def _pauses(rank: Rank) -> list[Pause]:
 
 def paused_steps(ranks: Sequence[Rank]) -> Set[int]:
     """Return the numbers of steps in which a rank did not run for a while."""
-    found: set[int] = set()
-    for rank in ranks:
-        for pause in _pauses(rank):
-            found.update(row.number for row in _kept(rank.steps) if _meets(row, pause))
-    return found
-
-
-def _kept(steps: Steps | None) -> list[Row]:
-    return [] if steps is None else [*(each.row for each in steps.slowest), *steps.rows]
-
-
-def _meets(row: Row, pause: Pause) -> bool:
-    return row.before < pause.end and pause.begin < row.end
+    return {
+        row.number
+        for rank in ranks
+        for pause in _pauses(rank)
+        for row in (rank.steps.kept.values() if rank.steps is not None else ())
+        if row.before < pause.end and pause.begin < row.end
+    }
 
 
 def stop_of(ranks: Sequence[Rank]) -> Stop | None:

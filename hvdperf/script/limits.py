@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import fmean
-from typing import NamedTuple
 
 from hvdperf.plan.arms import Term
 from hvdperf.plan.settings import Touches, settings_in
@@ -39,14 +38,17 @@ _NEEDED = {"TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "HOROVOD_DYNAMIC_PROCESS_SETS
 
 @dataclass(frozen=True)
 class Limit:
-    """What limits. told: in a sentence. mend: what to try first; "" if nothing is known. faster:
-    how many times as fast the training is then, from and to; None if that cannot be said. trial:
-    how to find out how much it gains."""
+    """What limits, or may. told: in a sentence. mend: what to try first; "" if nothing is known.
+    faster: how many times as fast the training is then, from and to; None if that cannot be said.
+    share: of the time. trial: how to find out how much it gains. may_be_others: whether other
+    programs may be the cause, if they take cores from ranks."""
 
     told: str
     mend: str = ""
     faster: tuple[float, float] | None = None
+    share: float = 0.0
     trial: str = ""
+    may_be_others: bool = False
 
     @property
     def gain(self) -> str:
@@ -57,15 +59,6 @@ class Limit:
         trial = self.trial or "commit the change, then hvdperf run --against HEAD~1"
         told = f"Possible speedup: up to {high:.2f}x. To find out: {trial}."
         return told if high >= _NO_GAIN else ""
-
-
-class _Found(NamedTuple):
-    """What may limit. share: of the time. may_be_others: whether other programs may be the cause,
-    if they take cores from ranks."""
-
-    share: float
-    limit: Limit
-    may_be_others: bool = False
 
 
 _share = attrgetter("share")
@@ -103,13 +96,12 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
             told.insert(told.index(own) if is_before else 2, disturbed)
     # Computing is made faster by tf.function; else nothing else is as hard.
     tried = [each for each in told if each is not computing or parts.in_loop] or told
-    first, *others = (each.limit.told for each in told)
+    first, *others = (each.told for each in told)
     also = "; and ".join(others)
-    limit = tried[0].limit
-    return replace(limit, told=f"{first}. Also, {also}" if also else first)
+    return replace(tried[0], told=f"{first}. Also, {also}" if also else first)
 
 
-def _computing(parts: Parts, ranks: Sequence[Rank]) -> _Found:
+def _computing(parts: Parts, ranks: Sequence[Rank]) -> Limit:
     term = max((Term.COMPUTE, Term.INSIDE), key=parts.share)
     name = "computation" if term is Term.COMPUTE else term.value
     # A function may read its input by itself.
@@ -119,7 +111,7 @@ def _computing(parts: Parts, ranks: Sequence[Rank]) -> _Found:
     if parts.in_loop:
         told += ", one operation at a time, because the step is not a tf.function"
         mend = "put the step into a tf.function"
-    return _Found(parts.share(term), Limit(told, _unset(ranks, Touches.ALL) + mend))
+    return Limit(told, _unset(ranks, Touches.ALL) + mend, share=parts.share(term))
 
 
 def _unset(ranks: Sequence[Rank], touches: Touches) -> str:
@@ -152,8 +144,8 @@ def _of_gpu(parts: Parts, gpu: Gpu, ranks: Sequence[Rank]) -> Limit:
             "larger batches; if a step then takes no longer, the GPU was waiting, and "
             "tf.function(jit_compile=True) helps, too"
         )
-    share, limit, _ = max(_terms(parts, ranks), key=_share)
-    share = min(share, 1 - works)
+    limit = max(_terms(parts, ranks), key=_share)
+    share = min(limit.share, 1 - works)
     if share < LEAST_SHARE:
         return Limit(told, mend)
     faster = _faster(0.0, share)
@@ -169,7 +161,7 @@ def stop_told(stop: Stop) -> str:
     return f"rank {stop.rank} did not run for {stop.seconds:.1f} s{times}: {why}"
 
 
-def _stop(stop: Stop | None) -> Iterator[_Found]:
+def _stop(stop: Stop | None) -> Iterator[Limit]:
     if stop is None:
         return
     told = f"{stop_told(stop)} ({_percent(stop.share)} of the time)"
@@ -180,7 +172,8 @@ def _stop(stop: Stop | None) -> Iterator[_Found]:
     if stop.is_starved:
         mend = "stop the programs on its cores, or give it exclusive cores"
     # It may have stopped in what takes its time anyway.
-    yield _Found(stop.share, Limit(told, mend, _faster(0.9 * stop.share, stop.share), _AGAIN))
+    faster = _faster(0.9 * stop.share, stop.share)
+    yield Limit(told, mend, faster, stop.share, _AGAIN)
 
 
 def cores_told(groups: Sequence[Group]) -> Iterator[str]:
@@ -211,7 +204,7 @@ def _may_lack_a_core(tail: Tail) -> bool:
     return tail.term not in own and not tail.retraced
 
 
-def _cores(parts: Parts) -> Iterator[_Found]:
+def _cores(parts: Parts) -> Iterator[Limit]:
     worst = max(parts.groups, key=lambda each: each.missing, default=None)
     if worst is None or not worst.missing:
         return
@@ -238,10 +231,10 @@ def _cores(parts: Parts) -> Iterator[_Found]:
     mend = "; and ".join(mends)
     # More is not lost than its threads had to wait, and not less than the main one had to.
     share = max(min(waits, worst.waited), worst.delayed)
-    yield _Found(share, Limit(told, mend, _faster(0.0, most), _AGAIN))
+    yield Limit(told, mend, _faster(0.0, most), share, _AGAIN)
 
 
-def _tail(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
+def _tail(parts: Parts, ranks: Sequence[Rank]) -> Iterator[Limit]:
     tail = parts.tail
     if tail is None:
         return
@@ -264,8 +257,8 @@ def _tail(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
             "pass tensors instead of Python numbers and batches of one shape, and drop a smaller "
             "last batch"
         )
-    limit = Limit(told, mend, _faster(tail.share / 2, tail.share))
-    yield _Found(tail.share, limit, _may_lack_a_core(tail))
+    faster = _faster(tail.share / 2, tail.share)
+    yield Limit(told, mend, faster, tail.share, may_be_others=_may_lack_a_core(tail))
 
 
 def cause_told(tail: Tail) -> str:
@@ -302,7 +295,7 @@ def _faster(low: float, high: float) -> tuple[float, float]:
     return low, high
 
 
-def _slower(parts: Parts) -> Iterator[_Found]:
+def _slower(parts: Parts) -> Iterator[Limit]:
     slower = parts.slower
     if slower is None:
         return
@@ -333,7 +326,7 @@ def _slower(parts: Parts) -> Iterator[_Found]:
         least = 0.0
     most = share + parts.share(Term.EXCHANGE)
     share = parts.share_of(parts.period) if _is_one_starved(parts) else share
-    yield _Found(share, Limit(told, mend, _faster(min(least, share), most)))
+    yield Limit(told, mend, _faster(min(least, share), most), share)
 
 
 def _is_one_starved(parts: Parts) -> bool:
@@ -342,7 +335,7 @@ def _is_one_starved(parts: Parts) -> bool:
     return parts.is_starved and slower is not None and slower.term is Term.INPUT
 
 
-def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
+def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[Limit]:
     # Ranks also wait for each other because of what each of them does by itself.
     waits = parts.share(Term.STRAGGLER)
     # A script without tf.data may make its batches by itself.
@@ -398,9 +391,7 @@ def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[_Found]:
             share = parts.share_of(parts.period)
         # Whoever set what slows the exchange is the cause of it.
         may_be_others = term in _WAITS and not exchange
-        yield _Found(
-            share, Limit(told, mend, _faster(0.0, most), _TRIALS.get(term, "")), may_be_others
-        )
+        yield Limit(told, mend, _faster(0.0, most), share, _TRIALS.get(term, ""), may_be_others)
 
 
 def _whose(parts: Parts, term: Term) -> str:

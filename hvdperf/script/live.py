@@ -100,5 +100,5 @@ def _is_long(rank: Rank) -> bool:
     assert rank.waits is not None
     if rank.steps is None:
         return True
-    slowest = max((each.row.period for each in rank.steps.slowest), default=0.0)
-    return rank.waits[1] >= max(_LONGER * (rank.steps.period or 0.0), _SLOWER * slowest)
+    mean = rank.steps.period or 0.0
+    return rank.waits[1] >= max(_LONGER * mean, _SLOWER * rank.steps.longest)

@@ -19,7 +19,7 @@ from hvdperf.report.formats.text import printable
 from hvdperf.report.words import plural
 from hvdperf.script import training as told
 from hvdperf.script.recorded import Rank, Row, Steps
-from hvdperf.script.terms import SLOW, OfRank, SlowStep, percentile, slow_steps
+from hvdperf.script.terms import SLOW, OfRank, SlowStep, slow_steps
 from hvdperf.script.training import Training
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST
 
@@ -194,15 +194,10 @@ def _by_rank(training: Training) -> Iterator[Figure]:
     known = _known(drawn(training))
     if not known:
         return
-    rows = (
-        (
-            rank.rank,
-            *(_MS * percentile(steps.bins, share) for share in _SHARES),
-            _MS * max(each.row.period for each in steps.slowest),
-            steps.summed,
-        )
-        for rank, steps in known
-    )
+    rows = []
+    for rank, steps in known:
+        shares = (_MS * steps.percentile(share) for share in _SHARES)
+        rows.append((rank.rank, *shares, _MS * steps.longest, steps.summed))
     scale = {"type": "log", "nice": False, "padding": 8}
     median = plots.field("q50_ms", "quantitative", "step time in ms", scale=scale)
     y = plots.field("rank", "ordinal", "rank")
@@ -262,17 +257,21 @@ _OF_A_SLICE = (
 
 
 def _strip(training: Training) -> Iterator[Figure]:
-    kept = [(rank, steps, _kept(steps)) for rank, steps in _known(drawn(training))]
-    kept = [each for each in kept if each[2]]
-    if not kept:
+    known = [(rank, steps) for rank, steps in _known(drawn(training)) if steps.kept]
+    if not known:
         return
+    kept = [[*steps.kept.values()] for _, steps in known]
     # Each rank's own clock, from its first step after the warm-up on.
-    length = max(own[-1].end - own[0].before for _, _, own in kept)
-    count = max(1, min(SLICES, *(len(own) for _, _, own in kept)))
+    length = max(own[-1].end - own[0].before for own in kept)
+    count = min(SLICES, *map(len, kept))
     edges = [length * place / count for place in range(count + 1)]
-    rows = ((rank.rank, *row) for rank, _, own in kept for row in _slices(own, edges))
-    usual = _MS * percentile(kept[0][1].bins, 0.5)
-    longest = max(_MS * row.period for _, _, own in kept for row in own)
+    rows = (
+        (rank.rank, *row)
+        for (rank, _), own in zip(known, kept, strict=True)
+        for row in _slices(own, edges)
+    )
+    usual = _MS * known[0][1].percentile(0.5)
+    longest = max(_MS * row.period for own in kept for row in own)
     # A run without slow steps has one colour.
     domain = [usual, max(longest, 2 * SLOW * usual)]
     scale = {"type": "log", "domain": domain, "clamp": True, "nice": False}
@@ -295,13 +294,6 @@ def _strip(training: Training) -> Iterator[Figure]:
             height=plots.rows_high(len(kept), 28),
         ),
     )
-
-
-def _kept(steps: Steps) -> list[Row]:
-    """Return the steps that were kept after the warm-up, in their order."""
-    rows = [*steps.rows, *(each.row for each in steps.slowest)]
-    found = {row.number: row for row in rows if row.number > FIRST}
-    return [found[number] for number in sorted(found)]
 
 
 def _slices(own: Sequence[Row], edges: Sequence[float]) -> Iterator[tuple[float, ...]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import exp
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -109,21 +110,31 @@ class Steps:
         return self.sums / self.summed if self.summed else None
 
     @property
+    def longest(self) -> float:
+        """Return the seconds of the slowest step after the warm-up; 0 if there are none."""
+        return max((each.row.period for each in self.slowest), default=0.0)
+
+    @cached_property
+    def kept(self) -> Mapping[int, Row]:
+        """Return the steps after the warm-up of which all is known, by number, in their order."""
+        rows = sorted({*self.rows, *(each.row for each in self.slowest)})
+        return {row.number: row for row in rows if row.number > recorder.FIRST}
+
+    def percentile(self, share: float) -> float:
+        """Return the step time below which this share of the steps lies, in seconds, to a bin."""
+        wanted = share * sum(count for _, count in self.bins)
+        seen = 0
+        for place, count in self.bins:
+            seen += count
+            if seen >= wanted:
+                return exp(place * recorder.BIN)
+        raise ValueError("there is no step")
+
+    @property
     def samples_per_second(self) -> float | None:
         """Return the samples of this rank a second, after the warm-up."""
         samples = self.samples / self.count if self.samples else self.batch
         return samples * self.summed / self.sums if self.summed and samples else None
-
-
-@dataclass(frozen=True)
-class Weights:
-    """A variable that the optimizer changed, as it is at the end. total, size: the sum of its
-    values and of their absolute values."""
-
-    name: str
-    checksum: int
-    total: float
-    size: float
 
 
 class Code(NamedTuple):

@@ -25,7 +25,7 @@ mean step. How long the GPU needs is known from steps that began when it was idl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import exp, inf
 from statistics import correlation, fmean, median
@@ -180,24 +180,19 @@ class Parts:
 def parts_of(ranks: Sequence[Rank]) -> Parts | None:
     """Return where the time goes; None if too few steps are known for that. A step that
     is slow on a rank belongs to the tail, since one pause of seconds would be most of a mean."""
-    rows = [
-        {row.number: row for row in rank.steps.rows if row.number > FIRST} if rank.steps else {}
-        for rank in ranks
-    ]
-    common = sorted(set.intersection(*map(set, rows))) if rows else []
+    trained = [rank.steps for rank in ranks if rank.steps is not None and rank.steps.summed]
+    # Without a step that began with an idle GPU, what costs time is not told from what does not.
+    if len(trained) < len(ranks) or any(steps.alone == () for steps in trained):
+        return None
+    rows = [{row.number: row for row in each.rows if row.number > FIRST} for each in trained]
     paused = paused_steps(ranks)
-    slow = [
-        _slow(rank.steps, paused) for rank in ranks if rank.steps is not None and rank.steps.summed
-    ]
+    slow = [_slow(steps, paused) for steps in trained]
     common = [
         number
-        for number in common
+        for number in sorted(set.intersection(*map(set, rows)) - paused)
         if all(row[number].period <= each.above for row, each in zip(rows, slow, strict=True))
-        and number not in paused
     ]
-    trained = [rank.steps for rank in ranks if rank.steps is not None]
-    # Without a step that began with an idle GPU, what costs time is not told from what does not.
-    if not common or any(each.alone == () for each in trained):
+    if not common:
         return None
     offsets = _offsets(ranks, rows, common)
     table: list[list[Mapping[Term, float]]] = [[] for _ in ranks]
@@ -206,14 +201,12 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
     by_itself = len(ranks) == ranks[0].size == 1
     for number in common:
         step = [_shifted(row[number], by) for row, by in zip(rows, offsets, strict=True)]
-        ready, earlier = _ready(step), min(row.earlier for row in step)
         is_alone = by_itself or (rarely and not any(row.done for row in step))
-        for place, row in enumerate(step):
-            terms = _terms(row, ready, earlier)
+        for own, terms in zip(table, _terms_of(step, len(ranks)), strict=True):
             if is_alone and Term.COMPUTE not in terms:
                 # Nothing was exchanged in this step.
                 terms[Term.COMPUTE] = terms.pop(Term.INSIDE)
-            table[place].append(terms)
+            own.append(terms)
         last[number] = min((own[-1] for own in table), key=_readiness)
     by_rank = [
         OfRank(
@@ -230,12 +223,11 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
     behind = [each for each in trained if not each.are_told_apart]
     if behind:
         by_rank = [_of_mean_step(*each) for each in zip(by_rank, trained, strict=True)]
-    tail = _tail(ranks, by_rank, slow, paused)
     return Parts(
         by_rank,
         len(common),
         _slower(by_rank, table),
-        tail,
+        _tail(ranks, by_rank, slow, paused),
         stop_of(ranks),
         rarely,
         groups_of(ranks),
@@ -308,25 +300,25 @@ def _offsets(
 
 
 def _shifted(row: Row, by: float) -> Row:
-    if not by:
-        return row
-    return row._replace(
-        before=row.before - by,
-        begin=row.begin - by,
-        end=row.end - by,
-        ready=row.ready and row.ready - by,
-        done=row.done and row.done - by,
-    )
+    """Return a step by a clock that is so many seconds ahead."""
+    moments = {name: getattr(row, name) for name in ("before", "begin", "end", "ready", "done")}
+    return row._replace(**{name: at and at - by for name, at in moments.items()})
 
 
-def _ready(step: Sequence[Row]) -> float:
-    """Return when the last rank had its last gradient; 0 if that is unknown."""
-    return max(row.ready for row in step) if all(row.done for row in step) else 0.0
+def _terms_of(step: Sequence[Row], ranks: int) -> list[dict[Term, float]]:
+    """Return the seconds of a step by term, of each rank that kept it. ranks: how many there
+    are."""
+    # When the last rank had its last gradient; 0 if that is unknown.
+    is_known = len(step) == ranks and all(row.done for row in step)
+    ready = max(row.ready for row in step) if is_known else 0.0
+    earlier = min(row.earlier for row in step)
+    return [_terms(row, ready, earlier) for row in step]
 
 
 def _terms(row: Row, ready: float, earlier: float) -> dict[Term, float]:
-    """Return the seconds of a step by term. ready: as from `_ready`. earlier: the least seconds of
-    a rank for the exchanges before the last one; who takes longer has waited."""
+    """Return the seconds of a step of a rank by term. ready: when the last rank had its last
+    gradient; 0 if that is unknown. earlier: the least seconds of a rank for the exchanges before
+    the last one; who takes longer has waited."""
     outside = row.input_outside + row.elsewhere + row.applied + row.collected
     found = {Term.BETWEEN: row.begin - row.before - outside, Term.INPUT: row.input}
     apart = {
@@ -375,17 +367,6 @@ def _slower(
     )
 
 
-def percentile(bins: Sequence[tuple[int, int]], share: float) -> float:
-    """Return the step time below which this share of the steps lies, in seconds, to a bin."""
-    wanted = share * sum(count for _, count in bins)
-    seen = 0
-    for place, count in bins:
-        seen += count
-        if seen >= wanted:
-            return exp(place * BIN)
-    raise ValueError("there is no step")
-
-
 @dataclass(frozen=True)
 class _Slow:
     """The slow steps of a rank. above: seconds. count: how many. share: of the rank's time, what
@@ -407,7 +388,7 @@ def _slow(steps: Steps, paused: Set[int]) -> _Slow:
     exchanges what several have computed may take longer than these."""
     if not steps.are_told_apart:
         return _Slow(inf, 0, 0.0)
-    usual = percentile(steps.bins, 0.5)
+    usual = steps.percentile(0.5)
     if _exchanges_rarely(steps.rows):
         usual = max(usual, median(row.period for row in steps.rows if row.done))
     above = SLOW * usual
@@ -430,19 +411,13 @@ def _tail(
     """Return the slow steps of the rank that lost most time in them; None if there are none."""
     rank, worst = max(zip(ranks, slow, strict=True), key=lambda each: each[1].share)
     assert rank.steps is not None
-    slowest = [
-        each
-        for each in rank.steps.slowest
-        if each.row.period > worst.above and each.row.number not in paused
-    ]
+    slowest = list(_slowest(rank.steps, paused))
     if not worst.count or not slowest:
         return None
     beyond = [(each.row.period - worst.above / SLOW, each.retraced) for each in slowest]
     retraced = sum(seconds for seconds, is_retraced in beyond if is_retraced)
     is_retraced = 2 * retraced > sum(seconds for seconds, _ in beyond)
-    numbers = {each.row.number for each in slowest}
-    at_rank, term, is_alone = _cause(_known(ranks, numbers), ranks, by_rank)
-    longest = max(each.row.period for each in slowest) - worst.above / SLOW
+    at_rank, term, is_alone = _cause(ranks, by_rank, {each.row.number for each in slowest})
     return Tail(
         worst.count,
         rank.steps.summed,
@@ -450,8 +425,16 @@ def _tail(
         is_retraced,
         at_rank if is_alone else None,
         term,
-        longest / rank.steps.sums,
+        max(beyond)[0] / rank.steps.sums,
     )
+
+
+def _slowest(steps: Steps, paused: Set[int]) -> Iterator[Slow]:
+    """Yield the slow steps of a rank of which all is known."""
+    above = _slow(steps, paused).above
+    for each in steps.slowest:
+        if each.row.period > above and each.row.number not in paused:
+            yield each
 
 
 @dataclass(frozen=True)
@@ -471,53 +454,34 @@ class SlowStep:
 def slow_steps(ranks: Sequence[Rank], parts: Parts, most: int) -> list[SlowStep]:
     """Return the slow steps that took longest, at most so many, in their order; without those in
     which a rank did not run."""
-    longest: dict[int, tuple[float, Slow, Steps]] = {}
     paused = paused_steps(ranks)
-    for rank in ranks:
-        steps = rank.steps
-        if steps is None or not steps.summed:
-            continue
-        above = _slow(steps, paused).above
-        for each in steps.slowest:
-            period = each.row.period
-            number = each.row.number
-            if number not in paused and period > max(above, longest.get(number, (0.0,))[0]):
+    longest: dict[int, tuple[float, Slow, Steps]] = {}
+    for steps in (rank.steps for rank in ranks if rank.steps is not None and rank.steps.summed):
+        for each in _slowest(steps, paused):
+            number, period = each.row.number, each.row.period
+            if number not in longest or period > longest[number][0]:
                 longest[number] = period, each, steps
-    kept = sorted(longest, key=lambda number: -longest[number][0])[:most]
-    known = _known(ranks, set(kept))
     found = []
-    for number in sorted(kept):
+    for number in sorted(sorted(longest, key=lambda number: -longest[number][0])[:most]):
         seconds, each, steps = longest[number]
         at = each.row.before - steps.rows[0].end
-        own = [{number: rows[number]} if number in rows else {} for rows in known]
-        cause = _cause(own, ranks, parts.by_rank)[:2]
-        found.append(SlowStep(number, at, seconds, each.retraced, *cause))
-    return found
-
-
-def _known(ranks: Sequence[Rank], slow: Set[int]) -> list[dict[int, Row]]:
-    """Return what each rank kept of these steps, by their indexes."""
-    found = []
-    for rank in ranks:
-        assert rank.steps is not None
-        known = [*(each.row for each in rank.steps.slowest), *rank.steps.rows]
-        found.append({row.number: row for row in known if row.number in slow})
+        rank, term, _ = _cause(ranks, parts.by_rank, {number})
+        found.append(SlowStep(number, at, seconds, each.retraced, rank, term))
     return found
 
 
 def _cause(
-    rows: Sequence[Mapping[int, Row]], ranks: Sequence[Rank], by_rank: Sequence[OfRank]
+    ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Set[int]
 ) -> tuple[int, Term, bool]:
     """Return in which term of which rank slow steps took more time than is usual, and whether no
-    other rank took half as much there, in most of them. rows: of each rank, the slow steps by their
-    indexes."""
+    other rank took half as much there, in most of them. slow: their numbers."""
+    kept = [rank.steps.kept if rank.steps is not None else {} for rank in ranks]
     more: dict[tuple[int, Term], float] = {}
     table: list[dict[int, Mapping[Term, float]]] = []
-    for index in set().union(*rows):
-        step = {at: own[index] for at, own in enumerate(rows) if index in own}
-        ready = _ready(list(step.values())) if len(step) == len(ranks) else 0.0
-        earlier = min(row.earlier for row in step.values())
-        table.append({at: _terms(row, ready, earlier) for at, row in step.items()})
+    for number in slow:
+        step = {at: own[number] for at, own in enumerate(kept) if number in own}
+        terms_of = _terms_of(list(step.values()), len(ranks))
+        table.append(dict(zip(step, terms_of, strict=True)))
         for at, terms in table[-1].items():
             for term, seconds in terms.items():
                 if term is not Term.STRAGGLER:

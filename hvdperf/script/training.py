@@ -17,7 +17,7 @@ from hvdperf.script.checks import Problem, problems, remarks
 from hvdperf.script.cores import LEAST_DELAY, faults_of
 from hvdperf.script.live import stall_of
 from hvdperf.script.recorded import NOT_KEPT, Launch, Rank
-from hvdperf.script.terms import SLOW, Parts, parts_of, percentile
+from hvdperf.script.terms import SLOW, Parts, parts_of
 
 LIMITS = "What limits this training"
 PERCENTILES = {"median": 0.5, "90th percentile": 0.9, "99th": 0.99}
@@ -224,11 +224,8 @@ def steps(training: Training) -> Iterator[str]:
         mean = _ms(own.sums / own.summed)
         yield f"step time: {mean} on average; the GPU runs asynchronously"
         return
-    told = ", ".join(
-        f"{name} {_ms(percentile(own.bins, share))}" for name, share in PERCENTILES.items()
-    )
-    slowest = max(each.row.period for each in own.slowest)
-    yield f"step time: {told}, longest {_ms(slowest)} (rank {rank.rank})"
+    told = ", ".join(f"{name} {_ms(own.percentile(at))}" for name, at in PERCENTILES.items())
+    yield f"step time: {told}, longest {_ms(own.longest)} (rank {rank.rank})"
 
 
 def tail(training: Training) -> Iterator[str]:
