@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import median
 
-from hvdperf.script.recorded import Rank
+from hvdperf.script.recorded import Rank, Weights
 from hvdperf.stats import shift
 from hvdperf.worker.script.tap._hvdperf_recorder import FIRST, OF_SESSION
 
@@ -111,25 +111,28 @@ def _exchanges(rank: Rank) -> bool:
 def _weights(ranks: Sequence[Rank]) -> Iterator[Problem]:
     known = [rank for rank in ranks if rank.weights]
     # A script that failed in its first step has not yet made them alike.
-    if len(known) < 2 or len({_steps(rank) for rank in known}) > 1 or not _steps(known[0]):
+    if len(known) < 2 or len({rank.count for rank in known}) > 1 or not known[0].count:
         return
     # Local variables are the ranks' own.
     if any(rank.local for rank in known):
         return
-    unlike = []
-    for values in zip(*(rank.weights for rank in known), strict=False):
-        (name, checksum, total, size), *others = values
-        for _, other, other_total, other_size in others:
-            apart = max(abs(total - other_total), abs(size - other_size))
-            if other != checksum and apart > CLOSE * max(size, other_size):
-                unlike.append(name)
-                break
+    unlike = [
+        values[0][0]
+        for values in zip(*(rank.weights for rank in known), strict=False)
+        if any(_differ(values[0], each) for each in values[1:])
+    ]
     if unlike:
         yield Problem(
             f"ranks end with different weights: {_listed(unlike)}",
             "broadcast the variables of rank 0 before the first step "
             "(hvd.broadcast_variables), and allreduce all gradients",
         )
+
+
+def _differ(one: Weights, other: Weights) -> bool:
+    (_, checksum, *ours), (_, other_checksum, *theirs) = one, other
+    apart = max(abs(a - b) for a, b in zip(ours, theirs, strict=True))
+    return checksum != other_checksum and apart > CLOSE * max(ours[1], theirs[1])
 
 
 def _data(ranks: Sequence[Rank]) -> Iterator[Problem]:
@@ -211,10 +214,6 @@ def _warm_up(ranks: Sequence[Rank]) -> Iterator[Problem]:
             f"{100 * (1 - exp(still.estimate)):.0f} % in the last third of the run",
             "run it for longer; autotuning and filling caches take many steps",
         )
-
-
-def _steps(rank: Rank) -> int:
-    return rank.steps.count if rank.steps is not None else 0
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hvdperf.cli import complain
@@ -27,6 +28,8 @@ from hvdperf.timeline.nights.night import check_series
 from hvdperf.verdict import Verdict
 
 REPORT = "report.txt"
+# Shows a line of progress.
+_say = partial(print, flush=True)
 BUDGET_MIN = 15.0
 _ROOM = "make room on this disk, or name another one with --results"
 
@@ -131,10 +134,6 @@ def _run_alone(command: Command, directory: Path, request: ScriptRequest) -> int
     if request.check and training.wrong:
         return EXIT_STATUS[Verdict.INVALID]
     return status
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def _show(told: Iterable[str], directory: Path, launched: Launch | None = None) -> bool:

@@ -130,17 +130,16 @@ def groups_of(ranks: Sequence[Rank]) -> list[Group]:
     """Return the ranks by the cores that they may use; without those of which that is unknown."""
     found: dict[tuple[str, tuple[int, ...]], list[Rank]] = {}
     for rank in ranks:
-        if rank.steps is not None and rank.steps.cores is not None:
-            found.setdefault((rank.host, rank.steps.cores.cores), []).append(rank)
+        if rank.cores is not None:
+            found.setdefault((rank.host, rank.cores.cores), []).append(rank)
     return [_group(cores, own) for (_, cores), own in found.items()]
 
 
 def _group(cores: Sequence[int], ranks: Sequence[Rank]) -> Group:
-    used = [rank.steps.cores for rank in ranks if rank.steps and rank.steps.cores]
+    used = [rank.cores for rank in ranks if rank.cores is not None]
     busy = fmean(each.busy / each.seconds for each in used)
     own = sum(each.own / each.seconds for each in used)
-    cpu = [rank.steps.cpu for rank in ranks if rank.steps and rank.steps.cpu]
-    delayed = max((each[2] / each[0] for each in cpu), default=0.0)
+    delayed = max((rank.cpu.delayed for rank in ranks if rank.cpu is not None), default=0.0)
     waited = max(each.waited / each.seconds for each in used)
     most = max(used, key=lambda each: each.withheld / each.seconds)
     # The kernel adds up the cores that it withholds, which are more than a rank may need at once.
@@ -152,9 +151,6 @@ def _group(cores: Sequence[int], ranks: Sequence[Rank]) -> Group:
 
 def faults_of(ranks: Sequence[Rank]) -> Mapping[int, float]:
     """Return the pages a second for which ranks waited, of those where that is worth telling."""
-    found = {}
-    for rank in ranks:
-        cores = rank.steps.cores if rank.steps is not None else None
-        if cores is not None and cores.faults > _FAULTS * cores.seconds:
-            found[rank.rank] = cores.faults / cores.seconds
-    return found
+    known = {rank.rank: rank.cores for rank in ranks if rank.cores is not None}
+    faults = {rank: cores.faults / cores.seconds for rank, cores in known.items()}
+    return {rank: pages for rank, pages in faults.items() if pages > _FAULTS}

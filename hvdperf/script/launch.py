@@ -224,7 +224,7 @@ class Run:
     @property
     def count(self) -> int:
         """Return the steps of the rank that did fewest."""
-        return min(rank.steps.count if rank.steps is not None else 0 for rank in self.job)
+        return min(rank.count for rank in self.job)
 
     @property
     def short(self) -> str:
@@ -295,18 +295,21 @@ def short_run(command: Command, directory: Path, steps: int) -> Run:
         raise UserError((directory / private.WHY).read_text())
     run = Run(command, last_job(read_ranks(directory)[0])[0], steps)
     _check_place(run)
-    why = _useless(run)
     if status:
         why = f"it ended with status {status}"
-    if why:
-        said = last_line(output.read_text(errors="replace")) or "nothing"
-        if (directory / private.BY_LANDLOCK).exists():
-            said += (
-                f" (Landlock lets it write to a copy of {paths[0]} and to TMPDIR only, and to no "
-                f"file there of more than {private.LINKED >> 20} MB)"
-            )
-        raise UserError(f"{command.name}: {why}, and said: {said}; see {shown(output)}")
-    return run
+    elif not run.job:
+        why = "no rank was seen (does the command set PYTHONPATH? Let it extend that)"
+    elif run.count < min(steps, recorder.FIRST + 2):
+        why = "no rank trained long enough"
+    else:
+        return run
+    said = last_line(output.read_text(errors="replace")) or "nothing"
+    if (directory / private.BY_LANDLOCK).exists():
+        said += (
+            f" (Landlock lets it write to a copy of {paths[0]} and to TMPDIR only, and to no file "
+            f"there of more than {private.LINKED >> 20} MB)"
+        )
+    raise UserError(f"{command.name}: {why}, and said: {said}; see {shown(output)}")
 
 
 def _check_place(run: Run) -> None:
@@ -325,14 +328,6 @@ def _check_place(run: Run) -> None:
             f"{run.command.name} did not run: a rank imported {elsewhere[0]}; take it off "
             "PYTHONPATH, or install the project by pip install -e"
         )
-
-
-def _useless(run: Run) -> str:
-    """Return why a run says nothing; "" if all of its ranks have trained."""
-    if not run.job:
-        return "no rank was seen (does the command set PYTHONPATH? Let it extend that)"
-    is_short = run.count < min(run.asked, recorder.FIRST + 2)
-    return "no rank trained long enough" if is_short else ""
 
 
 def check_code(own: Run, other: Run) -> None:

@@ -369,11 +369,10 @@ def _exchanged(training: Training) -> Iterator[Figure]:
 
 
 def _ranks(training: Training) -> Figure:
-    use = training.use
     fields: tuple[Field[Rank], ...] = (
         value("rank", "rank", lambda rank: rank.rank),
         value("host", "host", lambda rank: rank.host),
-        value("steps", "steps", lambda rank: rank.steps.count if rank.steps else 0),
+        value("steps", "steps", lambda rank: rank.count),
         value(
             "samples",
             "throughput",
@@ -381,11 +380,11 @@ def _ranks(training: Training) -> Figure:
             "samples/s",
             1,
         ),
-        value("cores", "cores", lambda r: use[r.rank].cores if r.rank in use else None, digits=2),
+        value("cores", "cores", lambda rank: rank.cpu.cores if rank.cpu else None, digits=2),
         value(
             "delayed",
             "waited for a core",
-            lambda rank: 100 * use[rank.rank].delayed if rank.rank in use else None,
+            lambda rank: 100 * rank.cpu.delayed if rank.cpu else None,
             "% of the time",
             1,
         ),

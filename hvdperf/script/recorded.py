@@ -47,6 +47,25 @@ class Pause(NamedTuple):
         return self.end - self.begin
 
 
+class Cpu(NamedTuple):
+    """What a rank used after the warm-up. own: CPU seconds of all threads. waited: seconds for
+    which the main thread could run and had no core."""
+
+    seconds: float
+    own: float
+    waited: float
+
+    @property
+    def cores(self) -> float:
+        """Return the cores that it used on average."""
+        return self.own / self.seconds
+
+    @property
+    def delayed(self) -> float:
+        """Return the share of the time for which its main thread waited for a core."""
+        return self.waited / self.seconds
+
+
 class Cores(NamedTuple):
     """How busy cores were after the warm-up. cores: the numbers of those that the rank may use.
     busy: seconds for which they were not idle, of all programs and all cores together. own: CPU
@@ -72,9 +91,8 @@ class Steps:
     exchanged in it by Horovod's tape or optimizer; others: whether the script itself calls
     hvd.allreduce in it. updates: whether an optimizer changes weights in it. rows: all of its
     calls, or two of four, two of eight, ... bins: number of steps by rounded ln of their seconds /
-    BIN. summed, sums: the steps after the warm-up, and their seconds. samples: of all calls. cpu:
-    seconds since the warm-up, those of CPU time of all threads, and those for which the main thread
-    could run and had no core. cores: None if that is unknown. alone: of steps that began with an
+    BIN. summed, sums: the steps after the warm-up, and their seconds. samples: of all calls. cpu,
+    cores: None if that is unknown. alone: of steps that began with an
     idle GPU, seconds until the call ended, and until the GPU had done all; None if every call waits
     for its GPU, or there is none. Then summed and sums are of steps from one idle GPU to
     another. batch: samples of a call by the shapes in its graph; 0 if unknown."""
@@ -93,7 +111,7 @@ class Steps:
     summed: int
     sums: float
     samples: int
-    cpu: tuple[float, float, float] | None = None
+    cpu: Cpu | None = None
     cores: Cores | None = None
     alone: tuple[tuple[float, float], ...] | None = None
     batch: int = 0
@@ -135,6 +153,11 @@ class Steps:
         """Return the samples of this rank a second, after the warm-up."""
         samples = self.samples / self.count if self.samples else self.batch
         return samples * self.summed / self.sums if self.summed and samples else None
+
+
+# A variable that the optimizer changed: its name, a checksum, the sum of its values, and that of
+# their absolute values.
+Weights = tuple[str, int, float, float]
 
 
 class Code(NamedTuple):
@@ -185,7 +208,7 @@ class Rank:
     peak_memory: int
     written_at: float
     is_over: bool
-    weights: tuple[tuple[str, int, float, float], ...]
+    weights: tuple[Weights, ...]
     interpreter: str = ""
     code: Code | None = None
     pauses: tuple[Pause, ...] = ()
@@ -210,6 +233,19 @@ class Rank:
                 alike = [each for each in found if each.ended - each.begun >= _ALIKE * longest]
                 return max(alike, key=lambda each: each.count)
         return None
+
+    @property
+    def count(self) -> int:
+        """Return the number of its training steps."""
+        return self.steps.count if self.steps is not None else 0
+
+    @property
+    def cpu(self) -> Cpu | None:
+        return self.steps.cpu if self.steps is not None else None
+
+    @property
+    def cores(self) -> Cores | None:
+        return self.steps.cores if self.steps is not None else None
 
 
 @dataclass(frozen=True)

@@ -315,8 +315,7 @@ def _part(command: Command, directory: Path, steps: int, kind: Kind, say: Say) -
     if runs[0].short:
         say(runs[0].short)
     job = runs[0].job
-    used = [(rank, rank.steps.cores) for rank in job if rank.steps is not None]
-    slots = [Slot(rank.rank, rank.host, cores.cores) for rank, cores in used if cores is not None]
+    slots = [Slot(each.rank, each.host, each.cores.cores) for each in job if each.cores is not None]
     # The program that starts the ranks; the first one if that is unknown.
     programs = [Path(word).name for word in command.words]
     launcher = next((name for name in programs if name in LAUNCHERS), programs[0])

@@ -41,15 +41,6 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Use:
-    """What a rank used after the warm-up. cores: on average. delayed: the share of the time for
-    which its main thread waited for a core."""
-
-    cores: float
-    delayed: float
-
-
-@dataclass(frozen=True)
 class Training:
     """What is known of a training. ranks: of the job that ended last. jobs: how many there were.
     launch: of its command."""
@@ -86,16 +77,6 @@ class Training:
         """Return the start of the rank that was slowest to its second step; None without steps."""
         rank = max(self.ranks, key=lambda each: each.steps.begun if each.steps else 0.0)
         return start_of(rank)
-
-    @cached_property
-    def use(self) -> Mapping[int, Use]:
-        """Return what ranks used, by rank; without those of which it is unknown."""
-        known = {rank.rank: rank.steps.cpu for rank in self.ranks if rank.steps is not None}
-        return {
-            rank: Use(cpu[1] / cpu[0], cpu[2] / cpu[0])
-            for rank, cpu in known.items()
-            if cpu is not None and cpu[0] > 0
-        }
 
     @property
     def seconds(self) -> float:
@@ -137,7 +118,7 @@ def training_of(ranks: Sequence[Rank], jobs: int, launch: Launch = NOT_KEPT) -> 
     """Return what is known of a training. ranks: of one job, at least one."""
     wrong, parts = problems(ranks), parts_of(ranks)
     limit = limits.limit_of(parts, wrong, ranks)
-    if not wrong and launch.status and not any(rank.steps and rank.steps.count for rank in ranks):
+    if not wrong and launch.status and not any(rank.count for rank in ranks):
         limit = limits.Limit(
             f"the command ended with status {launch.status} before its first step was done",
             "see its own messages above the report",
@@ -214,7 +195,7 @@ def steps(training: Training) -> Iterator[str]:
     if own is None:
         return
     if not own.summed:
-        count = max((each.steps.count if each.steps else 0) for each in training.ranks)
+        count = max(each.count for each in training.ranks)
         yield f"steps: {count}, all of them in the warm-up"
         return
     samples = training.samples_per_second
@@ -324,22 +305,21 @@ def resources(training: Training) -> Iterator[str]:
     peaks = [rank.peak_memory / 1e9 for rank in training.ranks]
     yield f"peak memory per rank: {min(peaks):.2f} to {max(peaks):.2f} GB"
     for rank in training.ranks:
-        steps = rank.steps
-        cores = steps.cores if steps is not None else None
+        steps, cores = rank.steps, rank.cores
         if steps and steps.period and cores and cores.grown > limits.LEAST_SHARE * rank.peak_memory:
             grown = cores.grown / cores.seconds * steps.period / 1e6
             yield (
                 f"the memory of rank {rank.rank} grows by {grown:.2f} MB a step, "
                 f"{cores.grown / 1e9:.2f} GB in {cores.seconds:.0f} s"
             )
-    parts, used = training.parts, [each.cores for each in training.use.values()]
+    parts, used = training.parts, [rank.cpu for rank in training.ranks if rank.cpu is not None]
     if used:
-        mean = fmean(used)
-        yield f"cores used per rank: {min(used):.2f} to {max(used):.2f}, mean {mean:.2f}"
+        cpus = [each.cores for each in used]
+        yield f"cores used per rank: {min(cpus):.2f} to {max(cpus):.2f}, mean {fmean(cpus):.2f}"
     if parts is not None and parts.stop is not None:
         yield limits.stop_told(parts.stop)
     told = "; ".join(limits.cores_told(parts.groups)) if parts is not None else ""
-    delayed = max((each.delayed for each in training.use.values()), default=0.0)
+    delayed = max((each.delayed for each in used), default=0.0)
     if delayed > LEAST_DELAY:
         told = told or "more threads than cores, or a CPU limit of its container"
         told = (

@@ -9,7 +9,7 @@ import pytest
 from hvdperf.plan.arms import Term
 from hvdperf.script.cores import faults_of, groups_of, paused_steps, stop_of
 from hvdperf.script.limits import limit_of
-from hvdperf.script.recorded import Cores, Pause, Rank
+from hvdperf.script.recorded import Cores, Cpu, Pause, Rank
 from hvdperf.script.terms import parts_of, slow_steps
 from tests.script.test_terms import BETWEEN, COMPUTE, SAME, known, made, of_steps, steps, told
 
@@ -72,7 +72,7 @@ def test_a_pause_outside_of_the_steps_is_none() -> None:
 def using(ranks: list[Rank], cores: tuple[int, ...], busy: float, delayed: float) -> list[Rank]:
     """Return ranks of 0.9 cores each on these ones, of which `busy` are not idle."""
     used = Cores(cores, 10.0, 10 * busy, 9.0, 0, 8.0)
-    return of_steps(ranks, cores=used, cpu=(10.0, 9.0, 10 * delayed))
+    return of_steps(ranks, cores=used, cpu=Cpu(10.0, 9.0, 10 * delayed))
 
 
 def test_other_processes_on_the_cores_are_told_if_they_disturb() -> None:
@@ -110,7 +110,7 @@ def replace_own(rank: Rank) -> Cores:
 def test_a_quota_of_cores_limits(cores: int) -> None:
     ranks = made([steps(60, *SAME)] * 2)
     used = Cores(tuple(range(cores)), 10.0, 15.0, 7.0, 0, 8.0, withheld=5.0, allowed=1.5)
-    ranks = of_steps(ranks, cores=used, cpu=(10.0, 7.0, 2.5))
+    ranks = of_steps(ranks, cores=used, cpu=Cpu(10.0, 7.0, 2.5))
     (group,) = groups_of(ranks)
     assert (group.withheld, group.missing) == (0.25, 0.25)
     limit = limit_of(parts_of(ranks), [], ranks)
@@ -123,7 +123,7 @@ def test_a_quota_of_cores_limits(cores: int) -> None:
 def test_a_quota_comes_before_the_slow_steps_that_it_makes() -> None:
     late = [[*SAME[:2], 0.05 if number % 4 == 0 else COMPUTE] for number in range(200)]
     used = Cores((0, 1), 7.1, 8.3, 4.2, 0, 21.0, withheld=4.8, allowed=1.2)
-    ranks = of_steps(made([late, late]), cores=used, cpu=(7.1, 4.2, 1.9))
+    ranks = of_steps(made([late, late]), cores=used, cpu=Cpu(7.1, 4.2, 1.9))
     limit = limit_of(parts_of(ranks), [], ranks)
     assert limit.told.index("quota") < limit.told.index("slow steps")
     assert "quota" in limit.mend

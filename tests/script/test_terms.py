@@ -15,7 +15,7 @@ from hvdperf.plan.arms import Term
 from hvdperf.script.checks import problems
 from hvdperf.script.launch import Command, Figure, Run
 from hvdperf.script.limits import Limit, limit_of
-from hvdperf.script.recorded import Cores, Rank, Row, Slow, Steps, last_job
+from hvdperf.script.recorded import Cores, Cpu, Rank, Row, Slow, Steps, last_job
 from hvdperf.script.terms import TERMS, Parts, parts_of
 from hvdperf.script.training import lines, training_of
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP
@@ -68,7 +68,7 @@ def rank(number: int, size: int, rows: tuple[Row, ...], host: str = "a") -> Rank
         summed=len(after),
         sums=sum(row.period for row in after),
         samples=32 * len(rows),
-        cpu=(1.0, 0.9, 0.01),
+        cpu=Cpu(1.0, 0.9, 0.01),
     )
     return Rank(
         format=1,
@@ -566,7 +566,7 @@ def test_what_disturbs_comes_after_the_scripts_own_fault_unless_it_is_far_worse(
         ranks = of_steps(
             made([steps(60, between, INPUT, COMPUTE)] * 2),
             cores=Cores((0, 1), 10.0, 20.0, 3.0, 0, 9.0),
-            cpu=(10.0, 9.0, 6.0),
+            cpu=Cpu(10.0, 9.0, 6.0),
         )
         first, second, *_ = re.split(r"\. |; and ", training_of(ranks, 1).limit.told)
         assert ("script itself" in first) is is_first
