@@ -21,7 +21,7 @@ from hvdperf.script import launch, short_runs
 from hvdperf.script.launch import Command
 from hvdperf.script.page import page
 from hvdperf.script.recorded import LAUNCH, RECORDS, Launch, last_job, read_launch, read_ranks
-from hvdperf.script.training import lines, training_of
+from hvdperf.script.training import Training, lines, training_of
 from hvdperf.session.ending import EXIT_STATUS, exit_status
 from hvdperf.timeline.commands import told_next_to_others, write_nights_page
 from hvdperf.timeline.nights.night import check_series
@@ -114,26 +114,31 @@ def run_script(*words: str, request: ScriptRequest) -> int:
 def _run_alone(command: Command, directory: Path, request: ScriptRequest) -> int:
     """Run the command to its end, show what limits it, and return its exit status."""
     status = launch.run(command, directory, request.steps)
-    ranks, refused = read_ranks(directory)
-    for line in refused:
-        complain(line)
-    job, jobs = last_job(ranks)
+    launched = Launch(tuple(command.words), status)
+    training = _read(directory, launched)
     if any(directory.glob("*.failed")):
         complain(f"{shown(directory)}: ranks could not write all that they recorded; {_ROOM}")
-    elif not job:
+    elif training is None:
         complain(
             "no rank was seen: nothing in the command called hvd.init with a Python that reads "
             "PYTHONPATH (python -I, -E and -S do not)"
         )
-    if not job:
+    if training is None:
         return status
-    launched = Launch(tuple(command.words), status)
-    training = training_of(job, jobs, launched)
     if _show(lines(training), directory, launched):
         print(write_apart(directory, Path.cwd()))
     if request.check and training.wrong:
         return EXIT_STATUS[Verdict.INVALID]
     return status
+
+
+def _read(directory: Path, launched: Launch) -> Training | None:
+    """Return what is known of a run; None without a rank. Complain of what cannot be read."""
+    ranks, refused = read_ranks(directory)
+    for line in refused:
+        complain(line)
+    job, jobs = last_job(ranks)
+    return training_of(job, jobs, launched) if job else None
 
 
 def _show(told: Iterable[str], directory: Path, launched: Launch | None = None) -> bool:
@@ -171,12 +176,9 @@ def report(*sessions: Path, request: ReportRequest) -> int:
         return report_sessions(sessions, request)
     request.points()  # refuses options that contradict each other
     (directory,) = sessions
-    ranks, refused = read_ranks(directory)
-    for line in refused:
-        complain(line)
-    if not ranks:
+    training = _read(directory, read_launch(directory))
+    if training is None:
         raise UserError(f"{shown(directory)}: no document of a rank can be read")
-    training = training_of(*last_job(ranks), read_launch(directory))
     name, form, out = directory.resolve().name, request.format_ or "html", request.out
     if form not in ("html", "terminal") or request.figures is not None:
         raise UserError(

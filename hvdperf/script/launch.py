@@ -17,14 +17,12 @@ from math import ceil
 from pathlib import Path
 from statistics import fmean
 
+from hvdperf import programs
 from hvdperf.errors import UserError, refusing
 from hvdperf.launch.launchers import own_settings
 from hvdperf.launch.scratch import scratch_directory
-from hvdperf.machine.stack import check_python
-from hvdperf.machine.starting import rank_environment
+from hvdperf.machine import stack, starting
 from hvdperf.paths import shown
-from hvdperf.programs import NotStarted, TooLong, last_line
-from hvdperf.programs import run as probed
 from hvdperf.script.live import Live
 from hvdperf.script.recorded import Rank, last_job, read_ranks
 from hvdperf.timeline.processes import Git, ended
@@ -80,7 +78,7 @@ class Command:
         interpreter = Path(wanted).expanduser()
         if interpreter.is_file():
             with refusing(f"--against {wanted}: ", UserError):
-                check_python(interpreter.absolute())
+                stack.check_python(interpreter.absolute())
             interpreter = interpreter.absolute()
             return replace(self, name=shown(interpreter), interpreter=interpreter)
         revision = ("--verify", "--quiet", "--end-of-options", f"{wanted}^{{commit}}")
@@ -98,7 +96,7 @@ class Command:
         which it ends; None for its own end."""
         found = {**os.environ, **self.settings}
         if self.interpreter is not None:
-            found = rank_environment(self.interpreter, found)
+            found = starting.rank_environment(self.interpreter, found)
             # The suite's own ranks find its modules by that; a script needs none of them.
             found["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
             found["PATH"] = os.pathsep.join([str(self.interpreter.parent), found.get("PATH", "")])
@@ -163,8 +161,8 @@ def on_all_hosts(command: Sequence[str], *others: str) -> list[str]:
     has_hosts = any(word.partition("=")[0] in _HOSTS for word in command)
     if not _is_mpirun(command[0]) or not has_hosts:
         return list(command)
-    with suppress(NotStarted, TooLong):
-        output = probed([command[0], "--version"], within_s=_VERSION_S).output
+    with suppress(programs.NotStarted, programs.TooLong):
+        output = programs.run([command[0], "--version"], within_s=_VERSION_S).output
         if any(name in output for name in _OPEN_MPI):
             names = (*_OURS, *others)
             return [command[0], *(word for name in names for word in ("-x", name)), *command[1:]]
@@ -303,7 +301,7 @@ def short_run(command: Command, directory: Path, steps: int) -> Run:
         why = "no rank trained long enough"
     else:
         return run
-    said = last_line(output.read_text(errors="replace")) or "nothing"
+    said = programs.last_line(output.read_text(errors="replace")) or "nothing"
     if (directory / private.BY_LANDLOCK).exists():
         said += (
             f" (Landlock lets it write to a copy of {paths[0]} and to TMPDIR only, and to no file "

@@ -13,7 +13,7 @@ from hvdperf.plan.settings import Touches, settings_in
 from hvdperf.script.checks import Problem
 from hvdperf.script.cores import Group, Stop
 from hvdperf.script.recorded import Rank
-from hvdperf.script.terms import OWN, Gpu, Parts, Tail
+from hvdperf.script.terms import OUTSIDE, OWN, Gpu, Parts, Tail
 
 # A term that takes a smaller share of the time is not worth a change.
 LEAST_SHARE = 0.10
@@ -178,18 +178,30 @@ def _stop(stop: Stop | None) -> Iterator[Limit]:
 
 def cores_told(groups: Sequence[Group]) -> Iterator[str]:
     """Yield what else uses the cores of ranks, and which ranks have fewer cores than they are."""
-    for group in groups:
-        cores = f"{group.cores} cores" if group.cores > 1 else "single core"
-        ranks = _ranks(group.ranks)
-        if len(group.ranks) > group.cores:
-            yield f"{ranks} share the same {cores}"
-        if group.others:
-            yield f"other processes use {_percent(group.others)} of the {cores} of {ranks}"
-        if group.withheld:
-            yield (
-                f"a CPU quota of {group.allowed:g} cores stopped {ranks} for "
-                f"{group.withheld * group.seconds:.1f} of {group.seconds:.1f} s"
-            )
+    return (told for group in groups for told, _ in _lacks(group))
+
+
+def _lacks(group: Group) -> Iterator[tuple[str, str]]:
+    """Yield why ranks lack cores, each with what to do about it."""
+    cores = f"{group.cores} cores" if group.cores > 1 else "single core"
+    ranks = _ranks(group.ranks)
+    if len(group.ranks) > group.cores:
+        yield (
+            f"{ranks} share the same {cores}",
+            "give each rank its own core, by another binding (mpirun --bind-to, srun "
+            "--cpus-per-task) or with fewer ranks on the host",
+        )
+    if group.others:
+        yield (
+            f"other processes use {_percent(group.others)} of the {cores} of {ranks}",
+            "stop other programs (including data loaders of the script), or use other cores",
+        )
+    if group.withheld:
+        yield (
+            f"a CPU quota of {group.allowed:g} cores stopped {ranks} for "
+            f"{group.withheld * group.seconds:.1f} of {group.seconds:.1f} s",
+            "raise the CPU quota of the container or cgroup, or use fewer threads",
+        )
 
 
 def _ranks(numbers: Sequence[int]) -> str:
@@ -200,8 +212,7 @@ def _ranks(numbers: Sequence[int]) -> str:
 
 def _may_lack_a_core(tail: Tail) -> bool:
     """Return whether slow steps may be those in which a rank waits for a core."""
-    own = (Term.BETWEEN, Term.COLLECTING, Term.OTHERS, Term.INPUT)
-    return tail.term not in own and not tail.retraced
+    return tail.term not in OUTSIDE and not tail.retraced
 
 
 def _cores(parts: Parts) -> Iterator[Limit]:
@@ -215,23 +226,10 @@ def _cores(parts: Parts) -> Iterator[Limit]:
     if parts.tail is not None and _may_lack_a_core(parts.tail):
         waits += parts.tail.share
     most = 1 - (1 - worst.missing) * (1 - min(waits, 1.0))
-    told = "; ".join(cores_told([worst]))
-    mends = []
-    if worst.others:
-        mends.append(
-            "stop other programs (including data loaders of the script), or use other cores"
-        )
-    if len(worst.ranks) > worst.cores:
-        mends.append(
-            "give each rank its own core, by another binding (mpirun --bind-to, srun "
-            "--cpus-per-task) or with fewer ranks on the host"
-        )
-    if worst.withheld:
-        mends.append("raise the CPU quota of the container or cgroup, or use fewer threads")
-    mend = "; and ".join(mends)
+    told, mends = zip(*_lacks(worst), strict=True)
     # More is not lost than its threads had to wait, and not less than the main one had to.
     share = max(min(waits, worst.waited), worst.delayed)
-    yield Limit(told, mend, _faster(0.0, most), share, _AGAIN)
+    yield Limit("; ".join(told), "; and ".join(mends), _faster(0.0, most), share, _AGAIN)
 
 
 def _tail(parts: Parts, ranks: Sequence[Rank]) -> Iterator[Limit]:

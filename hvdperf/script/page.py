@@ -62,48 +62,39 @@ def page(training: Training, name: str) -> str:
 
 def sections(training: Training) -> tuple[Section, ...]:
     """Return the sections of a training, what matters most first."""
-    of_steps = _NOTHING
+    missing = {}
     if any(rank.steps is not None and not rank.steps.are_told_apart for rank in training.ranks):
-        of_steps = "The GPU runs asynchronously, so single steps cannot be separated."
-    return (
-        Section(
+        gpu = "The GPU runs asynchronously, so single steps cannot be separated."
+        missing = {"steps": gpu, "run": gpu}
+    of_steps = (*_distribution(training), *_by_rank(training), *_slow(training))
+    rows: tuple[tuple[str, str, str, Iterable[Figure]], ...] = (
+        (
             "terms",
             "A typical step by term",
             "Means of steps that are not slow and that all ranks recorded. Each term starts where "
             "the previous one ends.",
-            tuple(_terms(training)),
-            _NOTHING,
+            _terms(training),
         ),
-        Section(
+        (
             "steps",
             "Steps",
             f"All steps after the warm-up (the first {FIRST + 1}). Slow steps take more than "
             f"{SLOW:g} times the median.",
-            (*_distribution(training), *_by_rank(training), *_slow(training)),
             of_steps,
         ),
-        Section(
-            "run",
-            "Over the run",
-            "Recorded steps after the warm-up.",
-            tuple(_strip(training)),
-            of_steps,
-        ),
-        Section(
+        ("run", "Over the run", "Recorded steps after the warm-up.", _strip(training)),
+        (
             "start",
             "Start-up",
             "The rank that was the last to start its second step, from the start of its process.",
-            tuple(_start(training)),
-            _NOTHING,
+            _start(training),
         ),
-        Section(
-            "exchange",
-            "Allreduce",
-            "Tensors that are allreduced per step.",
-            tuple(_exchanged(training)),
-            _NOTHING,
-        ),
-        Section("ranks", "Ranks", "After the warm-up.", (_ranks(training),)),
+        ("exchange", "Allreduce", "Tensors that are allreduced per step.", _exchanged(training)),
+        ("ranks", "Ranks", "After the warm-up.", [_ranks(training)]),
+    )
+    return tuple(
+        Section(name, title, intro, tuple(figures), missing.get(name, _NOTHING))
+        for name, title, intro, figures in rows
     )
 
 

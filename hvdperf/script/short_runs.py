@@ -23,10 +23,7 @@ from hvdperf.columns import Columns, figure_text, wrapped
 from hvdperf.errors import UserError, refusing
 from hvdperf.interim import judge_rounds
 from hvdperf.json_records import Unreadable
-from hvdperf.machine import probe as machine_probe
-from hvdperf.machine.host import local_machine
-from hvdperf.machine.placement import Slot
-from hvdperf.machine.stack import probe
+from hvdperf.machine import host, placement, probe, stack
 from hvdperf.models.own_networks import LAUNCHERS
 from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import Term
@@ -147,7 +144,7 @@ def compare(
     if steps is None or other.name == launch.LAUNCH:
         first = [launch.short_run(command, directory / "first-0", steps or launch.FIRST_STEPS)]
     if other.name == launch.LAUNCH:
-        cores, has_gpus = len(os.sched_getaffinity(0)), bool(local_machine().gpus)
+        cores, has_gpus = len(os.sched_getaffinity(0)), bool(host.local_machine().gpus)
         settings = launch.launch_settings(first[0].job, cores, has_gpus)
         other = replace(other, name=" ".join(map("=".join, settings.items())), settings=settings)
         say(f"settings of hvdperf's launches: {other.name}")
@@ -279,7 +276,7 @@ def measure_night(
         words = shlex.join(["hvdperf", "run", *given, "--", *command.words])
         night = documents.Night(documents.FORMAT, series, today, now(), words)
         with suppress(OSError, MemoryError):
-            night = replace(night, probe=machine_probe.probe())
+            night = replace(night, probe=probe.probe())
         try:
             if steps is None:
                 first = launch.short_run(command, directory / "first", launch.FIRST_STEPS)
@@ -315,12 +312,16 @@ def _part(command: Command, directory: Path, steps: int, kind: Kind, say: Say) -
     if runs[0].short:
         say(runs[0].short)
     job = runs[0].job
-    slots = [Slot(each.rank, each.host, each.cores.cores) for each in job if each.cores is not None]
+    slots = [
+        placement.Slot(each.rank, each.host, each.cores.cores)
+        for each in job
+        if each.cores is not None
+    ]
     # The program that starts the ranks; the first one if that is unknown.
     programs = [Path(word).name for word in command.words]
     launcher = next((name for name in programs if name in LAUNCHERS), programs[0])
-    stack = probe(job[0].interpreter, CACHE)
-    known = fingerprint(local_machine(), stack, launcher, slots, job[0].settings)
+    installed = stack.probe(job[0].interpreter, CACHE)
+    known = fingerprint(host.local_machine(), installed, launcher, slots, job[0].settings)
     name = Path(job[0].arguments[0]).name
     results = {(Measure.SPEED, f"{name}, {each.value}"): _speeds(runs, each) for each in Figure}
     results[Measure.START, name] = [max(map(_start_seconds, run.job)) for run in runs]

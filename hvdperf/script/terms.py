@@ -47,7 +47,7 @@ OWN = (
     Term.APPLY,
 )
 # What it does before a call begins.
-_OUTSIDE = (Term.BETWEEN, Term.COLLECTING, Term.OTHERS, Term.INPUT)
+OUTSIDE = (Term.BETWEEN, Term.COLLECTING, Term.OTHERS, Term.INPUT)
 # A step is slow if it takes so many times the median.
 SLOW = 2.0
 # A rank that waits for its input for this share of a step waits for whoever makes the batches.
@@ -489,7 +489,7 @@ def _cause(
                     more[at, term] = more.get((at, term), 0.0) + seconds - usual
     rank, term = max(more, key=more.__getitem__)
     # Evaluating takes time in several of these.
-    alike = _OUTSIDE if term in _OUTSIDE else (term,)
+    alike = OUTSIDE if term in OUTSIDE else (term,)
     of_steps = [
         {at: sum(terms.get(each, 0.0) for each in alike) for at, terms in step.items()}
         for step in table
