@@ -11,7 +11,17 @@ from hvdperf.script.cores import faults_of, groups_of, paused_steps, stop_of
 from hvdperf.script.limits import limit_of
 from hvdperf.script.recorded import Cores, Cpu, Pause, Rank
 from hvdperf.script.terms import parts_of, slow_steps
-from tests.script.test_terms import BETWEEN, COMPUTE, SAME, known, made, of_steps, steps, told
+from tests.script.test_terms import (
+    BETWEEN,
+    COMPUTE,
+    SAME,
+    changed,
+    known,
+    made,
+    of_steps,
+    steps,
+    told,
+)
 
 # Of a process whose threads begin to wait 3000 times a second.
 USUAL = 3000.0
@@ -41,12 +51,11 @@ def test_a_rank_that_was_stopped_is_told_and_its_step_is_no_slow_step() -> None:
     assert limit.told.startswith("rank 1 did not run")
     assert parts.by_rank[1].terms[Term.BETWEEN] == pytest.approx(BETWEEN)
     assert "SIGSTOP" in told(ranks)
-
-
-def test_a_rank_without_a_core_is_starved() -> None:
-    stop = stop_of(with_pause(0.05, 5.5, 150))
-    assert stop is not None
-    assert stop.is_starved
+    outside = Pause(10.0, 16.0, 0.0, 0.0, 0.0, USUAL)
+    assert stop_of(changed(ranks, pauses=(outside,))) is None
+    starved = stop_of(with_pause(0.05, 5.5, 150))
+    assert starved is not None
+    assert starved.is_starved
 
 
 @pytest.mark.parametrize(
@@ -61,12 +70,6 @@ def test_own_work_that_keeps_the_interpreter_is_no_stop(cpu: float, switches: fl
     assert parts.stop is None
     assert parts.tail is not None
     assert (parts.tail.rank, parts.tail.term) == (1, Term.BETWEEN)
-
-
-def test_a_pause_outside_of_the_steps_is_none() -> None:
-    ranks = with_pause(0.05, 0.01, 150)
-    before = [replace(each, pauses=(Pause(10.0, 16.0, 0.0, 0.0, 0.0, USUAL),)) for each in ranks]
-    assert stop_of(before) is None
 
 
 def using(ranks: list[Rank], cores: tuple[int, ...], busy: float, delayed: float) -> list[Rank]:
@@ -93,17 +96,11 @@ def test_ranks_with_cores_of_their_own_are_groups_of_their_own() -> None:
 
 
 def test_more_ranks_than_cores_limit() -> None:
-    ranks = using(made([steps(60, *SAME)] * 2), (0,), 1.0, 0.5)
-    ranks = [of_steps([each], cores=replace_own(each))[0] for each in ranks]
+    own = Cores((0,), 10.0, 10.0, 4.9, 0, 8.0)
+    ranks = of_steps(made([steps(60, *SAME)] * 2), cores=own, cpu=Cpu(10.0, 9.0, 5.0))
     (group,) = groups_of(ranks)
     assert (group.others, group.missing) == (0.0, 0.5)
     assert "ranks 0 and 1 share the same single core" in told(ranks)
-
-
-def replace_own(rank: Rank) -> Cores:
-    assert rank.steps is not None
-    assert rank.steps.cores is not None
-    return rank.steps.cores._replace(own=4.9)
 
 
 @pytest.mark.parametrize("cores", [2, 64])

@@ -65,13 +65,10 @@ def test_the_page_says_what_the_terminal_says() -> None:
     assert escape(USUAL.limit.told[1:]) in text
 
 
-def test_the_terms_of_the_page_add_up_to_the_step() -> None:
+def test_the_figures_hold_all_of_the_time_and_all_of_the_steps() -> None:
     for row in rows(USUAL, "terms"):
         parts = [value for key, value in row.items() if key not in ("rank", "all")]
         assert sum(map(float, parts)) == pytest.approx(row["all"])  # type: ignore[arg-type]
-
-
-def test_all_steps_are_in_the_distribution() -> None:
     counted = sum(rank.steps.summed for rank in USUAL.ranks if rank.steps is not None)
     assert sum(int(row["steps"] or 0) for row in rows(USUAL, "step-times")) == counted
 
@@ -170,29 +167,17 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize("name", ["usual", "hostile", "many"])
-def test_every_figure_is_drawn_and_no_text_is_more_than_text(opened: Page, name: str) -> None:
-    opened.goto(f"/{name}.html")
-    opened.locator("html[data-ready=true]").wait_for()
-    opened.evaluate("page.plots.all()")
-    drawn = [each for each in figures(USUAL).values() if each.plot is not None]
-    assert opened.locator("[data-drawn=true]").count() == len(drawn)
-    assert opened.locator(".failed:visible").count() == 0
-    assert opened.evaluate("window.ran") is None
-
-
-@pytest.mark.parametrize("name", ["usual", "hostile", "many"])
-def test_a_phone_scrolls_no_page_sideways(opened: Page, name: str) -> None:
+def test_a_page_is_drawn_on_paper_and_on_a_phone_without_scrolling_it_sideways(
+    opened: Page, name: str
+) -> None:
     opened.set_viewport_size(PHONE)
     opened.goto(f"/{name}.html")
-    opened.locator("html[data-ready=true]").wait_for()
-    opened.evaluate("page.plots.all()")
-    opened.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
-    assert opened.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-
-
-def test_paper_has_every_plot(opened: Page) -> None:
-    opened.goto("/usual.html")
     opened.locator("html[data-ready=true]").wait_for()
     assert opened.pdf().startswith(b"%PDF-")
     drawn = [each for each in figures(USUAL).values() if each.plot is not None]
     assert opened.locator("[data-drawn=true]").count() == len(drawn)
+    # Text of a document is never more than text.
+    assert opened.locator(".failed:visible").count() == 0
+    assert opened.evaluate("window.ran") is None
+    opened.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    assert opened.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

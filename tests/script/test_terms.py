@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import log
 from typing import Any
@@ -15,7 +15,7 @@ from hvdperf.plan.arms import Term
 from hvdperf.script.checks import problems
 from hvdperf.script.launch import Command, Figure, Run
 from hvdperf.script.limits import Limit, limit_of
-from hvdperf.script.recorded import Cores, Cpu, Rank, Row, Slow, Steps, last_job
+from hvdperf.script.recorded import Cores, Cpu, Rank, Row, Slow, Steps
 from hvdperf.script.terms import TERMS, Parts, parts_of
 from hvdperf.script.training import lines, training_of
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP
@@ -96,17 +96,6 @@ def rank(number: int, size: int, rows: tuple[Row, ...], host: str = "a") -> Rank
 
 def steps(count: int, *values: float) -> list[list[float]]:
     return [list(values) for _ in range(count)]
-
-
-def of_own_weights(each: Rank, local: int = 0) -> Rank:
-    """Return a rank with a variable that is like no other rank's."""
-    return replace(each, local=local, weights=(("w", each.rank, 1.0 + each.rank, 2.0),))
-
-
-def scaled(factors: list[float]) -> list[list[float]]:
-    """Return steps that take so many times as long as usual, and scatter a little."""
-    draw = random.Random(1)
-    return [[each * factor * draw.uniform(0.9, 1.1) for each in SAME] for factor in factors]
 
 
 def changed(ranks: list[Rank], **fields: object) -> list[Rank]:
@@ -192,18 +181,21 @@ def test_ranks_that_are_alike_name_none() -> None:
 def test_what_limits_is_the_term_that_takes_most() -> None:
     assert "ranks wait for input for 70 %" in told(made([steps(60, BETWEEN, 0.035, COMPUTE)] * 2))
     assert "computation: 59 %" in told(made([steps(60, *SAME)] * 2))
-    text = told(made([steps(60, *SAME), steps(60, BETWEEN, INPUT, 0.030)]))
-    assert "rank 1 takes 2.43 times as long per step as rank 0" in text
-
-
-def test_slow_steps_are_blamed_on_the_rank_that_did_something_else() -> None:
-    saving = [[0.5 if number % 50 == 49 else BETWEEN, *SAME[1:]] for number in range(200)]
-    ranks = made([steps(200, *SAME), saving])
+    ranks = made([steps(60, *SAME), steps(60, BETWEEN, INPUT, 0.030)])
     parts = known(ranks)
-    tail = parts.tail
-    assert tail is not None
-    assert (tail.rank, tail.term, tail.count) == (1, Term.BETWEEN, 4)
-    assert "saving" in told(ranks)
+    waited = 1000 * parts.by_rank[0].terms[Term.STRAGGLER]
+    assert "rank 1 takes 2.43 times as long per step as rank 0" in told(ranks)
+    assert f"waits {waited:.2f} of {1000 * parts.period:.2f} ms" in told(ranks)
+
+
+def test_slow_steps_are_blamed_on_the_rank_that_did_something_else_alone() -> None:
+    saving = [[0.5 if number % 50 == 49 else BETWEEN, *SAME[1:]] for number in range(200)]
+    for own, rank in (([steps(200, *SAME), saving], 1), ([saving] * 2, None)):
+        ranks = made(own)
+        tail = known(ranks).tail
+        assert tail is not None
+        assert (tail.rank, tail.term, tail.count) == (rank, Term.BETWEEN, 4)
+        assert "saving" in told(ranks)
 
 
 def test_a_pause_is_a_slow_step_and_changes_no_term() -> None:
@@ -228,109 +220,21 @@ def test_a_pause_among_slow_steps_is_told_from_them() -> None:
         assert ("by the longest alone" in told(ranks)) is is_told
 
 
-def test_a_sound_training_fails_no_check() -> None:
-    assert problems(made([steps(60, *SAME)] * 2)) == []
-
-
-def test_local_variables_and_one_rank_fail_no_check() -> None:
-    unlike = made([steps(60, *SAME)] * 2)
-    unlike = [
-        replace(each, local=1, weights=(("w", each.rank, 1.0 + each.rank, 2.0),)) for each in unlike
-    ]
-    assert problems(unlike) == []
-    (single,) = made([steps(60, *SAME)])
-    single = replace(single, exchanged={}, batches=(1.0, 2.0))
-    assert problems([single]) == []
-
-
-def test_a_script_that_calls_allreduce_itself_is_judged_by_its_weights() -> None:
-    silent = of_steps(changed(made([steps(60, *SAME)] * 2), exchanged={}), exchanges=False)
-    own = changed(silent, others={"allreduce between steps": 180})
-    assert problems(own) == []
-    (problem,) = problems([of_own_weights(each) for each in own])
-    assert "different weights" in problem.what
-    (problem,) = problems(changed(silent, others={"allreduce between steps": 2}))
-    assert "no gradient is allreduced" in problem.what
-
-
-def test_each_check_fails_for_its_own_reason() -> None:
-    sound = made([steps(60, *SAME)] * 2)
-    silent = of_steps(changed(sound, exchanged={}), exchanges=False)
-    left_out = changed(sound, unexchanged=("w2",))
-    unlike = [of_own_weights(each) for each in sound]
-    same_data = changed(sound, batches=tuple(map(float, range(12))))
-    retraced = of_steps(sound, traces=59)
-    draw = random.Random(1)
-    faster = [
-        [each * (3 - 2 * number / 600) * draw.uniform(0.9, 1.1) for each in SAME]
-        for number in range(600)
-    ]
-    warming = made([faster, faster])
-    for ranks, what in (
-        (silent, "no gradient is allreduced"),
-        (left_out, "w2"),
-        (unlike, "different weights"),
-        (same_data, "same batches"),
-        (retraced, "is retraced"),
-        (warming, "warm-up"),
-    ):
-        (problem,) = problems(ranks)
-        assert what in problem.what
-        assert problem.mend
-        assert problem.what in told(ranks)
-
-
-def test_a_machine_that_became_idle_once_is_no_warm_up() -> None:
-    draw = random.Random(1)
-    busy = [
-        [each * (2 if number < 300 else 1) * draw.uniform(0.9, 1.1) for each in SAME]
-        for number in range(600)
-    ]
-    assert problems(made([busy, busy])) == []
-
-
-def test_weights_that_differ_by_rounding_are_the_same() -> None:
-    sound = made([steps(60, *SAME)] * 2)
-    sound[1] = replace(sound[1], weights=(("w", 8, 1.0 + 1e-8, 2.0),))
-    assert problems(sound) == []
-
-
-def test_of_two_jobs_the_last_is_told() -> None:
-    first, second = made([steps(60, *SAME)] * 2), made([steps(60, *SAME)] * 2)
-    second = [
-        replace(each, marks={"process": 200.0, "python": 201.0}, written_at=300.0)
-        for each in second
-    ]
-    job, jobs = last_job([*first, *second])
-    assert (job, jobs) == (second, 2)
-    assert last_job([]) == ([], 0)
-
-
-def test_a_job_after_one_of_another_size_keeps_its_ranks() -> None:
-    """Its rank 1 is no part of the job before, which had none or whose rank 1 wrote nothing."""
-    (alone,), second = made([steps(60, *SAME)]), made([steps(60, *SAME)] * 2)
-    second = [
-        replace(each, marks={"process": 200.0 - each.rank, "python": 201.0}, written_at=300.0)
-        for each in second
-    ]
-    assert last_job([alone, *second]) == (second, 2)
-    assert last_job([replace(alone, size=2), *second]) == (second, 2)
-
-
-def test_a_script_that_never_trains_is_told_as_such() -> None:
+def test_too_few_steps_are_told_as_such() -> None:
     idle = [replace(each, series=(), exchanged={}) for each in made([steps(60, *SAME)] * 2)]
     assert problems(idle) == []
     assert "no training step was seen" in told(idle)
     assert "steps:" not in told(idle)
+    assert "too few steps" in told(made([steps(3, *SAME)] * 2))
+
+
+def with_rows(ranks: list[Rank], change: Callable[[Row], Row]) -> list[Rank]:
+    """Return ranks with other rows of their steps."""
+    return [of_steps([each], rows=tuple(map(change, each.series[0].rows)))[0] for each in ranks]
 
 
 def unstamped(ranks: list[Rank]) -> list[Rank]:
-    return [
-        of_steps(
-            [each], rows=tuple(row._replace(ready=0.0, done=0.0) for row in each.series[0].rows)
-        )[0]
-        for each in ranks
-    ]
+    return with_rows(ranks, lambda row: row._replace(ready=0.0, done=0.0))
 
 
 def test_steps_without_stamps_are_not_taken_apart() -> None:
@@ -393,46 +297,17 @@ def test_a_gpu_without_work_waits_for_the_script_or_for_its_calls() -> None:
     assert training_of(unknown, 1).limit.told.startswith("too few steps")
 
 
-def test_a_run_of_few_steps_is_told_as_such() -> None:
-    assert "too few steps" in told(made([steps(3, *SAME)] * 2))
-
-
-def test_a_script_that_failed_in_its_first_step_has_no_weights_to_compare() -> None:
-    none = of_steps(made([steps(60, *SAME)] * 2), count=0, summed=0, rows=(), bins=(), samples=0)
-    assert problems([of_own_weights(each) for each in none]) == []
-
-
 def test_an_exchange_after_several_passes_is_no_slow_step() -> None:
     """Every fourth step exchanges, and takes three times as long."""
     ranks = made([[[BETWEEN, INPUT, 0.05 if n % 4 == 3 else 0.01] for n in range(200)]] * 2)
-    ranks = [
-        of_steps(
-            [each],
-            rows=tuple(
-                row if row.number % 4 == 3 else row._replace(ready=0.0, done=0.0)
-                for row in each.series[0].rows
-            ),
-        )[0]
-        for each in ranks
-    ]
-    parts = known(ranks)
+    own = with_rows(
+        ranks, lambda row: row if row.number % 4 == 3 else row._replace(ready=0.0, done=0.0)
+    )
+    parts = known(own)
     assert parts.rarely
     assert parts.tail is None
     assert Term.INSIDE not in parts.by_rank[0].terms
-    assert "some of the steps only" in told(ranks)
-
-
-def test_calls_of_another_function_that_trains_are_not_the_scripts_own_code() -> None:
-    ranks = [
-        of_steps([each], rows=tuple(row._replace(elsewhere=0.010) for row in each.series[0].rows))[
-            0
-        ]
-        for each in made([steps(60, 0.012, INPUT, COMPUTE)] * 2)
-    ]
-    parts = known(ranks)
-    assert parts.by_rank[0].terms[Term.BETWEEN] == pytest.approx(0.002)
-    assert parts.by_rank[0].terms[Term.OTHERS] == pytest.approx(0.010)
-    assert abs(parts.by_rank[0].residual) < 1e-9
+    assert "some of the steps only" in told(own)
 
 
 def test_functions_that_take_turns_are_the_same_one_on_all_ranks() -> None:
@@ -473,18 +348,13 @@ def test_every_term_can_be_the_limit() -> None:
         ({"elsewhere": 0.1}, "functions other than the training step"),
         ({"elsewhere": 0.1, "exchanged": 0.1}, "collectives other than the gradient allreduce"),
     )
+
+    def longer(field: dict[str, Any]) -> list[Rank]:
+        longer = of_steps(usual, bins=((round(log(0.117) / BIN), 56),))
+        return with_rows(longer, lambda row: row._replace(before=row.before - 0.1, **field))
+
     for field, told_as in by_field:
-        longer = [
-            of_steps(
-                [each],
-                rows=tuple(
-                    row._replace(before=row.before - 0.1, **field) for row in each.series[0].rows
-                ),
-                bins=((round(log(0.117) / BIN), 56),),
-            )[0]
-            for each in usual
-        ]
-        training = training_of(longer, 1)
+        training = training_of(longer(field), 1)
         assert training.parts is not None
         assert sum(map(training.parts.share, TERMS)) == pytest.approx(1, abs=1e-3)
         assert told_as in training.limit.told
@@ -504,38 +374,25 @@ def test_a_gain_that_is_known_has_two_ends() -> None:
     assert Limit("", faster=(1.0, 1.0)).gain == Limit("").gain == ""
 
 
-def test_slow_steps_of_all_ranks_name_none() -> None:
-    saving = [[0.5 if number % 50 == 49 else BETWEEN, *SAME[1:]] for number in range(200)]
-    for own, rank in (([saving] * 2, None), ([saving, steps(200, *SAME)], 0)):
-        parts = known(made(own))
-        assert parts.tail is not None
-        assert (parts.tail.rank, parts.tail.term) == (rank, Term.BETWEEN)
+def paced(seconds: float, waits: bool = True) -> list[list[float]]:
+    """Return steps that compute for 14 to 20 ms, after input that comes so many seconds after the
+    batch before it, or unlike that is at hand soon."""
+    draw = random.Random(1)
+    computing = [draw.uniform(0.014, 0.020) for _ in range(200)]
+    return [
+        [0.0, seconds - last if waits else draw.uniform(0.004, 0.010), own]
+        for own, last in zip(computing, [COMPUTE, *computing[:-1]], strict=True)
+    ]
 
 
 def test_a_producer_that_sets_the_pace_hides_everything_else() -> None:
-    """Its next batch takes 24 ms from the one before; computing takes 14 to 20 ms of that."""
-    draw = random.Random(1)
-
-    def paced(waits: bool) -> list[list[float]]:
-        computing = [draw.uniform(0.014, 0.020) for _ in range(200)]
-        before = [COMPUTE, *computing[:-1]]
-        return [
-            [0.0, 0.024 - last if waits else draw.uniform(0.004, 0.010), own]
-            for own, last in zip(computing, before, strict=True)
-        ]
-
     for waits in (True, False):
-        training = training_of(made([paced(waits)]), 1)
+        training = training_of(made([paced(0.024, waits)]), 1)
         assert training.parts is not None
         assert training.parts.is_starved is waits
         assert training.limit.told.startswith("ranks wait for input") is waits
-
-
-def test_a_rank_is_said_to_be_waited_for_as_long_as_the_table_says() -> None:
-    ranks = made([steps(60, *SAME), steps(60, BETWEEN, INPUT, 0.030)])
-    parts = known(ranks)
-    waited = 1000 * parts.by_rank[0].terms[Term.STRAGGLER]
-    assert f"waits {waited:.2f} of {1000 * parts.period:.2f} ms" in told(ranks)
+    slow = made([steps(200, *SAME), paced(0.044)])
+    assert training_of(slow, 1).limit.told.startswith("rank 1 takes")
 
 
 def test_settings_that_slow_the_exchange_are_the_first_to_try() -> None:
@@ -544,21 +401,6 @@ def test_settings_that_slow_the_exchange_are_the_first_to_try() -> None:
     training = training_of(usual, 1)
     assert training.limit.mend.startswith("unset HOROVOD_CYCLE_TIME=50,")
     assert "HOROVOD_CYCLE_TIME=50" in told(usual)
-
-
-def test_ranks_of_process_sets_have_weights_of_their_own() -> None:
-    first, second = (of_own_weights(each) for each in made([steps(60, *SAME)] * 2))
-    alone = [replace(each, process_sets=((each.rank,),)) for each in (first, second)]
-    assert problems(alone) == []
-    together = [replace(each, process_sets=((0, 1),)) for each in (first, second)]
-    assert len(problems(together)) == 1
-
-
-def test_ranks_with_different_models_may_read_the_same_data() -> None:
-    batches = tuple(float(each) for each in range(60))
-    ranks = changed(made([steps(60, *SAME)] * 2), batches=batches)
-    assert len(problems(ranks)) == 1
-    assert problems([replace(each, process_sets=((each.rank,),)) for each in ranks]) == []
 
 
 def test_what_disturbs_comes_after_the_scripts_own_fault_unless_it_is_far_worse() -> None:
@@ -572,13 +414,3 @@ def test_what_disturbs_comes_after_the_scripts_own_fault_unless_it_is_far_worse(
         assert ("script itself" in first) is is_first
         assert ("other processes" in first) is not is_first
         assert "script itself" in first + second
-
-
-def test_an_input_of_one_rank_that_sets_the_pace_names_the_rank() -> None:
-    draw = random.Random(1)
-    computing = [draw.uniform(0.014, 0.020) for _ in range(200)]
-    slow = [
-        [0.0, 0.044 - last, own]
-        for own, last in zip(computing, [COMPUTE, *computing[:-1]], strict=True)
-    ]
-    assert training_of(made([steps(200, *SAME), slow]), 1).limit.told.startswith("rank 1 takes")
