@@ -10,7 +10,6 @@ import pytest
 
 from hvdperf.script.checks import problems, remarks
 from hvdperf.script.recorded import Rank, last_job
-from hvdperf.worker.script.tap._hvdperf_recorder import OF_SESSION
 from tests.script.test_terms import SAME, changed, made, of_steps, steps, told
 
 SOUND = made([steps(60, *SAME)] * 2)
@@ -175,9 +174,3 @@ def test_a_process_that_a_rank_starts_may_train_by_itself() -> None:
     assert last_job([alone(0, 0)]) == ([], 0)
     (job, _) = last_job([alone(0, 1)])
     assert whats(job) == []
-
-
-def test_what_the_graph_of_a_session_could_exchange_counts_only_if_it_is_run() -> None:
-    of_session = changed(SILENT, exchanged={OF_SESSION: (2, 1000, 0)})
-    (what,) = whats(of_steps(of_session, name=OF_SESSION))
-    assert "no gradient is allreduced" in what

@@ -70,11 +70,8 @@ def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
     assert "rank 0 is done" in done.stdout
     first, second = ranks_of(tmp_path)
     assert [first.missing, second.missing] == [(), ()]
-    assert (steps_of(first).name, steps_of(first).count, steps_of(first).samples) == (
-        "step",
-        60,
-        60 * 32,
-    )
+    steps = steps_of(first)
+    assert (steps.name, steps.count, steps.samples) == ("step", 60, 60 * 32)
     assert first.exchanged["step"][0] == 3
     assert first.weights == second.weights
     parts = known([first, second])
@@ -91,17 +88,6 @@ def test_a_loop_is_measured_and_its_slow_rank_is_named(tmp_path: Path) -> None:
     (written,) = (tmp_path / "report").glob("*.html")
     assert f"report: report/{written.name}\n" in done.stdout
     assert {"import tensorflow", "hvd.init"} <= {name for name, _, _ in first.events}
-
-
-@pytest.mark.long
-def test_the_script_of_the_examples_trains_soundly(tmp_path: Path) -> None:
-    script = str(ROOT / "examples" / "train.py")
-    done = run(tmp_path, *on_two_ranks(script), options=("--steps=40",))
-    assert done.returncode == 0, done.stdout + done.stderr
-    first, second = ranks_of(tmp_path)
-    assert (steps_of(first).count, steps_of(first).samples) == (40, 40 * 32)
-    assert first.exchanged["step"][0] == 6
-    assert first.weights == second.weights
 
 
 def test_fit_under_keras_3_exchanges_nothing_and_is_invalid(tmp_path: Path) -> None:
@@ -133,30 +119,33 @@ def test_a_script_is_ended_after_so_many_steps_and_its_own_error_stays(tmp_path:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("way", "name"),
+    ("script", "way", "name"),
     [
-        ("gan", "train_both"),
-        ("allreduce", "a loop"),
-        ("several", "train_on_four"),
-        ("sets", "train_alone"),
+        ("tests/support/scripts/own_ways.py", ["gan"], "train_both"),
+        ("tests/support/scripts/own_ways.py", ["allreduce"], "a loop"),
+        ("tests/support/scripts/own_ways.py", ["several"], "train_on_four"),
+        ("tests/support/scripts/own_ways.py", ["sets"], "train_alone"),
+        ("examples/train.py", [], "step"),
     ],
+    ids=["gan", "allreduce", "several", "sets", "the example"],
 )
 def test_a_sound_training_in_a_way_of_its_own_fails_no_check(
-    way: str, name: str, tmp_path: Path
+    script: str, way: list[str], name: str, tmp_path: Path
 ) -> None:
-    own = ["env", "HOROVOD_DYNAMIC_PROCESS_SETS=1"] if way == "sets" else []
-    script = str(SCRIPTS / "own_ways.py")
-    done = run(tmp_path, *own, *on_two_ranks(script, way), options=("--check",))
+    own = ["env", "HOROVOD_DYNAMIC_PROCESS_SETS=1"] if way == ["sets"] else []
+    words = on_two_ranks(str(ROOT / script), *way)
+    done = run(tmp_path, *own, *words, options=("--check", "--steps=40"))
     assert done.returncode == 0, done.stdout
     first, _ = ranks_of(tmp_path)
-    assert steps_of(first).name.startswith(name)
-    assert steps_of(first).count == 40
-    if way == "gan":
+    steps = steps_of(first)
+    assert steps.name.startswith(name)
+    assert steps.count == 40
+    if way == ["gan"]:
         assert first.exchanged[name][0] == 4
         assert first.missing == ()
-        assert all(row.earlier > 0 for row in steps_of(first).rows)
-    if way == "several":
-        assert steps_of(first).samples == 40 * 4 * 32
+        assert all(row.earlier > 0 for row in steps.rows)
+    if way == ["several"]:
+        assert steps.samples == 40 * 4 * 32
         assert any("several batches" in each for each in first.missing)
 
 
@@ -166,11 +155,8 @@ def test_a_session_that_does_not_run_the_exchange_of_its_graph_is_invalid(tmp_pa
     assert done.returncode == INVALID, done.stdout
     first, _ = ranks_of(tmp_path)
     assert first.exchanged
-    assert (steps_of(first).count, steps_of(first).updates, steps_of(first).exchanges) == (
-        40,
-        True,
-        False,
-    )
+    steps = steps_of(first)
+    assert (steps.count, steps.updates, steps.exchanges) == (40, True, False)
 
 
 def test_ranks_without_horovod_are_those_of_their_launcher_and_invalid(tmp_path: Path) -> None:
