@@ -12,10 +12,11 @@ import math
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
@@ -56,7 +57,7 @@ Say = Callable[[str], None]
 # Against itself ----------------------------------------------------------------------------------
 
 
-class Comparison(Group[str]):
+class Comparison(Group[Figure]):
     """Runs of the command and of the other one in turn: a pair of runs is a round. pairs: the
     command's run and the other one's. wrong: the check of a run that fails. judged: the verdict on
     each figure, by all pairs. run_pair: measures a pair, by its number from 0 on."""
@@ -65,7 +66,7 @@ class Comparison(Group[str]):
         self, name: str, budget_s: float, run_pair: Callable[[int], tuple[Run, Run]]
     ) -> None:
         sampling = Sampling(LOOKS, early=False)
-        super().__init__((name,), sampling, Budget(time.monotonic(), budget_s))
+        super().__init__(tuple(Figure), sampling, Budget(time.monotonic(), budget_s))
         self.name, self.wrong = name, ""
         self.pairs: list[tuple[Run, Run]] = []
         self.judged: dict[Figure, Judgement] = {}
@@ -85,47 +86,40 @@ class Comparison(Group[str]):
         """Return the verdict that decides for both figures."""
         return worst([each.verdict for each in self.judged.values()])
 
-    def measure(self, wanted: Sequence[str], turns: int) -> dict[str, Row]:
-        pair = self._run_pair(self.done)
+    def measure(self, wanted: Sequence[Figure], turns: int) -> dict[Figure, Row]:
+        own, other = pair = self._run_pair(self.done)
         self.pairs.append(pair)
-        failed = ((run, problem) for run in pair for problem in problems(run.job))
-        for run, problem in failed if not self.wrong else ():
+        if not self.wrong:
             # The speed of such a training means nothing.
-            self.wrong = f"{run.command.name}: {problem.what}; {problem.mend}"
-            break
-        return {}
+            failed = ((run, problem) for run in pair for problem in problems(run.job))
+            for run, problem in islice(failed, 1):
+                self.wrong = f"{run.command.name}: {problem.what}; {problem.mend}"
+        by_sample = own.has_samples and other.has_samples
+        # ln(speed of the command / speed of the other one)
+        return {
+            figure: [math.log(other.seconds(figure, by_sample) / own.seconds(figure, by_sample))]
+            for figure in Figure
+        }
 
-    def counted(self, case: str) -> int:
-        return len(self.pairs)
-
-    def judge(self, wanted: Sequence[str], is_over: bool = False) -> None:
-        for figure in Figure if self.pairs else ():
-            judgement = self._judged(self.ratios(figure), is_over)
+    def judge(self, wanted: Sequence[Figure], is_over: bool = False) -> None:
+        for figure, rows in self.rows.items():
+            judgement = judge_rounds(rows, REGRESSION, LOOKS, None, is_over)
             if self.wrong:
                 judgement = replace(judgement, verdict=Verdict.INVALID, reason=self.wrong)
             self.judged[figure] = judgement
         verdicts = {each.verdict for each in self.judged.values()}
-        if is_over or self.is_final(self.name) or Verdict.INCONCLUSIVE not in verdicts:
+        if is_over or self.is_final(Figure.LOW) or Verdict.INCONCLUSIVE not in verdicts:
             self.left.clear()
 
     def finish(self) -> None:
         self.judge(self.left, is_over=True)
 
-    def ratios(self, figure: Figure) -> list[float]:
-        """Return for each pair ln(speed of the command / speed of the other one)."""
-        return [
-            math.log(other.seconds(figure, self.by_sample) / own.seconds(figure, self.by_sample))
-            for own, other in self.pairs
-        ]
-
     @property
     def is_faster(self) -> bool:
         """Return whether the rule that FAILs a slower command would FAIL the other one."""
-        ratios = [-value for value in self.ratios(Figure.LOW)]
-        return self._judged(ratios, is_over=True).verdict is Verdict.FAIL
-
-    def _judged(self, ratios: Iterable[float], is_over: bool) -> Judgement:
-        return judge_rounds([[value] for value in ratios], REGRESSION, LOOKS, None, is_over)
+        rows = [[-value for value in row] for row in self.rows[Figure.LOW]]
+        judgement = judge_rounds(rows, REGRESSION, LOOKS, None, forced=True)
+        return judgement.verdict is Verdict.FAIL
 
 
 def compare(

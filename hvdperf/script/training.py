@@ -63,11 +63,6 @@ class Training:
         return None if None in of_ranks or not of_ranks else sum(filter(None, of_ranks))
 
     @property
-    def has_batches(self) -> bool:
-        """Return whether a batch of a training step was seen."""
-        return any(rank.steps is not None and rank.steps.samples for rank in self.ranks)
-
-    @property
     def longest(self) -> Rank:
         """Return the rank whose steps took most time together."""
         return max(self.ranks, key=lambda each: each.steps.sums if each.steps else 0.0)
@@ -261,7 +256,7 @@ def unexplained(training: Training) -> Iterator[str]:
         named = list(parts.others.items())[:_NAMED]
         others = ", ".join(f"`{name}` {_ms(seconds)}" for name, seconds in named)
         yield f"other functions, on average per step: {others}"
-    if not training.has_batches:
+    if not any(rank.steps is not None and rank.steps.samples for rank in training.ranks):
         samples = training.samples_per_second
         yield (
             "batches were not seen, because they do not come from a loop over tf.data: waiting for "
