@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import exp
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Meta
-
-from hvdperf.json_records import Unreadable, decode
+from hvdperf.json_records import Count, Positive, Unreadable, decode
+from hvdperf.records.archive import read_document
+from hvdperf.timeline.store import read_all
 from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
 
 RECORDS = "rank-*.json"
@@ -189,9 +189,9 @@ class Rank:
     last step, with seconds. versions: by package. settings: variables that may change its speed,
     and the settings of TensorFlow's threads and of XLA."""
 
-    format: Annotated[int, Meta(ge=recorder.FORMAT, le=recorder.FORMAT)]
-    rank: Annotated[int, Meta(ge=0)]
-    size: Annotated[int, Meta(ge=1)]
+    format: int
+    rank: Count
+    size: Positive
     host: str
     pid: int
     arguments: tuple[str, ...]
@@ -269,12 +269,8 @@ def read_launch(directory: Path) -> Launch:
 
 def read_ranks(directory: Path) -> tuple[list[Rank], list[str]]:
     """Return what the ranks wrote, by rank, and a line for each file that cannot be read."""
-    found, refused = [], []
-    for path in sorted(directory.glob(RECORDS)):
-        try:
-            found.append(decode(path.read_bytes(), Rank))
-        except (OSError, Unreadable) as error:
-            refused.append(f"{path.name}: {error}")
+    paths = sorted(directory.glob(RECORDS))
+    found, refused = read_all(paths, lambda path: read_document(path, Rank, recorder.FORMAT))
     return sorted(found, key=lambda each: (each.rank, each.written_at)), refused
 
 
