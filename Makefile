@@ -129,20 +129,20 @@ docs: env ## write docs/reference/ from the code, and build the site of docs/ in
 	python -m sphinx -q -W --keep-going -n -b html -d .cache/docs docs site && \
 	echo 'docs: site/index.html'
 
-bench: env ## benchmark the suite itself: python -m bench
-	@$(ACTIVATE); python -m bench $(ARGS)
+bench: env ## measure what the suite itself costs: python -m bench costs
+	@$(ACTIVATE); python -m bench costs $(ARGS)
 
 soak: env ## start and end launches, some of which fail, and report leftovers: ARGS=200
-	@$(ACTIVATE); python -m bench.soak $(ARGS)
+	@$(ACTIVATE); python -m bench soak $(if $(ARGS),--launches $(ARGS))
 
 simulate: env ## simulate error rates and durations of verdicts: the tables of docs/
-	@$(ACTIVATE); python -m bench.rates $(or $(ARGS),simulation)
+	@$(ACTIVATE); python -m bench rates $(or $(ARGS),simulation)
 
 trust: env data ## inject faults in 20 more sessions of up to 18 min, and count detections
-	@$(ACTIVATE); python -m bench.trust $(ARGS)
+	@$(ACTIVATE); python -m bench trust $(ARGS)
 
 truth: env ## how often performance gates err on recorded faults; ARGS=results/runs/... adds sessions
-	@$(ACTIVATE); python -m bench.truth_table $(ARGS)
+	@$(ACTIVATE); python -m bench truth $(ARGS)
 
 history: env ## import the sessions of results/, publish both histories, serve them
 	@$(ACTIVATE); hvdperf history import || echo 'history: continuing without the import' >&2; \

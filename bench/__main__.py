@@ -1,258 +1,73 @@
-"""`python -m bench [PART ...]`: measures the suite's own cost on this machine."""
+"""The command `python -m bench`: measures the suite itself."""
 
 from __future__ import annotations
 
-import argparse
-import math
-import os
-import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from pathlib import Path
-from statistics import median
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
+from bench import costs, losses, mutants, nights, simulation, soak, trust, truth_table
+from docs.markdown import put_into
+from hvdperf import cli
 from hvdperf.errors import UserError
-from hvdperf.launch.arm_launcher import ArmLauncher, dispose, make_arm_launcher
-from hvdperf.launch.live_launch import LiveLaunch
-from hvdperf.machine.host import local_machine
-from hvdperf.machine.placement import local_offers
-from hvdperf.machine.stack import find_mpirun, probe
-from hvdperf.machine.starting import rank_environment
-from hvdperf.paths import CACHE, ROOT
-from hvdperf.plan.arms import Arm, BlockKind
-from hvdperf.plan.options import Options
-from hvdperf.plan.session_plan import plan_session
-from hvdperf.stats import hodges_lehmann
-from hvdperf.verdict import as_ratio
-from hvdperf.worker.protocol import STARTUP, Phase
-from hvdperf.worker.strategies import Strategy
+from hvdperf.paths import ROOT
 
-STARTS, LAUNCHES = 5, 6
-# Phases whose cost depends on the suite: launcher, init and input. The others depend on TensorFlow,
-# Keras and Horovod.
-OWN_PHASES = (Phase.LAUNCH, Phase.INIT, Phase.INPUT)
-# Takes a turn of one side and returns its seconds.
-Turn = Callable[[], float]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument(
-        "parts", nargs="*", metavar="PART", help=f"parts to run, of {', '.join(PARTS)} (all)"
-    )
-    parser.add_argument("--models", default="resnet_50_s", metavar="A,B")
-    parser.add_argument(
-        "--np", type=numbers, default=(), metavar="A,B", help="world sizes (1, and as many as fit)"
-    )
-    given = parser.parse_args()
-    if unknown := set(given.parts) - set(PARTS):
-        parser.error(f"there is no part {', '.join(sorted(unknown))}; known are {', '.join(PARTS)}")
-    # On SIGTERM, too, `finally` ends everything that was started.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        measure(given.parts or list(PARTS), given.models, given.np)
-    except UserError as error:
-        sys.exit(f"bench: {error}")
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of a list. Raises ValueError."""
-    return tuple(map(int, text.split(",")))
-
-
-def measure(parts: Sequence[str], models: str, sizes: Sequence[int]) -> None:
-    """Measure the parts at each world size, by default at one replica and at as many as fit, and
-    print what they say. models: names, separated by commas. Raises UserError."""
-    machine = local_machine()
-    options = Options(profile="default", models=(models,))
-    session_plan = plan_session(options, machine, local_offers(machine))
-    stack = probe(sys.executable, CACHE)
-    sizes = sizes or sorted({1, session_plan.world_sizes[-1]})
-    arms = [Arm(w, Strategy.HOROVOD, size) for w in session_plan.workloads for size in sizes]
-    print(f"{machine.description}; about {len(parts) * len(arms)} min", flush=True)
-    arm_launcher = make_arm_launcher(session_plan, {"": stack}, None)
-    try:
-        for arm in arms:
-            for part in parts:
-                print("\n".join(PARTS[part](arm_launcher, arm)), flush=True)
-    finally:
-        dispose(arm_launcher)
-
-
-def startup(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
-    """Measure what a launch costs before its first block: the seconds of the slowest rank by phase,
-    of launches alone on the machine."""
-    launches = []
-    for _ in range(STARTS):
-        with started(arm_launcher, arm) as group:
-            ranks = group.startup_seconds()
-        launches.append({phase: max(rank[phase.value] for rank in ranks) for phase in STARTUP})
-    own = [sum(launch[phase] for phase in OWN_PHASES) for launch in launches]
-    phases = ", ".join(
-        f"{phase.value} {median(launch[phase] for launch in launches):.2f}" for phase in STARTUP
-    )
-    return [
-        f"{arm.name}: start-up of a launch, seconds, median of {len(launches)}",
-        f"  launch, init and input: {median(own):.2f} (max {max(own):.2f})",
-        f"  by phase: {phases}",
-    ]
-
-
-def timestamps(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
-    """Measure ln(speed of a run with timestamps / of one without), which is the cost of a time
-    breakdown. The two take turns in the same processes."""
-
-    def seconds(group: LiveLaunch, with_timestamps: bool) -> float:
-        deadline_s = arm_launcher.order_deadline_s
-        reports = group.ask(
-            "run", deadline_s, steps=40, validate=False, with_timestamps=with_timestamps
-        )
-        return slowest(reports)
-
-    logs = []
-    for launch in range(LAUNCHES):
-        with started(arm_launcher, arm) as group:
-            logs.append(
-                alternated(lambda: seconds(group, True), lambda: seconds(group, False), launch, 12)
-            )
-    return report(f"{arm.name}: throughput of a run with timestamps / of one without", logs)
-
-
-def overhead(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
-    """Measure ln(speed of a step under the suite / of the same step in a plain Horovod script).
-    Both groups live side by side, one stopped while the other runs, and take turns."""
-    workload = arm.workload
-    interpreter = arm_launcher.stacks[arm.stack].interpreter
-    data = arm_launcher.data[workload.dataset].directory
-    arguments = [workload.model, str(workload.input_size), str(workload.batch), data]
-    cores = [slot.cores[0] for slot in arm_launcher.slots[: arm.world_size]]
-
-    def block(group: LiveLaunch) -> float:
-        group.resume()
-        replies = group.ask("block", arm_launcher.order_deadline_s, kind="full", steps=20)
-        group.pause()
-        return slowest(replies)
-
-    logs = []
-    for launch in range(LAUNCHES):
-        with started(arm_launcher, arm) as group:
-            group.pause()
-            with closing(BareLoop(interpreter, arguments, cores)) as bare:
-                bare.pause()
-                logs.append(alternated(lambda: block(group), lambda: bare.block(20), launch, 20))
-    return report(f"{arm.name}: throughput under the suite / bare Horovod loop", logs)
-
-
-PARTS: Mapping[str, Callable[[ArmLauncher, Arm], list[str]]] = {
-    "startup": startup,
-    "timestamps": timestamps,
-    "overhead": overhead,
+PAGE = ROOT / "docs" / "reference" / "simulations.md"
+# What simulates, and of how many sessions a cell, files or allocations a row, or years.
+SIMULATIONS: Mapping[str, tuple[Callable[[int], Iterable[str]], int]] = {
+    "simulation": (simulation.tables, 600),
+    "thresholds": (nights.file_tables, 10),
+    "falls": (partial(losses.table, "falls"), 20),
+    "nodes": (partial(losses.table, "nodes"), 12),
+    "gate": (partial(losses.table, "gate"), 50),
+    "changes": (nights.changes, 5),
+    "vet": (losses.vet_table, 150),
 }
+NAMES = ", ".join(SIMULATIONS)
 
 
-# Two sides that take turns ---------------------------------------------------------------------
+def rates(*names: str, of: int | None = None, write: bool = False) -> int:
+    """Simulate how often verdicts err, and what is found. docs/error_rates.md is based on it.
+    Nothing is measured, so the figures do not depend on the machine.
+
+    NAME ...: What to simulate, of {NAMES}.
+    --of N: The number of sessions, files, years or allocations, whichever NAME simulates.
+    --write: Write the tables into docs/reference/simulations.md, too.
+    """
+    for name in names:
+        cli.read("", str, SIMULATIONS, name)
+    if of is not None and of < 2:
+        raise UserError(f"--of {of}: must be two or more")
+    for name in names:
+        simulate, usual = SIMULATIONS[name]
+        lines = []
+        for line in simulate(of or usual):
+            print(line, flush=True)
+            lines.append(line)
+        if write:
+            put_into(PAGE, f"python -m bench rates {name}", lines)
+    return 0
 
 
-@contextmanager
-def started(arm_launcher: ArmLauncher, arm: Arm) -> Iterator[LiveLaunch]:
-    """Start a group of the arm, and yield it when it is ready for blocks; end it at the end."""
-    group = arm_launcher.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
-    try:
-        group.wait_ready(arm_launcher.startup_deadline_s)
-        yield group
-    finally:
-        group.end()
+COMMANDS = cli.Group(
+    "Measure the suite itself.",
+    "COMMAND",
+    {
+        "costs": costs.costs,
+        "soak": soak.start_and_end,
+        "rates": rates,
+        "trust": trust.add_sessions,
+        "truth": truth_table.make,
+        "mutants": mutants.try_mutants,
+    },
+)
 
 
-def slowest(replies: Sequence[Mapping[str, Any]]) -> float:
-    """Return the seconds of the slowest rank."""
-    return max(float(reply["seconds"]) for reply in replies)
-
-
-def alternated(one: Turn, other: Turn, launch: int, pairs: int) -> list[float]:
-    """Take turns A B, B A. Return ln(speed of one / of the other) by pair, without the first three,
-    which are warm-up. launch: its number, so that either side begins half of the launches."""
-    logs = []
-    for pair in range(-3, pairs):
-        seconds = {turn: turn() for turn in ((one, other) if (launch + pair) % 2 else (other, one))}
-        logs.append(math.log(seconds[other] / seconds[one]))
-    return logs[3:]
-
-
-def report(title: str, logs: Sequence[Sequence[float]]) -> list[str]:
-    """Return lines on a ratio. logs: its ln, by launch and pair."""
-
-    def ratio(values: Sequence[float]) -> str:
-        found = as_ratio(hodges_lehmann(values, 0.025))
-        return f"{found.estimate:.4f} [{found.lower:.4f}, {found.upper:.4f}]"
-
-    pairs = [value for launch in logs for value in launch]
-    return [
-        title,
-        f"  {ratio(pairs)}  95 % interval over {len(pairs)} alternated pairs",
-        f"  {ratio([median(launch) for launch in logs])}  over the medians of {len(logs)} launches",
-    ]
-
-
-class BareLoop:
-    """One mpirun of the plain script bench.bare_loop, one more group that can be stopped and
-    resumed. cores: one for each rank. Raises RuntimeError if the script does not start."""
-
-    def __init__(self, interpreter: str, arguments: Sequence[str], cores: Sequence[int]) -> None:
-        mpirun = str(find_mpirun(Path(interpreter)))
-        command = [mpirun, "-np", str(len(cores)), "--oversubscribe", "--bind-to", "none"]
-        command += ["--mca", "mpi_yield_when_idle", "1", interpreter, "-m", "bench.bare_loop"]
-        self._process = subprocess.Popen(
-            [*command, *arguments, ",".join(map(str, cores))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**rank_environment(interpreter), "TF_CPP_MIN_LOG_LEVEL": "2"},
-            cwd=ROOT,
-            text=True,
-        )
-        if self._line() != "ready":
-            raise RuntimeError("the bare loop did not start")
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def block(self, steps: int) -> float:
-        """Go on for the steps and return the seconds that the slowest rank took."""
-        assert self._process.stdin is not None
-        self.resume()
-        self._process.stdin.write(f"{steps}\n")
-        self._process.stdin.flush()
-        seconds = float(self._line())
-        self.pause()
-        return seconds
-
-    def pause(self) -> None:
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, signum: int) -> None:
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        for pid in children.read_text().split():
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), signum)
-
-    def close(self) -> None:
-        self.resume()
-        assert self._process.stdin is not None
-        self._process.stdin.write("0\n")
-        self._process.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(20)
-        self._process.kill()
-        self._process.wait()
+def main(command_line: list[str] | None = None) -> int:
+    parser = cli.Parser(prog="python -m bench", description=COMMANDS.description)
+    cli.add_commands(parser, COMMANDS)
+    return cli.run(parser, command_line=command_line)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,12 +1,13 @@
-"""Which losses are found night by night, and how often something is found that is not there: tables
-of simulated years that the suite itself judges, of throughputs that fall and of a gate's cases.
-`python -m bench.rates falls nodes gate` prints them.
+"""Which losses are found, and how often something is found that is not there: tables of simulated
+years that the suite itself judges, of throughputs that fall and of a gate's cases, and of
+allocations with a bad node. `python -m bench rates falls nodes gate vet` prints them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple, Protocol
@@ -15,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtri, stdtrit
 
-from bench.noise import Array, Generator, Part, drawn, normal, student
-from bench.pages import heading, row
+from bench.sessions import Array, Generator, Part, drawn, normal, student
+from docs.markdown import heading, row
 from hvdperf.interim import EARLY, EARLY_LOOKS, PRIOR_ROUNDS, fail_alpha
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Row
@@ -26,6 +27,9 @@ from hvdperf.timeline.nights.gate import NIGHTS as TOGETHER
 from hvdperf.timeline.nights.gate import CaseOverNights
 from hvdperf.timeline.nights.speed import Key, Scope, UsualSpeeds
 from hvdperf.verdict import REGRESSION, Verdict
+from hvdperf.vet import judge as vet
+from hvdperf.vet.commands import ROUNDS
+from hvdperf.vet.nodes import schedule
 
 # [night, simulation].
 Judged = npt.NDArray[np.bool_]
@@ -163,32 +167,52 @@ class Gate:
         return turns + of_cases[:, None, None]
 
     def rows(self, turns: Array) -> list[Row]:
-        """Judge cases as hvdperf.interim does, in a tenth of the time. Figures and bounds are made
-        up: over nights only those of what FAILs count, and that is judged again by the rounds of
-        two sessions. turns: [case, round, turn]."""
+        """Judge cases. Figures and bounds are made up: over nights only those of what FAILs count,
+        and that is judged again by the rounds of two sessions. turns: [case, round, turn]."""
         observations = np.median(turns, axis=2)
-        verdicts = np.full(len(turns), Verdict.INCONCLUSIVE)
-        rounds = np.full(len(turns), self.looks[-1])
-        left = np.arange(len(turns))
-        for look in (*EARLY_LOOKS, *self.looks):
-            values = observations[left, :look]
-            # At an early look the depth is 0, so nothing FAILs.
-            depth = bound_depth(look, fail_alpha(look, REGRESSION.alpha, self.looks))
-            fails = averages_below(FAIL_BELOW - values) < depth
-            if look in EARLY_LOOKS:
-                passes = early_lower(turns[left, :look], max(0.02, self.launches)) >= PASS_FROM
-            else:
-                passes = averages_below(values - PASS_FROM) < bound_depth(look, REGRESSION.alpha)
-            verdicts[left[passes]] = Verdict.PASS
-            verdicts[left[fails]] = Verdict.FAIL
-            rounds[left[passes | fails]] = look
-            left = left[~(passes | fails)]
-        judged = zip(verdicts, rounds.tolist(), observations.tolist(), strict=True)
+
+        def early(cases: npt.NDArray[np.int_], look: int) -> Array:
+            return early_lower(turns[cases, :look], max(0.02, self.launches))
+
+        judged = verdicts(observations, FAIL_BELOW, PASS_FROM, self.looks, early)
         place = "case", Question.WEAK_SCALING, "network", 8
         return [
             Row(*place, verdict, 1.0, 1.0, 1.0, None, count, "", tuple(values[:count]))
-            for verdict, count, values in judged
+            for verdict, count, values in zip(*judged, observations.tolist(), strict=True)
         ]
+
+
+def verdicts(
+    values: Array,
+    fail_below: float | Array,
+    pass_from: float | Array,
+    looks: Sequence[int],
+    early: Callable[[npt.NDArray[np.int_], int], Array] | None = None,
+) -> tuple[list[Verdict], list[int]]:
+    """Judge cases as hvdperf.interim does, in a tenth of the time. Return their verdicts, and the
+    rounds that these take. values: ln ratios, [case, round]. fail_below, pass_from: the limits in
+    ln, of each case or of all. early: returns the lower bounds of these cases at an early look;
+    None if there are no early looks."""
+    fail_below, pass_from = (
+        np.broadcast_to(limit, len(values))[:, None] for limit in (fail_below, pass_from)
+    )
+    found, rounds = np.full(len(values), Verdict.INCONCLUSIVE), np.full(len(values), looks[-1])
+    left = np.arange(len(values))
+    for look in (*(EARLY_LOOKS if early else ()), *looks):
+        rows = values[left, :look]
+        # At an early look the depth is 0, so nothing FAILs.
+        depth = bound_depth(look, fail_alpha(look, REGRESSION.alpha, looks))
+        fails = averages_below(fail_below[left] - rows) < depth
+        if early is not None and look in EARLY_LOOKS:
+            passes = early(left, look) >= pass_from[left, 0]
+        else:
+            depth = bound_depth(look, REGRESSION.alpha)
+            passes = averages_below(rows - pass_from[left]) < depth
+        found[left[passes]] = Verdict.PASS
+        found[left[fails]] = Verdict.FAIL
+        rounds[left[passes | fails]] = look
+        left = left[~(passes | fails)]
+    return found.tolist(), rounds.tolist()
 
 
 def averages_below(values: Array) -> Array:
@@ -289,3 +313,49 @@ def table(name: str, years: int) -> Iterator[str]:
         shares = (found(condition, loss, tries * years) for loss in losses.values())
         cells = (f"{100 * first:.3g}, {100 * three:.3g}" for first, three in shares)
         yield row(differ, f"{count} ({at_most(count, years):.2f})", f"{red / years:.1f}", *cells)
+
+
+# Allocations with a bad node --------------------------------------------------------------------
+
+ALLOCATED = tuple(f"node{number}" for number in range(64))
+TERMS = ("compute", "memory", vet.LINK)
+# Standard deviations of ln speed: of a node for good, and of each of its rounds.
+NODE_SD, ROUND_SD = 0.005, 0.03
+# The speed of the bad node, and of its link.
+BAD = ((1.0, 1.0), (0.95, 1.0), (0.93, 1.0), (0.9, 1.0), (0.8, 1.0), (1.0, 0.85), (1.0, 0.5))
+
+
+def allocation(speed: float, link: float, seed: int) -> vet.Measured:
+    """Return an allocation whose first node and its link are so fast."""
+    generator = np.random.default_rng(seed)
+    axes = {"round": ROUNDS, "term": len(TERMS), "node": len(ALLOCATED)}
+    parts = Part(NODE_SD, ("term", "node")), Part(ROUND_SD, tuple(axes))
+    rates: Array = np.exp(drawn(generator, axes, *parts))
+    rates[:, :, 0] *= [link if term == vet.LINK else speed for term in TERMS]
+    rounds = []
+    for of_round, pairs in zip(rates.tolist(), schedule(ALLOCATED, ROUNDS, seed), strict=True):
+        by_term = {
+            term: dict(zip(ALLOCATED, of_term, strict=True))
+            for term, of_term in zip(TERMS, of_round, strict=True)
+        }
+        links = by_term.pop(vet.LINK)
+        device = {term: dict.fromkeys(ALLOCATED, "CPU") for term in by_term}
+        exchanged = [vet.Pair(pair, min(map(links.__getitem__, pair))) for pair in pairs]
+        rounds.append(vet.Round(by_term, device, exchanged))
+    digests = {node: [{"CPU": ""}] for node in ALLOCATED}
+    return vet.Measured(ALLOCATED, dict.fromkeys(ALLOCATED, "simulated"), {}, digests, rounds, 0.0)
+
+
+def vet_table(times: int) -> Iterator[str]:
+    """Yield the rows of a table: how often `hvdperf vet` names the bad node of an allocation, and a
+    good one."""
+    others = (f"another one {state.value}" for state in (vet.State.SLOW, vet.State.UNDECIDED))
+    yield from heading("speed; link of the bad node", "SLOW", "UNDECIDED", *others, "of")
+    for speed, link in BAD:
+        counts: Counter[tuple[bool, vet.State]] = Counter()
+        for seed in range(times):
+            found = vet.judge(allocation(speed, link, seed))
+            counts.update({(each.node == ALLOCATED[0], each.state) for each in found})
+        states = vet.State.SLOW, vet.State.UNDECIDED
+        cells = (f"{counts[is_bad, state]}" for is_bad in (True, False) for state in states)
+        yield row(f"{speed:g}; {link:g}", *cells, f"{times}")

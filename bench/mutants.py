@@ -1,5 +1,5 @@
-"""`python -m bench.mutants [--count N] [--seed N] [MODULE...]`: which small changes of the modules
-that judge, and of those within users' scripts, no test notices.
+"""`python -m bench mutants`: which small changes of the modules that judge, and of those within
+users' scripts, no test notices.
 
 Each mutant is a copy of the tree with one change, on which the module's tests run. Writes the drawn
 mutants to bench/mutants.txt, beside those of earlier draws that the modules still have. There a
@@ -9,24 +9,22 @@ from then on.
 
 from __future__ import annotations
 
-import argparse
 import ast
-import contextlib
-import copy
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
 from hvdperf.columns import Columns
+from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 
 LIST = ROOT / "bench" / "mutants.txt"
@@ -50,6 +48,7 @@ TESTS = {
     ),
     "hvdperf/interim.py": ("tests/test_interim_again.py", *_RULES),
 }
+MODULES = ", ".join(TESTS)
 # Bytes of address space for the tests of a mutant: an endless list would take the machine's.
 MEMORY = 8 << 30
 KILLED, SURVIVED, EQUIVALENT = VERDICTS = ("killed", "survived", "equivalent")
@@ -72,47 +71,60 @@ class Mutant(NamedTuple):
     end: int
     new: str
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.module, self.line, self.change
 
-def mutants_of(module: str, text: str) -> Iterator[Mutant]:
-    """Yield every mutant of a module's text, in the order of the text's syntax tree."""
+
+def mutants_of(module: str) -> Iterator[Mutant]:
+    """Yield every mutant of a module, in the order of its syntax tree."""
+    text = (ROOT / module).read_bytes()
     lines = text.splitlines(keepends=True)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line.encode()))
-
-    def made(node: ast.expr, new: str, told: str = "") -> Mutant:
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        begin = starts[node.lineno - 1] + node.col_offset
-        end = starts[node.end_lineno - 1] + node.end_col_offset
-        change = f"{told or ast.unparse(node)} -> {new}"
-        return Mutant(module, lines[node.lineno - 1].strip(), change, begin, end, f"({new})")
-
+    starts = list(accumulate(map(len, lines), initial=0))
     for node in _visited(ast.parse(text)):
-        if isinstance(node, ast.Compare):
-            for at, op in enumerate(node.ops):
-                changed = copy.deepcopy(node)
-                changed.ops[at] = _SWAPPED[type(op)]()
-                yield made(node, ast.unparse(changed))
-        elif isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in _SWAPPED:
-            swapped = copy.deepcopy(node)
-            swapped.op = _SWAPPED[type(node.op)]()
-            yield made(node, ast.unparse(swapped))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            value = node.value
-            yield made(node, repr((not value) if isinstance(value, bool) else value + 1))
-        elif isinstance(node, ast.If | ast.IfExp | ast.While):
-            yield made(node.test, f"not ({ast.unparse(node.test)})")
-        elif isinstance(node, ast.comprehension):
-            for condition in node.ifs:
-                yield made(condition, f"not ({ast.unparse(condition)})")
-        elif isinstance(node, ast.FunctionDef):
-            kind = ast.unparse(node.returns).partition("[")[0] if node.returns else ""
+        for replaced, before, new in _changes(node):
+            if ast.unparse(replaced) == new:
+                continue
+            assert replaced.end_lineno is not None
+            assert replaced.end_col_offset is not None
+            begin = starts[replaced.lineno - 1] + replaced.col_offset
+            end = starts[replaced.end_lineno - 1] + replaced.end_col_offset
+            line = lines[replaced.lineno - 1].decode().strip()
+            yield Mutant(module, line, f"{before} -> {new}", begin, end, f"({new})")
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[ast.expr, str, str]]:
+    """Yield the expressions of a node that a mutant replaces, their texts, and the new ones."""
+    match node:
+        case ast.Compare(ops=ops):
+            for at, op in enumerate(ops):
+                yield _with(node, ops=[*ops[:at], _SWAPPED[type(op)](), *ops[at + 1 :]])
+        case ast.BinOp(op=op) | ast.BoolOp(op=op) if type(op) in _SWAPPED:
+            yield _with(node, op=_SWAPPED[type(op)]())
+        case ast.Constant(value=bool(value)):
+            yield _with(node, value=not value)
+        case ast.Constant(value=int(value) | float(value)):
+            yield _with(node, value=value + 1)
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+            yield _negated(test)
+        case ast.comprehension(ifs=conditions):
+            yield from map(_negated, conditions)
+        case ast.FunctionDef(returns=returns):
+            kind = ast.unparse(returns).partition("[")[0] if returns else ""
+            neutral = repr(_NEUTRAL.get(kind))
             for each in ast.walk(node):
                 if isinstance(each, ast.Return) and each.value is not None:
-                    neutral = repr(_NEUTRAL.get(kind))
-                    if ast.unparse(each.value) != neutral:
-                        yield made(each.value, neutral, "return")
+                    yield each.value, "return", neutral
+
+
+def _with(node: ast.expr, **fields: object) -> tuple[ast.expr, str, str]:
+    changed = type(node)(**{**dict(ast.iter_fields(node)), **fields})
+    return node, ast.unparse(node), ast.unparse(changed)
+
+
+def _negated(node: ast.expr) -> tuple[ast.expr, str, str]:
+    text = ast.unparse(node)
+    return node, text, f"not ({text})"
 
 
 def _visited(node: ast.AST) -> Iterator[ast.AST]:
@@ -133,117 +145,104 @@ def drawn(modules: Sequence[str], count: int, seed: int) -> list[Mutant]:
     """Return so many mutants of the modules, of each in proportion to what there is of it."""
     ordered = []
     for module in modules:
-        found = list(mutants_of(module, (ROOT / module).read_text()))
+        found = list(mutants_of(module))
         chance = random.Random(f"{seed} {module}")
         chance.shuffle(found)
         ordered += [((i + chance.random()) / len(found), each) for i, each in enumerate(found)]
     return sorted(each for _, each in sorted(ordered)[:count])
 
 
-class Copy:
-    """A copy of the working tree's tracked files, below a directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self._root = directory
-        listed = subprocess.run(
-            ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+def fails(tree: Path, module: str, timeout_s: float | None = None) -> bool:
+    """Return whether a test of the module fails, does not end, or takes all memory. tree: a copy of
+    this one, in which to run the tests."""
+    command = ["prlimit", f"--as={MEMORY}", sys.executable, "-m", "pytest", "-x", "-q"]
+    command += ["-p", "no:cacheprovider", "-m", "not long and not mpirun", *tests_of(module)]
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            command, cwd=tree, env=env, capture_output=True, check=False, timeout=timeout_s
         )
-        for name in filter(None, listed.stdout.split("\0")):
-            (directory / name).parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # removed, and not committed
-                shutil.copy(ROOT / name, directory / name)
+    except subprocess.TimeoutExpired:
+        return True
+    return done.returncode != 0
 
-    def fails(self, module: str, timeout_s: float | None = None) -> bool:
-        """Return whether a test of the module fails, does not end, or takes all memory."""
-        words = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not long and not mpirun"]
-        try:
-            done = subprocess.run(
-                [
-                    *("prlimit", f"--as={MEMORY}", sys.executable, "-m", "pytest"),
-                    *(*words, *self._tests_of(module)),
-                ],
-                cwd=self._root,
-                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-                capture_output=True,
-                check=False,
-                timeout=timeout_s,
-            )
-        except subprocess.TimeoutExpired:
-            return True
-        return done.returncode != 0
 
-    def _tests_of(self, module: str) -> list[str]:
-        """Return the files of a module's tests, those first that import it."""
-        name = re.compile(rf"\b{re.escape(module.removesuffix('.py').replace('/', '.'))}\b")
-        here = [path for room in ROOMS for path in sorted((self._root / room).glob("test_*.py"))]
-        places = next(tests for begin, tests in TESTS.items() if module.startswith(begin))
-        others = [
-            path
-            for place in places
-            for path in (*sorted((self._root / place).glob("test_*.py")), self._root / place)
-            if path.is_file()
-        ]
-        importing = [path for path in here if name.search(path.read_text())]
-        return list(map(str, dict.fromkeys((*importing, *others))))
+def tests_of(module: str) -> list[str]:
+    """Return the files of a module's tests, those first that import it."""
+    name = re.compile(rf"\b{re.escape(module.removesuffix('.py').replace('/', '.'))}\b")
+    rooms = [path for room in ROOMS for path in sorted((ROOT / room).glob("test_*.py"))]
+    importing = [path for path in rooms if name.search(path.read_text())]
+    places = [ROOT / place for place in TESTS[package_of(module)]]
+    others = [
+        path
+        for place in places
+        for path in (sorted(place.glob("test_*.py")) if place.is_dir() else [place])
+    ]
+    return [str(path.relative_to(ROOT)) for path in dict.fromkeys((*importing, *others))]
 
-    def kills(self, mutant: Mutant, timeout_s: float) -> bool:
-        path = self._root / mutant.module
-        text = path.read_bytes()
-        path.write_bytes(text[: mutant.begin] + mutant.new.encode() + text[mutant.end :])
-        try:
-            return self.fails(mutant.module, timeout_s)
-        finally:
-            path.write_bytes(text)
+
+def package_of(module: str) -> str:
+    return next(begin for begin in TESTS if module.startswith(begin))
+
+
+def kills(tree: Path, mutant: Mutant, timeout_s: float) -> bool:
+    path = tree / mutant.module
+    text = path.read_bytes()
+    path.write_bytes(text[: mutant.begin] + mutant.new.encode() + text[mutant.end :])
+    try:
+        return fails(tree, mutant.module, timeout_s)
+    finally:
+        path.write_bytes(text)
 
 
 def listed(modules: Sequence[str]) -> dict[tuple[str, ...], str]:
     """Return the verdicts of the list, by module, line and change, on mutants that there still
     are."""
-    mutants = [each for name in modules for each in mutants_of(name, (ROOT / name).read_text())]
-    still = {(each.module, each.line, each.change) for each in mutants}
+    still = {each.key for module in modules for each in mutants_of(module)}
     rows = [line.split("\t") for line in LIST.read_text().splitlines()] if LIST.exists() else []
     return {key: row[3] for row in rows if (key := tuple(row[:3])) in still}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.mutants", description=__doc__)
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help="paths that begin like this")
-    parser.add_argument("--count", type=int, default=150)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    if given.count < 1:
-        parser.error(f"{given.count} mutants: must be above zero")
+def try_mutants(*modules: str, count: int = 150, seed: int = 1) -> int:
+    """Change modules that judge, and those within users' scripts, a little, one change at a time,
+    and show which changes no test notices. bench/mutants.txt takes them up.
+
+    [MODULE ...]: Change modules whose paths begin with these, of {MODULES}. Default: all.
+    --count N: Try N changes.
+    --seed N: Draw them with this seed.
+    """
+    if count < 1:
+        raise UserError(f"--count {count}: must be above zero")
     found = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "hvdperf").rglob("*.py"))]
     judging = [each for each in found if each.startswith(tuple(TESTS))]
-    asked = tuple(given.modules or TESTS)
-    modules = [each for each in judging if each.startswith(asked)]
-    if not modules:
-        parser.error(f"no module begins with {' or '.join(asked)}; known are {', '.join(TESTS)}")
-    verdicts, table = listed(judging), dict[str, Counter[str]]()
+    chosen = [each for each in judging if each.startswith(modules or tuple(TESTS))]
+    if not chosen:
+        raise UserError(f"{' '.join(modules)}: no module begins like this; known are {MODULES}")
+    verdicts, table, longest = listed(judging), dict[str, Counter[str]](), dict[str, float]()
     with tempfile.TemporaryDirectory(prefix="hvdperf-mutants-") as scratch:
-        tree, longest = Copy(Path(scratch)), dict[str, float]()
-        for mutant in drawn(modules, given.count, given.seed):
-            key = mutant.module, mutant.line, mutant.change
-            package = next(begin for begin in TESTS if mutant.module.startswith(begin))
+        tree = Path(scratch)
+        # Of a file that is removed and not committed there is nothing to copy.
+        copy = f"git ls-files -z | xargs -0 cp --parents --target-directory={scratch} 2>/dev/null"
+        subprocess.run(copy, shell=True, cwd=ROOT, check=False)
+        for mutant in drawn(chosen, count, seed):
+            package = package_of(mutant.module)
             if package not in longest:
                 began = time.monotonic()
-                if tree.fails(mutant.module):
-                    sys.exit(f"the tests of {package} fail without a mutant: {TESTS[package]}")
+                if fails(tree, mutant.module):
+                    raise UserError(
+                        f"the tests of {package} fail without a mutant: {TESTS[package]}"
+                    )
                 longest[package] = 60 + 3 * (time.monotonic() - began)
-            if verdicts.get(key) != EQUIVALENT:
-                killed = tree.kills(mutant, longest[package])
-                verdicts[key] = KILLED if killed else SURVIVED
-            print(*key, verdicts[key], sep="\t", flush=True)
-            table.setdefault(mutant.module, Counter())[verdicts[key]] += 1
+            if verdicts.get(mutant.key) != EQUIVALENT:
+                killed = kills(tree, mutant, longest[package])
+                verdicts[mutant.key] = KILLED if killed else SURVIVED
+            print(*mutant.key, verdicts[mutant.key], sep="\t", flush=True)
+            table.setdefault(mutant.module, Counter())[verdicts[mutant.key]] += 1
     rows = sorted("\t".join((*key, verdict)) for key, verdict in verdicts.items())
     LIST.write_text("".join(f"{row}\n" for row in rows))
-    total = sum(table.values(), Counter[str]())
     columns = Columns(("module", -36), *((verdict, 10) for verdict in VERDICTS), ("share", 8))
     print(f"\n{columns.header}")
-    for module, counts in [*table.items(), ("all", total)]:
+    for module, counts in [*table.items(), ("all", sum(table.values(), Counter[str]()))]:
         share = 1 - counts[SURVIVED] / counts.total()
         print(columns.row(module, *(counts[verdict] for verdict in VERDICTS), f"{share:.1%}"))
-
-
-if __name__ == "__main__":
-    main()
+    return 0

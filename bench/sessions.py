@@ -1,4 +1,7 @@
-"""Whole sessions with made-up noise, drawn arm by arm, judged by the real rule.
+"""Noise as simulations draw it, and whole sessions that have it, judged by the real rule.
+
+Noise has parts that add up, each of which differs over some axes, such as turns, rounds, nights and
+nodes, and may resemble its neighbours along them.
 
 Arms of a workload are launched once a round and take turns, and comparisons share arms, as in the
 default profile on two cores. hvdperf.interim judges each comparison at every look. The noise that
@@ -9,25 +12,86 @@ of the same machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from bench.noise import SEED, Array, Generator, Part, Values, drawn, normal, outliers, student
-from hvdperf.interim import judge_rounds
+from hvdperf import verdict
+from hvdperf.interim import judge_pair, judge_rounds
+from hvdperf.judge.trust import is_outside
 from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Variances
+from hvdperf.plan import questions
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
 from hvdperf.plan.profile import Sampling
-from hvdperf.plan.questions import aa, against, communication, parity, strong_scaling, weak_scaling
 from hvdperf.session.scheduler import launch_variances, starts_of
 from hvdperf.stats import Row, turn_correlation
-from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Band, Floor, Judgement, Rule, Verdict
-from hvdperf.verdict import Noise as Known
-from hvdperf.work.in_turn import Budget, Group, in_turn
+from hvdperf.verdict import Judgement, Verdict
+from hvdperf.work.in_turn import BREADTH, Budget, Group, in_turn
+
+Array = npt.NDArray[np.float64]
+Generator = np.random.Generator
+Values = Callable[[Generator, tuple[int, ...]], Array]
+
+SEED = 20281
+# The share of values that are outliers, and the factor on their standard deviation.
+OUTLIERS, OUTLIER_FACTOR = 0.05, 5.0
+
+
+def normal(generator: Generator, shape: tuple[int, ...]) -> Array:
+    return generator.standard_normal(shape)
+
+
+def student(freedom: int) -> Values:
+    """Return what draws values of Student's t with variance 1; turns were measured to follow that
+    with 5 degrees of freedom."""
+    sd = math.sqrt(freedom / (freedom - 2))
+    return lambda generator, shape: generator.standard_t(freedom, shape) / sd
+
+
+def outliers(generator: Generator, shape: tuple[int, ...]) -> Array:
+    wild = generator.random(shape) < OUTLIERS
+    values: Array = normal(generator, shape) * np.where(wild, OUTLIER_FACTOR, 1.0)
+    return values
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the noise. over: the axes along which it differs; along all others it is the same.
+    near: by axis, the correlation between a value and the next one."""
+
+    sd: float
+    over: tuple[str, ...]
+    values: Values = normal
+    near: Mapping[str, float] = field(default_factory=dict)
+
+
+def drawn(generator: Generator, shape: Mapping[str, int], *parts: Part) -> Array:
+    """Return the sum of the parts. shape: the length of each axis; it is 1 in the sum if no part
+    differs over it."""
+    found = np.zeros([1] * len(shape))
+    for part in parts:
+        sizes = tuple(size if axis in part.over else 1 for axis, size in shape.items())
+        values = part.values(generator, sizes)
+        for axis, rho in part.near.items():
+            values = _autoregression(values, rho, list(shape).index(axis))
+        found = found + part.sd * values
+    return found
+
+
+def _autoregression(shocks: Array, rho: float, axis: int) -> Array:
+    """Return the shocks with a correlation of rho between neighbours, of the same variance."""
+    if rho == 0:
+        return shocks
+    values = np.moveaxis(shocks, axis, 0).copy()
+    for at in range(1, len(values)):
+        values[at] = rho * values[at - 1] + math.sqrt(1 - rho**2) * values[at]
+    return np.moveaxis(values, 0, axis)
+
 
 # A burst slows an arm: in what share of its launches, by how many standard deviations of a turn,
 # and with what probability it goes on in the next turn.
@@ -76,7 +140,7 @@ def of_bursts(generator: Generator, sessions: int, rounds: int) -> Array:
 
 
 # Turns of a launch, as in the profiles.
-FEWEST_TURNS, MOST_TURNS = 4, 8
+FEWEST_TURNS, MOST_TURNS = Sampling.turns_min, Sampling.turns_max
 # By network of the default profile, on two cores and with cheap starts: seconds of a round apart
 # from its turns, and seconds of a turn.
 SECONDS = {"vgg_16_s": (16.0, 2.65), "resnet_50_s": (16.5, 2.45), "googlenet_s": (12.2, 2.0)}
@@ -111,7 +175,7 @@ class Case:
     """A comparison, its rule, and its true figure."""
 
     comparison: Comparison
-    rule: Rule
+    rule: verdict.Rule
     figure: float = 1.0
 
     @cached_property
@@ -120,6 +184,10 @@ class Case:
         loads = {1: Load.ONE_REPLICA, 2: Load.SEVERAL}
         return loads.get(self.comparison.world_size, Load.OVERSUBSCRIBED)
 
+    @property
+    def is_pair(self) -> bool:
+        return self.comparison.judged_as is JudgedAs.AA_PAIR
+
     @cached_property
     def model(self) -> str:
         return self.comparison.workload.model
@@ -127,24 +195,22 @@ class Case:
 
 def asked(sizes: Sequence[int], models: Sequence[str] = ("vgg_16_s",)) -> list[Comparison]:
     """Return the judged comparisons of the default profile."""
+    several = questions.weak_scaling, questions.strong_scaling, questions.communication
     found = []
     for model in models:
         workload = Workload(model, "cifar10", 32, batch=32)
-        found += [parity(workload, size) for size in sizes]
-        for size in sizes:
-            if size > 1:
-                questions = (weak_scaling, strong_scaling, communication)
-                found += [ask(workload, size) for ask in questions]
+        found += [questions.parity(workload, size) for size in sizes]
+        found += [ask(workload, size) for size in sizes if size > 1 for ask in several]
     return found
 
 
 def asked_against(sizes: Sequence[int]) -> list[Comparison]:
     """Return the judged comparisons of two stacks."""
-    return [found for comparison in asked(sizes) if (found := against(comparison)) is not None]
+    return [found for each in asked(sizes) if (found := questions.against(each)) is not None]
 
 
 def identical() -> Comparison:
-    return aa(Workload("vgg_16_s", "cifar10", 32, batch=32), 2)
+    return questions.aa(Workload("vgg_16_s", "cifar10", 32, batch=32), 2)
 
 
 # One session -----------------------------------------------------------------------------------
@@ -157,14 +223,15 @@ class Session:
     drawn: by case, the ln ratios of all possible turns, [rounds, turns]. looks: the full ones.
     known: the known noise of the machine, by load. ends: number of rounds of each network after
     which the clock ends the session; 0 for the last look. parts: numbers of rounds after which the
-    clock ends a part of the session; undecided cases are then resumed.
+    clock ends a part of the session; undecided cases are then resumed. precision: as of Sampling.
     """
 
     drawn: Mapping[Case, Array]
     looks: tuple[int, ...]
-    known: Mapping[Load, Known]
+    known: Mapping[Load, verdict.Noise]
     ends: int = 0
     parts: Collection[int] = ()
+    precision: float = 0.0
     judged: dict[Case, Judgement] = field(default_factory=dict)
     seconds: float = 0.0
     networks: Sequence[Network] = ()
@@ -183,7 +250,8 @@ class Session:
     def judge(self, case: Case, forced: bool) -> Judgement:
         correlation = turn_correlation(list(self.rows.values()))
         known = replace(self.known[case.load], correlation=correlation)
-        return judge_rounds(self.rows[case], case.rule, self.looks, known, forced)
+        judge = judge_pair if case.is_pair else judge_rounds
+        return judge(self.rows[case], case.rule, self.looks, known, forced)
 
     @property
     def variances(self) -> Variances:
@@ -195,7 +263,7 @@ class Network(Group[Case]):
     """The cases of one network of a made-up session."""
 
     def __init__(self, session: Session, cases: Sequence[Case]) -> None:
-        sampling = Sampling(session.looks, turns_min=FEWEST_TURNS, turns_max=MOST_TURNS)
+        sampling = Sampling(session.looks, precision=session.precision)
         super().__init__(cases, sampling, Budget(0.0, math.inf, lambda: session.seconds))
         self.session = session
 
@@ -208,9 +276,22 @@ class Network(Group[Case]):
 
     def judge(self, wanted: Sequence[Case]) -> None:
         for case in wanted:
-            judgement = self.session.judge(case, forced=self.done in self.session.parts)
-            if judgement.verdict is not Verdict.INCONCLUSIVE or self.is_final(case):
+            precise = self.sampling.precision and self.counted(case) >= self.sampling.looks[0]
+            forced = bool(precise) or self.done in self.session.parts
+            judgement = self.session.judge(case, forced)
+            if self._settles(case, judgement):
                 self._decide(case, judgement)
+
+    def _settles(self, case: Case, judgement: Judgement) -> bool:
+        if precision := self.sampling.precision:
+            figure, rounds = judgement.figure, judgement.rounds
+            self.needed[case] = verdict.rounds_until_precise(figure, rounds, precision)
+            return rounds >= self.sampling.looks[0] and verdict.is_precise(figure, precision)
+        if self.is_final(case) or judgement.verdict is Verdict.FAIL:
+            return True
+        if case.is_pair:
+            return self.done >= BREADTH and not is_outside(judgement)
+        return judgement.verdict is not Verdict.INCONCLUSIVE
 
     def finish(self) -> None:
         for case in list(self.left):
@@ -224,10 +305,10 @@ class Network(Group[Case]):
     def ends_in_time(self) -> bool:
         return self.done < (self.session.ends or self.session.looks[-1])
 
-    def rule(self, case: Case) -> Rule:
+    def rule(self, case: Case) -> verdict.Rule:
         return case.rule
 
-    def noise(self, case: Case) -> Known:
+    def noise(self, case: Case) -> verdict.Noise:
         return self.session.known[case.load]
 
     def cost(self, wanted: Sequence[Case]) -> float:
@@ -249,7 +330,7 @@ class Setting:
     machine: Machine
     noise: Noise = NOISES["normal"]
     looks: tuple[int, ...] = (8, 12)
-    known: float | None = UNKNOWN_LAUNCH_SD
+    known: float | None = verdict.UNKNOWN_LAUNCH_SD
     by_clock: bool = False
     parts: tuple[int, ...] = ()
 
@@ -312,7 +393,7 @@ def _draw(
 def _launch_sd(setting: Setting, arm: Arm) -> float:
     """Return the standard deviation of a ratio between launches."""
     if setting.noise.launches is not None:
-        return setting.noise.launches * (setting.known or UNKNOWN_LAUNCH_SD)
+        return setting.noise.launches * (setting.known or verdict.UNKNOWN_LAUNCH_SD)
     return setting.machine.launches[arm.world_size]
 
 
@@ -344,10 +425,10 @@ def ordinary(comparison: Comparison) -> Case:
     the figure of vgg_16_s on two quiet cores."""
     if comparison.question is Question.PARITY:
         figure = 1.026 if comparison.world_size == 1 else 1.067
-        return Case(comparison, Band(0.75, 1.3333), figure)
+        return Case(comparison, verdict.Band(0.75, 1.3333), figure)
     floor, figure = {
         Question.WEAK_SCALING: (0.55, 0.80),
         Question.STRONG_SCALING: (0.35, 0.52),
         Question.COMMUNICATION: (0.60, 0.86),
     }[comparison.question]
-    return Case(comparison, Floor.at(floor), figure)
+    return Case(comparison, verdict.Floor.at(floor), figure)

@@ -1,8 +1,8 @@
 """Error rates and durations of verdicts: whole sessions with made-up noise and the real rule.
 
-`python -m bench.rates simulation` prints the tables that docs/error_rates.md rests on. A session
-has the judged cases of one network of the default profile (bench.sessions). Nothing is measured, so
-the figures do not depend on the machine.
+`python -m bench rates simulation` prints the tables on which docs/error_rates.md is based. A
+session has the judged cases of one network of the default profile (bench.sessions). Nothing is
+measured, so the figures do not depend on the machine.
 """
 
 from __future__ import annotations
@@ -11,36 +11,24 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from statistics import fmean, median, quantiles
 
 import numpy as np
 
 from bench import sessions
-from bench.noise import SEED, Part, drawn
-from bench.pages import heading, row
-from bench.sessions import MACHINES, NOISES, Case, Machine, Session, Setting, ordinary
-from hvdperf.interim import EARLY_LOOKS, judge_pair, judge_rounds
+from bench.sessions import MACHINES, NOISES, Case, Machine, Setting
+from docs.markdown import heading, row
+from hvdperf import verdict
+from hvdperf.interim import EARLY_LOOKS
 from hvdperf.machine.noise_record import LEAST_LAUNCH_SD
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.verdict import (
-    REGRESSION,
-    UNKNOWN_LAUNCH_SD,
-    Band,
-    Floor,
-    Noise,
-    Rule,
-    Verdict,
-    is_precise,
-)
+from hvdperf.verdict import Band, Floor, Judgement, Rule, Verdict
 
 # Full looks of the profiles.
 LOOKS = {"smoke": (8,), "default": (8, 12), "nightly": (8, 12, 24)}
-FLOOR, ON_CPUS, ON_GPUS, IDENTICAL = (
-    Floor.at(1.0),
-    Band(0.75, 1 / 0.75),
-    Band(0.95, 1 / 0.95),
-    Band(0.9, 1 / 0.9),
-)
+FLOOR = Floor.at(1.0)
+ON_CPUS, ON_GPUS, IDENTICAL = (Band(low, 1 / low) for low in (0.75, 0.95, 0.9))
 # For sessions that are resumed: their looks, and after how many rounds their parts end. The last
 # look of `default` is at 12, so the next one is at 24.
 RESUMED_LOOKS = (8, 12, 24)
@@ -57,32 +45,13 @@ ENDS = ((3,), (4,), (5, 6), (8,), (12,), (NEVER,))
 # a fresh clone; earlier sessions with this noise; and earlier quiet sessions of a machine that is
 # no longer quiet.
 KNOWN: Mapping[str, float | None] = {
-    "nothing: 5 %": UNKNOWN_LAUNCH_SD,
+    "nothing: 5 %": verdict.UNKNOWN_LAUNCH_SD,
     "20 such sessions": None,
     "20 quiet sessions: 2 %": LEAST_LAUNCH_SD,
 }
 
 
 # Comparisons whose true figure is known ----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Numbers of comparisons by their verdict at the end."""
-
-    counts: Mapping[Verdict, int]
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
-
-    def count(self, verdict: Verdict) -> int:
-        return self.counts.get(verdict, 0)
-
-    def __str__(self) -> str:
-        """Return the percentages of PASS and FAIL."""
-        both = (100 * self.count(verdict) / self.total for verdict in (Verdict.PASS, Verdict.FAIL))
-        return " / ".join(f"{percent:.2f}" for percent in both)
 
 
 @dataclass(frozen=True)
@@ -93,16 +62,25 @@ class Compared:
     rule: Rule
     figure: float = 1.0
 
-    def rates(self, setting: Setting, count: int) -> Rates:
-        """Return the rates of these comparisons in so many sessions."""
-        asked = self.asked(setting.machine.sizes)
-        cases = [Case(comparison, self.rule, self.figure) for comparison in asked]
+    def cases(self, machine: Machine) -> list[Case]:
+        return [Case(each, self.rule, self.figure) for each in self.asked(machine.sizes)]
+
+    def verdicts(self, setting: Setting, count: int) -> Counter[Verdict]:
+        """Return the numbers of these comparisons in so many sessions by their verdict."""
+        cases = self.cases(setting.machine)
         judged = (each.judged.values() for each in sessions.simulated(setting, cases, count))
-        return Rates(Counter(judgement.verdict for of_one in judged for judgement in of_one))
+        return Counter(judgement.verdict for of_one in judged for judgement in of_one)
+
+
+def shares(counts: Counter[Verdict]) -> str:
+    """Return the percentages of PASS and FAIL."""
+    both = (100 * counts[each] / counts.total() for each in (Verdict.PASS, Verdict.FAIL))
+    return " / ".join(f"{percent:.2f}" for percent in both)
 
 
 # At a floor of 1, and of one stack against another.
-AT_FLOOR, AS_FAST = Compared(sessions.asked, FLOOR), Compared(sessions.asked_against, REGRESSION)
+AT_FLOOR = Compared(sessions.asked, FLOOR)
+AS_FAST = Compared(sessions.asked_against, verdict.REGRESSION)
 BELOW_FLOOR = replace(AT_FLOOR, figure=0.9)
 # Two identical groups.
 PAIR = Compared(lambda _: [sessions.identical()], IDENTICAL)
@@ -157,7 +135,7 @@ def table(name: str, count: int) -> Iterator[str]:
     rows, columns = TABLES[name]
     yield from heading("noise", *(f"{each}: PASS / FAIL, %" for each in columns))
     for each, setting in rows.items():
-        yield row(each, *(f"{of.rates(setting, count)}" for of in columns.values()))
+        yield row(each, *(shares(of.verdicts(setting, count)) for of in columns.values()))
 
 
 # How long it takes ------------------------------------------------------------------------------
@@ -176,15 +154,15 @@ def minutes_table(count: int) -> Iterator[str]:
             yield row(machine.name, name, *(f"{cell:.1f}" for cell in cells))
 
 
-def ordinary_sessions(machine: Machine, known: float | None, count: int) -> list[Session]:
+def ordinary_sessions(machine: Machine, known: float | None, count: int) -> list[sessions.Session]:
     """Return sessions of at most two slots: of more, the default profile judges only communication,
     and only of one network."""
     sizes = [size for size in machine.sizes if size <= 2]
-    cases = [ordinary(each) for each in sessions.asked(sizes, tuple(sessions.SECONDS))]
+    cases = [sessions.ordinary(each) for each in sessions.asked(sizes, tuple(sessions.SECONDS))]
     return list(sessions.simulated(Setting(machine, known=known), cases, count))
 
 
-def decided_after(found: Sequence[Session]) -> list[float]:
+def decided_after(found: Sequence[sessions.Session]) -> list[float]:
     """Return the shares of cases that were decided after the numbers of rounds in ENDS."""
     judged = [each for session in found for each in session.judged.values()]
     ended = Counter(
@@ -197,40 +175,28 @@ def decided_after(found: Sequence[Session]) -> list[float]:
 
 # Pairs for each session of a cell of the other tables.
 PAIRS_A_SESSION = 50
-# By noise: the standard deviations of ln ratio between turns, and between launches in addition.
-# That of a round is 2.6, 7.1 and 13 %.
-PAIR_NOISES = {"quiet": (0.038, 0.015), "A": (0.127, 0.0), "B": (0.125, 0.108)}
+# The noise of pairs. The standard deviation of a round is 2.6, 7.1 and 13 %.
+PAIR_MACHINES = (
+    Machine("quiet", {2: 0.038}, {2: 0.015}),
+    Machine("A", {2: 0.127}, {2: 0.0}),
+    Machine("B", {2: 0.125}, {2: 0.108}),
+)
 # The second group of real pairs has trained longer, and is a little faster (docs/notebook.md).
 BIAS = 0.993
 # True ratios of the two groups.
 PAIR_RATIOS = (BIAS, 0.7, 1.3)
-# What of_pairs returns of a pair that is INVALID as soon as possible.
-AT_ONCE = (EARLY_LOOKS[0], True)
 
 
-def of_pairs(machine: str, ratio: float, pairs: int) -> list[tuple[int, bool]]:
-    """Judge so many pairs: return the number of rounds that each takes, and whether it is INVALID.
-    machine: of PAIR_NOISES. ratio: the true one of the two groups. The noise record is empty, so
-    the noise of launches is assumed to be 5 %."""
-    turns, launches = PAIR_NOISES[machine]
-    looks = LOOKS["default"]
-    axes = {"pair": pairs, "round": looks[-1], "turn": sessions.FEWEST_TURNS}
-    parts = Part(launches, ("pair", "round")), Part(turns, tuple(axes))
-    values = math.log(ratio) + drawn(np.random.default_rng(SEED), axes, *parts)
-    return [_judged(pair, looks) for pair in values.tolist()]
+def of_pairs(machine: Machine, ratio: float, pairs: int) -> list[Judgement]:
+    """Judge so many pairs by themselves, whose second group has this true ratio to the first. The
+    noise record is empty, so the noise of launches is assumed to be 5 %."""
+    case = replace(PAIR, figure=ratio).cases(machine)[0]
+    return [each.judged[case] for each in sessions.simulated(Setting(machine), [case], pairs)]
 
 
-def _judged(rows: Sequence[Sequence[float]], looks: Sequence[int]) -> tuple[int, bool]:
-    """Return the number of rounds that a pair takes, and whether it is INVALID."""
-    for count in range(EARLY_LOOKS[0], looks[-1]):
-        judgement = judge_pair(rows[:count], IDENTICAL, looks, Noise())
-        figure = judgement.figure
-        if judgement.verdict is Verdict.FAIL:
-            return count, True
-        if figure is not None and IDENTICAL.low <= figure.estimate <= IDENTICAL.high:
-            return count, False
-    judgement = judge_pair(rows, IDENTICAL, looks, Noise(), forced=True)
-    return looks[-1], judgement.verdict is Verdict.FAIL
+def is_at_once(judgement: Judgement) -> bool:
+    """Return whether a pair is INVALID as soon as possible."""
+    return judgement.verdict is Verdict.FAIL and judgement.rounds == EARLY_LOOKS[0]
 
 
 def pairs_table(count: int) -> Iterator[str]:
@@ -238,54 +204,44 @@ def pairs_table(count: int) -> Iterator[str]:
     judged."""
     names = ("true ratio", "pairs", "INVALID after three rounds", "in the session", "rounds, mean")
     yield from heading("noise", *names)
-    for machine in PAIR_NOISES:
-        for ratio in PAIR_RATIOS:
-            pairs = PAIRS_A_SESSION * count // (1 if ratio == BIAS else 10)
-            judged = of_pairs(machine, ratio, pairs)
-            invalid = sum(invalid for _, invalid in judged)
-            shares = (f"{100 * n / pairs:.2f} %" for n in (judged.count(AT_ONCE), invalid))
-            rounds = fmean(rounds for rounds, _ in judged)
-            yield row(machine, f"{ratio:g}", f"{pairs:,}", *shares, f"{rounds:.2f}")
+    for machine, ratio in product(PAIR_MACHINES, PAIR_RATIOS):
+        pairs = PAIRS_A_SESSION * count // (1 if ratio == BIAS else 10)
+        judged = of_pairs(machine, ratio, pairs)
+        invalid = sum(each.verdict is Verdict.FAIL for each in judged)
+        percents = (f"{100 * n / pairs:.2f} %" for n in (sum(map(is_at_once, judged)), invalid))
+        rounds = fmean(each.rounds for each in judged)
+        yield row(machine.name, f"{ratio:g}", f"{pairs:,}", *percents, f"{rounds:.2f}")
 
 
 # Intervals of a given length ---------------------------------------------------------------------
 
 # How far an interval may reach, and the most rounds of a case.
 PRECISION, MOST_PRECISE = 0.02, 120
-# An interval of normal values reaches 2 and more standard errors to either side.
-FAR = 1.5
 # By noise: the standard deviation of ln ratio between rounds, of few turns.
 OF_ROUNDS: Mapping[str, float] = {"quiet": 0.026, "asked for": 0.045, "A": 0.071}
 PRECISE_KINDS = ("normal", "Student t5", "5 % outliers x5", "rounds AR(1) 0.5")
-# Of a figure whose true value is 1; no case FAILs.
-FLOOR_HALF = Floor.at(0.5)
+# A figure whose true value is 1; no case FAILs.
+PRECISE = Case(sessions.asked([1])[0], Floor.at(0.5))
 
 
 def coverage(sd: float, noise: sessions.Noise, cases: int) -> tuple[float, float]:
     """Return the share of cases whose interval covers the true figure, if rounds end at PRECISION,
     and the mean number of rounds. sd: of a round. The correlation of rounds is known from earlier
     sessions, as in a session's record."""
-    axes = {"case": cases, "round": MOST_PRECISE}
-    values = drawn(np.random.default_rng(SEED), axes, noise.part(sd, *axes))
-    known = Noise(of_rounds=noise.rounds)
+    axes = {"case": cases, "round": MOST_PRECISE, "turn": 1}
+    generator = np.random.default_rng(sessions.SEED)
+    values = sessions.drawn(generator, axes, noise.part(sd, "case", "round"))
+    known = {PRECISE.load: verdict.Noise(of_rounds=noise.rounds)}
     covered = taken = 0
-    for of_case in values.tolist():
-        for count in range(LOOKS["default"][0], MOST_PRECISE + 1):
-            if count < MOST_PRECISE and _is_far(of_case[:count]):
-                continue
-            rows = [[value] for value in of_case[:count]]
-            figure = judge_rounds(rows, FLOOR_HALF, LOOKS["default"], known, forced=True).figure
-            if is_precise(figure, PRECISION):
-                break
-        assert figure is not None
-        covered += figure.lower <= 1 <= figure.upper
-        taken += count
+    for rounds in values:
+        drawn, looks = {PRECISE: rounds}, LOOKS["default"]
+        session = sessions.Session(drawn, looks, known, MOST_PRECISE, precision=PRECISION)
+        session.run()
+        judgement = session.judged[PRECISE]
+        assert judgement.figure is not None
+        covered += judgement.figure.lower <= 1 <= judgement.figure.upper
+        taken += judgement.rounds
     return covered / cases, taken / cases
-
-
-def _is_far(values: Sequence[float]) -> bool:
-    """Return whether the interval is certainly still too long, which saves most of the time."""
-    return FAR * float(np.std(values)) / math.sqrt(len(values)) > PRECISION
 
 
 def precision_table(count: int) -> Iterator[str]:

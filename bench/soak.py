@@ -1,4 +1,4 @@
-"""`python -m bench.soak [N]`: starts and ends N launches, good and bad ones, and reports what they
+"""`python -m bench soak`: starts and ends N launches, good and bad ones, and reports what they
 leave behind.
 
 Exit status 1 if anything was left behind, or a launch did not end as it should.
@@ -6,10 +6,9 @@ Exit status 1 if anything was left behind, or a launch did not end as it should.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
-import shutil
+import re
 import signal
 import sys
 import tempfile
@@ -33,35 +32,27 @@ from hvdperf.machine.stack import find_mpirun
 from hvdperf.plan.arms import SWEEP, Arm
 from hvdperf.plan.options import LAUNCHERS
 from hvdperf.plan.questions import Fault
+from hvdperf.worker.process import stat_fields
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Phase
 from hvdperf.worker.strategies import Strategy
 
-# The kinds that a census counts.
-COUNTED = ("processes", "file descriptors", "listening ports", "shared memory", "temporary files")
 # Names of Open MPI's own files in the directory for temporary files.
 _OPEN_MPIS = ("ompi.*", "openmpi-*", "pmix*", "prte*", "vader*")
-_LISTENS = "0A"
 SHARED_MEMORY = Path("/dev/shm")
 
-Names = frozenset[str]
-# The names that were found, by kind (COUNTED).
-Census = Mapping[str, Names]
+# The names that were found, by kind.
+Census = Mapping[str, frozenset[str]]
 
 
 def take_census(scratch: Path, ports: Iterable[int]) -> Census:
     """Return what exists now of this process, of launches that were to connect to one of the ports,
-    and of this user's files: all of /dev/shm, everything below scratch, and Open MPI's own."""
-    mine = descriptors(os.getpid())
-    processes = launched(ports)
-    held = mine.union(*map(descriptors, processes))
+    and of this user's files: all of /dev/shm, everything below scratch, and Open MPI's own. A port
+    on which somebody still listens is a descriptor of this process, or a launch's process."""
     temporary = Path(tempfile.gettempdir())
     files = [*scratch.rglob("*"), *(found for name in _OPEN_MPIS for found in temporary.glob(name))]
     return {
-        "processes": frozenset(f"{pid} {name}" for pid, name in processes.items()),
-        "file descriptors": mine,
-        "listening ports": frozenset(
-            f"port {port}" for inode, port in listening().items() if f"socket:[{inode}]" in held
-        ),
+        "processes": frozenset(f"{pid} {name}" for pid, name in launched(ports).items()),
+        "file descriptors": descriptors(os.getpid()),
         "shared memory": frozenset(map(str, _own(SHARED_MEMORY.iterdir()))),
         "temporary files": frozenset(map(str, _own(files))),
     }
@@ -78,27 +69,18 @@ def _own(files: Iterable[Path]) -> Iterable[Path]:
 def launched(ports: Iterable[int]) -> dict[int, str]:
     """Return the names of processes, by process id: those whose environment names one of the ports,
     and ended children of this process for which nobody has waited."""
-    ends = tuple(f":{port}:" for port in ports)
+    address = re.compile(rf"(?:^|\0){DRIVER_VARIABLE}=[^\0]*:(?:{'|'.join(map(str, ports))}):")
     found = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
+    for process in Path("/proc").glob("[0-9]*"):
+        pid = int(process.name)
         with suppress(OSError):
-            process = Path("/proc", entry)
-            name, _, state = (process / "stat").read_text().partition("(")[2].rpartition(")")
-            if state.split()[:2] == ["Z", str(os.getpid())] or _is_directed_to(process, ends):
-                found[int(entry)] = name
+            is_zombie = stat_fields(pid)[:2] == ["Z", str(os.getpid())]
+            if is_zombie or address.search((process / "environ").read_text(errors="replace")):
+                found[pid] = (process / "comm").read_text().strip()
     return found
 
 
-def _is_directed_to(process: Path, ends: Iterable[str]) -> bool:
-    """Return whether a process's environment says to connect to one of the ends."""
-    variables = (process / "environ").read_text(errors="replace").split("\0")
-    addresses = [text for text in variables if text.startswith(f"{DRIVER_VARIABLE}=")]
-    return any(end in text for text in addresses for end in ends)
-
-
-def descriptors(pid: int) -> Names:
+def descriptors(pid: int) -> frozenset[str]:
     """Return the names that the kernel gives to a process's open files."""
     found = set()
     with suppress(OSError):
@@ -109,18 +91,6 @@ def descriptors(pid: int) -> Names:
     return frozenset(found - {f"/proc/{pid}/fd"})
 
 
-def listening() -> dict[str, int]:
-    """Return the TCP ports on which somebody listens, by the number of the socket."""
-    return {row[9]: int(row[1].rpartition(":")[2], 16) for row in sockets() if row[3] == _LISTENS}
-
-
-def sockets() -> list[list[str]]:
-    """Return the rows of the kernel's tables of TCP sockets."""
-    tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
-    return [line.split() for table in tables for line in table.splitlines()[1:]]
-
-
-LAUNCHES = 200
 RANKS = 2
 DEADLINE_S = 60.0
 # Seconds for the kernel to remove what was killed last.
@@ -227,25 +197,22 @@ def starters(scratch: Path) -> Iterator[Mapping[str, ArmLauncher]]:
 def launch(arm_launcher: ArmLauncher, kind: Kind) -> str:
     """Start and end a launch. Return what went wrong in words; return "" if nothing did."""
     arm_launcher.fault = kind.fault
+    problem = f"no rank of {kind.fails} failed" if kind.fails else ""
     with arm_launcher.forking(print) if kind.forked else nullcontext():
-        return _launch(arm_launcher, kind)
-
-
-def _launch(arm_launcher: ArmLauncher, kind: Kind) -> str:
-    try:
-        group = arm_launcher.start(
-            kind.arm, (), data_seed=1, share_startup=False, last_phase=Phase.INIT
-        )
-    except LaunchError as error:
-        return f"{kind.name}: {error}"
-    try:
-        group.wait_ready(DEADLINE_S)
-        kind.end(group)
-    except LaunchFailed as failed:
-        return "" if failed.failure.rank in kind.fails else f"{kind.name}: {failed}"
-    finally:
-        group.end()
-    return f"{kind.name}: no rank of {kind.fails} failed" if kind.fails else ""
+        try:
+            group = arm_launcher.start(
+                kind.arm, (), data_seed=1, share_startup=False, last_phase=Phase.INIT
+            )
+            try:
+                group.wait_ready(DEADLINE_S)
+                kind.end(group)
+            finally:
+                group.end()
+        except LaunchError as error:
+            problem = str(error)
+        except LaunchFailed as failed:
+            problem = "" if failed.failure.rank in kind.fails else str(failed)
+    return problem and f"{kind.name}: {problem}"
 
 
 def soak(launches: int, scratch: Path) -> list[str]:
@@ -284,30 +251,22 @@ def compared(before: Census, after: Census) -> tuple[list[str], list[str]]:
     columns = Columns(("", -20), ("before", 6), ("after", 6), ("left", 6))
     table = [columns.header]
     left = []
-    for what in COUNTED:
-        new = sorted(after[what] - before[what])
-        table.append(columns.row(what, len(before[what]), len(after[what]), len(new)))
+    for what, names in after.items():
+        new = sorted(names - before[what])
+        table.append(columns.row(what, len(before[what]), len(names), len(new)))
         left += [f"left behind, of {what}: {name}" for name in new]
     return table, left
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
-    parser.add_argument("launches", type=int, nargs="?", default=LAUNCHES, metavar="N")
-    launches = parser.parse_args().launches
+def start_and_end(launches: int = 200) -> int:
+    """Start and end launches, good and bad ones, and report what they leave behind. The exit status
+    is 1 if anything was left behind, or a launch did not end as it should.
+
+    --launches N: The number of launches.
+    """
     if launches < 1:
-        parser.error(f"{launches} launches: must be above zero")
-    scratch = Path(tempfile.mkdtemp(prefix="hvdperf-soak-"))
-    try:
-        problems = soak(launches, scratch)
-    except UserError as error:
-        sys.exit(f"bench.soak: {error}")
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    return 1 if problems else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        raise UserError(f"{launches} launches: must be above zero")
+    with tempfile.TemporaryDirectory(prefix="hvdperf-soak-", ignore_cleanup_errors=True) as scratch:
+        problems = soak(launches, Path(scratch))
+    print(*problems, sep="\n", end="\n" * bool(problems), file=sys.stderr)
+    return int(bool(problems))

@@ -1,4 +1,4 @@
-"""`python -m bench.trust`: how often an injected fault is detected, and how often a false alarm is
+"""`python -m bench trust`: how often an injected fault is detected, and how often a false alarm is
 raised.
 
 It repeats whole sessions of perf/test_trust.py, as a user starts them. It counts their results, and
@@ -9,10 +9,8 @@ is a line of results/trust/sessions.jsonl, which is small enough to be kept for 
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from bench.pages import heading, put_into, row
+from docs.markdown import heading, put_into, row
 from hvdperf.errors import UserError, refusing
 from hvdperf.json_records import Unreadable, decode, plain
 from hvdperf.paths import ROOT, shown
@@ -32,11 +30,10 @@ from hvdperf.records.documents import Case
 from hvdperf.records.fingerprint import differences
 from hvdperf.report.words import plural
 from hvdperf.stats import hodges_lehmann
-from hvdperf.timeline.processes import ended, is_without_session
+from hvdperf.timeline.processes import run_session
 from hvdperf.verdict import Verdict, as_ratio
 
 LOG = ROOT / "results" / "trust" / "sessions.jsonl"
-RUNS = LOG.parent / "runs"
 PAGE = ROOT / "docs" / "reference" / "trust.md"
 # Fields of the fingerprint that the page shows.
 SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library")
@@ -44,48 +41,39 @@ SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library")
 _HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.endurance_steps")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.trust", description=__doc__)
-    parser.add_argument("--sessions", type=int, default=20, help="number of sessions to add (20)")
-    text = "begin no session after that many minutes"
-    parser.add_argument("--minutes", type=float, default=math.inf, help=text)
-    parser.add_argument("-k", dest="selected", default="test_faults", help="cases, as for pytest")
-    options = parser.parse_args()
+def add_sessions(sessions: int = 20, minutes: float = math.inf, only: str = "test_faults") -> int:
+    """Inject faults in whole sessions of perf/test_trust.py, and count which are detected, together
+    with earlier sessions, in docs/reference/trust.md. It may be stopped and restarted at any time.
+
+    --sessions N: Add N sessions.
+    --minutes N: Start no session after N minutes. Default: no limit.
+    --only WORDS: Take these cases, as -k of pytest selects them.
+    """
     began = time.monotonic()
-    try:
-        # Write the files before measuring, too, so that those which cannot be written fail first.
-        append(LOG)
+    # Write the files before measuring, too, so that those which cannot be written fail first.
+    append(LOG)
+    write_page()
+    for number in range(sessions):
+        if time.monotonic() - began >= 60 * minutes:
+            break
+        print(f"session {number + 1} of {sessions}", flush=True)
+        add_session(only)
         write_page()
-        for number in range(options.sessions):
-            if time.monotonic() - began >= 60 * options.minutes:
-                break
-            print(f"session {number + 1} of {options.sessions}", flush=True)
-            add_session(options.selected)
-            write_page()
-    except UserError as error:
-        sys.exit(f"bench.trust: {error}")
     print(PAGE.read_text())
+    return 0
 
 
-def add_session(selected: str) -> None:
+def add_session(only: str) -> None:
     """Run a session as a user starts it, and note its results. Raises UserError if the session did
     not end properly, or injected no fault."""
-    before = set(RUNS.glob("*"))
-    command = [sys.executable, "-m", "pytest", "perf/test_trust.py", "--profile=trust", "-q"]
-    command += ["-k", selected, f"--results={RUNS.parent}"]
-    status = ended(command)
-    if is_without_session(status):
-        raise UserError(f"pytest ended with status {status}: this session is not counted")
-    entries = []
-    for directory in sorted(set(RUNS.glob("*")) - before):
-        archive = read_session(directory)
-        if archive.unfinished:
-            raise UserError(f"{archive.unfinished}; it is not counted")
-        entry = entry_of(archive)
-        entries += [] if entry is None else [entry]
-    if not entries:
-        raise UserError(f"-k {selected}: no fault was injected, so there is nothing to count")
-    append(LOG, *entries)
+    arguments = ["perf/test_trust.py", "--profile=trust", "-q", "-k", only]
+    archive = read_session(run_session(arguments, LOG.parent, "this session is not counted"))
+    if archive.unfinished:
+        raise UserError(f"{archive.unfinished}; it is not counted")
+    entry = entry_of(archive)
+    if entry is None:
+        raise UserError(f"--only {only}: no fault was injected, so there is nothing to count")
+    append(LOG, entry)
 
 
 # The log ----------------------------------------------------------------------------------------
@@ -347,7 +335,3 @@ def _estimate(figures: Sequence[float]) -> str:
     whole = as_ratio(hodges_lehmann([math.log(figure) for figure in figures], 0.025))
     bounds = "" if math.isinf(whole.upper) else f" [{whole.lower:.3f}, {whole.upper:.3f}]"
     return f"{whole.estimate:.3f}{bounds}"
-
-
-if __name__ == "__main__":
-    main()

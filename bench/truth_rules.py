@@ -1,4 +1,9 @@
-"""The rules of the truth table: when a performance gate says that something is slower.
+"""The recordings of the truth table, and the rules that are tried on them: when a performance gate
+says that something is slower.
+
+A recording is one network of one session of the profile `truth`: in every round a healthy arm, a
+second healthy one, and an arm for each fault, side by side. It holds every step of every rank, and
+names neither hosts nor paths. results/truth/README.md explains its fields.
 
 Each rule but ours is written anew from its public document, which the page of the table names. A
 rule is tried at every round of a recording, on every arm: the arm is the candidate, and what the
@@ -8,23 +13,32 @@ than are left goes on with the first ones of the same recording.
 
 from __future__ import annotations
 
+import lzma
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from pathlib import Path
 from statistics import fmean, median, stdev
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from bench.truth_data import NONE, Recording, Run
+from hvdperf.errors import UserError
 from hvdperf.interim import EARLY_LOOKS, judge_rounds
-from hvdperf.plan.arms import Arm, Schedule, Side, Workload
-from hvdperf.plan.comparisons import Comparison, Question
-from hvdperf.records.rounds import Launch, Round, Turns, back_to_back
+from hvdperf.json_records import Positive, Unreadable, decode
+from hvdperf.paths import ROOT, shown
+from hvdperf.plan.arms import AA
+from hvdperf.plan.questions import fault_cases
+from hvdperf.records.rounds import Launch, Round, back_to_back
 from hvdperf.stats import Row, turn_correlation
 from hvdperf.verdict import REGRESSION, UNKNOWN_LAUNCH_SD, Noise, Verdict
 from hvdperf.work.blocks import Blocks
-from hvdperf.worker.strategies import Strategy
+
+DATA = ROOT / "results" / "truth"
+ENDING = ".json.xz"
+FORMAT = 2
+# The arms without a fault: the one that all others are compared with, and one as good.
+NONE, SAME = "none", AA
 
 # Looks of the profile `nightly`, which leaves the least undecided.
 LOOKS = (8, 12, 24)
@@ -34,22 +48,56 @@ BORROWED = "†"
 HISTORY, BASELINE = 8, 4
 
 
-class Said(Enum):
-    """What a rule says of a candidate."""
+# Recordings -------------------------------------------------------------------------------------
 
-    SLOWER = "slower"
-    FINE = "fine"
-    NOTHING = "no verdict"
+
+def arm_of(launch: Launch) -> str:
+    return launch.arm.injected or NONE
 
 
 @dataclass(frozen=True)
-class Decision:
-    """What a rule said, after how many seconds of measuring, and from how many rounds of the
-    candidate."""
+class Recording:
+    """All rounds of one network of one session.
 
-    said: Said
-    seconds: float
-    rounds: int
+    session: when it began. elapsed_seconds: of the whole session. launches: their number in the
+    whole session. arms: the fault of each arm, as --inject takes it; "" for none. rounds: in the
+    order in which they were measured; each has a launch of every arm, which lived side by side.
+    """
+
+    format: Positive
+    session: str
+    suite: str
+    machine: Mapping[str, Any]
+    stack: Mapping[str, Any]
+    elapsed_seconds: float
+    launches: Positive
+    arms: Mapping[str, str]
+    rounds: Sequence[Round]
+    license: str = "CC-BY-4.0"
+
+    @property
+    def network(self) -> str:
+        return self.rounds[0].launches[0].arm.workload.model
+
+    @property
+    def name(self) -> str:
+        return f"{self.session}-{self.network}"
+
+
+def read(data: Path) -> list[Recorded]:
+    """Return all recordings of a data set, in the order of their names. Raises UserError."""
+    paths, found = sorted(data.glob(f"*{ENDING}")), []
+    if not paths:
+        raise UserError(f"{shown(data)}: there is no recording in it")
+    for path in paths:
+        try:
+            found.append(decode(lzma.decompress(path.read_bytes()), Recording))
+        except (lzma.LZMAError, Unreadable, OSError) as error:
+            raise UserError(f"{shown(path)}: {error}") from None
+    return recorded_of(found)
+
+
+# What rules see ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -70,12 +118,22 @@ class Figures:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A round of two arms as our rule sees it. row: ln speed of the candidate over that of the
+    healthy arm, one a turn; () if other programs disturbed the round. seconds: that both took."""
+
+    row: Row
+    seconds: float
+
+
 class Recorded:
     """A recording as rules see it. others: recordings of the same network at other times."""
 
     def __init__(self, recording: Recording, others: Sequence[Recorded] = ()) -> None:
         self.recording, self.others = recording, list(others)
         self.count = len(recording.rounds)
+        self.launches = [{arm_of(each): each for each in of.launches} for of in recording.rounds]
 
     @property
     def candidates(self) -> list[str]:
@@ -85,20 +143,16 @@ class Recorded:
     def rest_seconds(self) -> float:
         """Seconds of a launch that are neither its start nor its timed steps: its processes start
         and end. They are what the session took beyond all of these, shared by all launches."""
-        recorded = sum(
-            run.start_seconds + sum(block.seconds for block in run.blocks)
-            for each in self.recording.rounds
-            for run in each.values()
-        )
-        launches = sum(map(len, self.recording.rounds))
-        share = launches / self.recording.launches
-        return max(0.0, share * self.recording.elapsed_seconds - recorded) / launches
+        launches = [launch for of_round in self.launches for launch in of_round.values()]
+        recorded = sum(_start_seconds(each) + each.timed_seconds for each in launches)
+        share = len(launches) / self.recording.launches
+        return max(0.0, share * self.recording.elapsed_seconds - recorded) / len(launches)
 
     @cached_property
     def runs(self) -> Mapping[str, Sequence[Figures]]:
         """Return the figures of every run, by arm and round."""
         return {
-            arm: [_figures(each[arm], self.rest_seconds) for each in self.recording.rounds]
+            arm: [_figures(of_round[arm], self.rest_seconds) for of_round in self.launches]
             for arm in self.recording.arms
         }
 
@@ -112,35 +166,23 @@ class Recorded:
         return {arm: [self._pair(arm, n) for n in range(self.count)] for arm in self.candidates}
 
     def _pair(self, arm: str, number: int) -> Pair:
-        runs = [self.recording.rounds[number][name] for name in (arm, NONE)]
-        workload = Workload("", "", 0, 1)
-        ours, theirs = arms = [
-            Arm(workload, Strategy.HOROVOD, 2, injected=injected) for injected in (arm, "")
-        ]
-        launches = [
-            Launch(arm, number, work=Turns(blocks=list(run.blocks)))
-            for arm, run in zip(arms, runs, strict=True)
-        ]
-        comparison = Comparison(Question.WEAK_SCALING, Side(ours), Side(theirs))
-        row = Blocks.observe(comparison, Round(number, Schedule.ALTERNATE, launches))
-        timed = back_to_back(*(run.blocks for run in runs))
+        ours, theirs = (self.launches[number][name] for name in (arm, NONE))
+        asked = fault_cases(ours.arm.workload, ours.arm.world_size)
+        comparison = next(each for each in asked if each.candidate.arm == ours.arm)
+        timed = back_to_back(ours.blocks, theirs.blocks)
         seconds = sum(one.seconds + other.seconds for one, other in timed)
-        starts = sum(run.start_seconds + self.rest_seconds for run in runs)
-        return Pair(row, starts + seconds)
+        starts = sum(_start_seconds(each) + self.rest_seconds for each in (ours, theirs))
+        return Pair(Blocks.observe(comparison, self.recording.rounds[number]), starts + seconds)
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A round of two arms as our rule sees it. row: ln speed of the candidate over that of the
-    healthy arm, one a turn; () if other programs disturbed the round. seconds: that both took."""
-
-    row: Row
-    seconds: float
+def _start_seconds(launch: Launch) -> float:
+    """Return the seconds of the start of the slowest rank, with the warm-up."""
+    return max(sum(phases.values()) for phases in launch.startup_seconds)
 
 
-def _figures(run: Run, rest_seconds: float) -> Figures:
+def _figures(launch: Launch, rest_seconds: float) -> Figures:
     # The healthy arm is compared with several others, so it has several blocks a turn.
-    blocks = list({block.turn: block for block in reversed(run.blocks)}.values())[::-1]
+    blocks = list({block.turn: block for block in reversed(launch.blocks)}.values())[::-1]
     steps = sum(block.steps for block in blocks)
     of_ranks = list(zip(*(block.ranks for block in blocks), strict=True))
     inside = [sum(each.inside_seconds for each in rank) / steps for rank in of_ranks]
@@ -156,7 +198,7 @@ def _figures(run: Run, rest_seconds: float) -> Figures:
         [all_ - (own - min(inside)) for all_, own in zip(whole, inside, strict=True)],
         inside,
         [median(s for each in rank for s in each.input_seconds) for rank in of_ranks],
-        run.start_seconds + rest_seconds + seconds,
+        _start_seconds(launch) + rest_seconds + seconds,
     )
 
 
@@ -188,6 +230,24 @@ PLACES: Mapping[str, Healthy] = {
 }
 
 # Rules ------------------------------------------------------------------------------------------
+
+
+class Said(Enum):
+    """What a rule says of a candidate."""
+
+    SLOWER = "slower"
+    FINE = "fine"
+    NOTHING = "no verdict"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a rule said, after how many seconds of measuring, and from how many rounds of the
+    candidate."""
+
+    said: Said
+    seconds: float
+    rounds: int
 
 
 @dataclass(frozen=True)

@@ -1,46 +1,125 @@
-"""`python -m bench.truth_table [SESSION ...]`: how often performance gates err on the same runs.
-
-It adds the sessions that are given (directories of results/runs/, of the profile `truth`) to the
-data set in results/truth/, tries every rule on all recordings, prints the tables, and writes them
-between the marks of docs/reference/truth_table.md.
+"""`python -m bench truth`: how often performance gates err on the same runs. It tries every rule on
+all recordings of results/truth/, and writes docs/reference/truth_table.md.
 """
 
 from __future__ import annotations
 
-import argparse
+import json
+import lzma
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
 import numpy as np
 
-from bench import truth_data, truth_rules
-from bench.pages import heading, put_into, row
-from bench.truth_data import NONE, SAME, Planted, Recording
-from bench.truth_rules import Compared, Decision, Recorded, Rule, Said
+from bench import truth_rules
+from bench.truth_rules import DATA, ENDING, FORMAT, NONE, SAME, Decision, Recorded, Recording, Rule
+from docs.markdown import heading, put_into, row
 from hvdperf.errors import UserError
+from hvdperf.files import write_whole
+from hvdperf.json_records import encode
 from hvdperf.machine.disturbance import taken_share
 from hvdperf.paths import ROOT, shown
+from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import FAULT_CASES
+from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.rounds import Launch, Turns
 from hvdperf.report.words import plural
 from hvdperf.stats import Interval, hodges_lehmann, student_quantile
 
 PAGE = ROOT / "docs" / "reference" / "truth_table.md"
 # In words, what was planted, by the kind of the fault.
 _WORDS = {
-    "": "nothing",
     "slow": "each step {percent} % late on rank {rank}",
     "input": "each batch {percent} % of a step late on rank {rank}",
     "cycle": "Horovod waits up to 25 ms for tensors, on all ranks",
 }
+# With fewer rounds, a rule that needs several would only see the same ones again.
+FEWEST_ROUNDS = 12
+# Times are kept to a microsecond; a step takes milliseconds.
+DIGITS = 6
+_MACHINE = ("cpu_model", "cores", "memory_gib", "smt", "kernel", "container", "rank_cores")
+_STACK = ("python", "tensorflow", "keras", "numpy", "horovod", "mpi_library", "launcher")
 # The level of each bound of a 95 % interval, and of the range of times that is shown.
 ALPHA, OUTER = 0.025, 0.1
 # Into how many stretches of rounds a recording is cut, for intervals.
 PARTS = 3
+
+
+# Sessions that become recordings -----------------------------------------------------------------
+
+
+def recordings(archive: Archive) -> list[Recording]:
+    """Return the recordings of a session, one for each of its networks that had faults. Raises
+    UserError if the session has not ended, has too few rounds, or if no fault was planted."""
+    session, place = archive.session, shown(archive.directory)
+    if session is None or archive.unfinished:
+        raise UserError(archive.unfinished or archive.why_no_session)
+    facts: Mapping[str, Any] = session.fingerprint
+    found = []
+    for group, rounds in archive.rounds.items():
+        launched = {launch.arm for each in rounds.values() for launch in each.launches}
+        most = max((arm.world_size for arm in launched), default=0)
+        arms = sorted(arm.injected for arm in launched if arm.world_size == most)
+        if not any(arms):
+            continue
+        whole = []
+        for number in sorted(rounds):
+            kept = [_kept(each) for each in rounds[number].launches if each.arm.world_size == most]
+            if sorted(each.arm.injected for each in kept if each.blocks) == arms:
+                whole.append(replace(rounds[number], launches=kept, disturbance=None))
+        if len(whole) < FEWEST_ROUNDS:
+            raise UserError(
+                f"{place}: {group.workload.model} has {len(whole)} whole rounds, fewer than "
+                f"{FEWEST_ROUNDS}"
+            )
+        found.append(
+            Recording(
+                FORMAT,
+                session.session.rpartition("-")[0],
+                session.suite,
+                {key: facts[key] for key in _MACHINE},
+                {key: facts[key] for key in _STACK},
+                session.elapsed_seconds,
+                sum(len(each.launches) for of in archive.rounds.values() for each in of.values()),
+                {arm or NONE: FAULT_CASES[arm].fault if arm else "" for arm in arms},
+                whole,
+            )
+        )
+    if not found:
+        raise UserError(f"{place}: no fault was planted in its rounds")
+    return found
+
+
+def _kept(launch: Launch) -> Launch:
+    """Return the launch with its timed blocks of whole steps, and its warm-up as a phase."""
+    warm_up = sum(block.seconds for block in launch.warm_up)
+    phases = [{**of_rank, "warm-up": warm_up} for of_rank in launch.startup_seconds]
+    return Launch(
+        launch.arm, launch.round, phases, work=Turns(blocks=launch.of_kind(BlockKind.FULL))
+    )
+
+
+def packed(recording: Recording) -> bytes:
+    """Return the file of a recording."""
+    value = json.loads(encode(recording), parse_float=lambda text: round(float(text), DIGITS))
+    text = json.dumps(value, separators=(",", ":")) + "\n"
+    return lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
+
+
+def add(session: Path, data: Path) -> list[str]:
+    """Add a session to the data set, and return the names of its recordings. session: its
+    directory, such as results/runs/20260131T235959Z-4711. Raises UserError and OSError."""
+    found = recordings(read_session(session))
+    data.mkdir(parents=True, exist_ok=True)
+    for recording in found:
+        write_whole(data / f"{recording.name}{ENDING}", packed(recording))
+    return [recording.name for recording in found]
 
 
 # Scores -----------------------------------------------------------------------------------------
@@ -142,8 +221,8 @@ def _variance(groups: Sequence[Sequence[bool]]) -> float:
 def score(rule: Rule, recorded: Sequence[Recorded]) -> Score:
     """Return the score of a rule, tried at every round of every recording that has such trials."""
     arms = {}
-    for arm, planted in planted_in(recorded).items():
-        if rule.of_a_rank and planted.kind and planted.rank is None:
+    for arm in planted_in(recorded):
+        if rule.of_a_rank and arm != SAME and FAULT_CASES[arm].rank is None:
             continue
         decisions = [
             [decided for number in range(each.count) if (decided := rule.decide(each, arm, number))]
@@ -160,21 +239,16 @@ def _of_arm(decisions: Sequence[Sequence[Decision]]) -> OfArm:
     distinct = sum(max(1, math.floor(len(of_one) / rounds)) for of_one in decisions)
     slower, fine, nothing = (
         share_of([[each.said is said for each in of_one] for of_one in decisions], distinct)
-        for said in (Said.SLOWER, Said.FINE, Said.NOTHING)
+        for said in truth_rules.Said
     )
     return OfArm(slower, fine, nothing, [each.seconds for of in decisions for each in of])
 
 
-def planted_in(recorded: Sequence[Recorded]) -> dict[str, Planted]:
-    """Return what was planted, by arm, in the order of the fault cases; first the arm without."""
-    found = {
-        arm: planted
-        for each in recorded
-        for arm, planted in each.recording.arms.items()
-        if arm != NONE
-    }
-    order = [SAME, *FAULT_CASES]
-    return {arm: found[arm] for arm in sorted(found, key=order.index)}
+def planted_in(recorded: Iterable[Recorded]) -> list[str]:
+    """Return the candidates of the recordings, in the order of the fault cases; first the arm
+    without a fault."""
+    found = {arm for each in recorded for arm in each.candidates}
+    return [arm for arm in FAULT_CASES if arm in found]
 
 
 def effect(recorded: Sequence[Recorded], arm: str, network: str) -> Interval:
@@ -195,7 +269,7 @@ def effect(recorded: Sequence[Recorded], arm: str, network: str) -> Interval:
 # The parts of the page ---------------------------------------------------------------------------
 
 
-def about(recorded: Sequence[Recorded], arms: Mapping[str, Planted]) -> list[str]:
+def about(recorded: Sequence[Recorded], arms: Sequence[str]) -> list[str]:
     """Return what was recorded."""
     recordings = [each.recording for each in recorded]
     rounds = sum(each.count for each in recorded)
@@ -226,18 +300,24 @@ def about(recorded: Sequence[Recorded], arms: Mapping[str, Planted]) -> list[str
         *(
             row(
                 f"`{arm}`",
-                _WORDS[planted.kind].format(
-                    percent=round(100 * ((planted.factor or 1) - 1)), rank=planted.rank
-                ),
+                planted_words(arm),
                 *(_longer(effect(recorded, arm, network)) for network in networks),
             )
-            for arm, planted in arms.items()
+            for arm in arms
         ),
     ]
 
 
+def planted_words(arm: str) -> str:
+    fault = FAULT_CASES[arm].injected
+    if fault is None:
+        return "nothing"
+    return _WORDS[fault.kind].format(percent=round(100 * (fault.factor - 1)), rank=fault.rank)
+
+
 def _taken(recording: Recording) -> float:
-    blocks = (block for of in recording.rounds for run in of.values() for block in run.blocks)
+    launches = (launch for of_round in recording.rounds for launch in of_round.launches)
+    blocks = (block for launch in launches for block in launch.blocks)
     usages = [block.usage for block in blocks if block.usage is not None]
     return taken_share(usages) if usages else 0.0
 
@@ -247,7 +327,7 @@ def _longer(found: Interval) -> str:
     return f"{100 * found.estimate:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
-def main_table(scores: Sequence[Score], arms: Mapping[str, Planted]) -> list[str]:
+def main_table(scores: Sequence[Score], arms: Sequence[str]) -> list[str]:
     """Return the truth table."""
     faults = (f"`{arm}` missed, %" for arm in arms if arm != SAME)
     rows = heading("rule", "false alarms, %", *faults, "seconds")
@@ -258,7 +338,7 @@ def main_table(scores: Sequence[Score], arms: Mapping[str, Planted]) -> list[str
     return rows
 
 
-def places_table(rules: Sequence[Compared], recorded: Sequence[Recorded]) -> list[str]:
+def places_table(rules: Sequence[truth_rules.Compared], recorded: Sequence[Recorded]) -> list[str]:
     """Return the table of rules by the place that their healthy runs come from."""
     arms = planted_in(recorded)
     wrong = (f"`{arm}` {'alarms' if arm == SAME else 'missed'}, %" for arm in arms)
@@ -290,28 +370,22 @@ def written(recorded: Sequence[Recorded]) -> list[str]:
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.truth_table", description=__doc__)
-    text = "to add to the data set"
-    parser.add_argument("sessions", nargs="*", type=Path, metavar="SESSION", help=text)
-    data, page = truth_data.DATA, PAGE
-    parser.add_argument("--data", type=Path, default=data, metavar="DIR", help=shown(data))
-    parser.add_argument("--page", type=Path, default=page, metavar="FILE", help=shown(page))
-    given = parser.parse_args(arguments)
-    for session in given.sessions:
+def make(*sessions: Path, data: Path = DATA, page: Path = PAGE) -> int:
+    """Try the rules of performance gates on recorded runs with planted faults, and write how often
+    each errs and how long it takes.
+
+    [SESSION ...]: Add these sessions of the profile `truth`, such as
+        results/runs/20260131T235959Z-4711.
+    --data DIR: Read and extend this data set. Default: results/truth.
+    --page FILE: Write into this page. Default: docs/reference/truth_table.md.
+    """
+    for session in sessions:
         try:
-            added = truth_data.add(session, given.data)
-            print(f"added: {', '.join(added)}", flush=True)
+            print(f"added: {', '.join(add(session, data))}", flush=True)
         except (UserError, OSError) as error:
             print(f"left out: {error}", file=sys.stderr, flush=True)
-    try:
-        lines = written(truth_rules.recorded_of(truth_data.read(given.data)))
-        print(*lines, sep="\n", flush=True)
-        put_into(given.page, "make truth", lines)
-    except UserError as error:
-        sys.exit(f"bench.truth_table: {error}")
-    print(f"\nwritten to {shown(given.page)}")
-
-
-if __name__ == "__main__":
-    main()
+    lines = written(truth_rules.read(data))
+    print(*lines, sep="\n", flush=True)
+    put_into(page, "make truth", lines)
+    print(f"\nwritten to {shown(page)}")
+    return 0

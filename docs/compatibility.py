@@ -2,18 +2,19 @@
 TensorFlow.
 
 It is made from raw results, whose stacks have trained, from the records of stacks that could not
-be built, and from what was tried with stacks by use. `make docs` writes the page.
+be built, and from what was tried with stacks by use. `make docs` writes it into the page.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from datetime import date
 from pathlib import Path
 
 from ci.build_horovod import HOROVOD_QUIRKS, TENSORFLOW_QUIRKS, quirks
+from docs.markdown import table
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode
 from hvdperf.paths import shown
@@ -22,52 +23,6 @@ from hvdperf.timeline.history import Axis, RawResult, check_known, order, releas
 from hvdperf.timeline.stacks import TENSORFLOW
 
 NOT_TRIED, NOT_RECORDED, NONE = "not tried", "not recorded", "-"
-
-_TEXT = """\
-<!-- made by `make docs` from results/: do not change this page -->
-
-# Compatibility
-
-Which releases of Horovod and TensorFlow work together, as tried with this suite.
-
-A combination *trains* if the suite's own training loop has trained networks with it and a session
-has measured their speed, so it was built and imported before. This does not mean that your script
-trains ([what works, by use](#what-works-by-use)). All builds are of the unpatched source of a
-release: a "no" says that this source does not compile, not that a patched one cannot. A combination
-does not *build* if its compilation ended with an error, so it cannot be imported either. For
-Horovod {newest}, the last release, the table has a line for the last bug fix of every TensorFlow
-since 2.14. (Those before need NumPy 1.24, which the suite's own packages do not work with.) For
-older ones it has a line for every combination that was tried. The date is that of the last try.
-`make backfill` builds and measures combinations that are missing. What was tried without a session,
-with other Pythons too: [newer versions](../environments.md#newer-versions-than-the-usual-ones).
-"""
-_USES = """\
-## What works, by use
-
-TensorFlow 2.16 and later come with Keras 3, which Horovod {newest} does not know. So each of these
-uses was tried by a small script on two ranks with data of their own, and judged by what the ranks
-have afterwards: *yes* if they agree, **no, in silence** if the script ends with exit status 0 and
-they do not. [`hvdperf run --check`](../slow_script.md) says of any script whether its ranks agree.
-
-With `TF_USE_LEGACY_KERAS=1` and the package `tf-keras`, tf.keras is Keras 2 again. Loops and
-`model.fit` exchange gradients then. Some callbacks fail all the same, because Horovod takes Keras's
-backend from the package `keras`. `hvd.load_model` leaves the optimizer of a model as it was, so the
-model trains without an exchange: wrap the optimizer yourself. (It wraps one of
-`keras.optimizers.legacy` from an .h5 file, with `legacy_opts=True`.) The suite's own loop trains
-with every Keras, because it gives Horovod the variables inside those of Keras.
-
-"""
-_HEADER = (
-    "Horovod",
-    "TensorFlow",
-    "Keras",
-    "Python",
-    "compiler",
-    "builds",
-    "imports",
-    "trains",
-    "date",
-)
 
 
 @dataclass(frozen=True)
@@ -198,11 +153,9 @@ def _by_use(tried: Sequence[UsesOfStack]) -> Iterator[str]:
         problems = {each["use"]: each["problem"] for each in stack.uses}
         cells = tuple(_cell(problems.get(use, NOT_TRIED), errors) for use in names)
         columns.setdefault(cells, []).append(stack)
-    yield _row(["use", *map(_heading, columns.values())])
-    yield _row(["---"] * (len(columns) + 1))
-    for use, *row in zip(names, *columns, strict=True):
-        yield _row([f"`{use}`" if use.isidentifier() else use, *row])
-    yield "\n"
+    shown = [f"`{use}`" if use.isidentifier() else use for use in names]
+    head = ["use", *map(_heading, columns.values())]
+    yield table(head, zip(shown, *columns, strict=True)) + "\n\n"
     yield from (f"{number}. ``{problem}``\n" for problem, number in errors.items())
     days = sorted({f"{each.tried_at}" for each in tried})
     pythons = sorted({each.python for each in tried})
@@ -228,39 +181,26 @@ def _heading(stacks: Sequence[UsesOfStack]) -> str:
     return f"{texts[0]}, Keras {texts[1]}"
 
 
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |\n"
-
-
-def page(
+def tables(
     results: Iterable[RawResult],
     not_built: Sequence[BuildFailure],
     uses: Sequence[UsesOfStack] = (),
 ) -> str:
-    """Return the page as Markdown: what works by use, the table, the first error of each
-    combination that does not build, and the extra settings of releases that need some."""
-    newest = releases(Axis.HOROVOD)[-1].version
-    parts = [_TEXT.format(newest=newest)]
-    if uses:
-        parts.append(_USES.format(newest=newest) + "".join(_by_use(uses)))
-    parts.append("## Combinations\n")
-    lines = [" | ".join(cells) for cells in (_HEADER, ["---"] * len(_HEADER))]
-    lines += [" | ".join(astuple(row)) for row in rows(results, not_built)]
-    parts.append("".join(f"| {line} |\n" for line in lines))
+    """Return what the page has below its text: what works by use, the table, the first error of
+    each combination that does not build, and the extra settings of releases that need some."""
+    parts = ["", "".join(_by_use(uses)), "## Combinations\n"]
+    head = ("Horovod", "TensorFlow", "Keras", "Python", *(each.name for each in fields(Row)[4:]))
+    parts.append(table(head, map(astuple, rows(results, not_built))) + "\n")
     reasons: dict[tuple[str, str], list[str]] = {}
     for record in not_built:
         reasons.setdefault((record.horovod, record.reason), []).append(record.tensorflow)
-    if reasons:
-        parts.append("## First errors\n")
-        parts.append(
-            "".join(
-                f"- Horovod {horovod} with TensorFlow {', '.join(tensorflow)}: ``{reason}``\n"
-                for (horovod, reason), tensorflow in reasons.items()
-            )
-        )
-    parts.append("## Extra settings\n")
+    lines = (
+        f"- Horovod {horovod} with TensorFlow {', '.join(tensorflow)}: ``{reason}``\n"
+        for (horovod, reason), tensorflow in reasons.items()
+    )
+    parts += ["## First errors\n", "".join(lines), "## Extra settings\n"]
     for name, known in (("Horovod", HOROVOD_QUIRKS), ("TensorFlow", TENSORFLOW_QUIRKS)):
         for why in dict.fromkeys(quirk.why for quirk in known.values()):
             versions = ", ".join(version for version, quirk in known.items() if quirk.why == why)
             parts.append(f"{name} {versions}: {why}. The suite's build applies it.\n")
-    return "\n".join(parts)
+    return "\n".join([*parts, ""])

@@ -12,13 +12,13 @@ import dataclasses
 import importlib
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from docs.compatibility import page as compatibility_page
-from docs.compatibility import read_not_built, read_uses
+from docs.compatibility import read_not_built, read_uses, tables
+from docs.markdown import between, table
 from hvdperf import __main__ as command
 from hvdperf import cli
 from hvdperf.files import write_whole
@@ -41,14 +41,6 @@ BETTER = {Floor: "higher", SpeedFloor: "higher", Ceiling: "lower", Band: "1"}
 LIMIT = {Floor: "floor", SpeedFloor: "floor", Ceiling: "ceiling", Band: "band"}
 
 # Markdown --------------------------------------------------------------------------------------
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [" | ".join(head), "|".join("---" for _ in head)]
-    lines += [
-        " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) for row in rows
-    ]
-    return "\n".join([f"| {lines[0]} |", f"|{lines[1]}|", *(f"| {line} |" for line in lines[2:])])
 
 
 def code(text: object) -> str:
@@ -525,7 +517,8 @@ def compatibility() -> str:
     uses, unread = read_uses(history.USES)
     if refused or unreadable or unread:
         raise SystemExit("\n".join([*refused, *unreadable, *unread]))
-    return compatibility_page(results, not_built, uses)
+    before, _, after = between((REFERENCE / "compatibility.md").read_text(), "make docs")
+    return before + tables(results, not_built, uses) + after
 
 
 PACKAGE = ROOT / "hvdperf"

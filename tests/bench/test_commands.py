@@ -1,31 +1,53 @@
-"""The commands that measure the suite itself: what they refuse, in a line."""
+"""The commands that measure the suite itself: what they refuse, in a line, and the pages that they
+write."""
 
 from __future__ import annotations
 
-import importlib
+from pathlib import Path
 
 import pytest
 
+from bench.__main__ import PAGE, SIMULATIONS, main
+from docs.markdown import END, between, put_into
+from hvdperf.errors import UserError
+
 
 @pytest.mark.parametrize(
-    ("command", "arguments", "said"),
+    ("command_line", "said"),
     [
-        ("bench.__main__", ["overheads"], "overheads"),
-        ("bench.__main__", ["startup", "--np", "two"], "'two'"),
-        ("bench.__main__", ["startup", "--models", "vgg_99"], "vgg_99"),
-        ("bench.rates", ["gate", "--of", "many"], "'many'"),
-        ("bench.rates", ["simulation", "--of", "1"], "two or more"),
-        ("bench.rates", ["weeks"], "'weeks'"),
-        ("bench.mutants", ["hvdperf/none/"], "hvdperf/none/"),
-        ("bench.mutants", ["--count", "0"], "above zero"),
-        ("bench.soak", ["0"], "above zero"),
-        ("bench.truth_table", ["--data", "none"], "none: there is no recording in it"),
+        ("costs overheads", "overheads"),
+        ("costs startup --np two", "--np two"),
+        ("costs startup --models vgg_99", "vgg_99"),
+        ("rates gate --of many", "--of many"),
+        ("rates simulation --of 1", "two or more"),
+        ("rates weeks", "weeks"),
+        ("mutants hvdperf/none/", "hvdperf/none/"),
+        ("mutants --count 0", "above zero"),
+        ("soak --launches 0", "above zero"),
+        ("truth --data none", "none: there is no recording in it"),
     ],
 )
-def test_bad_arguments_are_refused(command, arguments, said, capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", [command, *arguments])
+def test_bad_arguments_are_refused(command_line, said, capsys, monkeypatch):
     monkeypatch.setattr("signal.signal", lambda *_: None)  # this process is the tests'
-    with pytest.raises(SystemExit) as refused:
-        importlib.import_module(command).main()
-    # A message that argparse has printed, or that the interpreter prints of the exception.
-    assert said in f"{capsys.readouterr().err}{refused.value}"
+    assert main(command_line.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_a_command_replaces_its_own_part_alone(tmp_path: Path) -> None:
+    falls, nodes = (f"<!-- made by `{name}` from here -->\n" for name in ("falls", "nodes"))
+    page = tmp_path / "page.md"
+    page.write_text(f"# A\n\n{falls}\nold\n\n{END}\n\n{nodes}\nkept\n\n{END}\n")
+    for _ in range(2):
+        put_into(page, "falls", ["| a |", "|---|"])
+        new = f"# A\n\n{falls}\n| a |\n|---|\n\n{END}\n\n{nodes}\nkept\n\n{END}\n"
+        assert page.read_text() == new
+    with pytest.raises(UserError, match="lacks"):
+        put_into(page, "make it", ["x"])
+    with pytest.raises(UserError, match="cannot be written: No such file"):
+        put_into(tmp_path / "none.md", "make it", ["x"])
+
+
+@pytest.mark.parametrize("name", SIMULATIONS)
+def test_the_page_has_every_simulation(name: str) -> None:
+    assert "|---|" in between(PAGE.read_text(), f"python -m bench rates {name}")[1]

@@ -15,7 +15,6 @@ import pytest
 import scipy.stats
 
 from bench import simulation
-from bench.noise import drawn
 from bench.sessions import (
     BUSY,
     CONTENDED,
@@ -27,13 +26,13 @@ from bench.sessions import (
     Session,
     Setting,
     asked,
+    drawn,
     identical,
     simulated,
 )
 from bench.simulation import (
     AS_FAST,
     AT_FLOOR,
-    AT_ONCE,
     BANDS,
     BELOW_FLOOR,
     BIAS,
@@ -41,9 +40,10 @@ from bench.simulation import (
     KNOWN,
     LOOKS,
     PAIR,
-    PAIR_NOISES,
+    PAIR_MACHINES,
     SLOWER,
     decided_after,
+    is_at_once,
     of_pairs,
     ordinary_sessions,
 )
@@ -75,16 +75,16 @@ def at_least(rate, count, total):
 
 
 def seldom(found, verdict, rate):
-    return at_most(rate, found.count(verdict), found.total)
+    return at_most(rate, found[verdict], found.total())
 
 
 def often(found, verdict, rate):
-    return at_least(rate, found.count(verdict), found.total)
+    return at_least(rate, found[verdict], found.total())
 
 
 @cache
 def rates(compared, setting, sessions):
-    return compared.rates(setting, sessions)
+    return compared.verdicts(setting, sessions)
 
 
 # At a floor ------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_a_disturbed_one_finds_it_less_often(machine, least, less_than):
 @EACH
 def test_arms_that_are_alike_are_not_called_different(machine):
     found = rates(BANDS["alike, in 0.75"], Setting(machine), SESSIONS // 2)
-    assert found.count(Verdict.FAIL) == 0
+    assert found[Verdict.FAIL] == 0
     assert often(found, Verdict.PASS, 0.995)
     assert seldom(rates(PAIR, Setting(machine), SESSIONS), Verdict.FAIL, 0.002)
 
@@ -206,21 +206,30 @@ def test_arms_at_the_edge_of_their_band_pass_in_7_of_100_and_fail_in_6(machine):
 # A/A pairs -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("machine", PAIR_NOISES)
+OF_PAIRS = pytest.mark.parametrize("machine", PAIR_MACHINES, ids=lambda machine: machine.name)
+
+
+def is_invalid(judgement):
+    return judgement.verdict is Verdict.FAIL
+
+
+@OF_PAIRS
 def test_a_healthy_pair_is_invalid_in_at_most_1_of_1000_sessions(machine):
     judged = of_pairs(machine, BIAS, 2_000)
-    assert at_most(0.001, sum(invalid for _, invalid in judged), len(judged))
-    rounds = sum(rounds for rounds, _ in judged)
+    assert at_most(0.001, sum(map(is_invalid, judged)), len(judged))
+    rounds = sum(each.rounds for each in judged)
     assert rounds < 3.6 * len(judged), "few healthy pairs ask for more rounds"
 
 
 @pytest.mark.parametrize("ratio", [0.7, 1.3])
-@pytest.mark.parametrize("machine", PAIR_NOISES)
+@OF_PAIRS
 def test_a_difference_of_30_percent_is_found_in_19_of_20_sessions(machine, ratio):
     judged = of_pairs(machine, ratio, 200)
-    assert sum(invalid for _, invalid in judged) >= 0.92 * 200, "19 of 20, less their scatter"
-    if machine == "quiet" or (machine, ratio) == ("A", 0.7):
-        assert judged.count(AT_ONCE) >= 0.95 * 200, "their noise allows it after three rounds"
+    assert sum(map(is_invalid, judged)) >= 0.92 * 200, "19 of 20, less their scatter"
+    if machine.name == "quiet" or (machine.name, ratio) == ("A", 0.7):
+        assert sum(map(is_at_once, judged)) >= 0.95 * 200, (
+            "their noise allows it after three rounds"
+        )
 
 
 # How long it takes -----------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.pages import between
 from bench.trust import (
     LOG,
     PAGE,
@@ -24,6 +23,7 @@ from bench.trust import (
     series,
     share,
 )
+from docs.markdown import between
 from hvdperf.errors import UserError
 from hvdperf.plan import questions
 from hvdperf.records.archive import read_session

@@ -11,16 +11,8 @@ from statistics import fmean
 
 import pytest
 
-from bench.truth_data import (
-    DATA,
-    ENDING,
-    FEWEST_ROUNDS,
-    NONE,
-    Planted,
-    packed,
-    read,
-    recordings,
-)
+from bench.truth_rules import DATA, ENDING, NONE, read
+from bench.truth_table import FEWEST_ROUNDS, packed, recordings
 from hvdperf.errors import UserError
 from hvdperf.plan.arms import AA, Arm, BlockKind, Schedule
 from hvdperf.plan.comparisons import RoundGroup
@@ -52,23 +44,16 @@ def whole(count: int = FEWEST_ROUNDS) -> list[Round]:
     return [one_round(number, AA, "slow5", "cycle") for number in range(count)]
 
 
-def test_the_truth_is_kept_by_arm():
-    (found,) = recordings(archive(whole()))
-    assert found.network == WORKLOAD.model
-    assert found.arms == {
-        NONE: Planted(),
-        AA: Planted(),
-        "slow5": Planted("slow", 1, 1.05),
-        "cycle": Planted("cycle"),
-    }
-    assert all(each.keys() == found.arms.keys() for each in found.rounds)
-
-
-def test_only_steps_with_their_exchange_are_kept():
+def test_faults_are_kept_by_arm_and_steps_with_their_exchange():
     rounds = whole()
     turns_of(rounds[0].launches[0]).blocks.append(block(HOROVOD_2, 1.0, BlockKind.LOCAL))
-    kept = recordings(archive(rounds))[0].rounds[0][NONE]
-    assert len(kept.blocks) == len(rounds[0].launches[0].of_kind(BlockKind.FULL))
+    (found,) = recordings(archive(rounds))
+    assert found.network == WORKLOAD.model
+    assert found.arms == {NONE: "", AA: "", "slow5": "slow:rank=1,factor=1.05", "cycle": "cycle"}
+    for each, original in zip(found.rounds, rounds, strict=True):
+        assert [launch.arm for launch in each.launches] == [x.arm for x in original.launches]
+    kept = found.rounds[0].launches[0]
+    assert [each.kind for each in kept.blocks] == [BlockKind.FULL] * len(kept.blocks) != []
 
 
 def test_a_round_that_lacks_an_arm_is_left_out():
@@ -93,9 +78,11 @@ def test_a_recording_is_read_as_it_was_written(tmp_path):
     written = recording(rounds=2)
     (tmp_path / f"{written.name}{ENDING}").write_bytes(packed(written))
     (found,) = read(tmp_path)
-    assert found.arms == written.arms
-    for name, one in written.rounds[1].items():
-        kept = found.rounds[1][name]
+    assert found.recording.arms == written.arms
+    for kept, one in zip(
+        found.recording.rounds[1].launches, written.rounds[1].launches, strict=True
+    ):
+        assert (kept.arm, kept.startup_seconds) == (one.arm, one.startup_seconds)
         assert [each.turn for each in kept.blocks] == [each.turn for each in one.blocks]
         assert kept.blocks[0].ranks[1].step_seconds == pytest.approx(
             one.blocks[0].ranks[1].step_seconds, abs=1e-6
@@ -124,5 +111,5 @@ def test_the_reader_that_the_data_set_shows_reads_it(tmp_path):
     shown = run([sys.executable, "-c", program], cwd=tmp_path)
     lines = shown.output.splitlines()
     assert len(lines) == 2 * len(written.arms)
-    mean = fmean(written.rounds[0][NONE].blocks[0].ranks[0].step_seconds)  # of all blocks
+    mean = fmean(written.rounds[0].launches[0].blocks[0].ranks[0].step_seconds)  # of all blocks
     assert float(lines[0].split()[-1]) == pytest.approx(mean, abs=1e-6)

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from bench.pages import END, between
 from bench.trust import share_interval
-from bench.truth_data import DATA, ENDING, packed
 from bench.truth_rules import (
     BENCHSTAT,
     BENCHSTAT_T,
     BORROWED,
     CUT,
+    DATA,
+    ENDING,
     GOLDEN,
     HUD,
     LOOKS,
@@ -38,10 +38,12 @@ from bench.truth_rules import (
 from bench.truth_table import (
     PAGE,
     effect,
-    main,
+    make,
+    packed,
     score,
     share_of,
 )
+from docs.markdown import END, between
 from tests.support.truth import recording
 
 TWO = recorded_of([recording(), recording(session="20260201T235959Z")])
@@ -195,7 +197,7 @@ def test_the_command_writes_the_page(tmp_path):
     page = tmp_path / "page.md"
     begin = "<!-- made by `make truth` from here -->"
     page.write_text(f"# A\n\n{begin}\nof before\n{END}\n\n## B\n")
-    main(["--data", str(tmp_path), "--page", str(page)])
+    assert make(data=tmp_path, page=page) == 0
     text = page.read_text()
     assert "of before" not in text
     assert text.startswith("# A\n")

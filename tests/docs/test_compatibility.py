@@ -11,15 +11,12 @@ import pytest
 from docs.compatibility import (
     BuildFailure,
     UsesOfStack,
-    page,
     read_not_built,
     read_uses,
     rows,
+    tables,
 )
 from hvdperf.files import write_record
-from hvdperf.paths import ROOT
-from hvdperf.timeline import history
-from hvdperf.timeline.history import read_history
 from hvdperf.timeline.stacks import TENSORFLOW
 from tests.support.histories import raw_result
 
@@ -28,19 +25,9 @@ FAILURE = BuildFailure("0.27.0", "2.16.2", "g++ (Debian 12.2.0-14) 12.2.0", "x.h
 
 def cells(results=(), failures=(), horovod="0.28.1", tensorflow="2.18.1"):
     """Return the cells of a combination, one list for each of its lines."""
-    lines = page(results, failures).splitlines()
+    lines = tables(results, failures).splitlines()
     table = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
     return [line for line in table if line[:2] == [horovod, tensorflow]]
-
-
-def test_the_committed_page_is_current():
-    (path,) = (ROOT / "docs").rglob("compatibility.md")
-    results, _ = read_history(history.RAW)
-    failures, refused = read_not_built(history.NOT_BUILT)
-    uses, unread = read_uses(history.USES)
-    assert [*refused, *unread] == []
-    made = page(results, failures, uses)
-    assert path.read_text() == made, "run make docs"
 
 
 def test_a_stack_that_was_measured_builds_imports_and_trains():
@@ -66,7 +53,7 @@ def test_a_build_that_failed_is_told_with_its_first_error():
     (line,) = cells((), [FAILURE], "0.27.0", "2.16.2")
     unknown = "not recorded"
     assert line[2:] == [unknown, unknown, "g++ 12.2.0", "no", "-", "-", unknown]
-    text = page((), [FAILURE])
+    text = tables((), [FAILURE])
     assert "- Horovod 0.27.0 with TensorFlow 2.16.2: ``x.h:1: error: no y``\n" in text
 
 
@@ -108,7 +95,7 @@ def test_a_use_has_a_column_for_each_stack_and_says_what_fails_in_silence(tmp_pa
     (tmp_path / "broken.json").write_text("{")
     uses, unread = read_uses(tmp_path)
     assert len(unread) == 1
-    text = page((), (), uses)
+    text = tables((), (), uses)
     assert "| use | 2.18.1, Keras 3.15.1 | 2.15.1, Keras 2.15.0 |" in text
     assert "| `tape` | no (1) | yes |" in text
     assert "| in fit | **no, in silence** | yes |" in text

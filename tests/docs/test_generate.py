@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import rates, trust, truth_table
+from bench import __main__ as bench
+from bench import trust, truth_table
 from docs import generate
+from docs.markdown import table
 from hvdperf.plan.comparisons import Question
 from hvdperf.plan.questions import Fault
 from tests.support.pages import ROOT
@@ -30,7 +32,7 @@ def test_a_page_is_as_the_code_says(name: str) -> None:
 
 def test_there_is_no_page_that_nobody_makes() -> None:
     found = {path.stem for path in generate.REFERENCE.glob("*.md")}
-    assert found == {*generate.PAGES, *(made.PAGE.stem for made in (rates, trust, truth_table))}
+    assert found == {*generate.PAGES, *(made.PAGE.stem for made in (bench, trust, truth_table))}
 
 
 def test_every_variable_of_the_suite_is_explained() -> None:
@@ -73,7 +75,7 @@ def test_meanings_are_taken_from_sentences_of_a_docstring() -> None:
 
 
 def test_a_bar_does_not_end_a_cell() -> None:
-    assert generate.table(("a", "b"), [("x|y", "z")]).splitlines()[-1] == "| x\\|y | z |"
+    assert table(("a", "b"), [("x|y", "z")]).splitlines()[-1] == "| x\\|y | z |"
 
 
 # The site --------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (a_process, "processes"),
         (a_zombie, "processes"),
         (a_descriptor, "file descriptors"),
-        (a_port, "listening ports"),
+        (a_port, "file descriptors"),
         (shared_memory, "shared memory"),
         (a_file, "temporary files"),
     ],

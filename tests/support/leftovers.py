@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.soak import descriptors, sockets
+from bench.soak import descriptors
 from hvdperf.launch.processes import is_running
 
 
@@ -31,8 +31,10 @@ def shared_memory_files(pids: Iterable[int]) -> set[Path]:
 
 
 def all_sockets() -> set[str]:
+    tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
     # Sockets that wait out a connection's end belong to no process any more and have number 0.
-    return {row[9] for row in sockets()} - {"0"}
+    return {row[9] for row in rows} - {"0"}
 
 
 def ended(pids: Iterable[int]) -> bool:

@@ -12,7 +12,7 @@ INCONCLUSIVE. It is an alarm, which counts as FAIL, if
   these nights together the estimate is below LEAST and the exact bound at ALPHA below BELOW.
 
 The second rule finds a loss that is too small for any of the nights to FAIL, too. `python -m
-bench.rates gate` counts what both find.
+bench rates gate` counts what both find.
 """
 
 from __future__ import annotations

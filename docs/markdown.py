@@ -1,8 +1,8 @@
-"""Tables in Markdown, and the parts of pages that the tools of bench write."""
+"""Tables in Markdown, and the parts of pages that commands write."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hvdperf.errors import UserError, refusing
@@ -18,7 +18,12 @@ def heading(*names: str) -> list[str]:
 
 
 def row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
+    escaped = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join([*heading(*head), *(row(*cells) for cells in rows)])
 
 
 def between(page: str, command: str) -> tuple[str, str, str]:

@@ -1,0 +1,239 @@
+"""`python -m bench costs`: measures the suite's own cost on this machine."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from hvdperf import cli
+from hvdperf.launch.arm_launcher import ArmLauncher, dispose, make_arm_launcher
+from hvdperf.launch.live_launch import LiveLaunch
+from hvdperf.machine.host import local_machine
+from hvdperf.machine.placement import local_offers
+from hvdperf.machine.stack import find_mpirun, probe
+from hvdperf.machine.starting import rank_environment
+from hvdperf.paths import CACHE, ROOT
+from hvdperf.plan.arms import Arm, BlockKind
+from hvdperf.plan.options import Options
+from hvdperf.plan.session_plan import plan_session
+from hvdperf.stats import hodges_lehmann
+from hvdperf.verdict import as_ratio
+from hvdperf.worker.protocol import STARTUP, Phase
+from hvdperf.worker.strategies import Strategy
+
+STARTS, LAUNCHES = 5, 6
+# Phases whose cost depends on the suite: launcher, init and input. The others depend on TensorFlow,
+# Keras and Horovod.
+OWN_PHASES = (Phase.LAUNCH, Phase.INIT, Phase.INPUT)
+# Takes a turn of one side and returns its seconds.
+Turn = Callable[[], float]
+
+
+def costs(*parts: str, models: str = "resnet_50_s", np: tuple[int, ...] = ()) -> int:
+    """Measure the suite's own cost on this machine.
+
+    [PART ...]: Measure these parts, of {NAMES}. Default: all.
+    --models A,B: Measure with these networks.
+    --np N: Measure with N replicas. The option may be repeated. Default: 1, and as many as fit.
+    """
+    for part in parts:
+        cli.read("", str, PARTS, part)
+    # On SIGTERM, too, `finally` ends everything that was started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    machine = local_machine()
+    options = Options(profile="default", models=(models,))
+    session_plan = plan_session(options, machine, local_offers(machine))
+    stack = probe(sys.executable, CACHE)
+    sizes = np or sorted({1, session_plan.world_sizes[-1]})
+    arms = [Arm(w, Strategy.HOROVOD, size) for w in session_plan.workloads for size in sizes]
+    measures = [PARTS[part] for part in parts or PARTS]
+    print(f"{machine.description}; about {len(measures) * len(arms)} min", flush=True)
+    arm_launcher = make_arm_launcher(session_plan, {"": stack}, None)
+    try:
+        for arm in arms:
+            for measure in measures:
+                print("\n".join(measure(arm_launcher, arm)), flush=True)
+    finally:
+        dispose(arm_launcher)
+    return 0
+
+
+def startup(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
+    """Measure what a launch costs before its first block: the seconds of the slowest rank by phase,
+    of launches alone on the machine."""
+    launches = []
+    for _ in range(STARTS):
+        with started(arm_launcher, arm) as group:
+            ranks = group.startup_seconds()
+        launches.append({phase: max(rank[phase.value] for rank in ranks) for phase in STARTUP})
+    own = [sum(launch[phase] for phase in OWN_PHASES) for launch in launches]
+    phases = ", ".join(
+        f"{phase.value} {median(launch[phase] for launch in launches):.2f}" for phase in STARTUP
+    )
+    return [
+        f"{arm.name}: start-up of a launch, seconds, median of {len(launches)}",
+        f"  launch, init and input: {median(own):.2f} (max {max(own):.2f})",
+        f"  by phase: {phases}",
+    ]
+
+
+def timestamps(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
+    """Measure ln(speed of a run with timestamps / of one without), which is the cost of a time
+    breakdown. The two take turns in the same processes."""
+
+    def seconds(group: LiveLaunch, with_timestamps: bool) -> float:
+        deadline_s = arm_launcher.order_deadline_s
+        reports = group.ask(
+            "run", deadline_s, steps=40, validate=False, with_timestamps=with_timestamps
+        )
+        return slowest(reports)
+
+    logs = []
+    for launch in range(LAUNCHES):
+        with started(arm_launcher, arm) as group:
+            logs.append(
+                alternated(lambda: seconds(group, True), lambda: seconds(group, False), launch, 12)
+            )
+    return report(f"{arm.name}: throughput of a run with timestamps / of one without", logs)
+
+
+def overhead(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
+    """Measure ln(speed of a step under the suite / of the same step in a plain Horovod script).
+    Both groups live side by side, one stopped while the other runs, and take turns."""
+    workload = arm.workload
+    interpreter = arm_launcher.stacks[arm.stack].interpreter
+    data = arm_launcher.data[workload.dataset].directory
+    arguments = [workload.model, str(workload.input_size), str(workload.batch), data]
+    cores = [slot.cores[0] for slot in arm_launcher.slots[: arm.world_size]]
+
+    def block(group: LiveLaunch) -> float:
+        group.resume()
+        replies = group.ask("block", arm_launcher.order_deadline_s, kind="full", steps=20)
+        group.pause()
+        return slowest(replies)
+
+    logs = []
+    for launch in range(LAUNCHES):
+        with started(arm_launcher, arm) as group:
+            group.pause()
+            with closing(BareLoop(interpreter, arguments, cores)) as bare:
+                bare.pause()
+                logs.append(alternated(lambda: block(group), lambda: bare.block(20), launch, 20))
+    return report(f"{arm.name}: throughput under the suite / bare Horovod loop", logs)
+
+
+PARTS: Mapping[str, Callable[[ArmLauncher, Arm], list[str]]] = {
+    "startup": startup,
+    "timestamps": timestamps,
+    "overhead": overhead,
+}
+NAMES = ", ".join(PARTS)
+
+
+# Two sides that take turns ---------------------------------------------------------------------
+
+
+@contextmanager
+def started(arm_launcher: ArmLauncher, arm: Arm) -> Iterator[LiveLaunch]:
+    """Start a group of the arm, and yield it when it is ready for blocks; end it at the end."""
+    group = arm_launcher.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
+    try:
+        group.wait_ready(arm_launcher.startup_deadline_s)
+        yield group
+    finally:
+        group.end()
+
+
+def slowest(replies: Sequence[Mapping[str, Any]]) -> float:
+    """Return the seconds of the slowest rank."""
+    return max(float(reply["seconds"]) for reply in replies)
+
+
+def alternated(one: Turn, other: Turn, launch: int, pairs: int) -> list[float]:
+    """Take turns A B, B A. Return ln(speed of one / of the other) by pair, without the first three,
+    which are warm-up. launch: its number, so that either side begins half of the launches."""
+    logs = []
+    for pair in range(-3, pairs):
+        seconds = {turn: turn() for turn in ((one, other) if (launch + pair) % 2 else (other, one))}
+        logs.append(math.log(seconds[other] / seconds[one]))
+    return logs[3:]
+
+
+def report(title: str, logs: Sequence[Sequence[float]]) -> list[str]:
+    """Return lines on a ratio. logs: its ln, by launch and pair."""
+
+    def ratio(values: Sequence[float]) -> str:
+        found = as_ratio(hodges_lehmann(values, 0.025))
+        return f"{found.estimate:.4f} [{found.lower:.4f}, {found.upper:.4f}]"
+
+    pairs = [value for launch in logs for value in launch]
+    return [
+        title,
+        f"  {ratio(pairs)}  95 % interval over {len(pairs)} alternated pairs",
+        f"  {ratio([median(launch) for launch in logs])}  over the medians of {len(logs)} launches",
+    ]
+
+
+class BareLoop:
+    """One mpirun of the plain script bench.bare_loop, one more group that can be stopped and
+    resumed. cores: one for each rank. Raises RuntimeError if the script does not start."""
+
+    def __init__(self, interpreter: str, arguments: Sequence[str], cores: Sequence[int]) -> None:
+        mpirun = str(find_mpirun(Path(interpreter)))
+        command = [mpirun, "-np", str(len(cores)), "--oversubscribe", "--bind-to", "none"]
+        command += ["--mca", "mpi_yield_when_idle", "1", interpreter, "-m", "bench.bare_loop"]
+        self._process = subprocess.Popen(
+            [*command, *arguments, ",".join(map(str, cores))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**rank_environment(interpreter), "TF_CPP_MIN_LOG_LEVEL": "2"},
+            cwd=ROOT,
+            text=True,
+        )
+        if self._line() != "ready":
+            raise RuntimeError("the bare loop did not start")
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def block(self, steps: int) -> float:
+        """Go on for the steps and return the seconds that the slowest rank took."""
+        assert self._process.stdin is not None
+        self.resume()
+        self._process.stdin.write(f"{steps}\n")
+        self._process.stdin.flush()
+        seconds = float(self._line())
+        self.pause()
+        return seconds
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, signum: int) -> None:
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        for pid in children.read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signum)
+
+    def close(self) -> None:
+        self.resume()
+        assert self._process.stdin is not None
+        self._process.stdin.write("0\n")
+        self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(20)
+        self._process.kill()
+        self._process.wait()
