@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,6 +97,15 @@ class Tried:
     reported: Verdict | None
     threshold: str
     figure: Annotated[float, Meta(gt=0)] | None
+
+    @property
+    def is_decided(self) -> bool:
+        return self.verdict not in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
+
+    @property
+    def is_reported(self) -> bool:
+        """Return whether the arm itself had the expected verdict."""
+        return self.is_decided and self.reported is FAULT_CASES[self.trial].verdict
 
 
 @dataclass(frozen=True)
@@ -187,61 +197,18 @@ def series(entries: Sequence[Entry]) -> list[list[Entry]]:
     return found
 
 
-@dataclass(frozen=True)
-class Count:
-    """The sessions of one fault case on one network and world size, but those with INFO or with
-    another threshold than the last of them."""
-
-    trial: str
-    model: str
-    world_size: int
-    tried: Sequence[Tried]
-
-    @property
-    def case(self) -> FaultCase:
-        return FAULT_CASES[self.trial]
-
-    @property
-    def sessions(self) -> int:
-        return len(self.tried)
-
-    @property
-    def decided(self) -> list[Tried]:
-        open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
-        return [each for each in self.tried if each.verdict not in open_]
-
-    @property
-    def reported(self) -> list[Tried]:
-        """Return those with the expected verdict on the arm itself."""
-        return [each for each in self.decided if each.reported is self.case.verdict]
-
-    @property
-    def attributed(self) -> int:
-        """Return the number of `reported` that also gave the expected reason."""
-        return sum(each.verdict is Verdict.PASS for each in self.reported)
-
-    @property
-    def figures(self) -> list[float]:
-        return [each.figure for each in self.tried if each.figure is not None]
-
-
-def counts_of(entries: Sequence[Entry]) -> list[Count]:
-    """Count the fault cases of sessions by name, in their order, by network and world size."""
-    alike: dict[tuple[str, str, int], list[Tried]] = {}
-    for each in (tried for entry in entries for tried in entry.tried):
-        alike.setdefault((each.trial, each.model, each.world_size), []).append(each)
+def by_case(entries: Sequence[Entry]) -> list[list[Tried]]:
+    """Return the fault cases of sessions, grouped by name, in their order, by network and world
+    size: without those with INFO, and with another threshold than the last one of their group."""
     order = list(FAULT_CASES)
-    return [
-        Count(
-            *key,
-            [
-                each
-                for each in alike[key]
-                if each.threshold == alike[key][-1].threshold and each.verdict is not Verdict.INFO
-            ],
-        )
-        for key in sorted(alike, key=lambda key: (order.index(key[0]), *key[1:]))
-    ]
+
+    def place(each: Tried) -> tuple[int, str, int]:
+        return order.index(each.trial), each.model, each.world_size
+
+    every = (each for entry in entries for each in entry.tried)
+    judged = sorted((each for each in every if each.verdict is not Verdict.INFO), key=place)
+    groups = [list(group) for _, group in groupby(judged, key=place)]
+    return [[each for each in group if each.threshold == group[-1].threshold] for group in groups]
 
 
 def share_interval(times: int, of: int) -> tuple[float, float]:
@@ -278,33 +245,34 @@ def page(entries: Sequence[Entry]) -> list[str]:
 
 def _where(entries: Sequence[Entry]) -> list[str]:
     """Return lines on the machine and the stack of the sessions, and the FAILs without a fault."""
-    facts, counts = entries[-1].fingerprint, counts_of(entries)
+    facts, groups = entries[-1].fingerprint, by_case(entries)
     stack = f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}, {facts['mpi_library']}"
-    pairs = [count for count in counts if count.trial == AA]
-    alarms = sum(each.reported is Verdict.FAIL for count in pairs for each in count.decided)
-    shown_share = share(alarms, sum(count.sessions for count in pairs))
-    every = all(count.sessions == len(entries) for count in counts)
+    pairs = [each for group in groups for each in group if each.trial == AA]
+    alarms = sum(each.is_decided and each.reported is Verdict.FAIL for each in pairs)
+    every = all(len(group) == len(entries) for group in groups)
     return [
         f"{plural(len(entries), 'session')} on {facts['cores']} cores of {facts['cpu_model']}; "
         f"{stack}.",
         *([] if every else ["Not all of them injected every fault."]),
-        *([f"False alarms (FAIL without a fault): {shown_share}."] if pairs else []),
+        *([f"False alarms (FAIL without a fault): {share(alarms, len(pairs))}."] if pairs else []),
     ]
 
 
 def _table(entries: Sequence[Entry]) -> list[str]:
     counted = ("reported", "right attribution", "undecided", "figure", "range")
     lines = heading("case: fault", "network, np", "expected", *counted)
-    for count in counts_of(entries):
-        figures, reported = count.figures, len(count.reported)
+    for group in by_case(entries):
+        case = FAULT_CASES[group[0].trial]
+        reported = [each for each in group if each.is_reported]
+        figures = [each.figure for each in group if each.figure is not None]
         lines.append(
             row(
-                f"{count.trial}: `{count.case.fault or 'nothing'}`",
-                f"{count.model}, {count.world_size}",
-                expected_report(count.case),
-                share(reported, count.sessions),
-                share(count.attributed, reported),
-                f"{count.sessions - len(count.decided)}",
+                f"{group[0].trial}: `{case.fault or 'nothing'}`",
+                f"{group[0].model}, {group[0].world_size}",
+                expected_report(case),
+                share(len(reported), len(group)),
+                share(sum(each.verdict is Verdict.PASS for each in reported), len(reported)),
+                f"{sum(not each.is_decided for each in group)}",
                 _estimate(figures),
                 f"{min(figures):.3f} .. {max(figures):.3f}" if figures else "-",
             )

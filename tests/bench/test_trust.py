@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.trust import (
-    LOG,
-    PAGE,
-    SHOWN,
-    Entry,
-    append,
-    counts_of,
-    entry_of,
-    page,
-    read_log,
-    series,
-    share,
-)
+from bench.trust import LOG, PAGE, SHOWN, Entry, append, entry_of, page, read_log, series, share
 from docs.markdown import between
 from hvdperf.errors import UserError
 from hvdperf.plan import questions
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.archive import read_session
 from hvdperf.records.documents import Asked
 from hvdperf.records.outcome import Attribution, Detection, Outcome
@@ -36,33 +28,20 @@ from tests.support.stores import case_of, write_session
 
 TRIED = {each.variant: each for each in questions.fault_cases(WORKLOAD, 2)}
 RIGHT = Attribution("between steps", 1, 0.1)
-# World size and figure are left to be said.
-TRIED_LINE = json.dumps(
-    {
-        "session": "s",
-        "fingerprint": dict.fromkeys(SHOWN, "1"),
-        "settings": {},
-        "tried": [
-            {
-                "trial": "slow10",
-                "model": "vgg_16_s",
-                "world_size": "%s",
-                "verdict": "PASS",
-                "reported": "FAIL",
-                "threshold": ">= 0.95",
-                "figure": "%s",
-            }
-        ],
-    }
-).replace('"%s"', "%s")
 RULE = Floor(0.98, 0.95)
 
 
-def said(trial: str, verdict: Verdict, called: Verdict, blame: Attribution = RIGHT) -> Outcome:
-    made: Outcome = outcome(
-        TRIED[trial], [0.9] * 6, RULE, verdict, detection=Detection(called, blame)
-    )
+def said(
+    trial: str, verdict: Verdict, called: Verdict, blame: Attribution = RIGHT, **of: Any
+) -> Outcome:
+    asked = TRIED[trial] if not of else of_case(trial, **of)
+    made: Outcome = outcome(asked, [0.9] * 6, RULE, verdict, detection=Detection(called, blame))
     return made
+
+
+def of_case(trial: str, model: str, size: int) -> Comparison:
+    asked = questions.fault_cases(replace(WORKLOAD, model=model), size)
+    return next(each for each in asked if each.variant == trial)
 
 
 CAUGHT = said("slow10", Verdict.PASS, Verdict.FAIL)
@@ -89,28 +68,36 @@ def entries(tmp_path: Path) -> list[Entry]:
     return [entry(tmp_path, f"session-{i}", *outcomes) for i, outcomes in enumerate(sessions)]
 
 
+def cells(entries: Sequence[Entry], trial: str) -> list[str]:
+    """Return the cells of a fault case from its network on."""
+    (line,) = [line for line in page(entries) if line.startswith(f"| {trial}:")]
+    return line.strip("| ").split(" | ")[1:]
+
+
 def test_what_was_called_and_who_was_blamed_are_counted_apart(entries):
-    nothing, slow = counts_of(entries)
-    assert (nothing.trial, nothing.sessions, len(nothing.decided)) == ("aa", 4, 4)
-    assert (slow.trial, slow.sessions, len(slow.decided)) == ("slow10", 4, 3)
-    assert (len(nothing.reported), len(slow.reported), slow.attributed) == (3, 2, 1)
-    assert slow.figures == pytest.approx([0.9] * 4)
+    assert cells(entries, "aa")[:5] == [
+        *("resnet_50_s, 2", "PASS", "3 of 4 (19-99 %)", "3 of 3 (29-100 %)", "0"),
+    ]
+    assert cells(entries, "slow10") == [
+        *("resnet_50_s, 2", "FAIL, for between steps of rank 1", "2 of 4 (7-93 %)"),
+        *("1 of 2 (1-99 %)", "1", "0.900", "0.900 .. 0.900"),
+    ]
+    assert "0.900 [0.900, 0.900]" in cells([*entries, *entries], "slow10")
+    assert any("4 sessions on" in line for line in page(entries))
+    assert "False alarms (FAIL without a fault): 1 of 4 (1-81 %)." in page(entries)
+    assert "No session has been measured yet." in page([])
 
 
-def test_a_launch_that_failed_has_not_noticed_anything(tmp_path):
-    failed = outcome(TRIED["slow10"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
-    alike = outcome(questions.aa(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
-    (slow,) = counts_of([entry(tmp_path, "session", failed, alike)])
-    assert (slow.trial, slow.sessions, slow.reported, slow.attributed) == ("slow10", 1, [], 0)
-
-
-def test_a_twin_that_failed_is_no_false_alarm(entries, tmp_path):
-    failed = outcome(TRIED["aa"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
+def test_a_launch_that_failed_has_not_noticed_anything_and_is_no_false_alarm(entries, tmp_path):
+    slow, twin = (
+        outcome(TRIED[name], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
+        for name in ("slow10", "aa")
+    )
     unsound = said("aa", Verdict.FAIL, Verdict.INVALID, Attribution())
-    lines = page([entry(tmp_path, "session", failed, unsound, CAUGHT)])
-    assert "False alarms (FAIL without a fault): 0 of 1 (0-98 %)." in lines
-    missed = page(entries[2:3])
-    assert "False alarms (FAIL without a fault): 1 of 1 (3-100 %)." in missed
+    found = [entry(tmp_path, "session", slow, twin, unsound)]
+    assert cells(found, "slow10")[2:5] == ["0 of 1 (0-98 %)", "-", "0"]
+    assert "False alarms (FAIL without a fault): 0 of 1 (0-98 %)." in page(found)
+    assert "False alarms (FAIL without a fault): 1 of 1 (3-100 %)." in page(entries[2:3])
 
 
 def test_a_session_without_trials_has_no_entry(tmp_path):
@@ -118,42 +105,28 @@ def test_a_session_without_trials_has_no_entry(tmp_path):
     assert entry_of(read_session(write_session(tmp_path, alike))) is None
 
 
-def test_networks_and_world_sizes_are_counted_apart(tmp_path):
-    (alone,) = questions.fault_cases(WORKLOAD, 1)
-    found = Detection(Verdict.PASS, Attribution())
-    both = [
-        outcome(comparison, [1.0] * 6, RULE, Verdict.PASS, detection=found)
-        for comparison in (alone, TRIED["aa"])
-    ]
-    counted = counts_of([entry(tmp_path, "session", *both)])
-    assert [(count.model, count.world_size) for count in counted] == [
-        ("resnet_50_s", 1),
-        ("resnet_50_s", 2),
-    ]
-
-
-def test_counts_are_in_the_order_of_trials_then_of_networks_and_of_world_sizes(
-    tmp_path: Path,
-) -> None:
+def test_rows_are_in_the_order_of_trials_then_of_networks_and_of_world_sizes(tmp_path):
     asked = [("vgg_16_s", 2), ("alexnet_s", 2), ("alexnet_s", 1)]
     sessions = [
         entry(
-            tmp_path / f"{model}-{n}",
+            tmp_path / f"{model}-{size}",
             "session",
             *(
-                outcome(
-                    each, [0.9] * 6, RULE, Verdict.PASS, detection=Detection(Verdict.FAIL, RIGHT)
-                )
-                for each in questions.fault_cases(replace(WORKLOAD, model=model), n)
-                if each.variant in ("slow10", "aa")
+                said(trial, Verdict.PASS, Verdict.FAIL, model=model, size=size)
+                # One replica has only the case without a fault.
+                for trial in ("slow10", "aa")[size % 2 :]
             ),
         )
-        for model, n in asked
+        for model, size in asked
     ]
-    counted = counts_of(sessions)
-    both = [("alexnet_s", 2), ("vgg_16_s", 2)]
-    # Of one replica only the case without a fault is asked.
-    assert [(each.model, each.world_size) for each in counted] == [("alexnet_s", 1), *both, *both]
+    names = [line.split("|")[1:3] for line in page(sessions) if line.startswith("| ")][1:]
+    assert [" ".join(of_row).split() for of_row in names] == [
+        ["aa:", "`nothing`", "alexnet_s,", "1"],
+        ["aa:", "`nothing`", "alexnet_s,", "2"],
+        ["aa:", "`nothing`", "vgg_16_s,", "2"],
+        ["slow10:", "`slow:rank=1,factor=1.10`", "alexnet_s,", "2"],
+        ["slow10:", "`slow:rank=1,factor=1.10`", "vgg_16_s,", "2"],
+    ]
 
 
 def test_a_share_has_the_interval_of_clopper_and_pearson():
@@ -163,30 +136,12 @@ def test_a_share_has_the_interval_of_clopper_and_pearson():
     assert share(0, 0) == "-"
 
 
-def test_the_page_has_a_line_for_each_trial(entries):
-    lines = page(entries)
-    (slow,) = [line for line in lines if line.startswith("| slow10")]
-    assert "FAIL, for between steps of rank 1" in slow
-    assert "2 of 4" in slow
-    assert "1 of 2" in slow
-    assert slow.endswith("| 0.900 | 0.900 .. 0.900 |")
-    assert "| 0.900 [0.900, 0.900] |" in page([*entries, *entries])[-1]
-    assert any("4 sessions on" in line for line in lines)
-    assert "False alarms (FAIL without a fault): 1 of 4 (1-81 %)." in lines
-    assert "No session has been measured yet." in page([])
-
-
 def test_sessions_that_injected_a_part_are_told(entries, tmp_path):
     told = "Not all of them injected every fault."
     assert not any(told in line for line in [*page(entries), *page([])])
     alone = entry(tmp_path, "alone", CAUGHT)
     assert any(told in line for line in page([*entries, alone]))
     assert any(told in line for line in page([alone, *entries]))
-
-
-def test_sessions_of_another_machine_are_not_counted(entries):
-    strange = replace(entries[0], fingerprint={**entries[0].fingerprint, "cpu_model": "Another"})
-    assert series([strange, *entries[1:]]) == [entries[1:], [strange]]
 
 
 def test_settings_that_decide_how_faults_are_measured_are_kept_and_no_others(tmp_path):
@@ -219,9 +174,14 @@ def test_settings_that_decide_how_faults_are_measured_are_kept_and_no_others(tmp
     assert (made.tried[0].world_size, made.tried[0].reported) == (2, Verdict.FAIL)
 
 
-def test_sessions_that_looked_otherwise_are_not_counted(entries):
-    assert entries[0].settings["sampling.looks"] == "[8, 12]"
-    strange = replace(entries[0], settings={**entries[0].settings, "sampling.looks": "[6]"})
+@pytest.mark.parametrize(
+    "other",
+    [{"fingerprint": {"cpu_model": "Another"}}, {"settings": {"sampling.looks": "[6]"}}],
+    ids=str,
+)
+def test_sessions_of_another_machine_or_other_looks_are_not_counted(entries, other):
+    changed = {name: {**getattr(entries[0], name), **fields} for name, fields in other.items()}
+    strange = replace(entries[0], **changed)
     assert series([strange, *entries[1:]]) == [entries[1:], [strange]]
 
 
@@ -255,9 +215,9 @@ def test_what_was_held_against_another_threshold_is_not_counted(entries):
         replace(tried, threshold="<= 4") if tried.trial == "slow10" else tried
         for tried in entries[0].tried
     )
-    nothing, slow = counts_of([replace(entries[0], tried=before), entries[1]])
-    assert (nothing.sessions, slow.sessions) == (2, 1)
-    assert entries[0].tried[0].threshold == ">= 0.95"
+    found = [replace(entries[0], tried=before), entries[1]]
+    assert cells(found, "aa")[2].startswith("2 of 2")
+    assert cells(found, "slow10")[2].startswith("1 of 1")
 
 
 def test_entries_are_read_as_they_were_written(entries, tmp_path):
@@ -268,24 +228,24 @@ def test_entries_are_read_as_they_were_written(entries, tmp_path):
     assert read_log(log) == entries
 
 
+def line_of(**tried: Any) -> str:
+    """Return a line of the log, in which the fault case has these fields."""
+    of = ("aa", "vgg_16_s", 2, "PASS", "FAIL", ">= 0.95", 0.9)
+    names = ("trial", "model", "world_size", "verdict", "reported", "threshold", "figure")
+    case = {**dict(zip(names, of, strict=True)), **tried}
+    facts = dict.fromkeys(SHOWN, "1")
+    return json.dumps({"session": "s", "fingerprint": facts, "settings": {}, "tried": [case]})
+
+
 @pytest.mark.parametrize(
     "line",
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"session": "s"}',
+        *("", "{", "[]", "null", '{"session": "s"}', "[" * 100_000),
         '{"session": "s", "fingerprint": {}, "settings": {}, "tried": 1}',
-        '{"session": "s", "fingerprint": {}, "tried": [{"trial": "slow11"}]}',
         '{"session": "s", "fingerprint": {"cores": 2}, "settings": {}, "tried": []}',
-        "[" * 100_000,
-        TRIED_LINE % ("Infinity", 0.9),
-        TRIED_LINE % ("1e400", 0.9),
-        TRIED_LINE % (2, "NaN"),
-        TRIED_LINE % (2, "Infinity"),
-        TRIED_LINE % (2, -0.9),
-        TRIED_LINE % (2, 0),
+        line_of(trial="slow11"),
+        line_of(world_size=math.inf),
+        *(line_of(figure=figure) for figure in (math.nan, math.inf, -0.9, 0)),
     ],
 )
 def test_a_line_that_is_none_is_named(entries, tmp_path, line):
@@ -311,7 +271,7 @@ def test_a_log_that_is_no_text_or_no_file_is_one_line(tmp_path):
 @given(data=st.data())
 def test_whatever_stands_in_the_log_it_is_counted_or_named(tmp_path, data):
     log = tmp_path / "fuzzed.jsonl"
-    log.write_text(damaged_json(data, TRIED_LINE % (2, 0.9)) + "\n")
+    log.write_text(damaged_json(data, line_of()) + "\n")
     try:
         assert page(read_log(log))
     except UserError as error:
