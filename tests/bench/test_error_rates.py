@@ -9,60 +9,50 @@ for 3.5 %. docs/error_rates.md has all rates, counted in more sessions.
 from dataclasses import replace
 from functools import cache
 from statistics import median
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from bench import simulation
-from bench.sessions import (
-    BUSY,
-    CONTENDED,
-    MACHINES,
-    MOST_TURNS,
-    NOISES,
-    QUIET,
-    Case,
-    Session,
-    Setting,
-    asked,
-    drawn,
-    identical,
-    simulated,
-)
-from bench.simulation import (
-    AS_FAST,
-    AT_FLOOR,
-    BANDS,
-    BELOW_FLOOR,
-    BIAS,
-    FLOOR,
-    KNOWN,
-    LOOKS,
-    PAIR,
-    PAIR_MACHINES,
-    SLOWER,
-    decided_after,
-    is_at_once,
-    of_pairs,
-    ordinary_sessions,
-)
+from bench import sessions, simulation
+from bench.sessions import BUSY, CONTENDED, QUIET, Case, Setting
+from bench.simulation import AS_FAST, AT_FLOOR, FLOOR
 from hvdperf.machine.noise_record import LEAST_LAUNCH_SD
 from hvdperf.verdict import Noise, Verdict
 
 SESSIONS = 200
-NIGHTLY = LOOKS["nightly"]
-# Of which rounds do not depend on each other, and are symmetric.
-SOUND = ("normal", "Student t5", "5 % outliers x5", "turns AR(1) 0.5")
+KNOWN_LEAST: dict[str, Any] = {"known": LEAST_LAUNCH_SD}
+# On each machine: what is compared, under which setting, in how many sessions, and the largest
+# shares that PASS and FAIL.
+ON_EACH = {
+    **{
+        f"at its floor, of launches is known {name}": (AT_FLOOR, {"known": sd}, 1, 0.035, 0.03)
+        for name, sd in simulation.KNOWN.items()
+    },
+    "10 % below its floor": (simulation.BELOW_FLOOR, KNOWN_LEAST, 1, 0.0005, 1),
+    "with a third look": (AT_FLOOR, {"looks": simulation.LOOKS["nightly"]}, 4, 0.05, 0.05),
+    "ended by the clock": (AT_FLOOR, {**KNOWN_LEAST, "by_clock": True}, 1, 0.035, 0.025),
+    "alike, in a band": (simulation.BANDS["alike, in 0.75"], {}, 2, 1, 0),
+    "at the edge of a band": (simulation.BANDS["at 0.75"], {}, 2, 0.07, 0.06),
+    "an A/A pair": (simulation.PAIR, {}, 1, 1, 0.002),
+}
+# By noise: the machine, and the shares. The first four leave rounds symmetric and independent.
+NOISY = {
+    "normal": (BUSY, 0.045, 0.035),
+    "Student t5": (BUSY, 0.045, 0.035),
+    "5 % outliers x5": (BUSY, 0.045, 0.035),
+    "turns AR(1) 0.5": (BUSY, 0.045, 0.035),
+    "launches three times tau0": (QUIET, 0.05, 0.03),
+    "bursts on one side": (QUIET, 0.035, 0.05),
+}
+
+
 # Its sessions have more rounds, so they take longest to simulate.
-CONTENDED_ONE = pytest.param(CONTENDED, marks=pytest.mark.long, id=CONTENDED.name)
-EACH = pytest.mark.parametrize(
-    "machine",
-    [
-        CONTENDED_ONE if machine is CONTENDED else pytest.param(machine, id=machine.name)
-        for machine in MACHINES
-    ],
-)
+EACH = [
+    pytest.param(each, marks=[pytest.mark.long] * (each is CONTENDED), id=each.name)
+    for each in sessions.MACHINES
+]
 
 
 def at_most(rate, count, total):
@@ -70,94 +60,36 @@ def at_most(rate, count, total):
     return scipy.stats.binom.sf(count - 1, total, rate) >= 0.001
 
 
-def at_least(rate, count, total):
-    return at_most(1 - rate, total - count, total)
-
-
 def seldom(found, verdict, rate):
     return at_most(rate, found[verdict], found.total())
 
 
 def often(found, verdict, rate):
-    return at_least(rate, found[verdict], found.total())
+    return at_most(1 - rate, found.total() - found[verdict], found.total())
 
 
 @cache
-def rates(compared, setting, sessions):
+def verdicts(compared, setting, sessions=SESSIONS):
     return compared.verdicts(setting, sessions)
 
 
-# At a floor ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
-@EACH
-def test_a_figure_at_its_floor_passes_in_4_of_100_and_fails_in_3(machine, known):
-    found = rates(AT_FLOOR, Setting(machine, known=known), SESSIONS)
-    assert seldom(found, Verdict.PASS, 0.035)
-    assert seldom(found, Verdict.FAIL, 0.03)
-
-
-@EACH
-def test_a_figure_ten_per_cent_below_its_floor_does_not_pass(machine):
-    found = rates(BELOW_FLOOR, Setting(machine, known=LEAST_LAUNCH_SD), SESSIONS)
-    assert seldom(found, Verdict.PASS, 0.0005)
-
-
-@EACH
-def test_a_third_look_costs_two_points_more(machine):
-    found = rates(AT_FLOOR, Setting(machine, looks=NIGHTLY), SESSIONS // 4)
-    assert seldom(found, Verdict.PASS, 0.05)
-    assert seldom(found, Verdict.FAIL, 0.05)
-
-
-def test_nothing_fails_before_a_full_look():
-    cases = [Case(comparison, FLOOR, 0.5) for comparison in asked(BUSY.sizes)]
-    for session in simulated(Setting(BUSY, by_clock=True), cases, 40):
-        for judgement in session.judged.values():
-            assert (judgement.verdict is Verdict.FAIL) == (judgement.rounds >= 8)
-
-
-# Other noise -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", SOUND)
-def test_tails_and_turns_that_go_on_change_little(name):
-    found = rates(AT_FLOOR, Setting(BUSY, NOISES[name], known=LEAST_LAUNCH_SD), SESSIONS)
-    assert seldom(found, Verdict.PASS, 0.045)
-    assert seldom(found, Verdict.FAIL, 0.035)
-
-
 @pytest.mark.parametrize(
-    ("name", "passed", "failed"),
-    [
-        ("launches three times tau0", 0.05, 0.03),
-        ("bursts on one side", 0.035, 0.05),
-    ],
+    ("compared", "fields", "share", "passed", "failed"), ON_EACH.values(), ids=ON_EACH
 )
-def test_what_the_rule_was_not_made_for_costs_what_is_documented(name, passed, failed):
-    found = rates(AT_FLOOR, Setting(QUIET, NOISES[name], known=LEAST_LAUNCH_SD), SESSIONS)
+@pytest.mark.parametrize("machine", EACH)
+def test_verdicts_err_as_seldom_as_documented(machine, compared, fields, share, passed, failed):
+    found = verdicts(compared, Setting(machine, **fields), SESSIONS // share)
     assert seldom(found, Verdict.PASS, passed)
     assert seldom(found, Verdict.FAIL, failed)
 
 
-def test_rounds_that_depend_on_each_other_are_beyond_the_rule():
-    found = rates(
-        AT_FLOOR, Setting(BUSY, NOISES["rounds AR(1) 0.5"], known=LEAST_LAUNCH_SD), SESSIONS
-    )
-    assert not seldom(found, Verdict.PASS, 0.07), "better than docs/error_rates.md says"
-    assert seldom(found, Verdict.PASS, 0.16)
-
-
-@EACH
-def test_a_session_that_the_clock_ends_errs_no_more_often(machine):
-    setting = Setting(machine, known=LEAST_LAUNCH_SD, by_clock=True)
-    found = rates(AT_FLOOR, setting, SESSIONS)
-    assert seldom(found, Verdict.PASS, 0.035)
-    assert seldom(found, Verdict.FAIL, 0.025)
-
-
-# Against another stack -------------------------------------------------------------------------
+@pytest.mark.parametrize("name", NOISY)
+def test_other_noise_costs_what_is_documented(name):
+    machine, passed, failed = NOISY[name]
+    setting = Setting(machine, sessions.NOISES[name], **KNOWN_LEAST)
+    found = verdicts(AT_FLOOR, setting)
+    assert seldom(found, Verdict.PASS, passed)
+    assert seldom(found, Verdict.FAIL, failed)
 
 
 @pytest.mark.parametrize(
@@ -166,12 +98,26 @@ def test_a_session_that_the_clock_ends_errs_no_more_often(machine):
     ids=["quiet", "A", "B"],
 )
 def test_a_stack_that_is_as_fast_seldom_fails(machine, rate):
-    assert seldom(rates(AS_FAST, Setting(machine), SESSIONS), Verdict.FAIL, rate)
+    assert seldom(verdicts(AS_FAST, Setting(machine)), Verdict.FAIL, rate)
+
+
+def test_nothing_fails_before_a_full_look():
+    cases = [Case(comparison, FLOOR, 0.5) for comparison in sessions.asked(BUSY.sizes)]
+    for session in sessions.simulated(Setting(BUSY, by_clock=True), cases, 40):
+        for judgement in session.judged.values():
+            assert (judgement.verdict is Verdict.FAIL) == (judgement.rounds >= 8)
+
+
+def test_rounds_that_depend_on_each_other_are_beyond_the_rule():
+    found = verdicts(AT_FLOOR, Setting(BUSY, sessions.NOISES["rounds AR(1) 0.5"], **KNOWN_LEAST))
+    assert not seldom(found, Verdict.PASS, 0.07), "better than docs/error_rates.md says"
+    assert seldom(found, Verdict.PASS, 0.16)
 
 
 def test_a_quiet_machine_finds_ten_per_cent_in_99_of_100_sessions_and_passes_what_is_as_fast():
-    assert often(rates(SLOWER["10 % slower"], Setting(QUIET), SESSIONS), Verdict.FAIL, 0.99)
-    assert often(rates(AS_FAST, Setting(QUIET), SESSIONS), Verdict.PASS, 0.99)
+    assert often(verdicts(simulation.SLOWER["10 % slower"], Setting(QUIET)), Verdict.FAIL, 0.99)
+    assert often(verdicts(AS_FAST, Setting(QUIET)), Verdict.PASS, 0.99)
+    assert often(verdicts(simulation.BANDS["alike, in 0.75"], Setting(QUIET)), Verdict.PASS, 0.995)
 
 
 @pytest.mark.parametrize(
@@ -180,33 +126,17 @@ def test_a_quiet_machine_finds_ten_per_cent_in_99_of_100_sessions_and_passes_wha
     ids=["A", "B"],
 )
 def test_a_disturbed_one_finds_it_less_often(machine, least, less_than):
-    found = rates(SLOWER["10 % slower"], Setting(machine), SESSIONS // 2)
+    found = verdicts(simulation.SLOWER["10 % slower"], Setting(machine), SESSIONS // 2)
     assert often(found, Verdict.FAIL, least)
     assert not often(found, Verdict.FAIL, less_than), "better than docs/error_rates.md says"
-
-
-# Bands -----------------------------------------------------------------------------------------
-
-
-@EACH
-def test_arms_that_are_alike_are_not_called_different(machine):
-    found = rates(BANDS["alike, in 0.75"], Setting(machine), SESSIONS // 2)
-    assert found[Verdict.FAIL] == 0
-    assert often(found, Verdict.PASS, 0.995)
-    assert seldom(rates(PAIR, Setting(machine), SESSIONS), Verdict.FAIL, 0.002)
-
-
-@EACH
-def test_arms_at_the_edge_of_their_band_pass_in_7_of_100_and_fail_in_6(machine):
-    found = rates(BANDS["at 0.75"], Setting(machine), SESSIONS // 2)
-    assert seldom(found, Verdict.PASS, 0.07)
-    assert seldom(found, Verdict.FAIL, 0.06)
 
 
 # A/A pairs -------------------------------------------------------------------------------------
 
 
-OF_PAIRS = pytest.mark.parametrize("machine", PAIR_MACHINES, ids=lambda machine: machine.name)
+OF_PAIRS = pytest.mark.parametrize(
+    "machine", simulation.PAIR_MACHINES, ids=lambda machine: machine.name
+)
 
 
 def is_invalid(judgement):
@@ -215,7 +145,7 @@ def is_invalid(judgement):
 
 @OF_PAIRS
 def test_a_healthy_pair_is_invalid_in_at_most_1_of_1000_sessions(machine):
-    judged = of_pairs(machine, BIAS, 2_000)
+    judged = simulation.of_pairs(machine, simulation.BIAS, 2_000)
     assert at_most(0.001, sum(map(is_invalid, judged)), len(judged))
     rounds = sum(each.rounds for each in judged)
     assert rounds < 3.6 * len(judged), "few healthy pairs ask for more rounds"
@@ -224,40 +154,41 @@ def test_a_healthy_pair_is_invalid_in_at_most_1_of_1000_sessions(machine):
 @pytest.mark.parametrize("ratio", [0.7, 1.3])
 @OF_PAIRS
 def test_a_difference_of_30_percent_is_found_in_19_of_20_sessions(machine, ratio):
-    judged = of_pairs(machine, ratio, 200)
+    judged = simulation.of_pairs(machine, ratio, 200)
     assert sum(map(is_invalid, judged)) >= 0.92 * 200, "19 of 20, less their scatter"
     if machine.name == "quiet" or (machine.name, ratio) == ("A", 0.7):
-        assert sum(map(is_at_once, judged)) >= 0.95 * 200, (
-            "their noise allows it after three rounds"
-        )
+        assert sum(map(simulation.is_at_once, judged)) >= 0.95 * 200, "as their noise allows"
 
 
 # How long it takes -----------------------------------------------------------------------------
 
 
 def test_a_quiet_machine_decides_everything_after_three_rounds():
-    found = ordinary_sessions(QUIET, 0.05, 30)
-    assert decided_after(found)[0] == 1
+    found = simulation.ordinary_sessions(QUIET, 0.05, 30)
+    assert simulation.decided_after(found)[0] == 1
     assert max(session.seconds for session in found) < 240
 
 
 @pytest.mark.parametrize("machine", [BUSY, CONTENDED], ids=lambda machine: machine.name)
 def test_a_disturbed_one_decides_all_but_a_few_cases_within_six_rounds(machine):
-    found = ordinary_sessions(machine, 0.05, 30)
-    assert sum(decided_after(found)[:3]) > 0.95
+    found = simulation.ordinary_sessions(machine, 0.05, 30)
+    assert sum(simulation.decided_after(found)[:3]) > 0.95
     assert median(session.seconds for session in found) < 360
 
+
+# A comparison of two arms of two replicas, which share nothing.
+ALIKE = sessions.asked([2])[0]
 
 # The simulation itself -------------------------------------------------------------------------
 
 AXES = {"session": 2000, "round": 12, "turn": 8}
 
 
-@pytest.mark.parametrize("name", NOISES)
+@pytest.mark.parametrize("name", sessions.NOISES)
 def test_every_noise_has_the_spread_that_it_is_given(name):
     generator = np.random.default_rng(1)
-    blocks = drawn(generator, AXES, NOISES[name].part(1.0, *AXES))
-    launches = drawn(generator, AXES, NOISES[name].part(1.0, "session", "round"))
+    blocks = sessions.drawn(generator, AXES, sessions.NOISES[name].part(1.0, *AXES))
+    launches = sessions.drawn(generator, AXES, sessions.NOISES[name].part(1.0, "session", "round"))
     assert (blocks.shape, launches.shape) == ((2000, 12, 8), (2000, 12, 1))
     expected = np.sqrt(2.2) if "outliers" in name else 1.0
     assert np.std(blocks) == pytest.approx(expected, rel=0.03)
@@ -270,7 +201,7 @@ def test_every_noise_has_the_spread_that_it_is_given(name):
     [("normal", 0, 0), ("rounds AR(1) 0.5", 0.5, 0), ("both AR(1) 0.5", 0.5, 0.5)],
 )
 def test_rounds_and_turns_depend_on_each_other_as_told(name, of_rounds, of_turns):
-    blocks = drawn(np.random.default_rng(2), AXES, NOISES[name].part(1.0, *AXES))
+    blocks = sessions.drawn(np.random.default_rng(2), AXES, sessions.NOISES[name].part(1.0, *AXES))
     rounds = np.corrcoef(blocks[:, :-1].ravel(), blocks[:, 1:].ravel())[0, 1]
     turns = np.corrcoef(blocks[:, :, :-1].ravel(), blocks[:, :, 1:].ravel())[0, 1]
     assert (rounds, turns) == pytest.approx((of_rounds, of_turns), abs=0.02)
@@ -278,28 +209,29 @@ def test_rounds_and_turns_depend_on_each_other_as_told(name, of_rounds, of_turns
 
 def test_a_machine_varies_as_much_as_it_says():
     """From turn to turn and from launch to launch, of two arms that share nothing."""
-    (weak,) = [c for c in asked([1, 2]) if c.question.value == "weak_scaling"]
     wide = replace(CONTENDED, turns={1: 0.2, 2: 0.2}, launches={1: 0.1, 2: 0.1})
-    case = Case(weak, FLOOR, 0.01)
-    drawn = np.array([s.drawn[case] for s in simulated(Setting(wide, looks=(8,)), [case], 400)])
-    assert np.std(drawn, axis=2, ddof=1).mean() == pytest.approx(0.2, rel=0.05)
-    assert np.std(drawn.mean(axis=2)) == pytest.approx(np.hypot(0.1, 0.2 / 8**0.5), rel=0.05)
+    case = Case(ALIKE, FLOOR, 0.01)
+    turns = np.array(
+        [s.drawn[case] for s in sessions.simulated(Setting(wide, looks=(8,)), [case], 400)]
+    )
+    assert np.std(turns, axis=2, ddof=1).mean() == pytest.approx(0.2, rel=0.05)
+    assert np.std(turns.mean(axis=2)) == pytest.approx(np.hypot(0.1, 0.2 / 8**0.5), rel=0.05)
 
 
 def test_the_record_of_quiet_sessions_tells_less_than_that_of_contended_ones():
     def told(machine):
-        cases = [Case(comparison, FLOOR) for comparison in asked([2])]
-        (session,) = simulated(Setting(machine, known=None), cases, 1)
+        cases = [Case(comparison, FLOOR) for comparison in sessions.asked([2])]
+        (session,) = sessions.simulated(Setting(machine, known=None), cases, 1)
         return next(iter(session.known.values())).launch_sd
 
     assert told(QUIET) < 0.03 < 0.05 < told(CONTENDED)
 
 
 def test_rows_have_four_turns_and_more_from_the_fourth_round_on_where_turns_vary():
-    case = Case(identical(), FLOOR, 1.0)
+    case = Case(ALIKE, FLOOR)
     rows = {}
     for machine in (QUIET, BUSY):
-        (session,) = simulated(Setting(machine), [case], 1)
+        (session,) = sessions.simulated(Setting(machine), [case], 1)
         rows[machine.name] = [len(row) for row in session.rows[case]]
     assert rows["quiet"][:3] == rows["A"][:3] == [4, 4, 4]
     assert max(rows["quiet"]) == 4
@@ -307,11 +239,11 @@ def test_rows_have_four_turns_and_more_from_the_fourth_round_on_where_turns_vary
 
 
 def test_a_session_ends_at_the_first_look_that_settles_it():
-    case, known = Case(identical(), FLOOR), Noise()
+    case, known = Case(ALIKE, FLOOR), Noise()
 
     def ended(*rounds):
-        turns = np.repeat(np.array(rounds)[:, None], MOST_TURNS, axis=1)
-        session = Session({case: turns}, (8, 12), {case.load: known})
+        turns = np.repeat(np.array(rounds)[:, None], sessions.MOST_TURNS, axis=1)
+        session = sessions.Session({case: turns}, (8, 12), {case.load: known})
         session.run()
         return session.judged[case].verdict, session.judged[case].rounds
 

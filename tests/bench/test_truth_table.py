@@ -7,47 +7,23 @@ from dataclasses import replace
 
 import pytest
 
+from bench import truth_rules as rules
 from bench.trust import share_interval
-from bench.truth_rules import (
-    BENCHSTAT,
-    BENCHSTAT_T,
-    BORROWED,
-    CUT,
-    DATA,
-    ENDING,
-    GOLDEN,
-    HUD,
-    LOOKS,
-    NVIDIA,
-    NVIDIA_LOADING,
-    OURS,
-    RULES,
-    SDS,
-    T_TEST,
-    TRACEML_3,
-    TRACEML_RANKS,
-    Decision,
-    Recorded,
-    Rule,
-    Said,
-    mann_whitney,
-    recorded_of,
-    side_by_side,
-    welch,
-)
-from bench.truth_table import (
-    PAGE,
-    effect,
-    make,
-    packed,
-    score,
-    share_of,
-)
+from bench.truth_rules import Decision, Recorded, Rule, Said, recorded_of
+from bench.truth_table import PAGE, effect, make, packed, score, share_of
 from docs.markdown import END, between
 from tests.support.truth import recording
 
 TWO = recorded_of([recording(), recording(session="20260201T235959Z")])
-COMPARING = (GOLDEN, SDS, T_TEST, BENCHSTAT, BENCHSTAT_T, TRACEML_3, OURS)
+COMPARING = (
+    rules.GOLDEN,
+    rules.SDS,
+    rules.T_TEST,
+    rules.BENCHSTAT,
+    rules.BENCHSTAT_T,
+    rules.TRACEML_3,
+    rules.OURS,
+)
 
 
 def decided_by(rule: Rule, recorded: Recorded, arm: str, number: int) -> Decision:
@@ -56,7 +32,7 @@ def decided_by(rule: Rule, recorded: Recorded, arm: str, number: int) -> Decisio
     return decision
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.name)
 def test_on_a_quiet_machine_no_rule_alarms_without_a_fault(rule):
     assert score(rule, TWO).arms["aa"].slower.share == 0
 
@@ -68,83 +44,76 @@ def test_a_planted_shift_is_found_on_a_quiet_machine(rule):
         assert found.arms[arm].slower.share == 1, arm
 
 
-@pytest.mark.parametrize("rule", [BENCHSTAT, BENCHSTAT_T], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", [rules.BENCHSTAT, rules.BENCHSTAT_T], ids=lambda rule: rule.name)
 def test_benchstat_has_one_value_a_run(rule):
     unlike = recorded_of([recording(rounds=40, noise=0.03, session=f"{n}") for n in range(3)])
-    assert score(T_TEST, unlike).arms["aa"].slower.share > 0.2
+    assert score(rules.T_TEST, unlike).arms["aa"].slower.share > 0.2
     assert score(rule, unlike).arms["aa"].slower.share < 0.1
     decision = decided_by(rule, unlike[0], "cycle", 0)
-    runs = [*unlike[0].some("cycle", 0, LOOKS[0]), *unlike[0].some("none", -LOOKS[0], LOOKS[0])]
-    assert decision.rounds == LOOKS[0]
+    runs = [
+        *unlike[0].some("cycle", 0, rules.LOOKS[0]),
+        *unlike[0].some("none", -rules.LOOKS[0], rules.LOOKS[0]),
+    ]
+    assert decision.rounds == rules.LOOKS[0]
     assert decision.seconds == pytest.approx(sum(run.seconds for run in runs))
-    beside = replace(rule, healthy=side_by_side)
+    beside = replace(rule, healthy=rules.side_by_side)
     assert decided_by(beside, unlike[0], "cycle", 0).said is Said.SLOWER
 
 
 def test_a_test_at_five_per_cent_has_two_sides_and_one_of_them_is_slower():
     three, above = [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]
     # Of 20 and 70 orders of the values as extreme ones: p = 2 / 20 and 2 / 70.
-    assert not mann_whitney(above, three)
-    assert mann_whitney([*above, 7.0], [0.0, *three])
-    assert not mann_whitney([0.0, *three], [*above, 7.0])
+    assert not rules.mann_whitney(above, three)
+    assert rules.mann_whitney([*above, 7.0], [0.0, *three])
+    assert not rules.mann_whitney([0.0, *three], [*above, 7.0])
     # Student's t of 3.67 with 4 degrees of freedom: p = 0.021; of 2.45, with the same: 0.07.
-    assert welch(above, three)
-    assert not welch([3.0, 4.0, 5.0], three)
-    assert not welch(three, above)
+    assert rules.welch(above, three)
+    assert not rules.welch([3.0, 4.0, 5.0], three)
+    assert not rules.welch(three, above)
 
 
 def test_trials_of_one_arm_alone_change_nothing_of_the_other_arms_and_of_the_seconds():
     alone = recording(rounds=240, session="20260301T235959Z", arms=("none", "aa"))
     with_it = recorded_of([recording(), recording(session="20260201T235959Z"), alone])
-    before, after = score(OURS, TWO), score(OURS, with_it)
+    before, after = score(rules.OURS, TWO), score(rules.OURS, with_it)
     assert after.arms["slow10"] == before.arms["slow10"]
     assert after.arms["aa"].slower.high < 0.15 < before.arms["aa"].slower.high
     assert after.seconds[0] == pytest.approx(before.seconds[0], rel=0.1)
 
 
-def test_a_limit_of_another_quantity_is_marked_where_it_is_shown():
-    marked = {rule.name for rule in RULES if BORROWED in rule.name}
-    assert marked == {HUD.name, NVIDIA.name, TRACEML_RANKS.name}
-    page = PAGE.read_text()
-    before, _, after = between(page, "make truth")
-    assert f"**{BORROWED}**" in before, "explained above the table"
-    assert all(f"\n| {rule.name} | " in after for rule in RULES), "with its source"
-    assert all(f"| {name} |" in page for name in marked)
-
-
 def test_fifteen_per_cent_twice_needs_more_than_fifteen():
-    found = score(HUD, TWO)
+    found = score(rules.HUD, TWO)
     assert found.arms["slow10"].slower.share == 0
     assert found.arms["cycle"].slower.share == 1
 
 
 def test_rules_of_ranks_see_only_what_makes_ranks_differ():
-    for rule in (TRACEML_RANKS, NVIDIA, NVIDIA_LOADING):
+    for rule in (rules.TRACEML_RANKS, rules.NVIDIA, rules.NVIDIA_LOADING):
         assert "cycle" not in score(rule, TWO).arms
-    assert score(NVIDIA_LOADING, TWO).arms["late15"].slower.share == 1
-    assert score(NVIDIA_LOADING, TWO).arms["slow10"].slower.share == 0
-    assert score(TRACEML_RANKS, TWO).arms["late15"].slower.share == 1
-    assert score(NVIDIA, TWO).arms["late15"].slower.share == 0
+    assert score(rules.NVIDIA_LOADING, TWO).arms["late15"].slower.share == 1
+    assert score(rules.NVIDIA_LOADING, TWO).arms["slow10"].slower.share == 0
+    assert score(rules.TRACEML_RANKS, TWO).arms["late15"].slower.share == 1
+    assert score(rules.NVIDIA, TWO).arms["late15"].slower.share == 0
     worse = recorded_of([recording(slower={"late15": 1.8})])
-    assert score(NVIDIA, worse).arms["late15"].slower.share == 1
+    assert score(rules.NVIDIA, worse).arms["late15"].slower.share == 1
 
 
 def test_a_golden_of_a_slower_session_hides_a_fault_and_one_of_a_faster_session_alarms():
     slow, fast = recording(speed=0.9), recording(session="20260201T235959Z")
     after, before = recorded_of([slow, fast])
-    assert score(GOLDEN, [after]).arms["aa"].slower.share == 1
-    assert score(GOLDEN, [before]).arms["slow10"].slower.share == 0
+    assert score(rules.GOLDEN, [after]).arms["aa"].slower.share == 1
+    assert score(rules.GOLDEN, [before]).arms["slow10"].slower.share == 0
 
 
 def test_without_another_session_there_is_no_golden():
-    assert score(GOLDEN, recorded_of([recording()])).arms == {}
+    assert score(rules.GOLDEN, recorded_of([recording()])).arms == {}
 
 
 def test_ours_fails_at_its_first_full_look_and_not_before():
     alone = recorded_of([recording()])[0]
-    decision = decided_by(OURS, alone, "slow10", 20)
-    assert (decision.said, decision.rounds) == (Said.SLOWER, LOOKS[0])
-    one, three, _ = (decided_by(rule, alone, "slow10", 0) for rule in CUT)
+    decision = decided_by(rules.OURS, alone, "slow10", 20)
+    assert (decision.said, decision.rounds) == (Said.SLOWER, rules.LOOKS[0])
+    one, three, _ = (decided_by(rule, alone, "slow10", 0) for rule in rules.CUT)
     assert one.said is three.said is Said.NOTHING
     assert one.seconds < three.seconds < decision.seconds
 
@@ -152,7 +121,7 @@ def test_ours_fails_at_its_first_full_look_and_not_before():
 def test_ours_leaves_out_what_other_programs_disturbed():
     disturbed = recorded_of([recording(foreign=0.3)])[0]
     assert not any(pair.row for pair in disturbed.pairs["slow10"])
-    assert decided_by(OURS, disturbed, "slow10", 0).said is Said.NOTHING
+    assert decided_by(rules.OURS, disturbed, "slow10", 0).said is Said.NOTHING
 
 
 def test_a_time_to_verdict_has_the_start_and_the_end_of_every_run():
@@ -193,7 +162,7 @@ def test_trials_that_share_runs_do_not_count_twice():
 
 def test_the_command_writes_the_page(tmp_path):
     for each in (recording(rounds=12), recording(rounds=12, session="20260201T235959Z")):
-        (tmp_path / f"{each.name}{ENDING}").write_bytes(packed(each))
+        (tmp_path / f"{each.name}{rules.ENDING}").write_bytes(packed(each))
     page = tmp_path / "page.md"
     begin = "<!-- made by `make truth` from here -->"
     page.write_text(f"# A\n\n{begin}\nof before\n{END}\n\n## B\n")
@@ -202,12 +171,14 @@ def test_the_command_writes_the_page(tmp_path):
     assert "of before" not in text
     assert text.startswith("# A\n")
     assert text.endswith("## B\n")
-    assert all(f"| {rule.name} |" in text or f"| **{rule.name}** |" in text for rule in RULES)
+    assert all(f"| {rule.name} |" in text or f"| **{rule.name}** |" in text for rule in rules.RULES)
 
 
 def test_the_page_is_of_the_recordings_in_the_repository():
     _, made, _ = between(PAGE.read_text(), "make truth")
-    names = [path.name.removesuffix(ENDING) for path in sorted(DATA.glob(f"*{ENDING}"))]
+    names = [
+        path.name.removesuffix(rules.ENDING) for path in sorted(rules.DATA.glob(f"*{rules.ENDING}"))
+    ]
     assert names
     for name in names:
         session, _, network = name.partition("-")
