@@ -48,18 +48,6 @@ def scaled(value: float | None, by: float = 100) -> float | None:
     return None if value is None else by * value
 
 
-def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> dict[str, Value]:
-    """Return a figure's cells under these keys. The bounds are None if they are not finite."""
-    if figure is None:
-        return {estimate: None, lower: None, upper: None}
-    bounded = is_bounded(figure)
-    return {
-        estimate: figure.estimate,
-        lower: figure.lower if bounded else None,
-        upper: figure.upper if bounded else None,
-    }
-
-
 def at_95(case: Case) -> Interval | None:
     """Return the result of a case with a 95 % interval, whatever level its verdict needed, so that
     results can be compared; None without a result.

@@ -12,24 +12,19 @@ from hvdperf.files import write_whole
 from hvdperf.json_records import Unreadable, decode
 from hvdperf.paths import RESULTS, shown
 from hvdperf.records.archive import Archive, read_session
+from hvdperf.report import markup, paper, words
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Report
-from hvdperf.report.formats import figures
-from hvdperf.report.formats.html import page
-from hvdperf.report.formats.markdown import captions, line, markdown
-from hvdperf.report.formats.tables import figures_tex, latex, latex_of, tables, tex
-from hvdperf.report.formats.terminal import terminal
-from hvdperf.report.formats.text import printable
+from hvdperf.report.html import page
 from hvdperf.report.methods import methods
-from hvdperf.report.paper import paper_figures, paper_tables
 from hvdperf.report.published_table import TIMES, Published, explain, lines
 from hvdperf.report.session import newest_session, read_sources, results_of, session_report
-from hvdperf.report.words import joined, plural
+from hvdperf.report.text import printable, terminal
 
 # A published table that the suite comes with.
 EXAMPLE = "tests/published/lab11.json"
 FORMATS = ("html", "markdown", "csv", "latex", "terminal")
-ALL_FORMATS = (*FORMATS, *figures.FORMATS)
+ALL_FORMATS = (*FORMATS, *paper.FORMATS)
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ class ReportRequest:
         --with SESSION: Plot this session, which has a different number of ranks per node, alongside
             the other one. May be repeated.
         --width WIDTH: Make the figures this wide, in mm, cm, in or pt. Default:
-            {figures.USUAL_WIDTH}.
+            {paper.USUAL_WIDTH}.
     """
 
     results: Path | None = None
@@ -64,7 +59,7 @@ class ReportRequest:
     def points(self) -> float:
         """Return the width of figures in points. Raises UserError for options that contradict each
         other."""
-        form, of_figures = self.format_, self.format_ in figures.FORMATS
+        form, of_figures = self.format_, self.format_ in paper.FORMATS
         if self.figures is None:
             if of_figures or self.width is not None or self.with_:
                 given = f"--format {form}" if of_figures else "--with" if self.with_ else "--width"
@@ -75,7 +70,7 @@ class ReportRequest:
             raise UserError(f"--figures writes svg or pdf, not {form}: give --format svg or pdf")
         elif self.out is not None:
             raise UserError("--figures and --out are two outputs: give one of them")
-        return figures.points_of(self.width or figures.USUAL_WIDTH)
+        return paper.points_of(self.width or paper.USUAL_WIDTH)
 
 
 def report_sessions(sessions: Sequence[Path], request: ReportRequest) -> int:
@@ -89,7 +84,7 @@ def report_sessions(sessions: Sequence[Path], request: ReportRequest) -> int:
     if request.figures is not None:
         for told in sources.left_out:
             complain(told)
-        form = request.format_ or figures.FORMATS[0]
+        form = request.format_ or paper.FORMATS[0]
         archives = [sources.archive, *map(read_session, request.with_)]
         print(write_paper(archives, form, points, Path(request.figures)))
         return 0
@@ -161,7 +156,7 @@ def write(report: Report, form: str, out: Path | None, place: Path) -> str:
     """
     if form == "csv":
         directory = out or place.with_name(f"{place.name}-csv")
-        for name, text in tables(report).items():
+        for name, text in markup.tables(report).items():
             write_file(directory / f"{name}.csv", text)
         return shown(directory)
     if form == "html":
@@ -171,8 +166,8 @@ def write(report: Report, form: str, out: Path | None, place: Path) -> str:
 
 
 _TEXTS: Mapping[str, Callable[[Report], str]] = {
-    "markdown": markdown,
-    "latex": latex,
+    "markdown": markup.markdown,
+    "latex": lambda report: markup.latex(report.figures),
     "terminal": terminal,
 }
 
@@ -184,25 +179,26 @@ def write_paper(archives: Sequence[Archive], form: str, points: float, directory
 
     form: svg or pdf. points: width of the figures. Raises UserError if a file cannot be written.
     """
-    drawn = printable(tuple(paper_figures(*archives)))
-    results = paper_tables(*archives)
+    drawn = printable(tuple(paper.paper_figures(*archives)))
+    results = paper.paper_tables(*archives)
     sentences = [printable(methods(archive)) for archive in archives]
     in_markdown, in_latex = (
-        "\n\n".join(" ".join(map(form_of, each)) for each in sentences) for form_of in (line, tex)
+        "\n\n".join(" ".join(map(form_of, each)) for each in sentences)
+        for form_of in (markup.line, markup.tex)
     )
     for figure in drawn:
-        content = figures.drawing(figure, form, points)
+        content = paper.drawing(figure, form, points)
         write_file(directory / f"{figure.name}.{form}", content, "--figures")
     texts = {
-        "captions.md": captions(drawn),
-        "captions.tex": figures_tex(drawn),
-        "results.tex": latex_of(results),
+        "captions.md": markup.markdown_captions(drawn),
+        "captions.tex": markup.latex_captions(drawn),
+        "results.tex": markup.latex(results),
         "methods.md": f"# Methods\n\n{in_markdown}\n",
         "methods.tex": f"{in_latex}\n",
     }
     for name, text in texts.items():
         write_file(directory / name, text, "--figures")
-    return f"{shown(directory)}: {plural(len(drawn), 'figure')}, {joined(texts)}"
+    return f"{shown(directory)}: {words.plural(len(drawn), 'figure')}, {words.joined(texts)}"
 
 
 def write_file(path: Path, content: str | bytes, option: str = "--out") -> Path:

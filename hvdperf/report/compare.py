@@ -31,9 +31,7 @@ from hvdperf.records.documents import Case
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots, words
-from hvdperf.report.cases import cells_of
-from hvdperf.report.content import CaseNote, Column, Figure, Report, Row, Section, Table
-from hvdperf.report.words import plural
+from hvdperf.report.content import CaseNote, Column, Figure, Report, Row, Section, Table, cells_of
 from hvdperf.session.results_writer import with_cases
 from hvdperf.stats import Interval
 from hvdperf.work.base import Work
@@ -355,8 +353,8 @@ def _session(archive: Archive) -> str:
     parts = (
         f"profile {session.profile}" if session is not None else "",
         known["cpu_model"],
-        plural(known["cores"], "core"),
-        plural(known["gpus"], "GPU") if known["gpus"] else "",
+        words.plural(known["cores"], "core"),
+        words.plural(known["gpus"], "GPU") if known["gpus"] else "",
         f"TensorFlow {known['tensorflow']}",
         f"Horovod {known['horovod']}",
     )
@@ -399,14 +397,14 @@ def _too_few(found: Sequence[Pair], trainings: Mapping[str, Training]) -> Iterat
     few = [pair for pair in found if pair.changed.kind is Kind.UNKNOWN]
     if few:
         yield (
-            f"{plural(len(few), 'case')} without an interval, such as {few[0].case.name}: each "
-            f"session needs {FEWEST_ROUNDS} rounds; pytest perf/ "
+            f"{words.plural(len(few), 'case')} without an interval, such as {few[0].case.name}: "
+            f"each session needs {FEWEST_ROUNDS} rounds; pytest perf/ "
             f"{' '.join(resuming('SESSION', 10))} goes on with what is undecided"
         )
     short = [changed for changed, _ in trainings.values() if changed.kind is Kind.UNKNOWN]
     if short:
         yield (
-            f"{plural(len(short), 'throughput')} without an interval: each session needs "
+            f"{words.plural(len(short), 'throughput')} without an interval: each session needs "
             f"{FEWEST_ROUNDS} rounds, and a case that is clear has three; pytest perf/ --profile "
             "history measures eight"
         )
@@ -421,7 +419,7 @@ def _says(compared: str, changes: Mapping[str, Changed]) -> str:
     or lower figure. compared: what is compared, in the singular. changes: by name."""
     kinds = Counter(changed.kind for changed in changes.values())
     numbers = ", ".join(f"{kinds[kind]} {kind.value}" for kind in Kind if kinds[kind])
-    summary = f"Of {plural(len(changes), compared)}, B's figure is: {numbers or 'none'}."
+    summary = f"Of {words.plural(len(changes), compared)}, B's figure is: {numbers or 'none'}."
     clear = {
         name: changed.ratio
         for name, changed in changes.items()
@@ -485,7 +483,7 @@ def _trainings(a: Archive, b: Archive) -> dict[str, Training]:
             changed = _unlike(differ)
         else:
             changed = of_logarithms(*([math.log(x) for x in side] for side in (speeds_a, speeds_b)))
-        label = f"{labels[workload]}, {plural(world_size, 'rank')}"
+        label = f"{labels[workload]}, {words.plural(world_size, 'rank')}"
         row: Row = {
             "label": label,
             "model": labels[workload],

@@ -1,16 +1,19 @@
 """Content of a report, independent of its format: sections of figures, each a table and its plot.
 
-report/sections/ makes the content from results, and report/formats/ writes it. A table holds the
-only copy of its numbers: a plot refers to the table's columns.
+report/sections/ makes the content from results; text.py, html.py and markup.py write it. A table
+holds the only copy of its numbers: a plot refers to the table's columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from hvdperf.verdict import Verdict
+from hvdperf.stats import Interval
+from hvdperf.verdict import Verdict, is_bounded
+
+Subject = TypeVar("Subject")
 
 Value = str | int | float | None
 Row = Mapping[str, Value]
@@ -136,3 +139,73 @@ class Report:
             self.board,
             *(each for section in self.sections for each in section.figures),
         )
+
+
+# Tables from their subjects, such as cases ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Field(Generic[Subject]):
+    """Columns, and the function that returns their cells for the subject of a row, by key."""
+
+    columns: tuple[Column, ...]
+    cells: Callable[[Subject], Row]
+
+
+def value(
+    key: str,
+    title: str,
+    get: Callable[[Subject], Value],
+    unit: str = "",
+    digits: int | None = None,
+    **more: Any,
+) -> Field[Subject]:
+    """Return a field of one column. more: of the column."""
+    return Field((Column(key, title, unit, digits, **more),), lambda subject: {key: get(subject)})
+
+
+def interval(
+    key: str,
+    title: str,
+    get: Callable[[Subject], Interval | None],
+    unit: str = "",
+    digits: int = 3,
+    *,
+    bounds: Sequence[str] = (),
+    ends: Sequence[str] = ("lower", "upper"),
+    brief_bounds: bool = False,
+    **more: Any,
+) -> Field[Subject]:
+    """Return a field of an estimate with its bounds. bounds: their keys, by default KEY_low and
+    KEY_high. ends: their titles. brief_bounds: whether a terminal shows them. more: of the
+    estimate's column."""
+    low, high = bounds or (f"{key}_low", f"{key}_high")
+    of_bounds = (
+        Column(own, end, unit, digits, brief=end * brief_bounds)
+        for own, end in zip((low, high), ends, strict=True)
+    )
+    columns = (Column(key, title, unit, digits, **more), *of_bounds)
+    return Field(columns, lambda subject: cells_of(get(subject), key, low, high))
+
+
+def table(subjects: Iterable[Subject], *fields: Field[Subject]) -> Table:
+    """Return a table with a row for each subject."""
+    return Table(
+        tuple(column for field in fields for column in field.columns),
+        tuple(
+            {key: cell for field in fields for key, cell in field.cells(subject).items()}
+            for subject in subjects
+        ),
+    )
+
+
+def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> dict[str, Value]:
+    """Return a figure's cells under these keys. The bounds are None if they are not finite."""
+    if figure is None:
+        return {estimate: None, lower: None, upper: None}
+    bounded = is_bounded(figure)
+    return {
+        estimate: figure.estimate,
+        lower: figure.lower if bounded else None,
+        upper: figure.upper if bounded else None,
+    }

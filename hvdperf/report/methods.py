@@ -23,9 +23,9 @@ from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
+from hvdperf.report import words
 from hvdperf.report.cases import with_confidence
 from hvdperf.report.session import began
-from hvdperf.report.words import joined, plural, published_name, span
 from hvdperf.stats import fewest_bounded
 from hvdperf.worker.strategies import Strategy
 
@@ -81,7 +81,7 @@ def _facts(archive: Archive) -> Iterator[Facts]:
         yield _design(archive, launches)
     if archive.sessions:
         counts = {case.figure.observations for case in cases if case.figure is not None}
-        yield {"sessions": span(counts) if counts else None}
+        yield {"sessions": words.span(counts) if counts else None}
     else:
         yield _intervals(cases)
     yield _rule(session, cases)
@@ -95,7 +95,7 @@ def _of_session(session: SessionDocument, parts: Sequence[Archive]) -> Facts:
     ]
     when = f"on {began(session)}"
     if starts:
-        when = f"in {plural(len(starts), 'session')} that began at {joined(starts)} UTC"
+        when = f"in {words.plural(len(starts), 'session')} that began at {words.joined(starts)} UTC"
     load = together(session.disturbances)
     # A line on a problem begins with the name of the property.
     problems = dict.fromkeys(line.partition(": ")[0] for line in session.unfit)
@@ -122,7 +122,7 @@ def _machine(archive: Archive) -> Facts:
     parts = [f"{processor(known)}{smt}"]
     if known["gpus"]:
         models, drivers = (" and ".join(known[key]) for key in ("gpu_model", "gpu_driver"))
-        parts.append(f"{plural(known['gpus'], 'GPU')} ({models}; driver {drivers})")
+        parts.append(f"{words.plural(known['gpus'], 'GPU')} ({models}; driver {drivers})")
     if known["memory_gib"]:
         parts.append(f"{known['memory_gib']} GiB of memory")
     system = [] if known["kernel"] == UNKNOWN else [f"Linux {known['kernel']}"]
@@ -137,7 +137,7 @@ def _machine(archive: Archive) -> Facts:
 def processor(known: Fingerprint) -> str:
     """Return the number of cores and, if it is known, their model."""
     model = "" if known["cpu_model"] == UNKNOWN else f" ({known['cpu_model']})"
-    return f"{plural(known['cores'], 'core')}{model}"
+    return f"{words.plural(known['cores'], 'core')}{model}"
 
 
 def _software(known: Fingerprint, launches: Sequence[Launch]) -> Facts:
@@ -162,12 +162,12 @@ def _software(known: Fingerprint, launches: Sequence[Launch]) -> Facts:
         if rank.transport
     }
     return {
-        "versions": joined(versions.values()),
+        "versions": words.joined(versions.values()),
         "fusion": f"{fusion / 2**20:g} MiB" if isinstance(fusion, int | float) else fusion,
         "cycle_time": known["horovod_cycle_time_ms"],
         "settings": f"; other settings: {', '.join(settings)}" if settings else "",
         # On GPUs, the documents do not say whether gradients went by NCCL.
-        "transport": joined(sorted(ways)) if ways and not known["gpus"] else None,
+        "transport": words.joined(sorted(ways)) if ways and not known["gpus"] else None,
     }
 
 
@@ -186,17 +186,19 @@ def _trainings(archive: Archive, launches: Sequence[Launch]) -> Iterator[Facts]:
             if network is not None and network.scale is Scale.SMALL and not is_own:
                 small = Scale.SMALL.value
             how = (
-                f"a batch of {plural(workload.batch, 'sample')} per replica",
+                f"a batch of {words.plural(workload.batch, 'sample')} per replica",
                 "" if is_own else f"the optimizer {workload.optimizer}",
                 _rate(workload, archive.cases, is_own),
                 f"{workload.precision} arithmetic",
             )
-            name = f"{published_name(workload.model)} with input size {workload.input_size}"
-            names = alike.setdefault((_data(workload, made_up), joined(filter(None, how))), [])
+            name = f"{words.published_name(workload.model)} with input size {workload.input_size}"
+            names = alike.setdefault(
+                (_data(workload, made_up), words.joined(filter(None, how))), []
+            )
             names += [name] if name not in names else []
     for (data, means), names in alike.items():
         were = "was" if len(names) == 1 else "were"
-        yield {"networks": joined(names), "were": were, "data": data, "how": means}
+        yield {"networks": words.joined(names), "were": were, "data": data, "how": means}
     yield {"small": small}
 
 
@@ -205,7 +207,7 @@ def _configurations(cases: Sequence[Case], launches: Sequence[Launch]) -> Facts:
     for launch in launches:
         sizes.setdefault(launch.arm.strategy, set()).add(launch.arm.world_size)
     ran = [
-        f"{_NAMES[strategy]} on {joined(map(str, sorted(sizes[strategy])))} "
+        f"{_NAMES[strategy]} on {words.joined(map(str, sorted(sizes[strategy])))} "
         f"{'rank' if sizes[strategy] == {1} else 'ranks'}"
         for strategy in Strategy
         if strategy in sizes
@@ -213,8 +215,8 @@ def _configurations(cases: Sequence[Case], launches: Sequence[Launch]) -> Facts:
     faulty = [case.comparison for case in cases if case.comparison.is_fault_case]
     faults = {comparison.candidate.arm.injected for comparison in faulty}
     return {
-        "configurations": joined(ran) if ran else None,
-        "faults": joined(sorted(faults)) if faults else None,
+        "configurations": words.joined(ran) if ran else None,
+        "faults": words.joined(sorted(faults)) if faults else None,
     }
 
 
@@ -245,8 +247,8 @@ def _rate(workload: Workload, cases: Sequence[Case], is_own: bool) -> str:
     if not rates:
         return ""
     if workload.learning_rate == "constant" and not is_own:
-        return f"a constant learning rate of {span(rates, '.3g')}"
-    return f"a learning rate of {span(rates, '.3g')} (at the end of a launch)"
+        return f"a constant learning rate of {words.span(rates, '.3g')}"
+    return f"a learning rate of {words.span(rates, '.3g')} (at the end of a launch)"
 
 
 def _design(archive: Archive, launches: Sequence[Launch]) -> Facts:
@@ -256,13 +258,15 @@ def _design(archive: Archive, launches: Sequence[Launch]) -> Facts:
     turns = [len({block.turn for block in launch.blocks}) for launch in launches]
     alternate = session is not None and session.schedule is Schedule.ALTERNATE
     return {
-        "rounds": span([len(case.rounds) for case in archive.cases if case.rounds]),
-        "launches": plural(len(launches), "launch", "launches"),
-        "processes": plural(sum(each.arm.processes for each in launches), "process", "processes"),
-        "blocks": plural(len(blocks), "block") if blocks else None,
-        "steps": span([block.steps for block in blocks]) if blocks else None,
+        "rounds": words.span([len(case.rounds) for case in archive.cases if case.rounds]),
+        "launches": words.plural(len(launches), "launch", "launches"),
+        "processes": words.plural(
+            sum(each.arm.processes for each in launches), "process", "processes"
+        ),
+        "blocks": words.plural(len(blocks), "block") if blocks else None,
+        "steps": words.span([block.steps for block in blocks]) if blocks else None,
         "without": f", {without} of them without the exchange of gradients" if without else "",
-        "turns": span(filter(None, turns)) if blocks else None,
+        "turns": words.span(filter(None, turns)) if blocks else None,
         "interleaved": "interleaved" if alternate else None,
     }
 
@@ -285,18 +289,18 @@ def _intervals(cases: Sequence[Case]) -> Facts:
         "estimator": "Hodges and Lehmann" if known else None,
         "independent": None if wider else _with_rounds(exact),
         "correlated": _with_rounds(exact),
-        "wider": span(wider, ".3g") if wider else None,
+        "wider": words.span(wider, ".3g") if wider else None,
         "early": _with_rounds(early),
-        "launch_sd": joined(sds) if sds else None,
+        "launch_sd": words.joined(sds) if sds else None,
         "level": f"{100 * (1 - 2 * verdict.ALPHA):g}",
-        "speeds": span(counts) if counts else None,
-        "kinds": joined(kinds) if kinds else None,
+        "speeds": words.span(counts) if counts else None,
+        "kinds": words.joined(kinds) if kinds else None,
     }
 
 
 def _with_rounds(cases: Sequence[Case]) -> str | None:
     rounds = [case.outcome.judgement.rounds for case in cases]
-    return f"{plural(len(cases), 'case')} with {span(rounds)} rounds" if cases else None
+    return f"{words.plural(len(cases), 'case')} with {words.span(rounds)} rounds" if cases else None
 
 
 def _rule(session: SessionDocument | None, cases: Sequence[Case]) -> Facts:
@@ -313,7 +317,7 @@ def _rule(session: SessionDocument | None, cases: Sequence[Case]) -> Facts:
         "pass_from": verdict.REGRESSION.pass_from,
         "confidence": with_confidence(session, stacks),
         "threshold": threshold if len(stacks) < len(cases) or not cases else None,
-        "cases": plural(len(cases), "case") if cases else None,
+        "cases": words.plural(len(cases), "case") if cases else None,
         "verdicts": verdict.counted(Counter(case.verdict for case in cases)),
     }
 
@@ -326,7 +330,7 @@ def _stopping(session: SessionDocument, cases: Sequence[Case]) -> Facts:
         "least": f"it had {looks[0]} rounds and " if looks else "",
         "precision": f"{100 * wanted:g}" if wanted else None,
         "reached": sum(verdict.is_precise(figure, wanted) for figure in figures),
-        "intervals": plural(len(figures), "interval"),
-        "looks": joined(map(str, looks), "or") if looks and not wanted else None,
+        "intervals": words.plural(len(figures), "interval"),
+        "looks": words.joined(map(str, looks), "or") if looks and not wanted else None,
         "only": "; earlier analyses could only pass a case" if session.asked.early else "",
     }

@@ -1,25 +1,42 @@
-"""What a paper shows of a session: a few figures whose captions stand alone, and a table of the
-main results. Every number and every word on how it was measured is of the session's documents.
+"""What a paper shows of a session: a few figures whose captions stand alone, as SVG or PDF of a
+physical width, and a table of the main results. Every number and every word on how it was measured
+is of the session's documents.
+
+vl-convert draws the same Vega-Lite specifications as the page, without a browser. The colours
+differ in lightness too, so that they can be told apart on grey paper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from hvdperf.errors import UserError
+from hvdperf.inline import PAGE, themes
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
-from hvdperf.report import plots
-from hvdperf.report.cases import asked, at_95, cells_of, number
-from hvdperf.report.content import Figure, Row, Table, Value
-from hvdperf.report.fields import Field, interval, table, value
+from hvdperf.report import plots, words
+from hvdperf.report.cases import asked, at_95, number
+from hvdperf.report.content import (
+    Field,
+    Figure,
+    Plot,
+    Row,
+    Table,
+    Value,
+    cells_of,
+    interval,
+    table,
+    value,
+)
 from hvdperf.report.methods import processor
 from hvdperf.report.sections import scaling, wall_time
-from hvdperf.report.words import INTERVALS, plural, published_name, span, workload_labels
 
 # A reader of a paper looks at no more.
 MOST_FIGURES = 6
@@ -126,7 +143,7 @@ def paper_figures(first: Archive, *others: Archive) -> list[Figure]:
     found = scaling.figures(*sessions)
     if not others:
         trained = [case for case in asked(cases, _WEAK[0]) if case.outcome.breakdown is not None]
-        labels = workload_labels((case.workload for case in trained), published_name)
+        labels = words.workload_labels((case.workload for case in trained), words.published_name)
         found += [*_by_network(cases), wall_time.shares(trained, labels)]
     figures = {each.name: each for each in found if each.plot is not None and each.table.rows}
     drawn: dict[str, Figure] = {}
@@ -147,7 +164,7 @@ def _fields(caption: Caption, figure: Figure, cases: Sequence[Case], one: str) -
     rows = figure.table.rows
     found = [case for question in caption.questions for case in asked(cases, question)]
     own = {(case.session, case.workload, case.world_size): case for case in found}.values()
-    labels = workload_labels((case.workload for case in own), published_name)
+    labels = words.workload_labels((case.workload for case in own), words.published_name)
     # The bars of the wall time have no column for the network.
     every = [row["model"] for row in rows if "model" in row] or [labels[c.workload] for c in own]
     names = list(dict.fromkeys(map(str, every)))
@@ -161,13 +178,13 @@ def _fields(caption: Caption, figure: Figure, cases: Sequence[Case], one: str) -
         one = "launch" if one == "round" else one
     steps = {case.outcome.breakdown.candidate.steps for case in own if case.outcome.breakdown}
     many = "launches" if one == "launch" else f"{one}s"
-    observations = f"{span(counts)} {one if set(counts) == {1} else many}"
+    observations = f"{words.span(counts)} {one if set(counts) == {1} else many}"
     return {
         "networks": f"{'Network' if len(names) == 1 else 'Networks'}: {'; '.join(names)}.",
-        "batch": f"{span(batches)} samples",
+        "batch": f"{words.span(batches)} samples",
         "observations": observations,
         "intervals": _intervals([row.get(caption.low) for row in rows], observations),
-        "steps": span(steps) if steps else "",
+        "steps": words.span(steps) if steps else "",
     }
 
 
@@ -185,13 +202,13 @@ def _measured(*archives: Archive) -> list[scaling.Measured]:
     sound = [[case for case in archive.cases if case.is_sound] for archive in archives]
     if len(archives) == 1:
         together = [each.cases for each in archives[0].sessions]
-        return [scaling.Measured(sound[0], published_name, together)]
+        return [scaling.Measured(sound[0], words.published_name, together)]
     measured: dict[int, scaling.Measured] = {}
     for own, archive in zip(sound, archives, strict=True):
         width = max((max(case.replicas_per_node) for case in own), default=0)
         if width in measured:
             raise UserError(
-                f"{archive.name}: has at most {plural(width, 'rank')} a node, as another "
+                f"{archive.name}: has at most {words.plural(width, 'rank')} a node, as another "
                 "session: one figure shows each number once"
             )
         measured[width] = scaling.Measured(own, partial(_with_width, width))
@@ -199,17 +216,19 @@ def _measured(*archives: Archive) -> list[scaling.Measured]:
 
 
 def _with_width(width: int, model: str) -> str:
-    return f"{published_name(model)}, {width} a node"
+    return f"{words.published_name(model)}, {width} a node"
 
 
 def measured_on(archive: Archive) -> str:
     """Return a sentence on the machine and the stack."""
     known, session = archive.fingerprint, archive.session
     hosts = len(session.hosts) if session is not None else 0
-    of_hosts = f"{plural(hosts, 'host')}; that of rank 0 has " if hosts > 1 else ""
+    of_hosts = f"{words.plural(hosts, 'host')}; that of rank 0 has " if hosts > 1 else ""
     parts = [processor(known)]
     if known["gpus"]:
-        parts.insert(0, f"{plural(known['gpus'], 'GPU')} ({' and '.join(known['gpu_model'])})")
+        parts.insert(
+            0, f"{words.plural(known['gpus'], 'GPU')} ({' and '.join(known['gpu_model'])})"
+        )
     versions = (f"TensorFlow {known['tensorflow']}", f"Horovod {known['horovod']}")
     stack = ", ".join(filter(None, (*versions, known["mpi_library"])))
     return f"Measured on {of_hosts}{' and '.join(parts)} with {stack}."
@@ -245,14 +264,10 @@ def _exposed(case: Case) -> Row:
 
 
 def _figure(
-    name: str,
-    cases: Sequence[Case],
-    result: Field[Case],
-    x: plots.Channel,
-    *behind: plots.Layer,
+    name: str, cases: Sequence[Case], result: Field[Case], x: plots.Channel, *behind: plots.Layer
 ) -> Figure:
     """Return a figure with a row per case, ordered by network and size."""
-    labels = workload_labels((case.workload for case in cases), published_name)
+    labels = words.workload_labels((case.workload for case in cases), words.published_name)
     fields: tuple[Field[Case], ...] = (
         value("model", "network", lambda case: labels[case.workload]),
         value("world_size", "ranks", lambda case: case.world_size),
@@ -260,7 +275,7 @@ def _figure(
         result,
     )
     own = sorted(cases, key=lambda case: (labels[case.workload], case.world_size))
-    found = table(own, fields)
+    found = table(own, *fields)
     _, low, high = (column.key for column in result.columns)
     plot = plots.by_network(x, (low, high), found.rows, *behind, tip=plots.tooltip(found.columns))
     return Figure(name, "", "", found, plot if own else None)
@@ -317,10 +332,172 @@ def _results(
         name,
         title,
         f"Speedup is S_n / S_1, the throughput of n ranks over that of one rank; efficiency is "
-        f"speedup / n.{INTERVALS} {where}",
+        f"speedup / n.{words.INTERVALS} {where}",
         Table(tuple(columns[key] for key in shown), rows),
     )
 
 
 _RATIOS = ("speedup", "efficiency")
 _BOUNDS = tuple(f"{key}{end}" for key in _RATIOS for end in ("_low", "_high"))
+
+
+# Drawings --------------------------------------------------------------------------------------
+
+FORMATS = ("svg", "pdf")
+# The width of a column of many two-column papers.
+USUAL_WIDTH = "88mm"
+# Points (1/72 in) of a unit of length.
+_POINTS = {"mm": 72 / 25.4, "cm": 72 / 2.54, "in": 72.0, "pt": 1.0}
+# Between them a plot has room for its labels, and fits a sheet of paper. In points.
+_NARROWEST, _WIDEST = 40 * _POINTS["mm"], 1000 * _POINTS["mm"]
+# A plot is drawn with the sizes of the page, in pixels, and then scaled: 11 pixels become 7 pt.
+LABEL_PIXELS = 11
+SCALE = 7 / LABEL_PIXELS
+# The release of Vega-Lite, of those that vl-convert brings, that is nearest to page/vendor.toml.
+VEGA_LITE = "6.4"
+# Neighbours differ by at least 15 in lightness: L* is 18, 66, 42, 74, 26, 58, 34, 50.
+CATEGORIES = (
+    "#152a55",
+    "#ed8620",
+    "#147060",
+    "#7bbdec",
+    "#721c39",
+    "#a37bc0",
+    "#285a1e",
+    "#cc4d34",
+)
+_INK = {
+    "categories": CATEGORIES,
+    "sizes": ("#8fc1e3", "#0b2f52"),
+    "text": "#000000",
+    "muted": "#000000",
+    "line": "#dddddd",
+    "edge": "#666666",
+    "ideal": "#666666",
+    "interval": "#333333",
+}
+_LEGENDS = ("color", "fill", "stroke", "shape", "strokeDash", "size")
+# Pixels of a letter, of a legend's symbol with its gaps, and of the margins.
+_LETTER, _SYMBOL, _MARGINS = 6.5, 34, 30
+
+
+def points_of(width: str) -> float:
+    """Return a width such as 88mm, 8.8cm, 3.5in or 250pt in points. Raises UserError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(mm|cm|in|pt)", width.strip())
+    points = float(found[1]) * _POINTS[found[2]] if found else 0.0
+    if not _NARROWEST <= points <= _WIDEST:
+        raise UserError(
+            f"--width {width}: give a number from 40mm to 1000mm with its unit: mm, cm, in or pt"
+        )
+    return points
+
+
+def drawing(figure: Figure, form: str, points: float) -> bytes:
+    """Return the plot of a figure, which has one, as SVG or PDF. points: its width. Raises
+    UserError if it cannot be drawn."""
+    try:
+        import vl_convert  # imported here, because it loads 80 MB
+    except ImportError as error:
+        raise UserError(f"--figures: {error}; install vl-convert-python") from None
+
+    assert figure.plot is not None
+    spec = specification(figure.plot, figure.table.rows, points / SCALE)
+    try:
+        # Nothing is loaded from any address.
+        svg = vl_convert.vegalite_to_svg(spec, VEGA_LITE, allowed_base_urls=[])
+    except ValueError as error:
+        why = " ".join(str(error).split())[:200]
+        raise UserError(f"figure {figure.name} cannot be drawn: {why}") from None
+    if form == "pdf":
+        # The unit of a page of PDF is the point.
+        return vl_convert.svg_to_pdf(_sized(svg, "pt", ""))
+    return _sized(svg, "mm", "mm").encode()
+
+
+def specification(plot: Plot, rows: Sequence[Row], pixels: float) -> dict[str, Any]:
+    """Return the plot as a whole Vega-Lite specification: with its data, width and style."""
+    # A copy in which no two channels are one object, as those of a plot may be.
+    spec: dict[str, Any] = json.loads(json.dumps(plot))
+    for channels in _encodings(spec):
+        for name, channel in channels.items():
+            if not isinstance(channel, dict):
+                continue
+            if name in _LEGENDS and isinstance(channel.get("legend"), dict):
+                fit = _legend_columns(channel, rows, pixels)
+                channel["legend"] = {**channel["legend"], "columns": fit}
+    return {
+        **spec,
+        "data": {"values": [dict(row) for row in rows]},
+        "width": pixels,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "config": _config(pixels, _anchor(spec, rows, pixels)),
+    }
+
+
+def _anchor(spec: Mapping[str, Any], rows: Iterable[Row], pixels: float) -> dict[str, str]:
+    """Return where the title of the x-axis begins: one that is longer than its axis ends with it,
+    and so has the room below the names of the rows."""
+    every = list(_encodings(spec))
+    names = [str(row.get(at["y"]["field"], "")) for at in every if _is_named(at) for row in rows]
+    beside = min(_label_limit(pixels), _LETTER * max(map(len, names), default=10))
+    titles = [str(at["x"].get("title", "")) for at in every if isinstance(at.get("x"), dict)]
+    longest = _LETTER * max(map(len, titles), default=0)
+    return {"titleAnchor": "end"} if longest > pixels - beside - _MARGINS else {}
+
+
+def _is_named(channels: Mapping[str, Any]) -> bool:
+    """Return whether the rows of a plot have names along y."""
+    return isinstance(channels.get("y"), dict) and channels["y"].get("type") == "nominal"
+
+
+def _label_limit(pixels: float) -> float:
+    return max(150, pixels * 0.45)
+
+
+def _encodings(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield the channels of a plot and of its layers."""
+    if isinstance(part, Mapping):
+        if isinstance(part.get("encoding"), dict):
+            yield part["encoding"]
+        for each in part.values():
+            yield from _encodings(each)
+    elif isinstance(part, list | tuple):
+        for each in part:
+            yield from _encodings(each)
+
+
+def _legend_columns(channel: Mapping[str, Any], rows: Iterable[Row], pixels: float) -> int:
+    """Return how many of a legend's columns fit beside each other."""
+    domain = channel["legend"].get("values") or channel.get("scale", {}).get("domain")
+    names = domain or [row.get(str(channel.get("field"))) for row in rows]
+    longest = max((len(str(name)) for name in names), default=1)
+    fit = int((pixels - _MARGINS) / (_LETTER * longest + _SYMBOL))
+    wanted: int = channel["legend"].get("columns", fit)
+    return max(1, min(fit, wanted))
+
+
+def _sized(svg: str, unit: str, written: str) -> str:
+    """Return the drawing with its physical size; its content keeps its own pixels. written: the
+    unit as it is written."""
+
+    def size(found: re.Match[str]) -> str:
+        width, height = (float(each) * SCALE / _POINTS[unit] for each in found.groups())
+        return f'width="{width:.2f}{written}" height="{height:.2f}{written}"'
+
+    return re.sub(r'width="([\d.]+)" height="([\d.]+)"', size, svg, count=1)
+
+
+def _config(pixels: float, of_x: Mapping[str, str]) -> dict[str, Any]:
+    """Return the page's style in black on white. of_x: more of the x-axis."""
+    colours = {**themes()["light"], **_INK, "first": CATEGORIES[0]}
+    chart = (PAGE / "chart.json").read_text(encoding="utf-8")
+    text = re.sub(r'"\$(\w+)"', lambda found: json.dumps(colours[found[1]]), chart)
+    config: dict[str, Any] = json.loads(text)
+    config["axis"] |= {"titleLimit": pixels - _MARGINS, "labelLimit": _label_limit(pixels)}
+    config["axisX"] |= {**of_x, "tickCount": max(3, min(10, round(pixels / 70)))}
+    return {
+        **config,
+        "background": "white",
+        "font": "Helvetica, Arial, Liberation Sans, sans-serif",
+        "padding": {"left": 1, "right": 6, "top": 3, "bottom": 1},
+    }

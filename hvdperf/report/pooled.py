@@ -22,9 +22,7 @@ from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report import words
 from hvdperf.report.cases import mean_of
 from hvdperf.report.compare import asked_apart, new_series
-from hvdperf.report.content import Figure, Section
-from hvdperf.report.fields import Field, interval, table, value
-from hvdperf.report.words import plural
+from hvdperf.report.content import Figure, Section, interval, table, value
 from hvdperf.stats import Interval
 from hvdperf.verdict import ALPHA, Verdict, decide, is_bounded, undecided
 
@@ -96,7 +94,7 @@ def _together(documents: Sequence[SessionDocument]) -> SessionDocument:
     first, last = documents[0], documents[-1]
     return replace(
         first,
-        session=f"{first.session} and {plural(len(documents) - 1, 'other')}",
+        session=f"{first.session} and {words.plural(len(documents) - 1, 'other')}",
         profile=_all_of(each.profile for each in documents),
         suite=_all_of(each.suite for each in documents),
         hosts=tuple(dict.fromkeys(host for each in documents for host in each.hosts)),
@@ -185,7 +183,8 @@ def section(archive: Archive) -> Section | None:
         return None if own is None or own.figure is None else own.figure.estimate
 
     days = [f"{_document(each).began_at:%Y-%m-%d %H:%M}" for each in archive.sessions]
-    fields: tuple[Field[Case], ...] = (
+    rows = table(
+        archive.cases,
         value("case", "case", lambda case: case.name),
         *(value(f"session_{n}", day, partial(estimate, n), digits=3) for n, day in enumerate(days)),
         value("sessions", "sessions", lambda case: len(figures(case))),
@@ -200,5 +199,5 @@ def section(archive: Archive) -> Section | None:
         f"Student's interval ({100 * (1 - 2 * ALPHA):.0f} % confidence), which includes the "
         "variance between them. The last column has that variance without what the rounds within "
         "sessions explain.",
-        (Figure("sessions", "Figures by session", f"{says}.", table(archive.cases, fields)),),
+        (Figure("sessions", "Figures by session", f"{says}.", rows),),
     )

@@ -48,12 +48,7 @@ _UNTESTED = (
     "numbers of threads can cost a third of the speed; pytest perf/test_launch.py measures them."
 )
 _TABLE = Columns(
-    ("n", 4),
-    ("by speed", 9),
-    ("", 6),
-    ("by time", 9),
-    ("", 6),
-    (" by time without a", 0),
+    ("n", 4), ("by speed", 9), ("", 6), ("by time", 9), ("", 6), (" by time without a", 0)
 )
 
 

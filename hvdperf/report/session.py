@@ -16,22 +16,19 @@ from hvdperf.paths import RESULTS, shown
 from hvdperf.records.archive import Archive, OfEarlierFormat, read_document, read_session
 from hvdperf.records.documents import SESSION_FILE, SessionDocument
 from hvdperf.records.fingerprinting import told_settings
-from hvdperf.report import pooled
+from hvdperf.report import pooled, words
 from hvdperf.report.compare import beside
 from hvdperf.report.content import Report, Section
-from hvdperf.report.formats.terminal import lines_of
 from hvdperf.report.sections import (
     board,
     collectives,
-    comparisons,
     convergence,
+    launches,
     machine,
-    processes,
     scaling,
-    steps,
     wall_time,
 )
-from hvdperf.report.words import plural
+from hvdperf.report.text import lines_of
 from hvdperf.verdict import Verdict, worst
 
 
@@ -115,20 +112,20 @@ def session_report(sources: Sources) -> Report:
     together = [each.cases for each in archive.sessions]
     answers = [
         pooled.section(archive),
-        comparisons.against(cases, session),
+        board.against(cases, session),
         scaling.section(cases, together),
         scaling.by_nodes(cases, together),
         wall_time.section(cases),
     ]
     explanations = [
-        comparisons.parity(cases),
-        steps.section(cases),
-        processes.startup(cases),
+        board.parity(cases),
+        launches.steps(cases),
+        launches.startup(cases),
         collectives.section(cases),
         convergence.section(cases),
-        processes.memory(cases),
-        comparisons.others(cases),
-        comparisons.trust(cases),
+        launches.memory(cases),
+        board.others(cases),
+        board.trust(cases),
         machine.disturbance(session),
         machine.section(fingerprint, session, sources.earlier),
     ]
@@ -139,7 +136,7 @@ def session_report(sources: Sources) -> Report:
 def brief_report(archive: Archive, earlier: Archive | None = None) -> Report:
     """Return all of a session's report that a terminal shows, without reading a file. earlier: the
     session of --baseline."""
-    sections = [part(archive.cases) for part in (wall_time.section, steps.section)]
+    sections = [part(archive.cases) for part in (wall_time.section, launches.steps)]
     brief = _report(archive, [*sections, collectives.section(archive.cases)], ())
     return brief if earlier is None else beside(brief, earlier, archive)
 
@@ -189,7 +186,9 @@ def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
 def _facts(archive: Archive) -> dict[str, str]:
     """Return facts about the session in a few words each, by name."""
     known, session = archive.fingerprint, archive.session
-    cpu = f"{plural(known['cores'], 'core')} of {known['cpu_model']}, {known['memory_gib']} GiB"
+    cpu = (
+        f"{words.plural(known['cores'], 'core')} of {known['cpu_model']}, {known['memory_gib']} GiB"
+    )
     gpus = f"{known['gpus']} x {', '.join(known['gpu_model'])}; " if known["gpus"] else ""
     stack = [f"TensorFlow {known['tensorflow']}", f"Horovod {known['horovod']}"]
     # mpi_library is None if Horovod was built without MPI.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from hvdperf.columns import interval
+from hvdperf import columns
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.plan.arms import SWEEP, Workload
 from hvdperf.records.documents import Case
@@ -104,7 +104,7 @@ def shown(figure: Interval | None) -> str:
     """Return a figure with its interval for a sentence, such as 0.873 [0.861, 0.884]."""
     if figure is None:
         return "not measured"
-    bounds = f" {interval(figure.lower, figure.upper)}" if is_bounded(figure) else ""
+    bounds = f" {columns.interval(figure.lower, figure.upper)}" if is_bounded(figure) else ""
     return f"{figure.estimate:.3f}{bounds}"
 
 

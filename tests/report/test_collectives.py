@@ -13,13 +13,7 @@ from hvdperf.records.documents import Case
 from hvdperf.report.cases import number
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.collectives import section
-from tests.report.cases import (
-    case_with,
-    changed,
-    recorded,
-    rounds_of,
-    told,
-)
+from tests.report.cases import case_with, changed, recorded, rounds_of, told
 from tests.support.rounds import GRADIENT_BYTES, WORKLOAD, outcome
 
 SWEPT, BOUND = "collective_overhead-allreduce-sweep-np2", "overlap-vgg_16_s-np2"

@@ -22,11 +22,11 @@ from hvdperf.interim import early_shift
 from hvdperf.plan.questions import aa, against, fixed_time, parity, weak_scaling
 from hvdperf.records.archive import read_session
 from hvdperf.records.outcome import Failure, Outcome
+from hvdperf.report import html, markup
 from hvdperf.report.compare import Kind, comparison, of_logarithms
 from hvdperf.report.content import Figure, Report, Section
-from hvdperf.report.formats import html, markdown, tables
-from hvdperf.report.formats.terminal import lines_of
 from hvdperf.report.session import brief_report
+from hvdperf.report.text import lines_of
 from hvdperf.verdict import ALPHA, Band, Noise, Verdict
 from tests.report.cases import assert_sound, edit
 from tests.support.any_report import HOSTILE
@@ -347,7 +347,8 @@ def test_whatever_documents_say_every_format_writes_it(tmp_path, text):
     made = read(a, b)
     (note,) = made.notes
     assert note.paragraphs[-1] == f"B, FAIL: x{written}"
-    for told in (markdown.markdown(made), tables.latex(made), *tables.tables(made).values()):
+    texts = markup.markdown(made), markup.latex(made.figures), *markup.tables(made).values()
+    for told in texts:
         told.encode()
         assert not re.search(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]", told)
 

@@ -14,13 +14,7 @@ from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Run
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.convergence import section
-from tests.report.cases import (
-    case_with,
-    changed,
-    recorded,
-    rounds_of,
-    told,
-)
+from tests.report.cases import case_with, changed, recorded, rounds_of, told
 from tests.support.rounds import WORKLOAD, outcome, run_report
 
 REAL = ["convergence-loss-single-resnet_50_s-np2", "convergence-loss-mirrored-resnet_50_s-np2"]

@@ -21,8 +21,8 @@ from playwright.sync_api import Browser, Download, Locator, Page, ViewportSize, 
 from hvdperf.inline import themes
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Report, Row, Section, Table
-from hvdperf.report.formats.html import page as document
-from hvdperf.report.formats.text import printable, value_text
+from hvdperf.report.html import page as document
+from hvdperf.report.text import printable, value_text
 from hvdperf.verdict import Verdict
 from tests.report.sample import HOSTILE, WORDS, a_report, hostile, large
 from tests.support.browser import Window, chromium, screenshot, served, visit, window

@@ -15,28 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvdperf.inline import (
-    EARLY,
-    LATE,
-    PAGE,
-    VENDOR,
-    Theme,
-    copies,
-    json_text,
-    themes,
-)
+from hvdperf.inline import EARLY, LATE, PAGE, VENDOR, Theme, copies, json_text, themes
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Report, Table
-from hvdperf.report.formats.html import body, page
-from hvdperf.report.formats.text import (
-    alike,
-    blames,
-    headline,
-    neutral,
-    number_text,
-    others,
-    printable,
-)
+from hvdperf.report.html import body, page
+from hvdperf.report.text import alike, blames, headline, neutral, number_text, others, printable
 from hvdperf.verdict import Verdict, worst
 from tests.report.sample import a_report, hostile
 from tests.support.any_report import report as any_report

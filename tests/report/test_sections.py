@@ -8,14 +8,7 @@ import pytest
 
 from hvdperf.records.documents import Case
 from hvdperf.report.content import Section
-from hvdperf.report.sections import (
-    collectives,
-    convergence,
-    processes,
-    scaling,
-    steps,
-    wall_time,
-)
+from hvdperf.report.sections import collectives, convergence, launches, scaling, wall_time
 from tests.report.cases import HOSTILE, assert_told, of_every_name, recorded, told
 
 START, GREW = "startup-init-resnet_50_s-np2", "memory-resnet_50_s-np2"
@@ -29,10 +22,10 @@ N = len(HOSTILE)
 @pytest.mark.parametrize(
     ("section", "names", "figures"),
     [
-        (processes.startup, [START], N),
-        (processes.memory, [GREW], N),
+        (launches.startup, [START], N),
+        (launches.memory, [GREW], N),
         (convergence.section, TRAINED, 3 * N),
-        (steps.section, TIMED, 3 * N),
+        (launches.steps, TIMED, 3 * N),
         (wall_time.section, TRAINING, 3 * N + 2),
         (collectives.section, SWEPT, 2),
     ],
@@ -48,10 +41,10 @@ def test_hostile_names_have_figures(
 @pytest.mark.parametrize(
     ("section", "other", "file"),
     [
-        (processes.startup, "", "test_startup.py"),
-        (processes.memory, START, "test_memory.py"),
+        (launches.startup, "", "test_startup.py"),
+        (launches.memory, START, "test_memory.py"),
         (convergence.section, GREW, "test_convergence.py"),
-        (steps.section, GREW, "test_scaling.py"),
+        (launches.steps, GREW, "test_scaling.py"),
         (wall_time.section, GREW, "test_wall_time.py"),
         (collectives.section, GREW, "test_communication.py"),
         (scaling.section, GREW, "test_wall_time.py."),

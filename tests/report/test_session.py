@@ -16,8 +16,8 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.plan.questions import parity, weak_scaling
-from hvdperf.report.formats.html import page
-from hvdperf.report.formats.markdown import markdown
+from hvdperf.report.html import page
+from hvdperf.report.markup import markdown
 from hvdperf.report.plugin import write_apart
 from hvdperf.report.session import newest_session, read_sources, session_report
 from hvdperf.verdict import Band, Verdict

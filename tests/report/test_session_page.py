@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page
 
 from hvdperf.report.content import Report
-from hvdperf.report.formats.html import page as document
+from hvdperf.report.html import page as document
 from hvdperf.report.session import read_sources, session_report
 from tests.report.cases import recorded_session
 from tests.support.browser import chromium, visit

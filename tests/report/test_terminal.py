@@ -27,8 +27,8 @@ from hvdperf.plan.questions import (
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.report.content import Column, Figure, Report, Section, Table
-from hvdperf.report.formats.terminal import MOST_LINES, lines_of, terminal
 from hvdperf.report.session import brief_report, read_sources, session_report
+from hvdperf.report.text import MOST_LINES, lines_of, terminal
 from hvdperf.stats import Interval
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Rule, Verdict
 from tests.report.cases import recorded

@@ -27,13 +27,7 @@ from hvdperf.report.sections.wall_time import (
 )
 from hvdperf.verdict import Verdict
 from hvdperf.work.training import stamped
-from tests.report.cases import (
-    called,
-    case_with,
-    recorded,
-    rounds_of,
-    told,
-)
+from tests.report.cases import called, case_with, recorded, rounds_of, told
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.with_timestamps import round_with_timestamps
 

@@ -3,7 +3,7 @@
 /* The numbers of a figure, read from its table: there is no other copy of them. */
 {
     const NEEDS_QUOTES = /[",\r\n]/;
-    // How a formula begins in a spreadsheet, as hvdperf/report/formats/csv.py has it.
+    // How a formula begins in a spreadsheet, as hvdperf/report/markup.py has it.
     const FORMULA = /^[=+\-@\uff1d\uff0b\uff0d\uff20]/;
 
     function value(cell) {

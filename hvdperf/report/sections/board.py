@@ -1,30 +1,48 @@
-"""The tables that come first: throughputs with their ratios, and every case with its verdict."""
+"""The tables of cases: throughputs with their ratios, every case with its verdict, ratios beside
+their bands, and A/A cases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from hvdperf import columns
+from hvdperf import columns, verdict
 from hvdperf.judge.trust import notes_on_fails
 from hvdperf.plan.comparisons import JudgedAs, Question
-from hvdperf.records.documents import Case
+from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.fingerprinting import settings_beside
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.report import plots, words
-from hvdperf.report.cases import Size, asked, at_95, number, scaled, size_of, speeds_of, times
-from hvdperf.report.content import CaseNote, Figure, Row, Table
-from hvdperf.report.fields import Field, interval, table, value
-from hvdperf.report.words import NAMES, names_of, plural, question_of, several
+from hvdperf.report.cases import (
+    Size,
+    asked,
+    at_95,
+    number,
+    scaled,
+    size_of,
+    speeds_of,
+    times,
+    with_confidence,
+)
+from hvdperf.report.content import (
+    CaseNote,
+    Field,
+    Figure,
+    Plot,
+    Row,
+    Section,
+    Table,
+    interval,
+    table,
+    value,
+)
 from hvdperf.stats import Interval
-from hvdperf.verdict import Ceiling, Floor, Rule, Verdict, is_bounded, must_be, worst
+from hvdperf.verdict import Verdict
+from hvdperf.work.table import work_of
+from hvdperf.work.training import Epochs
 
 # A case with such a verdict neither reaches nor misses its threshold, whatever its figure.
-_NOT_BY_THE_FIGURE = (
-    Verdict.INVALID.value,
-    Verdict.NOT_RUN.value,
-    Verdict.INFO.value,
-)
+_NOT_BY_THE_FIGURE = (Verdict.INVALID.value, Verdict.NOT_RUN.value, Verdict.INFO.value)
 
 # Only shown if a case has one: a change between two sides that can be alike; settings that touch
 # the case.
@@ -32,14 +50,14 @@ _OPTIONAL = ("minimum_detectable_effect", "settings")
 
 
 def ranked(cases: Iterable[Case]) -> list[Case]:
-    """Return the cases, the worst verdict first."""
+    """Return the cases, the verdict.worst verdict first."""
     order = list(Verdict)
     return sorted(cases, key=lambda case: order.index(case.verdict))
 
 
 def board(cases: Sequence[Case]) -> Figure:
-    """Return a row per case, the worst verdict first."""
-    whole = table(ranked(cases), FIELDS)
+    """Return a row per case, the verdict.worst verdict first."""
+    whole = table(ranked(cases), *FIELDS)
     rows = whole.rows
     near = [row for row in rows if row["margin"] is not None]
     judged = [row for row in near if row["verdict"] not in _NOT_BY_THE_FIGURE]
@@ -60,15 +78,15 @@ def board(cases: Sequence[Case]) -> Figure:
     )
 
 
-def margin(figure: Interval, rule: Rule) -> float:
+def margin(figure: Interval, rule: verdict.Rule) -> float:
     """Return how far the estimate lies inside its rule, as a share of the limit; negative outside.
 
     The margin of a band is that to the nearer edge, of a floor that to the limit that decides.
     """
     value = figure.estimate
-    if isinstance(rule, Floor):
+    if isinstance(rule, verdict.Floor):
         return value / rule.limit(figure) - 1
-    if isinstance(rule, Ceiling):
+    if isinstance(rule, verdict.Ceiling):
         return 1 - value / rule.at_most
     return min(value / rule.low - 1, 1 - value / rule.high)
 
@@ -82,8 +100,8 @@ def note(case: Case) -> CaseNote | None:
     if case.verdict is not Verdict.PASS and case.figure is not None and case.rule is not None:
         paragraphs.append(
             f"Result {words.shown(case.figure)} after "
-            f"{plural(outcome.judgement.rounds, 'round')}, with the confidence that a verdict "
-            f"needs; limit: {must_be(outcome.judgement)}"
+            f"{words.plural(outcome.judgement.rounds, 'round')}, with the confidence that a "
+            f"verdict needs; limit: {verdict.must_be(outcome.judgement)}"
         )
     if failure is not None:
         who = "" if failure.rank is None else f", rank {failure.rank}"
@@ -100,7 +118,12 @@ def _margin_of(case: Case) -> float | None:
     """Return the margin in %; None without one, as with an injected fault, which should miss its
     threshold."""
     figure, rule = case.figure, case.rule
-    if figure is None or rule is None or not is_bounded(figure) or case.comparison.is_fault_case:
+    if (
+        figure is None
+        or rule is None
+        or not verdict.is_bounded(figure)
+        or case.comparison.is_fault_case
+    ):
         return None
     return 100 * margin(figure, rule)
 
@@ -117,9 +140,9 @@ EFFECT: Field[Case] = value(
 )
 FIELDS: tuple[Field[Case], ...] = (
     value("verdict", "verdict", lambda case: case.verdict.value, brief="verdict"),
-    Field(NAMES, names_of),
+    Field(words.NAMES, words.names_of),
     # The case's name says these three; the page's filters use them.
-    value("question", "question", question_of, hidden=True),
+    value("question", "question", words.question_of, hidden=True),
     value("model", "network", lambda case: case.workload.model, hidden=True),
     value("world_size", "ranks", lambda case: case.world_size, hidden=True),
     interval(
@@ -130,7 +153,7 @@ FIELDS: tuple[Field[Case], ...] = (
         brief="result 95 % interval",
         brief_bounds=True,
     ),
-    value("must_be", "limit", lambda case: must_be(case.outcome.judgement), brief="limit"),
+    value("must_be", "limit", lambda case: verdict.must_be(case.outcome.judgement), brief="limit"),
     value("margin", "margin", _margin_of, "%", 1),
     value("rounds", "rounds", lambda case: case.outcome.judgement.rounds, brief="rounds"),
     EFFECT,
@@ -208,7 +231,7 @@ def overview(
         *(each for each in ratios if any(each.cells(key)[each.columns[0].key] for key in keys)),
         value("verdict", "worst verdict", lambda key: _worst(key, cases)),
     ]
-    rows = table(keys, [*map(_narrow, fields)])
+    rows = table(keys, *map(_narrow, fields))
     measured = [row for row in rows.rows if row[_SPEED]]
     return Figure(
         "throughput",
@@ -247,10 +270,10 @@ def _ratio(name: str, cases: Sequence[Case]) -> Field[Size]:
 
 
 def _worst(key: Size, cases: Sequence[Case]) -> str | None:
-    """Return the worst verdict of a network's cases, some of which train a variant of the
+    """Return the verdict.worst verdict of a network's cases, some of which train a variant of the
     workload; None without any."""
     found = [c.verdict for c in cases if (c.workload.model, c.world_size) == (key[0].model, key[1])]
-    return worst(found).value if found else None
+    return verdict.worst(found).value if found else None
 
 
 def _lead(rows: Sequence[Row]) -> str:
@@ -258,9 +281,9 @@ def _lead(rows: Sequence[Row]) -> str:
     an interval: where ranks share cores, a ratio is only shown."""
     scaled = {row["model"]: row for row in rows if row.get("weak_low") is not None}
     if not scaled:
-        return several(
+        return words.several(
             f"{row['model']} {number(row['samples_per_second']):,.0f} samples/s on "
-            f"{plural(int(number(row['world_size'])), 'rank')}"
+            f"{words.plural(int(number(row['world_size'])), 'rank')}"
             for row in {row["model"]: row for row in rows}.values()
         )
     told = (
@@ -269,7 +292,7 @@ def _lead(rows: Sequence[Row]) -> str:
         f"{row['world_size']} ranks"
         for row in sorted(scaled.values(), key=lambda row: number(row["weak"]))
     )
-    return f"Weak scaling, in % of ideal: {several(told)}."
+    return f"Weak scaling, in % of ideal: {words.several(told)}."
 
 
 def _limits(cases: Sequence[Case], label: str) -> str:
@@ -278,12 +301,12 @@ def _limits(cases: Sequence[Case], label: str) -> str:
     for question, brief, factor, _ in _RATIOS.values():
         for case in asked(cases, question):
             limit, rule = f"{case.rule or ''}", case.rule
-            if factor > 1 and isinstance(rule, Floor):
+            if factor > 1 and isinstance(rule, verdict.Floor):
                 limit = f">= {factor * rule.limit(case.figure):.3g} %"
             if limit:
                 found.setdefault(brief, {})[limit] = case.world_size
     told = (
-        f"{brief} {limit}" + f" ({plural(size, 'rank')})" * (len(sizes) > 1)
+        f"{brief} {limit}" + f" ({words.plural(size, 'rank')})" * (len(sizes) > 1)
         for brief, sizes in found.items()
         for limit, size in sizes.items()
     )
@@ -301,3 +324,175 @@ def _by_step(cases: Sequence[Case]) -> str:
     }
     names = ", ".join(sorted(scripts))
     return f" A step of {names} counts as one sample: no batch is seen." if names else ""
+
+
+# Ratios beside their bands ---------------------------------------------------------------------
+
+
+def parity(cases: Sequence[Case]) -> Section:
+    """Return the section that compares Horovod with other ways to train on several devices."""
+    return Section(
+        "parity",
+        "Parity",
+        "Horovod compared with MirroredStrategy and others on the same devices: a ratio of "
+        "speeds, above 1 if Horovod is faster. A case passes if its whole interval lies in the "
+        "band.",
+        _figures([case for case in cases if case.comparison.compares_strategies]),
+        "Not measured; to measure: pytest perf/test_parity.py",
+    )
+
+
+def others(cases: Sequence[Case]) -> Section:
+    """Return the section on the figures that no other section has, such as the cost of
+    communication, other exchanges, and convergence."""
+    figures = _figures(
+        [
+            case
+            for case in cases
+            if not work_of(case.question).has_section
+            and not case.question.spec.scaling
+            and not case.comparison.compares_strategies
+        ]
+    )
+    return Section(
+        "comparisons",
+        "Comparisons",
+        "Each figure stands with its interval beside the limits of its case.",
+        figures,
+        "Not measured; to measure: make perf PROFILE=nightly.",
+    )
+
+
+def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Section | None:
+    """Return the section that compares this stack with that of --against; None without one.
+    session: its document, of which the confidence of the verdicts is known."""
+    found = [case for case in cases if case.comparison.reference.arm.stack]
+    if not found:
+        return None
+    limit = verdict.REGRESSION
+    learnt = any(work_of(case.question) is Epochs for case in found)
+    meant = (
+        "speed, or validation result: this stack / the other one"
+        if learnt
+        else "speed of this stack / speed of the other one"
+    )
+    # No tag for a question: the figure covers several, each with a name of its own on the board.
+    figure = _figure("against", "This stack compared with the other one", found, meant, {})
+    return Section(
+        "against",
+        "Two stacks",
+        "The turns of both stacks were interleaved in this session. A figure is the "
+        "speed under this stack / the speed under the other one; for a validation it is the "
+        "ratio of losses or accuracies. A ratio of speeds FAILs if it is below "
+        f"{limit.fail_below}, and PASSes if it is not below {limit.pass_from}"
+        f"{with_confidence(session, found)}; 'at least' is the limit that decided. "
+        "Section Machine lists the differences between the stacks.",
+        (figure,),
+    )
+
+
+def _figures(cases: Sequence[Case]) -> tuple[Figure, ...]:
+    """Return a figure for each question of the cases."""
+    held = [
+        case for case in cases if case.figure is not None and case.judged_as is JudgedAs.THRESHOLD
+    ]
+    return tuple(
+        _figure(
+            words.slug(question.value),
+            question.label,
+            [case for case in held if case.question is question],
+            question.spec.meaning,
+            {"question": question.label},
+        )
+        for question in sorted({case.question for case in held}, key=lambda each: each.place)
+    )
+
+
+def _figure(
+    name: str, title: str, cases: Sequence[Case], meant: str, tags: Mapping[str, str]
+) -> Figure:
+    labels = words.workload_labels(case.workload for case in cases)
+    # A throughput is not a ratio, and has no ideal.
+    unit = "samples/s" if cases[0].question.spec.rule is verdict.SpeedFloor else ""
+    digits = 1 if unit else 3
+    fields: tuple[Field[Case], ...] = (
+        value("case", "case", lambda case: case.name),
+        value("model", "network", lambda case: labels[case.workload]),
+        value("world_size", "ranks", lambda case: case.world_size),
+        interval(
+            "ratio", "result" if unit else "ratio", at_95, unit, digits, bounds=("lower", "upper")
+        ),
+        value("low", "at least", lambda case: case.limit.at_least, unit, digits),
+        value("high", "at most", lambda case: case.limit.at_most, unit, digits),
+        value("rounds", "rounds", lambda case: case.outcome.judgement.rounds),
+        value("verdict", "verdict", lambda case: case.verdict.value),
+    )
+    rows = table(cases, *fields)
+    said = words.several(
+        f"{case.name} {words.shown(at_95(case))}"
+        + ("" if case.verdict is Verdict.PASS else f" {case.verdict.value}")
+        for case in cases
+    )
+    kept = sum(case.verdict is Verdict.PASS for case in cases)
+    return Figure(
+        name,
+        f"{title[0].upper()}{title[1:]}",
+        f"{meant[0].upper()}{meant[1:]}, {kept} of {words.plural(len(cases), 'case')} PASS: {said}."
+        f"{words.INTERVALS}",
+        rows,
+        _forest(rows, meant, ideal=not unit),
+        tags,
+    )
+
+
+def _forest(rows: Table, meant: str, *, ideal: bool) -> Plot:
+    """Return a plot with a row per case: its interval over its band. ideal: whether to mark
+    equality."""
+    at = {"y": plots.row_names("case", sort=None)}
+    low = plots.field("low", "quantitative")
+    # The page chooses the colours and shapes of verdicts.
+    verdict = plots.field("verdict", "nominal", "verdict")
+    band = {"type": "bar", "style": "band"}
+    a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
+    return plots.estimates(
+        at,
+        plots.field("ratio", "quantitative", meant, scale={"zero": False}),
+        ("lower", "upper"),
+        plots.layer(band, plots.known("low", "high"), **at, x=low, x2={"field": "high"}),
+        plots.layer({"type": "tick", "style": "limit"}, a_floor, **at, x=low),
+        *([plots.line("ideal", x={"datum": 1})] if ideal else []),
+        rows=len(rows.rows),
+        point={"color": verdict, "shape": verdict, "tooltip": plots.tooltip(rows.columns)},
+    )
+
+
+# Trust -----------------------------------------------------------------------------------------
+
+
+def trust(cases: Sequence[Case]) -> Section:
+    """Return the section on the session's A/A cases."""
+    alike = [
+        case for case in cases if case.judged_as is JudgedAs.AA_PAIR and case.figure is not None
+    ]
+    fields: tuple[Field[Case], ...] = (
+        value("case", "case", lambda case: case.name),
+        interval("ratio", "ratio", at_95, bounds=("lower", "upper")),
+        EFFECT,
+        value("verdict", "verdict", lambda case: case.verdict.value),
+    )
+    said = words.several(
+        f"{case.name} {words.shown(at_95(case))} {case.verdict.value}" for case in alike
+    )
+    figure = Figure(
+        "aa",
+        "A/A: two groups of the same arm",
+        f"Two groups of the same arm each: {said}.{words.INTERVALS}",
+        table(alike, *fields),
+    )
+    return Section(
+        "trust",
+        "Trust",
+        "An A/A case compares an arm with itself: any difference is the noise of this session.",
+        (figure,) if alike else (),
+        "This session has no A/A case.",
+    )

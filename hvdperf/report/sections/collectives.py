@@ -10,11 +10,9 @@ from typing import Any, Generic, TypeVar
 from hvdperf.explain.collectives import StepTimes, paired, step_times
 from hvdperf.plan.arms import KIB, MIB, SWEEP, Collective, busbw
 from hvdperf.records.documents import Case
-from hvdperf.report import plots
+from hvdperf.report import plots, words
 from hvdperf.report.cases import grouped, number, quantiles, trusted
-from hvdperf.report.content import Column, Figure, Row, Section
-from hvdperf.report.fields import Field, table, value
-from hvdperf.report.words import Labels, plural, several, slug, workload_labels
+from hvdperf.report.content import Column, Field, Figure, Row, Section, table, value
 from hvdperf.work.collectives import Collectives
 from hvdperf.work.table import work_of
 
@@ -106,9 +104,9 @@ def is_of_gradients(case: Case) -> bool:
     return work_of(case.question) is Collectives and case.workload != SWEEP
 
 
-def _whose(labels: Labels) -> tuple[Field[_Turns[Any]], ...]:
+def _whose(labels: words.Labels) -> tuple[Field[_Turns[Any]], ...]:
     def network(of_row: _Turns[Any]) -> str:
-        return f"{labels[of_row.case.workload]}, {plural(of_row.case.world_size, 'rank')}"
+        return f"{labels[of_row.case.workload]}, {words.plural(of_row.case.world_size, 'rank')}"
 
     return (
         value("network", "network", network),
@@ -135,13 +133,13 @@ def _size(pair: Pair) -> int:
 def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
     collective, n = collective_of(case).value, case.world_size
     by_size = grouped(sorted(pairs, key=_size), _size)
-    rows = table([_Turns(case, group) for group in by_size.values()], _OF_A_SIZE)
+    rows = table([_Turns(case, group) for group in by_size.values()], *_OF_A_SIZE)
     columns = {each.key: replace(each, brief=_BRIEF.get(each.key, "")) for each in rows.columns}
     best = max(rows.rows, key=lambda row: number(row["horovod"]))
     worst = max(rows.rows, key=lambda row: number(row["overhead"]))
     axis = {"values": list(by_size), **_BINARY}
     return Figure(
-        slug("bandwidth", collective, f"np{n}"),
+        words.slug("bandwidth", collective, f"np{n}"),
         f"{collective} on {n} ranks: bus bandwidth in GB/s by size",
         f"Through Horovod {number(best['horovod']):.2f} GB/s at most, at {best['size']}, where "
         f"bare MPI reaches {number(best['bare']):.2f}. Horovod takes longest in "
@@ -187,7 +185,7 @@ def _median(
     return value(key, title, lambda of_row: scale * median(map(get, of_row.turns)), unit, digits)
 
 
-def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
+def gradients(cases: Sequence[Case], labels: words.Labels) -> list[Figure]:
     """Return one figure for all networks of a session; return [] if no exchange was measured."""
     found: dict[tuple[str, int], _Turns[Pair]] = {}
     for case in cases:
@@ -198,7 +196,8 @@ def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
             found[key] = _Turns(case, pairs)
     if not found:
         return []
-    fields: tuple[Field[_Turns[Pair]], ...] = (
+    rows = table(
+        found.values(),
         *_whose(labels),
         value("bytes", "gradients", lambda of_row: of_row.turns[0].size_bytes, "B"),
         value("tensors", "tensors", lambda of_row: of_row.turns[0].tensors),
@@ -207,8 +206,7 @@ def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
         _median("bare_ms", "bare", lambda pair: pair.bare, digits=3),
         *_OVERHEAD,
     )
-    rows = table(found.values(), fields)
-    said = several(
+    said = words.several(
         f"{row['network']} {number(row['horovod_ms']):.2f} ms, bare {number(row['bare_ms']):.2f} ms"
         for row in rows.rows
     )
@@ -233,7 +231,7 @@ def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
 # Bounds of a step ------------------------------------------------------------------------------
 
 
-def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
+def bounds(cases: Sequence[Case], labels: words.Labels) -> list[Figure]:
     """Return one figure of all steps with a bare exchange, of medians over every turn of all
     rounds, from which a case's figure is computed; return [] if there are none."""
     found = [
@@ -244,7 +242,8 @@ def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     ]
     if not found:
         return []
-    fields: tuple[Field[_Turns[StepTimes]], ...] = (
+    rows = table(
+        found,
         *_whose(labels),
         _median("step_ms", "a step", lambda turn: turn.full),
         _median("local_ms", "without exchange", lambda turn: turn.local),
@@ -255,8 +254,7 @@ def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
         _median("of_all_hidden", "step / all hidden", lambda turn: turn.of_all_hidden, "", 3),
         value("turns", "turns", lambda of_row: len(of_row.turns)),
     )
-    rows = table(found, fields)
-    said = several(
+    said = words.several(
         f"{row['network']} {number(row['step_ms']):.1f} ms (bounds: "
         f"{number(row['all_hidden_ms']):.1f} ms with all of the exchange hidden, "
         f"{number(row['nothing_hidden_ms']):.1f} ms with nothing hidden)"
@@ -297,7 +295,7 @@ def section(cases: Sequence[Case]) -> Section:
     figures = [
         swept(case, pairs) for case in sound if case.workload == SWEEP and (pairs := pairs_of(case))
     ]
-    labels = workload_labels(case.workload for case in sound if is_of_gradients(case))
+    labels = words.workload_labels(case.workload for case in sound if is_of_gradients(case))
     return Section(
         "bandwidth",
         "Collectives",

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
+from typing import NamedTuple
 
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.documents import Case
-from hvdperf.records.rounds import RunReport, Validation
-from hvdperf.report import plots
-from hvdperf.report.cases import Started, finite, grouped, launches, number, trusted
-from hvdperf.report.content import Column, Figure, Plot, Section, Table
-from hvdperf.report.fields import Field, table, value
-from hvdperf.report.words import plural, several, slug, workload_labels
+from hvdperf.records.rounds import RunReport
+from hvdperf.report import plots, words
+from hvdperf.report.cases import Started, finite, grouped, launches, trusted
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.work.base import Work
 from hvdperf.work.table import work_of
 from hvdperf.work.training import Epochs, Seconds
@@ -51,14 +50,14 @@ class _Group:
 
     @property
     def title(self) -> str:
-        return f"{self.label} on {plural(self.world_size, 'replica')}, {self.how_long}"
+        return f"{self.label} on {words.plural(self.world_size, 'replica')}, {self.how_long}"
 
     @property
     def tags(self) -> dict[str, str]:
         return {"model": self.model, "world_size": str(self.world_size)}
 
     def named(self, what: str) -> str:
-        return slug("convergence", what, self.work.name, self.label, f"np{self.world_size}")
+        return words.slug("convergence", what, self.work.name, self.label, f"np{self.world_size}")
 
 
 def section(cases: Sequence[Case]) -> Section:
@@ -80,7 +79,7 @@ def _groups(cases: Sequence[Case]) -> list[_Group]:
     which has one replica, is in each of these groups."""
     held = (case for case in cases if case.judged_as is JudgedAs.THRESHOLD)
     asked = grouped(held, lambda c: (c.workload, work_of(c.question), c.world_size))
-    labels = workload_labels(workload for workload, _, _ in asked)
+    labels = words.workload_labels(workload for workload, _, _ in asked)
     groups = []
     for (workload, work, world_size), of_group in asked.items():
         trained = (started for started in launches(of_group) if started.launch.run)
@@ -92,8 +91,7 @@ def _groups(cases: Sequence[Case]) -> list[_Group]:
 # Training loss ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Point:
+class _Point(NamedTuple):
     """A point of a loss curve. samples: of all ranks together, since the start."""
 
     steps: int
@@ -102,73 +100,72 @@ class _Point:
     learning_rate: float | None
 
 
-@dataclass(frozen=True)
-class _Points:
-    """The points of an arm's launches after one number of steps."""
-
-    arm: str
-    points: Sequence[_Point]
-
-    @property
-    def losses(self) -> list[float]:
-        return [point.loss for point in self.points]
-
-    @property
-    def learning_rate(self) -> float | None:
-        rates = finite(point.learning_rate for point in self.points)
-        return median(rates) if rates else None
-
-
-_OF_A_CURVE: tuple[Field[_Points], ...] = (
-    value("arm", "strategy", lambda at: at.arm),
-    value("steps", "steps", lambda at: round(median(point.steps for point in at.points))),
-    value("samples", "samples", lambda at: median(p.samples for p in at.points), digits=0),
-    value("loss", "training loss", lambda at: median(at.losses), digits=4),
-    value("least", "least", lambda at: min(at.losses), digits=4),
-    value("most", "most", lambda at: max(at.losses), digits=4),
-    value("learning_rate", "learning rate", lambda at: at.learning_rate, digits=6),
-    value("rounds", "rounds", lambda at: len(at.points)),
+_OF_A_CURVE = (
+    Column("arm", "strategy"),
+    Column("steps", "steps"),
+    Column("samples", "samples", digits=0),
+    Column("loss", "training loss", digits=4),
+    Column("least", "least", digits=4),
+    Column("most", "most", digits=4),
+    Column("learning_rate", "learning rate", digits=6),
+    Column("rounds", "rounds"),
 )
+
+
+def _spread(key: str, values: Sequence[float]) -> Row:
+    """Return the cells of several values: their median below this key, and their ends."""
+    return {key: median(values), "least": min(values), "most": max(values)}
 
 
 def _curves(group: _Group) -> list[Figure]:
     """Return the curves of all arms in one figure; return [] if no loss is known."""
-    points = (_of_arm(arm, own) for arm, own in group.arms.items())
-    rows = table([each for of_arm in points for each in of_arm], _OF_A_CURVE)
-    if not rows.rows:
+    rows: list[Row] = []
+    for arm, own in group.arms.items():
+        for points in _of_arm(own):
+            rates = finite(point.learning_rate for point in points)
+            rows.append(
+                {
+                    "arm": arm,
+                    "steps": round(median(point.steps for point in points)),
+                    "samples": median(point.samples for point in points),
+                    **_spread("loss", [point.loss for point in points]),
+                    "learning_rate": median(rates) if rates else None,
+                    "rounds": len(points),
+                }
+            )
+    if not rows:
         return []
-    of_arms = grouped(rows.rows, lambda row: str(row["arm"]))
+    of_arms = grouped(rows, lambda row: str(row["arm"]))
     # Compare the arms at the last number of samples that all of them have, if there is one.
     shared = set.intersection(*({row["samples"] for row in own} for own in of_arms.values()))
-    last = {
-        arm: [row for row in own if not shared or row["samples"] in shared][-1]
-        for arm, own in of_arms.items()
-    }
-    said = several(
-        f"{arm} {number(row['loss']):.3f} after {number(row['samples']):,.0f} samples"
-        for arm, row in last.items()
+    last = (
+        [row for row in own if not shared or row["samples"] in shared][-1]
+        for own in of_arms.values()
+    )
+    said = words.several(
+        f"{row['arm']} {row['loss']:.3f} after {row['samples']:,.0f} samples" for row in last
     )
     return [
         Figure(
             group.named("curve"),
             f"{group.title}: training loss",
             f"Training loss: {said}.",
-            rows,
-            _curve_plot(rows, list(of_arms)),
+            Table(_OF_A_CURVE, tuple(rows)),
+            _curve_plot(len(rows), list(of_arms)),
             group.tags,
         )
     ]
 
 
-def _of_arm(arm: str, group: Sequence[Started]) -> list[_Points]:
+def _of_arm(group: Sequence[Started]) -> list[list[_Point]]:
     """Return the points of all launches, by steps, for the steps that all of them have."""
     found = (_curve(started.launch.run) for started in group)
     curves = [{point.steps: point for point in curve} for curve in found if curve]
     shared = set.intersection(*map(set, curves)) if curves else set()
     if curves and not shared:
         # Launches of a fixed time end at different steps: take the median of their ends.
-        return [_Points(arm, [list(curve.values())[-1] for curve in curves])]
-    return [_Points(arm, [curve[steps] for curve in curves]) for steps in sorted(shared)]
+        return [[list(curve.values())[-1] for curve in curves]]
+    return [[curve[steps] for curve in curves] for steps in sorted(shared)]
 
 
 def _curve(ranks: Sequence[RunReport]) -> list[_Point]:
@@ -189,13 +186,12 @@ def _curve(ranks: Sequence[RunReport]) -> list[_Point]:
     ]
 
 
-def _curve_plot(rows: Table, arms: Sequence[str]) -> Plot:
+def _curve_plot(points: int, arms: Sequence[str]) -> Plot:
     """Return a plot with lines that differ in colour, dashes and, if there is room, shapes; a row
     per arm if every arm has a single point."""
-    points = len(rows.rows)
-    loss = plots.axis(rows.columns, "loss", scale={"zero": False})
+    loss = plots.axis(_OF_A_CURVE, "loss", scale={"zero": False})
     if points == len(arms):
-        return _by_arm(rows.columns, loss, points)
+        return _by_arm(_OF_A_CURVE, loss, points)
     # All kinds of channel share one legend only if their domains are equal.
     arm = plots.field("arm", "nominal", scale={"domain": list(arms)}, legend=plots.LEGEND)
     shapes = points <= POINTS_WITH_SHAPES
@@ -211,79 +207,59 @@ def _curve_plot(rows: Table, arms: Sequence[str]) -> Plot:
         ),
         size=30 if shapes else 4,
         shapes=shapes,
-        tip=plots.tooltip(rows.columns),
+        tip=plots.tooltip(_OF_A_CURVE),
     )
 
 
 # Validation ------------------------------------------------------------------------------------
 
 
-def _validations(group: _Group) -> list[Figure]:
-    """Return a figure each for loss and accuracy, if the group was validated."""
-    found: dict[str, list[Validation]] = {}
-    for arm, launched in group.arms.items():
-        for run in (started.launch.run for started in launched):
-            if run[0].validation is not None:
-                found.setdefault(arm, []).append(run[0].validation)
-    every = (_validation(group, metric, found) for metric in ("loss", "accuracy"))
-    return [figure for figure in every if figure is not None]
-
-
-def _validation(
-    group: _Group, metric: str, found: Mapping[str, Sequence[Validation]]
-) -> Figure | None:
-    """Return the values at the end of the trainings, with those of random guesses; None if there
-    are none."""
-    digits = 4 if metric == "loss" else 3
-    columns = (
-        Column("arm", "strategy"),
-        Column("middle", f"validation {metric}", "", digits),
-        Column("least", "least", "", digits),
-        Column("most", "most", "", digits),
-        Column("chance", "chance level", "", digits),
-        Column("rounds", "rounds"),
-        Column("samples", "validated on"),
-    )
-    rows = tuple(
-        {
-            "arm": arm,
-            "middle": median(values),
-            "least": min(values),
-            "most": max(values),
-            "chance": _chance(metric, ends),
-            "rounds": len(values),
-            "samples": ends[0].samples,
-        }
-        for arm, ends in found.items()
-        if (values := finite(getattr(end, metric) for end in ends))
-    )
-    if not rows:
-        return None
-    said = "; ".join(
-        f"{row['arm']} {number(row['middle']):.3f} ({number(row['least']):.3f} to "
-        f"{number(row['most']):.3f})"
-        for row in rows
-    )
-    chance = plots.field("chance", "quantitative")
-    return Figure(
-        group.named(metric),
-        f"{group.title}: validation {metric}",
-        f"At the end: {said}; the chance level is {number(rows[0]['chance']):.3f}.",
-        Table(columns, rows),
-        _by_arm(
-            columns,
-            plots.axis(columns, "middle", scale={"zero": False}),
-            len(rows),
-            plots.layer({"type": "tick", "style": "quiet"}, x=chance),
-        ),
-        group.tags,
-    )
-
-
-def _chance(metric: str, ends: Sequence[Validation]) -> float | None:
-    """Return the metric of random guesses: a loss of ln(classes), an accuracy of 1 / classes."""
-    guess = next(iter(finite(end.chance_loss for end in ends)), None)
-    return guess if guess is None or metric == "loss" else math.exp(-guess)
+def _validations(group: _Group) -> Iterator[Figure]:
+    """Yield a figure each for loss and accuracy at the end of the trainings, with those of random
+    guesses, if the group was validated."""
+    ends = {
+        arm: [run[0].validation for run in (started.launch.run for started in own)]
+        for arm, own in group.arms.items()
+    }
+    for metric, digits in (("loss", 4), ("accuracy", 3)):
+        rows: list[Row] = []
+        for arm, every in ends.items():
+            known = [end for end in every if end is not None]
+            if values := finite(getattr(end, metric) for end in known):
+                chance = next(iter(finite(end.chance_loss for end in known)), None)
+                if chance is not None and metric == "accuracy":
+                    # Of random guesses the loss is ln(classes), and the accuracy 1 / classes.
+                    chance = math.exp(-chance)
+                numbers = {"rounds": len(values), "samples": known[0].samples}
+                cells = _spread("middle", values)
+                rows.append({"arm": arm, **cells, "chance": chance, **numbers})
+        if not rows:
+            continue
+        said = "; ".join(
+            f"{row['arm']} {row['middle']:.3f} ({row['least']:.3f} to {row['most']:.3f})"
+            for row in rows
+        )
+        columns = (
+            Column("arm", "strategy"),
+            Column("middle", f"validation {metric}", "", digits),
+            Column("least", "least", "", digits),
+            Column("most", "most", "", digits),
+            Column("chance", "chance level", "", digits),
+            Column("rounds", "rounds"),
+            Column("samples", "validated on"),
+        )
+        middle = plots.axis(columns, "middle", scale={"zero": False})
+        tick = plots.layer(
+            {"type": "tick", "style": "quiet"}, x=plots.field("chance", "quantitative")
+        )
+        yield Figure(
+            group.named(metric),
+            f"{group.title}: validation {metric}",
+            f"At the end: {said}; the chance level is {rows[0]['chance'] or 0:.3f}.",
+            Table(columns, tuple(rows)),
+            _by_arm(columns, middle, len(rows), tick),
+            group.tags,
+        )
 
 
 def _by_arm(columns: Sequence[Column], x: plots.Channel, rows: int, *behind: plots.Layer) -> Plot:

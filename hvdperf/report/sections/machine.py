@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hvdperf.machine.disturbance import DISTURBED_ABOVE, Culprit, Disturbance, together
+from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance, together
 from hvdperf.records.documents import CULPRITS_KEPT, SessionDocument
 from hvdperf.records.fingerprint import Fingerprint, differences, readable
-from hvdperf.report import plots
-from hvdperf.report.content import Column, Figure, Section, Table
-from hvdperf.report.fields import Field, table, value
-from hvdperf.report.words import plural, several
+from hvdperf.report import plots, words
+from hvdperf.report.content import Field, Figure, Section, table, value
 
 
 def section(
@@ -32,57 +30,59 @@ def section(
     )
 
 
+def _of_itself(key: str, title: str) -> Field[str]:
+    """Return the field of a text that is a row's subject."""
+    return value(key, title, str)
+
+
 def _fingerprint(fingerprint: Fingerprint, earlier: SessionDocument | None) -> Figure:
-    before: Mapping[str, object] = fingerprint if earlier is None else earlier.fingerprint
-    rows = [
-        {
-            "field": name,
-            "value": readable(name, fingerprint),
-            "before": readable(name, before),
-            "changed": "changed" if name not in before or before[name] != value else "",
-        }
-        for name, value in fingerprint.items()
+    fields: list[Field[str]] = [
+        _of_itself("field", "field"),
+        value("value", "this session", lambda name: readable(name, fingerprint)),
     ]
-    columns = [Column("field", "field"), Column("value", "this session")]
     says = "There is no earlier session with the same settings."
     if earlier is not None:
-        columns += [Column("before", f"session {earlier.session}"), Column("changed", "changed")]
-        changed = differences(before, fingerprint)
-        says = f"Against session {earlier.session}: "
-        says += "; ".join(changed) if changed else "nothing changed"
-        says += "."
-    return Figure("fingerprint", "Fingerprint", says, Table(tuple(columns), tuple(rows)))
+        now: Mapping[str, object] = fingerprint
+        before: Mapping[str, object] = earlier.fingerprint
+
+        def changed(name: str) -> str:
+            return "changed" if name not in before or before[name] != now[name] else ""
+
+        fields += [
+            value("before", f"session {earlier.session}", lambda name: readable(name, before)),
+            value("changed", "changed", changed),
+        ]
+        differs = "; ".join(differences(before, fingerprint)) or "nothing changed"
+        says = f"Against session {earlier.session}: {differs}."
+    return Figure("fingerprint", "Fingerprint", says, table(fingerprint, *fields))
 
 
 def _stacks(changed: Sequence[str]) -> Figure:
     """Return the differences between this stack and the one that it was compared with."""
-    rows = tuple({"change": line} for line in changed)
+    many = words.plural(len(changed), "package differs", "packages differ")
     return Figure(
         "stacks",
         "Differences between the two stacks",
-        f"{plural(len(rows), 'package differs', 'packages differ')}: {'; '.join(changed)}.",
-        Table((Column("change", "package: there -> here"),), rows),
+        f"{many}: {'; '.join(changed)}.",
+        table(changed, _of_itself("change", "package: there -> here")),
     )
 
 
 def _verdicts(session: SessionDocument, earlier: SessionDocument) -> list[Figure]:
     """Return the cases whose verdict differs from that of the session before, in one figure."""
     then, now = earlier.verdicts or {}, session.verdicts or {}
-    rows = tuple(
-        {"case": name, "before": then[name].value, "verdict": word.value}
-        for name, word in now.items()
-        if name in then and then[name] != word
-    )
-    if not rows:
+    changed = [name for name, word in now.items() if then.get(name, word) != word]
+    if not changed:
         return []
-    said = several(f"{row['case']} {row['before']} -> {row['verdict']}" for row in rows)
-    columns = (
-        Column("case", "case"),
-        Column("before", f"session {earlier.session}"),
-        Column("verdict", "this session"),
+    said = words.several(f"{name} {then[name].value} -> {now[name].value}" for name in changed)
+    rows = table(
+        changed,
+        _of_itself("case", "case"),
+        value("before", f"session {earlier.session}", lambda name: then[name].value),
+        value("verdict", "this session", lambda name: now[name].value),
     )
     title = "Verdicts that changed since the last session with the same settings"
-    return [Figure("changed-verdicts", title, f"{title}: {said}.", Table(columns, rows))]
+    return [Figure("changed-verdicts", title, f"{title}: {said}.", rows)]
 
 
 # Disturbance -----------------------------------------------------------------------------------
@@ -135,8 +135,8 @@ def _over_time(whole: Disturbance, rounds: Sequence[Disturbance]) -> Figure:
         "Cores used by others, round by round",
         f"Other programs used {100 * whole.foreign_share:.0f} % of the cores; "
         f"{100 * whole.taken_share:.0f} % were taken from the ranks, and more than allowed in "
-        f"{disturbed} of {plural(len(rounds), 'round')}.",
-        table(rounds, ROUNDS),
+        f"{disturbed} of {words.plural(len(rounds), 'round')}.",
+        table(rounds, *ROUNDS),
         plots.curve(
             plots.field("minute", "quantitative", "minutes since the session began"),
             plots.field("value", "quantitative", "share of the cores", axis={"format": ".0%"}),
@@ -149,16 +149,16 @@ def _over_time(whole: Disturbance, rounds: Sequence[Disturbance]) -> Figure:
 
 def _culprits(whole: Disturbance) -> Figure:
     most = whole.culprits[:CULPRITS_KEPT]
-    fields: tuple[Field[Culprit], ...] = (
-        value("name", "program", lambda each: each.name),
-        value("pid", "process id", lambda each: each.pid),
-        value("core_share", "of one core", whole.core_share, digits=2),
-        value("cores", "seen on cores", lambda each: ", ".join(map(str, each.cores))),
-    )
     return Figure(
         "culprits",
         "Programs that used the CPU most",
         f"{most[0].name}, pid {most[0].pid}, used {100 * whole.core_share(most[0]):.0f} % of "
         "a core.",
-        table(most, fields),
+        table(
+            most,
+            value("name", "program", lambda each: each.name),
+            value("pid", "process id", lambda each: each.pid),
+            value("core_share", "of one core", whole.core_share, digits=2),
+            value("cores", "seen on cores", lambda each: ", ".join(map(str, each.cores))),
+        ),
     )

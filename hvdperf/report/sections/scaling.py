@@ -25,9 +25,7 @@ from hvdperf.report.cases import (
     speeds_of,
     times,
 )
-from hvdperf.report.content import Figure, Plot, Row, Section, Table
-from hvdperf.report.fields import Field, interval, table, value
-from hvdperf.report.words import INTERVALS, plural
+from hvdperf.report.content import Field, Figure, Plot, Row, Section, Table, interval, table, value
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
 from hvdperf.work.blocks import Blocks
@@ -75,7 +73,7 @@ class _Point:
 
     @property
     def ranks(self) -> str:
-        return plural(self.world_size, "rank")
+        return words.plural(self.world_size, "rank")
 
 
 def section(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Section:
@@ -222,17 +220,17 @@ def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure 
         value("ideal", "ideal throughput", ideal, "samples/s", 1),
         value("launches", observed, lambda point: _observed(point.speed)),
     )
-    rows = table(points, fields)
+    rows = table(points, *fields)
     said = words.several(
         f"{row['model']} {number(row['samples_per_second']):,.0f} samples/s on "
-        f"{plural(int(number(row['world_size'])), 'rank')}"
+        f"{words.plural(int(number(row['world_size'])), 'rank')}"
         + ("" if row["ideal"] is None else f", ideal {number(row['ideal']):,.0f}")
         for row in {row["model"]: row for row in rows.rows}.values()
     )
     return Figure(
         "scaling-throughput",
         "Throughput of all ranks, each with a whole batch",
-        f"On the most ranks: {said}.{INTERVALS}",
+        f"On the most ranks: {said}.{words.INTERVALS}",
         rows,
         _by_ranks(rows, "samples_per_second", networks, "ideal"),
     )
@@ -282,7 +280,7 @@ def _table(way: str, points: Sequence[_Point]) -> Table:
         interval("speedup", "speedup", lambda p: times(p.ways[way], p.world_size), digits=2),
         interval("efficiency", "efficiency", lambda point: point.ways[way]),
     )
-    return table(points, fields)
+    return table(points, *fields)
 
 
 def _speedup(
@@ -339,7 +337,7 @@ def _says(way: str, points: Sequence[_Point]) -> str:
         f"{point.ways[way].estimate * point.world_size:.2f}"
         for point in sorted(last.values(), key=lambda point: point.ways[way].estimate)
     )
-    return f"Efficiency, the lowest first: {said}.{INTERVALS}{not_drawn}"
+    return f"Efficiency, the lowest first: {said}.{words.INTERVALS}{not_drawn}"
 
 
 # Plots -----------------------------------------------------------------------------------------
@@ -463,8 +461,8 @@ def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> 
     figure = Figure(
         "nodes",
         "Throughput and efficiency by nodes",
-        f"Efficiency of weak scaling on the most nodes: {said}.{INTERVALS}",
-        table(scaled, fields),
+        f"Efficiency of weak scaling on the most nodes: {said}.{words.INTERVALS}",
+        table(scaled, *fields),
     )
     return Section(
         "nodes",

@@ -14,9 +14,18 @@ from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown, Spent
 from hvdperf.report import plots, words
 from hvdperf.report.cases import Size, number, scaled, size_of, trusted
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.fields import Field, interval, table, value
-from hvdperf.report.words import INTERVALS, Labels, plural, several, tags_of
+from hvdperf.report.content import (
+    Column,
+    Field,
+    Figure,
+    Plot,
+    Row,
+    Section,
+    Table,
+    interval,
+    table,
+    value,
+)
 from hvdperf.verdict import Verdict
 
 
@@ -85,7 +94,7 @@ def waterfall(case: Case, label: str) -> Figure:
     _, *terms, unexplained, wall = bars
     worst = sorted(terms, key=lambda bar: -abs(bar.excess or 0))[:3]
     said = ", ".join(f"{bar.term} {bar.excess:+.2f} s" for bar in worst)
-    rows = table(bars, _OF_A_BAR)
+    rows = table(bars, *_OF_A_BAR)
     return Figure(
         words.slug("wall_time", "waterfall", way, label, f"np{n}"),
         f"{named(case, f'{label} on {n} ranks', how)}: from the ideal to the wall time",
@@ -93,7 +102,7 @@ def waterfall(case: Case, label: str) -> Figure:
         f"differences: {said}; unexplained {unexplained.excess:+.3f} s.{_rare(case)}",
         rows,
         _waterfall_plot(rows),
-        tags_of(case),
+        words.tags_of(case),
         brief=True,
     )
 
@@ -101,7 +110,7 @@ def waterfall(case: Case, label: str) -> Figure:
 def _rare(case: Case) -> str:
     """Return sentences on rare long steps of either side; "" if there are none."""
     rare = {arm: long_steps([each.of(arm) for each in case.rounds]) for arm in case.comparison.arms}
-    said = {plural(arm.world_size, "rank"): each for arm, each in rare.items() if each}
+    said = {words.plural(arm.world_size, "rank"): each for arm, each in rare.items() if each}
     return "".join(f" Rare long steps, {name}: {each}." for name, each in said.items())
 
 
@@ -257,7 +266,7 @@ _OF_A_TRAINING = (
 )
 
 
-def shares(cases: Sequence[Case], labels: Labels) -> Figure:
+def shares(cases: Sequence[Case], labels: words.Labels) -> Figure:
     """Return the figure of the shares of the wall time, of all networks on one and on more
     replicas; only on the most of them, if there are too many bars. cases: of weak scaling, with
     breakdowns."""
@@ -266,7 +275,7 @@ def shares(cases: Sequence[Case], labels: Labels) -> Figure:
         found = {workload: {max(sizes): sizes[max(sizes)]} for workload, sizes in found.items()}
     rows: list[Row] = [
         {
-            "what": f"{labels[workload]}, {plural(size, 'replica')}",
+            "what": f"{labels[workload]}, {words.plural(size, 'replica')}",
             "part": group,
             "share": sum(100 * spent.terms[term] / spent.wall_seconds for term in terms),
         }
@@ -276,7 +285,7 @@ def shares(cases: Sequence[Case], labels: Labels) -> Figure:
     ]
     names = list(dict.fromkeys(str(row["what"]) for row in rows))
     exposed = next(reversed(_GROUPS))
-    said = several(
+    said = words.several(
         f"{row['what']} {number(row['share']):.1f} %" for row in rows if row["part"] == exposed
     )
     return Figure(
@@ -329,9 +338,9 @@ def _share(name: str) -> Field[Case]:
     )
 
 
-def _whose(labels: Labels, *, with_way: bool = False) -> tuple[Field[Case], ...]:
+def _whose(labels: words.Labels, *, with_way: bool = False) -> tuple[Field[Case], ...]:
     def what(case: Case) -> str:
-        ranks = plural(case.world_size, "rank")
+        ranks = words.plural(case.world_size, "rank")
         return named(case, labels[case.workload], ranks, *([way_of(case)] if with_way else []))
 
     return (
@@ -341,11 +350,11 @@ def _whose(labels: Labels, *, with_way: bool = False) -> tuple[Field[Case], ...]
     )
 
 
-def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
+def speedups(cases: Sequence[Case], labels: words.Labels) -> Figure:
     """Return the figure of all speedups of all cases."""
     ratios = (_ratio(name, 2) for name in SPEEDUPS)
-    rows = table(cases, (*_whose(labels, with_way=True), *ratios, *map(_share, SPEEDUPS)))
-    said = several(
+    rows = table(cases, *_whose(labels, with_way=True), *ratios, *map(_share, SPEEDUPS))
+    said = words.several(
         f"{row['what']} {number(row['steady_state']):.2f} steady-state, "
         f"{number(row['training']):.2f} training, {number(row['end_to_end']):.2f} end-to-end"
         for row in rows.rows
@@ -353,7 +362,7 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
     return Figure(
         "wall_time-speedups",
         "Steady-state, training and end-to-end speedup",
-        f"Speedups: {said}.{INTERVALS}",
+        f"Speedups: {said}.{words.INTERVALS}",
         rows,
         _side_by_side(SPEEDUPS, "speedup", rows, ideal=True),
     )
@@ -374,15 +383,15 @@ _ALSO = (
 )
 
 
-def factors(cases: Sequence[Case], labels: Labels) -> Figure:
+def factors(cases: Sequence[Case], labels: words.Labels) -> Figure:
     """Return the figure of the factors of the steady-state efficiency, with related values. Weak
     and strong scaling use the same launches and have the same factors."""
     first_cases: dict[Size, Case] = {}
     for case in cases:
         first_cases.setdefault(size_of(case), case)
     ratios = (_ratio(name, 3) for name in FACTORS)
-    rows = table(first_cases.values(), (*_whose(labels), *ratios, Field(_ALSO, _also)))
-    said = several(
+    rows = table(first_cases.values(), *_whose(labels), *ratios, Field(_ALSO, _also))
+    said = words.several(
         f"{row['what']} {number(row['efficiency']):.3f} in the run; in blocks "
         f"{' x '.join(f'{number(row[name]):.3f}' for name in _IN_BLOCKS)} = "
         f"{math.prod(number(row[name]) for name in _IN_BLOCKS):.3f}"
@@ -392,7 +401,7 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
     return Figure(
         "wall_time-factors",
         "Steady-state efficiency without rare long steps, and its factors in blocks",
-        f"Without rare long steps: {said}.{INTERVALS}",
+        f"Without rare long steps: {said}.{words.INTERVALS}",
         rows,
         _side_by_side(FACTORS[:4], "ratio", rows),
     )

@@ -16,8 +16,8 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from hvdperf.inline import PAGE, assets, json_text, templates
+from hvdperf.report import text as texts
 from hvdperf.report.content import Column, Report, Table, Value
-from hvdperf.report.formats import text as texts
 from hvdperf.verdict import Verdict
 
 # The page's filters: keys of the board's columns and of figures' tags, with their labels.

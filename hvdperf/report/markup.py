@@ -1,22 +1,33 @@
-"""The report as GitHub-flavoured Markdown, for the summary of a CI job ($GITHUB_STEP_SUMMARY).
+"""The report as text with markup: Markdown, LaTeX, and its tables as CSV.
 
-Cases that did not pass come first, then the board, then the folded tables of the sections. Only
-the page has plots. Names and other text in cells are code, so that they make no markup, no link
-and no mention. GitHub refuses a summary above 1 MiB as a whole, so tables are left out, from the
-end on.
+Markdown is GitHub's, for the summary of a CI job ($GITHUB_STEP_SUMMARY). Cases that did not pass
+come first, then the board, then the folded tables of the sections. Only the page has plots. Names
+and other text in cells are code, so that they make no markup, no link and no mention. GitHub
+refuses a summary above 1 MiB as a whole, so tables are left out, from the end on.
+
+LaTeX is a file to be \\input, in UTF-8, LaTeX's default since 2018, with a booktabs table per
+figure. Its head lists the packages that it needs.
+
+CSV (RFC 4180) has every column, in full precision. A text that a spreadsheet would take for a
+formula gets a leading apostrophe, with which spreadsheets themselves mark text. A record is one
+line, because every text is put in one line.
 """
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
+from io import StringIO
 
-from hvdperf.report.content import Figure, Report, Section, Table
-from hvdperf.report.formats import text as texts
+from hvdperf.report import text as texts
+from hvdperf.report.content import Figure, Report, Section, Table, Value
 from hvdperf.verdict import Verdict
+
+# Markdown --------------------------------------------------------------------------------------
 
 # GitHub's limit of the whole summary in UTF-8, and the room for the line that lists omitted parts.
 LIMIT_BYTES = 1024 * 1024
@@ -59,7 +70,7 @@ def line(text: str) -> str:
     return _NUMBERED.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", _short(text)))
 
 
-def captions(figures: Sequence[Figure]) -> str:
+def markdown_captions(figures: Sequence[Figure]) -> str:
     """Return the captions of figures, a paragraph each that begins with the figure's name."""
     return "\n".join(f"{code(figure.name)}: {line(figure.says)}\n" for figure in figures)
 
@@ -211,3 +222,139 @@ def _left_out(names: Sequence[str]) -> str:
     told = ", ".join(dict.fromkeys(line(_short(name, 60)) for name in names[:_NAMED]))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return _block(f"Left out to keep the summary small: {told}{more}.")
+
+
+# LaTeX -----------------------------------------------------------------------------------------
+
+# More rows do not fit a page. adjustbox shrinks only a table that is still too large.
+MOST_ROWS = 100
+_BOX = r"\begin{adjustbox}{max width=\linewidth, max totalheight=0.8\textheight}"
+_HEAD = r"""% Needs, before \begin{document}:
+%   \usepackage[T1]{fontenc}
+%   \usepackage{textcomp}
+%   \usepackage{booktabs}
+%   \usepackage[export]{adjustbox}
+% Scripts other than Latin need lualatex or xelatex, and a font that has them.
+% Tables are tab:NAME, NAME being that of the figure in the report.
+"""
+_HEAD_OF_FIGURES = r"""% Needs, before \begin{document}:
+%   \usepackage[T1]{fontenc}
+%   \usepackage{textcomp}
+%   \usepackage{graphicx}
+%   \usepackage[export]{adjustbox}
+% and the figures as PDF (--format pdf).
+"""
+_ESCAPES = str.maketrans(
+    {
+        **{letter: f"\\{letter}" for letter in "{}$&#_%"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': r"\textquotedbl{}",
+        "`": r"\textasciigrave{}",
+        # LaTeX looks for these after the end of a row.
+        "[": "{[}",
+        "*": "{*}",
+        texts.NONE: r"\textendash{}",
+        # No font of LaTeX has these.
+        **dict.fromkeys(texts.PICTURES.values(), "?"),
+    }
+)
+
+
+def latex(figures: Sequence[Figure]) -> str:
+    """Return the tables of these figures."""
+    return "\n".join((_HEAD, *map(_latex_table, texts.printable(tuple(figures)))))
+
+
+def latex_captions(figures: Sequence[Figure]) -> str:
+    """Return an environment for each figure, with its caption, of files of the figures' names.
+    figures: printable."""
+    floats = (
+        rf"""\begin{{figure}}[htbp]
+  \centering
+  \includegraphics[max width=\linewidth]{{{figure.name}}}
+  \caption{{{tex(figure.says)}}}
+  \label{{fig:{figure.name}}}
+\end{{figure}}
+"""
+        for figure in figures
+    )
+    return "\n".join((_HEAD_OF_FIGURES, *floats))
+
+
+def tex(text: str) -> str:
+    """Return the text in one line that LaTeX prints and does not obey."""
+    # Two hyphens would join to a dash.
+    return re.sub("-(?=-)", "-{}", texts.one_line(text).translate(_ESCAPES))
+
+
+def _latex_table(figure: Figure) -> str:
+    if len(figure.table.rows) > MOST_ROWS:
+        return f"% tab:{figure.name}: {len(figure.table.rows)} rows are too many for a page\n"
+    told, title = texts.shown(figure.table), tex(figure.title)
+    kinds = "".join("r" if numeric else "l" for numeric in told.numeric)
+    nothing = (texts.NONE, *[""] * (len(told.headings) - 1))
+    rows = [
+        # A figure, perhaps with its interval, has minus signs for hyphens.
+        _latex_row(
+            tex(cell).replace("-", "$-$") if numeric else tex(cell)
+            for numeric, cell in zip(told.numeric, row, strict=True)
+        )
+        for row in told.rows or (nothing,)
+    ]
+    lines = [
+        r"\begin{table}[htbp]",
+        r"  \centering",
+        rf"  \caption[{{{title}}}]{{{title}. {tex(figure.says)}}}",
+        rf"  \label{{tab:{figure.name}}}",
+        rf"  {_BOX}\begin{{tabular}}{{@{{}}{kinds}@{{}}}}",
+        r"    \toprule",
+        _latex_row(map(tex, told.headings)),
+        r"    \midrule",
+        *rows,
+        r"    \bottomrule",
+        r"  \end{tabular}\end{adjustbox}",
+        r"\end{table}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    return f"    {' & '.join(cells)} \\\\"
+
+
+# CSV -------------------------------------------------------------------------------------------
+
+# The first characters of a formula. Some spreadsheets take the full-width ones for the others.
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+
+
+def tables(report: Report) -> dict[str, str]:
+    """Return the text of each table by the figure's name, which is a valid file name.
+
+    Line ends are CRLF: write the text unchanged, in UTF-8.
+    """
+    return {figure.name: table_csv(figure.table) for figure in texts.printable(report).figures}
+
+
+def table_csv(table: Table) -> str:
+    """Return one table as CSV; a missing figure is an empty field. A heading such as `seconds [s]`
+    has the key, because titles change."""
+    stream = StringIO(newline="")
+    keys = [column.key for column in table.columns]
+    writer = csv.writer(stream)
+    writer.writerow(_harmless(replace(each, title=each.key).heading) for each in table.columns)
+    writer.writerows([_harmless(row[key]) for key in keys] for row in table.rows)
+    return stream.getvalue()
+
+
+def _harmless(value: Value) -> Value:
+    if not isinstance(value, str):
+        return value
+    line = texts.one_line(value)
+    return f"'{line}" if line.startswith(_FORMULA) else line

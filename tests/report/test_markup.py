@@ -1,12 +1,14 @@
-"""A summary for GitHub says what a report says, and text in it makes no markup. Read back by
-markdown-it, which reads tables as GitHub does.
+"""Markdown says what a report says, and text in it makes no markup: it is read back by markdown-it,
+which reads tables as GitHub does. LaTeX holds no command but ours, and CSV is read back as it was.
 """
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from io import StringIO
 
 import pytest
 from hypothesis import given
@@ -14,9 +16,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from hvdperf.report import markup
 from hvdperf.report.content import CaseNote, Column, Figure, Report, Section, Table
-from hvdperf.report.formats.markdown import LIMIT_BYTES, code, fenced, line, markdown
-from hvdperf.report.formats.text import MEANINGS, NONE, one_line, printable
+from hvdperf.report.markup import LIMIT_BYTES, MOST_ROWS, code, line, markdown
+from hvdperf.report.text import MEANINGS, NONE, one_line, printable
 from hvdperf.verdict import Verdict
 from tests.support.any_report import HOSTILE, board, report
 
@@ -86,7 +89,7 @@ def test_any_cell_is_code_that_reads_as_it_is(texts):
 
 @given(st.lists(st.text(st.sampled_from("`~ ax<"), max_size=8), min_size=1, max_size=4))
 def test_output_does_not_end_its_fence(texts):
-    (token,) = READER.parse(fenced(texts))
+    (token,) = READER.parse(markup.fenced(texts))
     assert (token.type, token.content) == ("fence", "\n".join(texts) + "\n")
 
 
@@ -105,18 +108,9 @@ def test_no_text_of_a_report_is_markup(text):
     assert opened == closed == 2
 
 
-def test_the_headline_says_it_in_words():
-    first, second, *_ = lines(markdown(report("x")))
-    assert first == "T x"
-    assert second == f"1 of 2 cases FAIL: {MEANINGS[Verdict.FAIL]}. 1 PASS."
-    unmeasured = replace(report("x"), verdict=Verdict.INFO, counts={})
-    assert lines(markdown(unmeasured))[1] == "Nothing was measured."
-    compared = replace(report("x"), verdict=Verdict.INFO)
-    assert lines(markdown(compared))[1] == "2 cases, shown side by side. 1 FAIL, 1 PASS."
-
-
 def test_facts_warnings_and_reasons_come_before_the_board():
     told = lines(markdown(report("x")))
+    assert told[:2] == ["T x", f"1 of 2 cases FAIL: {MEANINGS[Verdict.FAIL]}. 1 PASS."]
     wanted = ["machine x", "Warning: W x", "Left out: L x", "What did not pass", "All cases"]
     assert [line for line in told if line in wanted] == wanted
     assert "FAIL x0: R x" in told
@@ -161,12 +155,8 @@ def test_a_section_without_a_figure_says_what_is_missing():
 # The limit -------------------------------------------------------------------------------------
 
 
-def large(figures: int, rows: int, text: str) -> Report:
-    return report(text, figures=figures, rows=rows)
-
-
 def test_tables_go_from_the_end_and_are_named():
-    made = markdown(large(figures=8, rows=150, text="x" * 300))
+    made = markdown(report(figures=8, rows=150, text="x" * 300))
     assert LIMIT_BYTES * 0.5 < len(made.encode()) < LIMIT_BYTES
     last = lines(made)[-1]
     assert last.startswith("Left out to keep the summary small: Figure ")
@@ -179,7 +169,7 @@ def test_tables_go_from_the_end_and_are_named():
 @pytest.mark.parametrize(
     "made",
     [
-        large(figures=1, rows=4000, text="y" * 400),
+        report(figures=1, rows=4000, text="y" * 400),
         replace(report(), warnings=("w" * 1999,) * 1000),
         replace(
             report(),
@@ -215,3 +205,151 @@ def test_two_plots_of_the_same_numbers_share_their_table():
     made = markdown(replace(report(), sections=(Section("s", "S", "", (first, other)),)))
     assert "For its numbers, see the table of: All cases" in lines(made)
     assert len([row for row in table_rows(made) if row[:2] == ["verdict", "question"]]) == 2
+
+
+# LaTeX -----------------------------------------------------------------------------------------
+
+# An escaped special character, the command of a character, braces against a ligature, and text.
+PRINTED = re.compile(
+    r"(\\[{}$&#_%]|\\text(backslash|asciitilde|asciicircum|asciigrave|less|greater|bar|quotedbl"
+    r"|endash)\{\}|\{\[\}|\{\*\}|-\{\}(?=-)|[^\\{}$&#_%~^<>|\"`\[*\n])*"
+)
+
+
+def bodies(made: str) -> list[str]:
+    """Return the tables, without the head."""
+    return re.findall(r"\\begin\{table\}.*?\\end\{table\}", made, re.DOTALL)
+
+
+def rows(body: str) -> list[list[str]]:
+    """Return the cells of a table, headings first."""
+    inside = body[body.index(r"\toprule") : body.index(r"\bottomrule")]
+    lines = [line for line in map(str.strip, inside.splitlines()) if line.endswith(r"\\")]
+    return [re.split(r"(?<!\\)&", line.removesuffix(r"\\")) for line in lines]
+
+
+@given(st.text() | st.sampled_from(HOSTILE))
+def test_no_special_character_of_a_text_is_left_unescaped(text):
+    assert PRINTED.fullmatch(markup.tex(text))
+    assert "--" not in markup.tex(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("resnet_50_s, 5 %", r"resnet\_50\_s, 5 \%"),
+        ("--budget ---", r"-{}-budget -{}-{}-"),
+        ("[1cm] *", "{[}1cm] {*}"),
+        (r"\input{/etc/passwd}", r"\textbackslash{}input\{/etc/passwd\}"),
+        ("Łódź\nEpyc®", "Łódź Epyc®"),
+    ],
+)
+def test_a_text_is_printed_as_it_is(text, made):
+    assert markup.tex(text) == made
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_any_report_has_a_table_a_figure_with_whole_rows(text):
+    found = bodies(markup.latex(report(text).figures))
+    assert len(found) == 3
+    for body in found:
+        assert re.findall(r"\\(?:begin|end)\{(\w+)\}", body) == [
+            *("table", "adjustbox", "tabular"),
+            *("tabular", "adjustbox", "table"),
+        ]
+        (columns,) = re.findall(r"\\begin\{tabular\}\{@\{\}([lr]+)@\{\}\}", body)
+        cells = rows(body)
+        assert len(cells) == 3
+        assert {len(row) for row in cells} == {len(columns)}
+        assert all(PRINTED.fullmatch(cell) for row in cells for cell in row)
+
+
+def test_every_figure_has_a_caption_and_a_label():
+    made = markup.latex(report("x").figures)
+    labels = re.findall(r"\\label\{(.*?)\}", made)
+    assert labels == ["tab:board", "tab:figure-0", "tab:figure-1"]
+    assert r"\caption[{All cases}]{All cases. says x}" in made
+
+
+def test_cells_have_digits_units_and_intervals():
+    heading, first, second = rows(bodies(markup.latex(report("x").figures))[0])
+    assert heading[5:] == [" time {[}s] ", " size {[}B] "]
+    assert first[5:] == [" 0.873 {[}0.861, 0.884] ", " 134217728 "]
+    assert second[5] == r" 1.873 {[}1.861, \textendash{}] "
+
+
+@pytest.mark.parametrize(
+    ("values", "row"),
+    [((), [r"\textendash{} ", "  "]), (({"a": -0.5, "b": "-x"},), ["$-$0.5 ", " -x "])],
+)
+def test_a_number_has_a_minus_sign_and_an_empty_table_a_row_all_the_same(values, row):
+    figure = replace(board(), table=Table((Column("a", "a", digits=1), Column("b", "b")), values))
+    (body,) = bodies(markup.latex([figure]))
+    assert rows(body) == [["a ", " b "], row]
+
+
+def test_what_is_too_long_for_a_page_is_named():
+    made = markup.latex([board("x", MOST_ROWS + 1)])
+    assert bodies(made) == []
+    assert made.endswith(f"% tab:board: {MOST_ROWS + 1} rows are too many for a page\n")
+
+
+# CSV -------------------------------------------------------------------------------------------
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+COLUMNS = (Column("name", "Name"), Column("seconds", "Time", "s", 3), Column("count", "Count"))
+
+
+def read(made: str) -> list[list[str]]:
+    return list(csv.reader(StringIO(made, newline=""), strict=True))
+
+
+def table(*rows: tuple[str | None, float | None, int | None]) -> Table:
+    keys = [column.key for column in COLUMNS]
+    return Table(COLUMNS, tuple(dict(zip(keys, row, strict=True)) for row in rows))
+
+
+def meant(value: str | None) -> str:
+    """What a text is read back as."""
+    line = one_line(value or "")
+    return f"'{line}" if line.startswith(FORMULA) else line
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.text() | st.sampled_from(HOSTILE),
+            st.none() | st.floats(allow_nan=False, allow_infinity=False),
+            st.none() | st.integers(),
+        )
+    )
+)
+def test_a_table_is_read_back_in_full_precision(rows):
+    heading, *records = read(markup.table_csv(table(*rows)))
+    assert heading == ["name", "seconds [s]", "count"]
+    assert [record[0] for record in records] == [meant(row[0]) for row in rows]
+    for record, (_, seconds, count) in zip(records, rows, strict=True):
+        assert (float(record[1]) if record[1] else None) == seconds
+        assert (int(record[2]) if record[2] else None) == count
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_text_is_a_formula_and_each_record_is_a_line(hostile):
+    for made in markup.tables(report(hostile)).values():
+        for row in read(made):
+            for cell in row:
+                assert not cell.startswith(FORMULA)
+                assert not re.search(r"[\x00-\x1f\x7f-\x9f]", cell)
+        assert made.endswith("\r\n")
+        assert made.count("\r\n") == made.count("\n") == made.count("\r") == len(read(made))
+        made.encode()
+
+
+def test_negative_numbers_stay_numbers_and_texts_that_look_like_them_do_not():
+    made = markup.table_csv(table(("-5", -5.25, -5), ("=1+1", 1e-7, None)))
+    assert made == "name,seconds [s],count\r\n'-5,-5.25,-5\r\n'=1+1,1e-07,\r\n"
+
+
+def test_every_figure_has_a_file():
+    made = markup.tables(report("x", figures=3))
+    assert list(made) == ["board", "figure-0", "figure-1", "figure-2"]

@@ -1,0 +1,417 @@
+"""What launches report: times of steps by rank and by strategy, the phases of a start, and the
+growth of memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+
+from hvdperf.explain.long_steps import long_steps
+from hvdperf.explain.time_breakdown import beyond_chance
+from hvdperf.explain.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
+from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.records.documents import Case
+from hvdperf.records.rounds import Block
+from hvdperf.report import plots, words
+from hvdperf.report.cases import Started, finite, grouped, launches, number, quantiles, trusted
+from hvdperf.report.content import Column, Field, Figure, Row, Section, Table, table, value
+from hvdperf.verdict import Ceiling
+from hvdperf.work.blocks import Blocks
+from hvdperf.work.table import work_of
+from hvdperf.work.training import Endurance
+from hvdperf.worker.protocol import STARTUP
+from hvdperf.worker.strategies import Strategy
+
+# The launches of an arm, at least one.
+Arm = Sequence[Started]
+
+
+def _arms(started: Iterable[Started], name_of: Callable[[Started], str]) -> list[Arm]:
+    """Return the launches by arm, small arms first."""
+    arms = grouped(started, name_of)
+    return [arms[name] for name in sorted(arms, key=lambda name: (arms[name][0].world_size, name))]
+
+
+_SIZE: Field[Arm] = value("world_size", "ranks", lambda arm: arm[0].world_size, hidden=True)
+_LAUNCHES: Field[Arm] = value("launches", "launches", len)
+
+# Steps -----------------------------------------------------------------------------------------
+
+SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+_QUANTILES = (
+    *(Column(f"q{100 * share:02.0f}_ms", f"{100 * share:.0f} %", "ms", 2) for share in SHARES),
+    Column("max_ms", "longest", "ms", 2),
+    Column("steps", "steps"),
+)
+_MEDIAN = plots.field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
+
+
+def steps(cases: Sequence[Case]) -> Section:
+    """Return the section on timed blocks of whole steps."""
+    sound = trusted(cases)
+    return Section(
+        "steps",
+        "Step times",
+        "Times of all steps in timed blocks, by each rank's own clock. A line spans the 1st to "
+        "the 99th percentile, its bar the 25th to the 75th, and its tick is the median. A "
+        "diamond marks a rank that is the slowest in more blocks than chance explains "
+        "(probability 1 in 1000).",
+        (*_by_rank(sound), *_of_strategies(sound)),
+        "No steps were timed; to measure: pytest perf/test_scaling.py",
+    )
+
+
+def _distribution(seconds: Sequence[float]) -> Row:
+    cuts = (*quantiles(seconds, SHARES), max(seconds))
+    in_ms = {column.key: 1000 * cut for column, cut in zip(_QUANTILES, cuts, strict=False)}
+    return {**in_ms, "steps": len(seconds)}
+
+
+def _by_rank(cases: Sequence[Case]) -> list[Figure]:
+    # Not those of variants of a workload.
+    asked = [
+        case
+        for case in cases
+        if work_of(case.question) is Blocks and not case.question.spec.own_rounds
+    ]
+    labels = words.workload_labels(case.workload for case in asked)
+    timed = filter(_blocks, launches(asked))
+    ours = (each for each in timed if each.launch.arm.strategy is Strategy.HOROVOD)
+    found = grouped(ours, lambda each: (each.case.workload, each.world_size))
+    ordered = sorted(found, key=lambda key: (key[0].name, key[1]))
+    return [_ranks(key[0].model, labels[key[0]], key[1], found[key]) for key in ordered]
+
+
+def _blocks(started: Started) -> list[Block]:
+    """Return the timed blocks of whole steps."""
+    return started.launch.of_kind(BlockKind.FULL)
+
+
+_OF_A_RANK = (
+    Column("rank", "rank"),
+    *_QUANTILES,
+    Column("slowest", "slowest in", "% of blocks", 1),
+    Column("named", "more often than by chance"),
+)
+
+
+def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) -> Figure:
+    blocks = [block for started in group for block in _blocks(started)]
+    steps: list[list[float]] = [[] for _ in range(world_size)]
+    last = [0] * world_size
+    for block in blocks:
+        clocks = [rank.seconds if math.isfinite(rank.seconds) else 0.0 for rank in block.ranks]
+        # If several ranks take as long, none of them is the slowest.
+        if clocks.count(max(clocks)) == 1:
+            last[clocks.index(max(clocks))] += 1
+        for own, rank in zip(steps, block.ranks, strict=False):
+            own += finite(rank.step_seconds)
+    named = [beyond_chance(times, len(blocks), world_size) for times in last]
+    rows: list[Row] = [
+        {
+            "rank": rank,
+            **_distribution(own),
+            "slowest": 100 * last[rank] / len(blocks),
+            "named": "yes" if named[rank] else "no",
+        }
+        for rank, own in enumerate(steps)
+        if own
+    ]
+    medians = plots.layer("tick", x=_MEDIAN)
+    diamond = {"type": "point", "size": 70, "style": "named", "shape": "diamond"}
+    marked = plots.layer(diamond, {"filter": "datum.named === 'yes'"}, x=_MEDIAN)
+    y = plots.field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
+    rare = long_steps([started.launch for started in group])
+    also = "" if rare is None else f" Rare long steps: {rare}."
+    return Figure(
+        words.slug("steps", "ranks", label, f"np{world_size}"),
+        f"{label}, Horovod on {words.plural(world_size, 'replica')}: step times by rank",
+        _said_of_ranks(rows, len(blocks), len(group)) + also,
+        Table(_OF_A_RANK, tuple(rows)),
+        plots.boxes(_OF_A_RANK, len(rows), y, medians, marked),
+        {"model": model, "world_size": str(world_size)},
+        brief=rare is not None,
+    )
+
+
+def _said_of_ranks(rows: Sequence[Row], blocks: int, started: int) -> str:
+    middle = [number(row["q50_ms"]) for row in rows]
+    longest = max(rows, key=lambda row: number(row["q99_ms"]))
+    said = (
+        f"In {words.plural(blocks, 'block')} of {words.plural(started, 'launch', 'launches')} the "
+        f"median step takes {words.span(middle, '.1f')} ms; 1 % of the steps of rank "
+        f"{longest['rank']} take more than {number(longest['q99_ms']):.1f} ms. "
+    )
+    named = [row for row in rows if row["named"] == "yes"]
+    if len(rows) < 2:
+        return said.rstrip()
+    if not named:
+        return said + "No rank is the slowest in more blocks than chance explains."
+    several = ", ".join(f"rank {row['rank']} in {number(row['slowest']):.0f} %" for row in named)
+    return f"{said}Slowest in more blocks than chance explains: {several}."
+
+
+def _of_strategies(cases: Sequence[Case]) -> list[Figure]:
+    """Return a figure per workload, of all ranks together."""
+    asked = [case for case in cases if case.comparison.compares_strategies]
+    labels = words.workload_labels(case.workload for case in asked)
+    found = grouped(filter(_blocks, launches(asked)), lambda each: each.case.workload)
+    return [
+        _strategies(workload.model, labels[workload], arms)
+        for workload, own in found.items()
+        if len(arms := _arms(own, lambda each: each.arm)) > 1
+    ]
+
+
+def _strategies(model: str, label: str, arms: Sequence[Arm]) -> Figure:
+    rows = table(
+        filter(_step_seconds, arms),
+        value("arm", "strategy", lambda arm: arm[0].arm),
+        value("strategy", "kind", lambda arm: arm[0].strategy, hidden=True),
+        _SIZE,
+        Field(_QUANTILES, lambda arm: _distribution(_step_seconds(arm))),
+        _LAUNCHES,
+    )
+    said = words.several(f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows.rows)
+    strategy = plots.field("strategy", "nominal", legend=plots.LEGEND)
+    medians = plots.layer({"type": "point", "size": 70}, x=_MEDIAN, color=strategy, shape=strategy)
+    y = plots.row_names("arm", sort=[str(row["arm"]) for row in rows.rows])
+    return Figure(
+        words.slug("steps", "strategies", label),
+        f"{label}: step times of strategies side by side",
+        f"Medians of all steps of all ranks: {said}.",
+        rows,
+        plots.boxes(rows.columns, len(rows.rows), y, medians),
+        {"model": model},
+    )
+
+
+def _step_seconds(arm: Arm) -> list[float]:
+    return [
+        second
+        for started in arm
+        for block in _blocks(started)
+        for rank in block.ranks
+        for second in finite(rank.step_seconds)
+    ]
+
+
+# Starts ----------------------------------------------------------------------------------------
+
+# The phases of a start, with the keys of their columns.
+PHASES = {phase.value: phase.value.replace(" ", "_") for phase in STARTUP}
+
+
+def startup(cases: Sequence[Case]) -> Section:
+    """Return the section on all launches of the session's own stack without an injected fault."""
+    timed = (each for each in launches(trusted(cases)) if each.launch.startup_seconds)
+    # The learning rate does not affect the start.
+    found = grouped(timed, lambda each: replace(each.case.workload, learning_rate="constant"))
+    labels = words.workload_labels(found)
+    figures = tuple(
+        _starts(workload.model, labels[workload], _arms(own, _beside))
+        for workload, own in found.items()
+    )
+    return Section(
+        "startup",
+        "Start-up",
+        "Seconds of the slowest rank in each phase, medians over the launches. Arms that start "
+        "at the same time as others share the cores with them, and therefore take longer.",
+        figures,
+        "No start was measured; to measure: pytest perf/test_startup.py",
+    )
+
+
+def _beside(started: Started) -> str:
+    return started.arm + ("" if started.alone else ", beside others")
+
+
+def _seconds_of(phase: str, arm: Arm) -> float | None:
+    """Return the median, over the launches that went through a phase, of the slowest rank's."""
+    launched = (started.launch.startup_seconds for started in arm)
+    known = (finite(rank.get(phase) for rank in ranks) for ranks in launched)
+    slowest = [max(seconds) for seconds in known if seconds]
+    return median(slowest) if slowest else None
+
+
+def _all_phases(arm: Arm) -> float:
+    return sum(number(_seconds_of(phase, arm)) for phase in PHASES)
+
+
+def _phase(phase: str) -> Field[Arm]:
+    return value(PHASES[phase], phase, lambda arm: _seconds_of(phase, arm), "s", 3)
+
+
+_OF_A_START: tuple[Field[Arm], ...] = (
+    value("arm", "started", lambda arm: _beside(arm[0])),
+    value("strategy", "strategy", lambda arm: arm[0].strategy, hidden=True),
+    _SIZE,
+    value(
+        "beside", "beside it", lambda arm: "nothing" if arm[0].alone else "other arms", hidden=True
+    ),
+    *map(_phase, PHASES),
+    value("all_phases", "all phases", _all_phases, "s", 3),
+    _LAUNCHES,
+)
+
+
+def _starts(model: str, label: str, arms: Sequence[Arm]) -> Figure:
+    rows = table(arms, *_OF_A_START)
+    slowest = max(rows.rows, key=lambda row: number(row["all_phases"]))
+    phase = max(PHASES, key=lambda phase: number(slowest[PHASES[phase]]))
+    others = (row for row in rows.rows if row is not slowest)
+    said = words.several(f"{row['arm']} {number(row['all_phases']):.1f} s" for row in others)
+    return Figure(
+        words.slug("startup", label),
+        f"{label}: from the order to launch until the first step can be taken",
+        f"The slowest start is {slowest['arm']}, {number(slowest['all_phases']):.1f} s, of which "
+        f"{phase} {number(slowest[PHASES[phase]]):.1f} s{'; ' if said else ''}{said}.",
+        rows,
+        plots.stacked_columns(
+            plots.row_names("arm", 260, sort=[_beside(arm[0]) for arm in arms]),
+            {key: phase for phase, key in PHASES.items()},
+            "seconds",
+            rows=len(arms),
+            each=44,
+            tip=(rows.columns[0], rows.columns[-1]),
+        ),
+        {"model": model},
+    )
+
+
+# Memory ----------------------------------------------------------------------------------------
+
+MIB = 1024 * 1024
+# If there are more ranks than this, only those that grow most are shown.
+SHOWN = 8
+Readings = Sequence[tuple[int, float]]
+
+
+def memory(cases: Sequence[Case]) -> Section:
+    """Return the section on endurance runs."""
+    found = [
+        case
+        for case in trusted(cases)
+        if work_of(case.question) is Endurance and case.judged_as is JudgedAs.THRESHOLD
+    ]
+    labels = words.workload_labels(case.workload for case in found)
+    figures = tuple(figure for case in found for figure in _memory(case, labels[case.workload]))
+    return Section(
+        "memory",
+        "Memory",
+        "Resident set of each rank during training, medians over the rounds. The limit grows "
+        "by the ceiling's factor in 1,000 steps. It begins after the first third of the run, "
+        "in which caches and queues fill up, or where a growth ended after that.",
+        figures,
+        "Memory was not measured; to measure: pytest perf/test_memory.py",
+    )
+
+
+def _memory(case: Case, label: str) -> list[Figure]:
+    """Return the figure of a case; return [] if no memory was read."""
+    candidate, n = case.comparison.candidate.arm, case.world_size
+    started = [each for each in launches([case]) if each.launch.arm == candidate]
+    ranks = _readings(started)
+    if not ranks:
+        return []
+    grown = {rank: _growth(readings) for rank, readings in ranks.items()}
+    most = max(ranks, key=grown.__getitem__)
+    shown = sorted(sorted(ranks, key=grown.__getitem__, reverse=True)[:SHOWN])
+    at_most = case.rule.at_most if isinstance(case.rule, Ceiling) else None
+    columns = (
+        Column("rank", "rank"),
+        Column("steps", "steps"),
+        Column("resident_mib", "resident set", "MiB", 1),
+        Column("allowed_mib", "allowed", "MiB", 1),
+        Column("growth", "growth in 1,000 steps", "%", 3),
+        Column("rounds", "rounds"),
+    )
+    rows: list[Row] = [
+        {
+            "rank": rank,
+            "steps": steps,
+            "resident_mib": size / MIB,
+            "allowed_mib": allowed,
+            "growth": 100 * math.expm1(grown[rank]) if math.isfinite(grown[rank]) else None,
+            "rounds": len(started),
+        }
+        for rank in shown
+        for (steps, size), allowed in zip(ranks[rank], _allowed(ranks[rank], at_most), strict=True)
+    ]
+    # All kinds of channel share one legend only if their domains are equal.
+    by = plots.field("rank", "nominal", "rank", scale={"domain": shown})
+    return [
+        Figure(
+            words.slug("memory", label, f"np{n}"),
+            f"{label} on {words.plural(n, 'replica')}: resident set of each rank",
+            _said(case, [row for row in rows if row["rank"] == most], ranks),
+            Table(columns, tuple(rows)),
+            plots.curve(
+                plots.field("steps", "quantitative", "steps"),
+                plots.axis(columns, "resident_mib", scale={"zero": False}),
+                by,
+                plots.layer(
+                    {"type": "line", "style": "limit"},
+                    plots.known("allowed_mib"),
+                    {"filter": f"datum.rank === {most}"},
+                    y=plots.field("allowed_mib", "quantitative"),
+                ),
+                size=25,
+                tip=plots.tooltip(columns),
+            ),
+            words.tags_of(case),
+        )
+    ]
+
+
+def _readings(started: Sequence[Started]) -> dict[int, Readings]:
+    """Return steps and bytes of each rank: medians over the launches with a reading at that
+    step."""
+    found: dict[int, dict[int, list[float]]] = {}
+    for each in started:
+        for rank, run in enumerate(each.launch.run):
+            for steps, size in run.memory:
+                found.setdefault(rank, {}).setdefault(int(steps), []).append(float(size))
+    return {
+        rank: [(steps, median(sizes)) for steps, sizes in sorted(read.items())]
+        for rank, read in found.items()
+    }
+
+
+def _growth(readings: Readings) -> float:
+    """Return the growth of medians, computed like the case's figure; -inf for too few readings."""
+    try:
+        return growth(readings)
+    except ValueError:
+        return -math.inf
+
+
+def _allowed(readings: Readings, at_most: float | None) -> list[float | None]:
+    """Return the limit in MiB at each reading; None before it begins, and without a limit."""
+    settled = settled_at(readings)
+    begins, base = next(each for each in readings if each[0] >= settled)
+    return [
+        None
+        if at_most is None or steps < begins
+        else base * at_most ** ((steps - begins) / STEPS_OF_GROWTH) / MIB
+        for steps, _ in readings
+    ]
+
+
+def _said(case: Case, rows: Sequence[Row], ranks: Mapping[int, Readings]) -> str:
+    """Return sentences on the rank that grows most. rows: its rows."""
+    first, last = rows[0], rows[-1]
+    end = ended_at(ranks[int(number(last["rank"]))])
+    since = "once settled" if end is None else f"since its growth ended at step {end}"
+    grown = last["growth"]
+    often = "" if grown is None else f", by {number(grown):.2f} % in 1,000 steps {since}"
+    rule = f"; the line is the limit of the case, a factor {case.rule}" if case.rule else ""
+    many = len(ranks)
+    some = f" The {SHOWN} of {many} ranks that grow most are shown." if many > SHOWN else ""
+    return (
+        f"Rank {last['rank']} grows most: from {number(first['resident_mib']):.0f} to "
+        f"{number(last['resident_mib']):.0f} MiB in {last['steps']} steps{often}{rule}.{some}"
+    )
