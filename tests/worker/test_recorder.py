@@ -433,8 +433,10 @@ def test_when_the_first_trace_is_over_is_known_to_a_rank_of_the_suite(world: Wor
     assert first is second
     assert inits == [False, True]
     assert first.traced_at == pytest.approx(BEGIN + 2.0 + 0.4)
-    begin, end = recorder.first_call(first)
-    assert (begin, end) == (pytest.approx(BEGIN + 2.4), pytest.approx(BEGIN + 2.5))
+    assert (first.rows[0].begin, first.rows[0].end) == (
+        pytest.approx(BEGIN + 2.4),
+        pytest.approx(BEGIN + 2.5),
+    )
     assert tuple(recorder.exchanged(first)) == (2, 4 * 23, 0)
     assert tuple(recorder.exchanged(SimpleNamespace(name="none"))) == (0, 0, 0)
     assert world.ending == [], "nothing is written"

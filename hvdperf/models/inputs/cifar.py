@@ -55,15 +55,13 @@ def train_dataset(files: Files, request: Request) -> tf.data.Dataset:
         images, labels = _decoded(files, records)
         if request.augment:
             images = _augmented(images, tf.stack([stream, number]))
-        images = _scaled(images) if request.symmetric else _standardised(files, images)
-        return _sized(images, request.size, request.batch), labels
+        return _finished(files, images, request, request.batch), labels
 
     return pipeline.prepared(dataset, prepare, request.threads)
 
 
 def validation_dataset(files: Files, request: Request) -> tf.data.Dataset:
-    """Return one pass over the shard of the test records, in file order, standardised and not
-    augmented.
+    """Return one pass over the shard of the test records, in file order and not augmented.
 
     The elements are (images float32 [b, size, size, 3], labels int32 [b]). b is `batch`, or less in
     the last one, so that nothing of the shard is left out. All else, errors included, is as in
@@ -73,7 +71,7 @@ def validation_dataset(files: Files, request: Request) -> tf.data.Dataset:
 
     def prepare(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         images, labels = _decoded(files, records)
-        return _sized(_standardised(files, images), request.size, None), labels
+        return _finished(files, images, request, None), labels
 
     return pipeline.prepared(dataset, prepare, request.threads)
 
@@ -119,17 +117,14 @@ def _augmented(images: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return tf.gather(pixels, down[:, :, None] * wide + across[:, None, :], axis=1, batch_dims=1)
 
 
-def _standardised(files: Files, images: tf.Tensor) -> tf.Tensor:
+def _finished(files: Files, images: tf.Tensor, request: Request, batch: int | None) -> tf.Tensor:
+    """Scale and resize: uint8 [b, 32, 32, 3] -> float32 [b, size, size, 3]. batch: b if it is
+    static, else None."""
     images = tf.cast(images, tf.float32)
-    return (images - MEAN[files.dataset]) / STANDARD_DEVIATION[files.dataset]
-
-
-def _sized(images: tf.Tensor, size: int, batch: int | None) -> tf.Tensor:
-    """Resize float32 [b, 32, 32, 3] -> [b, size, size, 3]. batch: b if it is static, else None."""
-    if size != _SIDE:
-        images = tf.image.resize(images, (size, size), method="bilinear")
-    return tf.ensure_shape(images, [batch, size, size, 3])
-
-
-def _scaled(images: tf.Tensor) -> tf.Tensor:
-    return tf.cast(images, tf.float32) / 127.5 - 1
+    if request.symmetric:
+        images = images / 127.5 - 1
+    else:
+        images = (images - MEAN[files.dataset]) / STANDARD_DEVIATION[files.dataset]
+    if request.size != _SIDE:
+        images = tf.image.resize(images, (request.size, request.size), method="bilinear")
+    return tf.ensure_shape(images, [batch, request.size, request.size, 3])

@@ -19,15 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from hvdperf.models import inputs
-from hvdperf.models.inputs import DataError, Files, Request, faulty, pipeline
-from hvdperf.models.inputs.imagenet_files import (
-    CLASSES,
-    FOOT_BYTES,
-    HEAD_BYTES,
-    REMEDY,
-    locate,
-    records,
-)
+from hvdperf.models.inputs import DataError, Files, Request, faulty, imagenet_files, pipeline
+from hvdperf.models.inputs.imagenet_files import CLASSES, FOOT_BYTES, HEAD_BYTES, REMEDY
 
 # Size of the buffer that shuffles. It holds records as they are stored, 110 KB each in the
 # published shards, which are shuffled already.
@@ -87,11 +80,8 @@ def validation_dataset(files: Files, request: Request) -> tf.data.Dataset:
     if not paths:
         fault = "holds no validation shards (looked for validation-00000-of-*)"
         raise faulty(files.paths[inputs.TRAIN][0].parent, fault, "put them there")
-
-    def cropped(encoded: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        return _central_crop(encoded)
-
-    return _batches(_source(paths, request.shard, None), paths, cropped, request, None)
+    records = _source(paths, request.shard, None)
+    return _batches(records, paths, lambda encoded, _: _central_crop(encoded), request, None)
 
 
 def _source(paths: tuple[Path, ...], shard: tuple[int, int], seed: int | None) -> tf.data.Dataset:
@@ -261,7 +251,7 @@ def explain(directory: str | Path, error: BaseException) -> str:
     if not damaged:
         return ""
     try:
-        _read_at(locate(directory), int(damaged[1]))
+        _read_at(imagenet_files.locate(directory), int(damaged[1]))
     except (DataError, OSError) as found:
         return str(found)
     return ""
@@ -282,7 +272,7 @@ def _read_at(files: Files, offset: int) -> None:
     for path in files.all:
         for number, start in enumerate(_starts(path)):
             if start in (offset, offset - HEAD_BYTES):
-                next(islice(records(path), number, None), None)
+                next(islice(imagenet_files.records(path), number, None), None)
             if start >= offset:
                 break
 

@@ -163,11 +163,7 @@ def train_dataset(files: Files, request: Request) -> Any:
     Raises DataError if there are fewer sequences than shards or no sequence at all, ValueError for
     an impossible length or vocabulary.
     """
-    rows = _rows(files, inputs.TRAIN, request)
-    dataset = _dataset(rows)
-    if request.shuffle:
-        dataset = dataset.shuffle(len(rows), seed=request.seed, reshuffle_each_iteration=True)
-    return _batched(dataset.repeat(), request, drop_remainder=True)
+    return _dataset(files, inputs.TRAIN, request)
 
 
 def validation_dataset(files: Files, request: Request) -> Any:
@@ -177,12 +173,14 @@ def validation_dataset(files: Files, request: Request) -> Any:
     last one, so that no sequence of the shard is left out. All else, errors included, is as in
     `train_dataset`.
     """
-    rows = _rows(files, inputs.VALIDATION, request)
-    return _batched(_dataset(rows), request, drop_remainder=False)
+    return _dataset(files, inputs.VALIDATION, request)
 
 
-def _rows(files: Files, split: str, request: Request) -> npt.NDArray[np.int32]:
-    """Return the shard's sequences with the token after each, int32 [n, size + 1]."""
+def _dataset(files: Files, split: str, request: Request) -> Any:
+    import tensorflow as tf
+
+    from hvdperf.models.inputs import pipeline
+
     total = sequences(files, split, request.size)
     things = f"sequences of {request.size} tokens"
     (path,) = files.paths[split]
@@ -190,17 +188,12 @@ def _rows(files: Files, split: str, request: Request) -> npt.NDArray[np.int32]:
     stream = ids(files, split, vocabulary(files, request.classes))
     windows = np.lib.stride_tricks.sliding_window_view(stream, request.size + 1)
     index, count = request.shard
-    return windows[:: request.size][index::count]
-
-
-def _dataset(rows: npt.NDArray[np.int32]) -> Any:
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensor_slices(rows)
-
-
-def _batched(dataset: Any, request: Request, drop_remainder: bool) -> Any:
-    from hvdperf.models.inputs import pipeline
-
-    dataset = dataset.batch(request.batch, drop_remainder=drop_remainder)
+    # The shard's sequences with the token after each, int32 [n, size + 1].
+    rows = windows[:: request.size][index::count]
+    dataset, is_endless = tf.data.Dataset.from_tensor_slices(rows), split == inputs.TRAIN
+    if is_endless and request.shuffle:
+        dataset = dataset.shuffle(len(rows), seed=request.seed, reshuffle_each_iteration=True)
+    if is_endless:
+        dataset = dataset.repeat()
+    dataset = dataset.batch(request.batch, drop_remainder=is_endless)
     return pipeline.prepared(dataset, lambda rows: (rows[:, :-1], rows[:, 1:]), request.threads)

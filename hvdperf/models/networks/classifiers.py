@@ -52,7 +52,7 @@ D = (2, 2, 3, 3, 3)
 E = (2, 2, 4, 4, 4)
 
 
-def _of_keras(application: Any, image_size: int, classes: int) -> keras.Model:
+def of_keras(application: Any, image_size: int, classes: int) -> keras.Model:
     """Build a network of keras.applications with new weights, up to its logits."""
     return application(
         weights=None,
@@ -64,12 +64,12 @@ def _of_keras(application: Any, image_size: int, classes: int) -> keras.Model:
 
 def vgg_16(image_size: int, classes: int) -> keras.Model:
     """Build [n, s, s, 3] -> [n, classes]; 224 px in the paper, s >= 32."""
-    return _of_keras(keras.applications.VGG16, image_size, classes)
+    return of_keras(keras.applications.VGG16, image_size, classes)
 
 
 def vgg_19(image_size: int, classes: int) -> keras.Model:
     """Build [n, s, s, 3] -> [n, classes]; 224 px in the paper, s >= 32."""
-    return _of_keras(keras.applications.VGG19, image_size, classes)
+    return of_keras(keras.applications.VGG19, image_size, classes)
 
 
 def vgg_16_s(image_size: int, classes: int) -> keras.Model:
@@ -108,12 +108,12 @@ _BATCH_NORM_EPSILON = 1.001e-5  # that of keras.applications
 
 def resnet_50(image_size: int, classes: int) -> keras.Model:
     """Build [n, s, s, 3] -> [n, classes]; v1, 224 px in the paper, s >= 32."""
-    return _of_keras(keras.applications.ResNet50, image_size, classes)
+    return of_keras(keras.applications.ResNet50, image_size, classes)
 
 
 def resnet_v2_101(image_size: int, classes: int) -> keras.Model:
     """Build [n, s, s, 3] -> [n, classes]; v2, 224 px in the paper, s >= 32."""
-    return _of_keras(keras.applications.ResNet101V2, image_size, classes)
+    return of_keras(keras.applications.ResNet101V2, image_size, classes)
 
 
 def resnet_50_s(image_size: int, classes: int) -> keras.Model:

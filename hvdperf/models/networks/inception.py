@@ -9,9 +9,12 @@ normalisation without scale.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Callable
 
 from tensorflow import keras
+
+from hvdperf.models.networks.classifiers import of_keras
 
 # Output channels of a module: #1x1, #3x3 reduce, #3x3, #5x5 reduce, #5x5, pool proj.
 Module = tuple[int, int, int, int, int, int]
@@ -84,34 +87,27 @@ def _conv(x: Any, channels: int, size: int, strides: int = 1) -> Any:
     )
 
 
-class Convolution:
-    """A convolution without bias, a batch normalisation without scale, and a ReLU. The papers' "V"
-    is padding="valid"."""
+def _normalised(
+    thinner: int,
+    momentum: float,
+    x: Any,
+    channels: int,
+    height: int,
+    width: int,
+    strides: int = 1,
+    padding: str = "same",
+) -> Any:
+    """Apply a convolution without bias, a batch normalisation without scale, and a ReLU. The
+    papers' "V" is padding="valid". thinner: divisor of the number of channels. momentum: of the
+    moving averages of the normalisation."""
+    size = (height, width)
+    conv = keras.layers.Conv2D(channels // thinner, size, strides, padding, use_bias=False)
+    x = keras.layers.BatchNormalization(momentum=momentum, epsilon=1e-3, scale=False)(conv(x))
+    return keras.layers.ReLU()(x)
 
-    def __init__(self, thinner: int, momentum: float) -> None:
-        """thinner: divisor of every number of channels. momentum: of the moving averages of a
-        normalisation."""
-        self._thinner = thinner
-        self._momentum = momentum
 
-    def __call__(
-        self,
-        x: Any,
-        channels: int,
-        height: int,
-        width: int,
-        strides: int = 1,
-        padding: str = "same",
-    ) -> Any:
-        x = keras.layers.Conv2D(
-            channels // self._thinner,
-            (height, width),
-            strides=strides,
-            padding=padding,
-            use_bias=False,
-        )(x)
-        x = keras.layers.BatchNormalization(momentum=self._momentum, epsilon=1e-3, scale=False)(x)
-        return keras.layers.ReLU()(x)
+# `_normalised` of a network's thinness and momentum.
+Convolution = Callable[..., Any]
 
 
 def max_pool(x: Any) -> Any:
@@ -135,12 +131,7 @@ C = 2
 
 def inception_v3(image_size: int, classes: int) -> keras.Model:
     """Build [n, s, s, 3] -> [n, classes]; 299 px in the paper, s >= 75."""
-    return keras.applications.InceptionV3(
-        weights=None,
-        input_shape=(image_size, image_size, 3),
-        classes=classes,
-        classifier_activation=None,
-    )
+    return of_keras(keras.applications.InceptionV3, image_size, classes)
 
 
 def inception_v3_s(image_size: int, classes: int) -> keras.Model:
@@ -162,7 +153,7 @@ def inception_v3_of(
     Blocks A, B and C with thinner=1 give keras.applications' InceptionV3, variable by variable.
     Shapes in the comments are those of that network at 299 px.
     """
-    conv = Convolution(thinner, momentum=0.99)
+    conv = partial(_normalised, thinner, 0.99)
     images = keras.Input((image_size, image_size, 3))
     x = _stem_v3(conv, images)  # 35 x 35 x 192
     for pooled in blocks_a:
@@ -245,7 +236,7 @@ def _inception_v4(
 ) -> keras.Model:
     """Build the network with every width divided by `thinner`. Shapes in the comments are those at
     299 px with thinner=1."""
-    conv = Convolution(thinner, momentum=0.9997)
+    conv = partial(_normalised, thinner, 0.9997)
     images = keras.Input((image_size, image_size, 3))
     x = _stem_v4(conv, images)  # 35 x 35 x 384
     for _ in range(blocks[0]):

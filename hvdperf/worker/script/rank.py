@@ -286,15 +286,15 @@ class ScriptRank:
     def _end_start(self) -> None:
         """Tell the driver when the script went through which phase, and that it is ready."""
         driver, steps = self._driver, self._steps
-        begin, end = recorder.first_call(steps)
+        first = steps.rows[0]
         if steps.traced_at:
-            driver.enter(Phase.TRACE, at=begin)
+            driver.enter(Phase.TRACE, at=first.begin)
             driver.enter(Phase.FIRST_STEP, at=steps.traced_at)
         else:
             # Of a loop without tf.function only the exchange is seen: the step began before it.
             driver.enter(Phase.FIRST_STEP, at=driver.entered_at)
         # What follows the first step: its broadcast, if that is not a part of it.
-        driver.enter(Phase.BROADCAST, at=end)
+        driver.enter(Phase.BROADCAST, at=first.end)
         process.pin(self._config.cores)
         self._driver.fault.compete()
         driver.enter(Phase.READY, metadata=self._metadata())

@@ -322,7 +322,9 @@ def install() -> None:
         {
             "horovod.common.basics": _hook_init,
             "horovod.tensorflow": _hook_exchange,
-            "horovod.tensorflow.functions": _hook_broadcast,
+            "horovod.tensorflow.functions": lambda module: _count_calls(
+                module, "broadcast_variables", "broadcast_object", "allgather_object"
+            ),
             "tensorflow": _hook_tensorflow,
             "tensorflow.python.framework.ops": _hook_values,
             "tensorflow.python.eager.polymorphic_function.polymorphic_function": _hook_function,
@@ -347,11 +349,6 @@ def follow(at_step: Any, at_init: Any) -> None:
     """Have `at_step` called with the Steps after each training step, and `at_init` with whether it
     is over before and after hvd.init; nothing is written then."""
     _state.at_step, _state.at_init = at_step, at_init
-
-
-def first_call(steps: Any) -> Any:
-    """Return the begin and the end of the first call of a function."""
-    return steps.rows[0].begin, steps.rows[0].end
 
 
 def exchanged(steps: Any) -> Any:
@@ -440,11 +437,6 @@ def _process_start() -> Any:
     return now() - up + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def _cpu() -> Any:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
 def _delayed(thread: Any = None) -> Any:
     """Return the seconds for which a thread, or else the main one, could run and had no core; 0 if
     the kernel does not say."""
@@ -500,12 +492,13 @@ def _use() -> Any:
             if name in names:
                 user, nice, system, _, _, *others = map(int, fields[:8])
                 ticks += user + nice + system + sum(others)
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu, faults = used.ru_utime + used.ru_stime, used.ru_majflt
     waited = sum(map(_delayed, os.listdir("/proc/self/task")))
     memory = int(_words("/proc/self/statm")[1]) * os.sysconf("SC_PAGE_SIZE")
     busy = ticks / os.sysconf("SC_CLK_TCK")
     allowed, withheld = _quota()
-    return (cores, allowed), now(), _cpu(), _delayed(), busy, faults, waited, memory, withheld
+    return (cores, allowed), now(), cpu, _delayed(), busy, faults, waited, memory, withheld
 
 
 def _used_since(before: Any) -> Any:
@@ -664,10 +657,6 @@ def _train_without_horovod() -> None:
         _initialised(_state.launched[0], 0)
 
 
-def _hook_broadcast(module: Any) -> None:
-    _count_calls(module, "broadcast_variables", "broadcast_object", "allgather_object")
-
-
 def _hook_tensorflow(module: Any) -> None:
     global tf
     tf = sys.modules[module.__name__]
@@ -816,12 +805,8 @@ def _gpu_runs_behind() -> Any:
     """Return whether a call ends before the GPU has done its step."""
     if _state.runs_behind is None:
         is_async = os.environ.get("HOROVOD_ENABLE_ASYNC_COMPLETION", "0") not in ("", "0")
-        _state.runs_behind = (is_async or not _has_others()) and _has_gpu()
+        _state.runs_behind = (is_async or _state.size == 1) and _has_gpu()
     return _state.runs_behind
-
-
-def _has_others() -> Any:
-    return _state.size > 1
 
 
 def _has_gpu() -> Any:
@@ -898,11 +883,8 @@ def _trained(steps: Any, at: Any) -> None:
         _stop()
 
 
-class _Stop(SystemExit):
-    """Ends the script after HVDPERF_STEPS steps."""
-
-
 def _stop() -> None:
+    """End the script after HVDPERF_STEPS steps."""
     if _state.is_stopping:
         # The script has caught the first one.
         _at_exit()
@@ -910,7 +892,7 @@ def _stop() -> None:
         sys.stderr.flush()
         os._exit(0)
     _state.is_stopping = True
-    raise _Stop(0)
+    raise SystemExit(0)
 
 
 def _hook_function(module: Any) -> None:
@@ -1121,7 +1103,7 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
             exchange = list(map(operator.add, exchange, _state.exchanged[name]))
     _state.exchanged[name] = exchange
     if eager and steps is None:
-        if _has_others() and _has_gpu():
+        if _state.size > 1 and _has_gpu():
             # The gradients have only been queued.
             tf.test.experimental.sync_devices()
         return ("eager", now())
@@ -1496,11 +1478,12 @@ def _doing() -> Any:
 def _write(is_last: Any, waits: Any = None) -> None:
     with _state.writing:
         if is_last or not _state.is_over:
-            _write_all(is_last, waits)
+            _state.written_at = now()
+            _write_whole(f"rank-{_state.name}.json", _known(is_last, waits))
 
 
-def _write_all(is_last: Any, waits: Any) -> None:
-    _state.written_at = now()
+def _known(is_last: Any, waits: Any) -> Any:
+    """Return what is written of this rank."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     others = dict(_state.others)
     for steps in _state.series.values():
@@ -1533,7 +1516,7 @@ def _write_all(is_last: Any, waits: Any) -> None:
     }
     if is_last and _state.updated:
         found["weights"] = _guarded("the weights", _digests) or []
-    _write_whole(f"rank-{_state.name}.json", found)
+    return found
 
 
 def _versions() -> Any:
