@@ -76,20 +76,6 @@ def test_every_layout_is_found_and_described(sample: Files) -> None:
     assert all(path.is_file() for path in sample.all)
 
 
-def test_records_of_both_layouts_are_the_same(tmp_path: Path) -> None:
-    for dataset in ("cifar10", "cifar100"):
-        for layout in Layout:
-            write_cifar(tmp_path / layout.value, dataset, layout, seed=3)
-        for split in (TRAIN, VALIDATION):
-            binary = records(locate(tmp_path / "binary", dataset), split)
-            pickled = records(locate(tmp_path / "pickle", dataset), split)
-            np.testing.assert_array_equal(binary[0], pickled[0])
-            np.testing.assert_array_equal(binary[1], pickled[1])
-            assert binary[0].dtype == np.uint8
-            assert binary[0].shape[1:] == (32, 32, 3)
-            assert binary[1].dtype == np.int64
-
-
 @pytest.mark.parametrize(
     ("dataset", "layout", "folder"),
     [
@@ -117,10 +103,8 @@ def test_whole_layout_is_preferred_to_half_of_another(tmp_path: Path) -> None:
 
 def test_planes_are_red_green_blue_row_by_row(damaged: Damage) -> None:
     row, column = np.mgrid[0:32, 0:32]
-    for layout, content in (
-        (Layout.BINARY, b"\x04" + known_planes()),
-        (Layout.PICKLE, python2_batch({"labels": [4]}, known_planes())),
-    ):
+    pickled = python2_batch({"labels": [4]}, known_planes())
+    for layout, content in (Layout.BINARY, b"\x04" + known_planes()), (Layout.PICKLE, pickled):
         path = damaged("cifar10", layout, content)
         files = locate(path.parent, "cifar10")
         assert files.layout is layout
@@ -135,10 +119,8 @@ def test_planes_are_red_green_blue_row_by_row(damaged: Damage) -> None:
 
 def test_labels_of_cifar100_are_the_fine_ones(damaged: Damage) -> None:
     pickled = python2_batch({"coarse_labels": [3], "fine_labels": [77]}, known_planes())
-    for layout, content in (
-        (Layout.PICKLE, pickled),
-        (Layout.BINARY, bytes([3, 77]) + known_planes()),
-    ):
+    binary = bytes([3, 77]) + known_planes()
+    for layout, content in (Layout.PICKLE, pickled), (Layout.BINARY, binary):
         files = locate(damaged("cifar100", layout, content).parent, "cifar100")
         assert files.layout is layout, "the binary one is preferred"
         assert records(files, TRAIN)[1].tolist() == [77]
@@ -166,9 +148,7 @@ def test_pickles_of_python_3_are_read(
 
 
 def test_empty_directory(tmp_path: Path) -> None:
-    message = complaint(tmp_path, "cifar100")
-    assert f"{tmp_path}: holds no cifar100" in message
-    assert message.endswith("sample_sets DIR cifar100")
+    assert f"{tmp_path}: holds no cifar100" in complaint(tmp_path, "cifar100")
     write_cifar(tmp_path, "cifar100", Layout.BINARY)
     assert "holds no cifar10 " in complaint(tmp_path)
 
@@ -196,7 +176,11 @@ def test_file_of_30_gigabytes_is_refused_unread(damaged: Damage, layout: Layout)
     assert f"{victim}: 30730000000 bytes, but such a file has at most" in complaint(victim.parent)
 
 
-RECORD_OF_100 = bytes(2) + bytes(3072)
+def record_of_100(*labels: int) -> bytes:
+    """A sound record of CIFAR-100, and one with these labels."""
+    return bytes(3074) + bytes(labels) + bytes(3072)
+
+
 NOT_WHOLE = "bytes are not a whole number of 3073-byte records"
 
 
@@ -204,18 +188,10 @@ NOT_WHOLE = "bytes are not a whole number of 3073-byte records"
     ("dataset", "layout", "content", "reason"),
     [
         ("cifar10", Layout.BINARY, b"", "empty"),
-        ("cifar10", Layout.PICKLE, b"", "empty"),
-        *(
-            ("cifar10", Layout.BINARY, bytes(size), f"{size} {NOT_WHOLE}")
-            for size in (1, 3072, 3074, 20 * BINARY_RECORD - 1)
-        ),
-        *(
-            ("cifar100", Layout.BINARY, 2 * RECORD_OF_100 + labels + bytes(3072), reason)
-            for labels, reason in (
-                (bytes([20, 0]), "record 2 has 20 for coarse_labels"),
-                (bytes([0, 100]), "record 2 has 100 for fine_labels"),
-            )
-        ),
+        ("cifar10", Layout.BINARY, bytes(3072), f"3072 {NOT_WHOLE}"),
+        ("cifar10", Layout.BINARY, bytes(3074), f"3074 {NOT_WHOLE}"),
+        ("cifar100", Layout.BINARY, record_of_100(20, 0), "record 1 has 20 for coarse_labels"),
+        ("cifar100", Layout.BINARY, record_of_100(0, 100), "record 1 has 100 for fine_labels"),
         ("cifar10", Layout.PICKLE, python2_batch({"labels": []}, b""), "its data has no record"),
     ],
 )
@@ -226,12 +202,6 @@ def test_damaged_file(
     assert complaint(victim.parent, dataset).startswith(f"{victim}: {reason}")
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    victim = write_cifar(tmp_path, "cifar10", Layout.BINARY)[2]
-    victim.unlink()
-    assert f"{victim}: missing" in complaint(tmp_path)
-
-
 PIXELS = np.zeros((2, 3072), np.uint8)
 
 
@@ -240,20 +210,14 @@ PIXELS = np.zeros((2, 3072), np.uint8)
     [
         ([1, 2], "dictionary"),
         ({"labels": [0, 1]}, "its data is not an array"),
-        ({"data": [0] * 3072, "labels": [0]}, "its data is not an array"),
         ({"data": PIXELS}, "no list of 2 labels"),
-        ({"data": PIXELS, "labels": [0]}, "no list of 2 labels"),
         ({"data": PIXELS, "labels": [0, "1"]}, "not an integer"),
         ({"data": PIXELS, "labels": [0, 10]}, "record 1 has 10 for labels"),
         ({"data": PIXELS, "labels": [0, -1]}, "record 1 has a label outside 0..255"),
-        ({"data": PIXELS, "labels": [0, 10**30]}, "record 1 has a label outside 0..255"),
         ({"data": PIXELS[:, 1:], "labels": [0, 0]}, "uint8 [2, 3071]"),
         ({"data": PIXELS.astype(np.int32), "labels": [0, 0]}, "int32"),
         ({"data": PIXELS.astype(np.float32), "labels": [0, 0]}, "'f4'"),
-        ({"data": PIXELS.astype(object), "labels": [0, 0]}, "'O8'"),
         ({"data": PIXELS, "labels": [0, 0], "more": OrderedDict()}, "collections.OrderedDict"),
-        ({"data": PIXELS, "labels": [0, 0], "more": Layout.PICKLE}, "cifar_files.Layout"),
-        ({"data": PIXELS, "labels": [0, 0], "more": np.float32(1)}, "multiarray.scalar"),
     ],
 )
 @pytest.mark.parametrize("protocol", [2, 4])
@@ -287,8 +251,6 @@ def test_pickle_cannot_run_code(tmp_path: Path, damaged: Damage, protocol: int) 
     "content",
     [
         b"(i__main__\nIntruder\n.",  # INST
-        b"Psomewhere\n.",  # PERSID
-        b"\x82\x01.",  # EXT1
         b"\x80\x02cnumpy\nndarray\n)\x81.",  # NEWOBJ
         b"N\x72\xff\xff\xff\xff.",  # LONG_BINPUT at the highest index
         b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x0f.",  # BYTEARRAY8 of an exabyte
@@ -365,15 +327,6 @@ def test_any_damage_to_a_pickle_is_refused_or_leaves_a_sound_one(
     start = data.draw(st.one_of(st.integers(0, 300), st.integers(len(whole) - 4, len(whole))))
     gone = data.draw(st.integers(0, 30))
     read_or_refused(victim, whole[:start] + new + whole[start + gone :], dataset)
-
-
-@FUZZ
-@given(PIECES)
-def test_any_opcodes_are_refused_or_sound(
-    victims: dict[tuple[str, Layout], Path], content: bytes
-) -> None:
-    victim = victims["cifar10", Layout.PICKLE]
-    read_or_refused(victim, b"\x80\x02" + content + b".", "cifar10")
 
 
 Images = npt.NDArray[np.float32]
@@ -492,15 +445,6 @@ def test_resize_is_bilinear(tmp_path: Path) -> None:
     np.testing.assert_allclose(values[..., 2], 200, atol=1e-3)
 
 
-@pytest.mark.parametrize("size", [32, 75])
-@pytest.mark.parametrize("augment", [False, True])
-def test_types_and_shapes(sample: Files, size: int, augment: bool) -> None:
-    request = Request(sample.dataset, 6, size, shard=(0, 2), augment=augment)
-    images, labels = train_dataset(sample, request).element_spec
-    assert images == tf.TensorSpec((6, size, size, 3), tf.float32)
-    assert labels == tf.TensorSpec((6,), tf.int32)
-
-
 def validation(files: Files, **options: Any) -> tf.data.Dataset:
     return validation_dataset(files, Request(files.dataset, **{"batch": 8, "size": 32, **options}))
 
@@ -518,15 +462,15 @@ def test_validation_is_one_pass_over_the_test_records(sample: Files, count: int)
 
 
 @pytest.mark.parametrize("size", [32, 75])
-def test_validation_images_are_sized_as_in_training(cifar10: Files, size: int) -> None:
-    dataset = validation(cifar10, size=size)
-    assert dataset.element_spec == (
-        tf.TensorSpec((None, size, size, 3), tf.float32),
-        tf.TensorSpec((None,), tf.int32),
-    )
-    cifar10.all[0].write_bytes(cifar10.all[-1].read_bytes())
-    plain, _ = stream(cifar10, batches=1, batch=8, size=size, **PLAIN)
-    np.testing.assert_array_equal(next(dataset.as_numpy_iterator())[0], plain)
+def test_images_are_sized_alike_in_training_and_validation(sample: Files, size: int) -> None:
+    request = Request(sample.dataset, 6, size, shard=(0, 2), augment=size == 32)
+    found = validation(sample, size=size)
+    for batch, dataset in (6, train_dataset(sample, request)), (None, found):
+        images = tf.TensorSpec((batch, size, size, 3), tf.float32)
+        assert dataset.element_spec == (images, tf.TensorSpec((batch,), tf.int32))
+    sample.all[0].write_bytes(sample.all[-1].read_bytes())
+    plain, _ = stream(sample, batches=1, batch=8, size=size, **PLAIN)
+    np.testing.assert_array_equal(next(found.as_numpy_iterator())[0], plain)
 
 
 def test_synthetic_input_repeats_one_batch_of_each_shard() -> None:
