@@ -72,8 +72,7 @@ def test_no_shards(tmp_path: Path) -> None:
     assert "hvdperf.models.inputs.sample_sets" in message
 
 
-@pytest.mark.parametrize("split", ["train", "validation"])
-@pytest.mark.parametrize("missing", [0, 1, 2])
+@pytest.mark.parametrize(("split", "missing"), [("train", 0), ("validation", 2)])
 def test_missing_shard_is_named(tmp_path: Path, split: str, missing: int) -> None:
     paths = {name: empty_shards(tmp_path, 3, split=name) for name in ("train", "validation")}
     victim = paths[split][missing]
@@ -87,10 +86,9 @@ def test_shards_of_two_sets(tmp_path: Path) -> None:
     assert "holds train shards of 1 and of 2" in complaint(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["train-00002-of-00002", "train-000001-of-00002"])
-def test_shard_that_cannot_be(tmp_path: Path, name: str) -> None:
+def test_shard_that_cannot_be(tmp_path: Path) -> None:
     empty_shards(tmp_path, 2)
-    extra = tmp_path / name
+    extra = tmp_path / "train-00002-of-00002"
     extra.touch()
     assert complaint(tmp_path).startswith(f"{extra}: is not one of 2 shards")
 
@@ -107,20 +105,14 @@ CUT = jpeg(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))[:90
 
 
 def example(**changed: list[Any] | None) -> bytes:
-    """An Example as TensorFlow writes it; image, label and others may be changed or left out."""
-    values: dict[str, list[Any] | None] = {"image": [IMAGE], "label": [7], **changed}
+    """An Example as TensorFlow writes it; image and label may be changed or left out."""
+    values = {"image/encoded": [IMAGE], "image/class/label": [7]}
     names = {"image": "image/encoded", "label": "image/class/label"}
     built = tf.train.Example()
-    for key, value in values.items():
-        if value is None:
-            continue
-        feature = built.features.feature[names.get(key, key)]
-        if isinstance(value[0], bytes):
-            feature.bytes_list.value.extend(value)
-        elif isinstance(value[0], int):
-            feature.int64_list.value.extend(value)
-        else:
-            feature.float_list.value.extend(value)
+    for key, value in {**values, **{names[key]: value for key, value in changed.items()}}.items():
+        kinds = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
+        for each in value or ():
+            getattr(built.features.feature[key], kinds[type(each)]).value.append(each)
     content: bytes = built.SerializeToString(deterministic=True)
     return content
 
@@ -150,9 +142,8 @@ def test_records_are_counted(tmp_path: Path) -> None:
     assert files.counts == {"train": 6, "validation": 3}
 
 
-@pytest.mark.parametrize("label", [1, 1000])
-def test_labels_at_the_limits_are_sound(tmp_path: Path, label: int) -> None:
-    write_shards(tmp_path, [example(label=[label])])
+def test_labels_at_the_limits_are_sound(tmp_path: Path) -> None:
+    write_shards(tmp_path, [example(label=[label]) for label in (1, 1000)])
     check(locate(tmp_path))
 
 
@@ -201,16 +192,10 @@ def test_record_with_any_byte_changed(shards: list[Path], record: int) -> None:
         ({"label": None}, "is not an Example with image/class/label"),
         ({"label": [0]}, "has 0 in image/class/label, not 1..1000"),
         ({"label": [1001]}, "has 1001 in image/class/label"),
-        ({"label": [-1]}, "has -1 in image/class/label"),
-        ({"label": [2**63 - 1]}, f"has {2**63 - 1} in"),
         ({"label": [1, 2]}, "has no integer in image/class/label"),
         ({"label": [b"7"]}, "has no integer in image/class/label"),
-        ({"label": [7.0]}, "has no integer in image/class/label"),
         ({"image": [b"\x89PNG"]}, "has no JPEG in image/encoded"),
-        ({"image": [b""]}, "has no JPEG in image/encoded"),
         ({"image": [IMAGE, IMAGE]}, "has no JPEG in image/encoded"),
-        ({"image": [7]}, "has no JPEG in image/encoded"),
-        ({"image": [IMAGE[:100]]}, "cannot be decoded"),
         ({"image": [CUT]}, "cannot be decoded"),
     ],
 )
@@ -221,17 +206,11 @@ def test_record_that_is_not_imagenet(
     assert f"record {len(first)} {reason}" in refused(shards, content)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"\x0a\x7f",  # announces more than there is
-        b"\xff" * 11,  # a number without an end
-        b"\x08",  # a tag without a value
-        b"plain text of some other kind",
-    ],
-)
-def test_record_that_is_no_example(shards: list[Path], content: bytes) -> None:
-    assert "record 0 is not a tf.train.Example; is it really" in refused(shards, framed(content))
+def test_record_that_is_no_example(shards: list[Path]) -> None:
+    # The first one announces more than there is.
+    for content in (b"\x0a\x7f", b"plain text of some other kind"):
+        said = refused(shards, framed(content))
+        assert "record 0 is not a tf.train.Example; is it really" in said
 
 
 def test_other_formats(shards: list[Path]) -> None:
@@ -272,37 +251,25 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-@settings(max_examples=100, deadline=None)
-@given(changes=st.lists(mutations(), min_size=1, max_size=3))
-def test_any_damage_is_a_data_error_or_leaves_sound_records(
-    victim: Path, changes: list[Mutation]
+@settings(max_examples=200, deadline=None)
+@given(
+    changes=st.lists(mutations(), max_size=3),
+    data=st.one_of(st.binary(max_size=200), mutations().map(lambda change: change(example()))),
+)
+def test_any_damage_is_refused_or_leaves_records_with_an_image_and_a_label(
+    victim: Path, changes: list[Mutation], data: bytes
 ) -> None:
-    content = framed(example()) + framed(example(label=[8]))
+    content = framed(example()) + framed(data)
     for change in changes:
         content = change(content)
     victim.write_bytes(content)
     try:
-        files = check(locate(victim.parent))
-    except DataError as error:
-        assert str(error).startswith(f"{victim}: ")
-    else:
-        assert files.counts["train"] in (1, 2)
-
-
-@pytest.mark.long
-@settings(max_examples=100, deadline=None)
-@given(change=mutations(), payload=st.one_of(st.none(), st.binary(max_size=200)))
-def test_a_record_that_is_let_through_has_an_image_and_a_label(
-    victim: Path, change: Mutation, payload: bytes | None
-) -> None:
-    data = change(example()) if payload is None else payload
-    victim.write_bytes(framed(data))
-    try:
         check(locate(victim.parent))
     except DataError as error:
-        assert str(error).startswith(f"{victim}: record 0 ")
-    else:
-        feature = tf.train.Example.FromString(data).features.feature
+        assert str(error).startswith(f"{victim}: ")
+        return
+    for record in tf.data.TFRecordDataset(str(victim)).as_numpy_iterator():
+        feature = tf.train.Example.FromString(record).features.feature
         assert tf.io.decode_jpeg(feature["image/encoded"].bytes_list.value[0]).shape[2] in (1, 3)
         assert 1 <= feature["image/class/label"].int64_list.value[0] <= 1000
 
@@ -321,23 +288,14 @@ def test_samples_are_what_the_published_records_are(tmp_path: Path) -> None:
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
             feature = tf.train.Example.FromString(record).features.feature
             pixels = tf.io.decode_jpeg(feature["image/encoded"].bytes_list.value[0]).numpy()
-            shape = [
-                feature[f"image/{key}"].int64_list.value[0]
-                for key in ("height", "width", "channels")
-            ]
-            assert list(pixels.shape) == shape
-            assert min(shape[:2]) >= 300
-            assert max(shape[:2]) <= 500
+            for size, key in zip(pixels.shape, ("height", "width", "channels"), strict=True):
+                assert feature[f"image/{key}"].int64_list.value[0] == size
+            assert 300 <= min(pixels.shape[:2]) <= max(pixels.shape[:2]) <= 500
             # Smooth: neighbours are nearly the same.
             assert np.abs(np.diff(pixels.astype(int), axis=0)).mean() < 3
-            assert feature["image/format"].bytes_list.value == [b"JPEG"]
-            assert feature["image/colorspace"].bytes_list.value == [b"RGB"]
-            assert len(feature["image/class/synset"].bytes_list.value[0]) == 9
             for side in "xy":
-                low, high = (
-                    feature[f"image/object/bbox/{side}{end}"].float_list.value[0]
-                    for end in ("min", "max")
-                )
+                box = f"image/object/bbox/{side}"
+                low, high = (feature[f"{box}{end}"].float_list.value[0] for end in ("min", "max"))
                 assert 0 <= low <= high <= 1
             names.add(feature["image/filename"].bytes_list.value[0])
             labels.append(feature["image/class/label"].int64_list.value[0])

