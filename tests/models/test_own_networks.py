@@ -56,16 +56,12 @@ def test_a_network_of_a_file_can_be_built_by_its_name(
     assert network.origin == str(path)
     assert registry.build("mine", 32, 10) == (32, 10)
     assert registry.network("mine").traffic is registry.Traffic.UNKNOWN
-    assert len(digest(network)) == 12
     assert load_file(path) == (network,), "loading it again changes nothing"
     again = path.parent / ".." / path.parent.name / path.name
     assert load_file(again) == (network,), "it is the same file by another name"
-
-
-def test_a_change_of_the_file_changes_its_hash(file: Callable[..., Path]) -> None:
-    (network,) = load_file(file(GOOD.format(stem="my_networks")))
     before = digest(network)
-    file(GOOD.format(stem="my_networks") + "# changed\n")
+    assert len(before) == 12
+    path.write_text(path.read_text() + "# changed\n")
     assert digest(network) != before
 
 
@@ -79,19 +75,14 @@ def test_data_of_its_own_is_an_input_of_its_name(file: Callable[..., Path]) -> N
     ("text", "said"),
     [
         ("NETWORKS = 1", "defines no NETWORKS = (Network(...), ...)"),
-        ("", "defines no NETWORKS = (Network(...), ...)"),
         ("def build(:\n", ":1: SyntaxError: "),
-        ("import nothing_of_that_name\n", ":1: ModuleNotFoundError: No module named"),
         ("x = 1\nraise ValueError('broken')\n", ":2: ValueError: broken"),
         (GOOD.replace('"mine"', '"vgg_16_s"'), "'vgg_16_s': the suite has a network of that name"),
         (GOOD.replace("{stem}:build", "build"), "'mine': builder 'build' is not of the form modu"),
         (GOOD.replace(" 32)", " 0)"), "'mine': input_size must be a whole number above 0"),
         (GOOD.replace('"mine"', '"my net"'), "'my net': use letters, digits, '_' and '.'"),
-        (GOOD.replace('"mine"', f'"{"n" * 101}"'), "': use letters, digits, '_' and '.', at most"),
         (GOOD.replace(" 32),", ' 32), Network("mine", "{stem}:build", 8)'), "'mine' twice; rename"),
         (GOOD.replace(" 32)", " '32')"), "'mine': input_size '32' is not of the type int"),
-        (GOOD.replace('"mine"', "7"), "network 7: name 7 is not of the type str"),
-        (GOOD.replace(" 32)", " 32, task='language')"), "task 'language' is not of the type Task"),
         (GOOD.replace(" 32)", ' 32, loss="loss")'), "'mine': loss 'loss' is not of the form"),
     ],
 )
@@ -110,7 +101,6 @@ def test_a_file_that_cannot_be_used_is_named_with_the_reason(
     ("name", "said"),
     [
         ("my-networks.py", "is no name of a module, such as my_networks.py"),
-        ("my_networks.txt", "is no name of a module"),
         ("json.py", "there is another module json; rename the file"),
     ],
 )
@@ -155,9 +145,7 @@ def test_networks_of_an_installed_package_are_known(install: Callable[[str], Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("import nothing_of_that_name\n", "their_package.nets: ModuleNotFoundError: No module"),
         ("import sys\nsys.exit(3)\n", "their_package.nets: SystemExit: 3"),
-        ("", "their_package.nets: defines no NETWORKS"),
         (GOOD.replace('"mine"', '"vgg_16_s"'), "the suite has a network of that name"),
     ],
 )

@@ -56,17 +56,10 @@ def test_both_layouts_are_found_and_counted(tmp_path: Path, layout: str) -> None
     train = write(tmp_path, b"a b\n\nc", layout)
     files = locate(str(tmp_path))
     assert files.paths[TRAIN] == (train,)
-    assert [path.name for path in files.all] == [
-        layout.format(name) for name in ("train", "valid", "test")
-    ]
+    assert files.all == [tmp_path / layout.format(name) for name in ("train", "valid", "test")]
     assert list(files.counts.values()) == [6, 11, 11]
-
-
-def test_published_layout_is_preferred(tmp_path: Path) -> None:
-    write(tmp_path, layout="{}.txt")
-    assert locate(tmp_path).all[0].name == "train.txt"
     write(tmp_path)
-    assert locate(tmp_path).all[0].name == "ptb.train.txt"
+    assert locate(tmp_path).all[0].name == "ptb.train.txt", "the published layout is preferred"
 
 
 @pytest.mark.parametrize(
@@ -129,8 +122,7 @@ def test_directory_without_text(tmp_path: Path) -> None:
     assert "looked for ptb.train.txt or train.txt" in complaint(tmp_path)
 
 
-@pytest.mark.parametrize("layout", ["ptb.{}.txt", "{}.txt"])
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize(("layout", "split"), [("ptb.{}.txt", VALIDATION), ("{}.txt", TRAIN)])
 def test_missing_file(tmp_path: Path, layout: str, split: str) -> None:
     write(tmp_path, layout=layout)
     victim = tmp_path / layout.format(SPLITS[split])
@@ -145,15 +137,8 @@ def test_missing_file(tmp_path: Path, layout: str, split: str) -> None:
     [
         (b"", "empty"),
         (b"\n \n\t\n", "has no word in it"),
-        (b"\xef\xbb\xbf", "has no word in it"),
         (b"fine\nna\xefve\nfine\n", "line 2 is not UTF-8 (byte 0xef at position 2)"),
-        (b"fine\nfine\ncut \xe7\x8c", "line 3 is not UTF-8 (byte 0xe7 at position 4)"),
-        (b"a\x0cb\n\xff", "line 2 is not UTF-8"),
-        (b"\xed\xa0\x80\n", "line 1 is not UTF-8"),
         (b"fine\n\0\n", "line 2 has a NUL byte"),
-        ("utf-16\n".encode("utf-16-le"), "line 1 has a NUL byte"),
-        (bytes(4096), "line 1 has a NUL byte"),
-        (b"\x1f\x8b\x08compressed", "line 1 is not UTF-8"),
     ],
 )
 @pytest.mark.parametrize("split", SPLITS)
@@ -185,13 +170,6 @@ def test_line_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(text, "_LONGEST_LINE", 1 << 20)
     train.write_bytes(b"a b\n" + b"c " * (1 << 20))
     assert complaint(tmp_path).startswith(f"{train}: line 2 has 1 MiB or more; break it up")
-
-
-def test_file_that_was_damaged_after_it_was_found(tmp_path: Path) -> None:
-    files = found(tmp_path)
-    files.all[0].write_bytes(b"\xff")
-    with pytest.raises(DataError, match="line 1 is not UTF-8"):
-        vocabulary(files, 10)
 
 
 # Bytes that look like text, too: any at all are hardly ever UTF-8.
@@ -235,9 +213,6 @@ def test_sample_has_the_layout_and_the_size_that_were_asked_for(tmp_path: Path) 
     lengths = [len(line.split()) for line in lines[0]]
     assert all(line == f" {' '.join(line.split())} " for line in lines[0])
     assert (min(lengths), max(lengths)) == (5, 35)
-    assert 20 < len({word for line in lines[0] for word in line.split()}) <= 50
-    assert len(write_tokens(tmp_path / "smallest", 1, 1)) == 3
-    assert locate(tmp_path / "smallest").counts[TRAIN] > 5
 
 
 def test_sample_can_be_learned(tmp_path: Path) -> None:
@@ -264,29 +239,17 @@ def test_sample_fills_the_vocabularies_of_the_small_networks(tmp_path: Path) -> 
     paths = write_tokens(tmp_path)
     assert sum(path.stat().st_size for path in paths) < 1_000_000
     files = locate(tmp_path)
-    sizes = {
-        network.classes
-        for network in NETWORKS.values()
-        if (network.task, network.scale) == (Task.LANGUAGE, Scale.SMALL)
-    }
-    assert sizes == {2000}
-    for size in sizes:
-        frequency = np.bincount(ids(files, TRAIN, vocabulary(files, size)))
-        assert len(frequency) == size
-        assert frequency.min() >= 1
-        # Zipf's law: of 2,000 words, ten are 36 % of the text, and the n-th is 1 / 8.2 n of it.
-        shares = np.sort(frequency / frequency.sum())[::-1]
-        assert 0.3 < shares[:10].sum() < 0.45
-        rank = np.arange(1, 501)
-        assert np.abs(np.log2(shares[:500] * 8.2 * rank)).max() < 2
-
-
-def test_splits_of_a_sample_share_their_words(tmp_path: Path) -> None:
-    write_tokens(tmp_path)
-    files = locate(tmp_path)
-    numbers = vocabulary(files, 2000)
+    for network in NETWORKS.values():
+        if (network.task, network.scale) == (Task.LANGUAGE, Scale.SMALL):
+            numbers = vocabulary(files, network.classes)
+            frequency = np.bincount(ids(files, TRAIN, numbers))
+            assert len(frequency) == network.classes == 2000
+            assert frequency.min() >= 1
+    # Zipf's law: of 2,000 words, ten are 36 % of the text, and the n-th is 1 / 8.2 n of it.
+    shares = np.sort(frequency / frequency.sum())[::-1]
+    assert np.abs(np.log2(shares[:500] * 8.2 * np.arange(1, 501))).max() < 2
     unknown = (ids(files, VALIDATION, numbers) == numbers["<unk>"]).mean()
-    assert 0 < unknown < 0.02
+    assert 0 < unknown < 0.02, "the splits share their words"
 
 
 Tokens = npt.NDArray[np.int32]
