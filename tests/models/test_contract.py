@@ -103,13 +103,6 @@ def test_every_random_layer_is_still_wherever_it_is() -> None:
     assert not normalised, "batch normalization still trains"
 
 
-def test_averages_of_nested_layers_are_slowed_down() -> None:
-    inner = keras.Sequential([keras.Input((4,)), keras.layers.BatchNormalization(momentum=0.81)])
-    part = training.Part(sequential(inner), keras.optimizers.SGD())
-    training.slow_averages([part], passes=2)
-    assert inner.layers[0].momentum == pytest.approx(0.9)
-
-
 def test_what_layers_add_to_the_loss_is_trained() -> None:
     class Task1(Task):
         def losses(self, models: Any, batch: Any) -> Any:

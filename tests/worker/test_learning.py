@@ -12,19 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvdperf.worker.learning import (
-    FACTOR,
-    MOST,
-    PATIENCE,
-    POINTS,
-    WARM_UP_EPOCHS,
-    Adaptive,
-    Constant,
-    Curve,
-)
+from hvdperf.worker import learning
+from hvdperf.worker.learning import MOST, PATIENCE, POINTS, Adaptive, Constant, Curve
 
 EPOCH_STEPS = 10
-WARM = WARM_UP_EPOCHS * EPOCH_STEPS
+WARM = learning.WARM_UP_EPOCHS * EPOCH_STEPS
 
 
 class Rate:
@@ -58,6 +50,7 @@ def train(rate: Constant, steps: int, loss: float = 1.0) -> list[float]:
 
 
 def test_a_constant_rate_is_never_touched() -> None:
+    assert Constant([]).assigned == Constant([]).value == 0.0, "there is no optimizer"
     variable = Rate(1e-3)
     train(Constant([variable]), 30)
     assert variable.value == 1e-3
@@ -76,37 +69,23 @@ def test_it_falls_when_the_loss_has_not_fallen_for_some_epochs() -> None:
     # The first epoch sets the best loss, PATIENCE more do not beat it.
     plateau = EPOCH_STEPS * (1 + PATIENCE)
     assert used[plateau - 1] == pytest.approx(1e-3)
-    assert used[plateau] == pytest.approx(1e-3 * FACTOR)
-
-
-def test_it_stays_while_the_loss_falls() -> None:
-    rate = adaptive()
-    for epoch in range(10):
-        used = train(rate, EPOCH_STEPS, loss=1.0 - epoch / 20)
-    assert used[-1] == pytest.approx(1e-3)
+    assert used[plateau] == pytest.approx(1e-3 * learning.FACTOR)
 
 
 def test_ranks_that_average_their_losses_agree_and_others_do_not() -> None:
-    losses = {0: [1.0, 0.9, 0.8, 0.7, 0.6], 1: [1.0, 1.1, 1.2, 1.3, 1.4]}
-    epochs = range(5)
+    losses = [1.0, 0.9, 0.8, 0.7, 0.6], [1.0, 1.1, 1.2, 1.3, 1.4]
 
-    def rates_after(averaged: bool) -> list[float]:
-        ended = []
-        for rank in losses:
-            means = iter([(losses[0][epoch] + losses[1][epoch]) / 2 for epoch in epochs])
+    def rates_after(mean_loss: Callable[[float], float]) -> list[float]:
+        rates = [adaptive(mean_loss) for _ in losses]
+        for rate, of_rank in zip(rates, losses, strict=True):
+            for loss in of_rank:
+                train(rate, EPOCH_STEPS, loss)
+        return [train(rate, 1)[0] for rate in rates]
 
-            def mean_loss(own: float, means: object = means) -> float:
-                return next(means) if averaged else own  # type: ignore[call-overload]
-
-            rate = adaptive(mean_loss)
-            for epoch in epochs:
-                train(rate, EPOCH_STEPS, losses[rank][epoch])
-            ended.append(train(rate, 1)[0])
-        return ended
-
-    alike = rates_after(averaged=True)
+    alike = rates_after(lambda _: 1.0)
     assert alike[0] == alike[1]
-    torn = rates_after(averaged=False)
+    torn = rates_after(float)
+    assert torn[0] == pytest.approx(1e-3), "it stays while the loss falls"
     assert torn[0] > torn[1]
 
 
@@ -116,10 +95,6 @@ def test_a_rate_that_goes_astray_stays_off_by_its_factor() -> None:
         rate.go_astray(2.0)
     assert train(constant, 1) == pytest.approx([2e-3])
     assert train(rising, 2) == pytest.approx([2e-3 / WARM, 4e-3 / WARM])
-
-
-def test_where_there_is_no_optimizer_the_rate_is_nothing() -> None:
-    assert Constant([]).assigned == Constant([]).value == 0.0
 
 
 RATE = 2**-10  # which half of a float holds, too
@@ -160,19 +135,15 @@ def falling(steps: int) -> list[float]:
 
 
 def test_a_short_run_has_a_row_a_step() -> None:
-    assert curve_of([4.0, 2.0, 1.0], steps=3) == [[1, 4.0, RATE], [2, 2.0, RATE], [3, 1.0, RATE]]
+    assert curve_of([1.0, 3.0], steps=2, share=0.5) == [[1, 2.0, RATE], [2, 6.0, RATE]]
+    rows = curve_of([1.0, math.nan, 1.0], steps=3)
+    assert [math.isnan(row[1]) for row in rows] == [False, True, False]
 
 
 def test_a_long_run_has_evenly_spread_rows_of_means() -> None:
     rows = curve_of(falling(5000), steps=5000)
     assert [row[0] for row in rows] == list(range(50, 5001, 50))
     assert rows[1][1] == pytest.approx(sum(falling(100)[50:]) / 50)
-
-
-def test_the_last_row_may_be_shorter() -> None:
-    rows = curve_of(falling(1234), steps=1234)
-    assert [row[0] for row in rows[-2:]] == [1222, 1234]
-    assert rows[-1][1] == pytest.approx(sum(falling(1234)[1222:]) / 12)
 
 
 def test_a_run_of_nobody_knows_how_long_never_has_too_many_rows() -> None:
@@ -205,10 +176,6 @@ def test_no_more_losses_are_held_than_a_row_takes() -> None:
     assert most < MOST + 10_000 / (MOST / 2), "of the rows, and of the steps since the last one"
 
 
-def test_a_share_of_the_loss_is_made_whole() -> None:
-    assert curve_of([1.0, 3.0], steps=2, share=0.5) == [[1, 2.0, RATE], [2, 6.0, RATE]]
-
-
 def test_the_learning_rate_is_that_of_the_last_step() -> None:
     rate = Adaptive([Rate(1e-3)], 10, float)
     curve = Curve(40, rate, added)
@@ -220,8 +187,3 @@ def test_the_learning_rate_is_that_of_the_last_step() -> None:
         curve.after_step(Loss(1.0))
     assert [row[2] for row in curve.rows(float)] == pytest.approx(used)
     assert used[0] < used[-1]
-
-
-def test_a_loss_that_is_none_spoils_its_own_row_only() -> None:
-    rows = curve_of([1.0, math.nan, 1.0], steps=3)
-    assert [math.isnan(row[1]) for row in rows] == [False, True, False]

@@ -11,7 +11,6 @@ import sys
 import tarfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -55,21 +54,15 @@ true
 """
 
 
-@dataclass
 class Users:
     """A user's files: those of a script, and others. record, scratch: of a run."""
 
-    directory: Path
-    top: Path = field(init=False)
-    other: Path = field(init=False)
-    record: Path = field(init=False)
-    scratch: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        for name in ("top", "other", "record", "scratch"):
-            path = self.directory / name
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.top, self.other = directory / "top", directory / "other"
+        self.record, self.scratch = directory / "record", directory / "scratch"
+        for path in (self.top, self.other, self.record, self.scratch):
             path.mkdir()
-            setattr(self, name, path)
         (self.top / "checkpoints").mkdir()
         for name in ("kept.txt", "gone.txt", "absolute.txt", "checkpoints/1"):
             (self.top / name).write_text("old")
@@ -82,12 +75,14 @@ class Users:
         paths = [path for each in (self.top, self.other) for path in each.rglob("*")]
         return {str(path): path.read_bytes() if path.is_file() else b"" for path in paths}
 
-    def plan(self, revision: str = "") -> str:
+    def environment(self, revision: str = "") -> dict[str, str]:
+        """Return the environment of a run, with its plan."""
         shutil.rmtree(self.scratch)
         self.scratch.mkdir()
-        without = self.directory / "results"
-        place = self.top
-        return private.plan(self.top, place, str(self.scratch), self.record, without, revision)
+        without, scratch = self.directory / "results", str(self.scratch)
+        plan = private.plan(self.top, self.top, scratch, self.record, without, revision)
+        places = {"TOP": str(self.top), "OTHER": str(self.other), "RECORD": str(self.record)}
+        return {**os.environ, **places, "PYTHON": sys.executable, private.VARIABLE: plan}
 
     def run(
         self,
@@ -96,11 +91,9 @@ class Users:
         revision: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        given = {"TOP": str(self.top), "OTHER": str(self.other), "RECORD": str(self.record)}
-        given |= {"PYTHON": sys.executable, private.VARIABLE: self.plan(revision)}
         return subprocess.run(
             [*within, *private.command(words)],
-            env={**os.environ, **given, **(environment or {})},
+            env={**self.environment(revision), **(environment or {})},
             cwd=self.top,
             capture_output=True,
             text=True,
@@ -165,33 +158,29 @@ def test_where_nothing_can_be_enforced_the_user_must_consent(
 
 
 @pytest.mark.parametrize("within", [(), _SANDBOX], ids=["namespace", "Landlock"])
-def test_a_directory_that_the_user_allows_is_written(
+def test_a_revision_stands_in_place_of_the_files_and_an_allowed_directory_is_written(
     users: Users, within: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs(within or ["unshare", "-Urm"])
     allowed = users.directory / "allowed"
     allowed.mkdir()
     monkeypatch.setenv("HVDPERF_WRITABLE", str(allowed))
-    users.run("sh", "-c", f"echo kept > {allowed}/log", within=within)
-    assert (allowed / "log").read_text() == "kept\n"
-
-
-@pytest.mark.parametrize("within", [(), _SANDBOX], ids=["namespace", "Landlock"])
-def test_a_revision_stands_in_place_of_the_files(users: Users, within: Sequence[str]) -> None:
-    needs(within or ["unshare", "-Urm"])
     (users.directory / "kept.txt").write_text("of a revision")
     with tarfile.open(users.record / private.ARCHIVE, "w") as archive:
         archive.add(users.directory / "kept.txt", "kept.txt")
     (users.record / private.REPLACED).write_text("gone.txt\0kept.txt\0")
     word = str(users.top / "kept.txt")
-    done = users.run("sh", "-c", 'cat "$0"; ls', word, within=within, revision=str(users.record))
+    command = f'cat "$0"; ls; echo kept > {allowed}/log'
+    done = users.run("sh", "-c", command, word, within=within, revision=str(users.record))
     assert done.stdout.startswith("of a revision"), done.stderr
     assert "gone.txt" not in done.stdout
+    assert (allowed / "log").read_text() == "kept\n"
 
 
 def test_a_rank_that_a_daemon_starts_restricts_itself(users: Users) -> None:
     # Not a child of the command, as on another host, but with its environment.
-    plan = {**json.loads(users.plan()), "at": str(users.top)}
+    environment = users.environment()
+    plan = {**json.loads(environment[private.VARIABLE]), "at": str(users.top)}
     tap = str(Path(private.__file__).parent)
     rank = """\
 import os, subprocess, sys, tempfile
@@ -202,15 +191,7 @@ subprocess.run([sys.executable, "-c", "import os; print(os.getcwd())"])
 """
     done = subprocess.run(
         [sys.executable, "-c", rank, _WRITES],
-        env={
-            **os.environ,
-            "PYTHONPATH": tap,
-            private.VARIABLE: json.dumps(plan),
-            "PYTHON": sys.executable,
-            "TOP": str(users.top),
-            "OTHER": str(users.other),
-            "RECORD": str(users.record),
-        },
+        env={**environment, "PYTHONPATH": tap, private.VARIABLE: json.dumps(plan)},
         cwd=users.top,
         capture_output=True,
         text=True,

@@ -53,30 +53,20 @@ def test_a_copy_has_directories_and_small_files_and_links_to_large_ones(tmp_path
     private.copy(source / "empty", target, source / "left_out")
 
 
-def test_a_copy_has_so_many_bytes_and_no_more(
+def test_a_copy_has_so_many_bytes_and_files_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.copy2", lambda *_: None)
-    source = tmp_path / "project"
+    large, many = tmp_path / "large", tmp_path / "many"
     for number in range(16):
-        file_of(source / ("most" if number else "few") / f"{number}", LARGEST)
-    private.copy(source, tmp_path / "one", tmp_path)
-    file_of(source / "few" / "another", 1)
-    with pytest.raises(private.TooLarge, match=r"256 MiB in files of up to 16 MiB.*in most;"):
-        private.copy(source, tmp_path / "other", tmp_path)
-
-
-def test_a_copy_has_so_many_files_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shutil.copy2", lambda *_: None)
-    source = tmp_path / "project"
+        file_of(large / ("most" if number else "few") / f"{number}", LARGEST)
     for number in range(20_000):
-        file_of(source / f"{number}", 0)
-    private.copy(source, tmp_path / "one", tmp_path)
-    file_of(source / "another", 0)
-    with pytest.raises(private.TooLarge, match="20000 files"):
-        private.copy(source, tmp_path / "other", tmp_path)
+        file_of(many / f"{number}", 0)
+    for source, said in (large, r"256 MiB in files of up to 16 MiB.*in most;"), (many, "20000 fi"):
+        private.copy(source, tmp_path / f"{source.name} whole", tmp_path)
+        file_of(source / "few" / "another", 1)
+        with pytest.raises(private.TooLarge, match=said):
+            private.copy(source, tmp_path / f"{source.name} with another", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,9 @@ def block(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     return run
 
 
-def test_a_timed_block_waits_for_its_end_only(block):
-    told = block()
+@pytest.mark.parametrize("fault", [None, FaultConfig("slow", 1, "block", 3.0, 0.0)])
+def test_a_timed_block_waits_for_its_end_only_also_beside_a_slow_rank(block, fault):
+    told = block(fault)
     assert (told["seconds"], told["inside_seconds"]) == (STEPS, 0)
     assert told["step_seconds"] == [0] * STEPS
 
@@ -88,8 +89,3 @@ def test_a_fault_that_is_as_long_as_a_step_follows_its_real_end(block, kind):
     told = block(FaultConfig(kind, 0, "block", 3.0, 0.0))
     # The first step has none before it to measure.
     assert told["seconds"] == STEPS + 2 * (STEPS - 1)
-
-
-def test_a_rank_without_the_fault_waits_for_nothing_more(block):
-    told = block(FaultConfig("slow", 1, "block", 3.0, 0.0))
-    assert (told["seconds"], told["inside_seconds"]) == (STEPS, 0)

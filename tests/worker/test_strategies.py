@@ -13,11 +13,7 @@ import tensorflow as tf
 from hvdperf.paths import ROOT
 from hvdperf.worker import training
 from hvdperf.worker.strategies.replica import SingleTrainer
-from hvdperf.worker.strategies.tf_distribute import (
-    DistributedTrainer,
-    MirroredTrainer,
-    MultiWorkerTrainer,
-)
+from hvdperf.worker.strategies.tf_distribute import MirroredTrainer, MultiWorkerTrainer
 from tests.support.rank_configs import rank_config
 
 MOMENTUM = 0.99  # that of Keras
@@ -56,10 +52,8 @@ class Recorder:
 
 @pytest.mark.parametrize("augment", [True, False])
 @pytest.mark.parametrize("trainer", [MirroredTrainer, MultiWorkerTrainer])
-def test_no_batch_is_copied_to_a_device_ahead(
-    trainer: type[DistributedTrainer], augment: bool
-) -> None:
-    asked: Any = trainer(CONFIG)
+def test_no_batch_is_copied_to_a_device_ahead(trainer: Any, augment: bool) -> None:
+    asked = trainer(CONFIG)
     asked.strategy = Recorder()
     asked.distribute(augment)
     assert not asked.strategy.options.experimental_fetch_to_device
