@@ -127,8 +127,8 @@ class Adversarial:
         self._classes = classes
 
     def build(self, network: str) -> Sequence[Any]:
-        generator, discriminator = registry.build(network, self._size, self._classes)
-        return generator, discriminator
+        models: Sequence[Any] = registry.build(network, self._size, self._classes)
+        return models
 
     def signature(self) -> Sequence[tf.TensorSpec]:
         images = tf.TensorSpec([None, self._size, self._size, 3], tf.float32)

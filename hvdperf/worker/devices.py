@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from statistics import median
 from typing import Any, Callable, NamedTuple
@@ -79,13 +80,14 @@ class Training:
 
     def digest(self) -> str:
         """Return a hash of the weights after a few reproducible updates from the same weights. It
-        differs if any bit does. Raises training.Irreproducible."""
+        differs if any bit does; "" if the device cannot repeat itself."""
         for variable, value in zip(self._state, self._initial):
             variable.assign(value)
-        with training.reproducible():
+        with suppress(training.Irreproducible), training.reproducible():
             for _ in range(_UPDATES):
                 self._step(*self._compared).numpy()
-        return training.digest(training.weights(self._parts))
+            return training.digest(training.weights(self._parts))
+        return ""
 
 
 def _gpus() -> Sequence[Any]:
@@ -136,15 +138,8 @@ class Devices:
             return {name: each.result() for name, each in found.items()}
 
     def digests(self) -> Mapping[str, str]:
-        """Return what each device computes from the same seeds, "" if it cannot repeat itself."""
-        return {name: _digest(each) for name, each in self._trainings.items()}
-
-
-def _digest(trained: Training) -> str:
-    try:
-        return trained.digest()
-    except training.Irreproducible:
-        return ""
+        """Return what each device computes from the same seeds."""
+        return {name: each.digest() for name, each in self._trainings.items()}
 
 
 def _unit(device: str, name: str) -> Unit:

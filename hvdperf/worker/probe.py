@@ -7,7 +7,6 @@ run in Python 3.9 and in older installations. If training could not start, ``err
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import hashlib
 import importlib.metadata
@@ -17,7 +16,6 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +30,9 @@ _COMPILER = re.compile(rb"GCC: \([ -'*-~]*\) [0-9.]+|clang version [0-9.]+")
 
 def main() -> None:
     """Print the facts. Nothing else reaches stdout, whatever the libraries print on import."""
-    with _stdout_kept_clean() as stdout:
-        facts = probe()
-        stdout.write(json.dumps(facts).encode() + b"\n")
-
-
-@contextlib.contextmanager
-def _stdout_kept_clean() -> Iterator[Any]:
     with os.fdopen(os.dup(1), "wb") as stdout:
         os.dup2(2, 1)
-        yield stdout
+        stdout.write(json.dumps(probe()).encode() + b"\n")
 
 
 def probe() -> dict[str, Any]:
@@ -137,7 +128,9 @@ def _add_horovod(facts: dict[str, Any], tf: Any) -> dict[str, str] | None:
         import horovod.tensorflow as hvd
     except Exception as error:  # noqa: BLE001 (of its library, its packages, or TensorFlow)
         return {"kind": "horovod library", "message": _line(error)}
-    facts["horovod_flags"] = _flags(hvd)
+    # A release that does not know a flag was built without it.
+    built = [name for name in _FLAGS if getattr(hvd, name + "_built", bool)()]
+    facts["horovod_flags"] = built
     facts["nccl"] = nccl_version(int(hvd.nccl_built()))
     facts["mpi_library"] = mpi_library_version()
     facts["horovod_compiler"] = compiler_of(Path(found.origin).parent / "tensorflow")
@@ -158,12 +151,6 @@ def built_for_tensorflow(metadata: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return None if recorded is None else str(recorded)
-
-
-def _flags(hvd: Any) -> list[str]:
-    """Return the features that this Horovod was built with. A release that does not know a flag was
-    built without it."""
-    return [name for name in _FLAGS if getattr(hvd, name + "_built", bool)()]
 
 
 def compiler_of(directory: Path) -> str | None:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Callable
 
 from hvdperf.models import own_networks
@@ -99,14 +99,10 @@ class Fault:
         GPU would else only have queued the step, and hide the delay behind its work."""
         return self._fault.kind in ("slow", "delay", "input")
 
-    def slow_down(self, step_seconds: float) -> None:
-        """Delay a step. step_seconds: how long the last step took without the delay."""
-        if self._fault.kind in ("slow", "delay"):
-            time.sleep(self._lateness(step_seconds))
-
-    def hold_up_input(self, step_seconds: float) -> None:
-        """Delay the batch of a step. step_seconds: as in slow_down."""
-        if self._fault.kind == "input":
+    def slow_down(self, step_seconds: float, kinds: Collection[str] = ("slow", "delay")) -> None:
+        """Delay a step, or the batch of one by ("input",). step_seconds: how long the last step took
+        without the delay."""
+        if self._fault.kind in kinds:
             time.sleep(self._lateness(step_seconds))
 
     def _lateness(self, seconds: float) -> float:
@@ -259,6 +255,16 @@ def go_through(trainer: Any, driver: Driver, first: str, last: str) -> dict[str,
         metadata.update(acts[phase]() or {})
         driver.fault.prolong(phase, time.monotonic() - begun)
     return metadata
+
+
+def group_of(hvd: Any) -> dict[str, Any]:
+    """Return what Horovod says of this rank and its group."""
+    return {
+        "rank": hvd.rank(),
+        "world_size": hvd.size(),
+        "transport": "mpi" if hvd.mpi_enabled() else "gloo",
+        "nccl": bool(hvd.nccl_built()),
+    }
 
 
 def meet(driver: Driver, plan: list[dict[str, Any]]) -> None:

@@ -49,7 +49,7 @@ def train_step(
     driver.steps_begun += 1
     driver.fault.slow_down(last_step_seconds)
     begin = time.perf_counter()
-    driver.fault.hold_up_input(last_step_seconds)
+    driver.fault.slow_down(last_step_seconds, kinds=("input",))
     batch = trainer.next_batch(kind)
     got_batch = met = time.perf_counter()
     if meet:

@@ -326,8 +326,9 @@ def graph(**arguments: Any) -> Any:
 
 def apply(part: Part, gradients: Sequence[Any]) -> None:
     """Update the part's weights. gradients: of its loss as `scale_up` returned it."""
-    unscaled = scale_down(part.optimizer, gradients)
-    part.optimizer.apply_gradients(zip(unscaled, part.model.trainable_variables))
+    # Keras 2 leaves this to its user; Keras 3 does it in apply_gradients.
+    unscale = getattr(part.optimizer, "get_unscaled_gradients", lambda scaled: scaled)
+    part.optimizer.apply_gradients(zip(unscale(gradients), part.model.trainable_variables))
 
 
 def update(
@@ -366,13 +367,6 @@ def scale_up(optimizer: Any, loss: tf.Tensor) -> tf.Tensor:
         return loss
     keras_3 = hasattr(optimizer, "scale_loss")
     return optimizer.scale_loss(loss) if keras_3 else optimizer.get_scaled_loss(loss)
-
-
-def scale_down(optimizer: Any, gradients: Sequence[Any]) -> Sequence[Any]:
-    """Return the gradients, unscaled with Keras 2. Keras 2 leaves this to its user; Keras 3 does it
-    in apply_gradients."""
-    unscale = getattr(optimizer, "get_unscaled_gradients", None)
-    return unscale(gradients) if unscale else gradients
 
 
 def weights(parts: Iterable[Part]) -> list[tf.Variable]:

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Callable
 
@@ -81,22 +81,15 @@ def files_to_read(directory: Path) -> list[Path]:
     """Return files below a directory, in the order of their names, up to READ_BYTES together or a
     little more. Raises OSError if there is none that holds anything."""
     found, total = [], 0
-    for path in _files(directory):
-        size = path.stat().st_size
-        if size and total < READ_BYTES:
-            found.append(path)
-            total += size
+    for folder, folders, names in os.walk(directory, onerror=_refuse):
+        folders.sort()
+        for path in (Path(folder, name) for name in sorted(names)):
+            if total < READ_BYTES and path.is_file() and (size := path.stat().st_size):
+                found.append(path)
+                total += size
     if not found:
         raise OSError(f"{directory} holds no file with content")
     return found
-
-
-def _files(directory: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(directory, onerror=_refuse):
-        folders.sort()
-        yield from (
-            path for path in (Path(folder, each) for each in sorted(names)) if path.is_file()
-        )
 
 
 def _refuse(error: OSError) -> None:

@@ -25,7 +25,7 @@ from hvdperf.worker.process import Resumes, cpu_seconds, resident_bytes
 from hvdperf.worker.protocol import Message, Phase, RankConfig
 from hvdperf.worker.script.tap import _hvdperf_private as private
 from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
-from hvdperf.worker.session_link import Driver, meet, message_of, settings
+from hvdperf.worker.session_link import Driver, group_of, meet, message_of, settings
 
 # Training steps with which a start-up ends: the first one, with its trace, and another one.
 STEPS_OF_A_START = 2
@@ -300,13 +300,9 @@ class ScriptRank:
         driver.enter(Phase.READY, metadata=self._metadata())
 
     def _metadata(self) -> Mapping[str, Any]:
-        hvd = _horovod()
         tensors, size, sparse = recorder.exchanged(self._steps)
         return {
-            "rank": hvd.rank(),
-            "world_size": hvd.size(),
-            "transport": "mpi" if hvd.mpi_enabled() else "gloo",
-            "nccl": bool(hvd.nccl_built()),
+            **group_of(_horovod()),
             "gradient_tensors": tensors,
             "gradient_bytes": size,
             "sparse_tensors": sparse,

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from hvdperf.worker import training
 from hvdperf.worker.collectives import Buffers, Exchange
+from hvdperf.worker.session_link import group_of
 from hvdperf.worker.strategies.base import Facts
 from hvdperf.worker.strategies.replica import ReplicaTrainer
 
@@ -56,19 +57,12 @@ def _moving(operations: Iterable[Any]) -> int:
     found = 0
     for made in operations:
         found += made.type.startswith("Horovod") and made.type not in _MOVE_NOTHING
-        for graph in _called(made):
-            found += _moving(graph.get_operations())
+        functions = made.graph._functions
+        for value in made.node_def.attr.values():
+            for each in (value.func, *value.list.func):
+                if each.name in functions:
+                    found += _moving(functions[each.name].graph.get_operations())
     return found
-
-
-def _called(operation: Any) -> Iterable[Any]:
-    """Yield the graphs of the functions that an operation calls, such as the branches of a
-    condition."""
-    functions = operation.graph._functions
-    for value in operation.node_def.attr.values():
-        for each in (value.func, *value.list.func):
-            if each.name in functions:
-                yield functions[each.name].graph
 
 
 class HorovodTrainer(ReplicaTrainer):
@@ -80,12 +74,7 @@ class HorovodTrainer(ReplicaTrainer):
         self._exchanges = Exchanges()
         self.rank, self.world_size = hvd.rank(), hvd.size()
         self._barrier_token = tf.zeros([])
-        return {
-            "rank": hvd.rank(),
-            "world_size": hvd.size(),
-            "transport": "mpi" if hvd.mpi_enabled() else "gloo",
-            "nccl": bool(hvd.nccl_built()),
-        }
+        return group_of(hvd)
 
     def gradients(self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any) -> Any:
         exchange = self.config.exchange
@@ -101,9 +90,9 @@ class HorovodTrainer(ReplicaTrainer):
             wrapped.register_local_source(self.parts[0].sources[0])
         return wrapped.gradient(loss, sources)
 
-    def exchanged(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        averaged: Sequence[Any] = self._exchanges.reducing(_averaged)(gradients)
-        return averaged
+    def exchanged(self, gradients: Sequence[Any]) -> Any:
+        average = partial(hvd.allreduce, op=hvd.Average)
+        return self._exchanges.reducing(lambda values: list(map(average, values)))(gradients)
 
     def trace(self) -> Facts:
         return {**super().trace(), "other_exchanges": self._exchanges.others}
@@ -154,10 +143,6 @@ class HorovodTrainer(ReplicaTrainer):
             return results
 
         return run
-
-
-def _averaged(values: Sequence[Any]) -> Sequence[Any]:
-    return [hvd.allreduce(value, op=hvd.Average) for value in values]
 
 
 @cache

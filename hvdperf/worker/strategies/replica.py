@@ -47,11 +47,6 @@ WITHOUT_EXCHANGE = ("local", "compute")
 Cycle = Iterator[StepFunction]
 
 
-def split_batch(batch: int, rank: int, world_size: int) -> int:
-    """Return this rank's part of a batch divided among all ranks. The first ranks take the rest."""
-    return batch // world_size + (1 if rank < batch % world_size else 0)
-
-
 class ReplicaTrainer(Trainer):
     """The common part of hvdperf.worker.strategies.base.Trainer.
 
@@ -96,7 +91,9 @@ class ReplicaTrainer(Trainer):
 
     def open_input(self) -> None:
         batch = self.config.batch
-        sizes = {"full": batch, "split": split_batch(batch, self.rank, self.world_size)}
+        # A batch that is divided among all ranks: the first ones take the rest.
+        share = batch // self.world_size + (self.rank < batch % self.world_size)
+        sizes = {"full": batch, "split": share}
         for kind in self.config.kinds:
             if kind in sizes:
                 self._batches[kind] = iter(self._open(sizes[kind]))

@@ -38,10 +38,6 @@ class DistributedTrainer(Trainer):
     def transport(self) -> str:
         """Return how the replicas exchange gradients, for the launch's facts."""
 
-    @property
-    def global_batch(self) -> int:
-        return self.config.batch * self.config.world_size
-
     def mean_loss(self, loss: float) -> float:
         # A value is this process's share of the loss of the global batch.
         return self.total([loss])[0]
@@ -66,9 +62,11 @@ class DistributedTrainer(Trainer):
         self._step = self._traced(self.parts, self._dataset)
 
     def _traced(self, parts: list[Part], dataset: Any) -> Callable[..., tf.Tensor]:
+        whole = self.config.batch * self.config.world_size
+
         def average(losses: tf.Tensor) -> tf.Tensor:
             # Over the global batch, because the strategy sums the replicas' gradients.
-            return tf.nn.compute_average_loss(losses, global_batch_size=self.global_batch)
+            return tf.nn.compute_average_loss(losses, global_batch_size=whole)
 
         def replica_step(*batch: tf.Tensor) -> tf.Tensor:
             return training.update(self.task, parts, batch, average, summed=self.config.world_size)

@@ -875,7 +875,9 @@ def _trained(steps: Any, at: Any) -> None:
         _state.places[name] = _state.places.get(name, 0.0) + seconds
     if _state.rank is not None and os.getpid() == _state.pid:
         if at - _state.line_at > LINE_S:
-            _write_line(steps, at)
+            # What the display shows of this rank.
+            _state.line_at = at
+            _write_whole(f"now-{_state.name}", [_state.rank, steps.count, steps.samples, at])
         # Of a script that is killed early most is known as well.
         if at - _state.written_at > min(WRITE_S, max(LINE_S, EARLY * (at - steps.begun))):
             _write(is_last=False)
@@ -1541,12 +1543,6 @@ def _settings() -> Any:
             found[name] = str(getattr(config.threading, f"get_{name}")())
         found["jit"] = str(config.optimizer.get_jit() or 0)
     return found
-
-
-def _write_line(steps: Any, at: Any) -> None:
-    """Write what the display shows of this rank: steps, samples, and the time of the last step."""
-    _state.line_at = at
-    _write_whole(f"now-{_state.name}", [_state.rank, steps.count, steps.samples, at])
 
 
 def _write_whole(name: Any, found: Any) -> None:
