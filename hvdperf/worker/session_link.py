@@ -100,8 +100,8 @@ class Fault:
         return self._fault.kind in ("slow", "delay", "input")
 
     def slow_down(self, step_seconds: float, kinds: Collection[str] = ("slow", "delay")) -> None:
-        """Delay a step, or the batch of one by ("input",). step_seconds: how long the last step took
-        without the delay."""
+        """Delay a step, or its batch if the kind is "input". step_seconds: how long the last step
+        took without the delay."""
         if self._fault.kind in kinds:
             time.sleep(self._lateness(step_seconds))
 
