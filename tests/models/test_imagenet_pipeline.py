@@ -257,15 +257,10 @@ def test_bytes_after_the_image_do_no_harm(tmp_path: Path) -> None:
     np.testing.assert_allclose(images, 100 / 127.5 - 1, atol=0.02)
 
 
-def test_damaged_frame_and_vanished_file_are_errors(tmp_path: Path) -> None:
+def test_a_vanished_file_is_an_error(tmp_path: Path) -> None:
     sound = [example(grey(9), 5)] * 4
     paths = write_shards(tmp_path, sound, sound)
     files = locate(tmp_path)
-    content = bytearray(paths[1].read_bytes())
-    content[len(content) // 2 - 8] ^= 1
-    paths[1].write_bytes(content)
-    with pytest.raises(tf.errors.DataLossError):
-        stream(files, 10, **PLAIN)
     paths[1].unlink()
     with pytest.raises(tf.errors.NotFoundError, match=paths[1].name):
         stream(files, 10, **PLAIN)

@@ -126,13 +126,6 @@ def test_parameters_of_vgg_depend_on_the_image_size() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("without_random_weights")
-def test_own_resnet_v2_at_full_size_is_that_of_keras() -> None:
-    own = resnet_v2(64, 10, (3, 4, 23, 3), width=64)
-    assert shapes(own) == shapes(registry.build("resnet_v2_101", 64, 10))
-
-
-@pytest.mark.long
 def test_own_resnet_v2_computes_what_that_of_keras_does() -> None:
     own = resnet_v2(64, 10, (3, 4, 6, 3), width=64)
     theirs = keras.applications.ResNet50V2(
@@ -161,19 +154,6 @@ def test_own_inception_v3_computes_what_that_of_keras_does() -> None:
     # Without statistics to normalise by, activations shrink from layer to layer.
     assert np.ptp(expected) > 0
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
-
-
-@pytest.mark.usefixtures("without_random_weights")
-def test_own_inception_v3_has_the_grids_of_the_paper() -> None:
-    model = inception_v3_of(299, 10, A, B, C, thinner=1)
-    assert grids(model, keras.layers.Concatenate) == [
-        (35, 35, 256),
-        (35, 35, 288),
-        (35, 35, 288),
-        *[(17, 17, 768)] * 5,
-        (8, 8, 1280),
-        *[(8, 8, 768), (8, 8, 768), (8, 8, 2048)] * 2,
-    ]
 
 
 INCEPTION_GRIDS = [

@@ -71,7 +71,6 @@ def test_two_files_of_one_name_need_other_arguments(script: Path, tmp_path: Path
     ("text", "said"),
     [
         ("train.py 'a", "No closing quotation"),
-        ("", "names no script"),
         ("python", "names no script"),
         ("train.sh", "names no script"),
         ("horovodrun -np 2 python train.py", "without horovodrun"),

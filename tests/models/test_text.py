@@ -265,11 +265,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return locate(folder)
 
 
-@pytest.fixture(scope="module")
-def windows(files: Files) -> Tokens:
-    return cut(files, TRAIN)
-
-
 def cut(files: Files, split: str) -> Tokens:
     """The sequences with the token after each, one by one: int32 [n, LENGTH + 1]."""
     stream = ids(files, split, vocabulary(files, WORDS))
@@ -299,7 +294,8 @@ def validation(files: Files, **options: Any) -> Tokens:
     return joined(text.validation_dataset(files, request(batch=4, **options)))
 
 
-def test_plain_stream_is_the_text_in_order(files: Files, windows: Tokens) -> None:
+def test_plain_stream_is_the_text_in_order(files: Files) -> None:
+    windows = cut(files, TRAIN)
     rows = train(files, 2 * len(windows), shuffle=False)
     np.testing.assert_array_equal(rows, np.tile(windows, (2, 1)))
     rows = rows[: len(windows)]
@@ -326,8 +322,6 @@ def test_validation_is_one_pass_over_its_own_text(files: Files, count: int) -> N
 
 
 def test_text_of_one_sequence_is_enough(tmp_path: Path) -> None:
-    for split in SPLITS:
-        (tmp_path / f"{SPLITS[split]}.txt").write_text("a b c d\n")
-    rows = train(locate(tmp_path), batches=3, size=4)
+    rows = train(found(tmp_path, b"a b c d\n"), batches=3, size=4)
     # By frequency all alike, so in the order of the alphabet, in which < is before a.
     assert rows.tolist() == [[1, 2, 3, 4, 0]] * 3
