@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
 
 from hvdperf.plan import questions
-from hvdperf.plan.arms import AGAINST, Arm, BlockKind, Schedule
-from hvdperf.plan.comparisons import JudgedAs, Question
+from hvdperf.plan.arms import AGAINST, Arm, BlockKind
+from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.questions import Fault, against
-from hvdperf.records.rounds import Launch, Metadata, Round
 from hvdperf.worker.strategies import Strategy
-from tests.support.rounds import HOROVOD_2, WORKLOAD, launch, observation
+from tests.support.rounds import HOROVOD_2, WORKLOAD
 
 WEAK = against(questions.weak_scaling(WORKLOAD, 2))
 TRACE = against(questions.startup(WORKLOAD, 2)[1])
@@ -71,30 +69,6 @@ def test_what_two_stacks_are_not_compared_by_is_not_asked():
         *questions.sweep(WORKLOAD, 2),
     ]
     assert [against(comparison) for comparison in left_out] == [None] * len(left_out)
-
-
-def test_a_speed_is_over_that_of_the_other_stack():
-    assert WEAK is not None
-    ours, theirs = (side.arm for side in (WEAK.candidate, WEAK.reference))
-    speeds = {ours: 900.0, theirs: 1000.0}
-    measured = Round(
-        0,
-        Schedule.ALTERNATE,
-        [launch(arm, {BlockKind.FULL: speed}) for arm, speed in speeds.items()],
-    )
-    assert math.exp(observation(WEAK, measured)) == pytest.approx(0.9)
-
-
-def test_a_start_that_takes_longer_is_a_lower_speed():
-    assert TRACE is not None
-    assert TRACE.question is Question.STARTUP_TRACE
-    ours, theirs = (side.arm for side in (TRACE.candidate, TRACE.reference))
-    facts = [Metadata(rank, 2, "mpi", gradient_tensors=50) for rank in range(2)]
-    launches = [
-        Launch(arm, 0, startup_seconds=[{"trace": seconds}] * 2, metadata=facts)
-        for arm, seconds in ((ours, 2.5), (theirs, 2.0))
-    ]
-    assert math.exp(observation(TRACE, Round(0, Schedule.FRESH, launches))) == pytest.approx(0.8)
 
 
 def test_an_injected_fault_strikes_the_sessions_own_stack():

@@ -16,7 +16,7 @@ from hvdperf.judge.trust import (
     sharing_launches,
 )
 from hvdperf.plan import questions
-from hvdperf.plan.arms import AA, TERMS, Arm
+from hvdperf.plan.arms import AA, TERMS
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.plan.questions import (
     FAULT_CASES,
@@ -51,10 +51,6 @@ FIGURE = Interval(0.9, 0.89, 0.91, 0.025, 6)
 
 def called(verdict: Verdict, reason: str = "") -> Judgement:
     return Judgement(verdict, FIGURE, RULE, 6, reason)
-
-
-def test_every_name_of_a_trial_fits_the_summary():
-    assert max(map(len, FAULT_CASES)) <= 6
 
 
 def test_every_trial_is_asked_of_an_arm_against_itself():
@@ -159,16 +155,6 @@ def test_a_round_that_is_not_invalid_was_not_noticed():
     assert of_fault_case(FAULT_CASES["skip"], none_yet, found) == none_yet
 
 
-def test_nothing_is_to_be_called_nothing():
-    nothing = FAULT_CASES[AA]
-    assert of_fault_case(
-        nothing, called(Verdict.PASS), Detection(Verdict.PASS, Attribution())
-    ).verdict is (Verdict.PASS)
-    alarm = of_fault_case(nothing, called(Verdict.FAIL), SLOW)
-    assert alarm.verdict is Verdict.FAIL
-    assert alarm.reason == "injected no fault: FAIL instead of PASS"
-
-
 def rounds_of(comparison, count=6):
     return tuple(one_round(comparison, 0.9, number) for number in range(count))
 
@@ -196,13 +182,6 @@ def test_who_grows_most_is_blamed_for_memory():
     found = attributed(comparison, measured)
     assert (found.term, found.rank) == ("memory", 1)
     assert found.share == pytest.approx(0.1, rel=0.01)
-
-
-def test_arms_with_injected_faults_have_names_of_their_own():
-    labels = {
-        Arm(WORKLOAD, HOROVOD_2.strategy, 2, injected=name).label for name in ("", *FAULT_CASES)
-    }
-    assert len(labels) == 1 + len(FAULT_CASES)
 
 
 OTHER = replace(WORKLOAD, model="vgg_16_s")

@@ -132,25 +132,6 @@ def test_what_both_sides_train_must_agree_where_that_is_known():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "processes"),
-    [(Strategy.HOROVOD, 4), (Strategy.MULTIWORKER, 4), (Strategy.MIRRORED, 1)],
-)
-def test_a_launch_starts_a_process_a_replica_unless_one_has_them_all(strategy, processes):
-    assert Arm(WORKLOAD, strategy, 4).processes == processes
-
-
-def test_a_comparison_is_named_after_its_candidate():
-    comparison = weak_scaling(WORKLOAD, 4)
-    assert comparison.name == "weak_scaling[resnet_50_s-np4]"
-    assert comparison.world_size == 4
-    assert comparison.workload is WORKLOAD
-    assert [arm.name for arm in comparison.arms] == [
-        "resnet_50_s horovod@4",
-        "resnet_50_s horovod@1",
-    ]
-
-
-@pytest.mark.parametrize(
     ("slots", "sizes"),
     [(1, (1,)), (2, (1, 2)), (3, (1, 2, 3)), (4, (1, 2, 4)), (6, (1, 2, 4, 6)), (8, (1, 2, 4, 8))],
 )

@@ -74,17 +74,6 @@ def test_every_setting_is_read(write):
     )
 
 
-def test_what_is_not_set_has_its_default(write):
-    profile = load_profile(write(REQUIRED))
-    assert profile.sampling == Sampling()
-    assert profile.schedule is Schedule.ALTERNATE
-    assert profile.world_sizes == ()
-    assert profile.parity_from == 1
-    assert profile.oversubscribed == ()
-    one = load_profile(write(REQUIRED + "[sampling]\nlooks = [12]\n"))
-    assert one.sampling == Sampling(looks=(12,))
-
-
 def test_where_parity_begins_and_whose_communication_is_judged_on_shared_cores(write):
     profile = load_profile(write('parity_from = 2\noversubscribed = ["vgg_16_s"]\n' + REQUIRED))
     assert profile.parity_from == 2
@@ -148,12 +137,10 @@ def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
         ("batch = 16\n", "", "batch: this key is missing"),
         ("budget_s = 90", "budget_s = 0", "budget_s: Expected `float` > 0.0"),
         ('"fresh"', '"quick"', "schedule: unknown value 'quick'; known are alternate, fresh"),
-        ("[1, 2, 8]", "[2, 1]", "world_sizes: must be in ascending order, not [2, 1]"),
         ("[1, 2, 8]", "[1, 1]", "world_sizes: lists 1 2 times"),
         ("[8, 12]", "[]", "sampling.looks: Expected `array` of length >= 1"),
         ("[sampling]", "[[sampling]]", "sampling: Expected `table`, got `array`"),
         ('"vgg_16_s", "resnet_50_s"', "", "models: name a network, or give scripts"),
-        ('"resnet_50_s"', '"vgg_61_s"', "models: unknown network 'vgg_61_s': did you mean"),
     ],
 )
 def test_what_is_malformed_is_told_with_file_and_key(write, old, new, told):
@@ -236,9 +223,6 @@ def test_networks_of_several_options_are_added_up():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"batch_size": 0}, "--batch-size 0: must be above zero"),
-        ({"batch_size": 2**31}, "--batch-size 2147483648: must be at most 2147483647"),
-        ({"batch_size": 10**30}, f"--batch-size {10**30}: must be at most 2147483647"),
         ({"batch_size": 10**400}, f"--batch-size {10**400}: must be at most 2147483647"),
         ({"image_size": 10**11}, f"--image-size {10**11}: must be at most 2147483647"),
     ],

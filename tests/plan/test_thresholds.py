@@ -127,13 +127,10 @@ class TestMalformed:
     @pytest.mark.parametrize(
         ("line", "told"),
         [
-            ('"weak_scaling/vgg_1[6]/np2/*" = 0.9', "no model"),
             ('"weak_scaling/vgg_16/2/*" = 0.9', 'must be "np4", "np*" or "*", not "2"'),
             ('"weak_scaling/vgg_16/np2/node" = 0.9', 'nodes must be "one-node"'),
-            ('"weak_scaling/vgg_16/np2/*" = 0', "a floor is a number above 0 and up to 1, not 0"),
             ('"weak_scaling/vgg_16/np2/*" = true', "Expected `float | array`, got `bool`"),
             ('"parity/vgg_16/np2/*" = 0.9', "a band is [low, high] with 0 < low < 1 < high"),
-            ('"parity/vgg_16/np2/*" = [0, 1.1]', "a band is [low, high]"),
             ('"startup_trace/*/np2/*" = 0', "a ceiling is a number above 0, not 0"),
             ('"*/vgg_16/np2/*" = 0.9', "have different forms: write two lines"),
             ('"throughput/*/np2/*" = -1.0', "a floor in samples/s is a number above 0, not -1.0"),
@@ -147,8 +144,6 @@ class TestMalformed:
         text = self.complaint(path)
         assert "mine.toml: " in text
         assert told in text
-        path = write('"weak_scaling/vgg_16/np2/*" = 90\n')
-        assert 'thresholds."weak_scaling/vgg_16/np2/*": a floor' in self.complaint(path)
 
     @pytest.mark.parametrize(
         ("head", "told"),

@@ -62,13 +62,6 @@ def test_a_list_of_cases_ends_as_pytest_does(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_thresholds_of_what_cannot_be_planned_are_refused_in_one_line(tmp_path):
-    done = thresholds("check", "--profile=hourly", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("unknown profile 'hourly'")
-    assert done.stderr.count("\n") == 1
-
-
 HEAD = 'label = "mine"\n[match]\ndevice = "cpu"\n[thresholds]\n'
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import math
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,12 +67,6 @@ def test_a_launch_by_default_that_costs_speed_comes_with_settings():
     assert launch_advice([Outcome(default, equal), Outcome(polling, slower)], settings) == []
 
 
-def test_every_verdict_has_its_own_exit_status():
-    statuses = [exit_status([verdict]) for verdict in Verdict]
-    assert len(set(statuses)) == len(Verdict)
-    assert NOTHING_MEASURED == 5
-
-
 @pytest.mark.parametrize(
     ("status", "words", "told"),
     [
@@ -119,12 +112,6 @@ def test_verdicts_have_their_colours_and_nothing_else_has():
         "\x1b[31m\x1b[1mFAIL\x1b[0m \x1b[33mINVALID\x1b[0m \x1b[33mNOT RUN\x1b[0m "
         "\x1b[33mINCONCLUSIVE\x1b[0m \x1b[32mPASS\x1b[0m INFO of FAILED PASSes"
     )
-
-
-def test_without_colours_every_byte_is_the_same():
-    text = " ".join(verdict.value for verdict in Verdict)
-    assert painted(text, writer(False).markup) == text
-    assert re.sub("\x1b\\[[0-9;]*m", "", painted(text, writer(True).markup)) == text
 
 
 def test_an_explanation_shows_cause_and_the_end_of_stderr():
@@ -210,15 +197,6 @@ def test_an_interval_twice_as_long_as_may_be_takes_four_times_the_rounds(estimat
     assert rounds_needed(judged(estimate, 1.1**2, rule)) == pytest.approx(32)
 
 
-def test_of_two_limits_the_one_that_is_farther_decides_sooner():
-    assert rounds_needed(judged(0.97, 1.03, REGRESSION)) < rounds_needed(
-        judged(0.97, 1.03, Floor.at(0.95))
-    ) + rounds_needed(judged(0.97, 1.03, Floor.at(0.98)))
-    assert rounds_needed(judged(0.97, 1.03, Band(0.9, 1.0))) == pytest.approx(
-        rounds_needed(judged(0.97, 1.03, Ceiling(1.0)))
-    )
-
-
 def test_what_is_on_its_limit_is_never_decided():
     assert math.isinf(rounds_needed(judged(0.55, 1.1, Floor.at(0.55))))
     assert math.isinf(rounds_to_go(judged(0.551, 1.1, Floor.at(0.55)), LOOKS))
@@ -293,15 +271,6 @@ def test_what_lacks_a_threshold_or_longer_runs_is_not_repeated():
     case = outcome(WEAK, (0.9,) * 8, None, Verdict.INCONCLUSIVE)
     judgement = replace(case.judgement, needs_longer_runs=True)
     assert told([replace(case, judgement=judgement)]) == []
-
-
-def test_no_line_is_wider_than_a_terminal():
-    cases = [
-        undecided(0.5501, 1.1, ask(WORKLOAD, size))
-        for ask in (weak_scaling, communication)
-        for size in (2, 4, 8)
-    ]
-    assert all(len(line) <= WIDTH for line in told([*cases, undecided(0.6, 1.1)]))
 
 
 # Commands ----------------------------------------------------------------------------------------

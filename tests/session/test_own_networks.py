@@ -43,11 +43,6 @@ def test_the_examples_are_measured_by_every_strategy(run: Run, tmp_path: Path) -
     assert "4096 samples" in data, "own data are told by what they yield"
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_is_short(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 40
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hvdperf.plan.arms import BlockKind
-from hvdperf.plan.questions import fixed_time, memory, overlap, strong_scaling, sweep, weak_scaling
+from hvdperf.plan.questions import fixed_time, memory, strong_scaling, sweep, weak_scaling
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Run
 from hvdperf.session import plugin, pytest_options
@@ -193,10 +193,6 @@ def test_a_turn_of_collective_operations_is_a_round_of_all_sizes() -> None:
     assert recorded(outcome(measured.comparison, (), verdict=Verdict.FAIL)).durations == []
 
 
-def test_the_steps_of_a_bound_are_recorded() -> None:
-    assert recorded(outcome(overlap(WORKLOAD, 2), (1.0,))).durations == pytest.approx([0.4] * 3)
-
-
 class FakeBenchmark:
     """What record uses of the benchmark fixture; durations are read off the timer."""
 
@@ -244,12 +240,6 @@ def test_only_the_candidates_kind_of_block_is_recorded() -> None:
     more = launch(HOROVOD_2, {BlockKind.FULL: 1.0})
     turns_of(measured.rounds[0].of(HOROVOD_2)).blocks += more.blocks
     assert recorded(measured).durations == pytest.approx([0.2] * 3)
-
-
-def test_a_case_that_measured_nothing_records_nothing() -> None:
-    benchmark = recorded(outcome(WEAK, (), verdict=Verdict.FAIL))
-    assert benchmark.durations == []
-    assert benchmark.extra_info == {}
 
 
 def test_a_run_that_failed_records_those_before_it() -> None:

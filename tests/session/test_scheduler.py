@@ -521,13 +521,6 @@ def test_whoever_wants_to_know_more_is_told_what_passes_between_two_lines(stage)
     assert second.next_look == pytest.approx(began + 8 * 13.0)
 
 
-def test_progress_names_the_round_and_the_time_until_the_next_look(stage):
-    stage.measure(WEAK)
-    assert stage.said[0] == "resnet_50_s  round 1 of 8: start"
-    # Seven rounds of 13 s.
-    assert stage.said[1].startswith("resnet_50_s  round 2 of 8, about 91 s to the next look: ")
-
-
 # Failures --------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,6 @@ import pytest
 from tests.support.filesystems import make_read_only, small_disk
 from tests.support.warm import Warm
 from tests.support.whole_sessions import (
-    BAD_INPUT,
     BIN,
     CASE_OF_SWEEP,
     PROFILE,
@@ -28,7 +27,6 @@ from tests.support.whole_sessions import (
     Run,
     SitBefore,
     assert_every_figure_is_written,
-    assert_refused_in_a_line,
     command,
     completed,
     documents,
@@ -162,13 +160,6 @@ def test_a_dry_run_lists_the_arms_and_starts_none(plan: Run, tmp_path: Path) -> 
     assert done.returncode == 0
     assert "alexnet_s horovod@2" in done.stdout
     assert documents(tmp_path) == {}
-
-
-@pytest.mark.parametrize(("arguments", "told"), BAD_INPUT)
-def test_bad_input_is_one_line_before_anything_is_launched(
-    plan: Run, arguments: list[str], told: str, tmp_path: Path
-) -> None:
-    assert_refused_in_a_line(plan(*arguments), told, tmp_path)
 
 
 def test_more_slots_than_cores_must_be_asked_for(warm: Warm) -> None:
@@ -349,17 +340,3 @@ def test_results_that_cannot_be_written_are_one_line_before_anything_is_launched
     assert "no results can be written to" in line
     assert "Traceback" not in done.stderr + done.stdout
     assert "round 1" not in done.stdout
-
-
-def test_a_disk_that_fills_up_is_told_and_no_success(run: Run, tmp_path: Path) -> None:
-    # Room for the session's documents, and not for that of a sweep.
-    with small_disk(tmp_path / "disk", "12k") as disk:
-        done = run(*SWEEP, f"--results={disk}", made_up=True)
-        left = sorted(path.name for path in disk.glob("runs/*/*"))
-    name = "collective_overhead[broadcast-sweep-np2]"
-    assert f"NOT WRITTEN {name}: " in done.stdout
-    assert "No space left on device" in done.stdout
-    assert done.returncode == 6
-    assert any(text.startswith("  broadcast sweep") for text in done.stdout.splitlines())
-    assert "Traceback" not in done.stderr + done.stdout
-    assert left == ["rounds", "session.json", "summary.json"]

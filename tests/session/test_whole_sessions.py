@@ -14,7 +14,6 @@ import pytest
 from hvdperf.records.documents import Limit
 from tests.support.leftovers import ended
 from tests.support.whole_sessions import (
-    BAD_INPUT,
     BIN,
     CASE_OF_SWEEP,
     PROFILE,
@@ -23,7 +22,6 @@ from tests.support.whole_sessions import (
     Run,
     SitBefore,
     assert_every_figure_is_written,
-    assert_refused_in_a_line,
     documents,
     last_words,
     live_lines,
@@ -32,15 +30,6 @@ from tests.support.whole_sessions import (
 )
 
 pytestmark = pytest.mark.mpirun
-
-# Of BAD_INPUT, one for each place that finds it, since a start of mpirun takes seconds.
-UNDER_MPIRUN = {
-    "--data-dir=/no/such/place": [pytest.mark.long],
-    "--np=-1": [],
-    "--inject=kill:rank=9": [pytest.mark.long],
-    "-n2": [],
-    "--resume=tests": [],
-}
 
 
 def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) -> None:
@@ -174,18 +163,26 @@ def test_sizes_above_the_cores_are_marked(run: Run) -> None:
     assert done.stdout.count(f"test_weak_scaling[alexnet_s-np{ranks}]") == 1
 
 
+# Of tests/session/bad_input.md, one for each place that finds it: a start of mpirun takes seconds.
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("argument", "told"),
     [
-        pytest.param(*each, marks=UNDER_MPIRUN[each[0][0]])
-        for each in BAD_INPUT
-        if each[0][0] in UNDER_MPIRUN
+        pytest.param("--data-dir=/no/such/place", "/no/such/place", marks=pytest.mark.long),
+        ("--np=-1", "--np -1: a session needs at least one slot"),
+        pytest.param("--inject=kill:rank=9", "only the ranks 0 to 1", marks=pytest.mark.long),
+        ("-n2", "several cases at the same time"),
+        ("--resume=tests", "there is no session.json in it"),
     ],
 )
 def test_bad_input_under_mpirun_is_one_line_before_anything_is_launched(
-    run: Run, arguments: list[str], told: str, tmp_path: Path
+    run: Run, argument: str, told: str, tmp_path: Path
 ) -> None:
-    assert_refused_in_a_line(run(*arguments, ranks=2), told, tmp_path)
+    refused = run(argument, ranks=2)
+    assert refused.returncode == 4, refused.stdout
+    (line,) = (text for text in refused.stderr.splitlines() if text.startswith("ERROR"))
+    assert told in line
+    assert "Traceback" not in refused.stderr + refused.stdout
+    assert documents(tmp_path) == {}
 
 
 # mpirun kills its ranks a second after it has told them to end: the report is written by then.

@@ -54,26 +54,8 @@ Press = Callable[..., Terminal]
 SWEEP = "-k", "test_sweep and broadcast"
 CASE_OF_SWEEP = "collective_overhead-broadcast-sweep-np2.json"
 
+
 # Beside the rows of tests/session/bad_input.md.
-BAD_INPUT = (
-    (["--data-dir=/no/such/place"], "--data-dir: /no/such/place"),
-    (["--thresholds=pytest.ini"], "pytest.ini:"),
-    (["--world-sizes=0"], "--world-sizes 0"),
-    (["--np=-1"], "--np -1: a session needs at least one slot"),
-    (["--inject=kill:rank=9"], "this session has only the ranks 0 to 1"),
-    (["-n2"], "several cases at the same time"),
-    (["--inject=kill:phase=lunch"], "the phase must be one of import, init, build,"),
-    (["--inject=kill:phase=gradients"], "the phase must be one of import, init, build,"),
-    (["--stack=/no/such/python"], "no Python interpreter at /no/such/python"),
-    (["--baseline=/no/such/session"], "give the directory of a session"),
-    (["--resume=tests"], "there is no session.json in it"),
-    (["--results="], "--results: is empty"),
-    (["--junitxml=/proc/none/x.xml"], "--junitxml /proc/none/x.xml: cannot be written"),
-    (["--benchmark-json=/proc/x.json"], "--benchmark-json /proc/x.json: cannot be written"),
-    (["--benchmark-json=tests"], "--benchmark-json tests: cannot be written: Is a directory"),
-)
-
-
 def command(arguments: Sequence[str], ranks: int = 0, made_up: bool = False) -> list[str]:
     """Return the command line of a session. ranks: of an outer mpirun, 0 for none. made_up: the
     session starts no ranks of its own."""
@@ -180,17 +162,6 @@ def assert_every_figure_is_written(case: dict) -> None:
             2**power for power in (16, 18, 20, 22, 24, 26, 27)
         }
         assert all(min(each["ranks"][0]["seconds"]) > 0 for each in launch["work"]["series"])
-
-
-def assert_refused_in_a_line(
-    done: subprocess.CompletedProcess[str], told: str, tmp_path: Path
-) -> None:
-    assert done.returncode == 4
-    lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-    assert len(lines) == 1
-    assert told in lines[0]
-    assert "Traceback" not in done.stderr + done.stdout
-    assert documents(tmp_path) == {}
 
 
 LIVE_LINE = re.compile(rb"\r\[ *[\d.]+ s\] ([^\r\n]*)\x1b\[K")

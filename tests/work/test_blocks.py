@@ -63,14 +63,6 @@ def test_a_block_takes_as_long_as_its_slowest_rank():
     assert turns.timed_seconds == 2 * 1.25 + 1.0
 
 
-def test_blocks_of_one_kind_are_found_among_others():
-    mixed = Launch(
-        HOROVOD_2, 0, work=Turns(blocks=[block(HOROVOD_2), block(HOROVOD_2, kind=BlockKind.LOCAL)])
-    )
-    assert mixed.of_kind(BlockKind.LOCAL) == mixed.blocks[1:]
-    assert mixed.of_kind(BlockKind.SPLIT) == []
-
-
 @pytest.mark.parametrize("schedule", list(Schedule))
 @pytest.mark.parametrize("ask", [weak_scaling, strong_scaling, communication, parity])
 def test_an_observation_is_the_logarithm_of_the_ratio_over_its_ideal(ask, schedule):
@@ -143,17 +135,6 @@ def test_two_kinds_of_one_arm_are_paired_in_either_schedule():
         turns_of(one).blocks.pop(2)
         logs = (math.log(2.0) + math.log(0.25)) / 2
         assert observation(communication(WORKLOAD, 2), measured) == pytest.approx(logs)
-
-
-def test_the_ideal_of_n_replicas_is_n_times_one():
-    measured = Round(
-        0,
-        Schedule.ALTERNATE,
-        [launched(HOROVOD_1, [1.0]), launched(HOROVOD_2, [1.0])],
-    )
-    comparison = weak_scaling(WORKLOAD, 2)
-    assert observation(comparison, measured) == pytest.approx(0.0)
-    assert observation(replace(comparison, ideal_ratio=1.0), measured) == pytest.approx(math.log(2))
 
 
 @pytest.mark.parametrize("schedule", list(Schedule))
@@ -241,12 +222,12 @@ def test_what_takes_long_is_repeated_less(seconds, repeats):
     assert affordable_repeats(first) == repeats
 
 
-def test_what_could_not_be_measured_is_asked_for_once_more():
-    assert affordable_repeats(Series(GRADIENTS, 0, [series_report([])] * 2)) == 1
-
-
 FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT
 MANY = [Arm(WORKLOAD, Strategy.HOROVOD, 2, injected=f"fault{number}") for number in range(9)]
+
+
+def test_what_could_not_be_measured_is_asked_for_once_more():
+    assert affordable_repeats(Series(GRADIENTS, 0, [series_report([])] * 2)) == 1
 
 
 def walked(
@@ -342,14 +323,3 @@ def test_every_pair_meets_and_every_kind_is_taken(kinds, pairs, seed):
         assert set().union(*taken) == set(wanted)
     # No more than a trail that is not closed costs, with a trail for each closed one.
     assert len(visits) <= 2 * len(compared) + len(kinds)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_both_kinds_of_a_pair_are_taken_where_it_meets(seed):
-    pairs = [(Side(arm, LOCAL), Side(HOROVOD_2, SPLIT)) for arm in MANY[:3]]
-    kinds = {HOROVOD_2: {FULL, SPLIT}, **{arm: {LOCAL} for arm in MANY[:3]}}
-    visits = walked(kinds, pairs, seed)
-    for one, other in pairwise(visits):
-        if HOROVOD_2 in (one.arm, other.arm) and one.arm != other.arm:
-            met = {one.arm: one.kinds, other.arm: other.kinds}
-            assert SPLIT in met[HOROVOD_2]

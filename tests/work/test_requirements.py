@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 from hvdperf.plan.arms import SWEEP_BYTES, Arm, BlockKind, Collective
 from hvdperf.plan.comparisons import Comparison, Question
-from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import gradient_reductions, overlap, parity, startup, sweep
-from hvdperf.work.collectives import SWEEP_TURNS, Collectives
+from hvdperf.work.collectives import Collectives
 from hvdperf.work.table import kinds_of, transfers_of
 from hvdperf.work.training import Startup
 from hvdperf.worker.protocol import Phase
@@ -61,16 +58,6 @@ def test_a_start_up_goes_as_far_as_what_is_exchanged_takes():
     assert Collectives.last_phase(sweep(WORKLOAD, 2)) is Phase.INIT
     assert Collectives.last_phase([GRADIENTS_OF]) is Phase.BUILD
     assert Collectives.last_phase([GRADIENTS_OF, BOUND]) is Phase.BROADCAST
-
-
-def test_a_sweep_is_one_wherever_its_comparisons_come_from():
-    again = deepcopy(sweep(WORKLOAD, 2))
-    assert Collectives.last_phase(again) is Phase.INIT
-    assert transfers_of(again) == transfers_of(sweep(WORKLOAD, 2))
-    sampling = Sampling(turns_min=2, turns_max=9)
-    found = Collectives.sampling(again, sampling)
-    assert (found.turns_min, found.turns_max) == (2, SWEEP_TURNS)
-    assert Collectives.sampling([GRADIENTS_OF], sampling) == sampling
 
 
 def test_blocks_are_taken_where_steps_are_asked_about():

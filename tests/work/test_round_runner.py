@@ -349,21 +349,6 @@ def test_as_many_turns_are_taken_again_as_there_are_to_be(stage):
     assert set(map(tuple, turns(measured).values())) == {tuple(range(6))}
 
 
-def test_without_a_meter_nothing_is_told_of_others(stage):
-    measured = make_runner(stage).take(0, [HOROVOD_2])
-    assert measured.disturbance is None
-    assert measured.of(HOROVOD_2).blocks[0].usage is None
-
-
-def test_arms_start_in_random_order():
-    orders = set()
-    for seed in range(20):
-        stage = Stage()
-        make_runner(stage, seed).take(0, ARMS)
-        orders.add(tuple(arm.label for arm, _ in stage.of("start")))
-    assert len(orders) > 3
-
-
 @pytest.mark.parametrize(
     ("cores", "most"),
     # What starts at once, in processes: of three arms with 2, 1 and 1; one may have more than fit.
@@ -413,12 +398,6 @@ def test_kinds_of_blocks_are_shuffled_within_a_turn(stage):
     blocks = [d["kind"] for _, d in stage.of("block") if d["steps"] > WARM_UP_STEPS]
     pairs = {tuple(blocks[i : i + 2]) for i in range(0, len(blocks), 2)}
     assert pairs == {("full", "local"), ("local", "full")}
-
-
-def test_every_block_carries_its_turn(stage):
-    measured = make_runner(stage).take(4, ARMS)
-    assert measured.number == 4
-    assert turns(measured) == {arm: [0, 1, 2] for arm in ARMS}
 
 
 def test_what_is_compared_is_measured_one_right_after_the_other(stage):
@@ -641,18 +620,13 @@ def test_nothing_is_left_running_after_ctrl_c(stage, what):
 
 
 def test_a_start_up_is_measured_without_training(stage):
-    runner = make_runner(stage, schedule=Schedule.FRESH, work=Startup)
+    runner = make_runner(stage, schedule=Schedule.FRESH, work=Startup, last_phase=Phase.TRACE)
     measured = runner.take(0, ARMS)
+    assert {details["last_phase"] for _, details in stage.of("start")} == {Phase.TRACE}
     assert stage.of("block") == []
     assert len(stage.of("evidence")) == len(stage.of("close")) == 3
     assert all(launch.startup_seconds for launch in measured.launches)
     assert not any(details["share_startup"] for _, details in stage.of("start"))
-
-
-def test_what_is_only_traced_starts_no_further(stage):
-    runner = make_runner(stage, work=Startup, last_phase=Phase.TRACE)
-    runner.take(0, [HOROVOD_1])
-    assert [details["last_phase"] for _, details in stage.of("start")] == [Phase.TRACE]
 
 
 @pytest.mark.parametrize(
@@ -832,15 +806,6 @@ def test_blocks_are_taken_in_the_same_turns(stage):
     assert measured.of(BARE_2).blocks == []
 
 
-def test_a_transport_that_fails_leaves_the_other(stage):
-    stage.raises[BARE_2, "collective"] = failure(BARE_2)
-    runner = exchanging(stage, SMALL)
-    measured = runner.take(0, [HOROVOD_2, BARE_2])
-    assert list(runner.failures) == [BARE_2]
-    assert len(measured.of(HOROVOD_2).series) == 3
-    assert stage.alive() == 0
-
-
 # What a launch brings --------------------------------------------------------------------------
 
 
@@ -866,13 +831,6 @@ def test_a_check_that_failed_is_not_taken_for_one_that_was_made(stage):
     runner.take(0, [HOROVOD_2])
     assert runner.correctness == {}
     assert list(runner.failures) == [HOROVOD_2]
-
-
-def test_a_launch_brings_startup_facts_and_evidence_of_every_rank(stage):
-    launch = make_runner(stage).take(0, [HOROVOD_2]).of(HOROVOD_2)
-    assert [facts.rank for facts in launch.metadata] == [0, 1]
-    assert len(launch.startup_seconds) == len(launch.evidence) == 2
-    assert all(len(block.ranks) == 2 for block in launch.blocks)
 
 
 def sequence(stage: Stage, arm: Arm) -> Sequence[str]:
