@@ -84,13 +84,13 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
     rule = question.spec.rule
     if rule is Band:
         reach = abs(centre) + noise * _farther_bound(rounds)
-        high = rounded_up(math.exp(max(reach, -math.log(NARROWEST_BAND))))
-        return Band(rounded_down(1 / high), high)
+        high = rounded(math.exp(max(reach, -math.log(NARROWEST_BAND))), up=True)
+        return Band(rounded(1 / high), high)
     if rule is Ceiling:
         highest = max(
             math.exp(centre) * (1 + POINTS_BELOW), math.exp(centre - noise * _lower_bound(rounds))
         )
-        return ceiling(question, three_digits_up(highest))
+        return ceiling(question, rounded(highest, up=True, significant=True))
     # Of a speed, 3 points are 3 %.
     points = POINTS_BELOW * (math.exp(centre) if rule is SpeedFloor else 1)
     lowest = min(math.exp(centre) - points, math.exp(centre + noise * _lower_bound(rounds)))
@@ -105,8 +105,8 @@ def ceiling(question: Question, at_most: float) -> Ceiling:
 def floor(question: Question, at_least: float) -> Floor:
     """Return the floor of the question's figure, rounded down. An efficiency has none above 1."""
     if question.spec.rule is SpeedFloor:
-        return SpeedFloor.at(three_digits_down(at_least))
-    return Floor.at(min(max(rounded_down(at_least), LOWEST_FLOOR), 1.0))
+        return SpeedFloor.at(rounded(at_least, significant=True))
+    return Floor.at(min(max(rounded(at_least), LOWEST_FLOOR), 1.0))
 
 
 def fewest_rounds(question: Question) -> int:
@@ -136,26 +136,12 @@ def _sessions(rounds: int) -> list[list[float]]:
     return [[noise.gauss(0.0, 1.0) for _ in range(rounds)] for _ in range(_SESSIONS)]
 
 
-def rounded_down(value: float) -> float:
-    """Return the value with three decimals, rounded down."""
-    return math.floor(value * 1000 + _ROUNDING) / 1000
-
-
-def three_digits_up(value: float) -> float:
-    """Round up to three significant digits, because a phase takes microseconds or minutes."""
-    digits = 2 - math.floor(math.log10(value))
-    return math.ceil(value * 10.0**digits - _ROUNDING) / 10.0**digits
-
-
-def three_digits_down(value: float) -> float:
-    """Round down to three significant digits."""
-    digits = 2 - math.floor(math.log10(value))
-    return math.floor(value * 10.0**digits + _ROUNDING) / 10.0**digits
-
-
-def rounded_up(value: float) -> float:
-    """Return the value with three decimals, rounded up."""
-    return math.ceil(value * 1000 - _ROUNDING) / 1000
+def rounded(value: float, up: bool = False, significant: bool = False) -> float:
+    """Return the value with three decimals, rounded down or up. significant: with three significant
+    digits instead, because a phase takes microseconds or minutes."""
+    scale = 10.0 ** (2 - math.floor(math.log10(value))) if significant else 1000.0
+    scaled = value * scale
+    return (math.ceil(scaled - _ROUNDING) if up else math.floor(scaled + _ROUNDING)) / scale
 
 
 THRESHOLDS = SHIPPED / "ci" / "thresholds"
@@ -189,11 +175,12 @@ class Case(NamedTuple):
 NAME_OF = {"gpu": "gpu_name", "cpu": "cpu_model"}
 _SIZE = re.compile(r"np([1-9]\d*|\*)|\*")
 _NODES = re.compile(r"one-node|([2-9]|[1-9]\d+|\*)-nodes|\*")
+# The values of a line by the kind of its rule, in words.
 _FORMS = {
-    Floor: "a floor",
-    SpeedFloor: "a floor in samples/s",
-    Band: "a band",
-    Ceiling: "a ceiling",
+    Floor: ("a floor", "a number above 0 and up to 1"),
+    SpeedFloor: ("a floor in samples/s", "a number above 0"),
+    Band: ("a band", "[low, high] with 0 < low < 1 < high"),
+    Ceiling: ("a ceiling", "a number above 0"),
 }
 _SHAPE = '"question/model/npN/one-node", as in "weak_scaling/vgg_16/np*/one-node"'
 
@@ -399,24 +386,19 @@ def _check_model(pattern: str) -> None:
 def _rule(questions: Sequence[Question], value: float | tuple[float, float]) -> Rule:
     kinds = {question.spec.rule for question in questions}
     if len(kinds) > 1:
-        names = " and ".join(sorted(_FORMS[kind] for kind in kinds))
+        names = " and ".join(sorted(_FORMS[kind][0] for kind in kinds))
         raise ValueError(f"{names} have different forms: write two lines")
-    # Horovod and another strategy train the same weights: either may be asked to be fast enough.
-    compares_strategies = all(question.spec.of_strategies for question in questions)
-    if kinds == {Band} or (compares_strategies and isinstance(value, tuple)):
-        if isinstance(value, tuple) and 0 < value[0] < 1 < value[1]:
+    (kind,) = kinds
+    if isinstance(value, tuple):
+        # Horovod and the other strategy train the same weights: either may have to be fast enough.
+        if all(question.spec.of_strategies for question in questions):
+            kind = Band
+        if kind is Band and 0 < value[0] < 1 < value[1]:
             return Band(*value)
-        wanted = "a band is [low, high] with 0 < low < 1 < high"
-    elif kinds == {Ceiling}:
-        if isinstance(value, float) and value > 0:
-            return ceiling(questions[0], value)
-        wanted = "a ceiling is a number above 0"
-    elif kinds == {SpeedFloor}:
-        if isinstance(value, float) and value > 0:
-            return SpeedFloor.at(value)
-        wanted = "a floor in samples/s is a number above 0"
-    else:
-        if isinstance(value, float) and 0 < value <= 1:
-            return Floor.at(value)
-        wanted = "a floor is a number above 0 and up to 1"
-    raise ValueError(f"{wanted}, not {json.dumps(value)}")
+    elif kind is Ceiling and value > 0:
+        return ceiling(questions[0], value)
+    elif kind is SpeedFloor and value > 0:
+        return SpeedFloor.at(value)
+    elif kind is Floor and 0 < value <= 1:
+        return Floor.at(value)
+    raise ValueError(f"{' is '.join(_FORMS[kind])}, not {json.dumps(value)}")

@@ -286,10 +286,10 @@ def holding_rule(rule: Rule, question: Question, known: Scatter, distance: float
     """Return the rule with limits at least this far from the case's centre, on the scale of
     logarithms. They are rounded as those of proposed_rule."""
     if isinstance(rule, Band):
-        high = max(rule.high, thresholds.rounded_up(math.exp(abs(known.centre) + distance)))
-        return Band(thresholds.rounded_down(1 / high), high)
+        high = max(rule.high, thresholds.rounded(math.exp(abs(known.centre) + distance), up=True))
+        return Band(thresholds.rounded(1 / high), high)
     if isinstance(rule, Ceiling):
-        highest = thresholds.three_digits_up(math.exp(known.centre + distance))
+        highest = thresholds.rounded(math.exp(known.centre + distance), up=True, significant=True)
         return thresholds.ceiling(question, max(rule.at_most, highest))
     return thresholds.floor(question, min(rule.pass_from, math.exp(known.centre - distance)))
 
