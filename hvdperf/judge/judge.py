@@ -4,7 +4,7 @@ it by the rules of the session."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -104,32 +104,24 @@ class Rules:
         return case_of(comparison, nodes(self.slots, comparison.world_size))
 
 
+@dataclass
 class Judge:
-    """A judge of comparisons of one workload and one kind of work, as rounds come in."""
+    """A judge of comparisons of one workload and one kind of work, as rounds come in. A RoundRunner
+    updates failures, correctness and weights.
 
-    def __init__(
-        self,
-        rules: Rules,
-        failures: Mapping[Arm, Failure],
-        correctness: Mapping[Arm, Launch],
-        weights: Callable[[Arm], Mapping[str, Any]],
-        noise: Callable[[Comparison], Noise | None],
-        sessions: SessionNoise | None,
-    ) -> None:
-        """Keep the inputs of judging. A RoundRunner updates failures, correctness and weights.
+    failures: of launches so far. correctness: by arm, the launch in which it trained reproducibly.
+    weights: returns the weights after that training, by tensor. noise: returns the noise that early
+    looks assume; None for no early looks. sessions: by how much sessions of this machine differ;
+    None if too few are known.
+    """
 
-        failures: of launches so far. correctness: by arm, the launch in which it trained
-        reproducibly. weights: returns the weights after that training, by tensor. noise: returns
-        the noise that early looks assume; None for no early looks. sessions: by how much sessions
-        of this machine differ; None if too few are known.
-        """
-        self._rules = rules
-        self._failures = failures
-        self._correctness = correctness
-        self._weights = weights
-        self._noise = noise
-        self._sessions = sessions
-        self._compared: dict[Comparison, list[str]] = {}
+    rules: Rules
+    failures: Mapping[Arm, Failure]
+    correctness: Mapping[Arm, Launch]
+    weights: Callable[[Arm], Mapping[str, Any]]
+    noise: Callable[[Comparison], Noise | None]
+    sessions: SessionNoise | None
+    _compared: dict[Comparison, list[str]] = field(default_factory=dict)
 
     def outcome(
         self, comparison: Comparison, measured: Sequence[Round], final: bool = False
@@ -139,17 +131,17 @@ class Judge:
         looks only the evidence of launches makes a comparison INVALID, and no figure does, because
         a test that is repeated errs more often."""
         rounds = tuple(each for each in measured if measures(comparison, each))
-        rule = self._rules.rule(comparison)
+        rule = self.rules.rule(comparison)
         nothing = Judgement(Verdict.NOT_RUN, None, rule, 0, "no round was completed in time")
         outcome = Outcome(comparison, nothing, rounds=rounds)
-        failure = next(filter(None, map(self._failures.get, comparison.arms)), None)
+        failure = next(filter(None, map(self.failures.get, comparison.arms)), None)
         if failure is not None:
             judgement = replace(nothing, verdict=_of_failure(failure), reason=str(failure))
             return replace(outcome, judgement=judgement, failure=failure)
         if rounds:
             return self._judged(outcome, final)
         # A case that is only shown is INFO.
-        reason = self._rules.unjudged(comparison)
+        reason = self.rules.unjudged(comparison)
         if comparison.judged_as is JudgedAs.AA_PAIR:
             reason = reason or "no time was left for the A/A test"
         return _with(outcome, Verdict.INFO, None, reason) if reason else outcome
@@ -163,7 +155,7 @@ class Judge:
         judgement = outcome.judgement
         if case is not None:
             rounds = _undisturbed(outcome, judgement)
-            found = detect(comparison, judgement, rounds, self._rules.hosts(comparison))
+            found = detect(comparison, judgement, rounds, self.rules.hosts(comparison))
             outcome = replace(outcome, detection=found)
             launches = [measured.of(comparison.candidate.arm) for measured in outcome.rounds]
             judgement = of_fault_case(case, judgement, found, is_noticed(case, launches))
@@ -181,7 +173,7 @@ class Judge:
         rounds = _undisturbed(outcome, judgement)
         above = _is_above(judgement)
         asked = _turned(comparison) if above else comparison
-        found = cause_of(asked, rounds, () if above else self._rules.hosts(comparison))
+        found = cause_of(asked, rounds, () if above else self.rules.hosts(comparison))
         if found is None:
             return outcome
         against = comparison.judged_as is JudgedAs.REGRESSION and not above
@@ -195,7 +187,7 @@ class Judge:
 
     def _reported(self, outcome: Outcome, final: bool) -> Outcome:
         comparison = outcome.comparison
-        unjudged = self._rules.unjudged(comparison) or _exchanges_elsewhere(outcome)
+        unjudged = self.rules.unjudged(comparison) or _exchanges_elsewhere(outcome)
         rows: list[Row] = []
         problems = []
         try:
@@ -205,9 +197,9 @@ class Judge:
             if not unjudged:
                 problems.append(f"no figure: {error}")
         outcome = replace(outcome, observations=tuple(map(median, rows)))
-        rule = self._rules.rule(comparison)
+        rule = self.rules.rule(comparison)
         count = len(rows)
-        looks = self._rules.profile.sampling.looks
+        looks = self.rules.profile.sampling.looks
         problems = self._problems(outcome, final or count in looks) + problems
         if problems:
             text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
@@ -223,12 +215,12 @@ class Judge:
                 outcome, Verdict.INFO, None, "there is no threshold to detect the fault by"
             )
         asked_by = comparison.question.spec.asked_by
-        if asked_by is AskedBy.BASELINE and self._sessions is None:
+        if asked_by is AskedBy.BASELINE and self.sessions is None:
             return _with(outcome, Verdict.INFO, None, _SESSIONS_UNKNOWN)
         if rule is None:
-            line = self._rules.pasteable_line(comparison, outcome.observations)
+            line = self.rules.pasteable_line(comparison, outcome.observations)
             outcome = replace(outcome, threshold_line=line)
-            reason = f"no threshold; add to {self._rules.thresholds.path.name}: {line}"
+            reason = f"no threshold; add to {self.rules.thresholds.path.name}: {line}"
             if asked_by is AskedBy.LINE:
                 return _with(outcome, Verdict.INFO, None, reason)
             verdict = Verdict.INVALID if count >= looks[0] else Verdict.INCONCLUSIVE
@@ -237,9 +229,9 @@ class Judge:
         if too_short:
             refused = _with(outcome, Verdict.INCONCLUSIVE, rule, too_short)
             return replace(refused, judgement=replace(refused.judgement, needs_longer_runs=True))
-        noise = self._noise(comparison)
+        noise = self.noise(comparison)
         is_pair = comparison.judged_as is JudgedAs.AA_PAIR
-        sessions = self._sessions if asked_by is AskedBy.BASELINE else None
+        sessions = self.sessions if asked_by is AskedBy.BASELINE else None
         if is_pair:
             judgement = judge_pair(rows, rule, looks, noise, final)
         else:
@@ -261,7 +253,7 @@ class Judge:
         found = [problem for launch in launches for problem in work.problems(launch)]
         found += _overlaps(outcome)
         if not found:
-            judged = self._rules.judged(comparison)
+            judged = self.rules.judged(comparison)
             found = work.problems_of_rounds(comparison, rounds, judged, at_look)
         if comparison.tolerance is not None:
             found += self._weight_problems(comparison, comparison.tolerance)
@@ -271,14 +263,14 @@ class Judge:
         """Return why the arms cannot be compared: they did not train the same weights. tolerance:
         as in `Comparison.tolerance`."""
         for arm in comparison.arms:
-            if arm not in self._correctness:
+            if arm not in self.correctness:
                 return [f"{arm.name}: its training was not checked"]
         if comparison not in self._compared:
             self._compared[comparison] = self._trained_differently(comparison, tolerance)
         return self._compared[comparison]
 
     def _trained_differently(self, comparison: Comparison, tolerance: float) -> list[str]:
-        reports = [self._correctness[arm].correctness for arm in comparison.arms]
+        reports = [self.correctness[arm].correctness for arm in comparison.arms]
         for arm, ranks in zip(comparison.arms, reports, strict=True):
             for rank in ranks:
                 if rank.irreproducible:
@@ -288,7 +280,7 @@ class Judge:
                     ]
             if len({digest for rank in ranks for digest in rank.digests}) != 1:
                 return [f"{arm.name}: replicas differ after reproducible training"]
-        ours, theirs = map(self._weights, comparison.arms)
+        ours, theirs = map(self.weights, comparison.arms)
         difference = weights_differ(ours, theirs, of_update=tolerance)
         if not difference:
             return []

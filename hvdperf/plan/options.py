@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from hvdperf.errors import UserError, refusing
@@ -195,8 +196,11 @@ def resuming(session: str, minutes: int) -> list[str]:
 def resolve_profile(options: Options) -> Profile:
     """Return the named profile with the changes that the command line makes. Raises UserError."""
     installed_networks()
-    own = [network.name for path in options.workloads for network in _own_networks(path)]
-    own += [_own_script(text).name for text in options.script]
+    with refusing("--workloads ", own_networks.BadWorkloads):
+        files = [own_networks.load_file(path) for path in options.workloads]
+    with refusing("--script ", own_networks.BadWorkloads):
+        scripts = [own_networks.load_script(text) for text in options.script]
+    own = [network.name for network in (*chain.from_iterable(files), *scripts)]
     profile = load_profile(options.profile)
     changes: dict[str, Any] = {}
     names = _named_models(options.models) or tuple(dict.fromkeys(own))
@@ -242,16 +246,6 @@ def installed_networks() -> None:
     """Add the networks of installed packages to those known. Raises UserError."""
     with refusing("", own_networks.BadWorkloads):
         own_networks.load_installed()
-
-
-def _own_networks(path: str) -> Sequence[registry.Network]:
-    with refusing("--workloads ", own_networks.BadWorkloads):
-        return own_networks.load_file(path)
-
-
-def _own_script(text: str) -> registry.Network:
-    with refusing("--script ", own_networks.BadWorkloads):
-        return own_networks.load_script(text)
 
 
 def known_model(name: str) -> registry.Network:

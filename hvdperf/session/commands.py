@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -245,9 +245,17 @@ _NAMED = 3
 _PAIR_AGAIN = f"stop what else runs here, then: pytest {' '.join(paths.cases('test_trust'))} -k aa"
 
 
-@dataclass(frozen=True)
-class DoctorRequest:
-    """A machine to check.
+def doctor(
+    *,
+    pair: bool = False,
+    profile: str | None = None,
+    data_dir: str | None = None,
+    thresholds: str | None = None,
+    results: Path = paths.RESULTS,
+) -> int:
+    """Check whether this machine is ready for measurements, and show fixes if not. Cores, load,
+    GPUs, the installed stack, data and limits are checked. Exit status: 0 if the machine is ready,
+    {ending.UNFIT} if not.
 
     what to check
         --pair: Also run a one-minute A/A test, to show the smallest change a session can detect.
@@ -257,20 +265,9 @@ class DoctorRequest:
         --thresholds FILE: Check this file. Default: the one for machines like this.
         --results DIR: Check that there is room for results here. Default: results.
     """
-
-    pair: bool = False
-    profile: str | None = None
-    data_dir: str | None = None
-    thresholds: str | None = None
-    results: Path = paths.RESULTS
-
-
-def doctor(request: DoctorRequest) -> int:
-    """Check whether this machine is ready for measurements, and show fixes if not. Cores, load,
-    GPUs, the installed stack, data and limits are checked. Exit status: 0 if the machine is ready,
-    {ending.UNFIT} if not."""
+    options = given(profile=profile, data_dir=data_dir, thresholds=thresholds)
     checks = []
-    for check in _checks(request):
+    for check in _checks(options, results, pair):
         checks.append(check)
         for line in _lines(check):
             print(line, flush=True)
@@ -295,8 +292,8 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, columns.WIDTH - _INDENT, break_on_hyphens=False) or [""]
 
 
-def _checks(request: DoctorRequest) -> Iterable[Check]:
-    yield from control.local_preflight(request.results)
+def _checks(options: Sequence[str], results: Path, pair: bool) -> Iterator[Check]:
+    yield from control.local_preflight(results)
     try:
         stack = probe(sys.executable, paths.CACHE)
     except UserError as error:
@@ -304,15 +301,12 @@ def _checks(request: DoctorRequest) -> Iterable[Check]:
         return
     built = ", ".join(stack.horovod_flags)
     versions = f"TensorFlow {stack.tensorflow}, Keras {stack.keras}, Horovod {stack.horovod}"
-    yield Check("stack", f"{versions} ({built}), {_mpirun(stack)}", note=_launcher(stack))
+    mpirun = "no mpirun" if stack.mpirun_version == NO_MPIRUN else stack.mpirun_version
+    yield Check("stack", f"{versions} ({built}), {mpirun}", note=_launcher(stack))
     yield check_of_scripts(stack)
-    yield from _planned(request)
-    if request.pair:
+    yield from _planned(options)
+    if pair:
         yield pair_check()
-
-
-def _mpirun(stack: Stack) -> str:
-    return "no mpirun" if stack.mpirun_version == NO_MPIRUN else stack.mpirun_version
 
 
 def _launcher(stack: Stack) -> str:
@@ -349,12 +343,9 @@ def _split(message: str) -> tuple[str, str]:
     return problem, fix or "correct it"
 
 
-def _planned(request: DoctorRequest) -> Iterator[Check]:
+def _planned(options: Sequence[str]) -> Iterator[Check]:
     """Return the checks of data and thresholds, from the plan of a session that is not run."""
     try:
-        options = given(
-            profile=request.profile, data_dir=request.data_dir, thresholds=request.thresholds
-        )
         planned = dry_run(options)
     except UserError as error:
         yield Check("plan", "refused", *_split(str(error)))

@@ -19,7 +19,7 @@ from hvdperf.json_records import plain
 from hvdperf.launch import outer
 from hvdperf.launch.slots import Slots
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of, shown
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.comparisons import Comparison, RoundGroup
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import properties
@@ -57,23 +57,19 @@ class ReplayedClock:
 def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
     """Record the durations of the candidate's blocks, start-ups, runs or collective operations,
     with the verdict as extra_info, and with the throughput of blocks."""
-    comparison = outcome.comparison
+    comparison, judgement = outcome.comparison, outcome.judgement
     seconds, details = work_of(comparison.question).durations(comparison, outcome.rounds)
     if seconds:
-        benchmark.extra_info.update(**_common_info(outcome), **details)
+        benchmark.extra_info.update(
+            case=comparison.name,
+            word=judgement.verdict.value,
+            figure=plain(judgement.figure),
+            threshold=plain(judgement.rule),
+            rounds=judgement.rounds,
+            world_size=comparison.world_size,
+            **details,
+        )
         clock.replay(seconds, benchmark)
-
-
-def _common_info(outcome: Outcome) -> dict[str, Any]:
-    comparison, judgement = outcome.comparison, outcome.judgement
-    return {
-        "case": comparison.name,
-        "word": judgement.verdict.value,
-        "figure": plain(judgement.figure),
-        "threshold": plain(judgement.rule),
-        "rounds": judgement.rounds,
-        "world_size": comparison.world_size,
-    }
 
 
 _suite = pytest.StashKey[PytestSession]()
@@ -220,22 +216,18 @@ def comparison_of(item: pytest.Item) -> Comparison | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort the cases by the rounds that they share, and give each case its clock. Keep
     pytest-timeout from cutting a case, which waits for the rounds of others."""
-    ranks: dict[Any, int] = {}
+    groups: dict[RoundGroup, int] = {}
+    places: dict[pytest.Item, int] = {}
     for item in items:
         comparison = comparison_of(item)
         if comparison is not None:
-            ranks.setdefault(comparison.round_group, len(ranks))
+            places[item] = groups.setdefault(comparison.round_group, len(groups))
             clock = item.stash[_clock] = ReplayedClock()
             group = comparison.question.value
             item.add_marker(pytest.mark.benchmark(timer=clock.block_seconds, group=group))
             if config.pluginmanager.has_plugin("timeout"):
                 item.add_marker(pytest.mark.timeout(0))
-
-    def place(item: pytest.Item) -> int:
-        comparison = comparison_of(item)
-        return -1 if comparison is None else ranks[comparison.round_group]
-
-    items.sort(key=place)
+    items.sort(key=lambda item: places.get(item, -1))
 
 
 @pytest.hookimpl(tryfirst=True)

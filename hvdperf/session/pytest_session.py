@@ -93,7 +93,6 @@ class PytestSession:
         self.is_refused = False
         # Under --against: what differs in the session's own stack, one line each.
         self.changed: list[str] = []
-        self._scheduler: Scheduler | None = None
         self._record = noise_record.MachineRecord(Path(), {})
         self._results_writer: ResultsWriter | None = None
 
@@ -212,10 +211,10 @@ class PytestSession:
 
     def prepare(self) -> Scheduler:
         """Check the stack and open what measuring needs, once. Raises UserError."""
-        if self._scheduler is not None:
-            return self._scheduler
-        with self._progress.long_work():
-            return self._prepared()
+        if self._results_writer is None:
+            with self._progress.long_work():
+                return self._prepared()
+        return self._results_writer.scheduler
 
     def _prepared(self) -> Scheduler:
         self._preflight()
@@ -229,7 +228,7 @@ class PytestSession:
         try:
             return self._opened(stacks, arm_launcher)
         except BaseException:  # Ctrl-C, too, must leave no files
-            if self._scheduler is None:  # else `close` disposes of it
+            if self._results_writer is None:  # else `close` disposes of it
                 dispose(arm_launcher)
             raise
 
@@ -275,7 +274,7 @@ class PytestSession:
         # A budget that is given by --budget counts from now.
         own_budget = self.options.budget_minutes is not None
         began = time.monotonic() - (0.0 if own_budget else document.budget_spent_seconds)
-        self._scheduler = scheduler = Scheduler(
+        scheduler = Scheduler(
             arm_launcher=arm_launcher,
             profile=profile,
             thresholds=self.session_plan.thresholds,
@@ -294,9 +293,9 @@ class PytestSession:
             disturbances=list(document.disturbances),
         )
         directory = open_directory(self.session_plan, document.session, earlier)
-        self._results_writer = ResultsWriter(directory, document, scheduler, earlier, self.began)
         if earlier.document is None and (problem := clock_problem(directory)):
             self._progress.say(problem)
+        self._results_writer = ResultsWriter(directory, document, scheduler, earlier, self.began)
         for comparison in self.selected:
             trial = trials.get(comparison.workload.model)
             judgement = trial.judgement(comparison) if trial is not None else None
@@ -386,7 +385,7 @@ class PytestSession:
         pytest's name of a case."""
         if self._results_writer is None:
             return exit_status
-        self._add_to_record()
+        self._add_to_record(self._results_writer)
         after = fitness.slowdowns(self.machine.gpus, os.environ) if self.machine.gpus else None
         if after is not None and after.problem:
             text = f"after the last case: {after.complaint}"
@@ -395,18 +394,18 @@ class PytestSession:
         self.next_steps = self._next_steps(self._results_writer, node)
         return self._results_writer.end(exit_status, self.next_steps)
 
-    def _add_to_record(self) -> None:
+    def _add_to_record(self, writer: ResultsWriter) -> None:
         """Record throughputs, and by how much launches differed, unless a fault was injected or the
         session was resumed: the cases that a resumed session still measures are those that vary
         most."""
         injected = self.options.fault or any(c.is_fault_case for c in self.selected)
-        if self._scheduler is None or self._results_writer is None or injected or self.resumed:
+        if injected or self.resumed:
             return
         try:
             self._record.add(
-                self._results_writer.directory.name,
-                self._scheduler.launch_variances(),
-                self._scheduler.round_moments(),
+                writer.directory.name,
+                writer.scheduler.launch_variances(),
+                writer.scheduler.round_moments(),
                 {
                     f"{workload.name} {workload.precision} np{size}": median(launches)
                     for (workload, size), launches in throughputs(self.outcomes.values()).items()
@@ -462,7 +461,5 @@ class PytestSession:
         """Close the results and the arm launcher."""
         if self._results_writer is not None:
             self._results_writer.close()
+            dispose(self._results_writer.scheduler.arm_launcher)
             self._results_writer = None
-        if self._scheduler is not None:
-            dispose(self._scheduler.arm_launcher)
-            self._scheduler = None

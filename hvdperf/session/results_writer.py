@@ -283,7 +283,7 @@ class ResultsWriter:
         Raises UserError if nothing can be written, or if the session still runs."""
         self.directory = directory
         self.problems: dict[str, str] = {}
-        self._document, self._scheduler = document, scheduler
+        self._document, self.scheduler = document, scheduler
         self._began = began
         self._measuring_since = time.monotonic()
         self._budget_spent = document.budget_spent_seconds
@@ -386,7 +386,7 @@ class ResultsWriter:
         return True
 
     def _case(self, outcome: Outcome) -> documents.Case:
-        comparison, slots = outcome.comparison, self._scheduler.arm_launcher.slots
+        comparison, slots = outcome.comparison, self.scheduler.arm_launcher.slots
         return documents.Case(
             format=documents.FORMAT,
             session=self._document.session,
@@ -403,10 +403,10 @@ class ResultsWriter:
             written_at=documents.now(),
             exit_status=exit_status,
             elapsed_seconds=self.elapsed_seconds,
-            timed_seconds=self._scheduler.timed_seconds,
+            timed_seconds=self.scheduler.timed_seconds,
             budget_spent_seconds=self._budget_spent,
             verdicts=self.verdicts,
-            disturbances=documents.with_culprits_kept(self._scheduler.disturbances),
+            disturbances=documents.with_culprits_kept(self.scheduler.disturbances),
         )
 
     def _write_session(self, exit_status: int | None) -> None:
