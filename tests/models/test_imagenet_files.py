@@ -106,7 +106,7 @@ CUT = jpeg(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))[:90
 
 def example(**changed: list[Any] | None) -> bytes:
     """An Example as TensorFlow writes it; image and label may be changed or left out."""
-    values = {"image/encoded": [IMAGE], "image/class/label": [7]}
+    values: dict[str, list[Any] | None] = {"image/encoded": [IMAGE], "image/class/label": [7]}
     names = {"image": "image/encoded", "label": "image/class/label"}
     built = tf.train.Example()
     for key, value in {**values, **{names[key]: value for key, value in changed.items()}}.items():
