@@ -299,13 +299,10 @@ def _slower(parts: Parts) -> Iterator[Limit]:
         return
     share = parts.share_of(slower.waited)
     others = [each.rank for each in parts.by_rank if each.rank != slower.rank]
-    who, wait = "the others", "the others wait"
-    if len(others) == 1:
-        who = f"rank {others[0]}"
-        wait = f"{who} waits"
+    who, wait = ("the others", "wait") if others[1:] else (f"rank {others[0]}", "waits")
     told = (
         f"rank {slower.rank} takes {slower.times:.2f} times as long per step as {who}, excluding "
-        f"waits (mostly {slower.term.value}); {wait} {1000 * slower.waited:.2f} of "
+        f"waits (mostly {slower.term.value}); {who} {wait} {1000 * slower.waited:.2f} of "
         f"{1000 * parts.period:.2f} ms"
     )
     mends = {

@@ -22,6 +22,7 @@ from tests.script.test_terms import known
 
 SCRIPTS = ROOT / "tests/support/scripts"
 LOOP = str(SCRIPTS / "loop.py")
+FAILS = "import horovod.tensorflow as hvd; hvd.init(); raise SystemExit(3)"
 INVALID = EXIT_STATUS[Verdict.INVALID]
 ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
 
@@ -104,17 +105,15 @@ def test_fit_under_keras_3_exchanges_nothing_and_is_invalid(tmp_path: Path) -> N
         assert done.returncode == 0
 
 
-def test_a_script_is_ended_after_so_many_steps_and_its_own_error_stays(tmp_path: Path) -> None:
-    done = run(tmp_path, *on_two_ranks(LOOP, "--steps", "9999"), options=("--steps=30",))
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("--no-exchange",), marks=pytest.mark.long)], ids=len
+)
+def test_a_script_is_ended_after_so_many_steps(options: tuple[str, ...], tmp_path: Path) -> None:
+    words = on_two_ranks(LOOP, "--steps", "9999", *options)
+    done = run(tmp_path, *words, options=("--steps=30",))
     assert done.returncode == 0, done.stderr
     assert [steps_of(each).count for each in ranks_of(tmp_path)] == [30, 30]
     assert "is done" not in done.stdout
-    other = tmp_path / "other"
-    failed = run(other, sys.executable, LOOP, "--fail-at", "12")
-    assert failed.returncode == 1
-    assert "RuntimeError: the script's own error" in failed.stderr
-    (alone,) = ranks_of(other)
-    assert (alone.size, alone.steps and alone.steps.count) == (1, 13)
 
 
 @pytest.mark.long
@@ -279,17 +278,6 @@ def test_a_loop_without_a_function_computes_between_its_exchanges(tmp_path: Path
     assert parts.in_loop
 
 
-def test_a_script_that_fails_before_its_first_step_is_reported_with_its_status(
-    tmp_path: Path,
-) -> None:
-    code = "import horovod.tensorflow as hvd; hvd.init(); raise SystemExit(3)"
-    done = run(tmp_path, sys.executable, "-c", code)
-    assert done.returncode == 3
-    assert "status 3" in done.stdout
-    (directory,) = (tmp_path / "scripts").iterdir()
-    assert read_launch(directory).status == 3
-
-
 def test_one_rank_does_not_wait_for_its_gpu(tmp_path: Path) -> None:
     done = run(tmp_path, sys.executable, LOOP, "--gpu", "--steps=100")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -307,26 +295,25 @@ def test_one_rank_does_not_wait_for_its_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "steps", "is_over"),
+    ("words", "status", "count", "is_over", "says"),
     [
-        ((str(SCRIPTS / "forked.py"),), 0, 20, True),
-        ((LOOP, "--steps", "30", "--leave", "3"), 3, 30, False),
+        ((str(SCRIPTS / "forked.py"),), 0, 20, True, ""),
+        ((LOOP, "--steps", "30", "--leave", "3"), 3, 30, False, ""),
+        ((LOOP, "--fail-at", "12"), 1, 13, True, "RuntimeError: the script's own error"),
+        (("-c", FAILS), 3, 0, True, "the command ended with status 3 before its first step"),
     ],
-    ids=["a process that the script forks", "a script that leaves at once"],
+    ids=["it forks the one that trains", "it leaves at once", "it fails", "it never trains"],
 )
-def test_a_rank_has_all_of_its_steps(
-    words: tuple[str, ...], status: int, steps: int, is_over: bool, tmp_path: Path
+def test_however_a_script_ends_it_keeps_its_steps_and_its_status(
+    words: tuple[str, ...], status: int, count: int, is_over: bool, says: str, tmp_path: Path
 ) -> None:
     done = run(tmp_path, sys.executable, *words)
     assert done.returncode == status, done.stderr
+    assert says in " ".join(done.stdout.split()) + done.stderr
     (alone,) = ranks_of(tmp_path)
-    assert (steps_of(alone).count, alone.is_over) == (steps, is_over)
-
-
-@pytest.mark.long
-def test_a_script_that_exchanges_nothing_is_ended_after_so_many_steps_too(tmp_path: Path) -> None:
-    run(tmp_path, *on_two_ranks(LOOP, "--no-exchange"), options=("--steps=20",))
-    assert [steps_of(each).count for each in ranks_of(tmp_path)] == [20, 20]
+    assert (alone.size, alone.count, alone.is_over) == (1, count, is_over)
+    (directory,) = (tmp_path / "scripts").iterdir()
+    assert read_launch(directory).status == status
 
 
 def test_a_command_without_a_rank_keeps_its_status_and_its_sitecustomize(tmp_path: Path) -> None:
