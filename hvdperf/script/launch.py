@@ -105,7 +105,7 @@ class Command:
         return {**found, "HVDPERF_RECORD": str(directory), "HVDPERF_STEPS": f"{steps or 0}"}
 
     @property
-    def programs(self) -> list[str]:
+    def own_words(self) -> list[str]:
         """Return its words; programs of an environment are those of the one that it runs in. Raises
         UserError if that lacks one."""
         first, here = self.words[0], shutil.which(self.words[0])
@@ -281,7 +281,7 @@ def short_run(command: Command, directory: Path, steps: int) -> Run:
         paths = (private.top_of(place), place, scratch, directory, all_runs)
         plan = private.plan(*paths, revision, command.changed)
         environment = {**command.environment(directory, steps), private.VARIABLE: plan}
-        words = on_all_hosts(command.programs, *command.settings, private.VARIABLE)
+        words = on_all_hosts(command.own_words, *command.settings, private.VARIABLE)
         shell = ["sh", "-c", 'exec "$@" 2>&1', "sh", *private.command(words)]
         with open(output, "w") as stream:
             status = ended(shell, stream, place, environment)
