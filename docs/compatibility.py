@@ -188,7 +188,7 @@ def tables(
 ) -> str:
     """Return what the page has below its text: what works by use, the table, the first error of
     each combination that does not build, and the extra settings of releases that need some."""
-    parts = ["", "".join(_by_use(uses)), "## Combinations\n"]
+    parts = ["".join(_by_use(uses)), "## Combinations\n"]
     head = ("Horovod", "TensorFlow", "Keras", "Python", *(each.name for each in fields(Row)[4:]))
     parts.append(table(head, map(astuple, rows(results, not_built))) + "\n")
     reasons: dict[tuple[str, str], list[str]] = {}
@@ -203,4 +203,4 @@ def tables(
         for why in dict.fromkeys(quirk.why for quirk in known.values()):
             versions = ", ".join(version for version, quirk in known.items() if quirk.why == why)
             parts.append(f"{name} {versions}: {why}. The suite's build applies it.\n")
-    return "\n".join([*parts, ""])
+    return "\n".join(parts).strip()

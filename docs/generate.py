@@ -1,4 +1,5 @@
-"""Writes docs/reference/*.md from the code: `python -m docs.generate`, which `make docs` runs.
+"""Writes parts of docs/reference/*.md from the code: `python -m docs.generate`, which `make docs`
+runs. The pages say where; the rest of their text is written by hand.
 
 The pages are tracked, so that they can be read without building the site;
 tests/docs/test_generate.py fails if one of them is not current.
@@ -12,13 +13,13 @@ import dataclasses
 import importlib
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from docs.compatibility import read_not_built, read_uses, tables
-from docs.markdown import between, table
+from docs.markdown import END, table
 from hvdperf import __main__ as command
 from hvdperf import cli
 from hvdperf.files import write_whole
@@ -36,6 +37,8 @@ from hvdperf.verdict import Band, Ceiling, Floor, SpeedFloor
 from hvdperf.work.collectives import Collectives
 from hvdperf.worker.script.tap._hvdperf_recorder import PREFIXES
 
+# Where a part of a page begins that is made here.
+BEGIN = "<!-- made by `make docs` from here -->"
 REFERENCE = ROOT / "docs" / "reference"
 BETTER = {Floor: "higher", SpeedFloor: "higher", Ceiling: "lower", Band: "1"}
 LIMIT = {Floor: "floor", SpeedFloor: "floor", Ceiling: "ceiling", Band: "band"}
@@ -51,14 +54,17 @@ def codes(names: Iterable[object]) -> str:
     return ", ".join(map(code, names))
 
 
-def page(title: str, intro: str, *parts: str) -> str:
-    made = "<!-- made by `make docs` from the code: change the code, not this page -->"
-    paragraphs = "\n\n".join([made, f"# {title}", intro, *parts]).split("\n\n")
-    return "\n\n".join(map(_wrapped, paragraphs)) + "\n"
+def filled(page: str, parts: Sequence[str]) -> str:
+    """Return a page with these parts in place of those that it marks, in their order."""
+    text, *rest = page.split(f"{BEGIN}\n")
+    for part, after in zip(parts, rest, strict=True):
+        made = "\n\n".join(map(_wrapped, part.split("\n\n")))
+        text += f"{BEGIN}\n\n{made}\n\n{END}{after.partition(END)[2]}"
+    return text
 
 
 def _wrapped(paragraph: str) -> str:
-    if paragraph.startswith(("|", "#", "<", "```")):
+    if paragraph.startswith(("|", "#", "<", "```", "- ", "1. ")):
         return paragraph
     return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)
 
@@ -104,7 +110,7 @@ VARIANTS = {
 }
 
 
-def cases() -> str:
+def cases() -> list[str]:
     asked: dict[Question, tuple[str, str]] = {}
     variants: dict[Question, list[str]] = {}
     for question, variant, file, replicas in _asked():
@@ -136,37 +142,17 @@ def cases() -> str:
             )
         )
         asking.append((code(question.value), codes(by), code(f"perf/{file}")))
-    return page(
-        "Cases",
-        "A case is a question about a network at a number of replicas. Its name is made of the "
-        "question, the variant, the network and the world size, such as `parity[vgg_16_s-np2]`, "
-        "`gradient_reduction[fp16-vgg_16_s-np2]` or, for `startup_init`, "
-        "`startup[init-vgg_16_s-np2]`. The [glossary](../glossary.md) explains the terms, and "
-        "[figures](../figures.md) how a figure is measured.",
+    changes = [
+        (code(question.value), code(name), VARIANTS[name])
+        for question in Question
+        if question.spec.own_rounds
+        for name in dict.fromkeys(variants[question])
+    ]
+    return [
         table(("question", "figure", "unit", "better", "needs"), rows),
-        "## Variants",
-        table(
-            ("question", "variant", "what it changes"),
-            [
-                (code(question.value), code(name), VARIANTS[name])
-                for question in Question
-                if question.spec.own_rounds
-                for name in dict.fromkeys(variants[question])
-            ],
-        ),
-        "Those of `convergence_loss` and `convergence_accuracy` name the other strategy "
-        "(`mirrored`: MirroredStrategy, `single`: plain TensorFlow), those of "
-        "`collective_overhead` the operation.",
-        "## Who asks what",
+        table(("question", "variant", "what it changes"), changes),
         table(("question", "profiles", "file"), asking),
-        "A profile without a list of questions asks all of them, some only of the networks that it "
-        "names as representatives. `throughput` is asked where the thresholds have a line for it, "
-        "and `baseline` with `--baseline`. If you name a file, its questions are asked, whatever "
-        "the profile says: `pytest perf/test_wall_time.py`. The profile `trust` asks the "
-        "[fault cases](faults.md). Of a training script (`--script`) `perf/test_script.py` and "
-        "`perf/test_launch.py` ask what can be asked of one: [my script is "
-        "slow](../slow_script.md#in-a-session).",
-    )
+    ]
 
 
 def _list(names: Iterable[str], wanted: bool) -> str:
@@ -193,33 +179,20 @@ def _asked() -> Iterator[tuple[Question, str, str, str]]:
                     yield each.question, each.variant, path.name, replicas
 
 
-def options() -> str:
+def options() -> list[str]:
     parser = cli.Parser()
     cli.add_options(parser, Options)
     _, _, *groups = parser._action_groups  # argparse's own come first
-    parts = [
-        f"## {(group.title or '').capitalize()}\n\n"
-        + table(("option", "meaning"), map(_argument, group._group_actions))
-        for group in groups
-    ]
-    return page(
-        "Options of pytest perf/",
-        "The suite's own options, besides those of pytest. `pytest perf/ --dry-run` shows what "
-        "they would measure.",
-        *parts,
-        "Options of pytest-benchmark work, too (`--benchmark-json`, `--benchmark-compare`): it "
-        "records every case from the ranks' clocks. Its tables are shown only if one of its "
-        "options asks for them. `-p no:hvdperf.report.plugin` leaves the page of the session out.",
-    )
+    return ["\n\n".join(_section(group) for group in groups)]
 
 
-def commands() -> str:
-    return page(
-        "Commands of hvdperf",
-        "`pytest perf/` measures; the command `hvdperf` does everything else. `--help` says the "
-        "same on the terminal.",
-        *_commands(command.parser(), "hvdperf"),
-    )
+def _section(group: argparse._ArgumentGroup) -> str:
+    options = table(("option", "meaning"), map(_argument, group._group_actions))
+    return f"## {(group.title or '').capitalize()}\n\n{options}"
+
+
+def commands() -> list[str]:
+    return ["\n\n".join(_commands(command.parser(), "hvdperf"))]
 
 
 def _commands(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:
@@ -243,7 +216,7 @@ def _argument(action: argparse.Action) -> tuple[str, str]:
     return code(f"{text} {value}".strip()), (action.help or "") % vars(action)
 
 
-def profiles() -> str:
+def profiles() -> list[str]:
     found = {path.stem: path for path in sorted(PROFILES.glob("*.toml"))}
     rows = [
         (code(name), _comment(path), codes(profile.models), f"{profile.budget_s / 60:g} min")
@@ -258,14 +231,7 @@ def profiles() -> str:
             ("Keys of [runs]", Runs),
         )
     ]
-    return page(
-        "Profiles",
-        "A profile says what a session measures: `--profile NAME` for those below "
-        "(`ci/profiles/`), or `--profile FILE.toml` for one of your own. No round begins that "
-        "would end after the `budget`, except the first ones; most sessions end before.",
-        table(("profile", "what for", "networks", "budget"), rows),
-        *keys,
-    )
+    return ["\n\n".join([table(("profile", "what for", "networks", "budget"), rows), *keys])]
 
 
 def _comment(path: Path) -> str:
@@ -305,7 +271,7 @@ PLAIN_KEYS = {
 }
 
 
-def thresholds() -> str:
+def thresholds() -> list[str]:
     parts = []
     for path in sorted(limits.THRESHOLDS.glob("*.toml")):
         match = read_toml(path)["match"]
@@ -318,17 +284,7 @@ def thresholds() -> str:
         parts.append(table(("question/network/world size/nodes", "limit"), lines))
     shape = (limits.__doc__ or "").split("::\n", 1)[1].split("\n\nIn each")[0]
     example = "\n".join(line.removeprefix("    ") for line in shape.strip("\n").splitlines())
-    return page(
-        "Thresholds files",
-        "The limits of figures are in one TOML file per machine class, `ci/thresholds/*.toml`. A "
-        "session takes the files whose `[match]` fits its machine, the one with more or longer "
-        "names in `[match]` first; a case without a line there takes that of the next file. How to "
-        "make one: "
-        "[Set thresholds](../thresholds.md).",
-        f"```toml\n{example}\n```",
-        "In each of the four parts `*` stands for anything. The first line that matches wins.",
-        *parts,
-    )
+    return [f"```toml\n{example}\n```", "\n\n".join(parts)]
 
 
 # Every variable of the suite's own: who sets it, and what it is for. A test compares the names with
@@ -372,35 +328,22 @@ OTHERS = {
 }
 
 
-def environment() -> str:
-    return page(
-        "Environment variables",
-        "Variables that begin with " + codes(PREFIXES) + " are passed to all ranks on all hosts.",
-        "## The suite's own",
-        table(
-            ("variable", "set by", "meaning"),
-            [(code(name), *row) for name, row in VARIABLES.items()],
-        ),
-        "These are read, too:",
-        table(("variable", "meaning"), [(codes(n.split(", ")), m) for n, m in OTHERS.items()]),
-        "## Settings that change figures",
-        "Their values are part of the [fingerprint](../glossary.md#fingerprint). A session tells "
-        "them at its head, and beside the verdicts that they touch. Other variables with these "
-        "beginnings are recorded and told as set: " + codes(_unknown()) + ". Those that only say "
-        "where a rank is, how Horovod was built, or what is written down are left out.",
-        table(
-            ("variables", "what they change", "touches", "has no effect, because"),
-            [
-                (code(row.variables), row.changes, row.touches.value, _overridden(row))
-                for row in ROWS
-                if row.changes and row.field != PRECISION
-            ],
-        ),
-    )
-
-
-def _unknown() -> list[str]:
-    return [row.variables for row in ROWS if not row.changes]
+def environment() -> list[str]:
+    own = [(code(name), *row) for name, row in VARIABLES.items()]
+    others = [(codes(names.split(", ")), meaning) for names, meaning in OTHERS.items()]
+    settings = [
+        (code(row.variables), row.changes, row.touches.value, _overridden(row))
+        for row in ROWS
+        if row.changes and row.field != PRECISION
+    ]
+    unknown = codes(row.variables for row in ROWS if not row.changes)
+    return [
+        f"Variables that begin with {codes(PREFIXES)} are passed to all ranks on all hosts.",
+        table(("variable", "set by", "meaning"), own),
+        table(("variable", "meaning"), others),
+        f"Other variables with these beginnings are recorded and told as set: {unknown}.\n\n"
+        + table(("variables", "what they change", "touches", "has no effect, because"), settings),
+    ]
 
 
 def _overridden(row: Row) -> str:
@@ -408,7 +351,7 @@ def _overridden(row: Row) -> str:
     return row.overridden + where if row.overridden else ""
 
 
-def faults() -> str:
+def faults() -> list[str]:
     told = meanings(Fault, Fault.KINDS)
     kinds = [
         (
@@ -433,21 +376,13 @@ def faults() -> str:
         )
         for name, trial in FAULT_CASES.items()
     ]
-    return page(
-        "Faults",
-        "`--inject KIND:key=value,key=value` injects a fault into the session's own stack "
-        "([how](../faults.md)). Every kind also takes `model=` and `world_size=`, which restrict "
-        "it. `rank` is 0 and `phase` is `block` if they are not given and the table has no "
-        "other default. A given `factor` or `ms` replaces the defaults of both.",
+    return [
         table(("kind", "what happens", "keys", "defaults"), kinds),
-        "## Fault cases\n\n`pytest perf/test_trust.py --profile trust` injects each of these into "
-        "one of two arms, and PASSes if the verdict and its attribution, or the reason of an "
-        "INVALID, are the expected ones. How often they were: [Detected faults](trust.md).",
         table(("case", "fault", "question", "verdict", "attribution or reason", "rank"), trials),
-    )
+    ]
 
 
-def documents() -> str:
+def documents() -> list[str]:
     rows = [
         (
             f"[{name}](../../results/schema/{name}.schema.json)",
@@ -456,17 +391,11 @@ def documents() -> str:
         )
         for name, r in schemas.DOCUMENTS.items()
     ]
-    return page(
-        "Documents",
-        "Sessions write JSON files below `results/`. "
-        "[Read documents](../reading_documents.md) shows how, with Python and other programs. Each "
-        "kind of document has a schema with every field, its type, and the meaning of each object.",
-        table(("schema", "file", "content"), rows),
-        *(
-            f"## {name}\n\n" + table(("field", "type", "meaning"), _fields(record))
-            for name, record in schemas.DOCUMENTS.items()
-        ),
+    sections = (
+        f"## {name}\n\n" + table(("field", "type", "meaning"), _fields(record))
+        for name, record in schemas.DOCUMENTS.items()
     )
+    return ["\n\n".join([table(("schema", "file", "content"), rows), *sections])]
 
 
 PLACES = {
@@ -511,35 +440,27 @@ PLAIN_FIELDS = {
 }
 
 
-def compatibility() -> str:
+def compatibility() -> list[str]:
     results, refused = history.read_history(history.RAW)
     not_built, unreadable = read_not_built(history.NOT_BUILT)
     uses, unread = read_uses(history.USES)
     if refused or unreadable or unread:
         raise SystemExit("\n".join([*refused, *unreadable, *unread]))
-    before, _, after = between((REFERENCE / "compatibility.md").read_text(), "make docs")
-    return before + tables(results, not_built, uses) + after
+    return [tables(results, not_built, uses)]
 
 
 PACKAGE = ROOT / "hvdperf"
 
 
-def modules() -> str:
-    """Return the page of the modules, by package. Each begins with a docstring that says what it
-    does."""
+def modules() -> list[str]:
+    """Return the modules, by package. Each begins with a docstring that says what it does."""
     rooms = [path for path in sorted(PACKAGE.iterdir()) if (path / "__init__.py").is_file()]
-    return page(
-        "Modules",
-        "What the modules of `hvdperf/` do, as each says in its first sentence. "
-        "[Architecture](../architecture.md) has the order of the packages, and what passes between "
-        "them.",
-        table(("module", "what it does"), map(_told, sorted(PACKAGE.glob("*.py")))),
-        *(
-            f"## {room.name}\n\n"
-            + table(("module", "what it does"), map(_told, sorted(room.rglob("*.py"))))
-            for room in rooms
-        ),
+    found = {"": PACKAGE.glob("*.py"), **{room.name: room.rglob("*.py") for room in rooms}}
+    sections = (
+        f"## {name}\n\n" * bool(name) + table(("module", "what it does"), map(_told, sorted(paths)))
+        for name, paths in found.items()
     )
+    return ["\n\n".join(sections)]
 
 
 def _told(path: Path) -> tuple[str, str]:
@@ -547,7 +468,7 @@ def _told(path: Path) -> tuple[str, str]:
     return code(path.relative_to(PACKAGE)), cli.first_sentence(told)
 
 
-PAGES: Mapping[str, Callable[[], str]] = {
+PAGES: Mapping[str, Callable[[], list[str]]] = {
     "modules": modules,
     "cases": cases,
     "options": options,
@@ -561,12 +482,11 @@ PAGES: Mapping[str, Callable[[], str]] = {
 }
 
 
-def texts() -> dict[str, str]:
-    """Return the text of each page by the name of its file."""
-    return {f"{name}.md": make() for name, make in PAGES.items()}
+def text(name: str) -> str:
+    """Return the whole text of a page."""
+    return filled((REFERENCE / f"{name}.md").read_text(), PAGES[name]())
 
 
 if __name__ == "__main__":
-    REFERENCE.mkdir(exist_ok=True)
-    for name, text in texts().items():
-        write_whole(REFERENCE / name, text)
+    for name in PAGES:
+        write_whole(REFERENCE / f"{name}.md", text(name))
