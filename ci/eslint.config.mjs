@@ -1,4 +1,4 @@
-// Rules for the scripts of the pages, which ci/eslint.sh checks.
+// Rules for the scripts of the pages, which ci/lint.sh checks.
 import { createRequire } from "node:module";
 
 // The recommended rules, and browsers' names, come with eslint.

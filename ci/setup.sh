@@ -124,6 +124,13 @@ run_logged() {
 
 # --- uv -------------------------------------------------------------------------------------------
 
+# Where this machine's pip has an index of its own, uv takes it too, unless it has been told another.
+follow_pip_index() {
+    local index
+    index=${PIP_INDEX_URL:-$(.uv/bin/python -m pip config get global.index-url 2>/dev/null || true)}
+    if [[ -n $index ]]; then export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-$index}}; fi
+}
+
 # In a virtual environment of its own: Debian's Python refuses a plain pip install.
 install_uv() {
     [[ $(.uv/bin/uv --version 2>/dev/null) != "uv $UV_VERSION"* ]] || return 0
@@ -307,18 +314,12 @@ sync_other_horovod() {
 
 # shellcheck source=ci/setup_gpu.sh
 . ci/setup_gpu.sh
-# shellcheck source=ci/pip_index.sh
-. ci/pip_index.sh
 
 # What activate has to be told where it would take another environment.
 named() {
     local chosen=.venv
-    if [[ -x .venv-gpu/bin/horovodrun ]]; then
-        chosen=.venv-gpu
-    fi
-    if [[ $VENV != "$chosen" ]]; then
-        printf 'HVDPERF_VENV=%s ' "$VENV"
-    fi
+    if [[ -x .venv-gpu/bin/horovodrun ]]; then chosen=.venv-gpu; fi
+    if [[ $VENV != "$chosen" ]]; then printf 'HVDPERF_VENV=%s ' "$VENV"; fi
 }
 
 # `hvdperf` and `pytest`, from anywhere: the modules are this checkout's, the interpreter is the one beside

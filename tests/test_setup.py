@@ -28,7 +28,7 @@ SHELLS = ("sh", "bash")
 # make passes on what it was given to what it starts, such as these tests.
 SETTING_UP = (
     *("activate", "Makefile", "pyproject.toml"),
-    *("ci/setup.sh", "ci/setup_gpu.sh", "ci/pip_index.sh", "ci/build_horovod.py"),
+    *("ci/setup.sh", "ci/setup_gpu.sh", "ci/build_horovod.py"),
 )
 GIVEN_TO_MAKE = ("ARGS", "DATA_DIR", "GPU", "HOROVOD", "MPI", "PROFILE", "PYTHON", "TF")
 
