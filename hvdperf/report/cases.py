@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from hvdperf.interim import PRIOR_ROUNDS, confidence_of_verdicts
 from hvdperf.plan.arms import Schedule, Workload
-from hvdperf.plan.comparisons import JudgedAs, Question, Scaling
+from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
@@ -18,8 +18,6 @@ from hvdperf.report.content import Value
 from hvdperf.report.words import plural
 from hvdperf.stats import Interval, fewest_bounded, hodges_lehmann, student_quantile
 from hvdperf.verdict import ALPHA, Verdict, as_ratio, is_bounded
-from hvdperf.work.base import Work
-from hvdperf.work.table import work_of
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -190,21 +188,11 @@ def launches(cases: Iterable[Case]) -> list[Started]:
     ]
 
 
-def of_scaling(cases: Iterable[Case], scaling: Scaling, work: type[Work]) -> list[Case]:
-    """Return the cases on this scaling, by that work, that have thresholds."""
-    return [
-        case
-        for case in cases
-        if case.question.spec.scaling is scaling
-        and work_of(case.question) is work
-        and case.judged_as is JudgedAs.THRESHOLD
-    ]
+def held(cases: Iterable[Case]) -> list[Case]:
+    """Return the cases that have thresholds."""
+    return [case for case in cases if case.judged_as is JudgedAs.THRESHOLD]
 
 
 def asked(cases: Iterable[Case], *questions: Question) -> list[Case]:
     """Return the cases of these questions that have thresholds."""
-    return [
-        case
-        for case in cases
-        if case.question in questions and case.judged_as is JudgedAs.THRESHOLD
-    ]
+    return [case for case in held(cases) if case.question in questions]

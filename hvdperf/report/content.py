@@ -45,6 +45,15 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Field(Generic[Subject]):
+    """A column of a table, or the three of an interval. cells: returns their cells for the subject
+    of a row, by key."""
+
+    columns: tuple[Column, ...]
+    cells: Callable[[Subject], Row]
+
+
+@dataclass(frozen=True)
 class Table:
     """A table. Each row has the keys of all columns at least, with None where there is no figure.
     Numbers are finite and not rounded. A column "verdict" holds the values of
@@ -53,6 +62,17 @@ class Table:
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+
+    @staticmethod
+    def of(subjects: Iterable[Subject], *fields: Field[Subject]) -> Table:
+        """Return a table with a row for each subject, such as a case."""
+        return Table(
+            tuple(column for field in fields for column in field.columns),
+            tuple(
+                {key: cell for field in fields for key, cell in field.cells(subject).items()}
+                for subject in subjects
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -141,15 +161,7 @@ class Report:
         )
 
 
-# Tables from their subjects, such as cases ------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Field(Generic[Subject]):
-    """Columns, and the function that returns their cells for the subject of a row, by key."""
-
-    columns: tuple[Column, ...]
-    cells: Callable[[Subject], Row]
+# Fields ----------------------------------------------------------------------------------------
 
 
 def value(
@@ -186,17 +198,6 @@ def interval(
     )
     columns = (Column(key, title, unit, digits, **more), *of_bounds)
     return Field(columns, lambda subject: cells_of(get(subject), key, low, high))
-
-
-def table(subjects: Iterable[Subject], *fields: Field[Subject]) -> Table:
-    """Return a table with a row for each subject."""
-    return Table(
-        tuple(column for field in fields for column in field.columns),
-        tuple(
-            {key: cell for field in fields for key, cell in field.cells(subject).items()}
-            for subject in subjects
-        ),
-    )
 
 
 def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> dict[str, Value]:

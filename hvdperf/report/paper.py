@@ -23,18 +23,7 @@ from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots, words
 from hvdperf.report.cases import asked, at_95, number
-from hvdperf.report.content import (
-    Field,
-    Figure,
-    Plot,
-    Row,
-    Table,
-    Value,
-    cells_of,
-    interval,
-    table,
-    value,
-)
+from hvdperf.report.content import Field, Figure, Plot, Row, Table, Value, cells_of, interval, value
 from hvdperf.report.methods import processor
 from hvdperf.report.sections import scaling, wall_time
 
@@ -268,17 +257,16 @@ def _figure(
 ) -> Figure:
     """Return a figure with a row per case, ordered by network and size."""
     labels = words.workload_labels((case.workload for case in cases), words.published_name)
-    fields: tuple[Field[Case], ...] = (
+    found = Table.of(
+        sorted(cases, key=lambda case: (labels[case.workload], case.world_size)),
         value("model", "network", lambda case: labels[case.workload]),
         value("world_size", "ranks", lambda case: case.world_size),
         value("layout", "nodes x ranks", lambda case: scaling.layout(case.replicas_per_node)),
         result,
     )
-    own = sorted(cases, key=lambda case: (labels[case.workload], case.world_size))
-    found = table(own, *fields)
     _, low, high = (column.key for column in result.columns)
     plot = plots.by_network(x, (low, high), found.rows, *behind, tip=plots.tooltip(found.columns))
-    return Figure(name, "", "", found, plot if own else None)
+    return Figure(name, "", "", found, plot if cases else None)
 
 
 # Tables ----------------------------------------------------------------------------------------
@@ -287,47 +275,36 @@ def _figure(
 def paper_tables(first: Archive, *others: Archive) -> list[Figure]:
     """Return the tables of the main results, of weak and of strong scaling, without plots. others:
     further sessions."""
-    sessions = _measured(first, *others)
-    curves = {figure.name: figure for figure in scaling.figures(*sessions)}
-    speeds = {}
-    if "scaling-throughput" in curves:
-        rows = curves["scaling-throughput"].table.rows
-        speeds = {(row["model"], row["world_size"]): row for row in rows}
-    weak = curves.get("scaling-weak-steady_state")
+    curves = {figure.name: figure for figure in scaling.figures(*_measured(first, *others))}
     names = [each.figure for each in CAPTIONS if each.name == "speedup-strong"]
     strong = next((curves[name] for name in names if name in curves), None)
     where = measured_on(first)
     return [
-        _results(figure, f"results-{name}", title, own, where)
-        for name, title, figure, own in (
-            ("weak", "Weak scaling: throughput, speedup and efficiency", weak, speeds),
+        _results(figure, f"results-{name}", f"{title} and efficiency", speeds, where)
+        for name, title, figure, speeds in (
+            (
+                "weak",
+                "Weak scaling: throughput, speedup",
+                curves.get("scaling-weak-steady_state"),
+                "scaling-throughput" in curves,
+            ),
             # The ratios are not those of the throughputs, which are of whole batches.
-            ("strong", "Strong scaling: speedup and efficiency", strong, {}),
+            ("strong", "Strong scaling: speedup", strong, False),
         )
         if figure is not None
     ]
 
 
-def _results(
-    figure: Figure, name: str, title: str, speeds: Mapping[tuple[Value, Value], Row], where: str
-) -> Figure:
-    """Return the table of a figure of speedups. speeds: rows of throughputs with their intervals,
-    by network and world size."""
-    rows = tuple(
-        {
-            **dict.fromkeys(column.key for column in scaling.SPEED),
-            **row,
-            **speeds.get((row["model"], row["world_size"]), {}),
-            # The ratios of one replica to itself have no interval.
-            **(dict.fromkeys(_BOUNDS) if row["world_size"] == 1 else {}),
-        }
-        for row in figure.table.rows
-    )
+def _results(figure: Figure, name: str, title: str, speeds: bool, where: str) -> Figure:
+    """Return the table of a figure of speedups. speeds: whether it has the throughputs."""
+    # The ratios of one replica to itself have no interval.
+    alone = dict.fromkeys(f"{key}{end}" for key in _RATIOS for end in ("_low", "_high"))
+    rows = tuple({**row, **alone} if row["world_size"] == 1 else row for row in figure.table.rows)
     several_nodes = any(not str(row["layout"]).startswith("1 x ") for row in rows)
     keys = ("model", "world_size", *(["layout"] if several_nodes else []))
-    columns = {column.key: column for column in (*figure.table.columns, *scaling.SPEED)}
     results = ("samples_per_second", *_RATIOS) if speeds else _RATIOS
     shown = (*keys, *(f"{key}{end}" for key in results for end in ("", "_low", "_high")))
+    columns = {column.key: column for column in figure.table.columns}
     return Figure(
         name,
         title,
@@ -338,8 +315,6 @@ def _results(
 
 
 _RATIOS = ("speedup", "efficiency")
-_BOUNDS = tuple(f"{key}{end}" for key in _RATIOS for end in ("_low", "_high"))
-
 
 # Drawings --------------------------------------------------------------------------------------
 

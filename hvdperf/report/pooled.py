@@ -22,7 +22,7 @@ from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report import words
 from hvdperf.report.cases import mean_of
 from hvdperf.report.compare import asked_apart, new_series
-from hvdperf.report.content import Figure, Section, interval, table, value
+from hvdperf.report.content import Figure, Section, Table, interval, value
 from hvdperf.stats import Interval
 from hvdperf.verdict import ALPHA, Verdict, decide, is_bounded, undecided
 
@@ -183,7 +183,7 @@ def section(archive: Archive) -> Section | None:
         return None if own is None or own.figure is None else own.figure.estimate
 
     days = [f"{_document(each).began_at:%Y-%m-%d %H:%M}" for each in archive.sessions]
-    rows = table(
+    rows = Table.of(
         archive.cases,
         value("case", "case", lambda case: case.name),
         *(value(f"session_{n}", day, partial(estimate, n), digits=3) for n, day in enumerate(days)),

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 from hvdperf.inline import BOARD, assets
-from hvdperf.report import content, plots
+from hvdperf.report import plots
 from hvdperf.report.content import Column, Field, Figure, Section, Table, Value, value
 from hvdperf.report.html import environment
 from hvdperf.report.text import printable
@@ -216,7 +216,7 @@ def _slow(training: Training) -> Iterator[Figure]:
     found = [] if parts is None else slow_steps(training.ranks, parts, MOST_SLOW)
     if not found:
         return
-    rows = content.table(found, *_OF_A_SLOW_STEP)
+    rows = Table.of(found, *_OF_A_SLOW_STEP)
     term = plots.field("term", "nominal", legend=plots.LEGEND)
     log = {"type": "log", "nice": False, "padding": 12}
     yield Figure(
@@ -380,7 +380,7 @@ def _ranks(training: Training) -> Figure:
         ),
         value("gigabytes", "memory at its peak", lambda rank: rank.peak_memory / 1e9, "GB", 2),
     )
-    rows = content.table(training.ranks, *fields)
+    rows = Table.of(training.ranks, *fields)
     shown = [rank.rank for rank in drawn(training)]
     return Figure(
         "ranks",

@@ -17,6 +17,7 @@ from hvdperf.report.cases import (
     Size,
     asked,
     at_95,
+    held,
     number,
     scaled,
     size_of,
@@ -33,7 +34,6 @@ from hvdperf.report.content import (
     Section,
     Table,
     interval,
-    table,
     value,
 )
 from hvdperf.stats import Interval
@@ -57,7 +57,7 @@ def ranked(cases: Iterable[Case]) -> list[Case]:
 
 def board(cases: Sequence[Case]) -> Figure:
     """Return a row per case, the verdict.worst verdict first."""
-    whole = table(ranked(cases), *FIELDS)
+    whole = Table.of(ranked(cases), *FIELDS)
     rows = whole.rows
     near = [row for row in rows if row["margin"] is not None]
     judged = [row for row in near if row["verdict"] not in _NOT_BY_THE_FIGURE]
@@ -220,9 +220,9 @@ def overview(
     # A digit more if one of them is below 100.
     digits = int(min(speed.estimate for speed in speeds.values()) < 99.95)
     ratios = [_ratio(name, cases) for name in _RATIOS]
-    held = {size_of(case) for case in asked(cases, *_ASKED)}
-    labels = words.workload_labels(workload for workload, _ in (*speeds, *held))
-    keys = sorted({*speeds, *held}, key=lambda key: (labels[key[0]], key[1]))
+    judged = {size_of(case) for case in asked(cases, *_ASKED)}
+    labels = words.workload_labels(workload for workload, _ in (*speeds, *judged))
+    keys = sorted({*speeds, *judged}, key=lambda key: (labels[key[0]], key[1]))
     fields: list[Field[Size]] = [
         value("model", "network", lambda key: labels[key[0]], brief="network"),
         value("world_size", "ranks", lambda key: key[1], brief="ranks"),
@@ -231,7 +231,7 @@ def overview(
         *(each for each in ratios if any(each.cells(key)[each.columns[0].key] for key in keys)),
         value("verdict", "worst verdict", lambda key: _worst(key, cases)),
     ]
-    rows = table(keys, *map(_narrow, fields))
+    rows = Table.of(keys, *map(_narrow, fields))
     measured = [row for row in rows.rows if row[_SPEED]]
     return Figure(
         "throughput",
@@ -259,10 +259,10 @@ def _narrow(field: Field[Size]) -> Field[Size]:
 def _ratio(name: str, cases: Sequence[Case]) -> Field[Size]:
     """Return the field of a ratio beside the throughput."""
     question, brief, factor, digits = _RATIOS[name]
-    held = {size_of(case): at_95(case) for case in asked(cases, question)}
+    results = {size_of(case): at_95(case) for case in asked(cases, question)}
 
     def ratio(key: Size) -> Interval | None:
-        found = held.get(key)
+        found = results.get(key)
         return None if found is None else times(found, factor)
 
     unit = "%" * (factor > 1)
@@ -282,12 +282,12 @@ def _lead(rows: Sequence[Row]) -> str:
     scaled = {row["model"]: row for row in rows if row.get("weak_low") is not None}
     if not scaled:
         return words.several(
-            f"{row['model']} {number(row['samples_per_second']):,.0f} samples/s on "
+            f"{row['model']} {row['samples_per_second']:,.0f} samples/s on "
             f"{words.plural(int(number(row['world_size'])), 'rank')}"
             for row in {row["model"]: row for row in rows}.values()
         )
     told = (
-        f"{row['model']} {number(row['weak']):.0f} % "
+        f"{row['model']} {row['weak']:.0f} % "
         f"{columns.interval(number(row['weak_low']), number(row['weak_high']), 5, 0)} on "
         f"{row['world_size']} ranks"
         for row in sorted(scaled.values(), key=lambda row: number(row["weak"]))
@@ -393,18 +393,16 @@ def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Se
 
 def _figures(cases: Sequence[Case]) -> tuple[Figure, ...]:
     """Return a figure for each question of the cases."""
-    held = [
-        case for case in cases if case.figure is not None and case.judged_as is JudgedAs.THRESHOLD
-    ]
+    known = [case for case in held(cases) if case.figure is not None]
     return tuple(
         _figure(
             words.slug(question.value),
             question.label,
-            [case for case in held if case.question is question],
+            [case for case in known if case.question is question],
             question.spec.meaning,
             {"question": question.label},
         )
-        for question in sorted({case.question for case in held}, key=lambda each: each.place)
+        for question in sorted({case.question for case in known}, key=lambda each: each.place)
     )
 
 
@@ -427,7 +425,7 @@ def _figure(
         value("rounds", "rounds", lambda case: case.outcome.judgement.rounds),
         value("verdict", "verdict", lambda case: case.verdict.value),
     )
-    rows = table(cases, *fields)
+    rows = Table.of(cases, *fields)
     said = words.several(
         f"{case.name} {words.shown(at_95(case))}"
         + ("" if case.verdict is Verdict.PASS else f" {case.verdict.value}")
@@ -487,7 +485,7 @@ def trust(cases: Sequence[Case]) -> Section:
         "aa",
         "A/A: two groups of the same arm",
         f"Two groups of the same arm each: {said}.{words.INTERVALS}",
-        table(alike, *fields),
+        Table.of(alike, *fields),
     )
     return Section(
         "trust",

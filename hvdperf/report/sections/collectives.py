@@ -12,7 +12,7 @@ from hvdperf.plan.arms import KIB, MIB, SWEEP, Collective, busbw
 from hvdperf.records.documents import Case
 from hvdperf.report import plots, words
 from hvdperf.report.cases import grouped, number, quantiles, trusted
-from hvdperf.report.content import Column, Field, Figure, Row, Section, table, value
+from hvdperf.report.content import Column, Field, Figure, Row, Section, Table, value
 from hvdperf.work.collectives import Collectives
 from hvdperf.work.table import work_of
 
@@ -133,7 +133,7 @@ def _size(pair: Pair) -> int:
 def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
     collective, n = collective_of(case).value, case.world_size
     by_size = grouped(sorted(pairs, key=_size), _size)
-    rows = table([_Turns(case, group) for group in by_size.values()], *_OF_A_SIZE)
+    rows = Table.of([_Turns(case, group) for group in by_size.values()], *_OF_A_SIZE)
     columns = {each.key: replace(each, brief=_BRIEF.get(each.key, "")) for each in rows.columns}
     best = max(rows.rows, key=lambda row: number(row["horovod"]))
     worst = max(rows.rows, key=lambda row: number(row["overhead"]))
@@ -196,7 +196,7 @@ def gradients(cases: Sequence[Case], labels: words.Labels) -> list[Figure]:
             found[key] = _Turns(case, pairs)
     if not found:
         return []
-    rows = table(
+    rows = Table.of(
         found.values(),
         *_whose(labels),
         value("bytes", "gradients", lambda of_row: of_row.turns[0].size_bytes, "B"),
@@ -207,7 +207,7 @@ def gradients(cases: Sequence[Case], labels: words.Labels) -> list[Figure]:
         *_OVERHEAD,
     )
     said = words.several(
-        f"{row['network']} {number(row['horovod_ms']):.2f} ms, bare {number(row['bare_ms']):.2f} ms"
+        f"{row['network']} {row['horovod_ms']:.2f} ms, bare {row['bare_ms']:.2f} ms"
         for row in rows.rows
     )
     told = ("network", "bytes", "tensors", "horovod_ms", "bare_ms", "overhead")
@@ -242,7 +242,7 @@ def bounds(cases: Sequence[Case], labels: words.Labels) -> list[Figure]:
     ]
     if not found:
         return []
-    rows = table(
+    rows = Table.of(
         found,
         *_whose(labels),
         _median("step_ms", "a step", lambda turn: turn.full),
@@ -255,9 +255,9 @@ def bounds(cases: Sequence[Case], labels: words.Labels) -> list[Figure]:
         value("turns", "turns", lambda of_row: len(of_row.turns)),
     )
     said = words.several(
-        f"{row['network']} {number(row['step_ms']):.1f} ms (bounds: "
-        f"{number(row['all_hidden_ms']):.1f} ms with all of the exchange hidden, "
-        f"{number(row['nothing_hidden_ms']):.1f} ms with nothing hidden)"
+        f"{row['network']} {row['step_ms']:.1f} ms (bounds: "
+        f"{row['all_hidden_ms']:.1f} ms with all of the exchange hidden, "
+        f"{row['nothing_hidden_ms']:.1f} ms with nothing hidden)"
         for row in rows.rows
     )
     return [

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import NamedTuple
 
-from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import RunReport
 from hvdperf.report import plots, words
-from hvdperf.report.cases import Started, finite, grouped, launches, trusted
+from hvdperf.report.cases import Started, finite, grouped, held, launches, trusted
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.work.base import Work
 from hvdperf.work.table import work_of
@@ -77,8 +76,7 @@ def section(cases: Sequence[Case]) -> Section:
 def _groups(cases: Sequence[Case]) -> list[_Group]:
     """Return groups by workload, kind of work and replicas of the candidate. Plain TensorFlow,
     which has one replica, is in each of these groups."""
-    held = (case for case in cases if case.judged_as is JudgedAs.THRESHOLD)
-    asked = grouped(held, lambda c: (c.workload, work_of(c.question), c.world_size))
+    asked = grouped(held(cases), lambda c: (c.workload, work_of(c.question), c.world_size))
     labels = words.workload_labels(workload for workload, _, _ in asked)
     groups = []
     for (workload, work, world_size), of_group in asked.items():

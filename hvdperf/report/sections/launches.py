@@ -12,12 +12,20 @@ from hvdperf.explain.long_steps import long_steps
 from hvdperf.explain.time_breakdown import beyond_chance
 from hvdperf.explain.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
 from hvdperf.plan.arms import BlockKind
-from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Block
 from hvdperf.report import plots, words
-from hvdperf.report.cases import Started, finite, grouped, launches, number, quantiles, trusted
-from hvdperf.report.content import Column, Field, Figure, Row, Section, Table, table, value
+from hvdperf.report.cases import (
+    Started,
+    finite,
+    grouped,
+    held,
+    launches,
+    number,
+    quantiles,
+    trusted,
+)
+from hvdperf.report.content import Column, Field, Figure, Row, Section, Table, value
 from hvdperf.verdict import Ceiling
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of
@@ -143,14 +151,14 @@ def _said_of_ranks(rows: Sequence[Row], blocks: int, started: int) -> str:
     said = (
         f"In {words.plural(blocks, 'block')} of {words.plural(started, 'launch', 'launches')} the "
         f"median step takes {words.span(middle, '.1f')} ms; 1 % of the steps of rank "
-        f"{longest['rank']} take more than {number(longest['q99_ms']):.1f} ms. "
+        f"{longest['rank']} take more than {longest['q99_ms']:.1f} ms. "
     )
     named = [row for row in rows if row["named"] == "yes"]
     if len(rows) < 2:
         return said.rstrip()
     if not named:
         return said + "No rank is the slowest in more blocks than chance explains."
-    several = ", ".join(f"rank {row['rank']} in {number(row['slowest']):.0f} %" for row in named)
+    several = ", ".join(f"rank {row['rank']} in {row['slowest']:.0f} %" for row in named)
     return f"{said}Slowest in more blocks than chance explains: {several}."
 
 
@@ -167,7 +175,7 @@ def _of_strategies(cases: Sequence[Case]) -> list[Figure]:
 
 
 def _strategies(model: str, label: str, arms: Sequence[Arm]) -> Figure:
-    rows = table(
+    rows = Table.of(
         filter(_step_seconds, arms),
         value("arm", "strategy", lambda arm: arm[0].arm),
         value("strategy", "kind", lambda arm: arm[0].strategy, hidden=True),
@@ -175,7 +183,7 @@ def _strategies(model: str, label: str, arms: Sequence[Arm]) -> Figure:
         Field(_QUANTILES, lambda arm: _distribution(_step_seconds(arm))),
         _LAUNCHES,
     )
-    said = words.several(f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows.rows)
+    said = words.several(f"{row['arm']} {row['q50_ms']:.1f} ms" for row in rows.rows)
     strategy = plots.field("strategy", "nominal", legend=plots.LEGEND)
     medians = plots.layer({"type": "point", "size": 70}, x=_MEDIAN, color=strategy, shape=strategy)
     y = plots.row_names("arm", sort=[str(row["arm"]) for row in rows.rows])
@@ -259,15 +267,15 @@ _OF_A_START: tuple[Field[Arm], ...] = (
 
 
 def _starts(model: str, label: str, arms: Sequence[Arm]) -> Figure:
-    rows = table(arms, *_OF_A_START)
+    rows = Table.of(arms, *_OF_A_START)
     slowest = max(rows.rows, key=lambda row: number(row["all_phases"]))
     phase = max(PHASES, key=lambda phase: number(slowest[PHASES[phase]]))
     others = (row for row in rows.rows if row is not slowest)
-    said = words.several(f"{row['arm']} {number(row['all_phases']):.1f} s" for row in others)
+    said = words.several(f"{row['arm']} {row['all_phases']:.1f} s" for row in others)
     return Figure(
         words.slug("startup", label),
         f"{label}: from the order to launch until the first step can be taken",
-        f"The slowest start is {slowest['arm']}, {number(slowest['all_phases']):.1f} s, of which "
+        f"The slowest start is {slowest['arm']}, {slowest['all_phases']:.1f} s, of which "
         f"{phase} {number(slowest[PHASES[phase]]):.1f} s{'; ' if said else ''}{said}.",
         rows,
         plots.stacked_columns(
@@ -292,11 +300,7 @@ Readings = Sequence[tuple[int, float]]
 
 def memory(cases: Sequence[Case]) -> Section:
     """Return the section on endurance runs."""
-    found = [
-        case
-        for case in trusted(cases)
-        if work_of(case.question) is Endurance and case.judged_as is JudgedAs.THRESHOLD
-    ]
+    found = [case for case in held(trusted(cases)) if work_of(case.question) is Endurance]
     labels = words.workload_labels(case.workload for case in found)
     figures = tuple(figure for case in found for figure in _memory(case, labels[case.workload]))
     return Section(
@@ -412,6 +416,6 @@ def _said(case: Case, rows: Sequence[Row], ranks: Mapping[int, Readings]) -> str
     many = len(ranks)
     some = f" The {SHOWN} of {many} ranks that grow most are shown." if many > SHOWN else ""
     return (
-        f"Rank {last['rank']} grows most: from {number(first['resident_mib']):.0f} to "
-        f"{number(last['resident_mib']):.0f} MiB in {last['steps']} steps{often}{rule}.{some}"
+        f"Rank {last['rank']} grows most: from {first['resident_mib']:.0f} to "
+        f"{last['resident_mib']:.0f} MiB in {last['steps']} steps{often}{rule}.{some}"
     )

@@ -8,7 +8,7 @@ from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance, together
 from hvdperf.records.documents import CULPRITS_KEPT, SessionDocument
 from hvdperf.records.fingerprint import Fingerprint, differences, readable
 from hvdperf.report import plots, words
-from hvdperf.report.content import Field, Figure, Section, table, value
+from hvdperf.report.content import Field, Figure, Section, Table, value
 
 
 def section(
@@ -54,7 +54,7 @@ def _fingerprint(fingerprint: Fingerprint, earlier: SessionDocument | None) -> F
         ]
         differs = "; ".join(differences(before, fingerprint)) or "nothing changed"
         says = f"Against session {earlier.session}: {differs}."
-    return Figure("fingerprint", "Fingerprint", says, table(fingerprint, *fields))
+    return Figure("fingerprint", "Fingerprint", says, Table.of(fingerprint, *fields))
 
 
 def _stacks(changed: Sequence[str]) -> Figure:
@@ -64,7 +64,7 @@ def _stacks(changed: Sequence[str]) -> Figure:
         "stacks",
         "Differences between the two stacks",
         f"{many}: {'; '.join(changed)}.",
-        table(changed, _of_itself("change", "package: there -> here")),
+        Table.of(changed, _of_itself("change", "package: there -> here")),
     )
 
 
@@ -75,7 +75,7 @@ def _verdicts(session: SessionDocument, earlier: SessionDocument) -> list[Figure
     if not changed:
         return []
     said = words.several(f"{name} {then[name].value} -> {now[name].value}" for name in changed)
-    rows = table(
+    rows = Table.of(
         changed,
         _of_itself("case", "case"),
         value("before", f"session {earlier.session}", lambda name: then[name].value),
@@ -136,7 +136,7 @@ def _over_time(whole: Disturbance, rounds: Sequence[Disturbance]) -> Figure:
         f"Other programs used {100 * whole.foreign_share:.0f} % of the cores; "
         f"{100 * whole.taken_share:.0f} % were taken from the ranks, and more than allowed in "
         f"{disturbed} of {words.plural(len(rounds), 'round')}.",
-        table(rounds, *ROUNDS),
+        Table.of(rounds, *ROUNDS),
         plots.curve(
             plots.field("minute", "quantitative", "minutes since the session began"),
             plots.field("value", "quantitative", "share of the cores", axis={"format": ".0%"}),
@@ -154,7 +154,7 @@ def _culprits(whole: Disturbance) -> Figure:
         "Programs that used the CPU most",
         f"{most[0].name}, pid {most[0].pid}, used {100 * whole.core_share(most[0]):.0f} % of "
         "a core.",
-        table(
+        Table.of(
             most,
             value("name", "program", lambda each: each.name),
             value("pid", "process id", lambda each: each.pid),

@@ -5,27 +5,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
 from typing import Any
 
 from hvdperf.plan.arms import BlockKind, Workload
-from hvdperf.plan.comparisons import JudgedAs, Scaling
+from hvdperf.plan.comparisons import Question, Scaling
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots, words
 from hvdperf.report.cases import (
+    asked,
     at_95,
     centre_of,
+    held,
     number,
-    of_scaling,
     over_sessions,
     size_of,
     speeds_of,
     times,
 )
-from hvdperf.report.content import Field, Figure, Plot, Row, Section, Table, interval, table, value
+from hvdperf.report.content import Field, Figure, Plot, Row, Section, Table, interval, value
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
 from hvdperf.work.blocks import Blocks
@@ -99,11 +100,7 @@ class Measured:
     @cached_property
     def asked(self) -> Sequence[Case]:
         """The cases on scaling that have thresholds."""
-        return [
-            case
-            for case in self.cases
-            if case.question.spec.scaling and case.judged_as is JudgedAs.THRESHOLD
-        ]
+        return [case for case in held(self.cases) if case.question.spec.scaling]
 
     @cached_property
     def labels(self) -> words.Labels:
@@ -174,25 +171,22 @@ def figures(*sessions: Measured) -> list[Figure]:
         points.sort(key=lambda point: networks.index(point.network))
         for way, name in ways.items():
             if own := [point for point in points if way in point.ways]:
-                curves.append(_speedup(kind, way, name, own, networks))
-                if (kind, way) == ("weak", "steady_state"):
-                    curves.append(_efficiency(own, networks))
+                curves.append(speedup := _speedup(kind, way, name, own, networks))
+                if speedup.name == "scaling-weak-steady_state":
+                    curves.append(_efficiency(speedup, networks))
     return [figure for figure in curves if figure is not None]
 
 
 # Throughput ------------------------------------------------------------------------------------
 
 
-def _speed(point: _Point) -> Interval | None:
-    return point.speed
+SPEED: Field[_Point] = interval(
+    "samples_per_second", "throughput", lambda point: point.speed, "samples/s", 1
+)
 
 
 def _observed(figure: Interval | None) -> int | None:
     return None if figure is None else figure.observations
-
-
-_SPEED = interval("samples_per_second", "throughput", _speed, "samples/s", 1)
-SPEED = _SPEED.columns
 
 
 def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure | None:
@@ -214,17 +208,17 @@ def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure 
         return None if of_one is None else point.world_size * of_one.estimate
 
     observed = "sessions" if any(session.sessions for session in sessions) else "launches"
-    fields: tuple[Field[_Point], ...] = (
+    rows = Table.of(
+        points,
         *_group(points),
-        _SPEED,
+        SPEED,
         value("ideal", "ideal throughput", ideal, "samples/s", 1),
         value("launches", observed, lambda point: _observed(point.speed)),
     )
-    rows = table(points, *fields)
     said = words.several(
-        f"{row['model']} {number(row['samples_per_second']):,.0f} samples/s on "
+        f"{row['model']} {row['samples_per_second']:,.0f} samples/s on "
         f"{words.plural(int(number(row['world_size'])), 'rank')}"
-        + ("" if row["ideal"] is None else f", ideal {number(row['ideal']):,.0f}")
+        + ("" if row["ideal"] is None else f", ideal {row['ideal']:,.0f}")
         for row in {row["model"]: row for row in rows.rows}.values()
     )
     return Figure(
@@ -265,30 +259,20 @@ def layout(per_node: Sequence[int]) -> str:
 # Speedup and efficiency ------------------------------------------------------------------------
 
 
-def _table(way: str, points: Sequence[_Point]) -> Table:
-    fields: tuple[Field[_Point], ...] = (
-        *_group(points),
-        value("verdict", "verdict", lambda point: point.verdict.value if point.verdict else None),
-        value("drawn", "drawn", lambda point: "yes" if point.sound else "no"),
-        value(
-            "samples_per_second",
-            "throughput",
-            lambda point: point.speed.estimate if point.speed else None,
-            "samples/s",
-            1,
-        ),
-        interval("speedup", "speedup", lambda p: times(p.ways[way], p.world_size), digits=2),
-        interval("efficiency", "efficiency", lambda point: point.ways[way]),
-    )
-    return table(points, *fields)
-
-
 def _speedup(
     kind: str, way: str, name: str, points: Sequence[_Point], networks: Sequence[str]
 ) -> Figure:
     """Return the figure of one way to count. points: all that have the way. networks: of all
     figures."""
-    rows = _table(way, points)
+    rows = Table.of(
+        points,
+        *_group(points),
+        value("verdict", "verdict", lambda point: point.verdict.value if point.verdict else None),
+        value("drawn", "drawn", lambda point: "yes" if point.sound else "no"),
+        SPEED,
+        interval("speedup", "speedup", lambda p: times(p.ways[way], p.world_size), digits=2),
+        interval("efficiency", "efficiency", lambda point: point.ways[way]),
+    )
     judged = (kind, way) in (("weak", "steady_state"), ("strong", "split"))
     return Figure(
         words.slug("scaling", kind, way),
@@ -300,25 +284,20 @@ def _speedup(
     )
 
 
-def _efficiency(points: Sequence[_Point], networks: Sequence[str]) -> Figure | None:
+def _efficiency(speedup: Figure, networks: Sequence[str]) -> Figure | None:
     """Return the figure of steady-state efficiencies, in which small groups can be read as well as
-    large ones; None if there are fewer than three sizes, or too many networks for lines. points:
-    all of them. networks: of all figures."""
-    rows = _table("steady_state", points)
+    large ones; None if there are fewer than three sizes, or too many networks for lines. speedup:
+    the figure of their speedups. networks: of all figures."""
+    rows = speedup.table
     sizes = _sizes(rows)
     if len(sizes) < 3 or len(networks) > MOST_LINES:
         return None
     y = plots.axis(rows.columns, "efficiency", axis={"format": ".0%", "grid": True})
     x = _axis_of_ranks("world_size", sizes, {"type": "log", "base": 2})
     ideal = plots.line("ideal", x=None, y={"datum": 1})
-    return Figure(
-        "scaling-weak-efficiency",
-        f"Weak scaling, {WEAK['steady_state']}: efficiency",
-        _says("steady_state", points),
-        rows,
-        _lines(rows, x, y, _apart(networks, rows), ideal),
-        {"question": "weak scaling"},
-    )
+    title = speedup.title.replace("speedup", "efficiency")
+    plot = _lines(rows, x, y, _apart(networks, rows), ideal)
+    return replace(speedup, name="scaling-weak-efficiency", title=title, plot=plot)
 
 
 def _says(way: str, points: Sequence[_Point]) -> str:
@@ -430,6 +409,11 @@ def _axis_of_ranks(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> 
 _Shape = tuple[Workload, tuple[int, ...]]
 
 
+def _of_blocks(cases: Sequence[Case]) -> list[Case]:
+    """Return the sound cases of steady-state weak scaling."""
+    return [case for case in asked(cases, Question.WEAK_SCALING) if case.is_sound]
+
+
 def _shape(case: Case) -> _Shape:
     return case.workload, case.replicas_per_node
 
@@ -437,14 +421,15 @@ def _shape(case: Case) -> _Shape:
 def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Section | None:
     """Return the section; return None if all replicas were on one node. sessions: as in
     Measured."""
-    scaled = [case for case in of_scaling(cases, Scaling.WEAK, Blocks) if case.is_sound]
+    scaled = [case for case in _of_blocks(cases)]
     if not any(len(case.replicas_per_node) > 1 for case in scaled):
         return None
     labels = words.workload_labels(case.workload for case in scaled)
     scaled.sort(key=lambda c: (labels[c.workload], len(c.replicas_per_node), c.world_size))
     speeds = speeds_of(throughputs(cases), sessions)
     against = _against_a_node(sessions or [cases])
-    fields: tuple[Field[Case], ...] = (
+    rows = Table.of(
+        scaled,
         value("model", "network", lambda case: labels[case.workload]),
         value("nodes", "nodes", lambda case: len(case.replicas_per_node)),
         value("layout", "nodes x ranks", lambda case: layout(case.replicas_per_node)),
@@ -462,7 +447,7 @@ def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> 
         "nodes",
         "Throughput and efficiency by nodes",
         f"Efficiency of weak scaling on the most nodes: {said}.{words.INTERVALS}",
-        table(scaled, *fields),
+        rows,
     )
     return Section(
         "nodes",
@@ -481,8 +466,8 @@ def _against_a_node(sessions: Sequence[Sequence[Case]]) -> dict[_Shape, Interval
     for cases in sessions:
         own = {
             _shape(case): _by_round(case)
-            for case in of_scaling(cases, Scaling.WEAK, Blocks)
-            if case.is_sound and len(set(case.replicas_per_node)) == 1 < case.replicas_per_node[0]
+            for case in _of_blocks(cases)
+            if len(set(case.replicas_per_node)) == 1 < case.replicas_per_node[0]
         }
         for (workload, per_node), of_group in own.items():
             of_one = own.get((workload, per_node[:1]), {})

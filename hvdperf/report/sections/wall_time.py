@@ -14,18 +14,7 @@ from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown, Spent
 from hvdperf.report import plots, words
 from hvdperf.report.cases import Size, number, scaled, size_of, trusted
-from hvdperf.report.content import (
-    Column,
-    Field,
-    Figure,
-    Plot,
-    Row,
-    Section,
-    Table,
-    interval,
-    table,
-    value,
-)
+from hvdperf.report.content import Column, Field, Figure, Plot, Row, Section, Table, interval, value
 from hvdperf.verdict import Verdict
 
 
@@ -94,7 +83,7 @@ def waterfall(case: Case, label: str) -> Figure:
     _, *terms, unexplained, wall = bars
     worst = sorted(terms, key=lambda bar: -abs(bar.excess or 0))[:3]
     said = ", ".join(f"{bar.term} {bar.excess:+.2f} s" for bar in worst)
-    rows = table(bars, *_OF_A_BAR)
+    rows = Table.of(bars, *_OF_A_BAR)
     return Figure(
         words.slug("wall_time", "waterfall", way, label, f"np{n}"),
         f"{named(case, f'{label} on {n} ranks', how)}: from the ideal to the wall time",
@@ -286,7 +275,7 @@ def shares(cases: Sequence[Case], labels: words.Labels) -> Figure:
     names = list(dict.fromkeys(str(row["what"]) for row in rows))
     exposed = next(reversed(_GROUPS))
     said = words.several(
-        f"{row['what']} {number(row['share']):.1f} %" for row in rows if row["part"] == exposed
+        f"{row['what']} {row['share']:.1f} %" for row in rows if row["part"] == exposed
     )
     return Figure(
         "wall_time-shares",
@@ -353,10 +342,10 @@ def _whose(labels: words.Labels, *, with_way: bool = False) -> tuple[Field[Case]
 def speedups(cases: Sequence[Case], labels: words.Labels) -> Figure:
     """Return the figure of all speedups of all cases."""
     ratios = (_ratio(name, 2) for name in SPEEDUPS)
-    rows = table(cases, *_whose(labels, with_way=True), *ratios, *map(_share, SPEEDUPS))
+    rows = Table.of(cases, *_whose(labels, with_way=True), *ratios, *map(_share, SPEEDUPS))
     said = words.several(
-        f"{row['what']} {number(row['steady_state']):.2f} steady-state, "
-        f"{number(row['training']):.2f} training, {number(row['end_to_end']):.2f} end-to-end"
+        f"{row['what']} {row['steady_state']:.2f} steady-state, "
+        f"{row['training']:.2f} training, {row['end_to_end']:.2f} end-to-end"
         for row in rows.rows
     )
     return Figure(
@@ -390,10 +379,10 @@ def factors(cases: Sequence[Case], labels: words.Labels) -> Figure:
     for case in cases:
         first_cases.setdefault(size_of(case), case)
     ratios = (_ratio(name, 3) for name in FACTORS)
-    rows = table(first_cases.values(), *_whose(labels), *ratios, Field(_ALSO, _also))
+    rows = Table.of(first_cases.values(), *_whose(labels), *ratios, Field(_ALSO, _also))
     said = words.several(
-        f"{row['what']} {number(row['efficiency']):.3f} in the run; in blocks "
-        f"{' x '.join(f'{number(row[name]):.3f}' for name in _IN_BLOCKS)} = "
+        f"{row['what']} {row['efficiency']:.3f} in the run; in blocks "
+        f"{' x '.join(f'{row[name]:.3f}' for name in _IN_BLOCKS)} = "
         f"{math.prod(number(row[name]) for name in _IN_BLOCKS):.3f}"
         + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
         for row in rows.rows
