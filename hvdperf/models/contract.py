@@ -265,24 +265,13 @@ def train_dataset(files: None, request: Request) -> tf.data.Dataset:
 
 # Operations that read samples, one a record or a row of a tensor.
 _SOURCES = {
-    "RangeDataset",
-    "TensorSliceDataset",
-    "FixedLengthRecordDatasetV2",
-    "TextLineDataset",
-    "TFRecordDataset",
-    "TFRecordDatasetV2",
+    *("FixedLengthRecordDatasetV2", "RangeDataset", "TFRecordDataset", "TFRecordDatasetV2"),
+    *("TensorSliceDataset", "TextLineDataset"),
 }
 # Operations that treat each sample on its own, so that it does not matter where they are divided.
 _BY_SAMPLE = {
-    "CacheDatasetV2",
-    "FilterDataset",
-    "MapDataset",
-    "ModelDataset",
-    "OptionsDataset",
-    "ParallelMapDatasetV2",
-    "PrefetchDataset",
-    "ShuffleDatasetV3",
-    "ZipDataset",
+    *("CacheDatasetV2", "FilterDataset", "MapDataset", "ModelDataset", "OptionsDataset"),
+    *("ParallelMapDatasetV2", "PrefetchDataset", "ShuffleDatasetV3", "ZipDataset"),
 }
 
 

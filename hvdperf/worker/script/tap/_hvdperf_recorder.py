@@ -430,10 +430,8 @@ def _event(name: Any, begin: Any) -> None:
 
 def _process_start() -> Any:
     """Return when this process was started."""
-    with open("/proc/self/stat") as stream:
-        fields = stream.read().rsplit(")", 1)[1].split()
-    with open("/proc/uptime") as stream:
-        up = float(stream.read().split()[0])
+    fields = " ".join(_words("/proc/self/stat")).rsplit(")", 1)[1].split()
+    up = float(_words("/proc/uptime")[0])
     return now() - up + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
@@ -973,13 +971,9 @@ def _kind_of(graph: Any, fetches: Any) -> Any:
     """Return whether a session's run exchanges by Horovod, or changes variables by an optimizer
     without that; None for neither."""
     library = {each.signature.name: each for each in graph.as_graph_def().library.function}
-    updates = False
-    left = []
-    for each in _leaves(fetches):
-        if isinstance(each, str):
-            each = graph.as_graph_element(each)
-        left.append(getattr(each, "op", each))
-    seen = set()
+    updates, seen = False, set()
+    elements = (graph.as_graph_element(x) if isinstance(x, str) else x for x in _leaves(fetches))
+    left = [getattr(each, "op", each) for each in elements]
     while left:
         op = left.pop()
         if op in seen or not hasattr(op, "inputs"):
