@@ -43,30 +43,23 @@ def _dcgan(image_size: int, width: int) -> tuple[keras.Model, keras.Model]:
 def _generator(channels: list[int]) -> keras.Model:
     """Build [n, 100] -> [n, 4, 4, first] -> ... -> [n, s, s, 3]. Only the last layer has biases."""
     latent = keras.Input((LATENT,))
-    x = keras.layers.Dense(
-        _GRID * _GRID * channels[0], use_bias=False, kernel_initializer=_initial()
-    )(latent)
+    size = _GRID * _GRID * channels[0]
+    x = keras.layers.Dense(size, use_bias=False, kernel_initializer=_initial())(latent)
     x = keras.layers.Reshape((_GRID, _GRID, channels[0]))(x)
     for narrower in channels[1:]:
-        x = _upsampled(_activated(x), narrower)
-    return keras.Model(latent, _upsampled(_activated(x), 3, activation="tanh", use_bias=True))
+        x = _strided(keras.layers.Conv2DTranspose, narrower, use_bias=False)(_activated(x))
+    upsampled = _strided(keras.layers.Conv2DTranspose, 3, activation="tanh")
+    return keras.Model(latent, upsampled(_activated(x)))
 
 
 def _activated(x: Any) -> Any:
     return keras.layers.ReLU()(keras.layers.BatchNormalization()(x))
 
 
-def _upsampled(x: Any, channels: int, activation: str | None = None, use_bias: bool = False) -> Any:
-    """Map [n, h, w, c] to [n, 2h, 2w, channels]."""
-    return keras.layers.Conv2DTranspose(
-        channels,
-        5,
-        strides=2,
-        padding="same",
-        activation=activation,
-        use_bias=use_bias,
-        kernel_initializer=_initial(),
-    )(x)
+def _strided(convolution: Any, channels: int, **options: Any) -> Any:
+    """Make a convolution that halves the grid, or a transposed one that doubles it."""
+    options["kernel_initializer"] = _initial()
+    return convolution(channels, 5, strides=2, padding="same", **options)
 
 
 def _discriminator(image_size: int, channels: list[int]) -> keras.Model:
@@ -77,14 +70,7 @@ def _discriminator(image_size: int, channels: list[int]) -> keras.Model:
     images = keras.Input((image_size, image_size, 3))
     x = images
     for layer, wider in enumerate(channels):
-        x = keras.layers.Conv2D(
-            wider,
-            5,
-            strides=2,
-            padding="same",
-            use_bias=layer == 0,
-            kernel_initializer=_initial(),
-        )(x)
+        x = _strided(keras.layers.Conv2D, wider, use_bias=layer == 0)(x)
         if layer > 0:
             x = keras.layers.BatchNormalization()(x)
         # By position: the slope is named alpha in Keras 2 and negative_slope in Keras 3.

@@ -82,9 +82,8 @@ def _inception(
 
 
 def _conv(x: Any, channels: int, size: int, strides: int = 1) -> Any:
-    return keras.layers.Conv2D(channels, size, strides=strides, padding="same", activation="relu")(
-        x
-    )
+    conv = keras.layers.Conv2D(channels, size, strides, padding="same", activation="relu")
+    return conv(x)
 
 
 def _normalised(
