@@ -22,7 +22,7 @@ from hvdperf.models import own_networks
 from hvdperf.models.inputs import DataError
 from hvdperf.worker import process, protocol
 from hvdperf.worker.learning import Constant
-from hvdperf.worker.protocol import DRIVER_VARIABLE, FaultConfig, Message, Phase, RankConfig
+from hvdperf.worker.protocol import FaultConfig, Message, Phase, RankConfig
 from hvdperf.worker.script.tap._hvdperf_recorder import OF_OTHERS, PREFIXES
 
 # Keras writes the names of layers in bold.
@@ -135,7 +135,7 @@ class Driver:
 
     def __init__(self, rank: int) -> None:
         """Connect to the address in the environment and say hello."""
-        host, port, token = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
+        host, port, token = os.environ[protocol.DRIVER_VARIABLE].rsplit(":", 2)
         self._connection = protocol.connection_to([host], int(port), rank, token, within_s=30.0)
         self._sending = threading.Lock()
         self._orders: queue.Queue[Message] = queue.Queue()
@@ -237,22 +237,14 @@ class Driver:
 
 
 def go_through(trainer: Any, driver: Driver, first: str, last: str) -> dict[str, Any]:
-    """Go through the phases of a start-up from `first` to `last`. Return what the trainer says of
-    them."""
-    acts = {
-        Phase.INIT: trainer.init,
-        Phase.BUILD: trainer.build,
-        Phase.INPUT: trainer.open_input,
-        Phase.TRACE: trainer.trace,
-        Phase.FIRST_STEP: trainer.first_step,
-        Phase.BROADCAST: trainer.broadcast,
-    }
-    names = [phase.value for phase in acts]
+    """Go through the phases of a start-up from `first` to `last`, methods of the trainer of these
+    names. Return what they return."""
     metadata: dict[str, Any] = {}
-    for phase in list(acts)[names.index(first) : names.index(last) + 1]:
+    begin, end = (protocol.STARTUP.index(Phase(name)) for name in (first, last))
+    for phase in protocol.STARTUP[begin : end + 1]:
         driver.enter(phase, metadata=metadata)
         begun = time.monotonic()
-        metadata.update(acts[phase]() or {})
+        metadata.update(getattr(trainer, phase.name.lower())() or {})
         driver.fault.prolong(phase, time.monotonic() - begun)
     return metadata
 
@@ -320,7 +312,7 @@ def _open_server(plan: list[dict[str, Any]]) -> str:
 def own_address() -> str:
     """Return the address from which this host reaches the driver: loopback if it is the driver's
     host."""
-    host, port, _ = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
+    host, port, _ = os.environ[protocol.DRIVER_VARIABLE].rsplit(":", 2)
     return protocol.address_towards(host, int(port))
 
 

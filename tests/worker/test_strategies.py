@@ -24,7 +24,7 @@ HUGE = 1e6  # beside what a batch adds
 def test_old_averages_keep_their_weight_over_an_update(passes: int) -> None:
     trainer = SingleTrainer(rank_config(passes=passes, common_order=True))
     trainer.build()
-    trainer.open_input()
+    trainer.input()
     trainer.trace()
     averages = training.statistics(trainer.parts)
     assert len(averages) > 20
@@ -66,7 +66,7 @@ def test_the_batches_of_all_replicas_are_in_the_host_s_memory() -> None:
         "from hvdperf.worker.protocol import Exchange, RankConfig\n"
         f"trainer = MirroredTrainer({CONFIG!r})\n"
         "trainer.init()\n"
-        "trainer.open_input()\n"
+        "trainer.input()\n"
         "images, _ = trainer.next_batch('full')\n"
         "parts = trainer.strategy.experimental_local_results(images)\n"
         "print([part.device[-5:] for part in parts], trainer.strategy.extended.worker_devices)\n"

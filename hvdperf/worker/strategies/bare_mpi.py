@@ -47,7 +47,7 @@ class BareTrainer:
     def build(self) -> None:
         """Do nothing: there is no model."""
 
-    open_input = trace = first_step = broadcast = build
+    input = trace = first_step = broadcast = build
 
     def barrier(self) -> None:
         self._comm.Barrier()

@@ -59,7 +59,7 @@ class Trainer(Protocol):
     def mean_loss(self, loss: float) -> float:
         """Return the loss of all replicas together. loss: the value that `step` returned."""
 
-    def open_input(self) -> None: ...
+    def input(self) -> None: ...
 
     def trace(self) -> Optional[Facts]:
         """Trace every step function that the launch will need."""

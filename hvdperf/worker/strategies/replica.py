@@ -89,7 +89,7 @@ class ReplicaTrainer(Trainer):
     def mean_loss(self, loss: float) -> float:
         return self.total([loss])[0] / self.world_size
 
-    def open_input(self) -> None:
+    def input(self) -> None:
         batch = self.config.batch
         # A batch that is divided among all ranks: the first ones take the rest.
         share = batch // self.world_size + (self.rank < batch % self.world_size)
@@ -105,10 +105,12 @@ class ReplicaTrainer(Trainer):
         if self.config.common_order:
             common = training.open_common(self.config, self.task, batch)
             return common.shard(self.world_size, self.rank)
+        return self._own_samples(batch, numbered=self._counts_samples)
+
+    def _own_samples(self, batch: int, **options: bool) -> tf.data.Dataset:
+        """Return batches of this rank's shard. options: as in training.open_dataset."""
         shard = (self.rank, self.world_size)
-        return training.open_dataset(
-            self.config, self.task, batch, shard=shard, numbered=self._counts_samples
-        )
+        return training.open_dataset(self.config, self.task, batch, shard, **options)
 
     def trace(self) -> Facts:
         self._steps["full"] = self.cycle(self.parts)
@@ -261,13 +263,7 @@ class ReplicaTrainer(Trainer):
     def in_file_order(self, parts: list[Part]) -> tuple[Iterator[Any], Callable[[Any], Any]]:
         steps = self.cycle(parts)
         self.agree([variable for part in parts for variable in part.state])
-        dataset = training.open_dataset(
-            self.config,
-            self.task,
-            self.config.batch,
-            shard=(self.rank, self.world_size),
-            augment=False,
-        )
+        dataset = self._own_samples(self.config.batch, augment=False)
         return iter(dataset), lambda batch: next(steps)(*batch)
 
     def validate(self) -> Facts:

@@ -54,7 +54,7 @@ class DistributedTrainer(Trainer):
     def scope(self) -> AbstractContextManager[Any]:
         return self.strategy.scope()  # type: ignore[no-any-return]
 
-    def open_input(self) -> None:
+    def input(self) -> None:
         self._dataset = self.distribute(augment=True)
         self._batches: Iterator[Any] = iter(self._dataset)
 
