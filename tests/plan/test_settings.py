@@ -106,7 +106,6 @@ def test_what_makes_every_launch_measure_something_else_is_refused_unless_allowe
 @pytest.mark.parametrize(
     "environment",
     [
-        {},
         {"HOROVOD_AUTOTUNE": "0"},
         {"HOROVOD_AUTOTUNE_LOG": "tuned.csv"},
         {"HOROVOD_TIMELINE_MARK_CYCLES": "1"},

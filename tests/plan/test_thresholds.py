@@ -300,23 +300,25 @@ def sessions(centre, noise, rounds, count, seed):
 
 
 class TestProposals:
-    @pytest.mark.parametrize("rounds", [6, 8, 12, 24])
-    def test_unchanged_builds_pass_a_noisy_floor_in_95_percent_of_sessions(self, rounds):
-        (observed,) = sessions(math.log(0.85), 0.12, 400, 1, seed=1)
-        floor = proposed_rule(WEAK, observed, rounds)
-        # At this spread the simulated floor is the lower one, so the share is 95 % and not more.
-        fresh = sessions(sorted(observed)[200], spread(observed), rounds, 1500, seed=2)
-        passed = sum(judge(session, floor).verdict is Verdict.PASS for session in fresh)
-        # Three standard errors of a share of 0.95 of 1,500 are 0.017.
-        assert passed / len(fresh) == pytest.approx(0.95, abs=0.02)
-
-    @pytest.mark.parametrize("rounds", [6, 8, 12])
-    def test_unchanged_builds_pass_a_noisy_band_in_95_percent_of_sessions(self, rounds):
-        (observed,) = sessions(0.0, 0.12, 400, 1, seed=3)
-        band = proposed_rule(PARITY, observed, rounds)
-        fresh = sessions(0.0, spread(observed), rounds, 1500, seed=4)
-        passed = sum(judge(session, band).verdict is Verdict.PASS for session in fresh)
-        assert 0.93 <= passed / len(fresh) <= 0.985
+    @pytest.mark.parametrize(
+        ("question", "centre", "rounds"),
+        [
+            *((WEAK, math.log(0.85), rounds) for rounds in (6, 8, 12, 24)),
+            *((PARITY, 0.0, rounds) for rounds in (6, 8, 12)),
+            (TRACE, math.log(0.02), 6),
+        ],
+    )
+    def test_unchanged_builds_pass_a_noisy_rule_in_95_percent_of_sessions(
+        self, question, centre, rounds
+    ):
+        (observed,) = sessions(centre, 0.12, 401, 1, seed=1)
+        rule = proposed_rule(question, observed, rounds)
+        # At this spread the simulated limit is the farther one, so the share is 95 % and not more.
+        usual = 0.0 if question is PARITY else sorted(observed)[200]
+        fresh = sessions(usual, spread(observed), rounds, 1500, seed=2)
+        passed = sum(judge(session, rule).verdict is Verdict.PASS for session in fresh)
+        # Three standard errors of a share of 0.95 of 1,500 are 0.017. A band has two ends.
+        assert -0.02 <= passed / len(fresh) - 0.95 <= (0.035 if question is PARITY else 0.02)
 
     @pytest.mark.parametrize(
         ("question", "observed", "rule"),
@@ -338,13 +340,6 @@ class TestProposals:
     def test_a_quiet_machine_gets_a_rule_of_three_digits(self, question, observed, rule):
         assert proposed_rule(question, [observed] * 6, 6) == rule
         assert judge([observed] * 6, rule).verdict is Verdict.PASS
-
-    def test_a_noisy_start_up_gets_a_ceiling_that_passes_in_95_percent_of_sessions(self):
-        (observed,) = sessions(math.log(0.02), 0.12, 401, 1, seed=1)
-        ceiling = proposed_rule(TRACE, observed, 6)
-        fresh = sessions(sorted(observed)[200], spread(observed), 6, 1500, seed=2)
-        passed = sum(judge(session, ceiling).verdict is Verdict.PASS for session in fresh)
-        assert passed / len(fresh) == pytest.approx(0.95, abs=0.02)
 
     def test_more_rounds_allow_a_higher_floor(self):
         (observed,) = sessions(math.log(0.85), 0.1, 50, 1, seed=5)

@@ -1,27 +1,32 @@
-"""The cause of made-up rounds, of which the truth is known, at the noise of real machines."""
+"""Known causes of slow steps, starts and trainings, against another stack or a threshold."""
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
+from hvdperf.explain import attribution
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Term
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import (
     against,
     communication,
     parity,
+    startup,
     strong_scaling,
+    wall_time,
     weak_scaling,
 )
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Block, BlockReport, Launch, Round
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.table import attributed
-from tests.support.rounds import WORKLOAD, launch, samples_per_step
+from tests.support.rounds import WORKLOAD, launch, one_round, samples_per_step
+from tests.support.with_timestamps import round_with_timestamps
 
 DRAWS = 20
 RIGHT = 19
@@ -167,15 +172,12 @@ C, W, B, X = Term.COMPUTE, Term.INPUT, Term.BETWEEN, Term.EXCHANGE
 # which takes 20 % of a step, as a cause: one replica alone exchanges nothing.
 KNOWN: Mapping[str, tuple[Comparison, Stack, Causes]] = {
     "1 of 2 computes": (TWO_OF_2, Stack(ranks=of(C, 1)), [(COMPUTES, (1,))]),
-    "1 of 2 waits": (TWO_OF_2, Stack(ranks=of(W, 0)), [(WAITS, (0,))]),
     "1 of 2 pauses": (TWO_OF_2, Stack(ranks=of(B, 0)), [(PAUSES, (0,))]),
     "1 of 8 computes": (TWO_OF_8, Stack(ranks=of(C, 5)), [(COMPUTES, (5,))]),
     "1 of 8 waits": (TWO_OF_8, Stack(ranks=of(W, 7)), [(WAITS, (7,))]),
     "2 of 4 compute": (TWO_OF_4, Stack(ranks=of(C, 2, 3)), [(COMPUTES, (2, 3))]),
-    "2 of 4 wait": (TWO_OF_4, Stack(ranks=of(W, 0, 3)), [(WAITS, (0, 3))]),
     "4 of 8 compute": (TWO_OF_8, Stack(ranks=of(C, 0, 2, 5, 6)), [(COMPUTES, (0, 2, 5, 6))]),
     "7 of 8 compute": (TWO_OF_8, Stack(ranks=of(C, *range(1, 8))), [(COMPUTES, (*range(1, 8),))]),
-    "7 of 8 wait": (TWO_OF_8, Stack(ranks=of(W, *range(7))), [(WAITS, (*range(7),))]),
     "all compute": (TWO_OF_4, Stack(all={C: LONGER}), [(COMPUTES, ALL)]),
     "all wait": (TWO_OF_4, Stack(all={W: LONGER}), [(WAITS, ALL)]),
     "all exchange": (TWO_OF_4, Stack(all={X: LONGER}), [(EXCHANGES, ALL)]),
@@ -183,17 +185,9 @@ KNOWN: Mapping[str, tuple[Comparison, Stack, Causes]] = {
         *(TWO_OF_2, Stack(all={C: 0.004}, ranks=of(W, 1, seconds=0.008))),
         [(WAITS, (1,)), (COMPUTES, ALL)],
     ),
-    "all compute, 1 waits": (
-        *(TWO_OF_4, Stack(all={C: 0.008}, ranks=of(W, 1, seconds=0.004))),
-        [(COMPUTES, ALL), (WAITS, (1,))],
-    ),
     "0 computes, 1 waits": (
         *(TWO_OF_2, Stack(ranks={0: {C: 0.008}, 1: {W: 0.005}})),
         [(COMPUTES, (0,)), (WAITS, (1,))],
-    ),
-    "0 waits, 5 and 6 compute": (
-        *(TWO_OF_8, Stack(ranks={0: {W: 0.008}, **of(C, 5, 6, seconds=0.005)})),
-        [(WAITS, (0,)), (COMPUTES, (5, 6))],
     ),
     "all exchange and wait": (
         *(TWO_OF_4, Stack(all={X: 0.008, W: 0.004})),
@@ -204,16 +198,8 @@ KNOWN: Mapping[str, tuple[Comparison, Stack, Causes]] = {
         *(WEAK_2, Stack(ranks=of(C, 1, seconds=0.03))),
         [(COMPUTES, (1,))],
     ),
-    "weak, 4 of 8 compute": (
-        *(WEAK_8, Stack(ranks=of(C, 4, 5, 6, 7, seconds=0.03))),
-        [(COMPUTES, (4, 5, 6, 7))],
-    ),
     "weak, all compute": (WEAK_4, Stack(all={C: 0.03}), [(COMPUTES, ALL)]),
     "weak, all exchange": (WEAK_4, Stack(all={X: 0.03}), [(EXCHANGES, ALL)]),
-    "strong, 1 waits": (
-        *(strong_scaling(WORKLOAD, 2), Stack(ranks=of(W, 1, seconds=0.03))),
-        [(WAITS, (1,))],
-    ),
     "strong, 1 computes": (
         *(strong_scaling(WORKLOAD, 2), Stack(ranks=of(C, 1, seconds=0.08))),
         [(COMPUTES, (1,))],
@@ -285,3 +271,85 @@ def test_who_has_its_batch_earlier_and_computes_longer_keeps_nobody_waiting() ->
     )
     for found in told(slower_stack(2), stack):
         assert (found.term, found.at_fault) == (EXCHANGES, ALL)
+
+
+TWO_HOSTS = ("node1", "node1", "node2", "node2")
+WEAK, STRONG = wall_time(WORKLOAD, 2)
+
+
+def started(
+    phase: str, longer: Mapping[int, Mapping[str, float]], n: int = 4, hosts: Sequence[str] = ()
+) -> Attribution:
+    """Return the cause of starts whose phase is judged. longer: factors by rank and phase."""
+    (asked,) = [each for each in startup(WORKLOAD, n) if each.question.spec.part == phase]
+    noise = random.Random(1)
+    rounds = [one_round(asked, 1.0, number) for number in range(ROUNDS)]
+    for each in rounds:
+        launch = each.of(asked.candidate.arm)
+        launch.startup_seconds = [
+            {
+                name: seconds * longer.get(rank, {}).get(name, 1.0) * noise.lognormvariate(0, 0.05)
+                for name, seconds in of_rank.items()
+            }
+            for rank, of_rank in enumerate(launch.startup_seconds)
+        ]
+    return attributed(asked, rounds, hosts)
+
+
+def test_of_a_slow_start_the_slow_rank_is_named() -> None:
+    found = started("trace", {2: {"trace": 1.5}})
+    assert (found.term, found.at_fault) == ("trace", (2,))
+    assert found.share == pytest.approx(0.5, abs=0.1)
+    found = started("trace", {2: {"trace": 1.5}, 3: {"trace": 1.5}}, hosts=TWO_HOSTS)
+    assert (found.at_fault, found.host) == ((2, 3), "node2")
+
+
+def test_of_a_start_that_is_slow_on_all_ranks_none_is_named() -> None:
+    found = started("trace", {})
+    assert (found.term, found.at_fault, found.share) == ("trace", (), 0.0)
+    assert found.seconds == pytest.approx(2.5, rel=0.1)
+
+
+def test_who_comes_late_to_the_broadcast_is_named_with_what_made_it_late() -> None:
+    # The others wait in their broadcast for it.
+    waits = {rank: {"broadcast": 6.0} for rank in (0, 1, 2)}
+    found = started("broadcast", {**waits, 3: {"trace": 1.6}})
+    assert (found.term, found.at_fault) == ("trace", (3,))
+
+
+def trained(comparison: Comparison, **how: object) -> Attribution:
+    rounds: list[Round] = [round_with_timestamps(comparison, i, **how) for i in range(ROUNDS)]
+    return attributed(comparison, rounds)
+
+
+def test_of_a_training_the_largest_cause_is_told_first() -> None:
+    found = trained(WEAK, late=[0.0, 0.03])
+    assert (found.term, found.at_fault) == (Term.BETWEEN, (1,))
+    found = trained(WEAK, exchange=0.03)
+    assert (found.term, found.at_fault) == (Term.EXCHANGE, ())
+    assert found.share > 0.15
+
+
+def test_of_a_divided_training_the_fixed_cost_is_told() -> None:
+    found = trained(STRONG)
+    # Ideal is half of 2 s of trace, and of 1 s of first step.
+    assert [cause.term for cause in found.causes] == [Term.TRACE, Term.FIRST_STEP]
+    assert all(cause.at_fault == () for cause in found.causes)
+    assert found.seconds == pytest.approx(2.0)
+
+
+def test_of_a_training_that_is_ideal_nothing_is_told() -> None:
+    assert trained(WEAK).causes == ()
+
+
+def test_a_start_is_told_in_seconds_and_a_step_in_milliseconds() -> None:
+    start = Attribution("trace", 2, 2.0, seconds=7.5, others_seconds=2.5)
+    assert re.findall(r"[\d.]+", attribution.told(start, "alone")) == ["2", "7.5", "2.5"]
+    step = Attribution(
+        *("input wait", None, 0.9),
+        seconds=0.344,
+        step_seconds=0.369,
+        usual_seconds=0.012,
+        usual_step_seconds=0.04,
+    )
+    assert re.findall(r"[\d.]+", attribution.told(step, "alone")) == ["344", "369", "12.0", "40.0"]
