@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,6 @@ from hvdperf.models import inputs, registry
 from hvdperf.models.inputs import DataError, Files, sample_sets
 from hvdperf.models.registry import SCRIPT
 from hvdperf.paths import CACHE, ROOT, SAMPLES
-from hvdperf.plan.arms import Workload
 from hvdperf.programs import run
 
 # The data set of language models if the user asks for one of images.
@@ -72,14 +71,6 @@ def dataset_of(network: registry.Network, wanted: str) -> str:
 def known_input(name: str) -> inputs.Input:
     with refusing("--dataset: ", inputs.UnknownInput):
         return inputs.find(name)
-
-
-def open_data_sets(
-    workloads: Sequence[Workload], directories: Mapping[str, str]
-) -> dict[str, DataSource]:
-    """Find and check the data sets of all workloads. directories: their places, by name."""
-    names = dict.fromkeys(workload.dataset for workload in workloads)
-    return {name: open_data(name, directories.get(name, "")) for name in names}
 
 
 def parse_data_dir(text: str, dataset: str) -> dict[str, str]:

@@ -25,7 +25,7 @@ from hvdperf.plan.data import (
     can_swap,
     check_all_read,
     dataset_of,
-    open_data_sets,
+    open_data,
     parse_data_dir,
 )
 from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
@@ -296,8 +296,9 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
         )
     _check_memory(every, machine, sum(slot.host == machine.host for slot in slots[: max(sizes)]))
     directories = parse_data_dir(options.data_dir, profile.dataset)
-    check_all_read(directories, dict.fromkeys(each.dataset for each in every))
-    data = open_data_sets(every, directories)
+    names = dict.fromkeys(each.dataset for each in every)
+    check_all_read(directories, names)
+    data = {name: open_data(name, directories.get(name, "")) for name in names}
     planned = SessionPlan(
         options=options,
         profile=profile,

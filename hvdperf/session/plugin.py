@@ -376,18 +376,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Ite
     try:
         return (yield)
     finally:
-        if _suite in config.stash and _has_summary(config):
-            _summarize(terminalreporter, config)
+        suite = config.stash.get(_suite, None)
+        # Another project may have no case among its tests.
+        is_asked = config.rootpath == CHECKOUT or (suite is not None and suite.selected)
+        if suite is not None and is_asked and not config.option.collectonly:
+            _summarize(suite, terminalreporter, config)
 
 
-def _has_summary(config: pytest.Config) -> bool:
-    # Another project may have no case among its tests.
-    is_asked = config.rootpath == CHECKOUT or bool(config.stash[_suite].selected)
-    return is_asked and not config.option.collectonly
-
-
-def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
-    suite = config.stash[_suite]
+def _summarize(suite: PytestSession, terminalreporter: Any, config: pytest.Config) -> None:
     status = config.stash.get(_status, int(pytest.ExitCode.INTERNAL_ERROR))
     count = Counter(outcome.judgement.verdict for outcome in suite.decided)
     title = f"hvdperf: {counted(count) or 'nothing measured'}"

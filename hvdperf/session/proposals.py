@@ -159,32 +159,20 @@ def _distances(rule: Rule, centre: float) -> list[float]:
 
 def _beyond(distance: float, alpha: float, known: Scatter, looks: Sequence[int]) -> float:
     """Return the probability that the next session FAILs by a limit at this distance."""
+    from scipy.special import ndtr  # imported here, because the import takes a while
+
     freedom = known.sessions - 1
     chi_squares, shares = _chi_squares(freedom)
     of_mean = known.of_rounds / known.count
     of_centres = np.maximum(known.of_centres * freedom / chi_squares, of_mean)
     # The next session's centre deviates from the mean of the known ones.
     deviates = of_centres - of_mean + of_centres / known.sessions
-    bounds = _failing_bounds(tuple(looks), alpha)
-    return min(float(shares @ _fails(distance, deviates, known.of_rounds, bounds)), 1.0)
-
-
-def _fails(
-    distance: float,
-    between: Array,
-    of_rounds: float,
-    bounds: Sequence[tuple[float, float]],
-) -> Array:
-    """Return the probabilities that a session FAILs by a limit at this distance. between,
-    of_rounds: the variances of sessions and of rounds. bounds: as _failing_bounds returns them."""
-    from scipy.special import ndtr  # imported here, because the import takes a while
-
-    found = np.zeros(len(between))
-    for mean, deviation in bounds:
+    fails = np.zeros(len(deviates))
+    for mean, deviation in _failing_bounds(tuple(looks), alpha):
         # Without any noise, a figure FAILs if it is beyond its limit at all.
-        error = np.maximum(np.sqrt(between + of_rounds * deviation**2), _LEAST_ERROR)
-        found += ndtr(-(distance + math.sqrt(of_rounds) * mean) / error)
-    return np.minimum(found, 1.0)
+        error = np.maximum(np.sqrt(deviates + known.of_rounds * deviation**2), _LEAST_ERROR)
+        fails += ndtr(-(distance + known.rounds * mean) / error)
+    return min(float(shares @ np.minimum(fails, 1.0)), 1.0)
 
 
 @cache
@@ -398,25 +386,22 @@ def _several(names: Sequence[str]) -> str:
 def _of_one_machine(archives: Sequence[Archive]) -> list[SessionDocument]:
     """Return the documents of the sessions, of one machine. Raises UserError if they are of
     several, if one cannot be read, or if a fault was injected into one."""
-    sessions = [_session_of(archive) for archive in archives]
-    first: Mapping[str, object] = sessions[0].fingerprint
-    for archive, session in zip(archives, sessions, strict=True):
+    sessions: list[SessionDocument] = []
+    for archive in archives:
+        session, where = archive.session, shown(archive.directory)
+        if session is None:
+            raise UserError(f"{where}: {archive.why_no_session}")
+        if session.asked.inject:
+            raise UserError(f"{where}: a fault was injected (--inject)")
+        sessions.append(session)
+        first: Mapping[str, object] = sessions[0].fingerprint
         theirs: Mapping[str, object] = session.fingerprint
-        other = [name for name in _HARDWARE if theirs[name] != first[name]]
-        if other:
+        if other := [name for name in _HARDWARE if theirs[name] != first[name]]:
             raise UserError(
-                f"{shown(archive.directory)}: of another machine than "
-                f"{shown(archives[0].directory)}: {', '.join(other)} differ"
+                f"{where}: of another machine than {shown(archives[0].directory)}: "
+                f"{', '.join(other)} differ"
             )
     return sessions
-
-
-def _session_of(archive: Archive) -> SessionDocument:
-    if archive.session is None:
-        raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
-    if archive.session.asked.inject:
-        raise UserError(f"{shown(archive.directory)}: a fault was injected (--inject)")
-    return archive.session
 
 
 def _looks(sessions: Sequence[SessionDocument]) -> tuple[int, ...]:

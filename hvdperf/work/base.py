@@ -137,15 +137,6 @@ class RoundSettings:
     meter: CpuMeter | None = None
 
 
-class BlockOrder(NamedTuple):
-    """A block to be timed. wait: whether each step is waited for."""
-
-    kind: BlockKind
-    turn: int
-    steps: int
-    wait: bool = False
-
-
 class Durations(NamedTuple):
     """Seconds that the candidate's launches were timed, for pytest-benchmark, and further facts."""
 
@@ -283,10 +274,17 @@ class Work(ABC):
 
     # Timing blocks -----------------------------------------------------------------------------
 
-    def take_block(self, group: LiveLaunch, launch: Launch, order: BlockOrder) -> Block:
+    def take_block(
+        self,
+        group: LiveLaunch,
+        launch: Launch,
+        kind: BlockKind,
+        turn: int,
+        steps: int,
+        wait: bool = False,
+    ) -> Block:
         """Return a block that the group has timed. A block during which this session or a rank was
-        stopped is taken again."""
-        kind, turn, steps, wait = order
+        stopped is taken again. wait: whether each step is waited for."""
         deadline_s = self.deadline_s(launch, kind, steps)
         asked = {"kind": kind.value, "steps": steps, "wait": wait}
         for _ in range(TAKEN_AGAIN + 1):

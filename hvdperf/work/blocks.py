@@ -104,7 +104,7 @@ class Blocks(base.Work):
             steps = base.affordable(wanted, self.known_pace(launch.arm))
             seconds: list[float] = []
             while not settled(seconds) and len(seconds) < WARM_UP_BLOCKS_MAX:
-                block = self.take_block(group, launch, base.BlockOrder(kind, len(seconds), steps))
+                block = self.take_block(group, launch, kind, len(seconds), steps)
                 seconds.append(block.seconds)
                 work.warm_up.append(block)
 
@@ -131,8 +131,7 @@ class Blocks(base.Work):
     ) -> None:
         for kind in self._in_random_order(kinds):
             before = self._reading(group)
-            order = base.BlockOrder(kind, turn, self.steps[launch.arm, kind])
-            block = self.take_block(group, launch, order)
+            block = self.take_block(group, launch, kind, turn, self.steps[launch.arm, kind])
             after = self._reading(group)
             usage = used(before, after, self._cores_here(launch.arm)) if before and after else None
             turns_of(launch).blocks.append(replace(block, visit=visit, usage=usage))

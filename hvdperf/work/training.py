@@ -23,7 +23,7 @@ from hvdperf.records.outcome import Attribution, ScalingBreakdown
 from hvdperf.records.rounds import Block, Launch, Round, Run, RunReport, StampedRun
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule
-from hvdperf.work.base import BlockOrder, Durations, Hosts, LiveLaunches, Pairs, RoundRequest, Work
+from hvdperf.work.base import Durations, Hosts, LiveLaunches, Pairs, RoundRequest, Work
 from hvdperf.work.blocks import LENGTH_OF_BLOCKS
 from hvdperf.worker.protocol import Phase
 
@@ -224,10 +224,7 @@ class WallTime(Training):
         """Time one block of each kind, in random order. Each step ends before the next begins,
         because steps are divided into their parts."""
         self.settings.order.shuffle(kinds)
-        return [
-            self.take_block(group, launch, BlockOrder(kind, turn, steps, wait=True))
-            for kind in kinds
-        ]
+        return [self.take_block(group, launch, kind, turn, steps, wait=True) for kind in kinds]
 
     # Figures -----------------------------------------------------------------------------------
 

@@ -162,12 +162,6 @@ def test_a_dry_run_lists_the_arms_and_starts_none(plan: Run, tmp_path: Path) -> 
     assert documents(tmp_path) == {}
 
 
-def test_more_slots_than_cores_must_be_asked_for(warm: Warm) -> None:
-    done = warm.run(["perf/", "--np=999"], {})
-    assert done.returncode == 4
-    assert "--oversubscribe" in done.stderr
-
-
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP])
 def test_an_interrupted_session_still_reports_and_leaves_nothing(
     interrupt: Interrupt, how: signal.Signals
