@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -139,3 +141,14 @@ def test_thresholds_for_other_machines_are_warned_of(plan: Run, tmp_path: Path) 
     done = plan("--dry-run", f"--thresholds={path}")
     assert done.returncode == 0
     assert "thresholds: other.toml: x, but its [match] is for other machines" in done.stdout
+
+
+def test_a_python_without_the_environment() -> None:
+    code = "import sys, pytest; sys.modules['msgspec'] = None; sys.exit(pytest.main(['perf/']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 4
+    (line,) = done.stderr.splitlines()
+    assert "msgspec" in line
+    assert "activate" in line
