@@ -22,10 +22,10 @@ from pathlib import Path
 from hvdperf.columns import Columns
 from hvdperf.errors import UserError
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed, make_launcher
+from hvdperf.launch.helpers import scratch_directory
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.launchers import LaunchError
 from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
-from hvdperf.launch.scratch import scratch_directory
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun

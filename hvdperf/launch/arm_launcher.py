@@ -16,10 +16,10 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.launch import launchers
+from hvdperf.launch.helpers import scratch_directory
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.launch.processes import Agent, ForkServer, LocalAgent, SlotGone
-from hvdperf.launch.scratch import scratch_directory
 from hvdperf.launch.slots import RemoteAgent, Slots, interface_settings
 from hvdperf.machine.placement import Slot, cores_of, place_group, replicas_per_node
 from hvdperf.machine.stack import Stack

@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -18,10 +17,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hvdperf.errors import UserError
-from hvdperf.launch import daemon_start, processes
-from hvdperf.launch.guard import guarded
+from hvdperf.launch import helpers, processes
 from hvdperf.launch.processes import Agent, SlotGone, Variables
-from hvdperf.launch.scratch import scratch_directory
 from hvdperf.launch.slots import Slots, interface_settings
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import NO_MPIRUN, Stack, find_mpirun, mpirun_version
@@ -184,7 +181,7 @@ def command(order: Order, mpirun: str, network: str, shared: Path | None) -> lis
             tokens += ["-x", name]
         # A daemon is a child of its slot, so it must not leave it.
         tokens += ["--leave-session-attached"]
-        start = f"{sys.executable} -I -S {daemon_start.__file__}"
+        start = " ".join(helpers.helper("daemon"))
         settings |= {"plm": "rsh", "plm_rsh_agent": start, "plm_rsh_no_tree_spawn": "1"}
         settings |= {"orte_enable_recovery": "0"}
         settings |= {"oob_tcp_if_include": network, "btl_tcp_if_include": network}
@@ -372,19 +369,19 @@ class MpirunLauncher:
             daemons = Daemons(self._slots, order)
             interface = self._slots.interface
             environment = processes.with_defaults(environment, interface_settings(interface))
-            environment = {**environment, daemon_start.VARIABLE: daemons.address}
+            environment = {**environment, helpers.DAEMONS_VARIABLE: daemons.address}
             network = interface.network if interface is not None else ""
         shared = None
         try:
             if len(hosts) == 1:
                 where = shared_memory_directory(order.processes)
-                shared = Path(scratch_directory("hvdperf-", where))
+                shared = Path(helpers.scratch_directory("hvdperf-", where))
             words = command(order, self._mpirun, network, shared)
             if private.VARIABLE in environment:
                 words = private.command(words)
             # When this process is killed, mpirun ends, and with it the ranks.
             process = processes.start_process(
-                guarded(words),
+                helpers.guarded(words),
                 order.interpreter,
                 environment,
                 order.scratch,

@@ -35,7 +35,6 @@ SETTINGS = {
     "oob_tcp_keepalive_probes": "3",
 }
 _SHELL = "OMPI_MCA_plm_rsh_agent"
-_HERE = os.path.dirname(os.path.abspath(__file__))
 _TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PASSED_ON = (*_TO_END, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -43,12 +42,11 @@ _PASSED_ON = (*_TO_END, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2)
 def main(mpirun: str, arguments: list[str]) -> int:
     """Return rank 0's exit status, or that of mpirun if rank 0 has left none: INTERRUPTED after a
     signal, whatever mpirun says."""
-    sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
-    # These are of the standard library, too.
-    from hvdperf.launch.guard import guarded
-    from hvdperf.launch.scratch import scratch_directory
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    # It is of the standard library, too.
+    from hvdperf.launch import helpers
 
-    directory = scratch_directory("hvdperf-mpirun-")
+    directory = helpers.scratch_directory("hvdperf-mpirun-")
     status_file = os.path.join(directory, "status")
     open(status_file, "w").close()
     # SIGHUP is ignored under nohup, and stays so.
@@ -61,8 +59,8 @@ def main(mpirun: str, arguments: list[str]) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     process = subprocess.Popen(
-        guarded([mpirun, *arguments]),
-        env={**_environment(directory, arguments), STATUS_VARIABLE: status_file},
+        helpers.guarded([mpirun, *arguments]),
+        env={**_environment(status_file, arguments), STATUS_VARIABLE: status_file},
         # Ctrl-C and the end of a terminal reach this process only, which tells rank 0: mpirun
         # would kill its ranks. In the background it must not read from the terminal.
         stdin=subprocess.DEVNULL if os.isatty(0) else None,
@@ -80,8 +78,12 @@ def main(mpirun: str, arguments: list[str]) -> int:
     return own if own > 0 else 128 - own if own < 0 else 1
 
 
-def _environment(directory: str, arguments: "list[str]") -> "dict[str, str]":
-    """Return the environment of mpirun. directory: for its own files, unless the user names one."""
+def _environment(status_file: str, arguments: "list[str]") -> "dict[str, str]":
+    """Return the environment of mpirun, whose own files are beside that file unless the user names
+    a directory."""
+    from hvdperf.launch.helpers import helper
+
+    directory = os.path.dirname(status_file)
     environment = {f"OMPI_MCA_{name}": value for name, value in SETTINGS.items()} | os.environ
     if not any("tmpdir_base" in word for word in (*environment, *arguments)):
         environment["OMPI_MCA_orte_local_tmpdir_base"] = directory
@@ -89,8 +91,7 @@ def _environment(directory: str, arguments: "list[str]") -> "dict[str, str]":
     # Open MPI divides the command at blanks, so that a path with blanks needs another name.
     agent = os.path.join(directory, "agent")
     if shell and " " not in agent:
-        script = os.path.join(_HERE, "remote_shell.py")
-        words = [sys.executable, "-I", "-S", script, str(len(shell.split()))]
+        words = helper("shell", status_file, str(len(shell.split())))
         with open(agent, "w") as file:
             file.write(f'#!/bin/sh\nexec {shlex.join(words)} {shell} "$@"\n')
         os.chmod(agent, 0o700)
@@ -166,7 +167,7 @@ def _of_orphan(status_file: str) -> "int | None":
 
 
 def _show_problems(status_file: str) -> None:
-    """Show, below all that Open MPI says, which hosts could not be reached (remote_shell.py)."""
+    """Show, below all that Open MPI says, which hosts could not be reached (helpers.py)."""
     with contextlib.suppress(FileNotFoundError), open(f"{status_file}.problems") as problems:
         sys.stderr.write(problems.read())
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hvdperf.errors import UserError
-from hvdperf.launch.guard import end_with_parent
+from hvdperf.launch.helpers import end_with_parent
 from hvdperf.launch.outer import leave_status, outer_rank, outer_size
 from hvdperf.launch.outer_mpirun import RUNNING
 from hvdperf.launch.slots import dismiss_slots, lend_slot

@@ -19,8 +19,8 @@ from statistics import fmean
 
 from hvdperf import programs
 from hvdperf.errors import UserError, refusing
+from hvdperf.launch.helpers import scratch_directory
 from hvdperf.launch.launchers import own_settings
-from hvdperf.launch.scratch import scratch_directory
 from hvdperf.machine import stack, starting
 from hvdperf.paths import shown
 from hvdperf.script.live import Live

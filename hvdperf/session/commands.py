@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from hvdperf import cli, columns, files, json_records, paths, programs, verdict
 from hvdperf.errors import UserError, refusing
 from hvdperf.judge.trust import is_outside
-from hvdperf.launch import guard, launchers
+from hvdperf.launch import helpers, launchers
 from hvdperf.machine.fitness import Check, judged
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
@@ -373,7 +373,7 @@ def pair_check() -> Check:
         options = ["--models=vgg_16_s", *SHORT.split()]
         try:
             programs.run(
-                guard.guarded([*command, *options, f"--results={results}"]),
+                helpers.guarded([*command, *options, f"--results={results}"]),
                 paths.ROOT,
                 within_s=PAIR_DEADLINE_S,
             )

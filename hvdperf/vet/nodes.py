@@ -21,7 +21,7 @@ from contextlib import ExitStack, suppress
 from typing import IO, Any
 
 from hvdperf.errors import UserError
-from hvdperf.launch.guard import guarded
+from hvdperf.launch.helpers import guarded
 from hvdperf.launch.hub import Hub, Order, Peers
 from hvdperf.launch.outer import outer_size, started_by
 from hvdperf.launch.slots import addresses

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.launch import pmix
+from hvdperf.launch import outer
 from hvdperf.launch import slots as slots_module
 from hvdperf.launch.processes import LocalAgent, SlotGone
 from hvdperf.launch.slots import Interface, Slots, interface_settings, own_offer
@@ -30,7 +30,8 @@ from hvdperf.paths import CACHE
 def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What rank 0 of two ranks on this host publishes."""
     published: list[dict[str, Any]] = []
-    monkeypatch.setattr(pmix, "publish", lambda text: published.append(json.loads(text)))
+    publish = lambda launcher, text: published.append(json.loads(text))  # noqa: E731
+    monkeypatch.setattr(type(outer.LAUNCHERS[0]), "publish", publish)
     monkeypatch.setattr(slots_module, "SOON_S", 0.1)
     for name in ("SIZE", "LOCAL_SIZE"):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", "2")

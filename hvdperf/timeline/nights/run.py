@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hvdperf.errors import UserError, refusing
 from hvdperf.json_records import Unreadable
-from hvdperf.launch.guard import guarded
+from hvdperf.launch.helpers import guarded
 from hvdperf.machine.fitness import complaints
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.probe import probe, probe_gpus
