@@ -84,6 +84,9 @@ class Slots(Peers[int]):
         """Return the offer of every rank, by rank. Raises UserError if a slot does not answer, or
         if a rank cannot determine its offer; the message names the slot. tell: called with what is
         waited for, if that takes long."""
+        # Imported only here and below, because slots start faster without it.
+        from hvdperf.json_records import convert
+
         deadline = self.hub.now() + ANSWER_S
         if not self.hub.pump_until(self._all_joined, self.hub.now() + SOON_S):
             tell(f"wait for {self._missing()} to connect, {ANSWER_S:.0f} s at most")
@@ -94,7 +97,8 @@ class Slots(Peers[int]):
             raise UserError(f"{waited}: {outer.who_is_missing()}")
         try:
             answers = self.answers_to(dict.fromkeys(self.keys, ("offer", ())), ANSWER_S)
-            return [own_offer(), *(self._offer(rank, answers) for rank in self.keys)]
+            told = ({**self._value(rank, answers), "rank": rank} for rank in self.keys)
+            return [own_offer(), *(convert(each, Offer) for each in told)]
         except SlotGone as gone:
             raise UserError(f"{gone}; start the session again without that slot") from None
         except OSError as error:
@@ -106,14 +110,10 @@ class Slots(Peers[int]):
         named = ", ".join(map(str, ranks[:MOST_NAMED])) + ", ..." * (len(ranks) > MOST_NAMED)
         return f"{len(ranks)} of {len(self.keys)} slots (rank {named})"
 
-    def _offer(self, rank: int, answers: Mapping[int, Message]) -> Offer:
-        told = self._value(rank, answers)
-        return Offer(rank, told["host"], tuple(told["cores"]), tuple(told["gpus"]), told["model"])
-
     def stacks(self, interpreter: str) -> dict[str, Stack]:
         """Return the stack of the interpreter on every other host, by host. Raises UserError if
         one has none that works; the message names the host."""
-        # Imported only here, because a slot that is asked nothing starts faster without it.
+        from hvdperf.json_records import convert
         from hvdperf.machine.stack import Stack
 
         first = {host: rank for rank, host in sorted(self._hosts.items(), reverse=True)}
@@ -123,12 +123,9 @@ class Slots(Peers[int]):
         answers, found = self.answers_to(orders, PROBE_S), {}
         for host, rank in sorted(first.items()):
             try:
-                told = self._value(rank, answers)
+                found[host] = convert(self._value(rank, answers), Stack)
             except OSError as error:
                 raise UserError(f"{host}: {error}") from None
-            found[host] = Stack(
-                **told | {name: tuple(told[name]) for name in ("packages", "horovod_flags")}
-            )
         return found
 
     def _all_joined(self) -> bool:

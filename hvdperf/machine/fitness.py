@@ -22,8 +22,7 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.machine import host, starting
-from hvdperf.machine.cpu_usage import CpuMeter, parse_busy, used
-from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance
+from hvdperf.machine.disturbance import DISTURBED_ABOVE, CpuMeter, Disturbance, parse_busy, used
 from hvdperf.machine.host import Gpu, Machine, number_in
 from hvdperf.machine.starting import MIB
 from hvdperf.paths import shown
@@ -268,7 +267,7 @@ def _load(found: Disturbance, shares: dict[int, float]) -> str:
 def _busy_seconds(meter: CpuMeter) -> dict[int, float]:
     """Return the busy seconds of each of the meter's cores since the boot."""
     # Each line is read for its own core: hundreds of cores would otherwise read hundreds of lines.
-    stat = (meter.root / "proc/stat").read_text().splitlines()
+    stat = host.text_of(meter.root / "proc/stat").splitlines()
     lines = {line.partition(" ")[0]: line for line in stat}
     return {core: parse_busy(lines.get(f"cpu{core}", ""), [core])[0] for core in meter.cores}
 

@@ -8,13 +8,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
+from hvdperf.json_records import Unreadable, convert, decode, encode
 from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import CHECKOUT, ROOT, shown
 from hvdperf.programs import NotStarted, TooLong, fate_of, last_line, run
@@ -116,18 +117,20 @@ def probe(
     # The probe inspects the installation, so it needs no GPU.
     worker_environment = {**rank_environment(interpreter, environment), "CUDA_VISIBLE_DEVICES": ""}
     cache = cache_dir / f"stack-{_key(interpreter, mpirun, worker_environment)}.json"
-    kept = _cached(cache, interpreter, mpirun)
+    kept = _cached(cache)
     if kept is not None:
         return kept
     facts = _ask(interpreter, worker_environment, deadline_s)
     _refuse(interpreter, facts)
-    facts["mpirun_version"] = NO_MPIRUN
+    answers = NO_MPIRUN
     with contextlib.suppress(UserError):
-        facts["mpirun_version"] = mpirun_version(Path(mpirun), worker_environment)
+        answers = mpirun_version(Path(mpirun), worker_environment)
+    own = {"interpreter": str(interpreter), "mpirun": mpirun, "mpirun_version": answers}
+    stack = convert({**facts, **own}, Stack)
     # What is wrong with an mpirun may be repaired elsewhere than in its file.
-    if not mpirun or facts["mpirun_version"] != NO_MPIRUN:
-        _keep(cache, facts, [interpreter, *([Path(mpirun)] if mpirun else [])])
-    return _stack(interpreter, mpirun, facts)
+    if not mpirun or answers != NO_MPIRUN:
+        _keep(cache, stack, facts["searched"])
+    return stack
 
 
 def stack_differences(old: Stack, new: Stack) -> list[str]:
@@ -308,46 +311,40 @@ def _key(interpreter: Path, mpirun: str, environment: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]
 
 
-def _stack(interpreter: Path, mpirun: str, facts: Mapping[str, Any]) -> Stack:
-    known = {field.name for field in fields(Stack)}
-    values = {name: value for name, value in facts.items() if name in known}
-    values["horovod_flags"] = tuple(facts["horovod_flags"])
-    values["packages"] = tuple(facts["packages"])
-    return Stack(interpreter=str(interpreter), mpirun=mpirun, **values)
+@dataclass(frozen=True)
+class _Kept:
+    """The answer of an earlier probe. stamps: of the files that it depends on."""
+
+    stamps: Mapping[str, int | None]
+    stack: Stack
 
 
-def _cached(cache: Path, interpreter: Path, mpirun: str) -> Stack | None:
+def _cached(cache: Path) -> Stack | None:
     """Return the stack of an earlier probe. Return None if a file that it depends on has changed
     since, or if the cache is missing or incomplete."""
     try:
-        kept = json.loads(cache.read_text())
-        if kept["stamps"] != {path: _stamp(path) for path in kept["stamps"]}:
-            return None
-        return _stack(interpreter, mpirun, kept["facts"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        kept = decode(cache.read_bytes(), _Kept)
+    except (OSError, Unreadable):
         return None
+    return kept.stack if kept.stamps == dict(_stamps(kept.stamps)) else None
 
 
-def _keep(cache: Path, facts: Mapping[str, Any], programs: list[Path]) -> None:
+def _keep(cache: Path, stack: Stack, searched: Iterable[str]) -> None:
     """Write the cache whole or not at all. A failed write is ignored, since it only costs time."""
-    watched = [str(path) for path in programs]
-    for entry in facts["searched"]:
-        if Path(entry) != ROOT:
-            watched += [entry, *_watched_in(Path(entry))]
-    kept = {"stamps": {path: _stamp(path) for path in watched}, "facts": facts}
+    watched = [path for path in (stack.interpreter, stack.mpirun) if path]
+    for directory in (Path(path) for path in searched if Path(path) != ROOT):
+        patterns = ("horovod-*.dist-info", "tensorflow*.dist-info", "horovod/metadata.json")
+        installed = (path for pattern in patterns for path in directory.glob(pattern))
+        watched += map(str, (directory, *installed))
     with contextlib.suppress(OSError):
         cache.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(cache, json.dumps(kept, indent=1))
+        write_whole(cache, encode(_Kept(dict(_stamps(watched)), stack)).decode())
 
 
-def _watched_in(directory: Path) -> list[str]:
-    patterns = ("horovod-*.dist-info", "tensorflow*.dist-info", "horovod/metadata.json")
-    return [str(path) for pattern in patterns for path in sorted(directory.glob(pattern))]
-
-
-def _stamp(path: str) -> int | None:
-    """Return the time of the last change in nanoseconds, or None if the file is gone."""
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return None
+def _stamps(paths: Iterable[str]) -> Iterator[tuple[str, int | None]]:
+    """Yield each path with the time of its last change in nanoseconds, or None if it is gone."""
+    for path in paths:
+        try:
+            yield path, os.stat(path).st_mtime_ns
+        except OSError:
+            yield path, None

@@ -10,7 +10,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hvdperf.machine.host import control_groups, memory_in_groups, number_in
+from hvdperf.machine.host import (
+    control_groups,
+    memory_in_groups,
+    number_in,
+    numbers_by_name,
+    text_of,
+)
 from hvdperf.paths import ROOT, shown
 from hvdperf.worker.process import OF_A_RANK
 from hvdperf.worker.script.tap._hvdperf_recorder import PREFIXES
@@ -153,7 +159,8 @@ def killed_for_memory(root: Path = Path("/")) -> int:
     """Return how often the kernel has killed a process for lack of memory, in the control groups of
     this process or on the machine."""
     files = [group / name for group in control_groups("memory", root) for name in _COUNTERS]
-    return sum(_field(file, "oom_kill") for file in (*files, root / "proc/vmstat"))
+    texts = map(text_of, (*files, root / "proc/vmstat"))
+    return sum(numbers_by_name(text).get("oom_kill", 0) for text in texts)
 
 
 def memory_limit(root: Path = Path("/")) -> int | None:
@@ -161,14 +168,6 @@ def memory_limit(root: Path = Path("/")) -> int | None:
     one."""
     limits = (limit for limit, _ in memory_in_groups(root))
     return min((limit for limit in limits if limit < 1 << 60), default=None)
-
-
-def _field(path: Path, name: str) -> int:
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(words[1]) for line in lines if (words := line.split())[:1] == [name])
 
 
 def missing(ranks: int, said: Iterable[str], killed: int, root: Path = Path("/")) -> str:

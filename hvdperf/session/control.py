@@ -14,7 +14,7 @@ from pathlib import Path
 from hvdperf.launch.arm_launcher import PATIENCE, ArmLauncher, Pace
 from hvdperf.launch.launchers import LaunchError
 from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
-from hvdperf.machine.cpu_usage import make_meter
+from hvdperf.machine.disturbance import make_meter
 from hvdperf.machine.fitness import Check, gpu_checks, host_checks, load_check
 from hvdperf.machine.host import Machine, local_machine
 from hvdperf.machine.placement import Slot, local_offers, place

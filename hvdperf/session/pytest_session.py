@@ -22,7 +22,7 @@ from hvdperf.launch.launchers import check_can_start, own_settings
 from hvdperf.launch.outer import started_by, words_before_pytest
 from hvdperf.launch.pytest_command import typed
 from hvdperf.launch.slots import Slots, check_network
-from hvdperf.machine import cpu_usage, fitness, noise_record, placement
+from hvdperf.machine import disturbance, fitness, noise_record, placement
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.stack import Stack, probe, stack_differences
 from hvdperf.models.own_networks import digest
@@ -289,7 +289,7 @@ class PytestSession:
             examined=Control(arm_launcher, self._progress.say).examined,
             budget=Budget(began, profile.budget_s, arm_launcher.hub.now),
             timed_seconds=document.timed_seconds,
-            meter=cpu_usage.make_meter(self.session_plan.slots, began),
+            meter=disturbance.make_meter(self.session_plan.slots, began),
             disturbances=list(document.disturbances),
         )
         directory = open_directory(self.session_plan, document.session, earlier)

@@ -14,8 +14,7 @@ from hvdperf.interim import looks_after
 from hvdperf.judge.judge import Judge, Rules
 from hvdperf.judge.trust import is_outside
 from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.machine.cpu_usage import CpuMeter
-from hvdperf.machine.disturbance import Disturbance, together
+from hvdperf.machine.disturbance import CpuMeter, Disturbance, together
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from hvdperf.launch.arm_launcher import PATIENCE, ArmLauncher
 from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
-from hvdperf.machine.cpu_usage import CpuMeter
+from hvdperf.machine.disturbance import CpuMeter
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side, Transfer
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile, Runs, Sampling

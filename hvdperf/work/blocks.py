@@ -14,8 +14,7 @@ from typing import ClassVar
 
 from hvdperf.explain.attribution import attribute_sides
 from hvdperf.launch.live_launch import LiveLaunch
-from hvdperf.machine.cpu_usage import Reading, used
-from hvdperf.machine.disturbance import together
+from hvdperf.machine.disturbance import Reading, together, used
 from hvdperf.plan.arms import NEED_LOCAL_BLOCKS, Arm, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.profile import Profile

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.machine import cpu_usage
+from hvdperf.machine import disturbance as cpu_usage
 from hvdperf.machine.disturbance import (
     DISTURBED_ABOVE,
     Culprit,

@@ -16,7 +16,7 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.machine import fitness
-from hvdperf.machine.cpu_usage import CpuMeter
+from hvdperf.machine.disturbance import CpuMeter
 from hvdperf.machine.host import Gpu, Machine, local_machine
 from tests.machine.conftest import NvidiaSmi
 from tests.support.filesystems import fill, small_disk
@@ -143,7 +143,7 @@ def test_a_busy_program_is_seen_and_named() -> None:
         os.kill(pid, 9)
     assert check.problem.startswith("other programs took ")
     assert check.fix == "stop them, or wait until they finish"
-    assert pid in [culprit.pid for culprit in meter.culprits()]
+    assert pid in [culprit.pid for culprit in meter._spent]
 
 
 @contextmanager

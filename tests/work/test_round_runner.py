@@ -16,8 +16,7 @@ from hvdperf.launch.arm_launcher import SEED, Pace
 from hvdperf.launch.launchers import LaunchError
 from hvdperf.launch.live_launch import LaunchFailed
 from hvdperf.launch.processes import SlotGone
-from hvdperf.machine.cpu_usage import Reading
-from hvdperf.machine.disturbance import Disturbance, Usage, total
+from hvdperf.machine.disturbance import Disturbance, Reading, Usage, total
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.plan.arms import Arm, BlockKind, Collective, Schedule, Side, Transfer
