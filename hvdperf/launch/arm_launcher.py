@@ -163,6 +163,7 @@ class ArmLauncher:
         slots_by_rank = [placed] if arm.processes == 1 else [[slot] for slot in placed]
         strategy = arm.strategy.spec
         session_cores = cores_of(self.slots)
+        meets = launchers.rendezvous_plan(placed) if launcher.by_gloo else None
         configs = []
         for rank, slots in enumerate(slots_by_rank):
             config = self._config(arm, slots, exchange)
@@ -175,7 +176,7 @@ class ArmLauncher:
                 common_order=common_order,
                 share_startup=share_startup,
                 startup_cores=session_cores if share_startup else config.startup_cores,
-                rendezvous=launcher.rendezvous(placed) if strategy.horovod else None,
+                rendezvous=meets if strategy.horovod else None,
                 cluster=strategy.cluster,
                 fault=fault.as_config() if fault else None,
                 data_dir=str(self._other_data(arm)) if other_data else config.data_dir,
@@ -334,8 +335,7 @@ class ArmLauncher:
         }
         kept = {name: value for name, value in os.environ.items() if name not in without}
         return launchers.Order(
-            processes=arm.processes,
-            slots=slots,
+            slots=slots[: arm.processes],
             interpreter=self.stacks[arm.stack].interpreter,
             environment={**dict.fromkeys(without), **defaults, **user_settings(kept), **settings},
             scratch=self.scratch / f"launch-{next(self._numbers)}",

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from hvdperf.errors import UserError
 from hvdperf.launch import helpers, processes
 from hvdperf.launch.processes import Agent, SlotGone, Variables
-from hvdperf.launch.slots import Slots, interface_settings
+from hvdperf.launch.slots import RemoteAgent, Slots, interface_settings
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import NO_MPIRUN, Stack, find_mpirun, mpirun_version
 from hvdperf.machine.starting import shared_memory_directory
@@ -31,7 +31,7 @@ from hvdperf.worker.script.tap import _hvdperf_private as private
 
 @dataclass(frozen=True)
 class Order:
-    """An order to start `processes` ranks of `python -m hvdperf.worker` on the first slots.
+    """An order to start ranks of `python -m hvdperf.worker`, one on each of the slots.
 
     interpreter: runs the ranks. environment: variables that the ranks get on top of the session's
     own. left: settings of a launch that stay as they are by default (plan.arms.LAUNCHES). scratch:
@@ -39,7 +39,6 @@ class Order:
     in seconds. stub: command line to start in place of each rank, which the fork server then forks.
     """
 
-    processes: int
     slots: Sequence[Slot]
     interpreter: str
     environment: Variables
@@ -78,11 +77,10 @@ class Job(Protocol):
 
 
 class Launcher(Protocol):
-    """A way to start jobs."""
+    """A way to start jobs. by_gloo: whether Horovod communicates over Gloo, so that rank 0 has to
+    help the ranks find each other (`meet` in worker/session_link.py)."""
 
-    def rendezvous(self, slots: Sequence[Slot]) -> list[dict[str, Any]] | None:
-        """Return the ranks' entries for `meet` (worker/session_link.py), if rank 0 has to help
-        Horovod's ranks find each other. Return None if the launcher does that itself."""
+    by_gloo: bool
 
     def start(self, order: Order) -> Job:
         """Start the processes without waiting for them. Raises LaunchError."""
@@ -166,14 +164,14 @@ HOW_LAUNCHED = {
 def command(order: Order, mpirun: str, network: str, shared: Path | None) -> list[str]:
     """Return the inner mpirun's command line. network: the one between hosts. shared: directory in
     which the ranks share memory; None on several hosts, where Open MPI chooses one."""
-    tokens = [mpirun, "-np", str(order.processes), "--tag-output"]
+    tokens = [mpirun, "-np", str(len(order.slots)), "--tag-output"]
     if BINDING not in order.left:
         tokens += ["--bind-to", BOUND_TO, "--map-by", "slot"]
     # The suite itself reports more ranks than cores, so mpirun must not refuse them.
     settings = {**OVERRIDES, "rmaps_base_oversubscribe": "1"}
     if POLLING not in order.left:
         settings |= SETTINGS
-    per_host = Counter(slot.host for slot in order.slots[: order.processes])
+    per_host = Counter(slot.host for slot in order.slots)
     if len(per_host) > 1:
         tokens += ["--host", ",".join(f"{host}:{n}" for host, n in per_host.items())]
         own = {name for name, value in order.environment.items() if value is not None}
@@ -216,17 +214,20 @@ class Daemons:
     """Open MPI's daemons of one launch on other hosts, which the slots there start."""
 
     def __init__(self, slots: Slots, order: Order) -> None:
-        self._slots, self._launch = slots, order.scratch.name
+        self._hub, self._launch = slots.hub, order.scratch.name
         here = order.slots[0].host
         # The first slot of each host starts the daemon there.
-        self._rank_on = {
-            slot.host: slot.rank for slot in reversed(order.slots) if slot.host != here
+        self._agents = {
+            slot.host: RemoteAgent(slots, slot.rank)
+            for slot in reversed(order.slots)
+            if slot.host != here
         }
+        self._job = AgentsJob(self._launch, [*self._agents.values()], forked=False)
         self._asking: dict[int, tuple[str, Connection]] = {}
         self._asked: list[tuple[str, Connection, str]] = []
         self._problem = ""
-        token = slots.hub.expect(self).rsplit(":", 1)[1]
-        self.address = f"127.0.0.1:{slots.hub.port}:{token}"
+        token = self._hub.expect(self).rsplit(":", 1)[1]
+        self.address = f"127.0.0.1:{self._hub.port}:{token}"
 
     def joined(self, rank: int, connection: Connection, hello: Message) -> None:
         self._asking[rank] = hello["host"], connection
@@ -247,34 +248,30 @@ class Daemons:
             self._start(*self._asked.pop())
         if self._problem:
             return f"ended: {self._problem}"
-        if lost := self.lost_slot():
-            return f"ended: {lost}"
-        for host, rank in self._rank_on.items():
-            status = self._slots.status(rank, self._launch)
+        statuses = self._job.statuses()
+        if isinstance(statuses, SlotGone):
+            return f"ended: {statuses}"
+        for host, status in zip(self._agents, statuses, strict=True):
             if status is not None:
                 return f"ended: Open MPI's daemon on {host} ended with status {status}"
         return None
 
     def lost_slot(self) -> SlotGone | None:
         """Return a slot with a daemon that is gone; None if none is."""
-        gone = self._slots.gone()
-        return next((gone[rank] for rank in self._rank_on.values() if rank in gone), None)
+        return self._job.lost_slot()
 
     def _start(self, host: str, connection: Connection, command: str) -> None:
         problem = ""
         try:
-            shell = ["sh", "-c", command]
-            self._slots.call(self._rank_on[host], "start", self._launch, {}, shell)
+            self._agents[host].start(self._launch, {}, ["sh", "-c", command])
         except OSError as error:
             problem = self._problem = str(error)
         with suppress(OSError):  # mpirun has ended
             connection.send({"problem": problem})
 
     def end(self) -> None:
-        self._slots.hub.forget(self.address)
-        for rank in self._rank_on.values():
-            with suppress(OSError):  # the daemon ends with its slot
-                self._slots.call(rank, "end", self._launch)
+        self._hub.forget(self.address)
+        self._job.end({})
 
 
 class MpirunJob:
@@ -354,17 +351,16 @@ def _remove(directory: Path | None) -> None:
 class MpirunLauncher:
     """A launcher that has mpirun start the ranks."""
 
+    by_gloo = False
+
     def __init__(self, mpirun: str, slots: Slots | None = None) -> None:
         """Use the mpirun executable at this path. slots: those that start its daemons on other
         hosts."""
         self._mpirun, self._slots = mpirun, slots
 
-    def rendezvous(self, slots: Sequence[Slot]) -> None:
-        """Return None, because MPI has its own rendezvous."""
-
     def start(self, order: Order) -> MpirunJob:
         daemons, environment, network = None, order.environment, ""
-        hosts = {slot.host for slot in order.slots[: order.processes]}
+        hosts = {slot.host for slot in order.slots}
         if len(hosts) > 1 and self._slots is not None:
             daemons = Daemons(self._slots, order)
             interface = self._slots.interface
@@ -374,7 +370,7 @@ class MpirunLauncher:
         shared = None
         try:
             if len(hosts) == 1:
-                where = shared_memory_directory(order.processes)
+                where = shared_memory_directory(len(order.slots))
                 shared = Path(helpers.scratch_directory("hvdperf-", where))
             words = command(order, self._mpirun, network, shared)
             if private.VARIABLE in environment:
@@ -448,16 +444,17 @@ class AgentsJob:
         self._forked = forked
 
     def ended(self) -> str | None:
-        statuses = self._statuses()
+        statuses = self.statuses()
         if isinstance(statuses, SlotGone):
             return f"ended: {statuses}"
         return None if None in statuses else f"ended with status {statuses}"
 
     def lost_slot(self) -> SlotGone | None:
-        statuses = self._statuses()
+        statuses = self.statuses()
         return statuses if isinstance(statuses, SlotGone) else None
 
-    def _statuses(self) -> list[int | None] | SlotGone:
+    def statuses(self) -> list[int | None] | SlotGone:
+        """Return the exit statuses by rank, or a slot that is gone."""
         try:
             return [agent.status(self._launch) for agent in self._agents]
         except SlotGone as gone:
@@ -501,20 +498,18 @@ class AgentsJob:
 class AgentsLauncher:
     """A launcher that has agents start the ranks."""
 
+    by_gloo = True
+
     def __init__(self, agents: Sequence[Agent]) -> None:
         """Use these agents: one per slot, by its rank."""
         self._agents = agents
 
-    def rendezvous(self, slots: Sequence[Slot]) -> list[dict[str, Any]]:
-        return rendezvous_plan(slots)
-
     def start(self, order: Order) -> AgentsJob:
         launch = order.scratch.name
-        slots = order.slots[: order.processes]
-        started = [self._agents[slot.rank] for slot in slots]
+        started = [self._agents[slot.rank] for slot in order.slots]
         job = AgentsJob(launch, started, forked=bool(order.stub))
-        one_host = len({slot.host for slot in slots}) == 1
-        plan = rendezvous_plan(slots)
+        one_host = len({slot.host for slot in order.slots}) == 1
+        plan = rendezvous_plan(order.slots)
         for rank, (own, agent) in enumerate(zip(plan, started, strict=True)):
             environment = {
                 **order.environment,

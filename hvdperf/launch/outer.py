@@ -308,21 +308,10 @@ interruptions: list[str] = []
 
 
 class Ancestor(NamedTuple):
-    """A process, with the time of its start, which tells it from a later one of the same id."""
+    """A process as /proc tells of it. began: the time of its start, which tells it from a later one
+    of the same id."""
 
     pid: int
-    began: int
-    name: str
-
-    @property
-    def runs(self) -> bool:
-        stat = _Stat.of(self.pid)
-        return stat is not None and stat.began == self.began and stat.state not in "ZX"
-
-
-class _Stat(NamedTuple):
-    """What /proc tells of a process."""
-
     state: str
     parent: int
     session: int
@@ -334,7 +323,7 @@ class _Stat(NamedTuple):
     caught: int
 
     @classmethod
-    def of(cls, pid: int) -> _Stat | None:
+    def of(cls, pid: int) -> Ancestor | None:
         """Return what is known of a process; None if there is none that this user may see."""
         try:
             fields, status = stat_fields(pid), Path(f"/proc/{pid}/status").read_text()
@@ -346,12 +335,17 @@ class _Stat(NamedTuple):
         with suppress(OSError):  # of another user
             stdin = os.readlink(f"/proc/{pid}/fd/0")
         ignored, caught = (int(told[each], 16) for each in ("SigIgn", "SigCgt"))
-        return cls(fields[0], parent, session, terminal, began, name, stdin, ignored, caught)
+        return cls(pid, fields[0], parent, session, terminal, began, name, stdin, ignored, caught)
+
+    @property
+    def runs(self) -> bool:
+        now = self.of(self.pid)
+        return now is not None and now.began == self.began and now.state not in "ZX"
 
     def ignores(self, signum: signal.Signals) -> bool:
         return bool(self.ignored >> (signum - 1) & 1)
 
-    def detached(self, child: _Stat) -> bool:
+    def detached(self, child: Ancestor) -> bool:
         """Return whether this process has started that child to outlive it: by nohup, or in the
         background. A shell without job control has the child ignore SIGQUIT, and gives it no input,
         which tells it of a child that catches SIGQUIT, as timeout does. A shell with job control
@@ -375,15 +369,15 @@ def owners() -> list[Ancestor]:
     used `nohup`. The launcher that has started this process as a rank always counts.
     """
     starter, found = launcher(), list[Ancestor]()
-    own = child = _Stat.of(os.getpid())
+    own = child = Ancestor.of(os.getpid())
     # A process that leads its session outlives what has started it.
     pid = own.parent if own is not None and own.session != os.getpid() else 0
-    while pid > 1 and own and child and (stat := _Stat.of(pid)) is not None:
+    while pid > 1 and own and child and (stat := Ancestor.of(pid)) is not None:
         is_shell_of_terminal = pid == stat.session and stat.terminal != 0
         ends_alone = stat.session != own.session or is_shell_of_terminal or stat.detached(child)
         if pid != starter and ends_alone:
             break
-        found.append(Ancestor(pid, stat.began, stat.name))
+        found.append(stat)
         pid, child = (stat.parent if pid != stat.session else 0), stat
     return found
 

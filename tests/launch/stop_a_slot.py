@@ -44,7 +44,7 @@ os.kill(process_of(1), signal.SIGSTOP)
 others = [RemoteAgent(slots, rank) for rank in (1, 2)]
 agents: list[Agent] = [LocalAgent(scratch / "agent-0"), *others]
 began = time.monotonic()
-order = Order(3, place(offers), sys.executable, {}, scratch / "launch-0", 60.0)
+order = Order(place(offers), sys.executable, {}, scratch / "launch-0", 60.0)
 for _ in range(2):
     try:
         AgentsLauncher(agents).start(order)

@@ -119,7 +119,7 @@ class FakeAgent:
 
 
 def order(processes: int) -> Order:
-    return Order(processes, slots("a", "a"), "python", {"MINE": "1"}, Path("scratch/launch-3"), 60)
+    return Order(slots("a", "a")[:processes], "python", {"MINE": "1"}, Path("scratch/launch-3"), 60)
 
 
 def test_every_rank_is_started_by_its_own_agent():
@@ -228,15 +228,10 @@ def test_the_signal_that_mpirun_reports_is_told(tmp_path, signum, name):
 class Recording:
     """A launcher that starts nothing."""
 
-    name = "recording"
-
-    orders: list[Order]
+    by_gloo = False
 
     def __init__(self) -> None:
-        self.orders = []
-
-    def rendezvous(self, slots: Any) -> None:
-        return None
+        self.orders: list[Order] = []
 
     def start(self, order: Order) -> Any:
         self.orders.append(order)
@@ -287,7 +282,7 @@ def test_how_ranks_are_launched_is_told_as_they_are_launched(tmp_path, launcher)
     pools = threads(Strategy.HOROVOD, slots[:1])
     assert f"{pools.intra_op} intra-op and {pools.inter_op} inter-op" in told
     assert f"the {len(slots[0].cores)} cores" in told
-    tokens = command(Order(1, slots, "python", {}, tmp_path, 1.0), "mpirun", "", None)
+    tokens = command(Order(slots[:1], "python", {}, tmp_path, 1.0), "mpirun", "", None)
     used = ["--bind-to " + tokens[tokens.index("--bind-to") + 1]]
     used += [f"--mca {name} {value}" for name, value in SETTINGS.items()]
     assert all((each in told) is (launcher == "mpirun") for each in used)

@@ -58,12 +58,12 @@ class FakeJob:
 
 
 class FakeLauncher:
+    by_gloo = False
+
     def __init__(self) -> None:
         self.job = FakeJob()
         self.order: Order | None = None
         self.error: LaunchError | None = None
-
-    def rendezvous(self, slots: object) -> None: ...
 
     def start(self, order: Order) -> FakeJob:
         self.order = order
@@ -207,7 +207,7 @@ def start(
     def started(
         *answers: Answer | None, start_up: bool = True, ready: bool = False
     ) -> tuple[LiveLaunch, list[FakeRank]]:
-        order = Order(len(answers), (), "python", {"MINE": "1"}, tmp_path / "launch-0", SOON)
+        order = Order((), "python", {"MINE": "1"}, tmp_path / "launch-0", SOON)
         configs = [{"rank": rank} for rank in range(len(answers))]
         group = LiveLaunch("resnet_50_s horovod@2", launcher, hub, order, configs)
         groups.append(group)

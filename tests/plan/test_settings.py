@@ -68,7 +68,7 @@ def test_a_setting_touches_the_figures_that_it_can_change(name, places, alone, t
 
 
 def test_what_the_suites_own_mpirun_sets_is_told_as_overridden(tmp_path: Path):
-    order = Order(2, place([Offer(0, "here", (0, 1))]), "python", {}, tmp_path, 1.0)
+    order = Order(place([Offer(0, "here", (0, 1))]), "python", {}, tmp_path, 1.0)
     tokens = command(order, "mpirun", "", tmp_path)
     named = [after for word, after in pairwise(tokens) if word == "--mca"]
     options = {"--bind-to": "hwloc_base_binding_policy", "--map-by": "rmaps_base_mapping_policy"}
