@@ -66,14 +66,6 @@ def test_a_quota_tells_for_how_long_it_stopped_the_group(text, seconds):
     assert cpu_usage.parse_throttled(text) == seconds
 
 
-def test_own_is_what_the_session_has_started_directly_or_not():
-    tree = [
-        cpu_usage.Process(pid, "", parent, 0.0, 0, 0)
-        for pid, parent in ((2, 1), (3, 2), (4, 3), (5, 1))
-    ]
-    assert cpu_usage.descendants({2}, tree) == {2, 3, 4}
-
-
 def reading(at: float, busy: float = 0.0, own: float = 0.0, wait: float = 0.0) -> cpu_usage.Reading:
     return cpu_usage.Reading(
         at, 2, busy, 0.0, {7: own}, {"7": (own, wait), "8": (0.1, 9 * at)}, 0.0
@@ -129,6 +121,7 @@ def test_those_of_others_that_used_most_come_first(tmp_path):
     after = (
         stat_line(100, "pytest", 1, 80),
         stat_line(101, "python", 100, 500),
+        stat_line(102, "hvd-rank-0", 101, 500),
         stat_line(200, "make", 1, 100),
         stat_line(201, "cc1plus", 200, 90, core=1),
         stat_line(202, "idle", 200, 0),
@@ -225,7 +218,7 @@ def test_a_quota_that_holds_the_session_back_disturbs_it_and_is_told():
     )
 
 
-def test_of_several_rounds_the_figures_are_added_up():
+def test_of_several_rounds_the_figures_are_added_up_and_too_much_of_one_disturbs_it():
     python, make = Culprit("python", 1234, 4.0, (1,)), Culprit("make", 77, 5.0, (0,))
     again = Culprit("python", 1234, 2.0, (0,))
     whole = together([disturbance(0.2, 3.0, make, python), None, disturbance(0.4, 9.0, again)])
@@ -235,8 +228,5 @@ def test_of_several_rounds_the_figures_are_added_up():
     assert whole.culprits == (Culprit("python", 1234, 6.0, (0, 1)), make)
     assert whole.core_share(whole.culprits[0]) == pytest.approx(6 / 40)
     assert together([None]) is None
-
-
-def test_a_round_is_disturbed_where_others_took_more_than_is_allowed():
     assert disturbance(DISTURBED_ABOVE + 0.01).is_disturbed
     assert not disturbance(DISTURBED_ABOVE - 0.01).is_disturbed

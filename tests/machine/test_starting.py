@@ -102,8 +102,8 @@ def test_only_root_tells_open_mpi_that_it_is_root(interpreter, monkeypatch, uid,
     assert result.get("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM") == expected
 
 
-def test_settings_of_what_ranks_run_are_the_users(monkeypatch):
-    settings = {"HOROVOD_FUSION_THRESHOLD": "0", "NCCL_DEBUG": "INFO", "TF_XLA_FLAGS": "--x"}
+def test_settings_of_what_ranks_run_are_the_users():
+    settings = dict.fromkeys(("HOROVOD_FUSION_THRESHOLD", "NCCL_DEBUG", "TF_XLA_FLAGS"), "0")
     settings |= {"OMP_NUM_THREADS": "1", "XLA_FLAGS": ""}
     assert user_settings({**settings, **OUTER, **STARTING, "HOME": "/root"}) == settings
 
@@ -135,15 +135,12 @@ def test_memory_is_shared_in_memory_if_it_has_room(tmp_path, free, memory, files
     assert shared_memory_directory(2, root=tmp_path).name == chosen
 
 
-def test_more_ranks_need_more(tmp_path, free):
+def test_more_ranks_need_more_and_what_does_not_exist_has_no_room(tmp_path, free):
+    assert free_bytes(tmp_path / "nowhere") == 0
+    assert free_bytes(tmp_path) > 0 or os.statvfs(tmp_path).f_bavail == 0
     free["shm"] = shared_memory_needed(64)
     assert shared_memory_directory(64, root=tmp_path).name == "shm"
     assert shared_memory_directory(65, root=tmp_path).name == "tmp"
-
-
-def test_what_does_not_exist_has_no_room(tmp_path):
-    assert free_bytes(tmp_path / "nowhere") == 0
-    assert free_bytes(tmp_path) > 0 or os.statvfs(tmp_path).f_bavail == 0
 
 
 GROUP = "sys/fs/cgroup/slice/job"
