@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,7 +21,6 @@ from hvdperf.launch.arm_launcher import (
     Installed,
     how_launched,
     make_arm_launcher,
-    make_launcher,
     threads,
 )
 from hvdperf.launch.hub import Hub
@@ -29,11 +29,9 @@ from hvdperf.launch.launchers import (
     AgentsLauncher,
     LaunchError,
     MpirunJob,
-    MpirunLauncher,
     Order,
     check_can_start,
     command,
-    horovod_environment,
     rendezvous_plan,
 )
 from hvdperf.launch.processes import TAIL_LINES, Variables, with_defaults
@@ -43,7 +41,6 @@ from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.options import LAUNCHERS, Options
 from hvdperf.plan.profile import Sampling
-from hvdperf.worker.protocol import address_towards
 from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import WORKLOAD
 from tests.support.stores import STACK
@@ -79,18 +76,6 @@ def test_ranks_are_numbered_within_their_host_and_across_hosts(hosts, local, cro
     assert columns(plan, "hostname", "rank", "size") == ranks
 
 
-@pytest.mark.parametrize(("one_host", "interface"), [(True, "lo"), (False, None)])
-def test_horovod_is_told_its_own_entry_and_talks_over_gloo_alone(one_host, interface):
-    own = rendezvous_plan(slots("a", "a"))[1]
-    environment = horovod_environment(own, one_host, deadline_s=60)
-    for name, value in own.items():
-        assert environment[f"HOROVOD_{name.upper()}"] == str(value)
-    assert environment["HOROVOD_CONTROLLER"] == environment["HOROVOD_CPU_OPERATIONS"] == "gloo"
-    assert environment.get("HOROVOD_GLOO_IFACE") == interface
-    # Gloo waits longer than a paused group may be stopped.
-    assert int(environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) > 60
-
-
 class FakeAgent:
     """An agent whose process never runs."""
 
@@ -122,32 +107,32 @@ def order(processes: int) -> Order:
     return Order(slots("a", "a")[:processes], "python", {"MINE": "1"}, Path("scratch/launch-3"), 60)
 
 
-def test_every_rank_is_started_by_its_own_agent():
+def test_every_rank_is_started_by_its_own_agent_and_told_its_own_entry():
     agents = [FakeAgent(), FakeAgent()]
     AgentsLauncher(agents).start(order(2))
-    assert [agent.environment["HOROVOD_RANK"] for agent in agents] == ["0", "1"]
-    assert [agent.environment["MINE"] for agent in agents] == ["1", "1"]
-    assert [agent.running for agent in agents] == [{"launch-3"}, {"launch-3"}]
-    agents = [FakeAgent(), FakeAgent()]
-    AgentsLauncher(agents).start(order(1))
-    assert agents[1].running == set()
-    assert agents[0].environment["HOROVOD_SIZE"] == "1"
+    for own, agent in zip(rendezvous_plan(slots("a", "a")), agents, strict=True):
+        assert {f"HOROVOD_{name.upper()}": str(own[name]) for name in own}.items() <= (
+            agent.environment.items()
+        )
+        assert agent.environment["MINE"] == "1"
+        assert agent.environment["HOROVOD_CPU_OPERATIONS"] == "gloo"
+        assert agent.environment["HOROVOD_GLOO_IFACE"] == "lo"
+        # Gloo waits longer than a paused group may be stopped.
+        assert int(str(agent.environment["HOROVOD_GLOO_TIMEOUT_SECONDS"])) > 60
+        assert agent.running == {"launch-3"}
+    AgentsLauncher(agents).start(replace(order(2), slots=slots("a", "b")))
+    assert "HOROVOD_GLOO_IFACE" not in agents[0].environment
 
 
-def test_ranks_already_started_end_when_one_cannot_be():
-    agents = [FakeAgent(), FakeAgent(broken=True)]
-    with pytest.raises(LaunchError, match="rank 1 could not be started: no such file"):
-        AgentsLauncher(agents).start(order(2))
-    assert agents[0].running == set()
-
-
-def test_every_rank_is_ended_although_one_slot_cannot_end_its_own():
+def test_ranks_already_started_end_when_one_cannot_be_even_if_another_cannot_end():
     class Stubborn(FakeAgent):
         def end(self, launch: str) -> None:
             raise OSError("slot of rank 0: Operation not permitted")
 
-    agents = [Stubborn(), FakeAgent()]
-    AgentsLauncher(agents).start(order(2)).end({})
+    agents = [Stubborn(), FakeAgent(), FakeAgent(broken=True)]
+    three = replace(order(2), slots=slots("a", "a", "a"))
+    with pytest.raises(LaunchError, match="rank 2 could not be started: no such file"):
+        AgentsLauncher(agents).start(three)
     assert agents[1].running == set()
 
 
@@ -196,30 +181,17 @@ def test_a_rank_that_has_written_nothing_has_mpiruns_last_words(tmp_path):
     found = job(tmp_path, "[1,1]<stderr>:no such luck\n-----\nterminated\n")
     assert found.tail(1) == ["no such luck"]
     assert found.tail(0) == ["[1,1]<stderr>:no such luck", "-----", "terminated"]
-
-
-def test_only_the_last_lines_are_shown(tmp_path):
     numbers = [str(number) for number in range(TAIL_LINES + 1)]
-    of_rank = job(tmp_path, "".join(f"[1,0]<stderr>:{number}\n" for number in numbers))
-    assert of_rank.tail(0) == numbers[1:]
-    of_mpirun = job(tmp_path, "".join(f"{number}\n" for number in numbers))
-    assert of_mpirun.tail(0) == numbers[1:]
+    for tag in ("[1,0]<stderr>:", ""):
+        last = job(tmp_path, "".join(f"{tag}{number}\n" for number in numbers))
+        assert last.tail(0) == numbers[1:]
 
 
-class Ended:
-    """A process that has ended."""
-
-    def wait(self, seconds: float) -> int:
-        return 1
-
-
-@pytest.mark.parametrize(
-    ("signum", "name"), [(9, "SIGKILL"), (36, "which has no name"), (99, "which has no name")]
-)
+@pytest.mark.parametrize(("signum", "name"), [(9, "SIGKILL"), (36, "which has no name")])
 def test_the_signal_that_mpirun_reports_is_told(tmp_path, signum, name):
-    process: Any = Ended()
     told = f"mpirun noticed that process rank 1 with PID 4711 on node x exited on signal {signum}"
     (tmp_path / "stderr").write_text(told)
+    process: Any = SimpleNamespace(wait=lambda seconds: 1)
     found = MpirunJob(process, tmp_path)
     assert found.fate(1) == f"(killed by signal {signum}, {name})"
     assert found.fate(0) == ""
@@ -264,9 +236,7 @@ def test_the_users_settings_reach_the_ranks_of_other_hosts(tmp_path: Path, monke
     # mpirun complains of a variable that it is to pass on and does not have.
     without = replace(order, environment={**order.environment, "NCCL_SOCKET_IFNAME": None})
     assert "NCCL_SOCKET_IFNAME" not in command(without, "mpirun", "10.77.0.0/24", None)
-
-
-def test_a_launch_without_a_variable_of_the_users_has_the_sessions_own():
+    # A launch without a variable of the user's has the session's own.
     own = {"HOROVOD_GLOO_IFACE": "ib0", "NCCL_SOCKET_IFNAME": "ib0"}
     given = {"HOROVOD_GLOO_IFACE": None, "NCCL_SOCKET_IFNAME": "eth0", "NCCL_DEBUG": None}
     assert with_defaults(given, own) == {**given, "HOROVOD_GLOO_IFACE": "ib0"}
@@ -288,17 +258,9 @@ def test_how_ranks_are_launched_is_told_as_they_are_launched(tmp_path, launcher)
     assert all((each in told) is (launcher == "mpirun") for each in used)
     # What is told is on every command line.
     assert all(each in " ".join(tokens) for each in used)
-
-
-def test_each_number_of_cores_is_told():
     gpus = place([Offer(0, "first", (0, 1, 2), ("GPU-0", "GPU-1"))])
-    assert "TensorFlow chooses" in how_launched("agents", gpus)
-    unlike = [Slot(0, "first", (0,)), Slot(1, "first", (1, 2))]
-    assert "1 or 2 cores" in how_launched("agents", unlike)
-
-
-def test_this_host_reaches_itself_by_loopback():
-    assert address_towards("127.0.0.1", 9) == "127.0.0.1"
+    assert "TensorFlow chooses" in how_launched(launcher, gpus)
+    assert "1 or 2 cores" in how_launched(launcher, [Slot(0, "a", (0,)), Slot(1, "a", (1, 2))])
 
 
 def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
@@ -309,12 +271,10 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
             super().__init__(*arguments, **named)
             opened.append(self)
 
-    def fail(*arguments: Any) -> None:
-        raise ConnectionError("a slot is gone")
-
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(arm_launcher, "Hub", Opened)
-    monkeypatch.setattr(arm_launcher, "make_launcher", fail)
+    failing = Mock(side_effect=ConnectionError("a slot is gone"))
+    monkeypatch.setattr(arm_launcher, "make_launcher", failing)
     session_plan: Any = SimpleNamespace(
         slots=SLOTS, profile=SimpleNamespace(sampling=Sampling()), options=Options()
     )
@@ -323,6 +283,11 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
     )
     with pytest.raises(ConnectionError):
         make_arm_launcher(session_plan, {"": stack}, None)
+    assert list(tmp_path.iterdir()) == []
+    refused = OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+    monkeypatch.setattr(socket, "create_server", Mock(side_effect=refused))
+    with pytest.raises(UserError, match=r"no socket can be opened .*: Cannot assign requested"):
+        make_arm_launcher(session_plan, {}, None)
     assert list(tmp_path.iterdir()) == []
     assert [hub._server.fileno() for hub in opened] == [-1]
 
@@ -371,20 +336,3 @@ def test_without_an_mpirun_ranks_start_by_agents_only(
     broken.chmod(0o755)
     with pytest.raises(UserError, match=r"exit status 127\): libopen-rte.so.40: not found"):
         check_can_start("mpirun", stack)
-
-
-def test_no_socket_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
-    def fail(*arguments: Any, **named: Any) -> None:
-        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
-
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(socket, "create_server", fail)
-    session_plan: Any = SimpleNamespace(slots=SLOTS, profile=SimpleNamespace(sampling=Sampling()))
-    with pytest.raises(UserError, match=r"no socket can be opened .*: Cannot assign requested"):
-        make_arm_launcher(session_plan, {}, None)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_every_launcher_that_can_be_asked_for_can_be_made(tmp_path):
-    made = {name: type(make_launcher(name, "mpirun", 2, tmp_path, None)) for name in LAUNCHERS}
-    assert made == {"mpirun": MpirunLauncher, "agents": AgentsLauncher}
