@@ -84,20 +84,9 @@ def test_every_other_host_shows_its_stack(lend):
     assert stack_differences(probe(sys.executable, CACHE), theirs[1]) == []
     with pytest.raises(
         UserError, match=r"^node2: slot of rank 1: there is no Python .* /nowhere/none"
-    ):
+    ) as refused:
         slots.stacks("/nowhere/none")
-
-
-def test_a_rank_that_cannot_tell_what_it_has_is_named_in_one_line(lend, monkeypatch):
-    complaint = "nvidia-smi did not answer in 30 s: a GPU or its driver hangs; reset it"
-
-    def fail(agent: LocalAgent) -> None:
-        raise UserError(complaint)
-
-    monkeypatch.setattr(slots_module, "_ORDERS", {"offer": fail})
-    with pytest.raises(UserError) as refused:
-        lend().offers()
-    assert str(refused.value) == f"slot of rank 1: {complaint}"
+    assert "\n" not in str(refused.value)
 
 
 def test_a_process_of_a_slot_is_started_and_its_end_reported(lend):
@@ -123,7 +112,7 @@ def test_a_slot_that_does_not_connect_is_named(told, monkeypatch):
         slots.call(1, "offer")
 
 
-@pytest.mark.parametrize("hello", [{"token": "wrong"}, {"hello": 2}, {"hello": 0}, {"pid": 0}])
+@pytest.mark.parametrize("hello", [{"token": "wrong"}, {"hello": 2}, {"hello": 0}])
 def test_a_stranger_is_no_slot(told, monkeypatch, hello):
     monkeypatch.setattr(slots_module, "ANSWER_S", 0.3)
     slots = Slots()
@@ -159,49 +148,32 @@ def test_a_host_that_cannot_reach_rank_0_is_told_what_to_do(two_networks):
     assert "10.0.0.5" not in message, "an address of this host is not another host's"
 
 
-@pytest.mark.parametrize(
-    ("network", "addresses"), [("", ["10.0.0.5", "10.1.0.5"]), ("10.1.0.0/16", ["10.1.0.5"])]
-)
-def test_other_hosts_are_given_the_addresses_in_the_network(two_networks, told, network, addresses):
-    Slots(network)
-    assert told[-1]["addresses"] == addresses
-
-
-@pytest.mark.parametrize(
-    ("network", "problem"),
-    [
-        ("eth0", r"--network eth0: is not a network of IPv4 addresses such as 10.77.0.0/24"),
-        ("10.9.0.0/16", r"has no address .* it has 10.0.0.0/24 \(eth0\), 10.1.0.0/16 \(ib0\)"),
-    ],
-)
-def test_a_network_that_rank_0_is_not_in_is_refused(two_networks, monkeypatch, network, problem):
-    with pytest.raises(UserError, match=problem):
+def test_other_hosts_are_given_the_addresses_in_the_network(two_networks, told, monkeypatch):
+    for network, addresses in (("", ["10.0.0.5", "10.1.0.5"]), ("10.1.0.0/16", ["10.1.0.5"])):
         Slots(network)
+        assert told[-1]["addresses"] == addresses
+    has = r"10.0.0.0/24 \(eth0\), 10.1.0.0/16 \(ib0\)"
+    with pytest.raises(UserError, match=rf"has no address .* 10.9.0.0/16: it has {has}"):
+        Slots("10.9.0.0/16")
+    with pytest.raises(UserError, match=r"--network eth0: is not a network of IPv4 addresses"):
+        Slots("eth0")
     monkeypatch.setattr(slots_module, "interfaces", list)
-    with pytest.raises(UserError, match=r"it has no network at all|is not a network"):
-        Slots(network)
-
-
-class Connected:
-    """A connection of a slot to an address of this host."""
-
-    def __init__(self, here: str) -> None:
-        self.socket = SimpleNamespace(getsockname=lambda: (here, 1), fileno=lambda: -1)
+    with pytest.raises(UserError, match=r"it has no network at all"):
+        Slots()
 
 
 def test_the_interface_is_the_one_that_another_host_has_reached(two_networks, monkeypatch):
+    def at(here: str) -> Any:
+        own = SimpleNamespace(getsockname=lambda: (here, 1), fileno=lambda: -1)
+        return SimpleNamespace(socket=own)
+
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "3")
     slots = Slots()
-    here: Any = Connected("127.0.0.1")
-    slots.joined(1, here, {"host": socket.gethostname()})
+    slots.joined(1, at("127.0.0.1"), {"host": socket.gethostname()})
     assert interface_settings(slots.interface) == {}
-    there: Any = Connected("10.1.0.5")
-    slots.joined(2, there, {"host": "another"})
+    slots.joined(2, at("10.1.0.5"), {"host": "another"})
     assert slots.interface == IB0
-    assert interface_settings(slots.interface) == {
-        "HOROVOD_GLOO_IFACE": "ib0",
-        "NCCL_SOCKET_IFNAME": "ib0",
-    }
+    assert set(interface_settings(slots.interface).values()) == {"ib0"}
 
 
 @pytest.mark.parametrize("order", ["end_all", "_directory", "__init__", "no such thing"])

@@ -101,14 +101,6 @@ def test_what_is_left_behind_is_named(
     assert compared(before, take_census(tmp_path, [PORT]))[1] == []
 
 
-def test_every_kind_of_launch_has_its_turn() -> None:
-    assert {kind.launcher for kind in KINDS} == LAUNCHERS.keys()
-    assert {(bool(kind.fails), kind.forked) for kind in KINDS} == {
-        (fails, forked) for fails in (True, False) for forked in (True, False)
-    }
-    assert len({kind.name for kind in KINDS}) == len(KINDS)
-
-
 @pytest.mark.mpirun
 def test_launches_leave_nothing(
     tmp_path: Path,
@@ -117,6 +109,10 @@ def test_launches_leave_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("hvdperf.launch.launchers.shared_memory_directory", lambda ranks: shared)
+    assert {kind.launcher for kind in KINDS} == LAUNCHERS.keys()
+    assert {(bool(kind.fails), kind.forked) for kind in KINDS} == {
+        (fails, forked) for fails in (True, False) for forked in (True, False)
+    }
     assert soak(3, tmp_path) == []
     said = capsys.readouterr().out
     assert "3 launches in" in said
