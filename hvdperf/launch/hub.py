@@ -100,7 +100,10 @@ class Hub:
         """Pass on what arrives. Return after the first batch of messages, or after `seconds`."""
         before = time.monotonic()
         ready = self._selector.select(max(seconds, 0.0))
-        self._note_stop(time.monotonic() - before - seconds)
+        longer = time.monotonic() - before - seconds
+        if longer > STOPPED_S:  # by a signal, or with its container or machine
+            self.stopped_seconds += longer
+            self.stops += 1
         for key, _ in ready:
             key.data()
         now = time.monotonic()
@@ -123,13 +126,6 @@ class Hub:
             # Wake up even without messages, because done() may look at processes that end silently.
             self.pump(min(remaining, 0.1))
         return True
-
-    def _note_stop(self, seconds: float) -> None:
-        """Take a wait that took these seconds longer than it may as a stop of this process: by a
-        signal, or with its container or machine."""
-        if seconds > STOPPED_S:
-            self.stopped_seconds += seconds
-            self.stops += 1
 
     def _accept(self) -> None:
         try:

@@ -120,10 +120,11 @@ class LiveLaunch:
         self._limit = STARTUP_LIMIT
         environment = {**order.environment, DRIVER_VARIABLE: self.address}
         stub = tuple(server.command) if server is not None else ()
-        self._job: Job | None = None
+        self._has_ended = False
         try:
-            self._job = launcher.start(replace(order, environment=environment, stub=stub))
+            self._job: Job = launcher.start(replace(order, environment=environment, stub=stub))
         except LaunchError:
+            self._has_ended = True
             self.end()
             raise
 
@@ -209,7 +210,7 @@ class LiveLaunch:
     @property
     def failing(self) -> bool:
         """Return whether the next wait will raise LaunchFailed."""
-        return bool(self._lost()) or (self._job is not None and self._job.ended() is not None)
+        return bool(self._lost()) or (not self._has_ended and self._job.ended() is not None)
 
     def settled(self, deadline_s: float) -> bool:
         """Return whether wait_ready would return, or raise, at once."""
@@ -303,7 +304,7 @@ class LiveLaunch:
             self._paused = False
 
     def _signal(self, signum: int) -> None:
-        if self._job is not None:
+        if not self._has_ended:
             pids = {i: rank.pid for i, rank in enumerate(self.ranks) if rank.connection}
             try:
                 self._job.signal(signum, pids)
@@ -316,7 +317,7 @@ class LiveLaunch:
         leave_group: end as a user's script does, which shuts Horovod down and lets the launcher end
         by itself. Without it, ranks end as soon as possible.
         """
-        if self._job is None:
+        if self._has_ended:
             return
         asked = self._since_launch()
         deadline = self._hub.now() + deadline_s
@@ -341,9 +342,9 @@ class LiveLaunch:
         self._hub.forget(self.address)
         if self.server is not None:
             self.kill()  # the server kills forked ranks, unless it is stopped
-        job, self._job = self._job, None
-        if job is not None:
-            job.end({i: rank.pid for i, rank in enumerate(self.ranks) if rank.pid})
+        if not self._has_ended:
+            self._has_ended = True
+            self._job.end({i: rank.pid for i, rank in enumerate(self.ranks) if rank.pid})
         for rank in self.ranks:
             if rank.connection is not None:
                 self._hub.drop(rank.connection)
@@ -370,17 +371,14 @@ class LiveLaunch:
                 ended = self._hub.pump_until(over, self._hub.now() + deadline_s)
         if ended and not self.failing:
             return
-        stopped = self._stop_of_a_rank() if self._stopped() else None
-        failure = stopped or (self._first_cause() if ended else self._hang())
+        if stopped := self._stopped():  # whatever it looks like to the other ranks
+            waited = self._since_launch() - self._asked_at
+            cause = f"no answer after {waited:.0f} s: a signal has stopped it; see who sent it"
+            failure = self._failure(stopped[0], cause, of_node=True)
+        else:
+            failure = self._first_cause() if ended else self._hang()
         self.end()
         raise failure
-
-    def _stop_of_a_rank(self) -> LaunchFailed:
-        """Return the failure of a rank that somebody has stopped, whatever it looks like to the
-        other ranks."""
-        waited = self._since_launch() - self._asked_at
-        cause = f"no answer after {waited:.0f} s: a signal has stopped it; see who sent it"
-        return self._failure(self._stopped()[0], cause, of_node=True)
 
     @property
     def was_stopped(self) -> bool:
@@ -412,8 +410,7 @@ class LiveLaunch:
             lambda: len(self._lost()) == len(self.ranks), self._hub.now() + GRACE_S
         )
         if not self._lost():
-            ended = self._job.ended() if self._job is not None else None
-            cause = f"it {ended or 'ended'}"
+            cause = f"it {self._job.ended() or 'ended'}"
             if not all(rank.pid for rank in self.ranks):
                 cause += " before the ranks connected"
             return self._failure(None, self._with_fate_of_server(cause))
@@ -442,12 +439,11 @@ class LiveLaunch:
                 at = f"step {step}: " if (step := error.get("step")) else ""
                 return self._failure(first, f"{at}{message}", error["phase"], of_user=True)
             return self._failure(first, f"{error['kind']}: {message}", error["phase"])
-        lost_slot = self._job.lost_slot() if self._job is not None else None
+        lost_slot = self._job.lost_slot()
         if lost_slot is not None and lost_slot.host != self.ranks[first].host:
             # The launcher ended this rank after it had lost the other host.
             return self._failure(None, f"it ended: {lost_slot}")
-        fate = self._job.fate(first) if self._job is not None else ""
-        cause = f"the process ended without a report {fate}".rstrip()
+        cause = f"the process ended without a report {self._job.fate(first)}".rstrip()
         stall = self._stall()
         if stall is not None and first in stall.tensors:
             cause += f"; {stall}"
@@ -541,8 +537,6 @@ class LiveLaunch:
     def _stall(self) -> Stall | None:
         """Return the stall that Horovod's inspector reported last and that lasts; None if there is
         none. Rank 0 reports for all, and of each process set its first rank."""
-        if self._job is None:
-            return None
         found = (stall_in(self._job.tail(rank)) for rank in range(len(self.ranks)))
         return next((stall for stall in found if stall is not None and stall.lasts), None)
 
@@ -571,12 +565,10 @@ class LiveLaunch:
         """Return a failure. more: its other fields."""
         where = phase or (self.ranks[rank].phase if rank is not None else self.ranks[0].phase)
         tail: list[str] = []
-        if self._job is not None:
-            shown = [rank] if rank is not None else range(len(self.ranks))
-            for i in shown:
-                tail += [f"[rank {i}] {line}" for line in self._job.tail(i)]
-                if self.server is not None and self.ranks[i].pid == 0:
-                    tail += [f"[hvd-server] {line}" for line in self.server.tail()]
+        for i in [rank] if rank is not None else range(len(self.ranks)):
+            tail += [f"[rank {i}] {line}" for line in self._job.tail(i)]
+            if self.server is not None and self.ranks[i].pid == 0:
+                tail += [f"[hvd-server] {line}" for line in self.server.tail()]
         host = self.ranks[rank].host if rank is not None else ""
         elsewhere = host if host != socket.gethostname() else ""
         failure = Failure(self.arm, rank, where, cause, tail, host=elsewhere)

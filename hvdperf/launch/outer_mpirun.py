@@ -69,10 +69,11 @@ def main(mpirun: str, arguments: list[str]) -> int:
     status, received = _until_rank_0_ends(process, status_file, awaited)
     own = process.returncode if process.returncode is not None else _end(process)
     status = _of_orphan(status_file) if status is None else status
-    if status is None:
-        _show_problems(status_file)
     if status is not None:
         return status
+    # Below all that Open MPI says: which hosts could not be reached (helpers.py).
+    with contextlib.suppress(FileNotFoundError), open(f"{status_file}.problems") as problems:
+        sys.stderr.write(problems.read())
     if received:
         return INTERRUPTED
     return own if own > 0 else 128 - own if own < 0 else 1
@@ -164,12 +165,6 @@ def _of_orphan(status_file: str) -> "int | None":
             break
         time.sleep(0.05)
     return _left(status_file)[0]
-
-
-def _show_problems(status_file: str) -> None:
-    """Show, below all that Open MPI says, which hosts could not be reached (helpers.py)."""
-    with contextlib.suppress(FileNotFoundError), open(f"{status_file}.problems") as problems:
-        sys.stderr.write(problems.read())
 
 
 def _end(process: "subprocess.Popen[bytes]") -> int:

@@ -209,8 +209,7 @@ class LocalAgent:
         return {launch: status for launch, status in polled.items() if status is not None}
 
     def signal(self, launch: str, signum: int) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self._processes[launch].pid, signum)
+        signal_processes(signum, [self._processes[launch].pid])
 
     def tail(self, launch: str) -> list[str]:
         return tail_of(self._scratch / launch / "stderr")

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from hvdperf.errors import UserError
 from hvdperf.programs import TooLong, run
+from hvdperf.worker.process import stat_fields
 
 # Process names of the programs that start ranks on a host. The kernel cuts names to 15 characters;
 # orterun_wrapper is the mpirun of the openmpi package.
@@ -44,14 +45,12 @@ def launcher_pid(environment: Mapping[str, str] = os.environ) -> int | None:
     """
     pid = os.getppid() if "OMPI_COMM_WORLD_RANK" in environment else 0
     while pid > 1:
+        if text_of(f"/proc/{pid}/comm") in _LAUNCHERS:
+            return pid
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+            pid = int(stat_fields(pid)[1])
         except OSError:
             return None
-        name, _, rest = stat.partition("(")[2].rpartition(")")
-        if name in _LAUNCHERS:
-            return pid
-        pid = int(rest.split()[1])
     return None
 
 

@@ -154,9 +154,7 @@ def read_record(results: Path, machine: Machine) -> MachineRecord:
         why = error.strerror if isinstance(error, OSError) else "not in the format of this suite"
         problem = f"{shown(path)}: {why}; this machine's earlier sessions are ignored"
         return MachineRecord(path, {}, problem)
-    found = document.launch_variance
-    sessions = {name: found[name] for name in sorted(found)}
-    return MachineRecord(path, sessions, rounds=document.rounds, speeds=document.speeds)
+    return MachineRecord(path, document.launch_variance, "", document.rounds, document.speeds)
 
 
 def machine_name(machine: Machine) -> str:

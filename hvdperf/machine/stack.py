@@ -204,13 +204,8 @@ def check_python(interpreter: Path, environment: Mapping[str, str] = os.environ)
     ask = "import sys; print('%d %d' % sys.version_info[:2])"
     try:
         done = run([interpreter, "-c", ask], env=environment, within_s=_PYTHON_DEADLINE_S)
-    except NotStarted as error:
+    except (NotStarted, TooLong) as error:
         raise UserError(f"{error}; {install}") from None
-    except TooLong:
-        raise UserError(
-            f"{interpreter} does not answer as Python does within {_PYTHON_DEADLINE_S:g} s; "
-            f"{install}"
-        ) from None
     told = re.fullmatch(r"(\d+) (\d+)", last_line(done.output))
     if told is None or done.status != 0:
         why = f": {last_line(done.errors)}" if done.errors.strip() else ""

@@ -105,6 +105,8 @@ OF_A_GPU = 128 * MIB
 # Files of a session besides shared memory: output of ranks, addresses.
 TEMPORARY_FILES = 32 * MIB
 _MEMORY = "dev/shm"
+# From here on a limit of memory is none.
+_NO_LIMIT = 1 << 60
 # TensorFlow maps more than this much, in bytes.
 ADDRESS_SPACE = 16 * 1024 * MIB
 # The kernel's usual number of process ids: a lower limit of a user's processes and threads may be
@@ -163,13 +165,6 @@ def killed_for_memory(root: Path = Path("/")) -> int:
     return sum(numbers_by_name(text).get("oom_kill", 0) for text in texts)
 
 
-def memory_limit(root: Path = Path("/")) -> int | None:
-    """Return the lowest limit of memory of this process's control groups, in bytes; None without
-    one."""
-    limits = (limit for limit, _ in memory_in_groups(root))
-    return min((limit for limit in limits if limit < 1 << 60), default=None)
-
-
 def missing(ranks: int, said: Iterable[str], killed: int, root: Path = Path("/")) -> str:
     """Return what the machine lacks for these ranks, which failed to start, and the fix, in one
     line; "" if it seems to lack nothing.
@@ -182,7 +177,8 @@ def missing(ranks: int, said: Iterable[str], killed: int, root: Path = Path("/")
 
 def _missing(ranks: int, text: str, killed: int, root: Path) -> Iterator[str]:
     if killed_for_memory(root) > killed:
-        limit = memory_limit(root)
+        limits = (limit for limit, _ in memory_in_groups(root) if limit < _NO_LIMIT)
+        limit = min(limits, default=None)
         whose = f"its control group allows {limit / MIB:.0f} MiB" if limit else "all is in use"
         yield f"the kernel killed a process for lack of memory ({whose}): give more, or fewer slots"
     if _OF_SPACE.search(text):

@@ -106,7 +106,9 @@ class Finding:
 def judge(measured: Measured) -> list[Finding]:
     """Return what is known of each node, the worst first."""
     groups = _groups(measured)
-    alpha = level(measured)
+    terms = {*(term for each in measured.rounds for term in each.rates), LINK}
+    # The error rate of each bound: FALSE_NAMES, divided among the figures of all nodes.
+    alpha = FALSE_NAMES / max(1, len(measured.nodes) * len(terms))
     results = _other_results(measured, groups)
     found = []
     for nodes in groups.values():
@@ -119,12 +121,6 @@ def judge(measured: Measured) -> list[Finding]:
     found += [Finding(node, State.NOT_RUN, reason=why) for node, why in measured.not_run.items()]
     order = list(State)
     return sorted(found, key=lambda each: (order.index(each.state), _lowest(each.figures)))
-
-
-def level(measured: Measured) -> float:
-    """Return the error rate of each bound: FALSE_NAMES, divided among the figures of all nodes."""
-    terms = {*(term for each in measured.rounds for term in each.rates), LINK}
-    return FALSE_NAMES / max(1, len(measured.nodes) * len(terms))
 
 
 def _groups(measured: Measured) -> dict[str, list[str]]:

@@ -63,7 +63,12 @@ def find_nodes(hosts: str | None, environment: Mapping[str, str] = os.environ) -
             "allocation; else name them by --hosts a,b,c"
         )
     where = f"--hosts {hosts}" if hosts is not None else "the allocation"
-    names = _listed(environment[_NODELIST]) if hosts is None else hosts.split(",")
+    if hosts is None:
+        nodelist = environment[_NODELIST]
+        done = run(["scontrol", "show", "hostnames", nodelist], within_s=_ASK_SCONTROL_S)
+        if done.status != 0:
+            raise UserError(f"scontrol cannot say which nodes {nodelist} are: {done.why}")
+    names = done.output.split() if hosts is None else hosts.split(",")
     names = [name.strip() for name in names if name.strip()]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
@@ -77,21 +82,13 @@ def find_nodes(hosts: str | None, environment: Mapping[str, str] = os.environ) -
     return tuple(names)
 
 
-def _listed(nodelist: str) -> list[str]:
-    done = run(["scontrol", "show", "hostnames", nodelist], within_s=_ASK_SCONTROL_S)
-    if done.status != 0:
-        raise UserError(f"scontrol cannot say which nodes {nodelist} are: {done.why}")
-    return done.output.split()
-
-
 def starting(node: str, by_slurm: bool) -> list[str]:
     """Return the command that starts the process of a node, which reads its plan from its standard
     input. by_slurm: by srun, in the allocation; else by ssh, but on this host. Raises UserError if
     there is no ssh."""
     here = [sys.executable, "-m", "hvdperf.worker.vet"]
     if by_slurm:
-        has_gpus = any(name.startswith(_OF_GPUS) for name in os.environ)
-        gpus = ["--gpu-bind=none"] if has_gpus else []
+        gpus = ["--gpu-bind=none"] * any(name.startswith(_OF_GPUS) for name in os.environ)
         return ["srun", f"--nodelist={node}", *_SRUN, *gpus, f"--chdir={ROOT}", *here]
     if node in (socket.gethostname(), "localhost"):
         return here

@@ -375,13 +375,14 @@ def test_what_two_stacks_have_otherwise_is_named_with_both_versions():
         horovod_flags=("mpi", "gloo"),
         packages=("horovod==0.28.1", "keras==2.15.0", "wrapt==1.14.1"),
     )
-    packages = ("horovod==0.28.1", "keras==3.15.1", "optree==0.1")
-    library: dict[str, Any] = {
-        "mpi_library": "Open MPI v4.1.9",
-        "horovod_flags": ("mpi",),
-        "tf32": True,
-    }
-    assert stack_differences(old, replace(old, packages=packages, tf32=True, **library)) == [
+    new = replace(
+        old,
+        packages=("horovod==0.28.1", "keras==3.15.1", "optree==0.1"),
+        mpi_library="Open MPI v4.1.9",
+        horovod_flags=("mpi",),
+        tf32=True,
+    )
+    assert stack_differences(old, new) == [
         "mpi_library: none -> Open MPI v4.1.9",
         "horovod_flags: mpi, gloo -> mpi",
         "tf32: none -> True",
