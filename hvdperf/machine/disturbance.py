@@ -16,10 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from hvdperf.json_records import Positive
 from hvdperf.machine.host import control_groups, launcher_pid, numbers_by_name, text_of
-from hvdperf.machine.placement import Slot, cores_of
+
+if TYPE_CHECKING:  # a reader of sessions needs no placement
+    from hvdperf.machine.placement import Slot
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 # Columns of a core's line of /proc/stat, and of /proc/PID/stat behind the process's name.
@@ -407,7 +410,8 @@ def make_meter(slots: Sequence[Slot], began: float) -> CpuMeter | None:
     if not here or not Path("/proc/stat").exists() or user_seconds(os.getpid()) is None:
         return None
     # Under an outer mpirun, the other ranks of this host and their children are the session's, too.
-    return CpuMeter(cores_of(here), {launcher_pid() or os.getpid()}, began)
+    cores = sorted({core for slot in here for core in slot.cores})
+    return CpuMeter(cores, {launcher_pid() or os.getpid()}, began)
 
 
 def user_seconds(pid: int) -> float | None:

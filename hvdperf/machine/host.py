@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from hvdperf.errors import UserError
 from hvdperf.programs import TooLong, run
-from hvdperf.worker.process import stat_fields
 
 # Process names of the programs that start ranks on a host. The kernel cuts names to 15 characters;
 # orterun_wrapper is the mpirun of the openmpi package.
@@ -45,12 +44,10 @@ def launcher_pid(environment: Mapping[str, str] = os.environ) -> int | None:
     """
     pid = os.getppid() if "OMPI_COMM_WORLD_RANK" in environment else 0
     while pid > 1:
-        if text_of(f"/proc/{pid}/comm") in _LAUNCHERS:
+        name, _, rest = text_of(f"/proc/{pid}/stat").partition("(")[2].rpartition(")")
+        if name in _LAUNCHERS:
             return pid
-        try:
-            pid = int(stat_fields(pid)[1])
-        except OSError:
-            return None
+        pid = int(rest.split()[1]) if rest else 0
     return None
 
 

@@ -41,6 +41,7 @@ from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.options import LAUNCHERS, Options
 from hvdperf.plan.profile import Sampling
+from hvdperf.worker.protocol import address_towards
 from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import WORKLOAD
 from tests.support.stores import STACK
@@ -290,6 +291,10 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
         make_arm_launcher(session_plan, {}, None)
     assert list(tmp_path.iterdir()) == []
     assert [hub._server.fileno() for hub in opened] == [-1]
+
+
+def test_this_host_reaches_itself_by_loopback():
+    assert address_towards("127.0.0.1", 9) == "127.0.0.1"
 
 
 MPICH = "HYDRA build details: Version: 5.0.2"
