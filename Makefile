@@ -118,7 +118,7 @@ wheel: env ## write dist/hvdperf-*.whl, to install hvdperf in an environment of 
 	@$(ACTIVATE); python -m hatchling build -t wheel
 
 schemas: env ## write results/schema/ after a change of the records
-	@$(ACTIVATE); python -m hvdperf.timeline.schemas
+	@$(ACTIVATE); python -m docs.generate
 
 lint: env ## ruff, mypy, and the linters of ci/
 	@$(ACTIVATE); ruff check && ruff format --check && mypy && bash ci/lint.sh && python -m tests.test_house

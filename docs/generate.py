@@ -1,7 +1,8 @@
-"""Writes parts of docs/reference/*.md from the code: `python -m docs.generate`, which `make docs`
-runs. The pages say where; the rest of their text is written by hand.
+"""Writes parts of docs/reference/*.md from the code: `python -m docs.generate`, which `make docs` and
+`make schemas` run. The pages say where; the rest of their text is written by hand. It also writes
+results/schema/*.schema.json, the JSON schemas of all documents, from their records.
 
-The pages are tracked, so that they can be read without building the site;
+All of them are tracked, so that they can be read without building the site;
 tests/docs/test_generate.py fails if one of them is not current.
 """
 
@@ -11,6 +12,7 @@ import argparse
 import ast
 import dataclasses
 import importlib
+import json
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +25,7 @@ from docs.markdown import END, table
 from hvdperf import __main__ as command
 from hvdperf import cli
 from hvdperf.files import write_whole
+from hvdperf.json_records import schema
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds as limits
 from hvdperf.plan.arms import Workload
@@ -31,7 +34,9 @@ from hvdperf.plan.options import Options
 from hvdperf.plan.profile import PROFILES, Profile, Runs, Sampling, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.settings import PRECISION, ROWS, Row
-from hvdperf.timeline import history, schemas
+from hvdperf.records.documents import CaseDocument, RoundsDocument, SessionDocument, Summary
+from hvdperf.timeline import history
+from hvdperf.timeline.nights.night import Night
 from hvdperf.toml_file import read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, SpeedFloor
 from hvdperf.work.collectives import Collectives
@@ -40,6 +45,14 @@ from hvdperf.worker.script.tap._hvdperf_recorder import PREFIXES
 # Where a part of a page begins that is made here.
 BEGIN = "<!-- made by `make docs` from here -->"
 REFERENCE = ROOT / "docs" / "reference"
+SCHEMAS = ROOT / "results" / "schema"
+DOCUMENTS = {
+    "case": CaseDocument,
+    "rounds": RoundsDocument,
+    "session": SessionDocument,
+    "summary": Summary,
+    "night": Night,
+}
 BETTER = {Floor: "higher", SpeedFloor: "higher", Ceiling: "lower", Band: "1"}
 LIMIT = {Floor: "floor", SpeedFloor: "floor", Ceiling: "ceiling", Band: "band"}
 
@@ -389,11 +402,11 @@ def documents() -> list[str]:
             code(PLACES[name]),
             cli.first_sentence(" ".join((r.__doc__ or "").split())).rstrip("."),
         )
-        for name, r in schemas.DOCUMENTS.items()
+        for name, r in DOCUMENTS.items()
     ]
     sections = (
         f"## {name}\n\n" + table(("field", "type", "meaning"), _fields(record))
-        for name, record in schemas.DOCUMENTS.items()
+        for name, record in DOCUMENTS.items()
     )
     return ["\n\n".join([table(("schema", "file", "content"), rows), *sections])]
 
@@ -487,6 +500,16 @@ def text(name: str) -> str:
     return filled((REFERENCE / f"{name}.md").read_text(), PAGES[name]())
 
 
+def schemas() -> dict[Path, str]:
+    """Return the schema of each kind of document, as JSON, by its file."""
+    return {
+        SCHEMAS / f"{name}.schema.json": json.dumps(schema(kind), indent=1) + "\n"
+        for name, kind in DOCUMENTS.items()
+    }
+
+
 if __name__ == "__main__":
     for name in PAGES:
         write_whole(REFERENCE / f"{name}.md", text(name))
+    for path, content in schemas().items():
+        write_whole(path, content)

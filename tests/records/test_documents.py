@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bench.trust import Entry
+from docs.generate import DOCUMENTS
 from hvdperf.json_records import Unreadable, decode, encode, plain, schema
 from hvdperf.machine.disturbance import Culprit
 from hvdperf.plan.questions import communication, memory, parity, sweep, wall_time, weak_scaling
@@ -28,7 +29,6 @@ from hvdperf.records.documents import (
 )
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import StampedRun
-from hvdperf.timeline.schemas import DOCUMENTS
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict, judge
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.training import stamped

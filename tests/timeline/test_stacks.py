@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -36,11 +37,13 @@ from hvdperf.timeline.stacks import (
     combinations,
     conclusion,
     fill,
+    measure,
     result_of,
     table,
 )
 from hvdperf.verdict import Floor, Verdict, judge
 from tests.support.histories import raw_result
+from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
 
@@ -534,3 +537,44 @@ def test_an_environment_without_tensorflow_is_one_line(tmp_path):
     )
     assert done.returncode == 1
     assert done.stderr == "build: /bin/false has no TensorFlow to compile Horovod against\n"
+
+
+# A session of a stack ---------------------------------------------------------------------------
+
+STACK = Path("stack/bin/python")
+
+
+@pytest.fixture
+def ends(tmp_path, monkeypatch):
+    """Have the session end with a status, after it has written a case with a verdict."""
+    monkeypatch.setattr(history, "MEASURED", tmp_path)
+
+    def ended(status: int, verdict: Verdict) -> None:
+        def run(*_: object) -> int:
+            made = outcome(weak_scaling(WORKLOAD, 2), [0.9] * 6, verdict=verdict)
+            session_of(tmp_path / "stack", made)
+            return status
+
+        monkeypatch.setattr("hvdperf.timeline.processes.ended", run)
+
+    return ended
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(0, Verdict.PASS), (1, Verdict.FAIL)])
+def test_a_throughput_does_not_depend_on_the_verdict(ends, status, verdict):
+    ends(status, verdict)
+    assert {each.world_size for each in measure(STACK, quiet=False).results} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict", "said"),
+    [
+        (5, Verdict.INFO, "no valid case that measured a throughput"),
+        *((status, Verdict.PASS, f"ended with status {status}") for status in (2, 3, 4)),
+        (-signal.SIGKILL, Verdict.PASS, "ended with status -9"),
+    ],
+)
+def test_what_is_no_session_says_why(ends, status, verdict, said):
+    ends(status, verdict)
+    with pytest.raises(UserError, match=f"nothing was measured of .*{said}"):
+        measure(STACK, quiet=False)
