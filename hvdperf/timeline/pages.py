@@ -32,7 +32,7 @@ from hvdperf.timeline.lines import LEAST_CHANGE, Line
 from hvdperf.timeline.nights import changes
 from hvdperf.timeline.nights.falls import Fall
 from hvdperf.timeline.nights.night import Night, joined, read_accepted, read_night
-from hvdperf.timeline.nights.series import Event, Series, events, verdict_of
+from hvdperf.timeline.nights.series import Event, Series, events
 from hvdperf.timeline.nights.speed import ALL, Key, Scope
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.timeline.store import HISTORY, INDEX, NAMED, NIGHTS, documents, read_all, shortened
@@ -87,36 +87,17 @@ class Row:
     open: Sequence[Event]
     machines: Sequence[str]
 
-    @property
-    def rank(self) -> tuple[int, float, str]:
-        """Return what rows are sorted by, worst first."""
-        size = max((each.size for each in self.open), default=0.0)
-        return _WORST_FIRST.index(self.kind), -size, self.name
-
 
 @dataclass(frozen=True)
 class Place:
     """Where the pages are. index: the file of the overview. store: the directory with the folder of
-    all nights. pages: the directory of the sessions' pages. until: the last date of the
-    calendars."""
+    all nights. pages: the directory of the sessions' pages. until: today: a series that nobody
+    measures any more shows what is missing."""
 
     index: Path
     store: Path
     pages: Path
     until: date
-
-    def page(self, series: str) -> Path:
-        """Return the file of the page of a series."""
-        return self.store / NIGHTS / series / INDEX
-
-    def is_late(self, last: date) -> bool:
-        """Return whether the night after the last one is late."""
-        return self.until - last > timedelta(days=_LATE_DAYS)
-
-    def ends(self, last: date) -> date:
-        """Return the last date of a calendar: that of the last night, unless the next one is late.
-        So a page stays as it is from one day to the next."""
-        return self.until if self.is_late(last) else last
 
     def link(self, start: Path, part: Summary | None) -> str:
         """Return the address of a session's page as seen from another one; "" without one."""
@@ -127,19 +108,15 @@ class Place:
 # The overview ---------------------------------------------------------------------------------
 
 
-def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date | None = None) -> Path:
+def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date) -> Path:
     """Write the page of all documents of a store, and that of each series. pages: the directory of
-    the sessions' pages. asv: that of asv's graphs, which need not exist. until: the last date of
-    the calendars, if that is later than the last night of all. Raises UserError if a page cannot be
-    written."""
-    nights = documents(store / NIGHTS)
+    the sessions' pages. asv: that of asv's graphs, which need not exist. until: today. Raises
+    UserError if a page cannot be written."""
+    names = sorted({each.parent.name for each in documents(store / NIGHTS)})
     results, refused = read_history(store / HISTORY)
-    # A series that nobody measures any more shows what is missing.
-    dates = [day for each in nights if (day := _date(each.stem)) is not None]
-    place = Place(path, store, pages, max([*dates, *filter(None, [until])], default=date.min))
-    written = _written(place, sorted({each.parent.name for each in nights}))
-    rows = sorted((row for row, _ in written if row is not None), key=lambda row: row.rank)
-    if nights:
+    written = _written(Place(path, store, pages, until), names)
+    rows = sorted((row for row, _ in written if row is not None), key=_rank)
+    if names:
         results = of_kinds(results, {kind for row in rows for kind in row.machines})
     left_out = [line for _, lines in written for line in lines]
     graphs = asv / INDEX
@@ -169,11 +146,10 @@ def _write_page(path: Path, template: str, **words: object) -> Path:
         return write_whole(path, text)
 
 
-def _date(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None
+def _rank(row: Row) -> tuple[int, float, str]:
+    """Return what rows are sorted by, worst first."""
+    size = max((each.size for each in row.open), default=0.0)
+    return _WORST_FIRST.index(row.kind), -size, row.name
 
 
 def _written(place: Place, names: Sequence[str]) -> list[tuple[Row | None, list[str]]]:
@@ -234,12 +210,14 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     series = Series(name, joined(read), read_accepted(directory))
     happened = events(series)
     doing = sorted((each for each in happened if each.is_open), key=lambda each: -each.size)
-    path = place.page(name)
+    path = directory / INDEX
     newest = series.nights[-1].night
-    until, is_late = place.ends(newest), place.is_late(newest)
+    is_late = place.until - newest > timedelta(days=_LATE_DAYS)
     is_missing = is_late and series.verdict is not Verdict.FAIL
     hrefs = [place.link(path, each.part()) for each in series.nights]
-    days = list(_days(series, until, hrefs))
+    days = list(_days(series, max(place.until, newest), hrefs))
+    # Without the dates that are not late, a page stays as it is from one day to the next.
+    whole = days if is_late else [day for day in days if day["day"] <= newest]
     last = series.last or series.nights[-1]
     measured = next((night for night in reversed(series.nights) if night.parts), last)
     row = Row(
@@ -249,7 +227,7 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
         _told(series, doing, is_late),
         os.path.relpath(path, place.index.parent),
         place.link(place.index, last.part()),
-        [{**day, "href": ""} for day in _days(series, place.until, hrefs)][-STRIP:],
+        [{**day, "href": ""} for day in days][-STRIP:],
         doing,
         [machine_words(part.fingerprint) for part in measured.parts],
     )
@@ -263,8 +241,8 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
             (_SESSIONS[part.kind], link) for part in last.parts if (link := place.link(path, part))
         ],
         machine=_machine(series.nights),
-        weeks=_weeks(series.nights[0].night, days),
-        counts=_counts(days),
+        weeks=_weeks(series.nights[0].night, whole),
+        counts=_counts(whole),
         events=happened,
         lines=list(_lines(series, happened)),
         without_figure=[row for _, row in last.cases if row.figure is None],
@@ -328,7 +306,7 @@ def _days(series: Series, until: date, hrefs: Sequence[str]) -> Iterator[Shown]:
             yield {"day": day, "kind": "missing", "href": "", "says": f"{day}: {MISSING}"}
             continue
         night, fall = series.nights[index], series.falls.get(index)
-        verdict = verdict_of(night, fall)
+        verdict = series.verdict_of(index)
         told = f"{night.told}{f'; {fall.told}' if fall else ''}"
         says = f"{day}: {verdict.value} ({told})"
         yield {"day": day, "kind": _kind(verdict), "href": hrefs[index], "says": says}
@@ -360,7 +338,7 @@ def _kind(verdict: Verdict) -> str:
 def _of_nights(series: Series, hrefs: Sequence[str]) -> list[tuple[str, str, str]]:
     """Return for each night its date, its verdict in a word, and the address of its session."""
     return [
-        (f"{night.night}", verdict_of(night, series.falls.get(index)).value, hrefs[index])
+        (f"{night.night}", series.verdict_of(index).value, hrefs[index])
         for index, night in enumerate(series.nights)
     ]
 
@@ -388,7 +366,7 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
         ]
         fell = [at for at, fall in series.falls.items() if _fell(line, fall)]
         newest = nights[line.at[-1]]
-        figure = f"{line.figures[-1]:.{digits_of(line)}f}"
+        unit = changes.OF_LAUNCHES[line.measure][1] if line.measure else ""
         verdict = line.verdicts[-1] if line.verdicts else None
         is_last = newest is nights[-1]
         is_bad = is_last and (verdict is Verdict.FAIL or len(nights) - 1 in fell)
@@ -403,9 +381,7 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
                 fell,
                 accepted,
             ),
-            "figure": f"{figure} {changes.OF_LAUNCHES[line.measure][1]}"
-            if line.measure
-            else figure,
+            "figure": f"{line.figures[-1]:.{digits_of(line)}f} {unit}".rstrip(),
             "lower_is_better": line.lower_is_better,
             "verdict": verdict,
             "fell": is_last and len(nights) - 1 in fell,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -61,7 +61,8 @@ def store(directory: Path, series: str, made: Sequence[Night]) -> None:
 
 
 def index(directory: Path) -> None:
-    write_index(directory / "index.html", directory, directory / "pages", directory / "asv")
+    last = max(date.fromisoformat(each.stem) for each in (directory / NIGHTS).glob("*/*.json"))
+    write_index(directory / "index.html", directory, directory / "pages", directory / "asv", last)
 
 
 def sessions(directory: Path, made: Sequence[Night]) -> None:
@@ -297,7 +298,7 @@ def test_releases_stand_below_the_nights_with_their_changes(
     (graphs / "index.html").write_text(
         '<!doctype html><link rel="icon" href="data:,"><title>asv</title>'
     )
-    write_index(tmp_path / "index.html", tmp_path, tmp_path / "pages", graphs)
+    write_index(tmp_path / "index.html", tmp_path, tmp_path / "pages", graphs, date.min)
     with visit(browser, tmp_path) as page:
         page.goto("/")
         assert "hvdperf nightly run" in page.locator("header").inner_text()

@@ -50,12 +50,6 @@ _URGENT = (
 Began = TypeVar("Began")
 
 
-def verdict_of(night: Night, fall: Fall | None) -> Verdict:
-    """Return the verdict of a night, given its fall."""
-    fell = fall is not None and not fall.disturbed
-    return worst([night.verdict, Verdict.FAIL]) if fell else night.verdict
-
-
 @dataclass(frozen=True)
 class Series:
     """A series. measured: its nights as their documents say them, in the order of dates. accepted:
@@ -128,6 +122,12 @@ class Series:
     def falls(self) -> Mapping[int, Fall]:
         """Return the falls by index of the night."""
         return self.speeds.falls
+
+    def verdict_of(self, index: int) -> Verdict:
+        """Return the verdict of a night, which FAILs if it fell."""
+        fall = self.falls.get(index)
+        fell = fall is not None and not fall.disturbed
+        return worst([self.nights[index].verdict, *[Verdict.FAIL] * fell])
 
     @property
     def fall(self) -> Fall | None:
