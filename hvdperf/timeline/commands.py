@@ -26,15 +26,8 @@ from hvdperf.session.commands import from_here
 from hvdperf.session.ending import NOT_WRITTEN, exit_status
 from hvdperf.timeline import history, stacks
 from hvdperf.timeline.history import Axis
-from hvdperf.timeline.nights.night import (
-    BRANCH,
-    OVERDUE_H,
-    Accepted,
-    Night,
-    add_accepted,
-    check_series,
-    read_nights,
-)
+from hvdperf.timeline.nights import night as documents
+from hvdperf.timeline.nights.night import OVERDUE_H, Night, check_series, read_nights
 from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS
 from hvdperf.verdict import Verdict
 
@@ -61,7 +54,7 @@ class Places(Results):
         --branch NAME: Use this branch of the git repository.
     """
 
-    branch: str = BRANCH
+    branch: str = documents.BRANCH
 
 
 @dataclass(frozen=True)
@@ -425,7 +418,7 @@ def accept(where: Results, *, series: str, night: date | None = None, why: str) 
     why = " ".join(why.split())
     if not why:
         raise UserError("--why: is empty; say why the series may stay as it is, for those who ask")
-    add_accepted(directory / name, Accepted(night, why))
+    documents.add_accepted(directory / name, documents.Accepted(night, why))
     write_nights_page(where.results)
     print(f"{name}: accepted as it was in the night of {night}: {why}")
     return 0
@@ -436,11 +429,9 @@ def prune(where: Results, *, keep: int = 90) -> int:
 
     --keep DAYS: Keep the last DAYS days.
     """
-    from hvdperf.timeline.nights.night import remove_older
-
     if not where.results.is_dir():
         raise UserError(f"--results {shown(where.results)}: there is no such directory")
-    for line in remove_older(where.results, keep):
+    for line in documents.remove_older(where.results, keep):
         print(line)
     return 0
 
@@ -567,12 +558,6 @@ def list_changes() -> int:
     return _told(refused)
 
 
-def bisect(request: stacks.BisectRequest) -> int:
-    """Find the release that changed the throughput. Releases are built, and each is compared with
-    the --from release in a session of a few minutes."""
-    return stacks.bisect_releases(request)
-
-
 # For hvdperf/timeline/asv/benchmarks: JSON on stdout.
 def print_parameters() -> int:
     """Print the cases of the profile `history`, as JSON."""
@@ -634,4 +619,4 @@ if CHECKOUT:
             "machine": print_machine,
         },
     )
-    COMMANDS["bisect"] = bisect
+    COMMANDS["bisect"] = stacks.bisect_releases

@@ -24,6 +24,7 @@ from typing import Any
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable
+from hvdperf.machine.host import parse_cpu_list
 from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import Workload
 from hvdperf.records.archive import read_document, read_session, results_of, summary_of
@@ -166,13 +167,9 @@ def replica_of(fingerprint: Mapping[str, Any], workload: Workload) -> str:
     """Return the replica_label of a workload, from the fingerprint of a session."""
     identities = dict(line.split(": ", 1) for line in fingerprint["data_sets"])
     # The cores of rank 0, since every rank has as many: "0: 0-1,8" are three.
-    ranges = fingerprint["rank_cores"][0].partition(": ")[2]
-    cores = 0
-    for text in ranges.split(","):
-        first, _, last = text.partition("-")
-        cores += int(last or first) - int(first) + 1
+    cores = parse_cpu_list(fingerprint["rank_cores"][0].partition(": ")[2])
     identity = identities.get(workload.dataset, "")
-    return replica_label(identity, cores, fingerprint["gpus"] > 0, workload)
+    return replica_label(identity, len(cores), fingerprint["gpus"] > 0, workload)
 
 
 class RawResult(Summary):

@@ -122,27 +122,25 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
     if nights:
         kinds = {history.machine_words(x.fingerprint) for each in nights for x in each.parts}
         releases = history.of_kinds(releases, kinds)
-    found: list[tuple[Path, Callable[[Path], object], night.Night | history.RawResult]] = [
-        (night.path_of(Path(NIGHTS), each.series, each.night, each.node), night.read_night, each)
+    found: dict[Path, night.Night | history.RawResult] = {
+        night.path_of(Path(NIGHTS), each.series, each.night, each.node): each
         for each in nights
         if each.ended_at is not None
-    ]
-    found += [(history.path_of(Path(HISTORY), each), history.read_raw, each) for each in releases]
-    for place, read, document in found:
+    }
+    found |= {history.path_of(Path(HISTORY), each): each for each in releases}
+    for place, document in found.items():
         series, name = place.parent.name, place.stem
-        parts = document.parts if isinstance(document, night.Night) else None
+        is_night = isinstance(document, night.Night)
         if (clone / place).exists():
             # Not by their bytes: that of an earlier format is the same document.
-            published, _ = read_all([clone / place], read)
-            if published != [document]:
-                advice = "; give each machine a --series of its own" if parts is not None else ""
-                say(
-                    f"{shown(results / place)}: another one of {series} is published as "
-                    f"{name}{advice}"
-                )
+            read = night.read_night if is_night else history.read_raw
+            if read_all([clone / place], read)[0] != [document]:
+                advice = "; give each machine a --series of its own" * is_night
+                told = f"another one of {series} is published as {name}"
+                say(f"{shown(results / place)}: {told}{advice}")
             continue
         _copy(results / place, clone / place)
-        for part in parts or ():
+        for part in document.parts if isinstance(document, night.Night) else ():
             page = results / "report" / f"{part.session}.html"
             if page.exists() and not (clone / PAGES / page.name).exists():
                 _copy(page, clone / PAGES / page.name)

@@ -350,11 +350,10 @@ Result = tuple[Answer, Interval | None, str]
 
 
 def bisect_releases(request: BisectRequest) -> int:
-    """Search from the first release to the last, and print every step. Return the exit status: 0,
-    or 1 if it is not known whether the last release differs from the first.
-
-    Raises UserError for bad input, before anything is built, and if a session cannot be run.
-    """
+    """Find the release that changed the throughput. Releases are built, and each is compared with
+    the --from release in a session of a few minutes."""
+    # 1 if it is not known whether the last release differs from the first. Bad input is refused
+    # before anything is built.
     axis = Axis(request.along)
     releases = between(axis, request.from_, request.to)
     history.check_known(axis.other, "--at", request.at)

@@ -346,10 +346,6 @@ def remove_older(results: Path, days: int) -> Iterator[str]:
                     results / "scripts" / part.session,
                     results / "report" / f"{part.session}.html",
                 ):
-                    if path.is_dir():
-                        shutil.rmtree(path)
-                    elif path.exists():
-                        path.unlink()
-                    else:
-                        continue
-                    yield f"removed {shown(path)}"
+                    if path.exists():
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+                        yield f"removed {shown(path)}"

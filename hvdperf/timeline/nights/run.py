@@ -25,18 +25,11 @@ from hvdperf.records.archive import Archive, read_document, read_session, summar
 from hvdperf.records.documents import SESSION_FILE, Kind, SessionDocument, now
 from hvdperf.session.commands import pair_check
 from hvdperf.session.control import local_preflight
+from hvdperf.timeline.nights import night as documents
 from hvdperf.timeline.nights.changes import named
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.gate import failed_alone
-from hvdperf.timeline.nights.night import (
-    FORMAT,
-    Night,
-    path_of,
-    read_night,
-    read_nights,
-    stem,
-    write_night,
-)
+from hvdperf.timeline.nights.night import Night, stem
 from hvdperf.timeline.processes import ended, is_without_session
 from hvdperf.timeline.store import NIGHTS, alone, read_all
 
@@ -114,24 +107,24 @@ def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
             return night
         for step in (_look, _pair):
             night = step(plan, night, say)
-            write_night(plan.directory, night)
+            documents.write_night(plan.directory, night)
         for kind in Kind if plan.against else (Kind.OWN, Kind.AGAIN):
             night = _measured(plan, night, kind, say)
-            write_night(plan.directory, night)
+            documents.write_night(plan.directory, night)
             if not all(part.has_ended for part in night.parts):
                 say("interrupted; the same command on the same date goes on")
                 return night
         night = replace(night, ended_at=now())
-        write_night(plan.directory, night)
+        documents.write_night(plan.directory, night)
         return night
 
 
 def _begun(plan: NightPlan, say: Callable[[str], None]) -> Night:
     """Return the document of the night as it was left, or a new one."""
-    path = path_of(plan.directory, plan.series, plan.night, plan.node)
+    path = documents.path_of(plan.directory, plan.series, plan.night, plan.node)
     if path.exists():
         with refusing(f"{shown(path)}: ", Unreadable, then="; move it away"):
-            night = read_night(path)
+            night = documents.read_night(path)
         if night.reason:
             # Nothing, or not all, could be measured: perhaps it can now.
             night = replace(night, reason="", ended_at=None)
@@ -139,16 +132,18 @@ def _begun(plan: NightPlan, say: Callable[[str], None]) -> Night:
             say(f"going on with the night of {night.night}")
         return night
     night = Night(
-        FORMAT, plan.series, plan.night, now(), plan.command, plan.against, node=plan.node
+        documents.FORMAT, plan.series, plan.night, now(), plan.command, plan.against, node=plan.node
     )
-    write_night(plan.directory, night)
+    documents.write_night(plan.directory, night)
     return night
 
 
 def _end_earlier(plan: NightPlan) -> None:
     """End the earlier nights of the series that were killed, with what they had decided."""
     files = sorted((plan.directory / plan.series).glob("*.json"))
-    nights, _ = read_all((path for path in files if path.stem < f"{plan.night}"), read_night)
+    nights, _ = read_all(
+        (path for path in files if path.stem < f"{plan.night}"), documents.read_night
+    )
     for night in nights:
         if night.ended_at is not None or night.node != plan.node:
             continue
@@ -158,7 +153,7 @@ def _end_earlier(plan: NightPlan) -> None:
             if begun is not None and night.part(kind) is None:
                 parts.append(summary_of(begun, kind, night.node))
         reason = night.reason or ("" if parts else "the night was interrupted before any session")
-        write_night(
+        documents.write_night(
             plan.directory, replace(night, parts=tuple(parts), reason=reason, ended_at=now())
         )
 
@@ -239,7 +234,7 @@ def _options(
     first = night.part(Kind.GATE if kind.is_gate else Kind.OWN)
     if first is None:
         return None
-    read = read_nights(plan.directory, [plan.series], plan.node)
+    read = documents.read_nights(plan.directory, [plan.series], plan.node)
     before = [each for each in read.of[plan.series] if each.night < night.night]
     nights, accepted = [*before, night], read.accepted[plan.series]
     if kind.is_gate:
