@@ -70,15 +70,9 @@ def test_a_replica_tells_its_data_and_its_cores(cores, said):
     ("facts", "is_same"),
     [
         # The stack, and what each series records.
-        ({"tensorflow": "2.15.1", "horovod": "0.27.0", "keras": "2.15.0"}, True),
-        ({"numpy": "1.26.4", "packages_sha256": "00"}, True),
+        ({"tensorflow": "2.15.1", "horovod": "0.27.0", "packages_sha256": "00"}, True),
         ({"data_sets": ["cifar10: others"], "rank_cores": ["0: 0-1"]}, True),
         ({"kernel": "6.2.0"}, False),
-        ({"cores": 4}, False),
-        ({"launcher": "agents"}, False),
-        ({"method": 2}, False),
-        ({"horovod_cycle_time_ms": 5.0}, False),
-        ({"mca_settings": ["btl=tcp"]}, False),
         ({"a field that nobody knows yet": "x"}, False),
     ],
 )
@@ -128,10 +122,8 @@ def test_only_full_blocks_of_horovod_count(tmp_path):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"injected": "busy"},
         {"stack": AGAINST},
         {"exchange": "fp16"},
-        {"passes": 2},
         {"strategy": Strategy.MIRRORED},
     ],
 )
@@ -282,6 +274,7 @@ def made_series(noise: float, steps: Mapping[str, float], sessions: int = 1) -> 
 
 
 def test_a_line_goes_along_the_releases_of_its_axis():
+    assert series_of([]) == []
     results = [
         raw_result("0.28.1", "2.16.2", {ONE: [3.0, 4.0]}, number=1),
         raw_result("0.28.0", "2.16.2", {ONE: [1.0, 2.0]}, number=2),
@@ -301,21 +294,6 @@ def test_a_line_goes_along_the_releases_of_its_axis():
         (Axis.TENSORFLOW, "0.28.1"): {"2.16.2": [3.0, 4.0], "2.18.1": [5.0, 6.0]},
     }
     assert {line.replica for series in series_of(results) for line in series.lines} == {REPLICA}
-
-
-def test_machines_world_sizes_and_networks_are_lines_of_their_own():
-    results = [
-        raw_result(speeds={ONE: [1.0], TWO: [2.0]}, number=1),
-        raw_result(speeds={ONE: [1.0], ("alexnet_s", 1): [9.0]}, number=2, kernel="6.2.0"),
-    ]
-    found = [
-        (series.machine, line.model, line.world_size)
-        for series in series_of(results)
-        for line in series.lines
-        if series.axis is Axis.HOROVOD
-    ]
-    assert len(found) == len(set(found)) == 4
-    assert series_of([]) == []
 
 
 @pytest.mark.parametrize(
@@ -402,10 +380,3 @@ def test_changes_are_grouped_by_what_a_replica_trains_on():
         assert group.count("slower: regression") == 1
         assert f"with Horovod 0.28.1; {replica}" in " ".join(group.split())
     assert said.startswith("2 lines of two releases or more: 2 changes to slower, 0 to faster")
-
-
-def test_nothing_found_is_said_and_nothing_is_advised():
-    (line,) = report([made_series(0.01, {})])
-    assert line == "1 lines of two releases or more: 0 changes to slower, 0 to faster"
-    one_release = series_of([raw_result()])
-    assert next(report(one_release)).startswith("0 lines of two releases or more")

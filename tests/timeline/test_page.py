@@ -203,11 +203,6 @@ def test_the_calendar_has_every_date_with_its_verdict(page: Page, published: Pat
     assert "2026-01-05.json: left out" in page.locator("header").inner_text()
 
 
-def test_a_night_leads_to_its_session(page: Page) -> None:
-    page.locator(".calendar a").last.click()
-    expect(page).to_have_title("2026-11-23")  # waits for the page
-
-
 def test_events_are_listed_with_what_changed_that_night(page: Page) -> None:
     events = page.locator(".event")
     texts = [events.nth(i).inner_text() for i in range(events.count())]
@@ -257,7 +252,7 @@ def test_what_was_accepted_is_marked(browser: Browser, tmp_path: Path) -> None:
         assert page.locator(".accepted").first.get_attribute("d") == "M90 0v120"
 
 
-def test_a_plot_is_read_by_keyboard_and_leads_to_a_session(page: Page) -> None:
+def test_a_plot_is_read_by_keyboard_and_leads_to_a_session_as_does_the_calendar(page: Page) -> None:
     row = page.locator(".cases > li", has_text="throughput[network_0-np8]")
     plot = row.get_by_role("slider")
     plot.focus()
@@ -267,13 +262,13 @@ def test_a_plot_is_read_by_keyboard_and_leads_to_a_session(page: Page) -> None:
         assert row.locator(".read").inner_text().startswith(f"2026-11-{night}: ")
     plot.press("Enter")
     expect(page).to_have_title("2026-11-22")
-
-
-def test_a_click_on_a_night_of_a_plot_opens_its_session(page: Page) -> None:
-    plot = page.get_by_role("slider").first
+    page.goto(A100)
     box = plot.bounding_box()
     assert box is not None
     plot.click(position={"x": box["width"] - 2, "y": 10})
+    expect(page).to_have_title("2026-11-23")
+    page.goto(A100)
+    page.locator(".calendar a").last.click()
     expect(page).to_have_title("2026-11-23")
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import re
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -61,7 +59,7 @@ def test_asv_reads_back_median_interval_and_samples(tmp_path):
     assert params[0] == ["'resnet_50_s'", "'vgg_16_s'"]
     assert params[2] == ["1", "2"]
     values = first.get_result_value(SAMPLES, params)
-    # resnet_50_s at 1 and 2, then vgg_16_s.
+    # resnet_50_s at 1 and 2, then vgg_16_s. What was not measured is NaN: None were a failure.
     assert [v if not math.isnan(v) else None for v in values] == [None, 40.5, median(OLD), None]
     stats = first.get_result_stats(SAMPLES, params)[2]
     assert stats["ci_99_a"] < median(OLD) < stats["ci_99_b"]
@@ -83,14 +81,6 @@ def test_another_build_of_a_release_is_a_point_of_its_own(tmp_path):
     }
     figures = sorted([figure for figure in each if figure == figure] for each in found.values())
     assert figures == [[40.0], [50.0]]
-
-
-def test_what_was_not_measured_is_nan_and_not_a_failure(tmp_path):
-    asv_project(tmp_path, RESULTS)
-    (path,) = (tmp_path / "results" / MACHINE_LABEL).glob("212b918d-*tensorflow-cpu2.18.1.json")
-    document = json.loads(path.read_text())
-    figures = document["results"][SAMPLES][0]
-    assert [math.isnan(figure) for figure in figures] == [True, True, False, True]
 
 
 def test_doing_it_again_changes_no_byte_and_leaves_nothing_else(tmp_path):
@@ -127,19 +117,6 @@ def test_asv_publishes_both_axes(tmp_path, axis):
 def read(path: Path) -> list[tuple[int, list[float | None]]]:
     found: list[tuple[int, list[float | None]]] = json.loads(path.read_text())
     return found
-
-
-def test_asv_finds_what_became_slower(tmp_path):
-    configuration = asv_project(tmp_path, RESULTS)
-    told = asv(configuration, "compare", "--machine", MACHINE_LABEL, "v0.28.0", "v0.28.1")
-    (line,) = (
-        line
-        for line in told.splitlines()
-        if "track_seconds_per_sample" in line and "vgg_16_s" in line and "1.25" in line
-    )
-    assert line.lstrip("| ").startswith("+"), "worse, for asv is sure of it"
-    told = asv(configuration, "show", "--machine", MACHINE_LABEL, "v0.28.0")
-    assert "track_samples_per_second" in told
 
 
 def test_benchmarks_are_named_as_asv_finds_them():
@@ -205,26 +182,6 @@ def test_importing_twice_changes_nothing(own_places):
     assert files(own_places) == before
 
 
-def test_a_directory_that_cannot_be_read_stops_no_other(own_places, monkeypatch):
-    runs, root = own_places / "runs", own_places / "history"
-    someone_elses = runs / "20260131T120000Z-1"
-    one_session(runs, someone_elses.name)
-    one_session(runs, "20260201T120000Z-1")
-    list_directory = Path.iterdir
-
-    # As of another user's; root may read everything.
-    def refuse(path: Path) -> Iterator[Path]:
-        if path == someone_elses:
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return list_directory(path)
-
-    monkeypatch.setattr(Path, "iterdir", refuse)
-    refused, kept = keep_sessions(runs, root)
-    assert "20260131T120000Z-1: not in the history" in refused
-    assert "Permission denied" in refused
-    assert "2 series" in kept
-
-
 def test_what_is_refused_is_left_out_of_the_trees(own_places):
     root = own_places / "history"
     written(root, raw_result("0.28.0", number=1))
@@ -262,13 +219,6 @@ def test_each_release_is_a_commit_of_its_date_with_its_tag(tmp_path):
         assert content == [f"horovod=={release.version}"]
 
 
-def test_releases_are_appended(tmp_path):
-    older = write_repository(tmp_path / "r", HOROVOD[:3])
-    newer = write_repository(tmp_path / "r", HOROVOD)
-    assert {version: newer[version] for version in older} == older
-    assert write_repository(tmp_path / "r", HOROVOD) == newer, "again changes nothing"
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -279,7 +229,9 @@ def test_releases_are_appended(tmp_path):
     ids=["one is gone", "another date", "one before"],
 )
 def test_what_is_there_cannot_change(tmp_path, changed):
+    older = write_repository(tmp_path / "r", HOROVOD[:3])
     there = write_repository(tmp_path / "r", HOROVOD)
+    assert older.items() <= there.items(), "releases are appended"
     with pytest.raises(UserError, match="append only"):
         write_repository(tmp_path / "r", changed)
     assert write_repository(tmp_path / "r", HOROVOD) == there
@@ -307,17 +259,13 @@ def files(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def test_no_raw_result_is_refused():
-    results, refused = read_history(history.RAW)
-    assert refused == []
-    assert results
-
-
 def test_asvs_files_are_made_of_the_raw_results(tmp_path, monkeypatch):
     shipped = {axis: files(path) for axis, path in history.RESULTS.items()}
     monkeypatch.setattr(history, "RESULTS", {axis: tmp_path / axis.value for axis in Axis})
     monkeypatch.setattr(history, "GENERATED", tmp_path / ".asv")
-    make_trees(history.RAW)
+    results, refused = make_trees(history.RAW)
+    assert results
+    assert refused == []
     for axis, path in history.RESULTS.items():
         assert files(path) == shipped[axis]
 
