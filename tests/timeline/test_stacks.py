@@ -71,46 +71,29 @@ def names(count: int) -> list[str]:
 
 
 @given(st.data())
-def test_one_step_is_found_by_halving(data):
+def test_one_step_is_found_by_halving_round_what_gives_no_answer(data):
     count = data.draw(st.integers(2, 200))
     step = data.draw(st.integers(1, count - 1))
     change = data.draw(CHANGES)
-    judge = Judge(step, change)
-    found = bisect(names(count), judge)
-    assert (found.answer, found.unchanged, found.changed) == (change, f"r{step - 1}", f"r{step}")
-    assert found.unknown == {}
-    assert len(judge.asked) <= math.ceil(math.log2(count)) + 1
-    assert {older for older, _ in judge.asked} == {"r0"}, "no error adds up"
-
-
-@given(st.data())
-def test_what_gives_no_answer_is_stepped_round_and_named(data):
-    count = data.draw(st.integers(2, 40))
-    step = data.draw(st.integers(1, count - 1))
-    without = data.draw(
-        st.dictionaries(st.integers(1, count - 1), st.sampled_from(NONE)).map(
-            lambda drawn: {place: why for place, why in drawn.items() if place < count - 1}
-        )
-    )
-    judge = Judge(step, Answer.SLOWER, without)
+    places = st.integers(1, max(1, count - 2))
+    without = data.draw(st.dictionaries(places, st.sampled_from(NONE), max_size=(count > 2) * 9))
+    judge = Judge(step, change, without)
     found = bisect(names(count), judge)
     low, high = int(found.unchanged[1:]), int(found.changed[1:])
     assert low < step <= high
+    assert found.answer is change
     # Whatever lies between has been asked about: no release is left out, and none is guessed.
     assert found.unknown == {f"r{place}": without[place] for place in range(low + 1, high)}
-    assert len(judge.asked) == len(set(judge.asked)) <= count - 1
+    assert {older for older, _ in judge.asked} == {"r0"}, "no error adds up"
+    assert len(judge.asked) == len(set(judge.asked))
+    assert len(judge.asked) <= math.ceil(math.log2(count)) + 1 + len(without)
 
 
 @pytest.mark.parametrize("answer", [Answer.SAME, *NONE])
 def test_where_the_ends_do_not_differ_nothing_is_searched(answer: Answer) -> None:
-    asked = []
-
-    def compare(older: str, newer: str) -> Answer:
-        asked.append((older, newer))
-        return answer
-
-    found = bisect(names(9), compare)
-    assert asked == [("r0", "r8")]
+    judge = Judge(9, Answer.SLOWER, {8: answer})
+    found = bisect(names(9), judge)
+    assert judge.asked == [("r0", "r8")]
     assert found.answer is answer
     assert any(word in conclusion(found) for word in ("no change", "cannot be built"))
 
@@ -157,13 +140,10 @@ def session(directory: Path, *outcomes: Outcome) -> Archive:
         (0.80, 1, Answer.SLOWER),
         (0.96, 1, Answer.SLOWER),
         (0.995, 1, Answer.SAME),
-        (1.00, 1, Answer.SAME),
-        (1.005, 1, Answer.SAME),
         # Surely slower, or faster, by less than a verdict is about: a part of a change, maybe.
         (0.985, 1, Answer.UNDECIDED),
         (1.015, 1, Answer.UNDECIDED),
         (1.06, 1, Answer.FASTER),
-        (1.20, 1, Answer.FASTER),
         (1.00, 8, Answer.UNDECIDED),
         (0.96, 5, Answer.UNDECIDED),
         # Surely no regression, and maybe 5 % faster: not the same.
@@ -219,10 +199,8 @@ def test_a_session_without_the_case_is_one_line(tmp_path):
         (("2.15.1", "3.0.0"), {}, "--to 3.0.0: known releases of tensorflow are 2.12.0"),
         (("0.28.1", "2.18.1"), {}, "--from 0.28.1: known releases of tensorflow"),
         (("2.18.1", "2.15.1"), {}, "the older release comes first"),
-        (("2.15.1", "2.15.1"), {}, "the older release comes first"),
         (("2.15.1", "2.18.1"), {"at": "2.15.1"}, "--at 2.15.1: known releases of horovod"),
         (("2.15.1", "2.18.1"), {"model": "vgg_17"}, "vgg_17"),
-        (("2.15.1", "2.18.1"), {"np": 0}, "--np 0: this machine has"),
         (("2.15.1", "2.18.1"), {"np": 999}, "--np 999: this machine has"),
         (("2.15.1", "2.18.1"), {"budget_minutes": -1.0}, "--budget -1"),
     ],
@@ -354,12 +332,7 @@ def test_what_is_missing_is_filled_and_nothing_else(tmp_path, no_builds):
     wanted = states(tmp_path, [raw_result("0.28.1", "2.18.1")])
     done = fill(wanted, said.append, tmp_path / "history")
     assert no_builds == ["0.27.0 2.16.2", "0.27.0 2.18.1", "0.28.1 2.16.2"]
-    assert [each.state for each in done] == [
-        State.NOT_BUILT,
-        State.NOT_BUILT,
-        State.MEASURED,
-        State.MEASURED,
-    ]
+    assert [each.state for each in done] == [State.NOT_BUILT] * 2 + [State.MEASURED] * 2
     results, refused = read_history(tmp_path / "history")
     assert refused == []
     assert [result.fingerprint["tensorflow"] for result in results] == ["2.16.2"]
@@ -370,10 +343,6 @@ def test_what_is_missing_is_filled_and_nothing_else(tmp_path, no_builds):
     assert no_builds == [], "what cannot be built is tried again only where that is asked"
     fill(states(tmp_path, [])[1:2], said.append, tmp_path / "history", again=True)
     assert no_builds == ["0.27.0 2.18.1"]
-    (tmp_path / "not-built/horovod-0.27.0-tensorflow-2.18.1.json").unlink()
-    no_builds.clear()
-    fill(states(tmp_path, [*results, raw_result("0.28.1", "2.18.1")]), said.append)
-    assert no_builds == ["0.27.0 2.16.2", "0.27.0 2.18.1"]
 
 
 def test_an_environment_with_other_versions_is_refused(tmp_path, monkeypatch):

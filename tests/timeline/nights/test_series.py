@@ -17,9 +17,9 @@ from bench.nights import FIRST, NAMED, Year, nights
 from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.nights.changes import Standing, bad_nodes, findings, lines, marks, standing_of
-from hvdperf.timeline.nights.falls import judge_speeds, separating
+from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, read_nights
-from hvdperf.timeline.nights.series import Series, events
+from hvdperf.timeline.nights.series import Event, Series, events
 from hvdperf.timeline.nights.speed import ALL, FEWEST, Key, Scope
 from hvdperf.verdict import Verdict
 from tests.support.nights import slowed, slowed_part
@@ -30,16 +30,6 @@ SMALL = Year(0.01, networks=3, world_sizes=(1, 8))
 @pytest.fixture(scope="module")
 def year() -> list[Night]:
     return nights(SMALL, 1)
-
-
-def test_a_line_is_a_case_or_a_throughput_over_the_nights(year: list[Night]) -> None:
-    found = {line.name: line for line in lines(year)}
-    assert len(found) == 2 * 3 * 2
-    line = found["throughput[network_0-np8]"]
-    assert line.at == tuple(range(len(year)))
-    assert len(year) == 355, "ten are missing"
-    assert line.verdicts == ()
-    assert len(found["weak_scaling[network_0-np8]"].verdicts) == 355
 
 
 def test_planted_steps_are_found_and_nothing_else(year: list[Night]) -> None:
@@ -97,6 +87,7 @@ def test_a_host_that_took_over_is_no_bad_node_but_a_marked_change() -> None:
 
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=3, world_sizes=(1, 8))
 MADE = nights(CALM, 1)[:40]
+NODES = [f"gpu{index:02}" for index in range(12)]
 
 
 def since(
@@ -115,14 +106,16 @@ def state(made: Sequence[Night], accepted: date = date.min) -> Series:
 def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -> None:
     made = since(30, 0.5)
     (part,) = made[30].parts
-    known = {**part.fingerprint, "gpu_driver": ["570.1"]}
+    known = {**part.fingerprint, "gpu_driver": ["570.1"], "keras": "3.1", "tf32": "on"}
     made[30] = replace(made[30], parts=(replace(part, fingerprint=known),))  # type: ignore[arg-type]
     assert all(night.verdict is Verdict.PASS for night in made), "the ratios are as they were"
     assert sorted(judge_speeds(made).falls) == list(range(30, 40))
     first = state(made[:31])
     assert first.verdict is Verdict.FAIL
-    text, changed, driver, closer, again, accept = first.slower()
-    assert driver.startswith("to isolate gpu_driver: ")
+    text, changed, stack, setting, node, closer, again, accept = first.slower()
+    assert stack.startswith(f"to isolate keras: {made[30].command} --against PYTHON")
+    assert setting.startswith("to isolate tf32: ")
+    assert node.startswith("to isolate gpu_driver: ")
     assert again == f"reproduce: {made[30].command}"
     assert text.startswith(f"since the night of {made[30].night}: -")
     assert re.search(r"\(-5\d\.\d to -4\d\.\d\) samples/s of all 6 throughputs$", text)
@@ -130,49 +123,12 @@ def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -
         "details, on the machine that measured: hvdperf compare "
         f"results/runs/{made[29].parts[0].session} results/runs/{made[30].parts[0].session}"
     )
-    assert changed == f"changed since {made[29].night}: gpu_driver: 535.129.03 -> 570.1"
+    assert changed.startswith(f"changed since {made[29].night}: ")
+    assert "gpu_driver: 535.129.03 -> 570.1" in changed
     assert accept == "to accept it: hvdperf nightly accept --series a100 --why REASON"
     later = list(state(made).slower())
     assert later[0].startswith(f"since the night of {made[30].night}: ")
     assert "lasting" not in " ".join(later), "what stays is the same event"
-
-
-def test_a_sixth_less_is_red_on_the_first_night_although_only_one_network_has_it() -> None:
-    made = since(20, 0.85, only=lambda model, _: model == "network_0")
-    assert sorted(judge_speeds(made).falls) == list(range(20, 40))
-    found = state(made[:21])
-    assert found.is_red
-    text, closer, again, _ = found.slower()
-    assert again.endswith(" --models network_0")
-    assert text.startswith(f"since the night of {made[20].night}: -1")
-    assert text.endswith(" samples/s of network_0")
-    assert closer.startswith("details, on the machine that measured: hvdperf compare ")
-
-
-def test_what_can_be_told_apart_comes_with_its_command() -> None:
-    changed = [
-        "keras: 2.15.0 -> 3.1",
-        "NCCL_ALGO: Ring -> Tree",
-        "kernel: 6.1 -> 6.2",
-        "hosts: a -> b",
-    ]
-    stack, setting, node = separating(changed, "pytest perf/ --against PYTHON")
-    assert stack.startswith("to isolate keras: pytest perf/ --against PYTHON")
-    assert setting.startswith("to isolate NCCL_ALGO: ")
-    assert node.startswith("to isolate kernel, hosts: ")
-
-
-def test_a_few_per_cent_less_is_red_within_three_nights() -> None:
-    assert min(judge_speeds(since(20, 0.95)[:23]).falls) in (20, 21, 22)
-
-
-def test_a_fall_of_one_network_of_two_is_not_told_of_all() -> None:
-    year = replace(CALM, networks=2, world_sizes=(1, 2, 4, 8))
-    made = nights(year, 1)[:31]
-    made[30] = slowed(made[30], 0.8, only=lambda model, _: model == "network_0")
-    fall = judge_speeds(made).falls[30]
-    assert fall.what == [(Measure.SPEED, Key(Scope.NETWORK, "network_0"))]
-    assert judge_speeds(made).suspects == fall.what
 
 
 def test_what_became_faster_is_as_well_watched_as_before() -> None:
@@ -216,14 +172,6 @@ def test_a_fall_is_told_beside_what_the_machine_does_without_horovod(
     assert (re.search(r"matrix product -[45]\d", told) is not None) is first
 
 
-def test_what_fell_beyond_all_is_told_beside_it() -> None:
-    made = since(20, 0.85)[:21]
-    made[20] = slowed(made[20], 0.8, only=lambda model, _: model == "network_1")
-    fall = judge_speeds(made).falls[20]
-    assert fall.what == [(Measure.SPEED, ALL), (Measure.SPEED, Key(Scope.NETWORK, "network_1"))]
-    assert re.search(r"all 6 throughputs; beyond that network_1 another -\d+\.\d %$", fall.told)
-
-
 def costing(made: Sequence[Night], measure: Measure, first: int, factor: float) -> list[Night]:
     """Return the nights with what launches took, by so much more from a night on."""
     found = []
@@ -262,8 +210,12 @@ def test_what_falls_and_what_is_taken_more_of_is_one_event() -> None:
     assert told[0].startswith(f"since the night of {made[30].night}: -2")
     assert "samples/s of all 6 throughputs; +2" in told[0]
     assert told[1].endswith(f"throughputs only since the night of {made[34].night}")
-    (event,) = (each for each in events(Series("a100", made, ())) if each.is_open)
-    assert event.since == f"{made[30].night}"
+    (event,) = (each for each in happened(made) if each.is_open)
+    assert (event.at, event.since) == (30, f"{made[30].night}")
+    assert [command for _, command in event.commands][1:] == [
+        made[-1].command,
+        "hvdperf nightly accept --series a100 --why REASON",
+    ]
 
 
 def test_what_launches_took_is_judged_once_enough_nights_have_it() -> None:
@@ -278,6 +230,8 @@ def test_a_repair_ends_both() -> None:
         known = findings(made).changes
         assert {standing_of(each, known) for each in known} <= {Standing.REPAIRED, Standing.BETTER}
     assert state(since(26, 0.5, until=38)).is_red, "two nights may be better by chance"
+    for made in (since(20, 1.2), since(39, 2.0)):
+        assert not state(made).is_red, "an improvement"
 
 
 def test_what_was_accepted_is_red_no_more_and_what_comes_after_it_is() -> None:
@@ -288,12 +242,6 @@ def test_what_was_accepted_is_red_no_more_and_what_comes_after_it_is() -> None:
     assert not state(made, accepted).is_red
     fell = [*made[:39], slowed(made[39], 0.5)]
     assert state(fell, accepted).is_red
-
-
-@pytest.mark.parametrize("factor", [1.2, 2.0])
-def test_an_improvement_is_never_red(factor: float) -> None:
-    for made in (since(20, factor), since(39, factor)):
-        assert not state(made).is_red
 
 
 def test_an_efficiency_that_falls_because_one_replica_became_faster_is_not_red() -> None:
@@ -375,9 +323,6 @@ def test_a_recorded_night_is_read_whole():
     assert "throughput[vgg_16_s-np2]" in lines
 
 
-NODES = [f"gpu{index:02}" for index in range(12)]
-
-
 @pytest.mark.parametrize("nodes", [False, True], ids=["one session", "a session a node"])
 def test_a_young_series_counts_down_to_the_night_that_is_judged(nodes: bool) -> None:
     made = (by_node(since(40, 1.0)) if nodes else MADE)[:14]
@@ -416,27 +361,79 @@ def by_node(made: Sequence[Night], slow: Mapping[str, float] = MappingProxyType(
     return found
 
 
-def test_all_nodes_are_one_event_and_a_node_is_told_by_its_name() -> None:
-    made = by_node(since(30, 0.85)[:31], {"gpu05": 0.8})
-    fall = judge_speeds(made).falls[30]
-    assert fall.what[0] == (Measure.SPEED, ALL)
-    assert re.match(r"-1\d\.\d % .* of all 6 throughputs on 12 of 12 nodes", fall.told)
-    assert "gpu05 another -" in fall.told
+def beyond_all() -> list[Night]:
+    """Return nights of which the last is slower, one network more than the others."""
+    *before, last = since(20, 0.85)[:21]
+    return [*before, slowed(last, 0.8, only=lambda model, _: model == "network_1")]
 
 
-def test_a_slow_node_is_one_alarm_and_the_others_go_on() -> None:
-    made = by_node(since(40, 1.0), {"gpu05": 0.8})
-    found = judge_speeds(made)
-    assert sorted(found.falls) == list(range(30, 40))
-    assert all(
-        fall.what == [(Measure.SPEED, Key(Scope.NODE, "gpu05"))] for fall in found.falls.values()
-    )
-    assert f"reproduce, on gpu05: {made[30].command}" in found.falls[30].lines()
-    assert found.falls[39].since is made[30]
-    again = by_node(since(36, 0.85), {"gpu05": 0.8})
-    told = list(state(again).slower())
+def drifting_network() -> list[Night]:
+    made = nights(replace(CALM, noise=0.005, networks=6, world_sizes=(1, 2, 4)), 3)[:120]
+    return [
+        slowed(night, 0.998 ** max(0, at - 60), lambda model, _: model == "network_1")
+        for at, night in enumerate(made)
+    ]
+
+
+def of_one_network_of_two() -> list[Night]:
+    *before, last = nights(replace(CALM, networks=2, world_sizes=(1, 2, 4, 8)), 1)[:31]
+    return [*before, slowed(last, 0.8, only=lambda model, _: model == "network_1")]
+
+
+NETWORK, NODE = Key(Scope.NETWORK, "network_1"), Key(Scope.NODE, "gpu05")
+
+
+@pytest.mark.parametrize(
+    ("made", "nights_that_fell", "what", "told"),
+    [
+        (since(30, 0.5), range(30, 40), [ALL], r"of all 6 throughputs$"),
+        (
+            since(20, 0.85, only=lambda model, _: model == "network_1"),
+            range(20, 40),
+            [NETWORK],
+            r"^-1.* samples/s of network_1$",
+        ),
+        (of_one_network_of_two(), [30], [NETWORK], "samples/s of network_1$"),
+        (drifting_network(), None, [NETWORK], "of network_1$"),
+        (beyond_all(), [20], [ALL, NETWORK], r"; beyond that network_1 another -\d+\.\d %$"),
+        (by_node(since(40, 1.0), {"gpu05": 0.8}), range(30, 40), [NODE], "samples/s of gpu05$"),
+        (
+            by_node(since(30, 0.85)[:31], {"gpu05": 0.8}),
+            [30],
+            [ALL, NODE],
+            r"^-1\d\.\d % .* of all 6 throughputs on 12 of 12 nodes; beyond that gpu05 another -",
+        ),
+    ],
+)
+def test_a_fall_is_found_at_once_and_told_of_what_fell(
+    made: Sequence[Night], nights_that_fell: Sequence[int] | None, what: list[Key], told: str
+) -> None:
+    falls = judge_speeds(made).falls
+    assert nights_that_fell is None or list(falls) == list(nights_that_fell)
+    fall = falls[len(made) - 1]
+    assert fall.what == [(Measure.SPEED, key) for key in what]
+    assert re.search(told, fall.told)
+    assert fall.since is made[min(falls)]
+    assert judge_speeds(made).suspects == fall.what
+    of_network = " --models network_1" * (what == [NETWORK])
+    assert fall.again == f"{made[-1].command}{of_network}"
+    on_a_node = f"reproduce, on gpu05: {fall.again}" in fall.lines()
+    assert on_a_node is (what == [NODE])
+
+
+def test_a_few_per_cent_less_and_small_steps_are_red_in_the_end() -> None:
+    assert min(judge_speeds(since(20, 0.95)[:23]).falls) in (20, 21, 22)
+    made = nights(replace(CALM, noise=0.003), 2)[:120]
+    steps = [slowed(night, 0.985 ** (at // 30)) for at, night in enumerate(made)]
+    assert not state(steps[:89]).fall
+    assert state(steps).fall, "1.5 % three times"
+
+
+def test_what_fell_later_than_a_node_says_since_when() -> None:
+    made = by_node(since(36, 0.85), {"gpu05": 0.8})
+    told = list(state(made).slower())
     assert "on 12 of 12 nodes" in told[0]
-    assert told[1].endswith(f"only since the night of {again[36].night}")
+    assert told[1].endswith(f"only since the night of {made[36].night}")
 
 
 def test_a_node_that_does_not_come_is_told() -> None:
@@ -480,25 +477,6 @@ def test_a_drift_is_red_once_it_has_lost_about_4_per_cent(
     assert state(made).is_red
     told = state(made).speeds.last[Measure.SPEED][ALL]
     assert told.change == pytest.approx(0.93, abs=0.012), "all that is lost by now"
-
-
-def test_small_steps_add_up() -> None:
-    made = nights(replace(CALM, noise=0.003), 2)[:120]
-    steps = [slowed(night, 0.985 ** (at // 30)) for at, night in enumerate(made)]
-    assert not state(steps[:89]).fall
-    assert state(steps).fall, "1.5 % three times"
-
-
-def test_a_drift_of_one_network_is_told_of_that_network() -> None:
-    made = nights(replace(CALM, noise=0.005, networks=6, world_sizes=(1, 2, 4)), 3)[:120]
-    only = "network_2"
-    made = [
-        slowed(night, 0.998 ** max(0, at - 60), lambda model, _: model == only)
-        for at, night in enumerate(made)
-    ]
-    fall = state(made).fall
-    assert fall is not None
-    assert fall.what == [(Measure.SPEED, Key(Scope.NETWORK, only))]
 
 
 @pytest.mark.parametrize("factor", [1.5, 10.0, 0.1])
@@ -590,3 +568,52 @@ def test_what_comes_only_now_and_then_is_not_missing() -> None:
     ]
     assert state(weekly[:69]).missing == {}
     assert state([*weekly, *weekly[1:7], *weekly[1:7]]).missing
+
+
+# What happened, each event once ------------------------------------------------------------------
+
+FEW = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=2, world_sizes=(1, 2))
+# A network, of both, from this night on.
+STEP = replace(FEW, steps={80: 0.85})
+
+
+def happened(made: list[Night], *accepted: Accepted) -> list[Event]:
+    return events(Series("a100", made, accepted))
+
+
+def test_a_calm_series_has_no_events() -> None:
+    assert happened(nights(FEW, 1)[:120]) == []
+
+
+def test_a_fall_that_lasts_and_its_lines_are_one_event() -> None:
+    (event,) = happened(nights(STEP, 1)[:120])
+    assert event.is_open
+    assert "samples/s of network_0" in event.told
+    names = {change.line.name for change, _ in event.changes}
+    assert names == {"throughput[network_0-np1]", "throughput[network_0-np2]"}
+
+
+def test_what_was_accepted_says_why_and_asks_nothing() -> None:
+    made = nights(STEP, 1)[:120]
+    (event,) = happened(made, Accepted(made[-1].night, "a new driver"))
+    assert event.standing is Standing.ACCEPTED
+    assert event.notes[-1] == "accepted: a new driver"
+    assert not any("accept" in command for _, command in event.commands)
+
+
+def test_a_night_that_fell_and_came_back_stays_listed_as_repaired() -> None:
+    made = nights(FEW, 1)[:60]
+    made[40] = slowed(made[40], 0.7)
+    (event,) = happened(made)
+    assert event.standing is Standing.REPAIRED
+    assert event.notes[0] == f"seen at once on 1 night, the last on {made[40].night}"
+
+
+def test_what_became_better_is_an_event_of_its_own_after_the_open_ones() -> None:
+    both = replace(FEW, steps={80: 1.15, 140: 0.8})
+    found = happened(nights(both, 1)[:200])
+    assert [event.standing for event in found] == [Standing.OPEN, Standing.BETTER]
+    better = found[1]
+    assert len(better.changes) == 2
+    assert better.told.startswith("+1")
+    assert "and 1 more line of network_0" in better.told
