@@ -14,7 +14,6 @@ from playwright.sync_api import Browser, Page, expect
 from bench.nights import Year, nights
 from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
-from hvdperf.timeline import pages
 from hvdperf.timeline.nights.changes import findings
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import (
@@ -24,7 +23,6 @@ from hvdperf.timeline.nights.night import (
     read_nights,
     write_night,
 )
-from hvdperf.timeline.nights.series import Series, events
 from hvdperf.timeline.pages import write_index
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
@@ -316,29 +314,23 @@ def test_releases_stand_below_the_nights_with_their_changes(
         expect(page).to_have_title("asv")
 
 
-def test_what_launches_take_besides_is_drawn_and_fails_where_it_became_more() -> None:
-    made = nights(CALM, 1)[:40]
-    series = Series("a100", [with_costs(night, 3.0 + (night is made[-1])) for night in made])
-    drawn = {line["name"]: line for line in pages._lines(series, events(series))}
+def test_what_launches_take_besides_is_drawn_and_fails_where_it_became_more(tmp_path: Path) -> None:
+    *before, last = nights(CALM, 1)[:40]
+    store(tmp_path, "a100", [*(with_costs(each, 3.0) for each in before), with_costs(last, 4.0)])
+    index(tmp_path)
+    text = (tmp_path / NIGHTS / "a100/index.html").read_text()
+    drawn = {part.partition("</h3>")[0]: part for part in text.split("<h3>")[1:]}
     start, memory = (drawn[f"{what}[network_1-np2]"] for what in ("start", "memory"))
-    assert start["figure"] == "9.000 s"
-    assert memory["figure"] == "4.000 GB"
-    assert start["lower_is_better"]
-    assert memory["lower_is_better"]
-    assert not drawn["throughput[network_1-np2]"]["lower_is_better"]
-    assert memory["fell"]
-    assert not start["fell"]
-    assert not drawn["throughput[network_1-np2]"]["fell"]
+    assert "<b>9.000 s</b>" in start
+    assert re.search(r"<b>4.000 GB</b>.*FAIL", memory)
+    assert "FAIL" not in start.partition("</p>")[0]
+    assert all("lower is better" in each for each in (start, memory))
+    assert "lower is better" not in drawn["throughput[network_1-np2]"].partition("</div>")[0]
 
 
-@pytest.mark.parametrize("last", ["as it is", "not run"])
-def test_a_history_of_another_machine_is_not_on_the_page_of_nights(
-    tmp_path: Path, last: str
-) -> None:
-    made = nights(CALM, 1)[:2]
-    if last == "not run":
-        made[-1] = replace(made[-1], parts=(), reason="no node")
-    store(tmp_path, "here", made)
+def test_a_history_of_another_machine_is_not_on_the_page_of_nights(tmp_path: Path) -> None:
+    first, last = nights(CALM, 1)[:2]
+    store(tmp_path, "here", [first, replace(last, parts=(), reason="no node")])
     for number, version in enumerate(("2.15.1", "2.16.2")):
         written(tmp_path / HISTORY, raw_result(tensorflow=version, number=number))
     index(tmp_path)
