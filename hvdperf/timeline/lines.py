@@ -75,14 +75,13 @@ class Line:
 class Step:
     """A lasting change. at: index of the first night after it. until: index of the next change, or
     the number of nights. change: ratio of the medians after and before, with lower and upper bound
-    (95 %). p: of the test. is_confirmed: whether p was below CONFIRMED on some night."""
+    (95 %). is_confirmed: whether p was below CONFIRMED on some night."""
 
     at: int
     until: int
     change: float
     lower: float
     upper: float
-    p: float
     is_confirmed: bool
 
 
@@ -360,4 +359,4 @@ def _step(values: np.ndarray, edges: Sequence[int], place: int, is_confirmed: bo
     )
     p = _corrected(rank_test(before, after), correlation)
     size = math.exp(median(differences))
-    return Step(at, last, size, low, high, p, is_confirmed or p < CONFIRMED)
+    return Step(at, last, size, low, high, is_confirmed or p < CONFIRMED)

@@ -218,6 +218,7 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     days = list(_days(series, max(place.until, newest), hrefs))
     # Without the dates that are not late, a page stays as it is from one day to the next.
     whole = days if is_late else [day for day in days if day["day"] <= newest]
+    words = Counter(day["kind"] for day in whole)
     last = series.last or series.nights[-1]
     measured = next((night for night in reversed(series.nights) if night.parts), last)
     row = Row(
@@ -242,7 +243,7 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
         ],
         machine=_machine(series.nights),
         weeks=_weeks(series.nights[0].night, whole),
-        counts=_counts(whole),
+        counts={kind: count for kind in _WORST_FIRST if (count := words[kind])},
         events=happened,
         lines=list(_lines(series, happened)),
         without_figure=[row for _, row in last.cases if row.figure is None],
@@ -321,11 +322,6 @@ def _weeks(first: date, days: Sequence[Shown]) -> list[tuple[str, list[Shown | N
         begins = [each["day"] for each in week if each and each["day"].day == 1]
         found.append((f"{begins[0]:%b}" if begins else "", week))
     return found
-
-
-def _counts(days: Sequence[Shown]) -> dict[str, int]:
-    words = Counter(day["kind"] for day in days)
-    return {kind: words[kind] for kind in _WORST_FIRST if words[kind]}
 
 
 def _kind(verdict: Verdict) -> str:
@@ -409,29 +405,6 @@ def _fell(line: Line, fall: Fall) -> bool:
 # A line as it is drawn ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Plot:
-    """What is drawn of a line.
-
-    width: number of places. low, high: the ends of the axis, in words. path, dots: in SVG. bands:
-    x, y, width and height. rules: x, in percent of the width, too, and size of each change, ""
-    where there is no room for it. ticks: x and what changed there. accepted: x and why. figures: in
-    words, by place, "" where there is none. says: the line in words.
-    """
-
-    width: int
-    low: str
-    high: str
-    path: str
-    dots: str
-    bands: Sequence[tuple[float, float, float, float]]
-    rules: Sequence[tuple[int, float, str]]
-    ticks: Sequence[tuple[int, str]]
-    accepted: Sequence[tuple[int, str]]
-    figures: str
-    says: str
-
-
 def plot_of(
     line: Line,
     places: Sequence[int],
@@ -440,10 +413,16 @@ def plot_of(
     ticks: Mapping[int, str] | None = None,
     failed: Iterable[int] = (),
     accepted: Iterable[tuple[int, str]] = (),
-) -> Plot:
+) -> Shown:
     """Return a line as it is drawn. places: of its figures, among `count` from left to right.
     changes, accepted: place and text. ticks: text by place. failed: places that FAIL, besides those
-    where the line has this verdict."""
+    where the line has this verdict.
+
+    What is returned: width: number of places. low, high: the ends of the axis, in words. path,
+    dots: in SVG. bands: x, y, width and height. rules: x, in percent of the width, too, and size of
+    each change, "" where there is no room for it. ticks: x and what changed there. accepted: x and
+    why. figures: in words, by place, "" where there is none. says: the line in words.
+    """
     changes = list(changes)
     middle = median(line.figures)
     low = min(*line.figures, middle * (1 - LEAST_SPAN))
@@ -461,23 +440,24 @@ def plot_of(
     digits = digits_of(line)
     told = [f"{figures[place]:.{digits}f}" if place in figures else "" for place in range(count)]
     width = max(1, count - 1)
-    return Plot(
-        width,
-        f"{low:.{digits}f}",
-        f"{high:.{digits}f}",
-        "M" + " ".join(f"{x} {y}" for x, y in points.items()),
-        "".join(f"M{x} {points[x]}h0" for x in sorted(bad & points.keys())),
-        [
+    usual = _usual(figures, [place for place, _ in changes], width)
+    return {
+        "width": width,
+        "low": f"{low:.{digits}f}",
+        "high": f"{high:.{digits}f}",
+        "path": "M" + " ".join(f"{x} {y}" for x, y in points.items()),
+        "dots": "".join(f"M{x} {points[x]}h0" for x in sorted(bad & points.keys())),
+        "bands": [
             (left, down(above), right - left, max(1, down(below) - down(above)))
-            for left, right, below, above in _usual(figures, [place for place, _ in changes], width)
+            for left, right, below, above in usual
         ],
-        _labelled([(place, round(100 * place / width, 1), size) for place, size in changes]),
-        sorted((ticks or {}).items()),
-        list(accepted),
-        " ".join(told),
-        f"{len(points)} points, from {min(line.figures):.{digits}f} to "
+        "rules": _labelled((place, round(100 * place / width, 1), size) for place, size in changes),
+        "ticks": sorted((ticks or {}).items()),
+        "accepted": list(accepted),
+        "figures": " ".join(told),
+        "says": f"{len(points)} points, from {min(line.figures):.{digits}f} to "
         f"{max(line.figures):.{digits}f}, last {line.figures[-1]:.{digits}f}",
-    )
+    }
 
 
 def digits_of(line: Line) -> int:

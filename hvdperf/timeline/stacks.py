@@ -354,10 +354,7 @@ def bisect_releases(request: BisectRequest) -> int:
     the --from release in a session of a few minutes."""
     # 1 if it is not known whether the last release differs from the first. Bad input is refused
     # before anything is built.
-    axis = Axis(request.along)
-    releases = between(axis, request.from_, request.to)
-    history.check_known(axis.other, "--at", request.at)
-    check_measurable(request)
+    releases, axis = _checked(request), Axis(request.along)
     directory = history.GENERATED / "bisect" / session_name()
     results: list[str] = []
 
@@ -386,19 +383,17 @@ def bisect_releases(request: BisectRequest) -> int:
     return 0 if found.answer.is_known else 1
 
 
-def between(axis: Axis, first: str, last: str) -> tuple[str, ...]:
+def _checked(request: BisectRequest) -> tuple[str, ...]:
     """Return the known releases from first to last, both included. Raises UserError if one of them
-    is unknown, or if the first is not the older one."""
-    history.check_known(axis, "--from", first)
-    history.check_known(axis, "--to", last)
+    is unknown, if the first is not the older one, or if this machine cannot measure what is asked
+    for."""
+    axis, first, last = Axis(request.along), request.from_, request.to
+    asked = ((axis, "--from", first), (axis, "--to", last), (axis.other, "--at", request.at))
+    for each in asked:
+        history.check_known(*each)
     place = history.order(axis)
     if place[first] >= place[last]:
         raise UserError(f"--from {first} --to {last}: the older release comes first")
-    return tuple(place)[place[first] : place[last] + 1]
-
-
-def check_measurable(request: BisectRequest) -> None:
-    """Raise UserError if this machine cannot measure what is asked for."""
     machine = local_machine()
     offers = local_offers(machine)
     if not 1 <= request.np <= len(offers):
@@ -411,6 +406,7 @@ def check_measurable(request: BisectRequest) -> None:
         against=sys.executable,
     )
     plan_session(options, machine, offers)
+    return tuple(place)[place[first] : place[last] + 1]
 
 
 def side_by_side(request: BisectRequest, candidate: Path, reference: Path, place: Path) -> Result:
@@ -449,21 +445,21 @@ def result_of(archive: Archive, request: BisectRequest) -> Result:
             f"{shown(archive.directory)}: no case compares {request.model} at {request.np} "
             f"replicas with another stack{why}"
         )
-    return answer_of(cases[0]), cases[0].figure, cases[0].reason
+    return _answer(cases[0]), cases[0].figure, cases[0].reason
 
 
-def answer_of(case: Case) -> Answer:
+def _answer(case: Case) -> Answer:
     """Return the answer of a case that compares two stacks, in both directions. It is UNDECIDED for
     a figure whose interval does not contain 1 but does not meet the verdict's limits either,
     because this may be a part of the change."""
-    if case.figure is None or not case.is_sound:
+    figure = case.figure
+    if figure is None or not case.is_sound:
         return Answer.UNDECIDED
     if case.verdict is Verdict.FAIL:
         return Answer.SLOWER
-    if case.figure.lower > FASTER_FROM:
+    if figure.lower > FASTER_FROM:
         return Answer.FASTER
-    bounds = case.figure
-    same = case.verdict is Verdict.PASS and bounds.lower <= 1 <= bounds.upper <= SAME_UP_TO
+    same = case.verdict is Verdict.PASS and figure.lower <= 1 <= figure.upper <= SAME_UP_TO
     return Answer.SAME if same else Answer.UNDECIDED
 
 

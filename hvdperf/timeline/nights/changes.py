@@ -76,7 +76,11 @@ def findings(nights: Sequence[Night]) -> Findings:
     """Return what is known of a series. nights: in the order of dates."""
     found, marked = lines(nights), marks(nights)
     nodes = bad_nodes(nights, found)
-    bad = _nights_on(nights, {node.hosts for node in nodes})
+    bad = {
+        index
+        for index, night in enumerate(nights)
+        if any(set(node.hosts) <= set(hosts_of(night)) for node in nodes)
+    }
     told = [change for line in found for change in _changes(without(line, bad), nights, marked)]
     return Findings(found, marked, sorted(told, key=lambda each: each.since), nodes)
 
@@ -148,7 +152,8 @@ def marks(nights: Sequence[Night]) -> dict[int, tuple[str, ...]]:
         if old != new:
             near = measured[max(0, at - NEIGHBOURS) : at], measured[at : at + NEIGHBOURS]
             if all(len({hosts for _, _, hosts in side}) == 1 for side in near):
-                changed.append(f"hosts: {_names(old)} -> {_names(new)}")
+                names = (", ".join(hosts) or "(unknown)" for hosts in (old, new))
+                changed.append(f"hosts: {' -> '.join(names)}")
         if changed:
             found[index] = tuple(changed)
     return found
@@ -176,10 +181,6 @@ def _differences(before: Night, night: Night) -> list[str]:
         line if count == len(pairs) else f"{line} on {count} of {len(pairs)} nodes"
         for line, count in told.items()
     ]
-
-
-def _names(hosts: Sequence[str]) -> str:
-    return ", ".join(hosts) or "(unknown)"
 
 
 def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
@@ -288,15 +289,6 @@ def hosts_of(night: Night) -> tuple[str, ...]:
     """Return the hosts of the night's session; () if each node measured itself."""
     part = night.part()
     return part.hosts if part is not None and not part.node else ()
-
-
-def _nights_on(nights: Sequence[Night], hosts: Set[tuple[str, ...]]) -> set[int]:
-    """Return the nights on any of these hosts, by index. hosts: groups that come together."""
-    return {
-        index
-        for index, night in enumerate(nights)
-        if any(set(each) <= set(hosts_of(night)) for each in hosts)
-    }
 
 
 def without(line: Line, left_out: Set[int]) -> Line:

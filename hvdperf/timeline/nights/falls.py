@@ -35,8 +35,6 @@ from hvdperf.timeline.nights.speed import (
 MOST = 0.75
 # Of the last three nights that measured what fell, so many have to be usual before it is back.
 _BACK = 2
-# As date.weekday() numbers it.
-SATURDAY = 5
 
 # What is judged from night to night, each by its own. Nights say how often each of them falls a
 # year although nothing has changed, and which fall of 1 / figure is the smallest, in ln.
@@ -322,7 +320,7 @@ class _Known:
         measured = _medians(night, self.measure)
         if not measured:
             return {}
-        speeds = self.speeds.compare(measured, _is_weekend(night))
+        speeds = self.speeds.compare(measured, night.is_weekend)
         if night.disturbed:
             return speeds
         low = set()
@@ -356,7 +354,7 @@ class _Known:
         """Take the fall that is still on as what is usual, unless only what is gone had fallen."""
         if self.fallen and (self.kept is None or self.kept.night < self.fallen[-1].night):
             self.speeds.restart(
-                (_medians(each, self.measure), _is_weekend(each)) for each in self.fallen
+                (_medians(each, self.measure), each.is_weekend) for each in self.fallen
             )
             self.usual = self.kept = self.fallen[-1]
         self.fallen.clear()
@@ -481,7 +479,3 @@ def _probed(night: Night) -> Measured:
         node, _, what = name.rpartition(": ")
         found.setdefault(node, {})[Key(Scope.THROUGHPUT, what, 1)] = speed
     return found
-
-
-def _is_weekend(night: Night) -> bool:
-    return night.night.weekday() >= SATURDAY

@@ -99,6 +99,10 @@ class Night:
         return None
 
     @property
+    def is_weekend(self) -> bool:
+        return self.night.isoweekday() in (6, 7)
+
+    @property
     def speeds(self) -> dict[Throughput, tuple[float, ...]]:
         """Return the samples per second of all replicas, one figure a launch, by network and world
         size, of all nodes."""
