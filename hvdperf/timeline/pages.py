@@ -3,19 +3,14 @@ of each series beside its nights. All are HTML documents that need no other file
 
 from __future__ import annotations
 
-import gc
 import math
 import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import partial
 from itertools import chain, pairwise
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -54,8 +49,6 @@ _SESSIONS = {
 }
 # What a template shows, by name.
 Shown = dict[str, Any]
-# From so many series on, other processes help: each takes a second to start.
-_FEW = 3
 # An axis shows at least this much above and below the median of its line, as a share of it, so that
 # noise of 1 % fills a tenth of the height.
 LEAST_SPAN = 0.1
@@ -67,25 +60,6 @@ _TWO_SD = 2 * 1.4826
 LABEL = 20
 # The fewest figures of which it is said what is usual.
 _FEWEST = 7
-
-
-@dataclass(frozen=True)
-class Row:
-    """A series in the overview. kind: its word, as a class of the style sheet. night: the date of
-    its last night. told: what matters, in a sentence. page, session: addresses from the overview;
-    session is "" if the last night has no page. strip: the last dates. open: the
-    events that make it FAIL, the largest first. machines: in words, those of the last night in
-    which something was measured."""
-
-    name: str
-    kind: str
-    night: date
-    told: str
-    page: str
-    session: str
-    strip: Sequence[Shown]
-    open: Sequence[Event]
-    machines: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -114,18 +88,18 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date) ->
     UserError if a page cannot be written."""
     names = sorted({each.parent.name for each in documents(store / NIGHTS)})
     results, refused = read_history(store / HISTORY)
-    written = _written(Place(path, store, pages, until), names)
-    rows = sorted((row for row, _ in written if row is not None), key=_rank)
+    place = Place(path, store, pages, until)
+    left_out: list[str] = []
+    rows = [row for name in names if (row := write_series(place, name, left_out)) is not None]
     if names:
-        results = of_kinds(results, {kind for row in rows for kind in row.machines})
-    left_out = [line for _, lines in written for line in lines]
+        results = of_kinds(results, {kind for row in rows for kind in row["machines"]})
     graphs = asv / INDEX
     if not graphs.exists():
         graphs = asv / "horovod" / INDEX
     return _write_page(
         path,
         "index.html.j2",
-        rows=rows,
+        rows=sorted(rows, key=_rank),
         releases=[
             (each.heading, list(_of_releases(each)))
             for each in history.series_of(results)
@@ -146,26 +120,10 @@ def _write_page(path: Path, template: str, **words: object) -> Path:
         return write_whole(path, text)
 
 
-def _rank(row: Row) -> tuple[int, float, str]:
+def _rank(row: Shown) -> tuple[int, float, str]:
     """Return what rows are sorted by, worst first."""
-    size = max((each.size for each in row.open), default=0.0)
-    return _WORST_FIRST.index(row.kind), -size, row.name
-
-
-def _written(place: Place, names: Sequence[str]) -> list[tuple[Row | None, list[str]]]:
-    """Write the pages of these series, on all cores of this process, and return what write_series
-    returns."""
-    write, cores = partial(write_series, place), len(os.sched_getaffinity(0))
-    if len(names) >= _FEW and cores > 1:
-        try:
-            count, spawn = min(cores, len(names)), get_context("spawn")
-            # What a series needs has no cycles, and looking for them takes a tenth of the time.
-            with ProcessPoolExecutor(count, spawn, initializer=gc.disable) as pool:
-                return list(pool.map(write, names))
-        except (OSError, BrokenProcessPool):
-            # Such as without room for processes: alone, it only takes longer.
-            pass
-    return [write(name) for name in names]
+    size = max((each.size for each in row["open"]), default=0.0)
+    return _WORST_FIRST.index(row["kind"]), -size, row["name"]
 
 
 def _of_releases(series: history.Series) -> Iterator[Shown]:
@@ -199,14 +157,21 @@ def _of_releases(series: history.Series) -> Iterator[Shown]:
 # A series ---------------------------------------------------------------------------------------
 
 
-def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
-    """Write the page of a series. Return its row, None if none of its nights can be read, and a
-    line for each document that is left out. Raises UserError if the page cannot be written."""
+def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
+    """Write the page of a series, and return its row in the overview; None if none of its nights
+    can be read. left_out: takes a line for each document that is left out. Raises UserError if the
+    page cannot be written.
+
+    A row has: name. kind: its word, as a class of the style sheet. night: the date of its last
+    night. told: what matters, in a sentence. page, session: addresses from the overview; session is
+    "" if the last night has no page. strip: the last dates. open: the events that make it FAIL, the
+    largest first. machines: in words, those of the last night in which something was measured."""
     directory = place.store / NIGHTS / name
     files = sorted(directory.glob("*.json"))
-    read, left_out = read_all(files, read_night)
+    read, refused = read_all(files, read_night)
+    left_out += refused
     if not read:
-        return None, left_out
+        return None
     series = Series(name, joined(read), read_accepted(directory))
     happened = events(series)
     doing = sorted((each for each in happened if each.is_open), key=lambda each: -each.size)
@@ -221,17 +186,17 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
     words = Counter(day["kind"] for day in whole)
     last = series.last or series.nights[-1]
     measured = next((night for night in reversed(series.nights) if night.parts), last)
-    row = Row(
-        name,
-        MISSING.lower() if is_missing else _kind(series.verdict),
-        last.night,
-        _told(series, doing, is_late),
-        os.path.relpath(path, place.index.parent),
-        place.link(place.index, last.part()),
-        [{**day, "href": ""} for day in days][-STRIP:],
-        doing,
-        [machine_words(part.fingerprint) for part in measured.parts],
-    )
+    row = {
+        "name": name,
+        "kind": MISSING.lower() if is_missing else _kind(series.verdict),
+        "night": last.night,
+        "told": _told(series, doing, is_late),
+        "page": os.path.relpath(path, place.index.parent),
+        "session": place.link(place.index, last.part()),
+        "strip": [{**day, "href": ""} for day in days][-STRIP:],
+        "open": doing,
+        "machines": [machine_words(part.fingerprint) for part in measured.parts],
+    }
     _write_page(
         path,
         "series.html.j2",
@@ -250,7 +215,7 @@ def write_series(place: Place, name: str) -> tuple[Row | None, list[str]]:
         data=json_text(_of_nights(series, hrefs)),
         home=os.path.relpath(place.index, path.parent),
     )
-    return row, left_out
+    return row
 
 
 def _told(series: Series, doing: Sequence[Event], is_late: bool) -> str:

@@ -167,18 +167,6 @@ def test_an_event_is_told_once_with_commands_that_are_copied(overview: Page) -> 
     assert copied == "hvdperf nightly accept --series c-fell --why REASON"
 
 
-def test_series_are_judged_by_several_processes_as_by_one(
-    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = {path: path.read_text() for path in many.rglob("index.html")}
-    assert len(before) == 4
-    for path in before:
-        path.unlink()
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
-    index(many)
-    assert {path: path.read_text() for path in many.rglob("index.html")} == before
-
-
 def test_the_calendar_has_every_date_with_its_verdict(page: Page, published: Path) -> None:
     # Until somebody accepts that a network is 3 % slower since night 90, every night FAILs.
     failed = len(judge_speeds(nights(YEAR, 1)).falls)
