@@ -106,15 +106,6 @@ class NightRequest:
     summary: Path | None = None
 
 
-def _words(name: str, text: str) -> tuple[str, ...]:
-    """Return the words of a text as a shell splits it. Raises UserError."""
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        problem = f"{error}".lower()
-        raise UserError(f"{name} {text}: {problem}; close every quotation mark") from None
-
-
 # Commands import what they need themselves: publishing and watching need neither pytest nor asv, of
 # which asv takes a second to import, and planning a session some tenths of one.
 
@@ -131,16 +122,26 @@ def run_night(*pytest: str, request: NightRequest, where: Places) -> int:
     dashes, *more = pytest or ["--"]
     if dashes != "--":
         raise UserError(f"{dashes}: is no option of nightly run; options of pytest come after --")
-    launch = _words("--launch", request.launch)
+    try:
+        launch = tuple(shlex.split(request.launch))
+    except ValueError as error:
+        problem = f"{error}".lower()
+        raise UserError(
+            f"--launch {request.launch}: {problem}; close every quotation mark"
+        ) from None
     starts_nodes = request.by_node and bool(launch)
     is_node = request.by_node and not launch
     # Another status than 0 would make mpirun end the other nodes; the verdict is in the document.
     ends_with_0 = is_node and _on_its_own()
+    today = datetime.now(UTC).date()
+    date_of_night = request.night or today
+    if date_of_night > today + timedelta(days=1):
+        raise UserError(f"--night {date_of_night}: has not come yet")
     # pytest runs in the checkout, wherever this runs.
     plan = NightPlan(
         results=where.results.absolute(),
         series=check_series(request.series),
-        night=_night(request.night),
+        night=date_of_night,
         profile=from_here("profile", request.profile),
         against=from_here("against", request.against),
         require_fit=request.require_fit,
@@ -245,14 +246,6 @@ def _append_summary(
         stream.write("\n\n".join(texts) + "\n")
 
 
-def _night(given: date | None) -> date:
-    today = datetime.now(UTC).date()
-    night = today if given is None else given
-    if night > today + timedelta(days=1):
-        raise UserError(f"--night {night}: has not come yet")
-    return night
-
-
 def write_page(where: Results) -> int:
     """Write the page of all nights and releases."""
     results = where.results
@@ -281,19 +274,24 @@ def publish_nights(url: str, where: Places) -> int:
 
 def _publish(url: str, results: Path, branch: str) -> None:
     from hvdperf.timeline.processes import without_secret
-    from hvdperf.timeline.publish import place_of, publish, told
+    from hvdperf.timeline.publish import Place, publish, told
 
-    added = publish(place_of(url, results, branch), results, complain)
+    added = publish(Place(url, results, branch), complain)
     print(f"published to {without_secret(url)}, branch {branch}: {told(added) or 'nothing new'}")
 
 
-def _nights_directory(which: WhichNights, where: Places) -> Path:
-    """Return the directory of the nights to read: that of the results, or of a clone."""
-    from hvdperf.timeline.publish import fetched, place_of
+def _read(which: WhichNights, where: Places, series: Sequence[str] = ()) -> documents.Nights:
+    """Return the nights to read: those of the results, or of a clone. series: those that have to be
+    there; all by default."""
+    from hvdperf.timeline.publish import Place, fetched
 
-    if which.published is None:
-        return where.results / NIGHTS
-    return fetched(place_of(which.published, where.results, where.branch))
+    directory = where.results / NIGHTS
+    if which.published is not None:
+        directory = fetched(Place(which.published, where.results, where.branch))
+    found = read_nights(directory, series)
+    for line in found.left_out:
+        complain(line)
+    return found
 
 
 def watch_nights(
@@ -325,9 +323,7 @@ def watch_nights(
         raise UserError(f"--overdue {hours:g}: give hours above zero, such as 28")
     for name in which.series:
         check_series(name)
-    found = read_nights(_nights_directory(which, where))
-    for line in found.left_out:
-        complain(line)
+    found = _read(which, where)
     names = which.series or list(found.of)
     if not names:
         raise UserError("there is no night of any series yet; name those that should be: --series")
@@ -364,12 +360,10 @@ def list_regressions(
     from hvdperf.timeline.nights.series import Series
 
     first = "" if since is None else f"{since}"
-    directory = _nights_directory(which, where)
-    found = read_nights(directory, which.series)
-    for line in found.left_out:
-        complain(line)
+    found = _read(which, where, which.series)
     if not found.of:
-        raise UserError(f"{shown(directory)}: there are no nights; measure one: nightly run")
+        place = which.published or shown(where.results / NIGHTS)
+        raise UserError(f"{place}: there are no nights; measure one: nightly run")
     table = Columns(("since", -10), ("change (95 %)", -26), ("nights", 6), (" line", 0))
     for name, nights in found.of.items():
         series = Series(name, nights, found.accepted[name])

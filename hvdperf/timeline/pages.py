@@ -41,12 +41,6 @@ STRIP = 14
 _LATE_DAYS = 1
 # The words in which a series stands, worst first.
 _WORST_FIRST = ("fail", "missing", "invalid", "not_run", "inconclusive", "pass", "info")
-_SESSIONS = {
-    Kind.OWN: "session",
-    Kind.AGAIN: "session again",
-    Kind.GATE: "reference stack",
-    Kind.GATE_AGAIN: "reference stack again",
-}
 # What a template shows, by name.
 Shown = dict[str, Any]
 # An axis shows at least this much above and below the median of its line, as a share of it, so that
@@ -204,7 +198,7 @@ def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
         series=series,
         last=last,
         last_links=[
-            (_SESSIONS[part.kind], link) for part in last.parts if (link := place.link(path, part))
+            (_link(part.kind), link) for part in last.parts if (link := place.link(path, part))
         ],
         machine=_machine(series.nights),
         weeks=_weeks(series.nights[0].night, whole),
@@ -287,6 +281,10 @@ def _weeks(first: date, days: Sequence[Shown]) -> list[tuple[str, list[Shown | N
         begins = [each["day"] for each in week if each and each["day"].day == 1]
         found.append((f"{begins[0]:%b}" if begins else "", week))
     return found
+
+
+def _link(kind: Kind) -> str:
+    return f"{'reference stack' if kind.is_gate else 'session'}{' again' * kind.is_again}"
 
 
 def _kind(verdict: Verdict) -> str:

@@ -36,12 +36,16 @@ _MOVED = ("non-fast-forward", "fetch first", "cannot lock ref", "failed to updat
 
 @dataclass(frozen=True)
 class Place:
-    """Where documents are published. url: of the repository, as git takes it. clone: the directory
-    for a clone of it."""
+    """Where documents are published. url: of the repository, as git takes it. results: the results
+    directory, which keeps a clone of it."""
 
     url: str
-    branch: str
-    clone: Path
+    results: Path
+    branch: str = night.BRANCH
+
+    @property
+    def clone(self) -> Path:
+        return self.results / NIGHTS / ".published"
 
     @property
     def lock(self) -> Path:
@@ -52,12 +56,7 @@ class Place:
         return Git(self.clone / ".git", without_secret(self.url), self.clone)
 
 
-def place_of(url: str, results: Path, branch: str = night.BRANCH) -> Place:
-    """Return the place of a repository. results: the results directory, which keeps the clone."""
-    return Place(url, branch, results / NIGHTS / ".published")
-
-
-def publish(place: Place, results: Path, say: Callable[[str], None]) -> list[str]:
+def publish(place: Place, say: Callable[[str], None]) -> list[str]:
     """Publish every ended night of a results directory that is not there yet, with the pages of its
     sessions, and the history by release of their machines. Return what was added, such as
     `a100 2026-11-24`.
@@ -67,7 +66,7 @@ def publish(place: Place, results: Path, say: Callable[[str], None]) -> list[str
     with alone(place.lock):
         for attempt in range(TRIES):
             _fetch(place)
-            added = list(_add(place.clone, results, say))
+            added = list(_add(place.clone, place.results, say))
             if not _commit(place.git, added) or _push(place):
                 _publish_pages(place)
                 return added

@@ -15,7 +15,7 @@ import yaml  # type: ignore[import-untyped]
 
 from hvdperf.records.documents import Kind
 from hvdperf.timeline.nights.night import BRANCH, read_nights
-from hvdperf.timeline.publish import fetched, place_of
+from hvdperf.timeline.publish import Place, fetched
 from tests.support.clones import without_this_environment
 from tests.support.whole_sessions import BIN, PROFILE, ROOT
 
@@ -99,7 +99,7 @@ def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: 
         assert ended.returncode in allowed, f"{job}: {script}\n{ended.stdout}\n{ended.stderr}"
         done.append(job)
     assert list(dict.fromkeys(done)) == ["measure", "publish", "watch"]
-    found = read_nights(fetched(place_of(str(repository), tmp_path / "elsewhere")))
+    found = read_nights(fetched(Place(str(repository), tmp_path / "elsewhere")))
     (night,) = found.of["mine"]
     assert [part.kind for part in night.parts] == [Kind.OWN, Kind.GATE]
     pages = subprocess.run(

@@ -19,7 +19,7 @@ from hvdperf.timeline.nights.night import (
     read_nights,
     write_night,
 )
-from hvdperf.timeline.publish import fetched, place_of, publish
+from hvdperf.timeline.publish import Place, fetched, publish
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from tests.support.histories import raw_result, written
 
@@ -53,7 +53,7 @@ def runner(directory: Path, series: str, made: list[Night]) -> Path:
 
 
 def published(results: Path, repository: str) -> list[str]:
-    return publish(place_of(repository, results), results, lambda line: None)
+    return publish(Place(repository, results), lambda line: None)
 
 
 def test_nights_arrive_with_their_pages_and_an_index(tmp_path: Path, repository: str) -> None:
@@ -88,7 +88,7 @@ def test_what_is_accepted_is_published_and_nothing_of_it_is_lost(
     other = runner(tmp_path / "other", "a100", SOME)
     add_accepted(other / NIGHTS / "a100", Accepted(SOME[1].night, ""))
     published(other, repository)
-    elsewhere = fetched(place_of(repository, tmp_path / "elsewhere"))
+    elsewhere = fetched(Place(repository, tmp_path / "elsewhere"))
     assert read_nights(elsewhere).accepted["a100"] == (
         Accepted(SOME[0].night, "a new driver"),
         Accepted(SOME[2].night, "a new driver"),
@@ -101,7 +101,7 @@ def test_runners_that_publish_at_once_all_arrive(tmp_path: Path, repository: str
     with ThreadPoolExecutor(len(runners)) as pool:
         added = list(pool.map(lambda results: published(results, repository), runners))
     assert [len(each) for each in added] == [2] * 3
-    found = read_nights(fetched(place_of(repository, tmp_path / "elsewhere")))
+    found = read_nights(fetched(Place(repository, tmp_path / "elsewhere")))
     assert {series: len(each) for series, each in found.of.items()} == {
         f"class-{i}": 2 for i in range(3)
     }
@@ -115,9 +115,9 @@ def test_a_published_night_never_changes(tmp_path: Path, repository: str) -> Non
     published(one, repository)
     other = runner(tmp_path / "other", "a100", [replace(SOME[0], pair="another machine")])
     said: list[str] = []
-    assert publish(place_of(repository, other), other, said.append) == []
+    assert publish(Place(repository, other), said.append) == []
     assert f"another one of a100 is published as {SOME[0].night}; give each machine" in said[0]
-    found = read_nights(fetched(place_of(repository, tmp_path / "elsewhere")))
+    found = read_nights(fetched(Place(repository, tmp_path / "elsewhere")))
     assert found.of["a100"][0].pair == ""
 
 
@@ -126,7 +126,7 @@ def test_what_an_interrupted_publishing_left_does_not_matter(
 ) -> None:
     results = runner(tmp_path / "results", "a100", SOME[:1])
     published(results, repository)
-    place = place_of(repository, results)
+    place = Place(repository, results)
     (place.clone / "nights/a100/rubbish.json").write_text("{")
     (place.clone / "index.html").write_text("half")
     subprocess.run(["git", "-C", place.clone, "add", "-A"], check=True)
@@ -153,7 +153,7 @@ def test_the_history_by_release_of_the_nights_machines_is_published_too(
     other = replace(raw_result(tensorflow="2.16.2", number=1), compiler="another")
     written(results / HISTORY, other)
     said: list[str] = []
-    assert publish(place_of(repository, results), results, said.append) == []
+    assert publish(Place(repository, results), said.append) == []
     assert said[0].endswith(f"another one of {other.machine} is published as {other.session}")
 
 
@@ -168,7 +168,7 @@ def test_a_clone_or_lock_that_cannot_be_made_is_one_line(
     else:
         place.write_text("")
     with pytest.raises(UserError, match=rf"/{name} cannot be made: "):
-        fetched(place_of(repository, tmp_path))
+        fetched(Place(repository, tmp_path))
 
 
 def test_a_repository_that_fails_or_refuses_is_one_line(tmp_path: Path, repository: str) -> None:

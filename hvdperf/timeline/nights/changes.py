@@ -332,14 +332,15 @@ def repeat(night: Night, line: Line) -> str:
 
 
 class Standing(Enum):
-    """Whether a lasting change makes its series FAIL, and why not."""
+    """Whether a lasting change makes its series FAIL, and why not; the one that needs somebody most
+    comes first."""
 
     OPEN = "worse"
-    BETTER = "better"
-    REPAIRED = "worse, repaired"
+    UNCONFIRMED = "worse, not confirmed yet"
     ACCEPTED = "worse, accepted"
     FASTER = "worse, as its network became faster"
-    UNCONFIRMED = "worse, not confirmed yet"
+    REPAIRED = "worse, repaired"
+    BETTER = "better"
 
 
 def standing_of(change: Change, changes: Sequence[Change], accepted: date = date.min) -> Standing:

@@ -19,7 +19,7 @@ from hvdperf.records.outcome import Measure
 from hvdperf.timeline.history import STACK
 from hvdperf.timeline.lines import LEAST_CHANGE
 from hvdperf.timeline.nights.changes import marks, named, percent
-from hvdperf.timeline.nights.night import Accepted, Night, look_closer, machine_of
+from hvdperf.timeline.nights.night import SCRIPT, Accepted, Night, machine_of
 from hvdperf.timeline.nights.speed import (
     ALL,
     FALSE_A_YEAR,
@@ -50,7 +50,6 @@ Changes = Mapping[Measure, Mapping[Key, Speed]]
 What = tuple[Measure, Key]
 # What a command is for, and the command.
 Command = tuple[str, str]
-DETAILS = "details, on the machine that measured"
 
 
 @dataclass(frozen=True)
@@ -132,10 +131,19 @@ class Fall:
         """Yield the commands that look closer."""
         key = self.what[0][1]
         node = key.name if key.scope is Scope.NODE else ""
-        usual, own = (night.part(node=node) for night in (self.usual, self.night))
-        if usual is not None and own is not None:
-            yield DETAILS, look_closer(usual, own)
+        yield from details(self.usual, self.night, node)
         yield f"reproduce, on {node}" if node else "reproduce", self.again
+
+
+def details(usual: Night, own: Night, node: str = "") -> Iterator[Command]:
+    """Yield what shows the sessions of two nights side by side, if both have one: a command, or
+    directories. node: whose, if each has its own."""
+    before, after = usual.part(node=node), own.part(node=node)
+    if before is not None and after is not None:
+        shows = f"hvdperf compare results/runs/{before.session} results/runs/{after.session}"
+        if SCRIPT in after.asked:
+            shows = f"results/scripts/{before.session} and results/scripts/{after.session}"
+        yield "details, on the machine that measured", shows
 
 
 # Fields of a fingerprint: the parts of a stack, of which another one can be installed beside it,

@@ -165,13 +165,6 @@ class Night:
         return "; ".join(filter(None, (counts, self.reason, ended)))
 
 
-def look_closer(usual: Summary, own: Summary) -> str:
-    """Return what shows the sessions of two nights side by side: a command, or directories."""
-    if SCRIPT in own.asked:
-        return f"results/scripts/{usual.session} and results/scripts/{own.session}"
-    return f"hvdperf compare results/runs/{usual.session} results/runs/{own.session}"
-
-
 def machine_of(part: Summary) -> object:
     """Return the kind of machine and hosts of a session. Drivers, clocks and settings are no part
     of it: they are what makes a series slower."""

@@ -35,13 +35,6 @@ from hvdperf.timeline.store import NIGHTS, alone, read_all
 
 # The share of a session's minutes that measuring its suspects again may take, and the least.
 SHARE_AGAIN, LEAST_AGAIN = 0.25, 1.0
-# A session of a night, as progress and the reason of a night name it.
-_NAMES = {
-    Kind.OWN: "the session",
-    Kind.AGAIN: "the second session",
-    Kind.GATE: "the session against the reference stack",
-    Kind.GATE_AGAIN: "the second session against the reference stack",
-}
 # Options of pytest and its plugins that name a file to write.
 _WRITING = ("--junitxml", "--junit-xml", "--benchmark-json", "--log-file", "--debug")
 
@@ -206,7 +199,7 @@ def _measured(plan: NightPlan, night: Night, kind: Kind, say: Callable[[str], No
     options = _options(plan, night, kind, say)
     if options is None:
         return night
-    label, name = _label(night, kind), _NAMES[kind]
+    label, name = _label(night, kind), _name(kind)
     begun = _session_of(plan, label)
     if begun is None or not summary_of(begun, kind, night.node).has_ended:
         resume = [f"--resume={begun.directory}"] if begun is not None else []
@@ -251,6 +244,11 @@ def _options(
         return None
     say(f"measure again what {told}")
     return [*against, *chosen, f"--budget={max(LEAST_AGAIN, SHARE_AGAIN * first.minutes):.1f}"]
+
+
+def _name(kind: Kind) -> str:
+    """Return a session of a night, as progress and the reason of a night name it."""
+    return f"the {'second ' * kind.is_again}session{' against the reference stack' * kind.is_gate}"
 
 
 def _label(night: Night, kind: Kind) -> str:

@@ -30,22 +30,13 @@ from hvdperf.timeline.nights.changes import (
     repeat,
     standing_of,
 )
-from hvdperf.timeline.nights.falls import DETAILS, Command, Fall, JudgedSpeeds, judge_speeds
+from hvdperf.timeline.nights.falls import Command, Fall, JudgedSpeeds, details, judge_speeds
 from hvdperf.timeline.nights.gate import Found, JudgedGates, judge_gates, without_alarms
-from hvdperf.timeline.nights.night import Accepted, Night, accepted_until, look_closer
+from hvdperf.timeline.nights.night import Accepted, Night, accepted_until
 from hvdperf.timeline.nights.speed import FEWEST
 from hvdperf.timeline.store import shortened
 from hvdperf.verdict import Verdict, worst
 
-# The standings of an event, the one that needs somebody first.
-_URGENT = (
-    Standing.OPEN,
-    Standing.UNCONFIRMED,
-    Standing.ACCEPTED,
-    Standing.FASTER,
-    Standing.REPAIRED,
-    Standing.BETTER,
-)
 # What began on a night: a lasting change, or an alarm.
 Began = TypeVar("Began")
 
@@ -310,11 +301,9 @@ def _of_changes(series: Series, changes: Sequence[tuple[Change, Standing]]) -> E
     first = min(ordered, key=lambda change: change.at)
     marks = list(dict.fromkeys(mark for change in ordered for mark in change.marks))
     notes = [f"changed since {first.before}: {'; '.join(marks) or 'nothing that is recorded'}"]
-    commands = []
     nights, step = series.nights, largest.step
-    usual, own = (nights[largest.line.at[place]].part() for place in (step.at - 1, step.at))
-    if usual is not None and own is not None:
-        commands.append((DETAILS, look_closer(usual, own)))
+    usual, own = (nights[largest.line.at[place]] for place in (step.at - 1, step.at))
+    commands = [*details(usual, own)]
     if again := repeat(nights[largest.at], largest.line):
         commands.append(("measure the largest again", again))
     standing = _most_urgent([standing for _, standing in changes])
@@ -353,7 +342,7 @@ def _loss(alarm: Found) -> float:
 
 def _most_urgent(standings: Iterable[Standing]) -> Standing:
     """Return the standing that needs somebody most."""
-    return min(standings, key=_URGENT.index)
+    return min(standings, key=list(Standing).index)
 
 
 def _largest_first(
