@@ -1,6 +1,6 @@
-"""Writes parts of docs/reference/*.md from the code: `python -m docs.generate`, which `make docs` and
-`make schemas` run. The pages say where; the rest of their text is written by hand. It also writes
-results/schema/*.schema.json, the JSON schemas of all documents, from their records.
+"""Writes parts of docs/reference/*.md from the code: `python -m docs.generate`, which `make docs`
+and `make schemas` run. The pages say where; the rest of their text is written by hand. It also
+writes results/schema/*.schema.json, the JSON schemas of all documents, from their records.
 
 All of them are tracked, so that they can be read without building the site;
 tests/docs/test_generate.py fails if one of them is not current.
