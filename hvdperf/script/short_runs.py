@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
@@ -89,11 +88,7 @@ class Comparison(Group[Figure]):
     def measure(self, wanted: Sequence[Figure], turns: int) -> dict[Figure, Row]:
         own, other = pair = self._run_pair(self.done)
         self.pairs.append(pair)
-        if not self.wrong:
-            # The speed of such a training means nothing.
-            failed = ((run, problem) for run in pair for problem in problems(run.job))
-            for run, problem in islice(failed, 1):
-                self.wrong = f"{run.command.name}: {problem.what}; {problem.mend}"
+        self.wrong = self.wrong or _wrong(pair)
         by_sample = own.has_samples and other.has_samples
         # ln(speed of the command / speed of the other one)
         return {
@@ -120,6 +115,14 @@ class Comparison(Group[Figure]):
         rows = [[-value for value in row] for row in self.rows[Figure.LOW]]
         judgement = judge_rounds(rows, REGRESSION, LOOKS, None, forced=True)
         return judgement.verdict is Verdict.FAIL
+
+
+def _wrong(pair: Sequence[Run]) -> str:
+    """Return which check of a run fails, since the speed of such a training means nothing."""
+    for run in pair:
+        for problem in problems(run.job):
+            return f"{run.command.name}: {problem.what}; {problem.mend}"
+    return ""
 
 
 def compare(
