@@ -76,9 +76,8 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
     if parts.gpu is not None and parts.stop is None:
         return _of_gpu(parts, parts.gpu, ranks)
     found = [*_tail(parts, ranks), *_slower(parts), *_terms(parts, ranks)]
-    disturbed = max([*_stop(parts.stop), *_cores(parts)], key=_share, default=None)
-    if disturbed is not None and disturbed.share < LEAST_SHARE:
-        disturbed = None
+    others = [each for each in (*_stop(parts.stop), *_cores(parts)) if each.share >= LEAST_SHARE]
+    disturbed = max(others, key=_share, default=None)
     if disturbed is not None:
         # What others do not cause is the script's own.
         sure = [each for each in found if not each.may_be_others]
@@ -96,8 +95,8 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
             told.insert(told.index(own) if is_before else 2, disturbed)
     # Computing is made faster by tf.function; else nothing else is as hard.
     tried = [each for each in told if each is not computing or parts.in_loop] or told
-    first, *others = (each.told for each in told)
-    also = "; and ".join(others)
+    first, *more = (each.told for each in told)
+    also = "; and ".join(more)
     return replace(tried[0], told=f"{first}. Also, {also}" if also else first)
 
 
@@ -148,10 +147,8 @@ def _of_gpu(parts: Parts, gpu: Gpu, ranks: Sequence[Rank]) -> Limit:
     share = min(limit.share, 1 - works)
     if share < LEAST_SHARE:
         return Limit(told, mend)
-    faster = _faster(0.0, share)
-    if share >= works:
-        return Limit(limit.told, limit.mend, faster)
-    return Limit(f"{told}. Also, {limit.told}", limit.mend, faster)
+    before = f"{told}. Also, " if share < works else ""
+    return Limit(f"{before}{limit.told}", limit.mend, _faster(0.0, share))
 
 
 def stop_told(stop: Stop) -> str:
