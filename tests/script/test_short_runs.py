@@ -8,7 +8,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -29,7 +28,6 @@ from hvdperf.timeline.nights.night import Night, path_of, read_nights, write_nig
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict
 from hvdperf.work.in_turn import in_turn
-from hvdperf.worker.script.tap import _hvdperf_private as private
 from tests.script.test_terms import SAME, changed, made, of_steps
 
 SCRIPTS = ROOT / "tests/support/scripts"
@@ -41,24 +39,14 @@ def git(place: Path, *words: str) -> None:
     subprocess.run(["git", "-C", str(place), *identity, *words], check=True, capture_output=True)
 
 
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a repository of two revisions of train.py, with files that are not tracked, in which
-    this process is."""
-    top = tmp_path / "own"
-    (top / "logs").mkdir(parents=True)
-    git(top, "init", "-q")
+def test_what_it_is_compared_with_is_told_from_its_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "below").mkdir()
+    git(tmp_path, "init", "-q")
     for text in ("first", "second"):
-        (top / "train.py").write_text(text)
-        git(top, "add", "train.py")
-        git(top, "commit", "-qm", text)
-    (top / "train.py").write_text("edited")
-    (top / "logs" / "old.txt").write_text("a line")
-    monkeypatch.chdir(top / "logs")
-    return top
-
-
-def test_what_it_is_compared_with_is_told_from_its_form(repository: Path) -> None:
+        git(tmp_path, "commit", "--allow-empty", "-qm", text)
+    monkeypatch.chdir(tmp_path / "below")
     assert COMMAND.against("A=1 B=x=y").settings == {"A": "1", "B": "x=y"}
     flags = {"TF_XLA_FLAGS": "--a --b=2", "C": ""}
     assert COMMAND.against("TF_XLA_FLAGS=--a --b=2 C=").settings == flags
@@ -69,34 +57,6 @@ def test_what_it_is_compared_with_is_told_from_its_form(repository: Path) -> Non
     for wanted in ("", "no-such-revision", "--output=x", "/no/python", "b A=1"):
         with pytest.raises(UserError, match="--against"):
             COMMAND.against(wanted)
-
-
-def test_a_copy_holds_the_files_as_they_are(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(private, "LINKED", 100)
-    (repository / "data.bin").write_bytes(bytes(101))
-    environment, results = repository / ".venv", repository / "results"
-    for each in (environment, results):
-        each.mkdir()
-    (environment / "pyvenv.cfg").touch()
-    work = tmp_path / "work"
-    private.copy(repository, work, results)
-    assert sorted(path.name for path in work.iterdir()) == [".venv", "data.bin", "logs", "train.py"]
-    assert (work / "data.bin").readlink() == repository / "data.bin"
-    assert (work / ".venv").readlink() == environment
-    assert (work / "train.py").read_text() == "edited"
-
-
-def test_a_revision_is_kept_with_the_names_that_it_replaces(
-    repository: Path, tmp_path: Path
-) -> None:
-    launch.keep_revision("HEAD~1", tmp_path)
-    assert (tmp_path / private.REPLACED).read_text() == "train.py\0"
-    with tarfile.open(tmp_path / private.ARCHIVE) as archive:
-        member = archive.extractfile("train.py")
-        assert member is not None
-        assert member.read() == b"first"
 
 
 def test_a_program_of_the_command_that_the_other_environment_lacks_is_told(
