@@ -35,21 +35,11 @@ from hvdperf.plan.settings import places_of, precisions, settings_in
 from hvdperf.records.archive import Archive, read_session, throughputs_by_nodes
 from hvdperf.records.fingerprinting import fingerprint, machine_of
 from hvdperf.records.outcome import Outcome, throughputs
-from hvdperf.session import pytest_options
+from hvdperf.session import pytest_options, results_writer
 from hvdperf.session.commands import DryRun
 from hvdperf.session.control import Control, Trial, preflight, try_all
 from hvdperf.session.ending import CommandLine, launch_advice, next_steps
 from hvdperf.session.progress import ProgressReporter
-from hvdperf.session.results_writer import (
-    ResultsWriter,
-    asked,
-    clock_problem,
-    earlier_parts,
-    open_directory,
-    resumable,
-    session_document,
-    with_cases,
-)
 from hvdperf.session.scheduler import Scheduler
 from hvdperf.verdict import Verdict
 from hvdperf.work.blocks import Blocks
@@ -75,7 +65,7 @@ class PytestSession:
             typed(config.invocation_params.args), config.args, words_before_pytest()
         )
         self.baseline = (
-            with_cases(read_session(Path(self.options.baseline)), "--baseline ")
+            results_writer.with_cases(read_session(Path(self.options.baseline)), "--baseline ")
             if self.options.baseline
             else None
         )
@@ -83,7 +73,9 @@ class PytestSession:
         self.session_plan = replace(plan, baseline=self._speeds_of_baseline(plan))
         self.selected: list[Comparison] = []
         self.outcomes: dict[Comparison, Outcome] = {}
-        self.resumed = resumable(Path(self.options.resume)) if self.options.resume else None
+        self.resumed = (
+            results_writer.resumable(Path(self.options.resume)) if self.options.resume else None
+        )
         self._reported: list[Comparison] = []
         # What makes this host unfit to measure, one line each.
         self.unfit: tuple[str, ...] = ()
@@ -94,7 +86,7 @@ class PytestSession:
         # Under --against: what differs in the session's own stack, one line each.
         self.changed: list[str] = []
         self._record = noise_record.MachineRecord(Path(), {})
-        self._results_writer: ResultsWriter | None = None
+        self._results_writer: results_writer.ResultsWriter | None = None
 
     def _offers(self) -> list[placement.Offer] | tuple[placement.Offer, ...]:
         if self.slots is None:
@@ -123,7 +115,7 @@ class PytestSession:
         theirs = machine_of(self.baseline.fingerprint)
         if noise_record.machine_name(theirs) != noise_record.machine_name(self.machine):
             return {}
-        then, now = self.baseline.session.asked.texts, asked(plan, ()).texts
+        then, now = self.baseline.session.asked.texts, results_writer.asked(plan, ()).texts
         if any(then.get(name) != now[name] for name in Blocks.depends_on):
             return {}
         alike = {each for each in plan.workloads if self._trained_by_baseline(each, plan)}
@@ -253,15 +245,17 @@ class PytestSession:
         if self.options.resume:
             # Read it again, because the session may have still been running while this one was
             # planned.
-            self.resumed = resumable(Path(self.options.resume))
-        earlier = earlier_parts(self.resumed, facts, self.session_plan, self.changed, self.selected)
+            self.resumed = results_writer.resumable(Path(self.options.resume))
+        earlier = results_writer.earlier_parts(
+            self.resumed, facts, self.session_plan, self.changed, self.selected
+        )
         self.outcomes.update(earlier.outcomes)
         for text in earlier.messages:
             self._progress.say(text)
         self._record = noise_record.read_record(Path(self.options.results), self.machine)
         if self._record.problem:
             self._progress.say(self._record.problem)
-        document = session_document(
+        document = results_writer.session_document(
             self.session_plan,
             facts,
             self.changed,
@@ -292,10 +286,12 @@ class PytestSession:
             meter=disturbance.make_meter(self.session_plan.slots, began),
             disturbances=list(document.disturbances),
         )
-        directory = open_directory(self.session_plan, document.session, earlier)
-        if earlier.document is None and (problem := clock_problem(directory)):
+        directory = results_writer.open_directory(self.session_plan, document.session, earlier)
+        if earlier.document is None and (problem := results_writer.clock_problem(directory)):
             self._progress.say(problem)
-        self._results_writer = ResultsWriter(directory, document, scheduler, earlier, self.began)
+        self._results_writer = results_writer.ResultsWriter(
+            directory, document, scheduler, earlier, self.began
+        )
         for comparison in self.selected:
             trial = trials.get(comparison.workload.model)
             judgement = trial.judgement(comparison) if trial is not None else None
@@ -394,7 +390,7 @@ class PytestSession:
         self.next_steps = self._next_steps(self._results_writer, node)
         return self._results_writer.end(exit_status, self.next_steps)
 
-    def _add_to_record(self, writer: ResultsWriter) -> None:
+    def _add_to_record(self, writer: results_writer.ResultsWriter) -> None:
         """Record throughputs, and by how much launches differed, unless a fault was injected or the
         session was resumed: the cases that a resumed session still measures are those that vary
         most."""
@@ -440,7 +436,7 @@ class PytestSession:
         return [f"results: {where}", *self._results_writer.lines(left)]
 
     def _next_steps(
-        self, writer: ResultsWriter, node: Callable[[Comparison], str]
+        self, writer: results_writer.ResultsWriter, node: Callable[[Comparison], str]
     ) -> Sequence[str]:
         """Return lines with the next commands."""
         directory = shown(writer.directory)

@@ -10,17 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from hvdperf.explain import attribution
+from hvdperf.plan import questions
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Term
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.questions import (
-    against,
-    communication,
-    parity,
-    startup,
-    strong_scaling,
-    wall_time,
-    weak_scaling,
-)
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Block, BlockReport, Launch, Round
 from hvdperf.work.blocks import turns_of
@@ -157,7 +149,7 @@ def times(found: Sequence[Attribution], expected: Causes) -> int:
 
 def slower_stack(n: int) -> Comparison:
     """Return the comparison of two stacks by n replicas."""
-    asked = against(weak_scaling(WORKLOAD, n))
+    asked = questions.against(questions.weak_scaling(WORKLOAD, n))
     assert asked is not None
     return asked
 
@@ -165,7 +157,7 @@ def slower_stack(n: int) -> Comparison:
 WAITS, COMPUTES, PAUSES = Term.INPUT.value, Term.COMPUTE.value, Term.BETWEEN.value
 EXCHANGES = Term.EXCHANGE.value
 
-WEAK_2, WEAK_4, WEAK_8 = (weak_scaling(WORKLOAD, n) for n in (2, 4, 8))
+WEAK_2, WEAK_4, WEAK_8 = (questions.weak_scaling(WORKLOAD, n) for n in (2, 4, 8))
 TWO_OF_2, TWO_OF_4, TWO_OF_8 = map(slower_stack, (2, 4, 8))
 C, W, B, X = Term.COMPUTE, Term.INPUT, Term.BETWEEN, Term.EXCHANGE
 # By two stacks of so many replicas, and in other comparisons. Weak scaling always has the exchange,
@@ -201,15 +193,15 @@ KNOWN: Mapping[str, tuple[Comparison, Stack, Causes]] = {
     "weak, all compute": (WEAK_4, Stack(all={C: 0.03}), [(COMPUTES, ALL)]),
     "weak, all exchange": (WEAK_4, Stack(all={X: 0.03}), [(EXCHANGES, ALL)]),
     "strong, 1 computes": (
-        *(strong_scaling(WORKLOAD, 2), Stack(ranks=of(C, 1, seconds=0.08))),
+        *(questions.strong_scaling(WORKLOAD, 2), Stack(ranks=of(C, 1, seconds=0.08))),
         [(COMPUTES, (1,))],
     ),
     "parity, 1 computes": (
-        *(parity(WORKLOAD, 2), Stack(ranks=of(C, 1, seconds=0.015))),
+        *(questions.parity(WORKLOAD, 2), Stack(ranks=of(C, 1, seconds=0.015))),
         [(COMPUTES, (1,))],
     ),
     "communication, all exchange": (
-        *(communication(WORKLOAD, 2), Stack(all={X: 0.02})),
+        *(questions.communication(WORKLOAD, 2), Stack(all={X: 0.02})),
         [(EXCHANGES, ALL)],
     ),
 }
@@ -252,13 +244,14 @@ def test_a_slow_host_is_told() -> None:
 
 
 def test_the_seconds_of_both_sides_are_told() -> None:
-    found, *_ = told(weak_scaling(WORKLOAD, 2), Stack(all={Term.INPUT: 0.344}, noise=0.0))
+    found, *_ = told(questions.weak_scaling(WORKLOAD, 2), Stack(all={Term.INPUT: 0.344}, noise=0.0))
     assert found.seconds == pytest.approx(0.344 + INPUT)
     assert found.step_seconds == pytest.approx(0.344 + BETWEEN + INPUT + COMPUTE + EXCHANGE)
     assert found.usual_seconds == pytest.approx(INPUT)
     assert found.usual_step_seconds == pytest.approx(BETWEEN + INPUT + COMPUTE)
     found, *_ = told(
-        weak_scaling(WORKLOAD, 2), Stack(ranks=of(Term.COMPUTE, 1, seconds=COMPUTE), noise=0.0)
+        questions.weak_scaling(WORKLOAD, 2),
+        Stack(ranks=of(Term.COMPUTE, 1, seconds=COMPUTE), noise=0.0),
     )
     assert (found.term, found.rank) == (COMPUTES, 1)
     assert found.seconds == pytest.approx(2 * COMPUTE)
@@ -274,14 +267,14 @@ def test_who_has_its_batch_earlier_and_computes_longer_keeps_nobody_waiting() ->
 
 
 TWO_HOSTS = ("node1", "node1", "node2", "node2")
-WEAK, STRONG = wall_time(WORKLOAD, 2)
+WEAK, STRONG = questions.wall_time(WORKLOAD, 2)
 
 
 def started(
     phase: str, longer: Mapping[int, Mapping[str, float]], n: int = 4, hosts: Sequence[str] = ()
 ) -> Attribution:
     """Return the cause of starts whose phase is judged. longer: factors by rank and phase."""
-    (asked,) = [each for each in startup(WORKLOAD, n) if each.question.spec.part == phase]
+    (asked,) = [each for each in questions.startup(WORKLOAD, n) if each.question.spec.part == phase]
     noise = random.Random(1)
     rounds = [one_round(asked, 1.0, number) for number in range(ROUNDS)]
     for each in rounds:

@@ -7,14 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.trust import (
-    EXAGGERATED,
-    detect,
-    is_noticed,
-    notes_on_fails,
-    of_fault_case,
-    sharing_launches,
-)
+from hvdperf.judge import trust
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AA, TERMS
 from hvdperf.plan.comparisons import JudgedAs, Question
@@ -92,7 +85,7 @@ SLOW = Detection(Verdict.FAIL, Attribution("between steps", 1, 0.1))
 
 
 def test_a_fault_is_to_be_called_and_blamed():
-    judged = of_fault_case(FAULT_CASES["slow10"], called(Verdict.FAIL), SLOW)
+    judged = trust.of_fault_case(FAULT_CASES["slow10"], called(Verdict.FAIL), SLOW)
     assert judged.verdict is Verdict.PASS
     assert judged.reason == (
         "injected slow:rank=1,factor=1.10: FAIL, attributed to between steps of rank 1 (+10 %)"
@@ -103,7 +96,7 @@ def test_a_fault_is_to_be_called_and_blamed():
     "blame", [Attribution(), Attribution("between steps", 0, 0.1), Attribution("compute", 1, 0.1)]
 )
 def test_blamed_on_someone_or_something_else_is_not_enough(blame):
-    judged = of_fault_case(
+    judged = trust.of_fault_case(
         FAULT_CASES["slow10"], called(Verdict.FAIL), Detection(Verdict.FAIL, blame)
     )
     assert judged.verdict is Verdict.FAIL
@@ -112,7 +105,7 @@ def test_blamed_on_someone_or_something_else_is_not_enough(blame):
 
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.INVALID])
 def test_called_otherwise_is_not_enough(verdict):
-    judged = of_fault_case(
+    judged = trust.of_fault_case(
         FAULT_CASES["slow10"], called(verdict, "so"), Detection(verdict, Attribution())
     )
     assert judged.verdict is Verdict.FAIL
@@ -125,7 +118,9 @@ def test_called_otherwise_is_not_enough(verdict):
 @pytest.mark.parametrize("trial", ["slow5", "aa"])
 def test_what_is_open_stays_open(trial, verdict):
     open_ = called(verdict, "so")
-    assert of_fault_case(FAULT_CASES[trial], open_, Detection(verdict, Attribution())) == open_
+    assert (
+        trust.of_fault_case(FAULT_CASES[trial], open_, Detection(verdict, Attribution())) == open_
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,18 +136,18 @@ def test_what_is_open_stays_open(trial, verdict):
 def test_an_invalid_launch_is_to_doubt_what_was_injected(trial, ranks, noticed):
     case, sound = FAULT_CASES[trial], launch(HOROVOD_2, {})
     sound.evidence = [evidence_report(**each) for each in ranks]
-    assert is_noticed(case, [launch(HOROVOD_2, {}), sound]) is noticed
+    assert trust.is_noticed(case, [launch(HOROVOD_2, {}), sound]) is noticed
     found = Detection(Verdict.INVALID, Attribution())
-    judged = of_fault_case(case, called(Verdict.INVALID, "so"), found, noticed)
+    judged = trust.of_fault_case(case, called(Verdict.INVALID, "so"), found, noticed)
     assert judged.verdict is (Verdict.PASS if noticed else Verdict.FAIL)
 
 
 def test_a_round_that_is_not_invalid_was_not_noticed():
     found = Detection(Verdict.INCONCLUSIVE, Attribution())
     sound = called(Verdict.INCONCLUSIVE, "too noisy")
-    assert of_fault_case(FAULT_CASES["skip"], sound, found).verdict is Verdict.FAIL
+    assert trust.of_fault_case(FAULT_CASES["skip"], sound, found).verdict is Verdict.FAIL
     none_yet = replace(sound, rounds=0)
-    assert of_fault_case(FAULT_CASES["skip"], none_yet, found) == none_yet
+    assert trust.of_fault_case(FAULT_CASES["skip"], none_yet, found) == none_yet
 
 
 def rounds_of(comparison, count=6):
@@ -162,9 +157,9 @@ def rounds_of(comparison, count=6):
 def test_blame_is_laid_only_where_something_takes_longer():
     comparison = TRIED["slow10"]
     measured = rounds_of(comparison)
-    assert detect(comparison, called(Verdict.PASS), measured).attribution == Attribution()
+    assert trust.detect(comparison, called(Verdict.PASS), measured).attribution == Attribution()
     # Slower on all ranks alike.
-    found = detect(comparison, called(Verdict.FAIL), measured)
+    found = trust.detect(comparison, called(Verdict.FAIL), measured)
     assert (found.attribution.term, found.attribution.rank) == ("compute or communication", None)
 
 
@@ -191,33 +186,33 @@ WEAK, STRONG = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
 def test_comparisons_with_one_replica_share_its_launches():
     four = weak_scaling(WORKLOAD, 4)
     assert set(WEAK.arms).isdisjoint(parity(WORKLOAD, 4).arms)
-    assert sharing_launches([WEAK, four]) == [[WEAK, four]]
+    assert trust.sharing_launches([WEAK, four]) == [[WEAK, four]]
 
 
 def test_other_networks_and_other_rounds_are_other_evidence():
     apart = gradient_reductions(WORKLOAD, 2)[0]
-    assert sharing_launches([WEAK, weak_scaling(OTHER, 2), apart]) == []
+    assert trust.sharing_launches([WEAK, weak_scaling(OTHER, 2), apart]) == []
 
 
 def test_what_shares_with_one_of_a_group_belongs_to_it():
     one, four = parity(WORKLOAD, 1), communication(WORKLOAD, 4)
     both = weak_scaling(WORKLOAD, 4)
-    (group,) = sharing_launches([one, four, both])
+    (group,) = trust.sharing_launches([one, four, both])
     assert {each.name for each in group} == {one.name, four.name, both.name}
 
 
 def test_notes_are_on_fails_only():
     failed = [outcome(each, [0.5] * 8, verdict=Verdict.FAIL) for each in (WEAK, STRONG)]
     passed = outcome(parity(WORKLOAD, 2), [1.0] * 8)
-    shared, size = notes_on_fails([*failed, passed])
+    shared, size = trust.notes_on_fails([*failed, passed])
     assert WEAK.name in shared
     assert STRONG.name in shared
     assert passed.comparison.name not in shared
-    assert size == EXAGGERATED
-    assert notes_on_fails([passed]) == []
-    assert notes_on_fails(failed[:1]) == [EXAGGERATED]
+    assert size == trust.EXAGGERATED
+    assert trust.notes_on_fails([passed]) == []
+    assert trust.notes_on_fails(failed[:1]) == [trust.EXAGGERATED]
 
 
 def test_a_fault_that_was_not_detected_is_no_change_of_a_figure():
     fault = next(each for each in fault_cases(WORKLOAD, 2) if each.variant == "slow10")
-    assert notes_on_fails([outcome(fault, [1.0] * 8, verdict=Verdict.FAIL)]) == []
+    assert trust.notes_on_fails([outcome(fault, [1.0] * 8, verdict=Verdict.FAIL)]) == []

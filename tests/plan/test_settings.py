@@ -12,31 +12,25 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.launch.launchers import Order, command
 from hvdperf.machine.placement import Offer, place
+from hvdperf.plan import settings
 from hvdperf.plan.questions import horovod_overhead, recipes, weak_scaling
-from hvdperf.plan.settings import (
-    REFUSED,
-    ROWS,
-    Setting,
-    Touches,
-    places_of,
-    precisions,
-    refuse,
-    row_of,
-    settings_in,
-)
 from hvdperf.records.fingerprint import Fingerprint
 from tests.support.rounds import WORKLOAD
 
-CPU, GPU, AGENTS = places_of("mpirun", 0), places_of("mpirun", 2), places_of("agents", 0)
+CPU, GPU, AGENTS = (
+    settings.places_of("mpirun", 0),
+    settings.places_of("mpirun", 2),
+    settings.places_of("agents", 0),
+)
 ALONE, TOGETHER = horovod_overhead(WORKLOAD, 1), weak_scaling(WORKLOAD, 2)
 
 
 def test_every_row_has_its_field_in_the_fingerprint():
-    fields = {row.field for row in ROWS} - {"precision"}
+    fields = {row.field for row in settings.ROWS} - {"precision"}
     assert fields <= set(Fingerprint.__annotations__)
-    for row in ROWS:
+    for row in settings.ROWS:
         re.compile(row.variables)
-        assert bool(row.changes) == (row.touches is not Touches.UNKNOWN)
+        assert bool(row.changes) == (row.touches is not settings.Touches.UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +55,7 @@ def test_every_row_has_its_field_in_the_fingerprint():
     ],
 )
 def test_a_setting_touches_the_figures_that_it_can_change(name, places, alone, together):
-    setting = Setting(name, "1")
+    setting = settings.Setting(name, "1")
     assert setting.touches(ALONE, places) is alone
     assert setting.touches(TOGETHER, places) is together
     assert setting.told(places).startswith(f"{name}=1: ")
@@ -74,13 +68,13 @@ def test_what_the_suites_own_mpirun_sets_is_told_as_overridden(tmp_path: Path):
     options = {"--bind-to": "hwloc_base_binding_policy", "--map-by": "rmaps_base_mapping_policy"}
     named += [name for option, name in options.items() if option in tokens]
     for name in named:
-        row = row_of(f"OMPI_MCA_{name}")
+        row = settings.row_of(f"OMPI_MCA_{name}")
         assert row is None or (row.overridden and not row.unless), name
 
 
 @pytest.mark.parametrize("value", ["0", "", "-1", "false", "off", " 0"])
 def test_a_switch_that_horovod_reads_as_off_is_not_told(value):
-    assert settings_in({"HOROVOD_AUTOTUNE": value}) == []
+    assert settings.settings_in({"HOROVOD_AUTOTUNE": value}) == []
 
 
 @pytest.mark.parametrize(
@@ -96,11 +90,11 @@ def test_a_switch_that_horovod_reads_as_off_is_not_told(value):
 def test_what_makes_every_launch_measure_something_else_is_refused_unless_allowed(environment):
     (name,) = environment
     with pytest.raises(UserError, match=f"give --allow-setting {name}"):
-        refuse((), environment)
-    refuse((name,), environment)
-    (other,) = set(REFUSED) - {name}
+        settings.refuse((), environment)
+    settings.refuse((name,), environment)
+    (other,) = set(settings.REFUSED) - {name}
     with pytest.raises(UserError, match=name):
-        refuse((other,), environment)
+        settings.refuse((other,), environment)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +107,7 @@ def test_what_makes_every_launch_measure_something_else_is_refused_unless_allowe
     ],
 )
 def test_everything_else_is_measured(environment):
-    refuse((), environment)
+    settings.refuse((), environment)
 
 
 @pytest.mark.parametrize(
@@ -127,20 +121,20 @@ def test_everything_else_is_measured(environment):
     ],
 )
 def test_a_path_an_address_or_a_secret_is_not_told(name, value):
-    assert str(Setting(name, value)) == f"{name}=(set)"
-    assert value not in Setting(name, value).told(CPU)
+    assert str(settings.Setting(name, value)) == f"{name}=(set)"
+    assert value not in settings.Setting(name, value).told(CPU)
 
 
 def test_of_variables_of_other_programs_nothing_is_told():
-    assert settings_in({"TF_VAR_password": "hush", "TF_TOKEN_example_com": "hush"}) == []
+    assert settings.settings_in({"TF_VAR_password": "hush", "TF_TOKEN_example_com": "hush"}) == []
 
 
 def test_half_precision_is_told_on_a_cpu_of_the_cases_that_train_with_it():
     half = weak_scaling(replace(WORKLOAD, precision="mixed_float16"), 2)
-    assert precisions([TOGETHER], CPU) == []
-    assert precisions([TOGETHER, half], GPU) == []
-    (setting,) = precisions([TOGETHER, half], CPU)
+    assert settings.precisions([TOGETHER], CPU) == []
+    assert settings.precisions([TOGETHER, half], GPU) == []
+    (setting,) = settings.precisions([TOGETHER, half], CPU)
     assert str(setting) == "mixed_float16"
     assert setting.touches(half, CPU)
-    told = [each for c in recipes(WORKLOAD, 2) for each in precisions([c], CPU)]
+    told = [each for c in recipes(WORKLOAD, 2) for each in settings.precisions([c], CPU)]
     assert {str(each) for each in told} == {"mixed_float16", "mixed_bfloat16"}

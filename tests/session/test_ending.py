@@ -17,18 +17,7 @@ from hvdperf.launch.launchers import own_settings
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import communication, launches, parity, weak_scaling
 from hvdperf.records.outcome import Failure, Outcome
-from hvdperf.session.ending import (
-    NOTHING_MEASURED,
-    CommandLine,
-    ending,
-    exit_status,
-    explanation,
-    launch_advice,
-    next_steps,
-    rounds_needed,
-    rounds_to_go,
-    seconds_of_a_start,
-)
+from hvdperf.session import ending
 from hvdperf.session.plugin import painted
 from hvdperf.stats import Interval
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Judgement, Rule, Verdict
@@ -48,13 +37,13 @@ WEAK = weak_scaling(WORKLOAD, 2)
         ([Verdict.NOT_RUN, Verdict.INCONCLUSIVE, Verdict.PASS], 10),
         ([Verdict.INVALID, Verdict.NOT_RUN, Verdict.PASS], 7),
         ([Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS], 1),
-        ([], NOTHING_MEASURED),
-        ([Verdict.INFO], NOTHING_MEASURED),
+        ([], ending.NOTHING_MEASURED),
+        ([Verdict.INFO], ending.NOTHING_MEASURED),
     ],
 )
 def test_the_worst_verdict_decides_the_exit_status(verdicts, status):
     for order in itertools.permutations(verdicts):
-        assert exit_status(order) == status
+        assert ending.exit_status(order) == status
 
 
 def test_a_launch_by_default_that_costs_speed_comes_with_settings():
@@ -62,9 +51,11 @@ def test_a_launch_by_default_that_costs_speed_comes_with_settings():
     settings = own_settings(cores=2)
     slower = Judgement(Verdict.PASS, Interval(0.5, 0.4, 0.6, 0.05, 8), Floor.at(0.2), 8)
     equal = replace(slower, figure=Interval(0.99, 0.95, 1.02, 0.05, 8))
-    told = " ".join(launch_advice([Outcome(default, slower), Outcome(polling, slower)], settings))
+    told = " ".join(
+        ending.launch_advice([Outcome(default, slower), Outcome(polling, slower)], settings)
+    )
     assert all(f"{name}={value}" in told for name, value in settings.items())
-    assert launch_advice([Outcome(default, equal), Outcome(polling, slower)], settings) == []
+    assert ending.launch_advice([Outcome(default, equal), Outcome(polling, slower)], settings) == []
 
 
 @pytest.mark.parametrize(
@@ -83,17 +74,17 @@ def test_a_launch_by_default_that_costs_speed_comes_with_settings():
     ],
 )
 def test_the_exit_status_is_told_in_words(status, words, told):
-    said = ending(status, words)
+    said = ending.ending(status, words)
     assert said.startswith(f"exit status {status}: ")
     assert told in said
-    assert len(ending(status, words * 100)) <= WIDTH
+    assert len(ending.ending(status, words * 100)) <= WIDTH
 
 
 def test_undecided_may_be_allowed_and_nothing_else():
     allowed = [Verdict.INCONCLUSIVE, Verdict.INFO]
-    assert exit_status(allowed, inconclusive_is_ok=True) == 0
-    assert exit_status([*allowed, Verdict.NOT_RUN], inconclusive_is_ok=True) == 10
-    assert exit_status([Verdict.INFO], inconclusive_is_ok=True) == NOTHING_MEASURED
+    assert ending.exit_status(allowed, inconclusive_is_ok=True) == 0
+    assert ending.exit_status([*allowed, Verdict.NOT_RUN], inconclusive_is_ok=True) == 10
+    assert ending.exit_status([Verdict.INFO], inconclusive_is_ok=True) == ending.NOTHING_MEASURED
 
 
 # Colours ---------------------------------------------------------------------------------------
@@ -116,7 +107,7 @@ def test_verdicts_have_their_colours_and_nothing_else_has():
 
 def test_an_explanation_shows_cause_and_the_end_of_stderr():
     failure = Failure("resnet_50_s horovod@2", 1, "block", "it broke", ["[rank 1] last words"])
-    text = explanation(outcome(WEAK, (), None, Verdict.FAIL, str(failure), failure=failure))
+    text = ending.explanation(outcome(WEAK, (), None, Verdict.FAIL, str(failure), failure=failure))
     assert text.splitlines() == [
         "FAIL  weak_scaling[resnet_50_s-np2]",
         "  resnet_50_s horovod@2: rank 1 failed in phase 'block': it broke",
@@ -127,7 +118,7 @@ def test_an_explanation_shows_cause_and_the_end_of_stderr():
 
 @pytest.mark.parametrize(("rule", "confidence"), [(Floor.at(0.9), 95), (Band(0.9, 1.1), 90)])
 def test_an_explanation_shows_the_figure_with_its_confidence(rule, confidence):
-    text = explanation(outcome(WEAK, RATIOS, rule, Verdict.INCONCLUSIVE))
+    text = ending.explanation(outcome(WEAK, RATIOS, rule, Verdict.INCONCLUSIVE))
     assert f"{confidence} % interval, 6 rounds), limit {rule}" in text
 
 
@@ -136,7 +127,7 @@ def test_an_explanation_shows_the_figure_with_its_confidence(rule, confidence):
 )
 def test_an_explanation_shows_the_limit_that_decided(verdict, limit):
     ratios = (0.90, 0.91, 0.92, 0.93, 0.94, 0.97 if verdict is Verdict.FAIL else 0.99)
-    text = explanation(outcome(WEAK, ratios, REGRESSION, verdict))
+    text = ending.explanation(outcome(WEAK, ratios, REGRESSION, verdict))
     assert text.splitlines()[1].endswith(f"limit {limit}")
 
 
@@ -155,7 +146,7 @@ def undecided(estimate: float, half: float, asked: Comparison = WEAK, rounds: in
 
 
 def told(outcomes: Sequence[Outcome], seconds: float = 240.0, precision: float = 0.0) -> list[str]:
-    return next_steps(
+    return ending.next_steps(
         outcomes,
         LOOKS,
         seconds,
@@ -194,12 +185,12 @@ def test_a_session_that_is_not_precise_enough_says_how_to_go_on_and_what_to_repe
     ],
 )
 def test_an_interval_twice_as_long_as_may_be_takes_four_times_the_rounds(estimate, rule):
-    assert rounds_needed(judged(estimate, 1.1**2, rule)) == pytest.approx(32)
+    assert ending.rounds_needed(judged(estimate, 1.1**2, rule)) == pytest.approx(32)
 
 
 def test_what_is_on_its_limit_is_never_decided():
-    assert math.isinf(rounds_needed(judged(0.55, 1.1, Floor.at(0.55))))
-    assert math.isinf(rounds_to_go(judged(0.551, 1.1, Floor.at(0.55)), LOOKS))
+    assert math.isinf(ending.rounds_needed(judged(0.55, 1.1, Floor.at(0.55))))
+    assert math.isinf(ending.rounds_to_go(judged(0.551, 1.1, Floor.at(0.55)), LOOKS))
 
 
 @pytest.mark.parametrize(
@@ -207,21 +198,21 @@ def test_what_is_on_its_limit_is_never_decided():
     [(2, 1.01, 6), (8, 1.01, 4), (8, 1.21, 40), (12, 1.01, 12), (24, 1.01, 24)],
 )
 def test_rounds_are_told_up_to_a_look(rounds, half, to_go):
-    assert rounds_to_go(judged(1.1, half, Floor.at(1.0), rounds), LOOKS) == to_go
+    assert ending.rounds_to_go(judged(1.1, half, Floor.at(1.0), rounds), LOOKS) == to_go
 
 
 def test_what_bounds_nothing_yet_has_the_first_look_before_it():
     nothing = outcome(WEAK, (), verdict=Verdict.NOT_RUN).judgement
-    assert rounds_to_go(nothing, LOOKS) == 8
+    assert ending.rounds_to_go(nothing, LOOKS) == 8
     unbounded = outcome(WEAK, [0.9, 0.8]).judgement
-    assert rounds_to_go(unbounded, LOOKS) == 6
+    assert ending.rounds_to_go(unbounded, LOOKS) == 6
 
 
 def test_launches_that_cases_share_took_their_time_once():
     shared = [undecided(0.6, 1.2), undecided(0.6, 1.2, communication(WORKLOAD, 2))]
     # Eight rounds of one replica and of two.
-    assert seconds_of_a_start(shared, 240.0) == pytest.approx(10.0)
-    assert seconds_of_a_start([outcome(WEAK, ())], 240.0) is None
+    assert ending.seconds_of_a_start(shared, 240.0) == pytest.approx(10.0)
+    assert ending.seconds_of_a_start([outcome(WEAK, ())], 240.0) is None
 
 
 # In words ----------------------------------------------------------------------------------------
@@ -275,7 +266,7 @@ def test_what_lacks_a_threshold_or_longer_runs_is_not_repeated():
 
 # Commands ----------------------------------------------------------------------------------------
 
-LINE = CommandLine(
+LINE = ending.CommandLine(
     ["perf/", "--profile", "smoke", "-k", "parity or weak", "--budget=3", "-x", "--resume", "old"],
     ["perf/"],
     ["mpirun", "-np", "4"],
@@ -307,7 +298,7 @@ def test_one_case_is_named_and_has_the_options_too():
 
 
 def test_a_long_command_goes_over_several_lines():
-    many = CommandLine([f"--models=network_{number}" for number in range(20)])
+    many = ending.CommandLine([f"--models=network_{number}" for number in range(20)])
     command = many.resumed("results/runs/it", 4)
     assert all(len(line) <= WIDTH for line in command)
     assert all(line.endswith(" \\") for line in command[:-1])

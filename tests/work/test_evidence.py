@@ -10,16 +10,10 @@ import pytest
 from hvdperf.explain.collectives import StepTimes, too_fast
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.records.rounds import Correctness, Launch, Run, Series, StampedRun, Turns
+from hvdperf.work import evidence
 from hvdperf.work.base import Work
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.collectives import Collectives
-from hvdperf.work.evidence import (
-    Parted,
-    expected_samples,
-    overlap_of_shards,
-    parted,
-    weights_differ,
-)
 from hvdperf.work.training import Epochs, WallTime, impossible_shares, stamped
 from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import (
@@ -158,7 +152,7 @@ def test_the_blocks_of_every_work_are_checked(made):
 )
 def test_every_kind_of_block_consumes_what_the_plan_says(kind, expected):
     sound = launch(HOROVOD_2, {kind: 1000.0})
-    assert expected_samples(sound, sound.blocks[0]) == expected
+    assert evidence.expected_samples(sound, sound.blocks[0]) == expected
     assert invalid_reasons(sound) == []
     own = sound.blocks[0].ranks[0].samples
     (problem,) = invalid_reasons(changed(sound, 0, samples=own - 1))
@@ -188,7 +182,7 @@ def weights(**other: Any) -> dict[str, Any]:
     ],
 )
 def test_the_tensor_that_differs_most_is_named(changes, told):
-    found = weights_differ(weights(**changes), WEIGHTS)
+    found = evidence.weights_differ(weights(**changes), WEIGHTS)
     assert found.startswith(told)
     assert bool(found) == bool(told)
 
@@ -196,14 +190,14 @@ def test_the_tensor_that_differs_most_is_named(changes, told):
 @pytest.mark.filterwarnings("ignore:invalid value encountered in subtract")
 def test_weights_that_are_not_numbers_do_not_agree_with_themselves():
     broken = weights(a1=np.array([math.inf]))
-    assert weights_differ(broken, broken) == "tensor a1 is not finite"
-    assert weights_differ(WEIGHTS, broken) == "tensor a1 is not finite"
+    assert evidence.weights_differ(broken, broken) == "tensor a1 is not finite"
+    assert evidence.weights_differ(WEIGHTS, broken) == "tensor a1 is not finite"
 
 
 def test_weights_that_differ_by_exactly_the_tolerance_do_not_differ():
     a, b = ({"a0": np.array([value]), "a1": np.array([])} for value in (0.25, 0.0))
-    assert weights_differ(a, b, rtol=0.0, atol=0.25) == ""
-    assert weights_differ(a, b, rtol=0.0, atol=0.125) != ""
+    assert evidence.weights_differ(a, b, rtol=0.0, atol=0.25) == ""
+    assert evidence.weights_differ(a, b, rtol=0.0, atol=0.125) != ""
 
 
 @pytest.mark.parametrize(
@@ -214,14 +208,16 @@ def test_a_difference_is_held_against_what_training_changed(factor: float, alike
     update = np.array([0.001, 0.0])
     expected = {"trained0": begun + update, "begun0": begun}
     other = {"trained0": begun + factor * update, "begun0": begun}
-    assert (weights_differ(other, expected, rtol=0, atol=0, of_update=0.05) == "") is alike
-    assert (weights_differ(other, expected) == "") is (factor == 1.0), "unless it is asked for"
+    assert (evidence.weights_differ(other, expected, rtol=0, atol=0, of_update=0.05) == "") is alike
+    assert (evidence.weights_differ(other, expected) == "") is (factor == 1.0), (
+        "unless it is asked for"
+    )
 
 
 def test_trainings_must_begin_with_the_same_weights() -> None:
     one = {"trained0": np.array([1.0]), "begun0": np.array([0.5])}
     other = {"trained0": np.array([1.0]), "begun0": np.array([0.6])}
-    assert "tensor begun0 differs" in weights_differ(one, other, of_update=0.05)
+    assert "tensor begun0 differs" in evidence.weights_differ(one, other, of_update=0.05)
 
 
 # Collective operations -------------------------------------------------------------------------
@@ -322,14 +318,14 @@ BOTH = {"begun0": np.ones(3), "trained0": np.zeros(3)}
 @pytest.mark.parametrize(
     ("theirs", "weights", "where"),
     [
-        (trained(), {**BOTH, "begun0": np.zeros(3)}, Parted.AT_THE_START),
-        (trained(samples=("a", "c")), BOTH, Parted.IN_THE_DATA),
-        (trained(loss=0.6), BOTH, Parted.AT_THE_FIRST_LOSS),
-        (trained(), BOTH, Parted.AT_THE_FIRST_UPDATE),
+        (trained(), {**BOTH, "begun0": np.zeros(3)}, evidence.Parted.AT_THE_START),
+        (trained(samples=("a", "c")), BOTH, evidence.Parted.IN_THE_DATA),
+        (trained(loss=0.6), BOTH, evidence.Parted.AT_THE_FIRST_LOSS),
+        (trained(), BOTH, evidence.Parted.AT_THE_FIRST_UPDATE),
     ],
 )
 def test_two_trainings_part_where_they_first_differ(theirs, weights, where):
-    assert parted(trained(), theirs, BOTH, weights) is where
+    assert evidence.parted(trained(), theirs, BOTH, weights) is where
 
 
 @pytest.mark.parametrize(
@@ -346,7 +342,7 @@ def test_shards_that_have_more_samples_than_the_data_overlap(of_ranks, alone, ov
     both, one = launch(HOROVOD_2, SPEEDS), launch(HOROVOD_1, SPEEDS)
     both.evidence = [replace(evidence_report(), samples_of_a_pass=count) for count in of_ranks]
     one.evidence = [replace(evidence_report(), samples_of_a_pass=alone)]
-    assert bool(overlap_of_shards(both, one)) is overlap
+    assert bool(evidence.overlap_of_shards(both, one)) is overlap
 
 
 def test_the_step_at_which_a_loss_ceases_to_be_a_number_is_named():
