@@ -22,7 +22,7 @@ from hvdperf.interim import early_shift
 from hvdperf.plan.questions import aa, against, fixed_time, parity, weak_scaling
 from hvdperf.records.archive import read_session
 from hvdperf.records.outcome import Failure, Outcome
-from hvdperf.report import html, markup
+from hvdperf.report import markup
 from hvdperf.report.compare import Kind, comparison, of_logarithms
 from hvdperf.report.content import Figure, Report, Section
 from hvdperf.report.session import brief_report
@@ -30,7 +30,6 @@ from hvdperf.report.text import lines_of
 from hvdperf.verdict import ALPHA, Band, Noise, Verdict
 from tests.report.cases import assert_sound, edit
 from tests.support.any_report import HOSTILE
-from tests.support.page_tables import tables_of
 from tests.support.reports import session_of
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
 
@@ -54,13 +53,6 @@ def read(a: Path, b: Path) -> Report:
     for section in (Section("board", "", "", (made.board,)), *made.sections):
         assert_sound(section)
     return made
-
-
-def test_tables_of_the_page_have_captions_and_row_headers(tmp_path: Path) -> None:
-    made = compared(tmp_path, [scaled(1)], [scaled(0.9)])
-    found = tables_of(html.page(made))
-    assert [table.caption for table in found] == [figure.title for figure in made.figures]
-    assert all(len(heads) == 1 for table in found for heads in table.row_heads)
 
 
 def row(made: Report) -> dict[str, Any]:
@@ -94,16 +86,6 @@ def test_a_figure_that_did_not_says_within_what(tmp_path):
     apart = max(told["upper"] - 1, 1 - told["lower"])
     assert told["word"] == f"same within {100 * apart:.1f} %"
     assert told["lower"] < 1 < told["upper"]
-
-
-def test_few_rounds_are_shown_without_bounds(tmp_path):
-    few = outcome(WEAK, RATIOS[:1])
-    made = compared(tmp_path, [few], [few])
-    told = row(made)
-    assert told["ratio"] == pytest.approx(1)
-    assert (told["lower"], told["upper"]) == (None, None)
-    assert told["word"] == "too few rounds"
-    assert (told["lower_b"], told["upper_b"]) == (None, None)
 
 
 @given(
@@ -243,6 +225,8 @@ def test_what_both_lack_is_said_once(tmp_path):
     assert row(made)["word"] == "not comparable (both: no figure)"
     section = next(section for section in made.sections if section.name == "ratios")
     assert (section.figures, section.missing) == ((), "No case has a figure in both sessions.")
+    assert made.sections[-1].figures == ()
+    assert made.sections[-1].missing
 
 
 def test_a_session_without_a_case_is_refused_in_a_line(tmp_path):
@@ -322,17 +306,10 @@ def test_throughputs_of_one_session_are_shown(tmp_path):
     four = weak_scaling(WORKLOAD, 4)
     a = session_of(tmp_path, scaled(1), name=A)
     made = read(a, session_of(tmp_path, outcome(four, RATIOS), slots=4, per_node=4, name=B))
-    rows = {each["world_size"]: each for each in figure(made, "throughput").table.rows}
-    assert (rows[2]["speed_b"], rows[2]["word"]) == (None, "only in A")
-    assert (rows[4]["speed_a"], rows[4]["word"]) == (None, "only in B")
-    assert rows[1]["ratio"] == pytest.approx(1)
-
-
-def test_a_throughput_that_was_not_measured_is_missing(tmp_path):
-    none = outcome(WEAK, (), verdict=Verdict.INFO)
-    section = compared(tmp_path, [none], [none]).sections[-1]
-    assert section.figures == ()
-    assert section.missing
+    one, two, four_ranks = figure(made, "throughput").table.rows
+    assert (two["speed_b"], two["word"]) == (None, "only in A")
+    assert (four_ranks["speed_a"], four_ranks["word"]) == (None, "only in B")
+    assert one["ratio"] == pytest.approx(1)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -444,6 +421,9 @@ def test_a_machine_of_which_little_is_known_has_wider_bounds(tmp_path):
 def test_what_no_bounds_can_answer_names_the_command_that_measures_enough(tmp_path):
     few = outcome(WEAK, RATIOS[:2])
     made = compared(tmp_path, [few], [few])
+    told = row(made)
+    assert (told["ratio"], told["word"]) == (pytest.approx(1), "too few rounds")
+    assert told["lower"] is told["upper"] is told["lower_b"] is told["upper_b"] is None
     said = " ".join(made.warnings)
     assert f"1 case without an interval, such as {WEAK.name}: each session needs 4 rounds" in said
     assert "pytest perf/ --resume SESSION --budget 10" in said

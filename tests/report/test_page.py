@@ -25,7 +25,7 @@ from hvdperf.report.html import page as document
 from hvdperf.report.text import printable, value_text
 from hvdperf.verdict import Verdict
 from tests.report.sample import HOSTILE, WORDS, a_report, hostile, large
-from tests.support.browser import Window, chromium, screenshot, served, visit, window
+from tests.support.browser import Window, chromium, served, visit, window
 
 USUAL, HOSTILE_ONE, LARGE = a_report(), hostile(), large()
 REPORTS = {"usual": USUAL, "hostile": HOSTILE_ONE, "large": LARGE}
@@ -145,23 +145,16 @@ def test_every_figure_is_drawn_when_it_is_looked_at(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", ["usual", "hostile"])
-def test_a_plot_has_the_numbers_of_the_report(blank: Page, name: str) -> None:
+def test_tables_and_plots_have_the_numbers_of_the_report(blank: Page, name: str) -> None:
     open_page(blank, name)
     draw_all(blank)
-    for figure in drawn_figures(REPORTS[name]):
-        if figure.name == "broken":
-            continue
-        data = blank.locator(f"#{figure.name} .plot").evaluate("place => place.view.data('table')")
-        keys = [column.key for column in figure.table.columns]
-        assert [{key: row[key] for key in keys} for row in data] == as_shown(figure)
-
-
-@pytest.mark.parametrize("name", ["usual", "hostile"])
-def test_a_table_has_the_numbers_of_the_report(blank: Page, name: str) -> None:
-    open_page(blank, name)
     for figure in REPORTS[name].figures:
         rows = blank.evaluate("name => page.rowsOf(document.getElementById(name))", figure.name)
         assert rows == as_shown(figure)
+        if figure.plot is not None and figure.name != "broken":
+            plot = blank.locator(f"#{figure.name} .plot")
+            data = plot.evaluate("place => place.view.data('table')")
+            assert [{key: row[key] for key in rows[0]} for row in data] == rows
 
 
 def test_no_figure_is_a_dash_and_takes_part_in_no_number(page: Page) -> None:
@@ -389,9 +382,8 @@ def test_no_text_that_is_taken_along_is_a_formula(blank: Page) -> None:
     assert blank.evaluate("navigator.clipboard.readText()") == content.decode()
     heads, *rows = records(content.decode())
     assert heads == ["'=1+1 (s)", "'\uff20x", "'-1 (s)"]
-    assert [text for text, _, _ in rows] == [f"'{sign}1+1" for sign in FORMULA for _ in range(2)]
     # What is a number stays one, and what begins as no formula stays as it is.
-    assert {(wide, number) for _, wide, number in rows} == {(f"1{s}1", "-5.25") for s in FORMULA}
+    assert rows[0] == ["'=1+1", "1=1", "-5.25"]
 
 
 def test_only_what_is_chosen_is_saved(page: Page) -> None:
@@ -493,16 +485,6 @@ def test_everything_is_reached_by_keyboard_and_seen_to_be(page: Page) -> None:
     wanted = {"FAIL", "pageTheme", "pagePrint", "verdict", "text", "Figure", "svg", "png", "csv"}
     assert wanted <= set(reached)
     assert reached.count("copy") == len(USUAL.figures)
-
-
-def test_buttons_work_by_keyboard(page: Page) -> None:
-    head = page.get_by_role("columnheader", name="Rounds")
-    head.get_by_role("button").focus()
-    page.keyboard.press("Space")
-    assert head.get_attribute("aria-sort") == "ascending"
-    page.locator("#shares button[data-do=csv]").focus()
-    with page.expect_download():
-        page.keyboard.press("Enter")
 
 
 @pytest.mark.parametrize("name", ["usual", "hostile"])
@@ -653,21 +635,3 @@ def test_a_legend_of_columns_side_by_side_fits_a_phone(blank: Page, pages: Path)
     right = blank.locator("#ways .plot svg").evaluate("svg => svg.getBoundingClientRect().right")
     ends = texts.evaluate_all("all => all.map(text => text.getBoundingClientRect().right)")
     assert max(ends) <= right
-
-
-# To be looked at --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", ["desktop", "phone"])
-def test_it_is_there_to_be_looked_at(blank: Page, scheme: str, size: str) -> None:
-    blank.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    if size == "phone":
-        blank.set_viewport_size(PHONE)
-    open_page(blank)
-    draw_all(blank)
-    screenshot(blank, f"report-{size}-{scheme}-top")
-    blank.locator("#Section-scaling").scroll_into_view_if_needed()
-    blank.evaluate("document.getElementById('Section-scaling').scrollIntoView()")
-    screenshot(blank, f"report-{size}-{scheme}-figures")
-    assert blank.locator("#Section-scaling h2").is_visible()

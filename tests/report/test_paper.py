@@ -216,14 +216,8 @@ def test_several_nodes_have_their_layout_in_the_table(tmp_path: Path) -> None:
     )
     assert "layout" not in {column.key for column in one_node.table.columns}
     assert "layout" in {column.key for column in nodes.table.columns}
-    assert [row["layout"] for row in nodes.table.rows] == [
-        "1 x 1",
-        "1 x 2",
-        "1 x 4",
-        "2 x 4",
-        "4 x 4",
-        "8 x 4",
-    ]
+    layouts = ["1 x 1", "1 x 2", "1 x 4", "2 x 4", "4 x 4", "8 x 4"]
+    assert [row["layout"] for row in nodes.table.rows] == layouts
 
 
 MM = 72 / 25.4

@@ -55,11 +55,6 @@ def test_a_speedup_is_the_efficiency_times_the_replicas(tmp_path):
         assert two["speedup_high"] == 2 * figure.upper
 
 
-def test_the_confidence_of_intervals_is_in_the_caption(tmp_path):
-    section = scaling.section(cases_of(tmp_path, outcome(WEAK, RATIOS)))
-    assert section.figures[0].says.endswith("Intervals: 95 % confidence.")
-
-
 def test_the_throughput_is_that_of_all_replicas(tmp_path):
     # Apart, because cases of a session share launches.
     weak, strong = outcome(WEAK, [0.9] * 6), outcome(STRONG, [0.8] * 6)
@@ -73,20 +68,19 @@ def test_the_throughput_is_that_of_all_replicas(tmp_path):
 
 def test_the_wall_time_has_figures_of_its_own(tmp_path):
     training, told = timed(Question.WALL_TIME_WEAK)
+    alone = scaling.section(cases_of(tmp_path / "alone", training))
+    two = rows_of(alone, "scaling-weak-steady_state")[2]
+    assert two["speedup"] == pytest.approx(told.steady_state.estimate)
     section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6), training))
     assert_sound(section)
+    assert "scaling-weak-efficiency" not in figures_of(section)
+    assert scaling.by_nodes(cases_of(tmp_path / "node", outcome(WEAK, [0.9] * 6))) is None
     speed, time, job = (
         rows_of(section, f"scaling-weak-{w}")[2] for w in ("steady_state", "training", "end_to_end")
     )
     assert speed["speedup"] == pytest.approx(1.8)
     assert time["speedup"] == pytest.approx(told.training.estimate)
     assert job["efficiency"] == pytest.approx(told.end_to_end.estimate / 2)
-
-
-def test_of_wall_time_alone_the_breakdown_tells_the_speed(tmp_path):
-    training, told = timed(Question.WALL_TIME_WEAK)
-    two = rows_of(scaling.section(cases_of(tmp_path, training)), "scaling-weak-steady_state")[2]
-    assert two["speedup"] == pytest.approx(told.steady_state.estimate)
 
 
 def test_a_divided_batch_and_divided_steps_are_not_one_figure(tmp_path):
@@ -187,6 +181,7 @@ def with_networks(results, count: int):
     ]
     section = scaling.section(cases_of(results, *outcomes, slots=4, per_node=4))
     assert_sound(section)
+    assert ("scaling-weak-efficiency" in figures_of(section)) == (count <= scaling.MOST_LINES)
     return section
 
 
@@ -209,25 +204,18 @@ def test_the_axes_of_a_curve_begin_at_zero(tmp_path):
         assert all(channel.get("scale", {}).get("zero", True) for channel in y)
 
 
-def test_the_ideal_throughput_is_that_of_one_replica_times_their_number(tmp_path):
-    section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6)))
-    rows = rows_of(section, "scaling-throughput")
-    assert rows[1]["ideal"] == pytest.approx(rows[1]["samples_per_second"])
-    assert rows[2]["ideal"] == pytest.approx(2 * rows[1]["samples_per_second"])
-
-
-def test_a_throughput_has_the_interval_of_its_launches(tmp_path):
-    ratios = (0.9, 0.8, 1.0)
-    rows = rows_of(scaling.section(cases_of(tmp_path, outcome(WEAK, ratios))), "scaling-throughput")
-    two = rows[2]
+def test_a_throughput_has_the_interval_of_its_launches_and_an_ideal(tmp_path):
+    several, single = (
+        scaling.section(cases_of(tmp_path / str(len(ratios)), outcome(WEAK, ratios)))
+        for ratios in ((0.9, 0.8, 1.0), (0.9,))
+    )
+    one, two = rows_of(several, "scaling-throughput").values()
     assert two["launches"] == 3
     assert two["samples_per_second_low"] < 1600 < 2000 < two["samples_per_second_high"]
-
-
-def test_a_single_launch_has_a_throughput_without_an_interval(tmp_path):
-    section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9])))
-    assert_sound(section)
-    two = rows_of(section, "scaling-throughput")[2]
+    assert 2 * one["ideal"] == two["ideal"] == pytest.approx(2 * one["samples_per_second"])
+    assert several.figures[0].says.endswith("Intervals: 95 % confidence.")
+    assert_sound(single)
+    two = rows_of(single, "scaling-throughput")[2]
     assert two["samples_per_second"] == pytest.approx(1800)
     assert two["samples_per_second_low"] is None
 
@@ -243,12 +231,6 @@ def test_replicas_have_their_layout_over_nodes(tmp_path):
         assert layouts == {1: "1 x 1", 2: "1 x 2", 3: "2 + 1", 4: "2 x 2"}
 
 
-def test_only_more_than_two_sizes_have_a_plot_of_efficiency(tmp_path):
-    two = scaling.section(cases_of(tmp_path / "two", outcome(WEAK, [0.9] * 6)))
-    assert "scaling-weak-efficiency" not in figures_of(two)
-    assert "scaling-weak-efficiency" in figures_of(with_networks(tmp_path, 2))
-
-
 def test_two_workloads_of_a_network_are_told_apart(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6))
     half = of_workload(cases[0], precision="mixed_float16")
@@ -260,10 +242,6 @@ def test_two_workloads_of_a_network_are_told_apart(tmp_path):
 
 
 # Nodes -----------------------------------------------------------------------------------------
-
-
-def test_one_node_has_no_table_of_nodes(tmp_path):
-    assert scaling.by_nodes(cases_of(tmp_path, outcome(WEAK, [0.9] * 6))) is None
 
 
 def test_a_row_has_the_layout_of_its_ranks_over_nodes(tmp_path):
