@@ -281,12 +281,10 @@ def flipped(content: bytes, place: int) -> bytes:
 # From a shard and where a record starts in it to the damaged shard, and what is wrong with it.
 DAMAGE: dict[str, tuple[Callable[[bytes, int], bytes], str]] = {
     "length": (lambda shard, at: flipped(shard, at + 1), WRONG),
-    "length's checksum": (lambda shard, at: flipped(shard, at + 8), WRONG),
     "data": (lambda shard, at: flipped(shard, at + 100), WRONG),
     "data's checksum": (lambda shard, at: flipped(shard, at + WHOLE - 1), WRONG),
     "zeros": (lambda shard, at: shard[:at] + bytes(len(shard) - at), WRONG),
     "cut in its data": (lambda shard, at: shard[: at + 100], CUT),
-    "cut before its data": (lambda shard, at: shard[: at + HEAD_BYTES], CUT),
 }
 
 
