@@ -9,9 +9,22 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+from hvdperf.models import inputs, registry
 from hvdperf.models.inputs import Files
 from hvdperf.models.inputs.cifar_files import Layout, locate
 from hvdperf.models.inputs.sample_sets import write_cifar
+
+
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """Forget at the end what a test registers."""
+    tables: tuple[Any, ...] = (registry.NETWORKS, inputs.INPUTS)
+    known = [dict(table) for table in tables]
+    yield
+    for table, before in zip(tables, known, strict=True):
+        table.clear()
+        table.update(before)
+
 
 LAYOUTS = [(dataset, layout) for dataset in ("cifar10", "cifar100") for layout in Layout]
 

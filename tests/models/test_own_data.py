@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from hvdperf.models import contract, inputs, registry
+from hvdperf.models import contract, registry
 from hvdperf.models.inputs import Request
 from hvdperf.models.own_networks import BadNetwork
 from hvdperf.models.registry import Network, Shard
@@ -84,21 +84,16 @@ def needs_more(size: int, shard: Shard, path: str) -> Any:
 
 
 @pytest.fixture
-def of() -> Iterator[Callable[[Callable[..., Any]], str]]:
+def of(registries: None) -> Callable[[Callable[..., Any]], str]:
     """Return a function that makes a network with that function as its data, and returns its
     name."""
-    known, sources = dict(registry.NETWORKS), dict(inputs.INPUTS)
 
     def made(function: Callable[..., Any]) -> str:
         data = f"{__name__}:{function.__name__}"
         registry.NETWORKS["mine"] = Network("mine", f"{__name__}:_one", 8, data=data)
         return "mine"
 
-    yield made
-    registry.NETWORKS.clear()
-    registry.NETWORKS.update(known)
-    inputs.INPUTS.clear()
-    inputs.INPUTS.update(sources)
+    return made
 
 
 @pytest.mark.parametrize("count", [1, 4])

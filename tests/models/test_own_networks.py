@@ -20,16 +20,11 @@ def build(input_size, classes):
 
 
 @pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    """Forget at the end what a test registers."""
-    networks, known = dict(registry.NETWORKS), dict(inputs.INPUTS)
-    modules, path = set(sys.modules), list(sys.path)
+def forget(registries: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget at the end what a test imports."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    modules = set(sys.modules)
     yield
-    registry.NETWORKS.clear()
-    registry.NETWORKS.update(networks)
-    inputs.INPUTS.clear()
-    inputs.INPUTS.update(known)
-    sys.path[:] = path
     for name in set(sys.modules) - modules:
         if name.startswith(("my_", "their_")):
             del sys.modules[name]

@@ -6,18 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.models import inputs, own_networks, registry
+from hvdperf.models import inputs, registry
 from hvdperf.models.own_networks import BadWorkloads, load_script
 from hvdperf.models.registry import SCRIPT
 
-
-@pytest.fixture(autouse=True)
-def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    networks, sources = dict(registry.NETWORKS), dict(inputs.INPUTS)
-    for module in (registry, own_networks):
-        monkeypatch.setattr(module, "NETWORKS", networks)
-    for module in (inputs, own_networks):
-        monkeypatch.setattr(module, "INPUTS", sources)
+pytestmark = pytest.mark.usefixtures("registries")
 
 
 @pytest.fixture
