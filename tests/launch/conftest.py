@@ -19,7 +19,6 @@ from hvdperf.launch.processes import ForkServer
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
-from hvdperf.models.inputs.cifar_files import Layout
 from hvdperf.models.inputs.sample_sets import write_cifar, write_tokens
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import open_data
@@ -33,7 +32,7 @@ from tests.support.groups import DEADLINE_S, MakeStarter, Start, trained_by
 @pytest.fixture(scope="session")
 def cifar10(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("cifar10")
-    write_cifar(directory, "cifar10", Layout.BINARY, records=200, seed=1)
+    write_cifar(directory, "cifar10", records=200, seed=1)
     return directory
 
 

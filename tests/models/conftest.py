@@ -12,7 +12,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from hvdperf.models import inputs, registry
 from hvdperf.models.inputs import Files
 from hvdperf.models.inputs.cifar_files import Layout, locate
-from hvdperf.models.inputs.sample_sets import write_cifar
+from tests.support.cifar_records import write_cifar
 
 
 @pytest.fixture

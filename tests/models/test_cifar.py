@@ -24,8 +24,7 @@ from hvdperf.models import inputs
 from hvdperf.models.inputs import TRAIN, VALIDATION, DataError, Files, Request
 from hvdperf.models.inputs.cifar import MEAN, STANDARD_DEVIATION, train_dataset, validation_dataset
 from hvdperf.models.inputs.cifar_files import FORMATS, Layout, locate, rows
-from hvdperf.models.inputs.sample_sets import write_cifar
-from tests.support.cifar_records import records
+from tests.support.cifar_records import records, write_cifar
 from tests.support.refusals import refusal
 
 Damage = Callable[[str, Layout, bytes], Path]
@@ -96,8 +95,8 @@ def test_folder_of_the_archive_is_found_within(
 
 
 def test_whole_layout_is_preferred_to_half_of_another(tmp_path: Path) -> None:
-    write_cifar(tmp_path, "cifar10", Layout.BINARY)[3].unlink()
     write_cifar(tmp_path, "cifar10", Layout.PICKLE)
+    write_cifar(tmp_path, "cifar10", Layout.BINARY)[3].unlink()
     assert locate(tmp_path, "cifar10").layout is Layout.PICKLE
 
 

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from hvdperf.models import inputs
 from hvdperf.models.inputs import DataError, Request
-from hvdperf.models.inputs.cifar_files import Layout
 from hvdperf.models.inputs.imagenet_files import check
 from hvdperf.models.inputs.sample_sets import write_cifar, write_imagenet, write_tokens
 from hvdperf.models.registry import Form
@@ -27,9 +26,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every data set, with a number of validation records that few numbers divide."""
     folders = {name: tmp_path_factory.mktemp(name) for name in DATA_SETS}
     for name in ("cifar10", "cifar100"):
-        write_cifar(
-            folders[name], name, Layout.BINARY, records={"cifar10": 65, "cifar100": 13}[name]
-        )
+        write_cifar(folders[name], name, records={"cifar10": 65, "cifar100": 13}[name])
     write_imagenet(folders["imagenet"], shards=3, per_shard=4, validation_shards=2)
     write_tokens(folders["ptb"], sentences=60, words=50)
     return folders

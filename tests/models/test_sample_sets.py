@@ -13,8 +13,8 @@ import pytest
 from hvdperf.models import inputs
 from hvdperf.models.inputs import TRAIN, DataError, Files, sample_sets
 from hvdperf.models.inputs.cifar_files import FORMATS, Layout, locate
-from hvdperf.models.inputs.sample_sets import write_cifar, write_imagenet, write_tokens
-from tests.support.cifar_records import records
+from hvdperf.models.inputs.sample_sets import write_imagenet, write_tokens
+from tests.support.cifar_records import records, write_cifar
 from tests.support.refusals import refusal
 
 # By data set and layout: how a small one is written.

@@ -13,7 +13,6 @@ from hvdperf.errors import UserError
 from hvdperf.machine.host import Gpu, Machine
 from hvdperf.machine.placement import Offer
 from hvdperf.models import inputs
-from hvdperf.models.inputs.cifar_files import Layout
 from hvdperf.models.inputs.sample_sets import write_cifar, write_tokens
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison, Question
@@ -72,7 +71,7 @@ def test_bad_input_is_one_line(changes, said):
 
 
 def test_data_that_is_cut_short_is_named(tmp_path):
-    write_cifar(tmp_path, "cifar10", Layout.BINARY, records=25, seed=1)
+    write_cifar(tmp_path, "cifar10", records=25, seed=1)
     (cut,) = tmp_path.rglob("data_batch_3.bin")
     cut.write_bytes(cut.read_bytes()[:-1])
     with pytest.raises(UserError, match=r"data_batch_3\.bin"):
@@ -80,7 +79,7 @@ def test_data_that_is_cut_short_is_named(tmp_path):
 
 
 def test_ranks_that_the_training_data_is_too_small_for_are_refused(tmp_path):
-    write_cifar(tmp_path / "images", "cifar10", Layout.BINARY, records=10, seed=1)
+    write_cifar(tmp_path / "images", "cifar10", records=10, seed=1)
     write_tokens(tmp_path / "words", sentences=20, words=50)
     images = partial(session_plan, slots=16, dataset="cifar10", data_dir=str(tmp_path / "images"))
     said = f"--data-dir: {tmp_path / 'images'}: 10 training samples cannot be shared by 16 ranks"
@@ -103,7 +102,7 @@ def test_text_without_a_sequence_is_refused(tmp_path):
 
 
 def test_data_is_found_where_it_is(tmp_path):
-    write_cifar(tmp_path, "cifar100", Layout.BINARY, records=5, seed=1)
+    write_cifar(tmp_path, "cifar100", records=5, seed=1)
     (data,) = session_plan(dataset="cifar100", data_dir=str(tmp_path)).data.values()
     assert (data.dataset, data.directory, data.classes) == ("cifar100", str(tmp_path), 100)
     assert session_plan().data["synthetic"].directory == ""
@@ -224,7 +223,7 @@ def test_half_precision_is_asked_where_the_machine_is_fast_at_it_or_the_user_wan
 
 
 def test_convergence_is_asked_where_there_is_something_to_validate(tmp_path):
-    write_cifar(tmp_path, "cifar10", Layout.BINARY, records=25, seed=1)
+    write_cifar(tmp_path, "cifar10", records=25, seed=1)
     nightly = partial(session_plan, profile="nightly", world_sizes="2")
     real = nightly(dataset="cifar10", data_dir=str(tmp_path), models=("resnet_50_s,dcgan_s",))
     models = {comparison.workload.model for comparison in real.comparisons(fixed_epochs, 2)}
@@ -237,7 +236,7 @@ def test_convergence_is_asked_where_there_is_something_to_validate(tmp_path):
 
 @pytest.mark.parametrize(("held_out", "asked"), [(0, []), (1, []), (2, [2]), (3, [2]), (4, [2, 4])])
 def test_convergence_is_asked_where_every_rank_has_something_to_validate(tmp_path, held_out, asked):
-    write_cifar(tmp_path, "cifar10", Layout.BINARY, records=25, seed=1)
+    write_cifar(tmp_path, "cifar10", records=25, seed=1)
     planned = session_plan(profile="nightly", dataset="cifar10", data_dir=str(tmp_path))
     assert planned.extents == {("cifar10", 32): inputs.Extent(train=25, validation=5)}
     planned = replace(planned, extents={("cifar10", 32): inputs.Extent(25, held_out)})

@@ -10,13 +10,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import pickle
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,23 +31,23 @@ TINT = 16.0
 
 
 def write_cifar(
-    directory: Path, dataset: str, layout: Layout = Layout.BINARY, records: int = 100, seed: int = 0
+    directory: Path, dataset: str, records: int = 100, seed: int = 0
 ) -> tuple[Path, ...]:
-    """Write all training and test files of a data set into the directory; return their paths.
+    """Write all training and test files of a data set, in the binary layout, into the directory;
+    return their paths.
 
     A class has a colour of its own, under noise, so that a loss can fall, but not to 0. Each class
     is as frequent in a split as any other, give or take one record. The same arguments give the
     same bytes. records: to train on, of which each file has as many as that to validate with.
     """
     form = FORMATS[dataset]
-    *train, test = (directory / name for name in form.names[layout][1])
+    *train, test = (directory / name for name in form.names[Layout.BINARY][1])
     rng = np.random.default_rng(seed)
     tables = np.split(_cifar(form, records, rng), len(train))
     tables.append(_cifar(form, records // len(train), rng))
     directory.mkdir(parents=True, exist_ok=True)
     for path, table in zip((*train, test), tables, strict=True):
-        content = table.tobytes() if layout is Layout.BINARY else _pickled(path, table, form)
-        path.write_bytes(content)
+        path.write_bytes(table.tobytes())
     return (*train, test)
 
 
@@ -67,15 +65,6 @@ def _cifar(form: Format, count: int, rng: np.random.Generator) -> npt.NDArray[np
         columns.insert(0, fine[:, None] * COARSE_CLASSES // form.classes)
     table: npt.NDArray[np.uint8] = np.concatenate(columns, axis=1).astype(np.uint8)
     return table
-
-
-def _pickled(path: Path, table: npt.NDArray[np.uint8], form: Format) -> bytes:
-    content: dict[str, Any] = {"batch_label": path.name}
-    for column, name in enumerate(form.limits):
-        content[name] = table[:, column].tolist()
-    content["data"] = np.ascontiguousarray(table[:, form.label_bytes :])
-    content["filenames"] = [f"sample_{i:05d}.png" for i in range(len(table))]
-    return pickle.dumps(content, protocol=2)
 
 
 # ImageNet --------------------------------------------------------------------------------------
