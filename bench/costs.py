@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,6 +30,8 @@ from hvdperf.worker.protocol import STARTUP, Phase
 from hvdperf.worker.strategies import Strategy
 
 STARTS, LAUNCHES = 5, 6
+# Of a block, under the suite and in the plain script.
+STEPS = 20
 # Phases whose cost depends on the suite: launcher, init and input. The others depend on TensorFlow,
 # Keras and Horovod.
 OWN_PHASES = (Phase.LAUNCH, Phase.INIT, Phase.INPUT)
@@ -116,7 +118,7 @@ def overhead(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
 
     def block(group: LiveLaunch) -> float:
         group.resume()
-        replies = group.ask("block", arm_launcher.order_deadline_s, kind="full", steps=20)
+        replies = group.ask("block", arm_launcher.order_deadline_s, kind="full", steps=STEPS)
         group.pause()
         return slowest(replies)
 
@@ -124,9 +126,8 @@ def overhead(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
     for launch in range(LAUNCHES):
         with started(arm_launcher, arm) as group:
             group.pause()
-            with closing(BareLoop(interpreter, arguments, cores)) as bare:
-                bare.pause()
-                logs.append(alternated(lambda: block(group), lambda: bare.block(20), launch, 20))
+            with bare_loop(interpreter, arguments, cores) as bare:
+                logs.append(alternated(lambda: block(group), bare, launch, 20))
     return report(f"{arm.name}: throughput under the suite / bare Horovod loop", logs)
 
 
@@ -182,58 +183,52 @@ def report(title: str, logs: Sequence[Sequence[float]]) -> list[str]:
     ]
 
 
-class BareLoop:
-    """One mpirun of the plain script bench.bare_loop, one more group that can be stopped and
-    resumed. cores: one for each rank. Raises RuntimeError if the script does not start."""
+@contextmanager
+def bare_loop(interpreter: str, arguments: Sequence[str], cores: Sequence[int]) -> Iterator[Turn]:
+    """Start the plain script bench.bare_loop under mpirun, one rank a core. Yield what takes a
+    block of it; the ranks are stopped before and after. Raises RuntimeError if it does not
+    start."""
+    mpirun = str(find_mpirun(Path(interpreter)))
+    command = [mpirun, "-np", str(len(cores)), "--oversubscribe", "--bind-to", "none"]
+    command += ["--mca", "mpi_yield_when_idle", "1", interpreter, "-m", "bench.bare_loop"]
+    process = subprocess.Popen(
+        [*command, *arguments, ",".join(map(str, cores))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**rank_environment(interpreter), "TF_CPP_MIN_LOG_LEVEL": "2"},
+        cwd=ROOT,
+        text=True,
+    )
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None
+    assert stdout is not None
 
-    def __init__(self, interpreter: str, arguments: Sequence[str], cores: Sequence[int]) -> None:
-        mpirun = str(find_mpirun(Path(interpreter)))
-        command = [mpirun, "-np", str(len(cores)), "--oversubscribe", "--bind-to", "none"]
-        command += ["--mca", "mpi_yield_when_idle", "1", interpreter, "-m", "bench.bare_loop"]
-        self._process = subprocess.Popen(
-            [*command, *arguments, ",".join(map(str, cores))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**rank_environment(interpreter), "TF_CPP_MIN_LOG_LEVEL": "2"},
-            cwd=ROOT,
-            text=True,
-        )
-        if self._line() != "ready":
-            raise RuntimeError("the bare loop did not start")
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def block(self, steps: int) -> float:
-        """Go on for the steps and return the seconds that the slowest rank took."""
-        assert self._process.stdin is not None
-        self.resume()
-        self._process.stdin.write(f"{steps}\n")
-        self._process.stdin.flush()
-        seconds = float(self._line())
-        self.pause()
-        return seconds
-
-    def pause(self) -> None:
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, signum: int) -> None:
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+    def send(signum: int) -> None:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         for pid in children.read_text().split():
             with suppress(ProcessLookupError):
                 os.kill(int(pid), signum)
 
-    def close(self) -> None:
-        self.resume()
-        assert self._process.stdin is not None
-        self._process.stdin.write("0\n")
-        self._process.stdin.close()
+    def block() -> float:
+        send(signal.SIGCONT)
+        stdin.write(f"{STEPS}\n")
+        stdin.flush()
+        seconds = float(stdout.readline())
+        send(signal.SIGSTOP)
+        return seconds
+
+    try:
+        if stdout.readline() != "ready\n":
+            raise RuntimeError("the bare loop did not start")
+        send(signal.SIGSTOP)
+        yield block
+    finally:
+        send(signal.SIGCONT)
+        with suppress(OSError):
+            stdin.write("0\n")
+            stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(20)
-        self._process.kill()
-        self._process.wait()
+            process.wait(20)
+        process.kill()
+        process.wait()

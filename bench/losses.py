@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,12 +49,6 @@ class Loss(NamedTuple):
     names: Collection[str] = ("", NETWORKS[0])
 
 
-class Simulated(Protocol):
-    def judged(self, count: int, loss: Loss | None = None) -> tuple[Judged, Judged]:
-        """Return whether what is looked for is on, and whether a night FAILs by itself: in so many
-        years without a loss, or on the first three nights of so many losses."""
-
-
 def throughputs(networks: Sequence[str], sizes: Sequence[int]) -> tuple[Key, ...]:
     return tuple(Key(Scope.THROUGHPUT, *each) for each in product(networks, sizes))
 
@@ -84,7 +78,8 @@ class Throughputs:
 
     def judged(self, count: int, loss: Loss | None = None) -> tuple[Judged, Judged]:
         """Return whether throughputs have fallen, also while a night is missing, and on which
-        nights they were measured so."""
+        nights they were measured so: in so many years without a loss, or on the first three nights
+        of so many losses."""
         on, red = np.array([list(self._nights(seed, loss)) for seed in range(count)]).T
         return on, red
 
@@ -139,7 +134,8 @@ class Gate:
     looks: Sequence[int] = (8, 12, 24)
 
     def judged(self, count: int, loss: Loss | None = None) -> tuple[Judged, Judged]:
-        """Return whether cases are an alarm, and whether they FAIL by one night."""
+        """Return whether cases are an alarm, and whether they FAIL by one night, as Throughputs
+        does."""
         generator = np.random.default_rng(1)
         lost = [0.0] * NIGHTS if loss is None else [math.log(loss.factor)] * TOGETHER
         cases = [CaseOverNights() for _ in range(60 * count if loss is None else count)]
@@ -234,6 +230,7 @@ def early_lower(turns: Array, launch_sd: float) -> Array:
     return found
 
 
+Simulated = Throughputs | Gate
 HALF = math.sqrt(0.5)
 FALLS = {
     "1.5 %": Throughputs(0.015),

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -152,33 +152,29 @@ def drawn(modules: Sequence[str], count: int, seed: int) -> list[Mutant]:
     return sorted(each for _, each in sorted(ordered)[:count])
 
 
-def fails(tree: Path, module: str, timeout_s: float | None = None) -> bool:
+def fails(tree: Path, module: str, timeout_s: float = 0.0) -> bool:
     """Return whether a test of the module fails, does not end, or takes all memory. tree: a copy of
-    this one, in which to run the tests."""
-    command = ["prlimit", f"--as={MEMORY}", sys.executable, "-m", "pytest", "-x", "-q"]
-    command += ["-p", "no:cacheprovider", "-m", "not long and not mpirun", *tests_of(module)]
+    this one, in which to run the tests. timeout_s: 0 for none."""
+    command = ["timeout", f"{timeout_s}", "prlimit", f"--as={MEMORY}", sys.executable, "-m"]
+    command += ["pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not long and not mpirun"]
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(
-            command, cwd=tree, env=env, capture_output=True, check=False, timeout=timeout_s
-        )
-    except subprocess.TimeoutExpired:
-        return True
+    tests = tests_of(module)
+    done = subprocess.run([*command, *tests], cwd=tree, env=env, capture_output=True, check=False)
     return done.returncode != 0
 
 
 def tests_of(module: str) -> list[str]:
     """Return the files of a module's tests, those first that import it."""
     name = re.compile(rf"\b{re.escape(module.removesuffix('.py').replace('/', '.'))}\b")
-    rooms = [path for room in ROOMS for path in sorted((ROOT / room).glob("test_*.py"))]
-    importing = [path for path in rooms if name.search(path.read_text())]
-    places = [ROOT / place for place in TESTS[package_of(module)]]
-    others = [
-        path
-        for place in places
-        for path in (sorted(place.glob("test_*.py")) if place.is_dir() else [place])
-    ]
-    return [str(path.relative_to(ROOT)) for path in dict.fromkeys((*importing, *others))]
+    importing = [path for path in _files(ROOMS) if name.search(path.read_text())]
+    found = dict.fromkeys((*importing, *_files(TESTS[package_of(module)])))
+    return [str(path.relative_to(ROOT)) for path in found]
+
+
+def _files(places: Iterable[str]) -> Iterator[Path]:
+    for place in places:
+        path = ROOT / place
+        yield from sorted(path.glob("test_*.py")) if path.is_dir() else [path]
 
 
 def package_of(module: str) -> str:

@@ -157,10 +157,6 @@ class Machine:
     turns: Mapping[int, float]
     launches: Mapping[int, float]
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(self.turns)
-
 
 # Measured in thirteen quiet sessions; in one session beside other programs; and in one session of
 # four slots on two cores beside other programs.
@@ -187,10 +183,6 @@ class Case:
     @property
     def is_pair(self) -> bool:
         return self.comparison.judged_as is JudgedAs.AA_PAIR
-
-    @cached_property
-    def model(self) -> str:
-        return self.comparison.workload.model
 
 
 def asked(sizes: Sequence[int], models: Sequence[str] = ("vgg_16_s",)) -> list[Comparison]:
@@ -239,7 +231,7 @@ class Session:
     def run(self) -> None:
         of_models: dict[str, list[Case]] = {}
         for case in self.drawn:
-            of_models.setdefault(case.model, []).append(case)
+            of_models.setdefault(case.comparison.workload.model, []).append(case)
         self.networks = [Network(self, cases) for cases in of_models.values()]
         in_turn(self.networks)
 
@@ -253,11 +245,6 @@ class Session:
         judge = judge_pair if case.is_pair else judge_rounds
         return judge(self.rows[case], case.rule, self.looks, known, forced)
 
-    @property
-    def variances(self) -> Variances:
-        """Return the variances that the session leaves in the machine's record."""
-        return launch_variances((case.load, rows) for case, rows in self.rows.items())
-
 
 class Network(Group[Case]):
     """The cases of one network of a made-up session."""
@@ -268,7 +255,7 @@ class Network(Group[Case]):
         self.session = session
 
     def measure(self, wanted: Sequence[Case], turns: int) -> dict[Case, Row]:
-        apart, turn_seconds = SECONDS[wanted[0].model]
+        apart, turn_seconds = SECONDS[wanted[0].comparison.workload.model]
         share = self.cost(wanted) / self.cost(self.cases)
         self.turn_seconds = turn_seconds * share
         self.session.seconds += apart * share + turns * self.turn_seconds
@@ -412,11 +399,14 @@ def _recorded(machine: Machine, noise: Noise, looks: tuple[int, ...]) -> tuple[V
     sessions knows nothing of the machine; the second, whose variances are returned, knows it from
     the first."""
     setting = Setting(machine, noise, looks)
-    cases = [ordinary(comparison) for comparison in asked(machine.sizes, tuple(SECONDS))]
+    cases = [ordinary(comparison) for comparison in asked(tuple(machine.turns), tuple(SECONDS))]
     left = _left_by_earlier(setting)
     for generation in range(2):
         earlier = simulated(setting, cases, RECORDED, SEED + 1 + generation, left)
-        left = tuple(session.variances for session in earlier)
+        left = tuple(
+            launch_variances((case.load, rows) for case, rows in session.rows.items())
+            for session in earlier
+        )
     return left
 
 

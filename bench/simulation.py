@@ -63,7 +63,7 @@ class Compared:
     figure: float = 1.0
 
     def cases(self, machine: Machine) -> list[Case]:
-        return [Case(each, self.rule, self.figure) for each in self.asked(machine.sizes)]
+        return [Case(each, self.rule, self.figure) for each in self.asked(tuple(machine.turns))]
 
     def verdicts(self, setting: Setting, count: int) -> Counter[Verdict]:
         """Return the numbers of these comparisons in so many sessions by their verdict."""
@@ -157,7 +157,7 @@ def minutes_table(count: int) -> Iterator[str]:
 def ordinary_sessions(machine: Machine, known: float | None, count: int) -> list[sessions.Session]:
     """Return sessions of at most two slots: of more, the default profile judges only communication,
     and only of one network."""
-    sizes = [size for size in machine.sizes if size <= 2]
+    sizes = [size for size in machine.turns if size <= 2]
     cases = [sessions.ordinary(each) for each in sessions.asked(sizes, tuple(sessions.SECONDS))]
     return list(sessions.simulated(Setting(machine, known=known), cases, count))
 

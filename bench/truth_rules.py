@@ -21,7 +21,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, median, stdev
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from hvdperf.errors import UserError
 from hvdperf.interim import EARLY_LOOKS, judge_rounds
@@ -100,8 +100,7 @@ def read(data: Path) -> list[Recorded]:
 # What rules see ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(NamedTuple):
     """What rules see of one run: its blocks, one a turn.
 
     step: mean seconds of a step. steps: seconds of each step, of the slowest rank. own: by rank,
@@ -118,8 +117,7 @@ class Figures:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """A round of two arms as our rule sees it. row: ln speed of the candidate over that of the
     healthy arm, one a turn; () if other programs disturbed the round. seconds: that both took."""
 
@@ -240,8 +238,7 @@ class Said(Enum):
     NOTHING = "no verdict"
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """What a rule said, after how many seconds of measuring, and from how many rounds of the
     candidate."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -125,8 +125,7 @@ def add(session: Path, data: Path) -> list[str]:
 # Scores -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(NamedTuple):
     """A share of trials, with its 95 % interval. All from 0 to 1."""
 
     share: float
@@ -137,8 +136,7 @@ class Share:
         return f"{100 * self.share:.0f} [{100 * self.low:.0f}, {100 * self.high:.0f}]"
 
 
-@dataclass(frozen=True)
-class OfArm:
+class OfArm(NamedTuple):
     """What a rule said of one arm. slower, fine, nothing: the shares of trials with these answers.
     seconds: of every trial."""
 

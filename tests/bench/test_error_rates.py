@@ -102,7 +102,7 @@ def test_a_stack_that_is_as_fast_seldom_fails(machine, rate):
 
 
 def test_nothing_fails_before_a_full_look():
-    cases = [Case(comparison, FLOOR, 0.5) for comparison in sessions.asked(BUSY.sizes)]
+    cases = [Case(comparison, FLOOR, 0.5) for comparison in sessions.asked(tuple(BUSY.turns))]
     for session in sessions.simulated(Setting(BUSY, by_clock=True), cases, 40):
         for judgement in session.judged.values():
             assert (judgement.verdict is Verdict.FAIL) == (judgement.rounds >= 8)
