@@ -18,14 +18,18 @@
     const NUMBERS = 60;
     const MARGINS = 30;
 
-    /* The channels of these names in a plot and its layers. */
-    function channels(part, names) {
+    /* A plot and its layers, as far as they have channels. */
+    function parts(part) {
         if (!part || typeof part !== 'object') {
             return [];
         }
-        const own = part.encoding && !Array.isArray(part) ? names.map(name => part.encoding[name]) : [];
-        return [...own.filter(Boolean), ...Object.values(part).flatMap(each => channels(each, names))];
+        const own = part.encoding && !Array.isArray(part) ? [part] : [];
+        return [...own, ...Object.values(part).flatMap(parts)];
     }
+
+    /* The channels of these names in a plot and its layers. */
+    const channels = (spec, names) =>
+        parts(spec).flatMap(part => names.map(name => part.encoding[name])).filter(Boolean);
 
     /* How many names the channels have to show, and the width of the longest in pixels. */
     function labels(found, rows) {
@@ -98,18 +102,8 @@
             colour: present.map(word => colours[VERDICTS[word].colour]),
             shape: present.map(word => VERDICTS[word].shape),
         };
-        walk(spec);
+        parts(spec).forEach(scale);
         return spec;
-
-        function walk(part) {
-            if (!part || typeof part !== 'object') {
-                return;
-            }
-            if (part.encoding && !Array.isArray(part)) {
-                scale(part);
-            }
-            Object.values(part).forEach(walk);
-        }
 
         function scale(part) {
             const channels = part.encoding;

@@ -100,7 +100,8 @@
         shownLines = now;
     }
 
-    function keep() {
+    function choices() {
+        apply();
         page.address.write(chosenInForm());
     }
 
@@ -111,16 +112,15 @@
             choose.addEventListener('click', () => {
                 choose.setAttribute('aria-expanded', String(choose.getAttribute('aria-expanded') !== 'true'));
             });
-            form.addEventListener('input', () => { apply(); keep(); });
+            form.addEventListener('input', choices);
             form.addEventListener('submit', event => event.preventDefault());
             // The fields are empty only after this.
-            form.addEventListener('reset', () => setTimeout(() => { apply(); keep(); }));
+            form.addEventListener('reset', () => setTimeout(choices));
             for (const tile of tiles) {
                 tile.addEventListener('click', () => {
                     const select = form.elements.verdict;
                     select.value = select.value === tile.dataset.verdict ? '' : tile.dataset.verdict;
-                    apply();
-                    keep();
+                    choices();
                 });
             }
             this.follow();

@@ -52,27 +52,28 @@ document.querySelectorAll('.calendar').forEach(each => { each.scrollLeft = each.
         drawing.setAttribute('aria-hidden', 'true');
         name();
 
+        /* Names the night for the slider, and returns what was measured. */
         function name() {
             const [night, verdict] = nights[places[at]];
+            const told = `${figures[places[at]]}, night ${verdict}`;
             area.setAttribute('aria-valuenow', at + 1);
-            area.setAttribute('aria-valuetext', `${night}: ${figures[places[at]]}, night ${verdict}`);
+            area.setAttribute('aria-valuetext', `${night}: ${told}`);
+            return told;
         }
 
         function choose(place) {
             at = Math.max(0, Math.min(places.length - 1, place));
-            const [night, verdict, session] = nights[places[at]];
-            const told = `${figures[places[at]]}, night ${verdict}`;
+            const [night, , session] = nights[places[at]];
             const link = document.createElement(session ? 'a' : 'span');
             link.textContent = night;
             if (session) {
                 link.href = session;
             }
-            read.replaceChildren(link, `: ${told}`);
+            read.replaceChildren(link, `: ${name()}`);
             read.hidden = false;
             isRead = true;
             cursor.setAttribute('d', `M${places[at]} 0v120`);
             drawing.firstElementChild.append(cursor);
-            name();
         }
 
         function leave() {
