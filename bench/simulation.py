@@ -62,12 +62,10 @@ class Compared:
     rule: Rule
     figure: float = 1.0
 
-    def cases(self, machine: Machine) -> list[Case]:
-        return [Case(each, self.rule, self.figure) for each in self.asked(tuple(machine.turns))]
-
     def verdicts(self, setting: Setting, count: int) -> Counter[Verdict]:
         """Return the numbers of these comparisons in so many sessions by their verdict."""
-        cases = self.cases(setting.machine)
+        asked = self.asked(tuple(setting.machine.turns))
+        cases = [Case(each, self.rule, self.figure) for each in asked]
         judged = (each.judged.values() for each in sessions.simulated(setting, cases, count))
         return Counter(judgement.verdict for of_one in judged for judgement in of_one)
 
@@ -82,15 +80,12 @@ def shares(counts: Counter[Verdict]) -> str:
 AT_FLOOR = Compared(sessions.asked, FLOOR)
 AS_FAST = Compared(sessions.asked_against, verdict.REGRESSION)
 BELOW_FLOOR = replace(AT_FLOOR, figure=0.9)
-# Two identical groups.
-PAIR = Compared(lambda _: [sessions.identical()], IDENTICAL)
 BOTH = {"at the floor": AT_FLOOR, "as fast": AS_FAST}
 SLOWER = {f"{n} % slower": replace(AS_FAST, figure=1 - n / 100) for n in (5, 10, 15)}
 BANDS = {
     "alike, in 0.75": Compared(sessions.asked, ON_CPUS),
     "at 0.75": Compared(sessions.asked, ON_CPUS, 0.75),
     "alike, in 0.95": Compared(sessions.asked, ON_GPUS),
-    "A/A": PAIR,
 }
 
 
@@ -190,7 +185,7 @@ PAIR_RATIOS = (BIAS, 0.7, 1.3)
 def of_pairs(machine: Machine, ratio: float, pairs: int) -> list[Judgement]:
     """Judge so many pairs by themselves, whose second group has this true ratio to the first. The
     noise record is empty, so the noise of launches is assumed to be 5 %."""
-    case = replace(PAIR, figure=ratio).cases(machine)[0]
+    case = Case(sessions.identical(), IDENTICAL, ratio)
     return [each.judged[case] for each in sessions.simulated(Setting(machine), [case], pairs)]
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench import truth_rules
-from bench.truth_rules import DATA, ENDING, FORMAT, NONE, SAME, Decision, Recorded, Recording, Rule
+from bench.truth_rules import DATA, ENDING, FORMAT, NONE, SAME, Recorded, Recording, Rule
 from docs.markdown import heading, put_into, row
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
@@ -227,19 +227,17 @@ def score(rule: Rule, recorded: Sequence[Recorded]) -> Score:
             for each in recorded
             if arm in each.candidates
         ]
-        if any(decisions):
-            arms[arm] = _of_arm([each for each in decisions if each])
+        tried = [each for each in decisions if each]
+        if tried:
+            rounds = fmean(each.rounds for of_one in tried for each in of_one)
+            distinct = sum(max(1, math.floor(len(of_one) / rounds)) for of_one in tried)
+            slower, fine, nothing = (
+                share_of([[each.said is said for each in of_one] for of_one in tried], distinct)
+                for said in truth_rules.Said
+            )
+            seconds = [each.seconds for of_one in tried for each in of_one]
+            arms[arm] = OfArm(slower, fine, nothing, seconds)
     return Score(rule, arms)
-
-
-def _of_arm(decisions: Sequence[Sequence[Decision]]) -> OfArm:
-    rounds = fmean(each.rounds for of_one in decisions for each in of_one)
-    distinct = sum(max(1, math.floor(len(of_one) / rounds)) for of_one in decisions)
-    slower, fine, nothing = (
-        share_of([[each.said is said for each in of_one] for of_one in decisions], distinct)
-        for said in truth_rules.Said
-    )
-    return OfArm(slower, fine, nothing, [each.seconds for of in decisions for each in of])
 
 
 def planted_in(recorded: Iterable[Recorded]) -> list[str]:

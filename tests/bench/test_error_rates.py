@@ -35,7 +35,6 @@ ON_EACH = {
     "ended by the clock": (AT_FLOOR, {**KNOWN_LEAST, "by_clock": True}, 1, 0.035, 0.025),
     "alike, in a band": (simulation.BANDS["alike, in 0.75"], {}, 2, 1, 0),
     "at the edge of a band": (simulation.BANDS["at 0.75"], {}, 2, 0.07, 0.06),
-    "an A/A pair": (simulation.PAIR, {}, 1, 1, 0.002),
 }
 # By noise: the machine, and the shares. The first four leave rounds symmetric and independent.
 NOISY = {
