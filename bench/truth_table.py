@@ -8,9 +8,9 @@ import json
 import lzma
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -265,43 +265,31 @@ def effect(recorded: Sequence[Recorded], arm: str, network: str) -> Interval:
 # The parts of the page ---------------------------------------------------------------------------
 
 
-def about(recorded: Sequence[Recorded], arms: Sequence[str]) -> list[str]:
-    """Return what was recorded."""
-    recordings = [each.recording for each in recorded]
-    rounds = sum(each.count for each in recorded)
-    pairs = sum(each.count * len(each.candidates) for each in recorded)
+def about(recordings: Sequence[Recording]) -> Iterator[str]:
+    """Yield what was recorded."""
+    rounds = sum(len(each.rounds) for each in recordings)
+    pairs = sum(len(each.rounds) * (len(each.arms) - 1) for each in recordings)
     machine, stack = recordings[-1].machine, recordings[-1].stack
-    networks = sorted({each.network for each in recordings})
-    return [
+    yield (
         f"{plural(len(recordings), 'recording')} with {rounds} rounds: {pairs} pairs of a "
         f"healthy run and another one, of which {rounds} had no fault either. They ran on "
         f"{machine['cores']} cores of {machine['cpu_model']}, with Horovod {stack['horovod']}, "
-        f"TensorFlow {stack['tensorflow']} and {stack['mpi_library']}.",
-        "",
-        *heading("session", "network", "rounds", "minutes", "% of the cores taken by others"),
-        *(
-            row(
-                each.session,
-                f"`{each.network}`",
-                f"{len(each.rounds)}",
-                f"{each.elapsed_seconds / 60:.0f}",
-                f"{100 * _taken(each):.1f}",
-            )
-            for each in recordings
-        ),
-        "",
-        "What was planted, and by how much it made the steps of the job longer (95 % interval):",
-        "",
-        *heading("arm", "planted", *(f"`{name}`, %" for name in networks)),
-        *(
-            row(
-                f"`{arm}`",
-                planted_words(arm),
-                *(_longer(effect(recorded, arm, network)) for network in networks),
-            )
-            for arm in arms
-        ),
-    ]
+        f"TensorFlow {stack['tensorflow']} and {stack['mpi_library']}.\n"
+    )
+    yield from heading("session", "network", "rounds", "minutes", "% of the cores taken by others")
+    for each in recordings:
+        minutes, taken = each.elapsed_seconds / 60, 100 * _taken(each)
+        counts = f"{len(each.rounds)}", f"{minutes:.0f}", f"{taken:.1f}"
+        yield row(each.session, f"`{each.network}`", *counts)
+
+
+def planted_table(recorded: Sequence[Recorded]) -> Iterator[str]:
+    """Yield what was planted, and by how much it made the steps longer."""
+    networks = sorted({each.recording.network for each in recorded})
+    yield from heading("arm", "planted", *(f"`{name}`, %" for name in networks))
+    for arm in planted_in(recorded):
+        longer = (_longer(effect(recorded, arm, network)) for network in networks)
+        yield row(f"`{arm}`", planted_words(arm), *longer)
 
 
 def planted_words(arm: str) -> str:
@@ -323,47 +311,28 @@ def _longer(found: Interval) -> str:
     return f"{100 * found.estimate:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
-def main_table(scores: Sequence[Score], arms: Sequence[str]) -> list[str]:
-    """Return the truth table."""
+def main_table(recorded: Sequence[Recorded]) -> Iterator[str]:
+    """Yield the truth table."""
+    arms = planted_in(recorded)
     faults = (f"`{arm}` missed, %" for arm in arms if arm != SAME)
-    rows = heading("rule", "false alarms, %", *faults, "seconds")
-    for each in scores:
-        name = f"**{each.rule.name}**" if each.rule.ours else each.rule.name
-        middle, low, high = each.seconds
-        rows.append(row(name, *map(each.cell, arms), f"{middle:.0f} [{low:.0f}, {high:.0f}]"))
-    return rows
+    yield from heading("rule", "false alarms, %", *faults, "seconds")
+    for rule in truth_rules.RULES:
+        if (found := score(rule, recorded)).arms:
+            name = f"**{rule.name}**" if rule.ours else rule.name
+            middle, low, high = found.seconds
+            yield row(name, *map(found.cell, arms), f"{middle:.0f} [{low:.0f}, {high:.0f}]")
 
 
-def places_table(rules: Sequence[truth_rules.Compared], recorded: Sequence[Recorded]) -> list[str]:
-    """Return the table of rules by the place that their healthy runs come from."""
+def places_table(
+    rules: Sequence[truth_rules.Compared], recorded: Sequence[Recorded]
+) -> Iterator[str]:
+    """Yield the table of rules by the place that their healthy runs come from."""
     arms = planted_in(recorded)
     wrong = (f"`{arm}` {'alarms' if arm == SAME else 'missed'}, %" for arm in arms)
-    rows = heading("rule", "its healthy run", *wrong)
-    for rule in rules:
-        for place, healthy in truth_rules.PLACES.items():
-            found = score(replace(rule, healthy=healthy), recorded)
-            rows += [row(rule.name, place, *map(found.cell, arms))] if found.arms else []
-    return rows
-
-
-def written(recorded: Sequence[Recorded]) -> list[str]:
-    """Return the lines of the page between its marks."""
-    arms = planted_in(recorded)
-    scores = [found for rule in truth_rules.RULES if (found := score(rule, recorded)).arms]
-    count = truth_rules.LOOKS[0]
-    return [
-        *("## What was recorded", "", *about(recorded, arms)),
-        *("", "## The table", "", *main_table(scores, arms)),
-        *("", "## What the reference is worth", ""),
-        "The same rules, with healthy runs from elsewhere: of the same rounds, taking turns with",
-        "the candidate, of the rounds before, or of another session of the network.",
-        *("", *places_table(truth_rules.ELSEWHERE, recorded)),
-        *("", "## With as many runs as hvdperf", ""),
-        f"The same with {count} runs on either side, which hvdperf needs to say FAIL: the mean",
-        "of their steps, all steps together in the t-test on steps, and the mean step of each run",
-        "for benchstat.",
-        *("", *places_table(truth_rules.LONGER, recorded)),
-    ]
+    yield from heading("rule", "its healthy run", *wrong)
+    for rule, (place, healthy) in product(rules, truth_rules.PLACES.items()):
+        if (found := score(replace(rule, healthy=healthy), recorded)).arms:
+            yield row(rule.name, place, *map(found.cell, arms))
 
 
 def make(*sessions: Path, data: Path = DATA, page: Path = PAGE) -> int:
@@ -380,8 +349,18 @@ def make(*sessions: Path, data: Path = DATA, page: Path = PAGE) -> int:
             print(f"added: {', '.join(add(session, data))}", flush=True)
         except (UserError, OSError) as error:
             print(f"left out: {error}", file=sys.stderr, flush=True)
-    lines = written(truth_rules.read(data))
-    print(*lines, sep="\n", flush=True)
-    put_into(page, "make truth", lines)
+    recorded = truth_rules.read(data)
+    parts = [
+        list(part)
+        for part in (
+            about([each.recording for each in recorded]),
+            planted_table(recorded),
+            main_table(recorded),
+            places_table(truth_rules.ELSEWHERE, recorded),
+            places_table(truth_rules.LONGER, recorded),
+        )
+    ]
+    put_into(page, "make truth", *parts)
+    print(*("\n".join(part) for part in parts), sep="\n\n")
     print(f"\nwritten to {shown(page)}")
     return 0

@@ -15,13 +15,13 @@ import importlib
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from docs.compatibility import read_not_built, read_uses, tables
-from docs.markdown import END, table
+from docs.markdown import filled, table
 from hvdperf import __main__ as command
 from hvdperf import cli
 from hvdperf.files import write_whole
@@ -42,8 +42,6 @@ from hvdperf.verdict import Band, Ceiling, Floor, SpeedFloor
 from hvdperf.work.collectives import Collectives
 from hvdperf.worker.script.tap._hvdperf_recorder import PREFIXES
 
-# Where a part of a page begins that is made here.
-BEGIN = "<!-- made by `make docs` from here -->"
 REFERENCE = ROOT / "docs" / "reference"
 SCHEMAS = ROOT / "results" / "schema"
 DOCUMENTS = {
@@ -65,15 +63,6 @@ def code(text: object) -> str:
 
 def codes(names: Iterable[object]) -> str:
     return ", ".join(map(code, names))
-
-
-def filled(page: str, parts: Sequence[str]) -> str:
-    """Return a page with these parts in place of those that it marks, in their order."""
-    text, *rest = page.split(f"{BEGIN}\n")
-    for part, after in zip(parts, rest, strict=True):
-        made = "\n\n".join(map(_wrapped, part.split("\n\n")))
-        text += f"{BEGIN}\n\n{made}\n\n{END}{after.partition(END)[2]}"
-    return text
 
 
 def _wrapped(paragraph: str) -> str:
@@ -497,7 +486,8 @@ PAGES: Mapping[str, Callable[[], list[str]]] = {
 
 def text(name: str) -> str:
     """Return the whole text of a page."""
-    return filled((REFERENCE / f"{name}.md").read_text(), PAGES[name]())
+    made = ["\n\n".join(map(_wrapped, part.split("\n\n"))) for part in PAGES[name]()]
+    return filled((REFERENCE / f"{name}.md").read_text(), "make docs", made)
 
 
 def schemas() -> dict[Path, str]:

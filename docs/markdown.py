@@ -26,19 +26,20 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([*heading(*head), *(row(*cells) for cells in rows)])
 
 
-def between(page: str, command: str) -> tuple[str, str, str]:
-    """Return a page before, within and after the part that this command makes. Raises UserError if
-    the page does not mark it."""
+def filled(page: str, command: str, parts: Sequence[str]) -> str:
+    """Return a page with these texts in place of the parts that this command makes, in their order.
+    Raises UserError if the page does not mark as many."""
     begin = f"<!-- made by `{command}` from here -->\n"
-    before, mark, rest = page.partition(begin)
-    within, end, after = rest.partition(END)
-    if not mark or not end:
+    text, *rest = page.split(begin)
+    if len(rest) != len(parts) or not all(END in each for each in rest):
         raise UserError(f"the page lacks {begin.strip()!r} or, after that, {END!r}")
-    return before + mark, within, end + after
+    for part, after in zip(parts, rest, strict=True):
+        text += f"{begin}\n{part}\n\n{END}{after.partition(END)[2]}"
+    return text
 
 
-def put_into(page: Path, command: str, lines: Iterable[str]) -> None:
-    """Replace what this command makes of a page. Raises UserError if that is impossible."""
+def put_into(page: Path, command: str, *parts: Iterable[str]) -> None:
+    """Replace what this command makes of a page. parts: their lines. Raises UserError if that is
+    impossible."""
     with refusing(f"{shown(page)} cannot be written: ", OSError):
-        before, _, after = between(page.read_text(), command)
-        write_whole(page, "\n".join([before, *lines, "", after]))
+        write_whole(page, filled(page.read_text(), command, ["\n".join(each) for each in parts]))
