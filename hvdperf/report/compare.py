@@ -31,7 +31,17 @@ from hvdperf.records.documents import Case
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots, words
-from hvdperf.report.content import CaseNote, Column, Figure, Report, Row, Section, Table, cells_of
+from hvdperf.report.content import (
+    CaseNote,
+    Column,
+    Figure,
+    Report,
+    Row,
+    Section,
+    Table,
+    Value,
+    cells_of,
+)
 from hvdperf.session.results_writer import with_cases
 from hvdperf.stats import Interval
 from hvdperf.work.base import Work
@@ -464,8 +474,8 @@ def _ratios(found: Sequence[Pair], rows: Sequence[Row]) -> Section:
     )
 
 
-# A training's throughput: its change, and the row of its table.
-Training = tuple[Changed, Row]
+# A training's throughput: its change, and the cells of its row.
+Training = tuple[Changed, Sequence[Value]]
 
 
 def _trainings(a: Archive, b: Archive) -> dict[str, Training]:
@@ -484,24 +494,16 @@ def _trainings(a: Archive, b: Archive) -> dict[str, Training]:
         else:
             changed = of_logarithms(*([math.log(x) for x in side] for side in (speeds_a, speeds_b)))
         label = f"{labels[workload]}, {words.plural(world_size, 'rank')}"
-        row: Row = {
-            "label": label,
-            "model": labels[workload],
-            "world_size": world_size,
-            "batch": workload.batch,
-            "speed_a": median(speeds_a) if speeds_a else None,
-            "speed_b": median(speeds_b) if speeds_b else None,
-            **changed.cells,
-            "rounds_a": len(speeds_a),
-            "rounds_b": len(speeds_b),
-        }
+        speeds = (median(own) if own else None for own in (speeds_a, speeds_b))
+        cells = (*speeds, *changed.cells.values(), len(speeds_a), len(speeds_b))
+        row = label, labels[workload], world_size, workload.batch, *cells
         found[label] = changed, row
     return found
 
 
 def _throughputs(trainings: Mapping[str, Training]) -> Section:
     says = _says("training", {label: changed for label, (changed, _) in trainings.items()})
-    table = Table(_TRAININGS, tuple(row for _, row in trainings.values()))
+    table = Table.filled(_TRAININGS, (row for _, row in trainings.values()))
     figure = _forest("throughput", "B's throughput / A's", says, table, "throughput")
     return Section(
         "throughput",

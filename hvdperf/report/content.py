@@ -74,6 +74,12 @@ class Table:
             ),
         )
 
+    @staticmethod
+    def filled(columns: Sequence[Column], rows: Iterable[Sequence[Value]]) -> Table:
+        """Return a table from rows that have their cells in the order of the columns."""
+        keys = [column.key for column in columns]
+        return Table(tuple(columns), tuple(dict(zip(keys, row, strict=True)) for row in rows))
+
 
 @dataclass(frozen=True)
 class Figure:

@@ -26,8 +26,8 @@ from hvdperf.report.cases import number
 from hvdperf.report.content import Figure, Section
 from hvdperf.report.methods import methods
 from hvdperf.report.paper import MOST_FIGURES, paper_figures, paper_tables
-from hvdperf.report.pooled import pooled
 from hvdperf.report.sections import scaling
+from hvdperf.report.session import pooled
 from hvdperf.report.text import printable
 from hvdperf.report.words import published_name
 from hvdperf.verdict import Band, Verdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Generic, TypeVar
@@ -12,7 +12,8 @@ from hvdperf.plan.arms import KIB, MIB, SWEEP, Collective, busbw
 from hvdperf.records.documents import Case
 from hvdperf.report import plots, words
 from hvdperf.report.cases import grouped, number, quantiles, trusted
-from hvdperf.report.content import Column, Field, Figure, Row, Section, Table, value
+from hvdperf.report.content import Field, Figure, Section, Table, interval, value
+from hvdperf.stats import Interval
 from hvdperf.work.collectives import Collectives
 from hvdperf.work.table import work_of
 
@@ -64,17 +65,12 @@ def _quartiles(
     """Return the field of a median and its quartiles. called: in the titles of the quartiles. A
     bandwidth of 0 (a collective that moves no data) is None, since a logarithmic axis cannot show
     it."""
-    columns = (
-        Column(key, title, unit, 3),
-        Column(f"{key}_low", f"{called}, 25 %", unit, 3),
-        Column(f"{key}_high", f"{called}, 75 %", unit, 3),
-    )
 
-    def cells(of_row: _Turns[Pair]) -> Row:
-        cuts = (cut if cut > 0 else None for cut in quantiles(values(of_row), QUARTILES))
-        return dict(zip((f"{key}_low", key, f"{key}_high"), cuts, strict=True))
+    def quartiles(of_row: _Turns[Pair]) -> Interval | None:
+        low, middle, high = quantiles(values(of_row), QUARTILES)
+        return Interval(middle, low, high, QUARTILES[0], len(of_row.turns)) if low > 0 else None
 
-    return Field(columns, cells)
+    return interval(key, title, quartiles, unit, ends=(f"{called}, 25 %", f"{called}, 75 %"))
 
 
 def _width(side: str) -> Field[_Turns[Pair]]:
@@ -185,8 +181,8 @@ def _median(
     return value(key, title, lambda of_row: scale * median(map(get, of_row.turns)), unit, digits)
 
 
-def gradients(cases: Sequence[Case], labels: words.Labels) -> list[Figure]:
-    """Return one figure for all networks of a session; return [] if no exchange was measured."""
+def gradients(cases: Sequence[Case], labels: words.Labels) -> Iterator[Figure]:
+    """Yield one figure for all networks of a session; none if no exchange was measured."""
     found: dict[tuple[str, int], _Turns[Pair]] = {}
     for case in cases:
         pairs = pairs_of(case) if is_of_gradients(case) else []
@@ -195,7 +191,7 @@ def gradients(cases: Sequence[Case], labels: words.Labels) -> list[Figure]:
         if pairs and (key not in found or len(pairs) > len(found[key].turns)):
             found[key] = _Turns(case, pairs)
     if not found:
-        return []
+        return
     rows = Table.of(
         found.values(),
         *_whose(labels),
@@ -211,29 +207,27 @@ def gradients(cases: Sequence[Case], labels: words.Labels) -> list[Figure]:
         for row in rows.rows
     )
     told = ("network", "bytes", "tensors", "horovod_ms", "bare_ms", "overhead")
-    return [
-        Figure(
-            "bandwidth-gradients",
-            "All gradients of a step: bus bandwidth of their allreduce",
-            f"Typical times of one exchange: {said}.",
-            rows,
-            plots.folded(
-                SIDES,
-                plots.row_names("network", 260),
-                "bus bandwidth in GB/s",
-                rows=len(rows.rows),
-                tip=[*plots.tooltip(rows.columns, *told), *plots.tooltip(plots.BOUNDED)],
-            ),
-        )
-    ]
+    yield Figure(
+        "bandwidth-gradients",
+        "All gradients of a step: bus bandwidth of their allreduce",
+        f"Typical times of one exchange: {said}.",
+        rows,
+        plots.folded(
+            SIDES,
+            plots.row_names("network", 260),
+            "bus bandwidth in GB/s",
+            rows=len(rows.rows),
+            tip=[*plots.tooltip(rows.columns, *told), *plots.tooltip(plots.BOUNDED)],
+        ),
+    )
 
 
 # Bounds of a step ------------------------------------------------------------------------------
 
 
-def bounds(cases: Sequence[Case], labels: words.Labels) -> list[Figure]:
-    """Return one figure of all steps with a bare exchange, of medians over every turn of all
-    rounds, from which a case's figure is computed; return [] if there are none."""
+def bounds(cases: Sequence[Case], labels: words.Labels) -> Iterator[Figure]:
+    """Yield one figure of all steps with a bare exchange, of medians over every turn of all
+    rounds, from which a case's figure is computed; none if there are none."""
     found = [
         _Turns(case, times)
         for case in cases
@@ -241,7 +235,7 @@ def bounds(cases: Sequence[Case], labels: words.Labels) -> list[Figure]:
         if (times := _step_times(case))
     ]
     if not found:
-        return []
+        return
     rows = Table.of(
         found,
         *_whose(labels),
@@ -260,22 +254,20 @@ def bounds(cases: Sequence[Case], labels: words.Labels) -> list[Figure]:
         f"{row['nothing_hidden_ms']:.1f} ms with nothing hidden)"
         for row in rows.rows
     )
-    return [
-        Figure(
-            "bandwidth-bound",
-            "A step and its bounds: all of the exchange hidden, or nothing of it",
-            f"Typical steps: {said}.",
-            rows,
-            plots.estimates(
-                {"y": plots.row_names("network", 260)},
-                plots.field("step_ms", "quantitative", "step time in ms"),
-                ("all_hidden_ms", "nothing_hidden_ms"),
-                rows=len(rows.rows),
-                each=30,
-                point={"tooltip": plots.tooltip(rows.columns)},
-            ),
-        )
-    ]
+    yield Figure(
+        "bandwidth-bound",
+        "A step and its bounds: all of the exchange hidden, or nothing of it",
+        f"Typical steps: {said}.",
+        rows,
+        plots.estimates(
+            {"y": plots.row_names("network", 260)},
+            plots.field("step_ms", "quantitative", "step time in ms"),
+            ("all_hidden_ms", "nothing_hidden_ms"),
+            rows=len(rows.rows),
+            each=30,
+            point={"tooltip": plots.tooltip(rows.columns)},
+        ),
+    )
 
 
 def _step_times(case: Case) -> list[StepTimes]:

@@ -115,8 +115,8 @@ def _spread(key: str, values: Sequence[float]) -> Row:
     return {key: median(values), "least": min(values), "most": max(values)}
 
 
-def _curves(group: _Group) -> list[Figure]:
-    """Return the curves of all arms in one figure; return [] if no loss is known."""
+def _curves(group: _Group) -> Iterator[Figure]:
+    """Yield the curves of all arms in one figure; none if no loss is known."""
     rows: list[Row] = []
     for arm, own in group.arms.items():
         for points in _of_arm(own):
@@ -132,7 +132,7 @@ def _curves(group: _Group) -> list[Figure]:
                 }
             )
     if not rows:
-        return []
+        return
     of_arms = grouped(rows, lambda row: str(row["arm"]))
     # Compare the arms at the last number of samples that all of them have, if there is one.
     shared = set.intersection(*({row["samples"] for row in own} for own in of_arms.values()))
@@ -143,16 +143,14 @@ def _curves(group: _Group) -> list[Figure]:
     said = words.several(
         f"{row['arm']} {row['loss']:.3f} after {row['samples']:,.0f} samples" for row in last
     )
-    return [
-        Figure(
-            group.named("curve"),
-            f"{group.title}: training loss",
-            f"Training loss: {said}.",
-            Table(_OF_A_CURVE, tuple(rows)),
-            _curve_plot(len(rows), list(of_arms)),
-            group.tags,
-        )
-    ]
+    yield Figure(
+        group.named("curve"),
+        f"{group.title}: training loss",
+        f"Training loss: {said}.",
+        Table(_OF_A_CURVE, tuple(rows)),
+        _curve_plot(len(rows), list(of_arms)),
+        group.tags,
+    )
 
 
 def _of_arm(group: Sequence[Started]) -> list[list[_Point]]:

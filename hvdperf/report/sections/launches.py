@@ -4,7 +4,7 @@ growth of memory."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -314,13 +314,13 @@ def memory(cases: Sequence[Case]) -> Section:
     )
 
 
-def _memory(case: Case, label: str) -> list[Figure]:
-    """Return the figure of a case; return [] if no memory was read."""
+def _memory(case: Case, label: str) -> Iterator[Figure]:
+    """Yield the figure of a case; none if no memory was read."""
     candidate, n = case.comparison.candidate.arm, case.world_size
     started = [each for each in launches([case]) if each.launch.arm == candidate]
     ranks = _readings(started)
     if not ranks:
-        return []
+        return
     grown = {rank: _growth(readings) for rank, readings in ranks.items()}
     most = max(ranks, key=grown.__getitem__)
     shown = sorted(sorted(ranks, key=grown.__getitem__, reverse=True)[:SHOWN])
@@ -333,42 +333,39 @@ def _memory(case: Case, label: str) -> list[Figure]:
         Column("growth", "growth in 1,000 steps", "%", 3),
         Column("rounds", "rounds"),
     )
-    rows: list[Row] = [
-        {
-            "rank": rank,
-            "steps": steps,
-            "resident_mib": size / MIB,
-            "allowed_mib": allowed,
-            "growth": 100 * math.expm1(grown[rank]) if math.isfinite(grown[rank]) else None,
-            "rounds": len(started),
-        }
-        for rank in shown
-        for (steps, size), allowed in zip(ranks[rank], _allowed(ranks[rank], at_most), strict=True)
-    ]
+    growths = {rank: 100 * math.expm1(grown[rank]) for rank in shown if math.isfinite(grown[rank])}
+    rows = Table.filled(
+        columns,
+        (
+            (rank, steps, size / MIB, allowed, growths.get(rank), len(started))
+            for rank in shown
+            for (steps, size), allowed in zip(
+                ranks[rank], _allowed(ranks[rank], at_most), strict=True
+            )
+        ),
+    )
     # All kinds of channel share one legend only if their domains are equal.
     by = plots.field("rank", "nominal", "rank", scale={"domain": shown})
-    return [
-        Figure(
-            words.slug("memory", label, f"np{n}"),
-            f"{label} on {words.plural(n, 'replica')}: resident set of each rank",
-            _said(case, [row for row in rows if row["rank"] == most], ranks),
-            Table(columns, tuple(rows)),
-            plots.curve(
-                plots.field("steps", "quantitative", "steps"),
-                plots.axis(columns, "resident_mib", scale={"zero": False}),
-                by,
-                plots.layer(
-                    {"type": "line", "style": "limit"},
-                    plots.known("allowed_mib"),
-                    {"filter": f"datum.rank === {most}"},
-                    y=plots.field("allowed_mib", "quantitative"),
-                ),
-                size=25,
-                tip=plots.tooltip(columns),
+    yield Figure(
+        words.slug("memory", label, f"np{n}"),
+        f"{label} on {words.plural(n, 'replica')}: resident set of each rank",
+        _said(case, [row for row in rows.rows if row["rank"] == most], ranks),
+        rows,
+        plots.curve(
+            plots.field("steps", "quantitative", "steps"),
+            plots.axis(columns, "resident_mib", scale={"zero": False}),
+            by,
+            plots.layer(
+                {"type": "line", "style": "limit"},
+                plots.known("allowed_mib"),
+                {"filter": f"datum.rank === {most}"},
+                y=plots.field("allowed_mib", "quantitative"),
             ),
-            words.tags_of(case),
-        )
-    ]
+            size=25,
+            tip=plots.tooltip(columns),
+        ),
+        words.tags_of(case),
+    )
 
 
 def _readings(started: Sequence[Started]) -> dict[int, Readings]:

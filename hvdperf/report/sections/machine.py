@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance, together
 from hvdperf.records.documents import CULPRITS_KEPT, SessionDocument
@@ -68,12 +68,12 @@ def _stacks(changed: Sequence[str]) -> Figure:
     )
 
 
-def _verdicts(session: SessionDocument, earlier: SessionDocument) -> list[Figure]:
-    """Return the cases whose verdict differs from that of the session before, in one figure."""
+def _verdicts(session: SessionDocument, earlier: SessionDocument) -> Iterator[Figure]:
+    """Yield the cases whose verdict differs from that of the session before, in one figure."""
     then, now = earlier.verdicts or {}, session.verdicts or {}
     changed = [name for name, word in now.items() if then.get(name, word) != word]
     if not changed:
-        return []
+        return
     said = words.several(f"{name} {then[name].value} -> {now[name].value}" for name in changed)
     rows = Table.of(
         changed,
@@ -82,7 +82,7 @@ def _verdicts(session: SessionDocument, earlier: SessionDocument) -> list[Figure
         value("verdict", "this session", lambda name: now[name].value),
     )
     title = "Verdicts that changed since the last session with the same settings"
-    return [Figure("changed-verdicts", title, f"{title}: {said}.", rows)]
+    yield Figure("changed-verdicts", title, f"{title}: {said}.", rows)
 
 
 # Disturbance -----------------------------------------------------------------------------------

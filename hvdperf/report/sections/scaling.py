@@ -421,7 +421,7 @@ def _shape(case: Case) -> _Shape:
 def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Section | None:
     """Return the section; return None if all replicas were on one node. sessions: as in
     Measured."""
-    scaled = list(_of_blocks(cases))
+    scaled = _of_blocks(cases)
     if not any(len(case.replicas_per_node) > 1 for case in scaled):
         return None
     labels = words.workload_labels(case.workload for case in scaled)

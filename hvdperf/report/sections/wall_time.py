@@ -205,17 +205,11 @@ def _weak_by_size(cases: Sequence[Case]) -> dict[Workload, dict[int, Spent]]:
 
 
 def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
-    rows: list[Row] = [
-        {
-            "world_size": size,
-            "term": term.value,
-            "group": GROUPS[term],
-            "seconds": spent.terms[term],
-            "share": 100 * spent.terms[term] / spent.wall_seconds,
-            "below": scaled(spent.below.get(term)),
-        }
+    rows = [
+        (size, term.value, GROUPS[term], seconds, 100 * seconds / spent.wall_seconds, below)
         for size, spent in sizes.items()
         for term in TERMS
+        for seconds, below in [(spent.terms[term], scaled(spent.below.get(term)))]
     ]
     said = "; ".join(f"on {size} {_most(spent)}" for size, spent in sizes.items())
     groups = {
@@ -226,7 +220,7 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
         words.slug("wall_time", "terms", label),
         f"{label}: the seconds of a run of {sizes[1].steps} steps on each replica",
         f"By number of ranks: {said}.",
-        Table(_OF_A_SIZE, tuple(rows)),
+        Table.filled(_OF_A_SIZE, rows),
         plots.stacked(
             plots.field("world_size", "ordinal", "ranks"),
             "of_group",
@@ -262,31 +256,28 @@ def shares(cases: Sequence[Case], labels: words.Labels) -> Figure:
     found = _weak_by_size(cases)
     if sum(map(len, found.values())) > MOST_BARS:
         found = {workload: {max(sizes): sizes[max(sizes)]} for workload, sizes in found.items()}
-    rows: list[Row] = [
-        {
-            "what": f"{labels[workload]}, {words.plural(size, 'replica')}",
-            "part": group,
-            "share": sum(100 * spent.terms[term] / spent.wall_seconds for term in terms),
-        }
+    trainings = {
+        f"{labels[workload]}, {words.plural(size, 'replica')}": spent
         for workload, sizes in found.items()
         for size, spent in sizes.items()
+    }
+    rows = [
+        (name, group, sum(100 * spent.terms[term] / spent.wall_seconds for term in terms))
+        for name, spent in trainings.items()
         for group, terms in _GROUPS.items()
     ]
-    names = list(dict.fromkeys(str(row["what"]) for row in rows))
     exposed = next(reversed(_GROUPS))
-    said = words.several(
-        f"{row['what']} {row['share']:.1f} %" for row in rows if row["part"] == exposed
-    )
+    said = words.several(f"{name} {share:.1f} %" for name, part, share in rows if part == exposed)
     return Figure(
         "wall_time-shares",
         "Where the wall time goes",
         f"Exposed communication: {said}.",
-        Table(_OF_A_TRAINING, tuple(rows)),
+        Table.filled(_OF_A_TRAINING, rows),
         plots.stacked(
-            plots.row_names("what", sort=names),
+            plots.row_names("what", sort=list(trainings)),
             "share",
             _GROUPS,
-            rows=len(names),
+            rows=len(trainings),
             each=44,
             tip=_OF_A_TRAINING,
             unit="share of the wall time in %",
