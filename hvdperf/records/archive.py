@@ -91,7 +91,7 @@ _LONGEST_REASON = 160
 class Archive:
     """A session: its own document (None if it cannot be read), its cases sorted by name, and one
     line for each file that was left out. rounds: all of each round group on disk, by their numbers.
-    sessions: that were put together in this one (report/session.py); () for a session of its own."""
+    sessions: those that were put together in this one (report/session.py); () for one alone."""
 
     directory: Path
     session: documents.SessionDocument | None
