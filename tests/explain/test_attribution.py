@@ -26,7 +26,7 @@ from hvdperf.plan.questions import wall_time
 from hvdperf.records.outcome import Attribution, Cause
 from hvdperf.records.rounds import Block, BlockReport, Launch, Run
 from hvdperf.work.blocks import turns_of
-from tests.support.rounds import HOROVOD_2, WORKLOAD, launch, rank_report, run_report
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, launch, rank_report, run_report
 from tests.support.with_timestamps import round_with_timestamps
 
 
@@ -143,6 +143,7 @@ def test_seconds_of_computing_are_only_told_of_the_side_that_measures_them() -> 
     assert (found.seconds, found.usual_seconds) == pytest.approx((0.026, 0.014))
     found = attribute_steps([(late, launched(USUAL))] * ROUNDS)
     assert (found.term, found.rank, found.usual_seconds) == ("compute", 1, None)
+    assert found.seconds == pytest.approx(0.026), "with what all have in common"
 
 
 @pytest.mark.parametrize(
@@ -173,6 +174,11 @@ def test_steps_of_a_divided_batch_have_terms_of_their_own():
     longer = launched([Rank(computing=0.016)] * 2, kinds)
     found = attribute_steps([(longer, alike)] * ROUNDS, BlockKind.SPLIT)
     assert (found.term, found.rank) == ("compute or communication", None)
+    # Of a divided batch each rank computes half.
+    late = launched([Rank(exchanging=0.016), Rank(computing=0.026)], kinds)
+    found = attribute_steps([(late, alike)] * ROUNDS, BlockKind.SPLIT)
+    assert (found.term, found.rank) == ("compute", 1)
+    assert found.seconds == pytest.approx(0.013)
 
 
 def test_steps_that_exchange_nothing_take_longer_to_compute():
@@ -435,6 +441,28 @@ def longer(*more: dict[str, float]) -> Attribution:
         for each in more
     ]
     return attribute_steps([(launched(ranks, BOTH), launched([ROUND, ROUND], BOTH))] * ROUNDS)
+
+
+def test_growth_is_a_share_of_the_time_that_the_reference_takes_for_the_same_work() -> None:
+    # Of one replica alone, which only computes, half of the step is what two should take.
+    alone = launched([ROUND], BOTH[:1])
+    alone.arm = HOROVOD_1
+    slow = launched([ROUND._replace(waiting=0.625)] * 2, BOTH)
+    sides = (Side(each.arm, BlockKind.FULL) for each in (slow, alone))
+    found = attribute_sides(*sides, [(slow, alone)] * ROUNDS, ideal=0.5)
+    assert [(cause.term, cause.share) for cause in found.causes] == [
+        (Term.INPUT, 1.125),
+        (Term.EXCHANGE, 0.5),
+    ]
+    # Another number of ranks is compared with their mean, and the rest of the step is the exchange.
+    usual = launched([ROUND, ROUND._replace(computing=0.25, exchanging=0.5)], BOTH)
+    more = launched([ROUND._replace(waiting=0.5)] * 4, BOTH)
+    found = attribute_steps([(more, usual)] * ROUNDS)
+    assert [(cause.term, cause.share) for cause in found.causes] == [
+        (Term.INPUT, 0.375),
+        (Term.COMPUTE, 0.125),
+    ]
+    assert found.usual_step_seconds == 1.0
 
 
 @pytest.mark.parametrize(

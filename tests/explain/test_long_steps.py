@@ -14,10 +14,18 @@ from hvdperf.explain.step_terms import of_steps
 from hvdperf.explain.time_breakdown import time_breakdown
 from hvdperf.plan.arms import BlockKind, Schedule, Term
 from hvdperf.plan.questions import wall_time
-from hvdperf.records.rounds import Block, Launch, Round
+from hvdperf.records.rounds import Block, BlockReport, Launch, Round
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.training import stamped
-from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, launch, rank_report, usage
+from tests.support.rounds import (
+    HOROVOD_1,
+    HOROVOD_2,
+    WORKLOAD,
+    change_reports,
+    launch,
+    rank_report,
+    usage,
+)
 from tests.support.with_timestamps import COMPUTE, with_timestamps
 
 WEAK, _ = wall_time(WORKLOAD, 2)
@@ -25,6 +33,29 @@ STEPS = 20
 # The first step of a run, counted from 0, that may be told as a long one.
 FIRST_LONG = 6
 STEP, INPUT = 0.03, 0.002
+
+
+def add_block(
+    made: Launch,
+    kind: BlockKind,
+    turn: int,
+    steps: Sequence[Sequence[float]],
+    inputs: Sequence[Sequence[float]],
+    foreign: float = 0.0,
+) -> None:
+    """Add a block. steps, inputs: seconds of each step and of its input, by rank."""
+    ranks = [
+        rank_report(
+            sum(own),
+            32 * STEPS,
+            STEPS,
+            step_seconds=own,
+            input_seconds=waited,
+            inside_seconds=sum(own) - sum(waited),
+        )
+        for own, waited in zip(steps, inputs, strict=True)
+    ]
+    turns_of(made).blocks.append(Block(kind, turn, STEPS, ranks, usage=usage(foreign)))
 
 
 def launched(
@@ -52,18 +83,7 @@ def launched(
                     rows[rank].append(common + (0.0 if waits else long))
                     begins = rank == 0 and where == "input"
                     inputs[rank].append(INPUT + (long if begins else 0.0))
-            ranks = [
-                rank_report(
-                    sum(own),
-                    32 * STEPS,
-                    STEPS,
-                    step_seconds=own,
-                    input_seconds=of_input,
-                    inside_seconds=sum(own) - sum(of_input),
-                )
-                for own, of_input in zip(rows, inputs, strict=True)
-            ]
-            turns_of(made).blocks.append(Block(kind, turn, STEPS, ranks, usage=usage(foreign)))
+            add_block(made, kind, turn, rows, inputs, foreign)
     return made
 
 
@@ -106,26 +126,22 @@ def test_what_happened_in_one_launch_is_not_told():
     assert long_steps(launches) is None
 
 
+def paused(rank: int, report: BlockReport, extra: float = 1.0) -> BlockReport:
+    """Return the report with a first step that takes longer inside."""
+    first, *others = report.step_seconds
+    return replace(
+        report,
+        seconds=report.seconds + extra,
+        step_seconds=[first + extra, *others],
+        inside_seconds=report.inside_seconds + extra,
+    )
+
+
 def test_long_steps_leave_the_breakdown_of_a_step_possible():
     launch = with_timestamps(HOROVOD_2, exchange=0.003)
     usual = time_breakdown(launch).terms
     # One step in ten of the blocks without exchange takes a second longer.
-    stamped(launch).blocks = [
-        replace(
-            block,
-            ranks=[
-                replace(
-                    rank,
-                    step_seconds=[rank.step_seconds[0] + 1.0, *rank.step_seconds[1:]],
-                    inside_seconds=rank.inside_seconds + 1.0,
-                )
-                for rank in block.ranks
-            ],
-        )
-        if block.kind is BlockKind.LOCAL
-        else block
-        for block in launch.blocks
-    ]
+    change_reports(launch, paused, lambda block: block.kind is BlockKind.LOCAL)
     terms = time_breakdown(launch).terms
     assert terms[Term.EXCHANGE] == pytest.approx(usual[Term.EXCHANGE], rel=0.01)
 
@@ -133,20 +149,14 @@ def test_long_steps_leave_the_breakdown_of_a_step_possible():
 def test_a_step_that_is_long_between_steps_names_its_rank():
     launches = [launched(random.Random(seed), extra=1.0) for seed in range(8)]
     for made in launches:
-        turns_of(made).blocks = [
-            replace(
-                block,
-                ranks=[
-                    replace(
-                        rank,
-                        input_seconds=[min(own, 2 * INPUT) for own in rank.input_seconds],
-                        inside_seconds=sum(rank.step_seconds) - sum(rank.input_seconds),
-                    )
-                    for rank in block.ranks
-                ],
-            )
-            for block in made.blocks
-        ]
+        change_reports(
+            made,
+            lambda _, own: replace(
+                own,
+                input_seconds=[min(waited, 2 * INPUT) for waited in own.input_seconds],
+                inside_seconds=sum(own.step_seconds) - sum(own.input_seconds),
+            ),
+        )
     told = long_steps(launches)
     assert told is not None
     assert told.rank == 0
@@ -182,23 +192,11 @@ def with_long_blocks(count: int, extra: float = 1.0, before: float | None = None
     it the seconds before rank 0 meets the others; None for all of it."""
     made: Launch = launch(HOROVOD_2, {})
     for turn in range(6):
-        own = [STEP] * STEPS
-        inputs: list[list[float]] = [[INPUT] * STEPS, [INPUT] * STEPS]
+        own, inputs = [STEP] * STEPS, [[INPUT] * STEPS, [INPUT] * STEPS]
         if turn < count:
             own[7] += extra
             inputs[0][7] += extra if before is None else before
-        ranks = [
-            rank_report(
-                sum(own),
-                32 * STEPS,
-                STEPS,
-                step_seconds=own,
-                input_seconds=waited,
-                inside_seconds=sum(own) - sum(waited),
-            )
-            for waited in inputs
-        ]
-        turns_of(made).blocks.append(Block(BlockKind.FULL, turn, STEPS, ranks, usage=usage(0.0)))
+        add_block(made, BlockKind.FULL, turn, [own, own], inputs)
     return made
 
 
@@ -289,23 +287,7 @@ def paused_run(world_size: int, every: int = 10, extra: float = 1.0) -> Launch:
             rows[number] = [at + before for at in row]
             rows[number][3] += extra if number % every == every - 1 else 0.0
         object.__setattr__(rank, "timestamps", rows)
-    work.blocks = [
-        replace(
-            timed,
-            ranks=[
-                replace(
-                    rank,
-                    seconds=rank.seconds + extra,
-                    step_seconds=[rank.step_seconds[0] + extra, *rank.step_seconds[1:]],
-                    inside_seconds=rank.inside_seconds + extra,
-                )
-                for rank in timed.ranks
-            ],
-        )
-        if timed.turn == 0
-        else timed
-        for timed in work.blocks
-    ]
+    change_reports(made, lambda rank, own: paused(rank, own, extra), lambda block: block.turn == 0)
     return made
 
 

@@ -10,7 +10,6 @@ from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.plan.arms import BlockKind, Term
 from hvdperf.plan.questions import wall_time
 from hvdperf.stats import Interval
-from hvdperf.work.training import stamped
 from tests.support.rounds import WORKLOAD, change_reports
 from tests.support.with_timestamps import COMPUTE, round_with_timestamps
 
@@ -112,19 +111,14 @@ def test_who_is_late_in_most_rounds_is_named():
     assert scaling_breakdown(WEAK, [*late[:2], *punctual]).late is None
 
 
-def slower_on_rank_1(block):
-    first, second = block.ranks
-    return replace(block, ranks=[first, replace(second, seconds=1.3 * second.seconds)])
-
-
 def test_a_rank_whose_steps_take_longer_is_named():
     measured = rounds(WEAK)
     for each in measured:
-        launch = each.of(WEAK.candidate.arm)
-        stamped(launch).blocks = [
-            slower_on_rank_1(block) if block.kind is BlockKind.LOCAL else block
-            for block in launch.blocks
-        ]
+        change_reports(
+            each.of(WEAK.candidate.arm),
+            lambda rank, own: replace(own, seconds=(1.0, 1.3)[rank] * own.seconds),
+            lambda block: block.kind is BlockKind.LOCAL,
+        )
     found = scaling_breakdown(WEAK, measured)
     assert found.slowest == 1
     assert found.load_balance.estimate == pytest.approx(1 / 1.3)
@@ -133,18 +127,11 @@ def test_a_rank_whose_steps_take_longer_is_named():
 def test_work_that_a_rank_has_instead_of_another_is_no_contention():
     measured = rounds(WEAK)
     for each in measured:
-        launch = each.of(WEAK.candidate.arm)
         # Rank 0 has a tenth of the work, and rank 1 the rest.
-        stamped(launch).blocks = [
-            replace(
-                block,
-                ranks=[
-                    replace(rank, seconds=share * rank.seconds)
-                    for rank, share in zip(block.ranks, (0.1, 1.9), strict=True)
-                ],
-            )
-            for block in launch.blocks
-        ]
+        change_reports(
+            each.of(WEAK.candidate.arm),
+            lambda rank, own: replace(own, seconds=(0.1, 1.9)[rank] * own.seconds),
+        )
     found = scaling_breakdown(WEAK, measured)
     assert found.computation.estimate == pytest.approx(1.0)
     assert found.load_balance.estimate == pytest.approx(1 / 1.9)

@@ -24,7 +24,7 @@ from hvdperf.plan.arms import START, TERMS, BlockKind
 from hvdperf.records.rounds import Block, Launch, Timestamps
 from hvdperf.work.training import WallTime, stamped
 from hvdperf.worker.protocol import STARTUP, Phase
-from tests.support.rounds import HOROVOD_1, HOROVOD_2, rank_report
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, change_reports, rank_report
 from tests.support.with_timestamps import (
     APPLY,
     BETWEEN,
@@ -147,18 +147,12 @@ def test_ranks_that_compute_alike_but_for_noise_keep_nobody_waiting():
     named, waited = 0, []
     for _ in range(20):
         launch = computing_longer([0.0, 0.0])
-        stamped(launch).blocks = [
-            replace(
-                block,
-                ranks=[
-                    replace(
-                        rank, inside_seconds=rank.inside_seconds * noise.lognormvariate(0.0, 0.05)
-                    )
-                    for rank in block.ranks
-                ],
-            )
-            for block in launch.blocks
-        ]
+        change_reports(
+            launch,
+            lambda _, own: replace(
+                own, inside_seconds=own.inside_seconds * noise.lognormvariate(0.0, 0.05)
+            ),
+        )
         book = time_breakdown(launch)
         named += book.late is not None
         waited.append(book.terms["straggler wait"] / 40)
@@ -199,10 +193,7 @@ def test_the_error_of_two_ranks_is_that_of_what_sets_them_apart_in_each_turn() -
 def test_blocks_that_tell_no_waits_for_batches_divide_a_step_all_the_same() -> None:
     launch = with_timestamps(HOROVOD_2)
     whole = time_breakdown(launch)
-    stamped(launch).blocks = [
-        replace(block, ranks=[replace(rank, input_seconds=[]) for rank in block.ranks])
-        for block in launch.blocks
-    ]
+    change_reports(launch, lambda _, own: replace(own, input_seconds=[]))
     assert time_breakdown(launch).terms == pytest.approx(whole.terms)
 
 

@@ -200,12 +200,18 @@ def launch(
     )
 
 
-def change_reports(launched: Launch, change: Callable[[int, BlockReport], BlockReport]) -> None:
-    """Replace the report of each rank on each block of the launch by `change(rank, report)`."""
+def change_reports(
+    launched: Launch,
+    change: Callable[[int, BlockReport], BlockReport],
+    of: Callable[[Block], bool] = lambda block: True,
+) -> None:
+    """Replace the report of each rank on each of these blocks by `change(rank, report)`."""
     work = launched.work
     assert isinstance(work, Turns | StampedRun)
     work.blocks = [
         replace(block, ranks=[change(rank, report) for rank, report in enumerate(block.ranks)])
+        if of(block)
+        else block
         for block in launched.blocks
     ]
 
