@@ -234,7 +234,6 @@ def _tail(parts: Parts, ranks: Sequence[Rank]) -> Iterator[Limit]:
     if tail is None:
         return
     many = f"{tail.count} slow steps" if tail.count > 1 else "one slow step"
-    told = f"{many} of {tail.of}: {share_told(tail)}, mostly {cause_told(tail)}"
     who = "the ranks do" if tail.rank is None else f"rank {tail.rank} or its node does"
     mends = {
         Term.BETWEEN: "do what happens there, such as saving, evaluating or logging, less often or "
@@ -244,8 +243,8 @@ def _tail(parts: Parts, ranks: Sequence[Rank]) -> Iterator[Limit]:
         Term.INPUT: "cache the data set, prefetch, and shorten the start of an epoch",
     }
     mend = mends.get(tail.term, f"find out what {who} then")
-    where = {Term.BETWEEN: _place(ranks), Term.OTHERS: _named(parts)}
-    told += where.get(tail.term, "")
+    where = {Term.BETWEEN: _place(ranks), Term.OTHERS: _named(parts)}.get(tail.term, "")
+    told = f"{many} of {tail.of}: {share_told(tail)}, mostly {cause_told(tail)}{where}"
     if tail.retraced:
         told = f"{many} of {tail.of} retrace the function: {share_told(tail)}"
         mend = (

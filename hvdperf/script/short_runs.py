@@ -34,7 +34,6 @@ from hvdperf.records.outcome import Measure
 from hvdperf.script import launch
 from hvdperf.script.checks import problems
 from hvdperf.script.launch import Command, Figure, Interrupted, Run
-from hvdperf.script.recorded import Rank
 from hvdperf.script.terms import TERMS, parts_of
 from hvdperf.script.training import start_of
 from hvdperf.stats import Row
@@ -321,7 +320,8 @@ def _part(command: Command, directory: Path, steps: int, kind: Kind, say: Say) -
     known = fingerprint(host.local_machine(), installed, launcher, slots, job[0].settings)
     name = Path(job[0].arguments[0]).name
     results = {(Measure.SPEED, f"{name}, {each.value}"): _speeds(runs, each) for each in Figure}
-    results[Measure.START, name] = [max(map(_start_seconds, run.job)) for run in runs]
+    starts = [filter(None, map(start_of, run.job)) for run in runs]
+    results[Measure.START, name] = [max(each.seconds for each in own) for own in starts]
     results[Measure.MEMORY, name] = [
         float(max(rank.peak_memory for rank in run.job)) for run in runs
     ]
@@ -346,9 +346,3 @@ def _speeds(runs: Sequence[Run], figure: Figure) -> list[float]:
         (len(run.job) if run.has_samples else 1) / run.seconds(figure, run.has_samples)
         for run in runs
     ]
-
-
-def _start_seconds(rank: Rank) -> float:
-    start = start_of(rank)
-    assert start is not None
-    return start.seconds

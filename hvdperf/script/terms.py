@@ -289,14 +289,13 @@ def _offsets(
 ) -> list[float]:
     """Return how far each rank's clock is ahead of the first rank's, in seconds. An exchange ends
     on all ranks at nearly the same time; hosts that are the first rank's have its clock."""
-    found = []
-    for rank, own in zip(ranks, rows, strict=True):
-        both = [index for index in common if own[index].done and rows[0][index].done]
-        if rank.host == ranks[0].host or not both:
-            found.append(0.0)
-        else:
-            found.append(median(own[index].done - rows[0][index].done for index in both))
-    return found
+
+    def offset(rank: Rank, own: Mapping[int, Row]) -> float:
+        both = ((own[number].done, rows[0][number].done) for number in common)
+        apart = [end - first for end, first in both if end and first]
+        return median(apart) if apart and rank.host != ranks[0].host else 0.0
+
+    return [offset(*each) for each in zip(ranks, rows, strict=True)]
 
 
 def _shifted(row: Row, by: float) -> Row:
@@ -394,12 +393,8 @@ def _slow(steps: Steps, paused: Set[int]) -> _Slow:
     above = SLOW * usual
     seconds = [(exp(place * BIN), count) for place, count in steps.bins]
     beyond = [(each - usual, count) for each, count in seconds if each > above]
-    apart = {each.row.number: each.row.period for each in steps.slowest}
-    beyond += [
-        (usual - period, -1)
-        for number, period in apart.items()
-        if number in paused and period > above
-    ]
+    apart = [each.row.period for each in steps.slowest if each.row.number in paused]
+    beyond += [(usual - period, -1) for period in apart if period > above]
     count = max(sum(number for _, number in beyond), 0)
     lost = sum(each * abs(number) for each, number in beyond) if count else 0.0
     return _Slow(above, count, max(lost, 0.0) / steps.sums)
