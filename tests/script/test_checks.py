@@ -42,6 +42,8 @@ def test_two_of_three_ranks_that_read_the_same_batches_are_named() -> None:
     assert whats(reading(sorted(own * 2), sorted(own * 2)))
     # From some step on they may differ.
     assert whats(reading(own, own[:40] + others[:24]))
+    # The same batches at other steps are no fault.
+    assert whats(reading(own, own[1:] + own[:1])) == []
     # Few batches that are read again and again.
     assert whats(reading(list(range(10)) * 6, list(range(10)) * 6))
 
@@ -52,11 +54,6 @@ def test_data_of_few_values_are_not_the_same() -> None:
         for count in 5 * (0, 1, 2, 8, 20, 60, 500):
             ranks = [[float(draw.choice(values)) for _ in range(count + 6)] for _ in range(2)]
             assert whats(reading(*ranks)) == []
-
-
-def test_the_same_batches_at_other_steps_fail_no_check() -> None:
-    own = list(range(64))
-    assert whats(reading(own, own[1:] + own[:1])) == []
 
 
 def test_ranks_that_read_the_whole_data_set_are_told_what_that_costs() -> None:

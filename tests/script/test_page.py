@@ -89,10 +89,10 @@ def test_a_pause_is_seen_in_the_strip_as_long_as_it_lasted() -> None:
 def test_slow_steps_are_told_with_what_the_script_did_in_them() -> None:
     assert USUAL.parts is not None
     found = slow_steps(USUAL.ranks, USUAL.parts, 10)
-    assert len(found) == 10
-    assert [each.number for each in found] == sorted(each.number for each in found)
+    numbers = [each.number for each in found]
+    assert (len(numbers), numbers) == (10, sorted(numbers))
     # Rank 0 saves after every twentieth step.
-    assert {each.number % 20 for each in found} == {0}
+    assert {number % 20 for number in numbers} == {0}
     assert {(each.rank, each.term) for each in found} == {(0, Term.BETWEEN)}
     assert all(each.seconds > 0.4 for each in found)
 

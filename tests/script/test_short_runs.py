@@ -103,6 +103,7 @@ def test_a_slower_command_fails_and_an_equal_one_passes() -> None:
     ):
         judged = compared(pairs, compute).judged
         assert [each.verdict for each in judged.values()] == [verdict] * len(Figure)
+    assert compared(0, 1.0).judged == {}
 
 
 def test_a_budget_that_is_over_still_has_one_pair() -> None:
@@ -126,10 +127,6 @@ def test_both_figures_rest_on_all_pairs() -> None:
     assert found.judged[Figure.LOW].verdict is Verdict.PASS
     assert found.judged[Figure.MEAN].verdict is Verdict.INCONCLUSIVE
     assert {each.rounds for each in found.judged.values()} == {24}
-
-
-def test_an_interrupted_comparison_without_a_pair_has_no_verdict() -> None:
-    assert compared(0, 1.0).judged == {}
 
 
 def test_the_suites_launch_shares_the_cores_of_a_host() -> None:

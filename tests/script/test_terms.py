@@ -236,16 +236,11 @@ def test_steps_without_stamps_are_not_taken_apart() -> None:
     parts = known(plain)
     assert set(parts.by_rank[0].terms) == {Term.BETWEEN, Term.INPUT, Term.INSIDE}
     assert "the allreduce was not seen" in told(plain)
-
-
-def test_input_of_one_rank_is_that_rank_s_also_without_stamps() -> None:
+    # Input of one rank is that rank's nevertheless.
     slow = steps(60, BETWEEN, 0.030, COMPUTE)
-    one, both = ([steps(60, *SAME), slow], [slow, slow])
-    says = [
-        limit_of(parts_of(ranks), [], ranks).told
-        for ranks in map(unstamped, map(made, (one, both)))
-    ]
-    assert ["rank 1" in each for each in says] == [True, False]
+    for own, is_named in (([steps(60, *SAME), slow], True), ([slow, slow], False)):
+        ranks = unstamped(made(own))
+        assert ("rank 1" in limit_of(parts_of(ranks), [], ranks).told) is is_named
 
 
 def behind(between: float, queued: float, done: float, period: float) -> list[Rank]:
