@@ -346,13 +346,13 @@ def allocation(speed: float, link: float, seed: int) -> vet.Measured:
 def vet_table(times: int) -> Iterator[str]:
     """Yield the rows of a table: how often `hvdperf vet` names the bad node of an allocation, and a
     good one."""
-    others = (f"another one {state.value}" for state in (vet.State.SLOW, vet.State.UNDECIDED))
+    states = vet.State.SLOW, vet.State.UNDECIDED
+    others = (f"another one {state.value}" for state in states)
     yield from heading("speed; link of the bad node", "SLOW", "UNDECIDED", *others, "of")
     for speed, link in BAD:
         counts: Counter[tuple[bool, vet.State]] = Counter()
         for seed in range(times):
             found = vet.judge(allocation(speed, link, seed))
             counts.update({(each.node == ALLOCATED[0], each.state) for each in found})
-        states = vet.State.SLOW, vet.State.UNDECIDED
         cells = (f"{counts[is_bad, state]}" for is_bad in (True, False) for state in states)
         yield row(f"{speed:g}; {link:g}", *cells, f"{times}")

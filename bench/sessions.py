@@ -26,7 +26,7 @@ from hvdperf.judge.trust import is_outside
 from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Variances
 from hvdperf.plan import questions
 from hvdperf.plan.arms import Arm, Workload
-from hvdperf.plan.comparisons import Comparison, JudgedAs, Question
+from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.profile import Sampling
 from hvdperf.session.scheduler import launch_variances, starts_of
 from hvdperf.stats import Row, turn_correlation
@@ -413,12 +413,11 @@ def _recorded(machine: Machine, noise: Noise, looks: tuple[int, ...]) -> tuple[V
 def ordinary(comparison: Comparison) -> Case:
     """Return the case of the default profile on a CPU machine without thresholds of its own, with
     the figure of vgg_16_s on two quiet cores."""
-    if comparison.question is Question.PARITY:
-        figure = 1.026 if comparison.world_size == 1 else 1.067
-        return Case(comparison, verdict.Band(0.75, 1.3333), figure)
-    floor, figure = {
-        Question.WEAK_SCALING: (0.55, 0.80),
-        Question.STRONG_SCALING: (0.35, 0.52),
-        Question.COMMUNICATION: (0.60, 0.86),
-    }[comparison.question]
-    return Case(comparison, verdict.Floor.at(floor), figure)
+    parity = 1.026 if comparison.world_size == 1 else 1.067
+    rules: Mapping[str, tuple[verdict.Rule, float]] = {
+        "parity": (verdict.Band(0.75, 1.3333), parity),
+        "weak_scaling": (verdict.Floor.at(0.55), 0.80),
+        "strong_scaling": (verdict.Floor.at(0.35), 0.52),
+        "communication": (verdict.Floor.at(0.60), 0.86),
+    }
+    return Case(comparison, *rules[comparison.question.value])

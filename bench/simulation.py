@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean, median, quantiles
+from typing import Any
 
 import numpy as np
 
@@ -89,48 +90,34 @@ BANDS = {
 }
 
 
-Rows = Mapping[str, Setting]
-
-
-def settings(of: Mapping[str, Mapping[str, object]]) -> Rows:
-    """Return the settings with these fields on each machine, by name."""
-    return {
-        f"{machine.name}; {name}" if name else machine.name: Setting(machine, **fields)  # type: ignore[arg-type]
-        for machine in MACHINES
-        for name, fields in of.items()
-    }
-
-
-OTHER_NOISE: Mapping[str, Mapping[str, object]] = {
-    name: {"noise": noise, "known": LEAST_LAUNCH_SD} for name, noise in NOISES.items()
-}
-TABLES: Mapping[str, tuple[Rows, Mapping[str, Compared]]] = {
+OTHER_NOISE = {name: {"noise": noise, "known": LEAST_LAUNCH_SD} for name, noise in NOISES.items()}
+# By title: the fields of the setting by row, on each machine; and the columns.
+TABLES: Mapping[str, tuple[Mapping[str, Mapping[str, Any]], Mapping[str, Compared]]] = {
     "at a floor": (
-        settings({f"of launches is known {name}": {"known": sd} for name, sd in KNOWN.items()}),
+        {f"of launches is known {name}": {"known": sd} for name, sd in KNOWN.items()},
         {"at the floor": AT_FLOOR, "10 % below": BELOW_FLOOR},
     ),
     "by looks": (
-        settings({f"looks at {of[-1]} at last": {"looks": of} for of in LOOKS.values()}),
+        {f"looks at {of[-1]} at last": {"looks": of} for of in LOOKS.values()},
         BOTH | SLOWER,
     ),
-    "in a band": (settings({"": {}}), BANDS),
-    "of other noise": (
-        settings({**OTHER_NOISE, "ended by the clock": {"by_clock": True}}),
-        BOTH,
-    ),
+    "in a band": ({"": {}}, BANDS),
+    "of other noise": ({**OTHER_NOISE, "ended by the clock": {"by_clock": True}}, BOTH),
     "of sessions that are resumed": (
-        settings({name: {"looks": RESUMED_LOOKS, "parts": parts} for name, parts in PARTS.items()}),
+        {name: {"looks": RESUMED_LOOKS, "parts": parts} for name, parts in PARTS.items()},
         BOTH,
     ),
 }
 
 
-def table(name: str, count: int) -> Iterator[str]:
+def table(title: str, count: int) -> Iterator[str]:
     """Yield the rows of a table, of so many sessions a cell."""
-    rows, columns = TABLES[name]
+    rows, columns = TABLES[title]
     yield from heading("noise", *(f"{each}: PASS / FAIL, %" for each in columns))
-    for each, setting in rows.items():
-        yield row(each, *(shares(of.verdicts(setting, count)) for of in columns.values()))
+    for machine, (name, fields) in product(MACHINES, rows.items()):
+        setting = Setting(machine, **fields)
+        cells = (shares(of.verdicts(setting, count)) for of in columns.values())
+        yield row("; ".join(filter(None, (machine.name, name))), *cells)
 
 
 # How long it takes ------------------------------------------------------------------------------
@@ -140,13 +127,12 @@ def minutes_table(count: int) -> Iterator[str]:
     """Yield the table of sessions of the default profile that end when all is decided."""
     after = ["decided after 3 rounds, %", *(" or ".join(map(str, n)) for n in ENDS[1:-1]), "never"]
     yield from heading("noise", "of launches is known", "minutes: median", "90 %", *after)
-    for machine in MACHINES:
-        for name, known in KNOWN.items():
-            found = ordinary_sessions(machine, known, count)
-            minutes = [session.seconds / 60 for session in found]
-            cells = [median(minutes), quantiles(minutes, n=10)[-1]]
-            cells += [100 * share for share in decided_after(found)]
-            yield row(machine.name, name, *(f"{cell:.1f}" for cell in cells))
+    for machine, (name, known) in product(MACHINES, KNOWN.items()):
+        found = ordinary_sessions(machine, known, count)
+        minutes = [session.seconds / 60 for session in found]
+        cells = [median(minutes), quantiles(minutes, n=10)[-1]]
+        cells += [100 * share for share in decided_after(found)]
+        yield row(machine.name, name, *(f"{cell:.1f}" for cell in cells))
 
 
 def ordinary_sessions(machine: Machine, known: float | None, count: int) -> list[sessions.Session]:

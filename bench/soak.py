@@ -140,9 +140,8 @@ class Kind:
 
     @property
     def name(self) -> str:
-        how = (
-            self.end.__name__ if self.fault is None else f"{self.fault.kind} in {self.fault.phase}"
-        )
+        fault = self.fault
+        how = f"{fault.kind} in {fault.phase}" if fault else self.end.__name__
         what = f"{'forked ' * self.forked}{self.arm.strategy.value}"
         return f"{self.launcher} {what}: {how.replace('_', ' ')}"
 

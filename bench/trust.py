@@ -211,15 +211,6 @@ def by_case(entries: Sequence[Entry]) -> list[list[Tried]]:
     return [[each for each in group if each.threshold == group[-1].threshold] for group in groups]
 
 
-def share_interval(times: int, of: int) -> tuple[float, float]:
-    """Return the 95 % interval of the share times / of by Clopper and Pearson (1934). of: at least
-    one."""
-    from scipy.stats import binomtest  # imported here, because the import takes seconds
-
-    interval = binomtest(times, of).proportion_ci(0.95)
-    return float(interval.low), float(interval.high)
-
-
 # The page ---------------------------------------------------------------------------------------
 
 
@@ -281,11 +272,13 @@ def _table(entries: Sequence[Entry]) -> list[str]:
 
 
 def share(times: int, of: int) -> str:
-    """Return a share with its 95 % interval, as text."""
+    """Return a share with its 95 % interval by Clopper and Pearson (1934), as text."""
     if not of:
         return "-"
-    low, high = share_interval(times, of)
-    return f"{times} of {of} ({100 * low:.0f}-{100 * high:.0f} %)"
+    from scipy.stats import binomtest  # imported here, because the import takes seconds
+
+    interval = binomtest(times, of).proportion_ci(0.95)
+    return f"{times} of {of} ({100 * interval.low:.0f}-{100 * interval.high:.0f} %)"
 
 
 def expected_report(case: FaultCase) -> str:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.trust import LOG, PAGE, SHOWN, Entry, append, entry_of, page, read_log, series, share
+from bench.trust import LOG, PAGE, SHOWN, Entry, append, entry_of, page, read_log, series
 from docs.markdown import filled
 from hvdperf.errors import UserError
 from hvdperf.plan import questions
@@ -21,7 +21,7 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.archive import read_session
 from hvdperf.records.documents import Asked
 from hvdperf.records.outcome import Attribution, Detection, Outcome
-from hvdperf.verdict import Band, Floor, Verdict
+from hvdperf.verdict import Floor, Verdict
 from tests.support.damage import FUZZ, damaged_json
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
@@ -100,11 +100,6 @@ def test_a_launch_that_failed_has_not_noticed_anything_and_is_no_false_alarm(ent
     assert "False alarms (FAIL without a fault): 1 of 1 (3-100 %)." in page(entries[2:3])
 
 
-def test_a_session_without_trials_has_no_entry(tmp_path):
-    alike = case_of(outcome(questions.aa(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
-    assert entry_of(read_session(write_session(tmp_path, alike))) is None
-
-
 def test_rows_are_in_the_order_of_trials_then_of_networks_and_of_world_sizes(tmp_path):
     asked = [("vgg_16_s", 2), ("alexnet_s", 2), ("alexnet_s", 1)]
     sessions = [
@@ -127,13 +122,6 @@ def test_rows_are_in_the_order_of_trials_then_of_networks_and_of_world_sizes(tmp
         ["slow10:", "`slow:rank=1,factor=1.10`", "alexnet_s,", "2"],
         ["slow10:", "`slow:rank=1,factor=1.10`", "vgg_16_s,", "2"],
     ]
-
-
-def test_a_share_has_the_interval_of_clopper_and_pearson():
-    # The rule of three, exactly: 1 - 0.025 ** (1 / 20).
-    assert share(20, 20) == "20 of 20 (83-100 %)"
-    assert share(0, 40) == "0 of 40 (0-9 %)"
-    assert share(0, 0) == "-"
 
 
 def test_sessions_that_injected_a_part_are_told(entries, tmp_path):

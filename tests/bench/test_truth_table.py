@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from scipy.stats import binomtest
 
 from bench import truth_rules as rules
-from bench.trust import share_interval
 from bench.truth_rules import Decision, Recorded, Rule, Said, recorded_of
 from bench.truth_table import PAGE, effect, make, packed, score, share_of
 from docs.markdown import END
@@ -141,11 +141,9 @@ def test_the_true_effect_is_that_of_the_rounds():
 
 def test_independent_trials_have_the_exact_interval():
     same = [[True, False, False, True, False, False]] * 4
-    found = share_of(same, 24)
-    low, high = share_interval(8, 24)
-    assert (found.low, found.high) == pytest.approx((low, high), abs=0.05)
-    none = share_of([[False] * 12] * 2, 24)
-    assert (none.low, none.high) == pytest.approx(share_interval(0, 24))
+    for answers, yes in ((same, 8), ([[False] * 12] * 2, 0)):
+        found, exact = share_of(answers, 24), binomtest(yes, 24).proportion_ci(0.95)
+        assert (found.low, found.high) == pytest.approx((exact.low, exact.high), abs=0.05)
 
 
 def test_recordings_that_differ_widen_the_interval():

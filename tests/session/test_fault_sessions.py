@@ -83,19 +83,15 @@ def test_where_no_fault_is_injected_the_user_is_told(sessions):
         trust.add_session("test_aa")
 
 
-def test_a_log_that_cannot_be_written_is_a_line(sessions):
-    sessions.log.mkdir(parents=True)
-    with pytest.raises(UserError, match=r"cannot be written: Is a directory: session .*-1 is not"):
-        trust.add_session("test_faults")
-
-
-def test_and_is_known_before_anything_is_measured(sessions):
+def test_a_log_that_cannot_be_written_is_a_line_also_before_anything_is_measured(sessions):
     trust.append(sessions.log)
     assert read_log(sessions.log) == []
     sessions.log.unlink()
     sessions.log.mkdir()
     with pytest.raises(UserError, match=r"sessions\.jsonl cannot be written: Is a directory"):
         trust.append(sessions.log)
+    with pytest.raises(UserError, match=r"cannot be written: Is a directory: session .*-1 is not"):
+        trust.add_session("test_faults")
 
 
 # It writes without a buffer: the signal may arrive while it still writes "runs".
