@@ -222,17 +222,14 @@ def soak(launches: int, scratch: Path) -> list[str]:
         done: Counter[str] = Counter()
         problems, began = [], time.monotonic()
         for kind in itertools.islice(itertools.cycle(KINDS), launches):
-            problem = launch(by_launcher[kind.launcher], kind)
-            problems += [problem] if problem else []
+            problems.append(launch(by_launcher[kind.launcher], kind))
             done[kind.name] += 1
         seconds = time.monotonic() - began
         after = settled(before, lambda: take_census(scratch, ports))
     print(f"{launches} launches in {seconds:.0f} s, {seconds / max(launches, 1):.2f} s each:")
-    for name, count in done.items():
-        print(f"  {count:>4} {name}")
     lines, left = compared(before, after)
-    print("\n".join(lines))
-    return [*problems, *left]
+    print(*(f"  {count:>4} {name}" for name, count in done.items()), *lines, sep="\n")
+    return [*filter(None, problems), *left]
 
 
 def settled(before: Census, look: Callable[[], Census]) -> Census:
