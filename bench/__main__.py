@@ -49,23 +49,19 @@ def rates(*names: str, of: int | None = None, write: bool = False) -> int:
     return 0
 
 
-COMMANDS = cli.Group(
-    "Measure the suite itself.",
-    "COMMAND",
-    {
-        "costs": costs.costs,
-        "soak": soak.start_and_end,
-        "rates": rates,
-        "trust": trust.add_sessions,
-        "truth": truth_table.make,
-        "mutants": mutants.try_mutants,
-    },
-)
+COMMANDS: Mapping[str, cli.Command] = {
+    "costs": costs.costs,
+    "soak": soak.start_and_end,
+    "rates": rates,
+    "trust": trust.add_sessions,
+    "truth": truth_table.make,
+    "mutants": mutants.try_mutants,
+}
 
 
 def main(command_line: list[str] | None = None) -> int:
-    parser = cli.Parser(prog="python -m bench", description=COMMANDS.description)
-    cli.add_commands(parser, COMMANDS)
+    parser = cli.Parser(prog="python -m bench", description="Measure the suite itself.")
+    cli.add_commands(parser, cli.Group("", "COMMAND", COMMANDS))
     return cli.run(parser, command_line=command_line)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -92,18 +93,14 @@ def timestamps(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
     breakdown. The two take turns in the same processes."""
 
     def seconds(group: LiveLaunch, with_timestamps: bool) -> float:
-        deadline_s = arm_launcher.order_deadline_s
-        reports = group.ask(
-            "run", deadline_s, steps=40, validate=False, with_timestamps=with_timestamps
-        )
-        return slowest(reports)
+        order: dict[str, Any] = {"steps": 40, "validate": False, "with_timestamps": with_timestamps}
+        return slowest(group.ask("run", arm_launcher.order_deadline_s, **order))
 
     logs = []
     for launch in range(LAUNCHES):
         with started(arm_launcher, arm) as group:
-            logs.append(
-                alternated(lambda: seconds(group, True), lambda: seconds(group, False), launch, 12)
-            )
+            sides = partial(seconds, group, True), partial(seconds, group, False)
+            logs.append(alternated(*sides, launch, 12))
     return report(f"{arm.name}: throughput of a run with timestamps / of one without", logs)
 
 
@@ -127,15 +124,11 @@ def overhead(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
         with started(arm_launcher, arm) as group:
             group.pause()
             with bare_loop(interpreter, arguments, cores) as bare:
-                logs.append(alternated(lambda: block(group), bare, launch, 20))
+                logs.append(alternated(partial(block, group), bare, launch, 20))
     return report(f"{arm.name}: throughput under the suite / bare Horovod loop", logs)
 
 
-PARTS: Mapping[str, Callable[[ArmLauncher, Arm], list[str]]] = {
-    "startup": startup,
-    "timestamps": timestamps,
-    "overhead": overhead,
-}
+PARTS = {part.__name__: part for part in (startup, timestamps, overhead)}
 NAMES = ", ".join(PARTS)
 
 

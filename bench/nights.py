@@ -198,12 +198,8 @@ OTHER = (
     Noise(0.026, 0.01, correlation=0.3),
 )
 # By number of sessions of eight rounds, noises of which many files are drawn.
-LUCK = (
-    (8, Noise(0.026, 0.02)),
-    (12, Noise(0.026, 0.02)),
-    (12, Noise(0.071, 0.01)),
-    (12, Noise(0.026, 0.02, common=True)),
-)
+USUAL, ALIKE = Noise(0.026, 0.02), Noise(0.026, 0.02, common=True)
+LUCK = ((8, USUAL), (12, USUAL), (12, Noise(0.071, 0.01)), (12, ALIKE))
 # A number of sessions that leaves nothing open.
 MANY = 10**9
 # By the number of sessions and of the rounds of each: the noises of its table.

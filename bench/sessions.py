@@ -334,13 +334,12 @@ def simulated(
     generator = np.random.default_rng(seed)
     left = left or _left_by_earlier(setting)
     ratios = _draw(setting, cases, sessions, generator)
-    loads = {case.load for case in cases}
     for number in range(sessions):
         chosen = generator.integers(0, len(left), LATEST)
         record = MachineRecord(Path(), {str(at): left[which] for at, which in enumerate(chosen)})
         ends = int(generator.integers(3, setting.looks[-1] + 1)) if setting.by_clock else 0
         of_this = {case: ratios[case.comparison][number] + math.log(case.figure) for case in cases}
-        known = {load: record.noise(load, 0.0) for load in loads}
+        known = {load: record.noise(load, 0.0) for load in Load}
         session = Session(of_this, setting.looks, known, ends, setting.parts)
         session.run()
         yield session
