@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import pytest
 
-from bench.nights import FIRST, NAMED, Year, nights
+from bench.nights import Year, nights
 from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.nights.changes import Standing, bad_nodes, findings, lines, marks, standing_of
@@ -24,48 +24,15 @@ from hvdperf.timeline.nights.speed import ALL, FEWEST, Key, Scope
 from hvdperf.verdict import Verdict
 from tests.support.nights import slowed, slowed_part
 
-SMALL = Year(0.01, networks=3, world_sizes=(1, 8))
 
-
-@pytest.fixture(scope="module")
-def year() -> list[Night]:
-    return nights(SMALL, 1)
-
-
-def test_planted_steps_are_found_and_nothing_else(year: list[Night]) -> None:
-    found = findings(year).changes
-    first = [each for each in found if each.line.name.startswith("throughput[network_0")]
-    sizes = {1: [], 8: []}  # type: ignore[var-annotated]
-    for each in first:
-        sizes[each.line.world_size].append(each.step.change)
-        assert each.is_worse
-    for found_sizes in sizes.values():
-        assert found_sizes == pytest.approx([0.97, 0.95, 0.9], abs=0.01)
-    others = {each.line.name for each in found if each not in first}
-    assert others <= {"throughput[network_1-np1]", "throughput[network_1-np8]"}, "those that drift"
-
-
-def test_what_changed_that_night_is_marked(year: list[Night]) -> None:
-    found = findings(year).changes
-    # The steps of a drift lie anywhere, so also beside a night on other hosts.
-    sudden = [each for each in found if each.line.model == "network_0"]
-    marked = {each.since: each.marks for each in sudden if each.marks}
-    days = {(night.began_at - FIRST).days: night for night in year}
-    told = "gpu_driver: 535.129.03 -> 550.54.15"
-    # A line may place the change a night or two beside the driver's.
-    assert marked.pop(f"{days[180].night}") == (told,)
-    assert set(marked.values()) <= {(f"{told} ({days[180].night})",)}
-    at = next(i for i, night in enumerate(year) if night is days[180])
-    assert "gpu_driver: 535.129.03 -> 550.54.15" in marks(year)[at]
-
-
-def test_bad_nodes_are_named_and_left_out(year: list[Night]) -> None:
-    found = bad_nodes(year, lines(year))
-    assert sorted(node.hosts for node in found) == sorted(NAMED)
-    for node in found:
-        assert node.nights == 4
-        assert node.lines == 6, "their throughputs"
-        assert node.change == pytest.approx(0.92, abs=0.01)
+def test_planted_steps_are_found_and_nothing_else() -> None:
+    found = findings(nights(Year(0.01, networks=3, world_sizes=(1, 8)), 1)).changes
+    for size in (1, 8):
+        own = [each for each in found if each.line.name == f"throughput[network_0-np{size}]"]
+        assert [each.step.change for each in own] == pytest.approx([0.97, 0.95, 0.9], abs=0.01)
+        assert all(each.is_worse for each in own)
+    drifting = {"throughput[network_1-np1]", "throughput[network_1-np8]"}
+    assert {each.line.name for each in found if each.line.model != "network_0"} <= drifting
 
 
 def test_a_host_that_took_over_is_no_bad_node_but_a_marked_change() -> None:
@@ -232,6 +199,7 @@ def test_a_repair_ends_both() -> None:
     assert state(since(26, 0.5, until=38)).is_red, "two nights may be better by chance"
     for made in (since(20, 1.2), since(39, 2.0)):
         assert not state(made).is_red, "an improvement"
+    assert happened(MADE) == []
 
 
 def test_what_was_accepted_is_red_no_more_and_what_comes_after_it_is() -> None:
@@ -567,10 +535,6 @@ STEP = replace(FEW, steps={80: 0.85})
 
 def happened(made: list[Night], *accepted: Accepted) -> list[Event]:
     return events(Series("a100", made, accepted))
-
-
-def test_a_calm_series_has_no_events() -> None:
-    assert happened(nights(FEW, 1)[:120]) == []
 
 
 def test_a_fall_that_lasts_and_its_lines_are_one_event() -> None:
