@@ -84,7 +84,7 @@ def read_not_built(directory: Path) -> tuple[list[BuildFailure], list[str]]:
 def rows(results: Iterable[RawResult], not_built: Iterable[BuildFailure]) -> list[Row]:
     """Return the lines, the newest Horovod first, and for each the newest TensorFlow first."""
     found = [*_trained(results), *map(_failed, not_built)]
-    newest = releases(Axis.HOROVOD)[-1].version
+    newest = [*releases(Axis.HOROVOD)][-1]
     tried = {row.tensorflow for row in found if row.horovod == newest}
     found += [Row(newest, tensorflow) for tensorflow in TENSORFLOW if tensorflow not in tried]
 

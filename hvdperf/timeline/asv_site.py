@@ -15,7 +15,7 @@ import re
 import shutil
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, time
+from datetime import UTC, date, datetime, time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,7 +29,7 @@ from asv.util import datetime_to_js_timestamp, write_json
 from hvdperf.errors import UserError, refusing
 from hvdperf.paths import shown
 from hvdperf.timeline import history
-from hvdperf.timeline.history import Axis, RawResult
+from hvdperf.timeline.history import Axis, RawResult, releases
 from hvdperf.timeline.processes import Git
 
 # The benchmarks that asv runs, and what its pages need besides.
@@ -56,12 +56,11 @@ REQUIREMENT = {Axis.TENSORFLOW: "tensorflow-cpu", Axis.HOROVOD: "horovod"}
 
 def make_repositories() -> dict[Axis, dict[str, str]]:
     """Make the repositories of both packages' releases; return the commit of each version."""
-    return {
-        axis: write_repository(history.repository(axis), history.releases(axis)) for axis in Axis
-    }
+    places = {axis: history.GENERATED / "releases" / axis.value for axis in Axis}
+    return {each: write_repository(path, each, releases(each)) for each, path in places.items()}
 
 
-def write_repository(directory: Path, known: Sequence[history.Release]) -> dict[str, str]:
+def write_repository(directory: Path, axis: Axis, known: Mapping[str, date]) -> dict[str, str]:
     """Make the git repository at `directory`, from which asv takes its x-axis, hold a commit and a
     tag for each of these releases, oldest first. Return the hashes of the commits, by version.
 
@@ -79,7 +78,7 @@ def write_repository(directory: Path, known: Sequence[history.Release]) -> dict[
         git.run("init", "--quiet", "--bare", f"--initial-branch={BRANCH}")
     # Import all commits every time: git keeps those that it has, and refuses different ones.
     words = ("fast-import", "--quiet", "--date-format=raw")
-    done = git.tried(*words, given=_stream(known))
+    done = git.tried(*words, given=_stream(axis, known))
     if done.returncode != 0:
         raise UserError(
             f"{git.failed(words, done.stderr)}. The repository is append only, and was made from "
@@ -88,16 +87,15 @@ def write_repository(directory: Path, known: Sequence[history.Release]) -> dict[
         )
     tags = git.run("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/tags")
     commits = dict(line.split(" ") for line in tags.splitlines())
-    return {release.version: commits[release.tag] for release in known}
+    return {version: commits[f"v{version}"] for version in known}
 
 
-def _stream(known: Sequence[history.Release]) -> str:
+def _stream(axis: Axis, known: Mapping[str, date]) -> str:
     """Return the releases as git fast-import reads them (git-fast-import(1))."""
     parts = [f"reset refs/heads/{BRANCH}\n"]
-    for number, release in enumerate(known, start=1):
-        at = int(datetime.combine(release.released, time(12), UTC).timestamp())
-        content = f"{release.package.value}=={release.version}\n"
-        message = f"{release.package.value} {release.version}\n"
+    for number, (version, released) in enumerate(known.items(), start=1):
+        at = int(_noon(released).timestamp())
+        content, message = f"{axis.value}=={version}\n", f"{axis.value} {version}\n"
         parts += [
             f"commit refs/heads/{BRANCH}\n",
             f"mark :{number}\n",
@@ -106,9 +104,13 @@ def _stream(known: Sequence[history.Release]) -> str:
             f"data {len(message)}\n{message}",
             f"from :{number - 1}\n" if number > 1 else "",
             f"M 100644 inline release.txt\ndata {len(content)}\n{content}",
-            f"\nreset refs/tags/{release.tag}\nfrom :{number}\n\n",
+            f"\nreset refs/tags/v{version}\nfrom :{number}\n\n",
         ]
     return "".join(parts)
+
+
+def _noon(day: date) -> datetime:
+    return datetime.combine(day, time(12), UTC)
 
 
 def make_trees(root: Path = history.RAW) -> tuple[list[RawResult], list[str]]:
@@ -194,7 +196,6 @@ def _results_of(
     benchmarks: Mapping[str, dict[str, Any]],
 ) -> Iterable[Results]:
     """Yield asv's results, one for each pair of versions, and build of them, that was measured."""
-    released = {release.version: release.released for release in history.releases(axis)}
     pairs: dict[tuple[str, str, str], list[RawResult]] = {}
     ordered = sorted(results, key=lambda each: (each.written_at, each.session))
     for result in ordered:
@@ -205,12 +206,11 @@ def _results_of(
         for series in (series for result in of_pair for series in result.results):
             measured.setdefault(series.key, []).extend(series.values)
         requirements = {REQUIREMENT[axis.other]: at} | ({"build": build} if build else {})
-        noon = datetime.combine(released[version], time(12), UTC)
         of_asv = Results(
             {**machine, "python": PYTHON, **requirements},
             requirements,
             commits[version],
-            datetime_to_js_timestamp(noon),
+            datetime_to_js_timestamp(_noon(releases(axis)[version])),
             PYTHON,
             get_env_name("virtualenv", PYTHON, requirements, {}),
             {},
@@ -282,14 +282,9 @@ def make_offline(html_dir: Path) -> None:
         ) from None
 
 
-def _copies() -> Mapping[tuple[str, str], str]:
-    """Return the file in vendor/ for each name and hash that asv's page demands."""
-    content = tomllib.loads((ASV / "vendor.toml").read_text(encoding="utf-8"))
-    return {(copy["replaces"], copy["integrity"]): copy["file"] for copy in content["copies"]}
-
-
 def _with_copies(page: str, index: Path) -> str:
-    available = _copies()
+    content = tomllib.loads((ASV / "vendor.toml").read_text(encoding="utf-8"))
+    available = {(copy["replaces"], copy["integrity"]): copy["file"] for copy in content["copies"]}
 
     def of_copy(tag: re.Match[str]) -> str:
         integrity = _INTEGRITY.search(tag[0])

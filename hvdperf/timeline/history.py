@@ -80,35 +80,16 @@ SITE = GENERATED / "site"
 HTML = {axis: SITE / axis.value for axis in Axis}
 
 
-def repository(axis: Axis) -> Path:
-    """Return the path of the git repository whose commits are the releases of a package."""
-    return GENERATED / "releases" / axis.value
-
-
-@dataclass(frozen=True)
-class Release:
-    """One release of a package. version: such as 0.28.1. released: the day, in UTC."""
-
-    package: Axis
-    version: str
-    released: date
-
-    @property
-    def tag(self) -> str:
-        return f"v{self.version}"
-
-
 @cache
-def releases(package: Axis) -> tuple[Release, ...]:
-    """Return all known releases of a package, oldest first."""
-    dates = as_record(_FILE, read_toml(_FILE), dict[Axis, dict[str, date]])[package]
-    return tuple(Release(package, version, released) for version, released in dates.items())
+def releases(package: Axis) -> Mapping[str, date]:
+    """Return the day of each known release of a package, in UTC, by version, oldest first."""
+    return as_record(_FILE, read_toml(_FILE), dict[Axis, dict[str, date]])[package]
 
 
 @cache
 def order(package: Axis) -> dict[str, int]:
     """Return the position of each version on the axis, from 0 for the oldest."""
-    return {release.version: place for place, release in enumerate(releases(package))}
+    return {version: place for place, version in enumerate(releases(package))}
 
 
 def check_known(package: Axis, option: str, version: str) -> None:

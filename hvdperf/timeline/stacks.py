@@ -48,8 +48,6 @@ TENSORFLOW = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.
 
 AXES = tuple(axis.value for axis in Axis)
 
-Say = Callable[[str], None]
-
 
 def parameters() -> tuple[list[str], list[str], list[int]]:
     """Return the values of asv's parameters: the networks, replicas and world sizes that the
@@ -148,7 +146,10 @@ def reason_in(record: Path) -> str:
 
 
 def fill(
-    wanted: Sequence[Combination], say: Say, root: Path = history.RAW, again: bool = False
+    wanted: Sequence[Combination],
+    say: Callable[[str], None],
+    root: Path = history.RAW,
+    again: bool = False,
 ) -> list[Combination]:
     """Build and measure the missing combinations; return all wanted ones with their new states.
 

@@ -16,7 +16,7 @@ from hvdperf.timeline.history import Axis, RawResult, releases
 def asv_project(root: Path, results: Sequence[RawResult], axis: Axis = Axis.HOROVOD) -> Path:
     """Write the configuration, repository and tree below root; return the configuration. asv
     publishes to root/html."""
-    commits = write_repository(root / "releases", releases(axis))
+    commits = write_repository(root / "releases", axis, releases(axis))
     write_tree(axis, root / "results", commits, results)
     text = history.CONFIGURATION[axis].read_text()
     for key, value in (("repo", "releases"), ("results_dir", "results"), ("html_dir", "html")):

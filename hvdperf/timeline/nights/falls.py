@@ -175,26 +175,6 @@ def separating(changed: Sequence[str], against: str) -> Iterator[str]:
         yield f"to isolate {named(of_node)}: measure a node that still has the old version"
 
 
-def standing_for(found: Sequence[Key], speeds: Mapping[Key, Speed]) -> list[Key]:
-    """Return of what was found only that which stands for the rest: all, if most throughputs are
-    slower, then networks, then throughputs, the slowest first. found: throughputs and means."""
-    throughputs = _of(Scope.THROUGHPUT, speeds)
-    slower = [key for key in throughputs if _is_slower(speeds[key])]
-    kept = set(found)
-    if ALL in kept and 0 < len(slower) < MOST * len(throughputs):
-        means = {key: Key(Scope.NETWORK, key.name) for key in slower}
-        kept = {mean if mean in speeds else key for key, mean in means.items()}
-    networks = {key.name for key in kept if key.scope is Scope.NETWORK}
-    kept = {key for key in kept if key.scope is not Scope.THROUGHPUT or key.name not in networks}
-
-    def place(key: Key) -> tuple[object, ...]:
-        # Nodes among the throughputs of one replica.
-        size = 1 if key.scope is Scope.NODE else key.world_size
-        return size, key != ALL, speeds[key].beyond, key
-
-    return sorted(kept, key=place)
-
-
 def _of(scope: Scope, keys: Iterable[Key]) -> list[Key]:
     return [key for key in keys if key.scope is scope]
 
@@ -204,12 +184,25 @@ def _is_slower(speed: Speed) -> bool:
 
 
 def _standing_for_all(changes: Changes, is_wanted: Callable[[Speed], bool]) -> list[What]:
-    """Return of what is wanted only that which stands for the rest, in the order of measures."""
-    return [
-        (measure, key)
-        for measure, speeds in changes.items()
-        for key in standing_for([key for key, own in speeds.items() if is_wanted(own)], speeds)
-    ]
+    """Return of what is wanted only that which stands for the rest, in the order of measures: all,
+    if most throughputs are slower, then networks, then throughputs, the slowest first."""
+    found = []
+    for measure, speeds in changes.items():
+        throughputs = _of(Scope.THROUGHPUT, speeds)
+        slower = [key for key in throughputs if _is_slower(speeds[key])]
+        kept = {key for key, own in speeds.items() if is_wanted(own)}
+        if ALL in kept and 0 < len(slower) < MOST * len(throughputs):
+            means = {key: Key(Scope.NETWORK, key.name) for key in slower}
+            kept = {mean if mean in speeds else key for key, mean in means.items()}
+        networks = {key.name for key in kept if key.scope is Scope.NETWORK}
+        # Nodes among the throughputs of one replica.
+        places = {
+            key: (key.world_size or key.scope is Scope.NODE, key != ALL, speeds[key].beyond, key)
+            for key in kept
+            if key.scope is not Scope.THROUGHPUT or key.name not in networks
+        }
+        found += [(measure, key) for key in sorted(places, key=places.__getitem__)]
+    return found
 
 
 def all_in_words(found: Sequence[What], changes: Changes) -> str:

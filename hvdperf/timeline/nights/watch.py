@@ -147,22 +147,18 @@ def write_issues(found: Sequence[Watched], directory: Path) -> None:
 def _issue(found: Series) -> Iterator[str]:
     night = found.last
     assert night is not None
-    yield f"Night of {night.night}: {found.verdict.value} ({night.told})."
-    yield ""
+    yield from (f"Night of {night.night}: {found.verdict.value} ({night.told}).", "")
     if found.is_red:
         yield "Slower than before:"
-        yield from (f"- {line}" for line in found.slower())
-        yield ""
+        yield from (*(f"- {line}" for line in found.slower()), "")
     for part, row in night.cases:
         if row.verdict is Verdict.FAIL:
             yield from _failed(night, part, row)
     if night.unfit:
         yield "The machine was not ready to measure:"
-        yield from (f"- {line}" for line in night.unfit)
-        yield ""
+        yield from (*(f"- {line}" for line in night.unfit), "")
     if night.pair:
-        yield f"{night.pair}."
-        yield ""
+        yield from (f"{night.pair}.", "")
     yield f"The whole night again: `{night.command}`"
 
 

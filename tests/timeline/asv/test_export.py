@@ -20,7 +20,6 @@ from hvdperf.timeline import asv_site, history
 from hvdperf.timeline.asv_site import BENCHMARK, make_trees, write_repository
 from hvdperf.timeline.history import (
     Axis,
-    Release,
     keep_sessions,
     order,
     read_history,
@@ -150,6 +149,7 @@ def test_importing_twice_changes_nothing(own_places):
 
 
 HOROVOD = releases(Axis.HOROVOD)
+KNOWN = tuple(HOROVOD.items())
 
 
 def git(directory: Path, *arguments: str) -> list[str]:
@@ -159,55 +159,54 @@ def git(directory: Path, *arguments: str) -> list[str]:
 
 
 def test_each_release_is_a_commit_of_its_date_with_its_tag(tmp_path):
-    commits = write_repository(tmp_path / "r", HOROVOD)
+    commits = write_repository(tmp_path / "r", Axis.HOROVOD, HOROVOD)
     # Hashes are the same on every machine: results that are tracked name them.
     assert commits["0.28.0"] == "54648aa796bc790d176bce1bc8062d5a5134fdcf"
     assert commits["0.28.1"] == "212b918de25f4e332c6c489f74ab885d04e6f206"
     told = git(tmp_path / "r", "log", "--reverse", "--format=%H %as %cs %s", "main")
     assert told == [
-        f"{commits[each.version]} {each.released} {each.released} horovod {each.version}"
-        for each in HOROVOD
+        f"{commits[version]} {released} {released} horovod {version}" for version, released in KNOWN
     ]
-    for release in HOROVOD:
-        assert git(tmp_path / "r", "rev-parse", release.tag) == [commits[release.version]]
-        content = git(tmp_path / "r", "show", f"{release.tag}:release.txt")
-        assert content == [f"horovod=={release.version}"]
+    for version in HOROVOD:
+        assert git(tmp_path / "r", "rev-parse", f"v{version}") == [commits[version]]
+        content = git(tmp_path / "r", "show", f"v{version}:release.txt")
+        assert content == [f"horovod=={version}"]
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        HOROVOD[:-1],
-        (replace(HOROVOD[0], released=date(2020, 1, 1)), *HOROVOD[1:]),
-        (Release(Axis.HOROVOD, "0.24.3", date(2022, 4, 21)), *HOROVOD),
+        KNOWN[:-1],
+        ((KNOWN[0][0], date(2020, 1, 1)), *KNOWN[1:]),
+        (("0.24.3", date(2022, 4, 21)), *KNOWN),
     ],
     ids=["one is gone", "another date", "one before"],
 )
 def test_what_is_there_cannot_change(tmp_path, changed):
-    older = write_repository(tmp_path / "r", HOROVOD[:3])
-    there = write_repository(tmp_path / "r", HOROVOD)
+    older = write_repository(tmp_path / "r", Axis.HOROVOD, dict(KNOWN[:3]))
+    there = write_repository(tmp_path / "r", Axis.HOROVOD, HOROVOD)
     assert older.items() <= there.items(), "releases are appended"
     with pytest.raises(UserError, match="append only"):
-        write_repository(tmp_path / "r", changed)
-    assert write_repository(tmp_path / "r", HOROVOD) == there
+        write_repository(tmp_path / "r", Axis.HOROVOD, dict(changed))
+    assert write_repository(tmp_path / "r", Axis.HOROVOD, HOROVOD) == there
 
 
 @pytest.mark.parametrize("axis", Axis)
 def test_releases_stand_in_order_of_date_and_of_version(axis):
     known = releases(axis)
-    numbers = [tuple(map(int, each.version.split("."))) for each in known]
+    numbers = [tuple(map(int, version.split("."))) for version in known]
     assert numbers == sorted(numbers)
-    assert [each.released for each in known] == sorted(each.released for each in known)
-    assert list(order(axis)) == [each.version for each in known]
+    assert [*known.values()] == sorted(known.values())
+    assert [*order(axis)] == [*known]
 
 
 def test_a_place_or_a_git_that_is_missing_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be made"):
-        write_repository(tmp_path / "file" / "r", HOROVOD)
+        write_repository(tmp_path / "file" / "r", Axis.HOROVOD, HOROVOD)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="apt-get install git"):
-        write_repository(tmp_path / "r", HOROVOD)
+        write_repository(tmp_path / "r", Axis.HOROVOD, HOROVOD)
 
 
 def files(root: Path) -> dict[str, bytes]:
