@@ -356,7 +356,8 @@ def list_regressions(
         --since DATE: List changes since this date, such as 2026-01-01. Default: all.
         --better: List improvements, too. Default: only regressions.
     """
-    from hvdperf.timeline.nights.changes import Standing, repeat
+    from hvdperf.timeline.lines import Standing
+    from hvdperf.timeline.nights.changes import repeat
     from hvdperf.timeline.nights.series import Series
 
     first = "" if since is None else f"{since}"
@@ -368,15 +369,16 @@ def list_regressions(
     for name, nights in found.of.items():
         series = Series(name, nights, found.accepted[name])
         wanted = [
-            (change, standing)
-            for change, standing in series.changes
+            change
+            for change in series.changes
             if (change.is_worse or better) and change.since >= first
         ]
         many = f"{len(nights)} night{'s' * (len(nights) != 1)}"
         print(f"{name}: {many}, {nights[0].night} to {nights[-1].night}")
         if wanted:
             print(table.header)
-        for change, standing in wanted:
+        for change in wanted:
+            standing = change.standing
             why = series.why(change.since) if standing is Standing.ACCEPTED else ""
             told = f"{standing.value}: {why}" if why else standing.value
             word = "" if standing is Standing.OPEN else f" ({told})"

@@ -32,7 +32,7 @@ from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Summary
 from hvdperf.records.fingerprinting import METHOD
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline import store
-from hvdperf.timeline.lines import Change, Line, steps, throughput
+from hvdperf.timeline.lines import Change, Line, steps
 from hvdperf.toml_file import as_record, read_toml
 
 _FILE = Path(__file__).with_name("releases.toml")
@@ -341,7 +341,7 @@ class Series:
         made = []
         for (model, replica, size), points in sorted(found.items()):
             at, speeds = zip(*points, strict=True)
-            name = throughput(model, size)
+            name = f"throughput[{model}-np{size}]"
             made.append(Line(name, model, size, at, speeds, replica=replica))
         return made
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from statistics import median
 
@@ -85,17 +86,31 @@ class Step:
     is_confirmed: bool
 
 
+class Standing(Enum):
+    """Whether a lasting change makes its series FAIL, and why not; the one that needs somebody most
+    comes first."""
+
+    OPEN = "worse"
+    UNCONFIRMED = "worse, not confirmed yet"
+    ACCEPTED = "worse, accepted"
+    FASTER = "worse, as its network became faster"
+    REPAIRED = "worse, repaired"
+    BETTER = "better"
+
+
 @dataclass(frozen=True)
 class Change:
     """A lasting change of a line. step: in the line's own points. before, since: the date or the
     release of the last document before it, and of the first one that has it; the same if the change
-    lies within a release. marks: what else changed at about that place, in words."""
+    lies within a release. marks: what else changed at about that place, in words. standing: by date
+    only."""
 
     line: Line
     step: Step
     before: str
     since: str
     marks: tuple[str, ...] = ()
+    standing: Standing = Standing.OPEN
 
     @property
     def at(self) -> int:
@@ -114,14 +129,12 @@ class Change:
     @property
     def size(self) -> str:
         """Return the size with its interval, such as `-4.9 % (-5.6 to -4.1)`."""
-        sizes = (self.step.change, self.step.lower, self.step.upper)
-        size, lower, upper = (100 * (each - 1) for each in sizes)
-        return f"{size:+.1f} % ({lower:+.1f} to {upper:+.1f})"
+        lower, upper = (100 * (each - 1) for each in (self.step.lower, self.step.upper))
+        return f"{percent(self.step.change)} ({lower:+.1f} to {upper:+.1f})"
 
 
-def throughput(model: str, world_size: int) -> str:
-    """Return the name of the line of a throughput."""
-    return f"throughput[{model}-np{world_size}]"
+def percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f} %"
 
 
 def steps(

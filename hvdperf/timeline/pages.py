@@ -23,14 +23,23 @@ from hvdperf.records.documents import Kind, Summary
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline import history
 from hvdperf.timeline.history import machine_words, of_kinds, read_history
-from hvdperf.timeline.lines import LEAST_CHANGE, Line
+from hvdperf.timeline.lines import LEAST_CHANGE, Line, percent
 from hvdperf.timeline.nights import changes
 from hvdperf.timeline.nights.falls import Fall
 from hvdperf.timeline.nights.night import Night, joined, read_accepted, read_night
 from hvdperf.timeline.nights.series import Event, Series, events
 from hvdperf.timeline.nights.speed import ALL, Key, Scope
 from hvdperf.timeline.nights.watch import MISSING
-from hvdperf.timeline.store import HISTORY, INDEX, NAMED, NIGHTS, documents, read_all, shortened
+from hvdperf.timeline.store import (
+    HISTORY,
+    INDEX,
+    NAMED,
+    NIGHTS,
+    documents,
+    named,
+    read_all,
+    shortened,
+)
 from hvdperf.verdict import Verdict
 
 # Templates, styles and the script.
@@ -134,7 +143,7 @@ def _of_releases(series: history.Series) -> Iterator[Shown]:
                 line,
                 range(len(versions)),
                 len(versions),
-                [(each.step.at, changes.percent(each.step.change)) for each in own],
+                [(each.step.at, percent(each.step.change)) for each in own],
                 {at: versions[at] for at in begins},
             ),
             "figure": f"{line.figures[-1]:.0f} samples/s",
@@ -230,7 +239,7 @@ def _told(series: Series, doing: Sequence[Event], is_late: bool) -> str:
     elif series.fall is not None:
         told.append(f"{series.fall.told} in a night that was disturbed")
     if failed:
-        told.append(f"FAIL of {changes.named(failed)}")
+        told.append(f"FAIL of {named(failed)}")
     elif not doing:
         told.append(last.told)
     told += [each.told for each in series.suspects[:NAMED]]
@@ -307,7 +316,7 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
     the last night FAILs."""
     nights = series.nights
     doing = [each for each in happened if each.is_open]
-    slow = {change.line.name for each in doing for change, _ in each.changes}
+    slow = {change.line.name for each in doing for change in each.changes}
     dates = [night.night for night in nights]
     accepted = [
         (bisect_right(dates, each.night) - 1, f"accepted up to {each.night}: {each.why}")
@@ -319,8 +328,8 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
     costs = [changes.lines_of(nights, each) for each in Measure if each is not Measure.SPEED]
     for line in chain(series.found.lines, changes.lines(nights, gates=True), *costs):
         own = [
-            (change, standing)
-            for change, standing in series.changes
+            change
+            for change in series.changes
             if change.line.name == line.name and not line.is_gate
         ]
         fell = [at for at, fall in series.falls.items() if _fell(line, fall)]
@@ -335,7 +344,7 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
                 line,
                 line.at,
                 len(nights),
-                [(change.at, f"{changes.percent(change.step.change)}") for change, _ in own],
+                [(change.at, percent(change.step.change)) for change in own],
                 ticks,
                 fell,
                 accepted,
@@ -344,8 +353,8 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
             "lower_is_better": line.lower_is_better,
             "verdict": verdict,
             "fell": is_last and len(nights) - 1 in fell,
-            "changed": f"{own[-1][0].size} since {own[-1][0].since}" if own else "",
-            "standing": own[-1][1].value if own else "",
+            "changed": f"{own[-1].size} since {own[-1].since}" if own else "",
+            "standing": own[-1].standing.value if own else "",
             "date": "" if is_last else f"{newest.night}",
             "command": changes.repeat(newest, line),
         }
@@ -436,10 +445,10 @@ def _labelled(rules: Iterable[tuple[int, float, str]]) -> list[tuple[int, float,
     its rule, or on the left at the right end."""
     found: list[tuple[int, float, str]] = []
     free = math.inf
-    for place, percent, size in sorted(rules, reverse=True):
-        left = percent if percent + LABEL <= 100 else percent - LABEL
+    for place, right, size in sorted(rules, reverse=True):
+        left = right if right + LABEL <= 100 else right - LABEL
         has_room = left + LABEL <= free
-        found.append((place, percent, size if has_room else ""))
+        found.append((place, right, size if has_room else ""))
         free = left if has_room else free
     return found[::-1]
 

@@ -56,6 +56,12 @@ def shortened(lines: Sequence[str], what: str = "files are left out") -> list[st
     return [*lines[:NAMED], *[f"and {more} more {what}"] * (more > 0)]
 
 
+def named(told: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(told) - NAMED
+    return ", ".join(told[:NAMED]) + (f", and {more} more" if more > 0 else "")
+
+
 @contextmanager
 def alone(lock: Path, busy: str = "") -> Iterator[None]:
     """Keep other processes out that ask for the same lock. busy: what is refused if another one

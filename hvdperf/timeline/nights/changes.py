@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date
-from enum import Enum
 from itertools import accumulate
 from math import log, log1p
 from statistics import median
@@ -17,9 +16,8 @@ import numpy as np
 from hvdperf.records.documents import Kind, Row
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.outcome import Measure
-from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, rank_test, steps
+from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, Standing, rank_test, steps
 from hvdperf.timeline.nights.night import Night, Throughput
-from hvdperf.timeline.store import NAMED
 from hvdperf.verdict import Ceiling, Verdict, worst
 
 # A change may be placed a few nights too early or too late, so it lists what else changed within so
@@ -79,7 +77,7 @@ def findings(nights: Sequence[Night]) -> Findings:
     bad = {
         index
         for index, night in enumerate(nights)
-        if any(set(node.hosts) <= set(hosts_of(night)) for node in nodes)
+        if any(set(node.hosts) <= set(night.hosts) for node in nodes)
     }
     told = [change for line in found for change in _changes(without(line, bad), nights, marked)]
     return Findings(found, marked, sorted(told, key=lambda each: each.since), nodes)
@@ -142,9 +140,7 @@ def marks(nights: Sequence[Night]) -> dict[int, tuple[str, ...]]:
     """Return what changed from one measured night to the next: machine, stack, settings and hosts,
     in words, by the index of the later night. Hosts that change from night to night are no change,
     nor is a node of several that measure themselves."""
-    measured = [
-        (index, night, hosts_of(night)) for index, night in enumerate(nights) if night.part()
-    ]
+    measured = [(index, night, night.hosts) for index, night in enumerate(nights) if night.part()]
     found = {}
     for at in range(1, len(measured)):
         (_, before, old), (index, night, new) = measured[at - 1 : at + 1]
@@ -227,7 +223,7 @@ def _groups(nights: Sequence[Night]) -> dict[tuple[str, ...], frozenset[int]]:
     """Return the nights of each host, by index; hosts that always come together share theirs."""
     of_host: dict[str, set[int]] = {}
     for index, night in enumerate(nights):
-        for host in hosts_of(night):
+        for host in night.hosts:
             of_host.setdefault(host, set()).add(index)
     together: dict[frozenset[int], list[str]] = {}
     for host, own in sorted(of_host.items()):
@@ -285,12 +281,6 @@ def _levels(values: Mapping[int, float]) -> dict[int, float]:
     return found
 
 
-def hosts_of(night: Night) -> tuple[str, ...]:
-    """Return the hosts of the night's session; () if each node measured itself."""
-    part = night.part()
-    return part.hosts if part is not None and not part.node else ()
-
-
 def without(line: Line, left_out: Set[int]) -> Line:
     """Return the line without these nights. left_out: by index."""
     if not left_out:
@@ -331,18 +321,6 @@ def repeat(night: Night, line: Line) -> str:
     return night.repeat(*alike[0]) if alike else ""
 
 
-class Standing(Enum):
-    """Whether a lasting change makes its series FAIL, and why not; the one that needs somebody most
-    comes first."""
-
-    OPEN = "worse"
-    UNCONFIRMED = "worse, not confirmed yet"
-    ACCEPTED = "worse, accepted"
-    FASTER = "worse, as its network became faster"
-    REPAIRED = "worse, repaired"
-    BETTER = "better"
-
-
 def standing_of(change: Change, changes: Sequence[Change], accepted: date = date.min) -> Standing:
     """Return whether a lasting change makes its series FAIL. changes: all of the series. accepted:
     up to which night."""
@@ -381,12 +359,3 @@ def _is_back(change: Change) -> bool:
     # The change may be placed a night too early, so not all of the others need to be worse.
     most = sorted(since)[3 * len(since) // 4 - 1]
     return min(last) > most and median(last) >= before - log1p(LEAST_CHANGE)
-
-
-def named(told: Sequence[str]) -> str:
-    more = len(told) - NAMED
-    return ", ".join(told[:NAMED]) + (f", and {more} more" if more > 0 else "")
-
-
-def percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f} %"

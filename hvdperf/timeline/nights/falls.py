@@ -17,19 +17,11 @@ from statistics import median
 
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.history import STACK
-from hvdperf.timeline.lines import LEAST_CHANGE
-from hvdperf.timeline.nights.changes import marks, named, percent
+from hvdperf.timeline.lines import LEAST_CHANGE, percent
+from hvdperf.timeline.nights.changes import marks
 from hvdperf.timeline.nights.night import SCRIPT, Accepted, Night, machine_of
-from hvdperf.timeline.nights.speed import (
-    ALL,
-    FALSE_A_YEAR,
-    LEAST_FALL,
-    Key,
-    Measured,
-    Scope,
-    Speed,
-    UsualSpeeds,
-)
+from hvdperf.timeline.nights.speed import ALL, Key, Measured, Scope, Speed, UsualSpeeds
+from hvdperf.timeline.store import named
 
 # All throughputs are slower if this share of them is.
 MOST = 0.75
@@ -39,7 +31,7 @@ _BACK = 2
 # What is judged from night to night, each by its own. Nights say how often each of them falls a
 # year although nothing has changed, and which fall of 1 / figure is the smallest, in ln.
 _JUDGED = {
-    Measure.SPEED: (FALSE_A_YEAR, LEAST_FALL),
+    Measure.SPEED: (),
     Measure.START: (0.05, math.log(1.05)),
     Measure.MEMORY: (0.025, math.log(1.05)),
     Measure.DEVICE_MEMORY: (0.025, math.log(1.05)),

@@ -84,6 +84,12 @@ class Night:
         return tuple(sorted({part.node for part in self.parts if part.node}))
 
     @property
+    def hosts(self) -> tuple[str, ...]:
+        """Return the hosts of the night's session; () if each node measured itself."""
+        part = self.part()
+        return part.hosts if part is not None and not part.node else ()
+
+    @property
     def disturbed(self) -> str:
         """Return what disturbed the night's own session, or those of all nodes; "" if one was
         not."""

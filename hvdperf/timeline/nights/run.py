@@ -26,12 +26,11 @@ from hvdperf.records.documents import SESSION_FILE, Kind, SessionDocument, now
 from hvdperf.session.commands import pair_check
 from hvdperf.session.control import local_preflight
 from hvdperf.timeline.nights import night as documents
-from hvdperf.timeline.nights.changes import named
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.gate import failed_alone
 from hvdperf.timeline.nights.night import Night, stem
 from hvdperf.timeline.processes import ended, is_without_session
-from hvdperf.timeline.store import NIGHTS, alone, read_all
+from hvdperf.timeline.store import NIGHTS, alone, named, read_all
 
 # The share of a session's minutes that measuring its suspects again may take, and the least.
 SHARE_AGAIN, LEAST_AGAIN = 0.25, 1.0

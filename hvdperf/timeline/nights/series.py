@@ -10,7 +10,7 @@ are. Falls, lasting changes and alarms of the gate that began at about the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from itertools import pairwise
@@ -18,23 +18,13 @@ from math import log
 from typing import TypeVar
 
 from hvdperf.records.documents import Kind
-from hvdperf.timeline.lines import Change
-from hvdperf.timeline.nights.changes import (
-    UNCERTAIN,
-    Findings,
-    Standing,
-    findings,
-    hosts_of,
-    named,
-    percent,
-    repeat,
-    standing_of,
-)
+from hvdperf.timeline.lines import Change, Standing, percent
+from hvdperf.timeline.nights.changes import UNCERTAIN, Findings, findings, repeat, standing_of
 from hvdperf.timeline.nights.falls import Command, Fall, JudgedSpeeds, details, judge_speeds
 from hvdperf.timeline.nights.gate import Found, JudgedGates, judge_gates, without_alarms
 from hvdperf.timeline.nights.night import Accepted, Night, accepted_until
 from hvdperf.timeline.nights.speed import FEWEST
-from hvdperf.timeline.store import shortened
+from hvdperf.timeline.store import named, shortened
 from hvdperf.verdict import Verdict, worst
 
 # What began on a night: a lasting change, or an alarm.
@@ -99,10 +89,10 @@ class Series:
         return findings(self.nights)
 
     @cached_property
-    def changes(self) -> list[tuple[Change, Standing]]:
-        """Return the lasting changes, by night, and whether each makes the series FAIL."""
+    def changes(self) -> list[Change]:
+        """Return the lasting changes, by night, each with whether it makes the series FAIL."""
         found = self.found.changes
-        return [(change, standing_of(change, found, self.until)) for change in found]
+        return [replace(each, standing=standing_of(each, found, self.until)) for each in found]
 
     @cached_property
     def speeds(self) -> JudgedSpeeds:
@@ -149,7 +139,7 @@ class Series:
     @property
     def open(self) -> list[Change]:
         """Return the lasting changes that make the series FAIL, by night."""
-        return [change for change, standing in self.changes if standing is Standing.OPEN]
+        return [change for change in self.changes if change.standing is Standing.OPEN]
 
     @property
     def is_red(self) -> bool:
@@ -192,7 +182,7 @@ class Series:
             newest = self.accepted[-1]
             why = f": {newest.why}" if newest.why else ""
             yield f"accepted up to the night of {newest.night}{why}"
-        on = set(hosts_of(self.last)) if self.last else set()
+        on = set(self.last.hosts) if self.last else set()
         for node in self.found.nodes:
             if on and on.issuperset(node.hosts):
                 yield (
@@ -228,7 +218,7 @@ class Event:
     size: float
     notes: list[str] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
-    changes: Sequence[tuple[Change, Standing]] = ()
+    changes: Sequence[Change] = ()
 
     @property
     def is_open(self) -> bool:
@@ -244,12 +234,12 @@ def events(series: Series) -> list[Event]:
         began.setdefault(series.nights.index(fall.since), []).append(fall)
     found = []
     for at, falls in began.items():
-        own = [each for each in left if each[0].is_worse and abs(each[0].at - at) <= UNCERTAIN]
+        own = [each for each in left if each.is_worse and abs(each.at - at) <= UNCERTAIN]
         left = [each for each in left if each not in own]
         found.append(_of_falls(series, at, falls, own))
     for is_worse in (True, False):
-        alike = [each for each in left if each[0].is_worse is is_worse]
-        found += [_of_changes(series, own) for own in _together(alike, lambda each: each[0].at)]
+        alike = [each for each in left if each.is_worse is is_worse]
+        found += [_of_changes(series, own) for own in _together(alike, lambda each: each.at)]
     for alarms in _together(series.gates.alarms, lambda alarm: alarm.first):
         alarms.sort(key=_loss, reverse=True)
         _add_alarms(series, found, alarms)
@@ -272,17 +262,16 @@ def _together(found: Iterable[Began], at: Callable[[Began], int]) -> Iterator[li
         yield own
 
 
-def _of_falls(
-    series: Series, at: int, falls: Sequence[Fall], changes: Sequence[tuple[Change, Standing]]
-) -> Event:
-    last, changes = falls[-1], _largest_first(changes)
+def _of_falls(series: Series, at: int, falls: Sequence[Fall], changes: list[Change]) -> Event:
+    last = falls[-1]
+    changes.sort(key=_size, reverse=True)
     notes = [*last.notes()]
     if series.fall is not None and series.fall.since is last.since:
         standing = Standing.UNCONFIRMED if last.disturbed else Standing.OPEN
     else:
         is_accepted = last.night.night <= series.until
         over = Standing.ACCEPTED if is_accepted else Standing.REPAIRED
-        standing = _most_urgent([standing for _, standing in changes] or [over])
+        standing = _most_urgent([change.standing for change in changes] or [over])
         count, until = len(falls), last.night.night
         notes.insert(0, f"seen at once on {count} night{'s' * (count > 1)}, the last on {until}")
     size = max(abs(log(last.changes[measure][key].change)) for measure, key in last.what)
@@ -290,23 +279,22 @@ def _of_falls(
     return Event(at, since, standing, last.told, size, notes, commands, changes)
 
 
-def _of_changes(series: Series, changes: Sequence[tuple[Change, Standing]]) -> Event:
-    changes = _largest_first(changes)
-    ordered = [change for change, _ in changes]
-    largest, others = ordered[0], len(ordered) - 1
+def _of_changes(series: Series, changes: list[Change]) -> Event:
+    changes.sort(key=_size, reverse=True)
+    largest, others = changes[0], len(changes) - 1
     told = f"{largest.size} {largest.line.name}"
     if others:
-        models = named(sorted({change.line.model for change in ordered}))
+        models = named(sorted({change.line.model for change in changes}))
         told += f", and {others} more line{'s' * (others > 1)} of {models}"
-    first = min(ordered, key=lambda change: change.at)
-    marks = list(dict.fromkeys(mark for change in ordered for mark in change.marks))
+    first = min(changes, key=lambda change: change.at)
+    marks = list(dict.fromkeys(mark for change in changes for mark in change.marks))
     notes = [f"changed since {first.before}: {'; '.join(marks) or 'nothing that is recorded'}"]
     nights, step = series.nights, largest.step
     usual, own = (nights[largest.line.at[place]] for place in (step.at - 1, step.at))
     commands = [*details(usual, own)]
     if again := repeat(nights[largest.at], largest.line):
         commands.append(("measure the largest again", again))
-    standing = _most_urgent([standing for _, standing in changes])
+    standing = _most_urgent(change.standing for change in changes)
     return Event(first.at, first.since, standing, told, _size(largest), notes, commands, changes)
 
 
@@ -343,12 +331,6 @@ def _loss(alarm: Found) -> float:
 def _most_urgent(standings: Iterable[Standing]) -> Standing:
     """Return the standing that needs somebody most."""
     return min(standings, key=list(Standing).index)
-
-
-def _largest_first(
-    changes: Sequence[tuple[Change, Standing]],
-) -> list[tuple[Change, Standing]]:
-    return sorted(changes, key=lambda each: _size(each[0]), reverse=True)
 
 
 def _size(change: Change) -> float:

@@ -14,7 +14,7 @@ from bench.nights import Year, nights
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Kind, Limit, Row
 from hvdperf.session.ending import EXIT_STATUS
-from hvdperf.timeline.nights.changes import Standing
+from hvdperf.timeline.lines import Standing
 from hvdperf.timeline.nights.gate import CaseOverNights, failed_alone
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, write_night
 from hvdperf.timeline.nights.series import Series, events

@@ -16,7 +16,8 @@ import pytest
 from bench.nights import Year, nights
 from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
-from hvdperf.timeline.nights.changes import Standing, bad_nodes, findings, lines, marks, standing_of
+from hvdperf.timeline.lines import Standing
+from hvdperf.timeline.nights.changes import bad_nodes, findings, lines, marks, standing_of
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, read_nights
 from hvdperf.timeline.nights.series import Event, Series, events
@@ -541,7 +542,7 @@ def test_a_fall_that_lasts_and_its_lines_are_one_event() -> None:
     (event,) = happened(nights(STEP, 1)[:120])
     assert event.is_open
     assert "samples/s of network_0" in event.told
-    names = {change.line.name for change, _ in event.changes}
+    names = {change.line.name for change in event.changes}
     assert names == {"throughput[network_0-np1]", "throughput[network_0-np2]"}
 
 
