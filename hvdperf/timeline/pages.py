@@ -30,16 +30,7 @@ from hvdperf.timeline.nights.night import Night, joined, read_accepted, read_nig
 from hvdperf.timeline.nights.series import Event, Series, events
 from hvdperf.timeline.nights.speed import ALL, Key, Scope
 from hvdperf.timeline.nights.watch import MISSING
-from hvdperf.timeline.store import (
-    HISTORY,
-    INDEX,
-    NAMED,
-    NIGHTS,
-    documents,
-    named,
-    read_all,
-    shortened,
-)
+from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, documents, named, read_all, shortened
 from hvdperf.verdict import Verdict
 
 # Templates, styles and the script.
@@ -215,7 +206,12 @@ def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
         events=happened,
         lines=list(_lines(series, happened)),
         without_figure=[row for _, row in last.cases if row.figure is None],
-        data=json_text(_of_nights(series, hrefs)),
+        data=json_text(
+            [
+                (f"{night.night}", series.verdict_of(index).value, hrefs[index])
+                for index, night in enumerate(series.nights)
+            ]
+        ),
         home=os.path.relpath(place.index, path.parent),
     )
     return row
@@ -242,7 +238,7 @@ def _told(series: Series, doing: Sequence[Event], is_late: bool) -> str:
         told.append(f"FAIL of {named(failed)}")
     elif not doing:
         told.append(last.told)
-    told += [each.told for each in series.suspects[:NAMED]]
+    told += shortened([each.told for each in series.suspects], "suspects of the gate")
     if series.speeds.waits:
         told.append(series.speeds.waits)
     return "; ".join(told)
@@ -301,14 +297,6 @@ def _kind(verdict: Verdict) -> str:
 
 
 # Lines -----------------------------------------------------------------------------------------
-
-
-def _of_nights(series: Series, hrefs: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Return for each night its date, its verdict in a word, and the address of its session."""
-    return [
-        (f"{night.night}", series.verdict_of(index).value, hrefs[index])
-        for index, night in enumerate(series.nights)
-    ]
 
 
 def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
