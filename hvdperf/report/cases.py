@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import TypeVar
 
-from hvdperf.interim import PRIOR_ROUNDS, confidence_of_verdicts
+from hvdperf.interim import PRIOR_ROUNDS
 from hvdperf.plan.arms import Schedule, Workload
 from hvdperf.plan.comparisons import JudgedAs, Question
-from hvdperf.records.documents import Case, SessionDocument
+from hvdperf.records.documents import Case
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
 from hvdperf.report.content import Value
@@ -113,25 +113,6 @@ def speeds_of(
     each: list[Mapping[Size, Sequence[float]]] = [throughputs(cases) for cases in sessions]
     each = each or [launches]
     return {key: over_sessions([own[key] for own in each if key in own]) for key in launches}
-
-
-def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:
-    """Return the quantiles of at least one value at these shares (0 to 1), interpolated between
-    values (Hyndman and Fan's seventh definition)."""
-    import numpy as np  # imported here, because the import is slow
-
-    return [float(cut) for cut in np.quantile(values, shares)]
-
-
-def with_confidence(session: SessionDocument | None, cases: Iterable[Case]) -> str:
-    """Return the confidence of the session's PASSes and FAILs as the end of a clause, such as
-    `, each with 95.5 % confidence`; "" if its document does not say after how many rounds cases
-    were judged."""
-    if session is None or not session.asked.looks:
-        return ""
-    rounds = max((case.outcome.judgement.rounds for case in cases), default=0)
-    held = confidence_of_verdicts(session.asked.looks, rounds, len(session.resumed_at))
-    return f", each with {100 * held:.3g} % confidence"
 
 
 # Launches --------------------------------------------------------------------------------------

@@ -30,18 +30,8 @@ from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.outcome import throughputs
-from hvdperf.report import plots, words
-from hvdperf.report.content import (
-    CaseNote,
-    Column,
-    Figure,
-    Report,
-    Row,
-    Section,
-    Table,
-    Value,
-    cells_of,
-)
+from hvdperf.report import content, plots, words
+from hvdperf.report.content import CaseNote, Column, Figure, Report, Row, Section, Table
 from hvdperf.session.results_writer import with_cases
 from hvdperf.stats import Interval
 from hvdperf.work.base import Work
@@ -83,7 +73,7 @@ class Changed:
 
     @property
     def cells(self) -> Row:
-        return {**cells_of(self.ratio, "ratio", "lower", "upper"), "word": self.word}
+        return {**content.cells_of(self.ratio, "ratio", "lower", "upper"), "word": self.word}
 
 
 def of_logarithms(a: Sequence[float | None], b: Sequence[float | None]) -> Changed:
@@ -246,25 +236,6 @@ _RATIO = (
     Column("upper", "upper", digits=3, brief="upper"),
     Column("word", "B's figure is", brief="B's figure is"),
 )
-_FIGURES = tuple(
-    Column(f"{key}_{side.lower()}", f"{key} {side}", digits=3, hidden=hidden, brief=brief)
-    for side in "AB"
-    for key, hidden, brief in (("figure", False, side), ("lower", True, ""), ("upper", True, ""))
-)
-_CASE = (
-    *words.NAMES,
-    Column("question", "question"),
-    Column("model", "network"),
-    Column("world_size", "ranks"),
-)
-_BOARD = (
-    Column("verdict_a", "verdict A"),
-    Column("verdict", "verdict B"),
-    *_CASE[1:],
-    *_FIGURES,
-    *_RATIO,
-    _CASE[0],
-)
 _TRAININGS = (
     Column("label", "training", hidden=True),
     Column("model", "network", brief="model"),
@@ -291,13 +262,13 @@ def comparison(a: Archive, b: Archive) -> Report:
     for archive in (a, b):
         with_cases(archive)
     found = pairs(a, b)
-    rows = _rows(found)
+    table = _table(found)
     trainings = _trainings(a, b)
     changed = differences(a.fingerprint, b.fingerprint)
     kinds = Counter(pair.changed.kind for pair in found)
     both = len(found) - kinds[Kind.ONLY_A] - kinds[Kind.ONLY_B]
     # A terminal shows the ratios instead.
-    board = Table(tuple(replace(column, brief="") for column in _BOARD), rows)
+    board = replace(table, columns=tuple(replace(each, brief="") for each in table.columns))
     return Report(
         title=f"{a.name} (A) and {b.name} (B)",
         verdict=verdict.Verdict.INFO,
@@ -312,7 +283,7 @@ def comparison(a: Archive, b: Archive) -> Report:
         warnings=(*_warnings(a, b, changed), *_too_few(found, trainings)),
         board=Figure("board", "All cases", _says_cases(found), board, brief=True),
         notes=tuple(_notes(found)),
-        sections=(_ratios(found, rows), _throughputs(trainings)),
+        sections=(_ratios(found, table), _throughputs(trainings)),
         left_out=(*a.left_out, *b.left_out),
     )
 
@@ -328,7 +299,7 @@ def beside(report: Report, a: Archive, b: Archive) -> Report:
         why = f"{compared} compared with {name}: a new series begins, because these differ:"
         return replace(report, warnings=(*report.warnings, why, *changed))
     found = pairs(a, b)
-    section = _ratios(found, _rows(found))
+    section = _ratios(found, _table(found))
     if not section.figures:
         why = f"Compared with {name}: no case has a figure in both sessions."
         return replace(report, warnings=(*report.warnings, why))
@@ -337,22 +308,40 @@ def beside(report: Report, a: Archive, b: Archive) -> Report:
     return replace(report, sections=(*report.sections, replace(section, figures=figures)))
 
 
-def _rows(found: Sequence[Pair]) -> tuple[Row, ...]:
-    """Return a row for each pair, for the board and for the ratios."""
+def _figure_of(side: str) -> content.Field[Pair]:
+    """Return the field of the figure of a session. side: a or b."""
+    keys = [f"{key}_{side}" for key in ("figure", "lower", "upper")]
+    letter = side.upper()
+
+    def cells(pair: Pair) -> Row:
+        case: Case | None = getattr(pair, side)
+        return content.cells_of(case.figure if case else None, *keys)
+
+    first, *bounds = (Column(key, f"{key[:-2]} {letter}", digits=3) for key in keys)
+    hidden = (replace(each, hidden=True) for each in bounds)
+    return content.Field((replace(first, brief=letter), *hidden), cells)
+
+
+def _word(case: Case | None) -> str | None:
+    return case.verdict.value if case else None
+
+
+def _table(found: Sequence[Pair]) -> Table:
+    """Return the table of all pairs: their verdicts, their figures, and the name of the case."""
     labels = words.workload_labels(pair.case.workload for pair in found)
-    return tuple(
-        {
-            "verdict": pair.b.verdict.value if pair.b else None,
-            "verdict_a": pair.a.verdict.value if pair.a else None,
-            "question": words.question_of(pair.case),
-            "model": labels[pair.case.workload],
-            "world_size": pair.case.world_size,
-            **cells_of(pair.a.figure if pair.a else None, "figure_a", "lower_a", "upper_a"),
-            **cells_of(pair.b.figure if pair.b else None, "figure_b", "lower_b", "upper_b"),
-            **pair.changed.cells,
-            **words.names_of(pair.case),
-        }
-        for pair in found
+    case, *parts = words.NAMES
+    return Table.of(
+        found,
+        content.value("verdict_a", "verdict A", lambda pair: _word(pair.a)),
+        content.value("verdict", "verdict B", lambda pair: _word(pair.b)),
+        content.Field(tuple(parts), lambda pair: words.names_of(pair.case)),
+        content.value("question", "question", lambda pair: words.question_of(pair.case)),
+        content.value("model", "network", lambda pair: labels[pair.case.workload]),
+        content.value("world_size", "ranks", lambda pair: pair.case.world_size),
+        _figure_of("a"),
+        _figure_of("b"),
+        content.Field(_RATIO, lambda pair: pair.changed.cells),
+        content.Field((case,), lambda pair: words.names_of(pair.case)),
     )
 
 
@@ -458,12 +447,12 @@ def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
             yield CaseNote(pair.b.name, pair.b.verdict, tuple(paragraphs), tuple(output))
 
 
-def _ratios(found: Sequence[Pair], rows: Sequence[Row]) -> Section:
-    """Return the section of all cases with a ratio of both sessions' figures. rows: as in
-    `_rows`."""
+def _ratios(found: Sequence[Pair], table: Table) -> Section:
+    """Return the section of all cases with a ratio of both sessions' figures. table: of pairs."""
     says = _says_cases([pair for pair in found if pair.changed.ratio is not None])
-    known = tuple(row for row in rows if row["ratio"] is not None)
-    table = Table((*_CASE, *_FIGURES, *_RATIO), known)
+    known = tuple(row for row in table.rows if row["ratio"] is not None)
+    # The name of the case comes first, and verdicts are on the board.
+    table = Table((table.columns[-1], *table.columns[2:-1]), known)
     return Section(
         "ratios",
         "Figures",
@@ -475,7 +464,7 @@ def _ratios(found: Sequence[Pair], rows: Sequence[Row]) -> Section:
 
 
 # A training's throughput: its change, and the cells of its row.
-Training = tuple[Changed, Sequence[Value]]
+Training = tuple[Changed, Sequence[content.Value]]
 
 
 def _trainings(a: Archive, b: Archive) -> dict[str, Training]:

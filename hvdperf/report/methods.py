@@ -24,7 +24,6 @@ from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
 from hvdperf.report import words
-from hvdperf.report.cases import with_confidence
 from hvdperf.report.session import began
 from hvdperf.stats import fewest_bounded
 from hvdperf.worker.strategies import Strategy
@@ -315,7 +314,7 @@ def _rule(session: SessionDocument | None, cases: Sequence[Case]) -> Facts:
     return {
         "fail_below": verdict.REGRESSION.fail_below if stacks else None,
         "pass_from": verdict.REGRESSION.pass_from,
-        "confidence": with_confidence(session, stacks),
+        "confidence": words.with_confidence(session, stacks),
         "threshold": threshold if len(stacks) < len(cases) or not cases else None,
         "cases": words.plural(len(cases), "case") if cases else None,
         "verdicts": verdict.counted(Counter(case.verdict for case in cases)),

@@ -240,6 +240,14 @@ def rows_high(rows: int, each: int = 22, least: int = 60) -> int:
     return max(least, each * rows)
 
 
+def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:
+    """Return the quantiles of at least one value at these shares (0 to 1), interpolated between
+    values (Hyndman and Fan's seventh definition)."""
+    import numpy as np  # imported here, because the import is slow
+
+    return [float(cut) for cut in np.quantile(values, shares)]
+
+
 # With more rows than this, a row of boxes is too low for a number beside it.
 MANY_ROWS = 32
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from hvdperf import columns
+from hvdperf.interim import confidence_of_verdicts
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.plan.arms import SWEEP, Workload
-from hvdperf.records.documents import Case
+from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.report.content import Column, Value
 from hvdperf.stats import Interval
 from hvdperf.verdict import is_bounded
@@ -106,6 +107,17 @@ def shown(figure: Interval | None) -> str:
         return "not measured"
     bounds = f" {columns.interval(figure.lower, figure.upper)}" if is_bounded(figure) else ""
     return f"{figure.estimate:.3f}{bounds}"
+
+
+def with_confidence(session: SessionDocument | None, cases: Iterable[Case]) -> str:
+    """Return the confidence of the session's PASSes and FAILs as the end of a clause, such as
+    `, each with 95.5 % confidence`; "" if its document does not say after how many rounds cases
+    were judged."""
+    if session is None or not session.asked.looks:
+        return ""
+    rounds = max((case.outcome.judgement.rounds for case in cases), default=0)
+    held = confidence_of_verdicts(session.asked.looks, rounds, len(session.resumed_at))
+    return f", each with {100 * held:.3g} % confidence"
 
 
 def several(parts: Iterable[str]) -> str:

@@ -13,29 +13,8 @@ from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.fingerprinting import settings_beside
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.report import plots, words
-from hvdperf.report.cases import (
-    Size,
-    asked,
-    at_95,
-    held,
-    number,
-    scaled,
-    size_of,
-    speeds_of,
-    times,
-    with_confidence,
-)
-from hvdperf.report.content import (
-    CaseNote,
-    Field,
-    Figure,
-    Plot,
-    Row,
-    Section,
-    Table,
-    interval,
-    value,
-)
+from hvdperf.report.cases import Size, asked, at_95, held, number, scaled, size_of, speeds_of, times
+from hvdperf.report.content import CaseNote, Field, Figure, Row, Section, Table, interval, value
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict
 from hvdperf.work.table import work_of
@@ -385,7 +364,7 @@ def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Se
         "speed under this stack / the speed under the other one; for a validation it is the "
         "ratio of losses or accuracies. A ratio of speeds FAILs if it is below "
         f"{limit.fail_below}, and PASSes if it is not below {limit.pass_from}"
-        f"{with_confidence(session, found)}; 'at least' is the limit that decided. "
+        f"{words.with_confidence(session, found)}; 'at least' is the limit that decided. "
         "Section Machine lists the differences between the stacks.",
         (figure,),
     )
@@ -431,6 +410,11 @@ def _figure(
         + ("" if case.verdict is Verdict.PASS else f" {case.verdict.value}")
         for case in cases
     )
+    at, low = {"y": plots.row_names("case", sort=None)}, plots.field("low", "quantitative")
+    # The page chooses the colours and shapes of verdicts.
+    by = plots.field("verdict", "nominal", "verdict")
+    band = {"type": "bar", "style": "band"}
+    a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
     kept = sum(case.verdict is Verdict.PASS for case in cases)
     return Figure(
         name,
@@ -438,29 +422,18 @@ def _figure(
         f"{meant[0].upper()}{meant[1:]}, {kept} of {words.plural(len(cases), 'case')} PASS: {said}."
         f"{words.INTERVALS}",
         rows,
-        _forest(rows, meant, ideal=not unit),
+        # A row per case: its interval over its band.
+        plots.estimates(
+            at,
+            plots.field("ratio", "quantitative", meant, scale={"zero": False}),
+            ("lower", "upper"),
+            plots.layer(band, plots.known("low", "high"), **at, x=low, x2={"field": "high"}),
+            plots.layer({"type": "tick", "style": "limit"}, a_floor, **at, x=low),
+            *([] if unit else [plots.line("ideal", x={"datum": 1})]),
+            rows=len(rows.rows),
+            point={"color": by, "shape": by, "tooltip": plots.tooltip(rows.columns)},
+        ),
         tags,
-    )
-
-
-def _forest(rows: Table, meant: str, *, ideal: bool) -> Plot:
-    """Return a plot with a row per case: its interval over its band. ideal: whether to mark
-    equality."""
-    at = {"y": plots.row_names("case", sort=None)}
-    low = plots.field("low", "quantitative")
-    # The page chooses the colours and shapes of verdicts.
-    verdict = plots.field("verdict", "nominal", "verdict")
-    band = {"type": "bar", "style": "band"}
-    a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
-    return plots.estimates(
-        at,
-        plots.field("ratio", "quantitative", meant, scale={"zero": False}),
-        ("lower", "upper"),
-        plots.layer(band, plots.known("low", "high"), **at, x=low, x2={"field": "high"}),
-        plots.layer({"type": "tick", "style": "limit"}, a_floor, **at, x=low),
-        *([plots.line("ideal", x={"datum": 1})] if ideal else []),
-        rows=len(rows.rows),
-        point={"color": verdict, "shape": verdict, "tooltip": plots.tooltip(rows.columns)},
     )
 
 

@@ -11,7 +11,7 @@ from hvdperf.explain.collectives import StepTimes, paired, step_times
 from hvdperf.plan.arms import KIB, MIB, SWEEP, Collective, busbw
 from hvdperf.records.documents import Case
 from hvdperf.report import plots, words
-from hvdperf.report.cases import grouped, number, quantiles, trusted
+from hvdperf.report.cases import grouped, number, trusted
 from hvdperf.report.content import Field, Figure, Section, Table, interval, value
 from hvdperf.stats import Interval
 from hvdperf.work.collectives import Collectives
@@ -67,7 +67,7 @@ def _quartiles(
     it."""
 
     def quartiles(of_row: _Turns[Pair]) -> Interval | None:
-        low, middle, high = quantiles(values(of_row), QUARTILES)
+        low, middle, high = plots.quantiles(values(of_row), QUARTILES)
         return Interval(middle, low, high, QUARTILES[0], len(of_row.turns)) if low > 0 else None
 
     return interval(key, title, quartiles, unit, ends=(f"{called}, 25 %", f"{called}, 75 %"))

@@ -15,16 +15,7 @@ from hvdperf.plan.arms import BlockKind
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Block
 from hvdperf.report import plots, words
-from hvdperf.report.cases import (
-    Started,
-    finite,
-    grouped,
-    held,
-    launches,
-    number,
-    quantiles,
-    trusted,
-)
+from hvdperf.report.cases import Started, finite, grouped, held, launches, number, trusted
 from hvdperf.report.content import Column, Field, Figure, Row, Section, Table, value
 from hvdperf.verdict import Ceiling
 from hvdperf.work.blocks import Blocks
@@ -73,7 +64,7 @@ def steps(cases: Sequence[Case]) -> Section:
 
 
 def _distribution(seconds: Sequence[float]) -> Row:
-    cuts = (*quantiles(seconds, SHARES), max(seconds))
+    cuts = (*plots.quantiles(seconds, SHARES), max(seconds))
     in_ms = {column.key: 1000 * cut for column, cut in zip(_QUANTILES, cuts, strict=False)}
     return {**in_ms, "steps": len(seconds)}
 
