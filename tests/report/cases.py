@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hvdperf.json_records import convert, decode, encode, plain
 from hvdperf.records.archive import Store, read_document
@@ -20,6 +20,7 @@ from hvdperf.verdict import Verdict
 from tests.support.reports import session_of
 from tests.support.stores import SESSION, case_of
 
+Item = TypeVar("Item")
 RECORDED = Path(__file__).with_name("recorded")
 # What a network might be called by whoever registers one.
 HOSTILE = (
@@ -103,6 +104,12 @@ def called(case: Case, verdict: Verdict) -> Case:
     """Return the same case with another verdict."""
     judgement = replace(case.outcome.judgement, verdict=verdict)
     return replace(case, outcome=replace(case.outcome, judgement=judgement))
+
+
+def known(value: Item | None) -> Item:
+    """Return a value that there is."""
+    assert value is not None
+    return value
 
 
 def of_every_name(cases: Sequence[Case]) -> list[Case]:

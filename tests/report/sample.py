@@ -81,17 +81,7 @@ def scaling(model: str, question: str, drawn: random.Random, name: str = "") -> 
     """Throughput by the number of replicas, beside what would be perfect."""
     alone = drawn.uniform(50, 500)
     speeds = [(size, alone * size ** drawn.uniform(0.8, 1.0)) for size in SIZES]
-    rows: list[Row] = [
-        {
-            "model": model,
-            "world_size": size,
-            "speed": speed,
-            "lower": 0.95 * speed,
-            "upper": 1.05 * speed,
-            "ideal": alone * size,
-        }
-        for size, speed in speeds
-    ]
+    rows = ((model, n, speed, 0.95 * speed, 1.05 * speed, alone * n) for n, speed in speeds)
     ideal, speed = (plots.field(key, "quantitative", "img/s") for key in ("ideal", "speed"))
     plot = plots.layered(
         plots.layer({"type": "line", "style": "ideal"}, y=ideal),
@@ -103,7 +93,7 @@ def scaling(model: str, question: str, drawn: random.Random, name: str = "") -> 
         name or f"scaling-{question}-{model}",
         f"{model}, {question.replace('_', ' ')}",
         f"{speeds[-1][1]:.0f} img/s at {SIZES[-1]} replicas, {alone:.0f} img/s alone.",
-        Table(SPEEDS, tuple(rows)),
+        Table.filled(SPEEDS, rows),
         plot,
         {"model": model, "question": question},
     )
@@ -112,11 +102,7 @@ def scaling(model: str, question: str, drawn: random.Random, name: str = "") -> 
 def shares(drawn: random.Random) -> Figure:
     """Where the time of a step goes: bars beside each other."""
     parts = ("1 compute", "2 exchange", "3 waiting", "4 input")
-    rows: tuple[Row, ...] = tuple(
-        {"model": model, "part": part, "share": drawn.random(), "note": None}
-        for model in MODELS
-        for part in parts
-    )
+    rows = [(model, part, drawn.random(), None) for model in MODELS for part in parts]
     columns = (
         Column("model", "Model"),
         Column("part", "Part"),
@@ -126,7 +112,7 @@ def shares(drawn: random.Random) -> Figure:
     bars = plots.row_names("model")
     plot = plots.stacked(bars, "share", parts, rows=len(MODELS), each=34, tip=columns[:3])
     said = f"{len(parts)} parts of a step of each of {len(MODELS)} models."
-    return Figure("shares", "Where the time goes", said, Table(columns, rows), plot)
+    return Figure("shares", "Where the time goes", said, Table.filled(columns, rows), plot)
 
 
 def spread(drawn: random.Random) -> Figure:
@@ -136,19 +122,17 @@ def spread(drawn: random.Random) -> Figure:
         Column("ratio", "Ratio", digits=4),
         Column("size", "Replicas"),
     )
-    ratios = {(size, n): drawn.gauss(1.0, 0.02) for size in SIZES for n in range(1, 13)}
-    rows: tuple[Row, ...] = tuple(
-        {"round": number, "ratio": ratio, "size": size} for (size, number), ratio in ratios.items()
-    )
+    rows = [(n, drawn.gauss(1.0, 0.02), size) for size in SIZES for n in range(1, 13)]
+    ratios = [ratio for _, ratio, _ in rows]
     plot = plots.curve(
         plots.axis(columns, "round"),
         plots.axis(columns, "ratio", scale={"zero": False}),
         plots.field("size", "nominal", "Replicas"),
         tip=plots.tooltip(columns),
     )
-    said = f"{len(rows)} rounds, from {min(ratios.values()):.3f} to {max(ratios.values()):.3f}."
+    said = f"{len(rows)} rounds, from {min(ratios):.3f} to {max(ratios):.3f}."
     tags = {"question": "parity"}
-    return Figure("spread", "Rounds of parity", said, Table(columns, rows), plot, tags)
+    return Figure("spread", "Rounds of parity", said, Table.filled(columns, rows), plot, tags)
 
 
 def without_plot() -> Figure:
@@ -159,13 +143,13 @@ def without_plot() -> Figure:
         Column("real", "Real", "s", 3),
         Column("tiny", "Tiny", "s", 3),
     )
-    rows: tuple[Row, ...] = (
-        {"name": "all", "whole": 12, "real": 0.1 + 0.2, "tiny": 1.25e-7},
-        {"name": "", "whole": 2**53 - 1, "real": 1e22, "tiny": 0.0},
-        {"name": None, "whole": None, "real": None, "tiny": None},
-        {"name": "negative", "whole": -3, "real": -0.8231249999, "tiny": -1e-9},
+    rows = (
+        ("all", 12, 0.1 + 0.2, 1.25e-7),
+        ("", 2**53 - 1, 1e22, 0.0),
+        (None, None, None, None),
+        ("negative", -3, -0.8231249999, -1e-9),
     )
-    return Figure("environment", "A table alone", "Without a plot.", Table(columns, rows))
+    return Figure("environment", "A table alone", "Without a plot.", Table.filled(columns, rows))
 
 
 def note(row: Row, long: bool) -> CaseNote:
@@ -236,9 +220,7 @@ def hostile() -> Report:
     ]
     plain = scaling("vgg_16_s", "parity", drawn, "plain")
     columns = (Column("text", HOSTILE[0], HOSTILE[1]), Column("number", HOSTILE[3], digits=1))
-    texts: list[Row] = [
-        {"text": text, "number": float(place)} for place, text in enumerate(HOSTILE)
-    ]
+    texts = Table.filled(columns, ((text, float(place)) for place, text in enumerate(HOSTILE)))
     titled = {
         "width": "container",
         "height": 200,
@@ -273,17 +255,10 @@ def hostile() -> Report:
                 HOSTILE[1],
                 every,
                 (
-                    Figure(
-                        "titled",
-                        HOSTILE[1],
-                        every,
-                        Table(columns, tuple(texts)),
-                        titled,
-                        {"model": HOSTILE[2]},
-                    ),
+                    Figure("titled", HOSTILE[1], every, texts, titled, {"model": HOSTILE[2]}),
                     Figure("broken", HOSTILE[2], every, plain.table, broken),
                     formulas(),
-                    Figure("elsewhere", "An image", "", Table(columns, tuple(texts)), elsewhere),
+                    Figure("elsewhere", "An image", "", texts, elsewhere),
                     plain,
                 ),
             ),
@@ -296,12 +271,12 @@ def hostile() -> Report:
 def formulas() -> Figure:
     """Texts that spreadsheets would calculate, in cells and titles, beside a number below zero."""
     columns = (Column("text", "=1+1", "s"), Column("wide", "\uff20x"), Column("number", "-1", "s"))
-    rows: list[Row] = [
-        {"text": f"{space}{sign}1+1", "wide": f"1{sign}1", "number": -5.25}
+    rows = (
+        (f"{space}{sign}1+1", f"1{sign}1", -5.25)
         for sign in "=+-@\uff1d\uff0b\uff0d\uff20"
         for space in ("", " \n\t")
-    ]
-    return Figure("formulas", "Formulas", "None is calculated.", Table(columns, tuple(rows)))
+    )
+    return Figure("formulas", "Formulas", "None is calculated.", Table.filled(columns, rows))
 
 
 def large(cases: int = 500, figures: int = 300) -> Report:

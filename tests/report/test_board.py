@@ -41,7 +41,7 @@ from hvdperf.verdict import (
     decide,
     smallest_detectable_effect,
 )
-from tests.report.cases import assert_sound, recorded
+from tests.report.cases import assert_sound, known, recorded
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
 
@@ -59,8 +59,7 @@ def test_margins_are_shares_of_the_limit():
 
 
 def test_a_minimum_detectable_effect_is_told_of_a_comparison_of_stacks_only(tmp_path):
-    pair = against(weak_scaling(WORKLOAD, 2))
-    assert pair is not None
+    pair = known(against(weak_scaling(WORKLOAD, 2)))
     (held,) = cases_of(tmp_path / "threshold", outcome(WEAK, [0.9] * 6))
     (compared,) = cases_of(tmp_path / "stacks", outcome(pair, [0.98, 0.99, 1.0, 1.0, 1.01, 1.02]))
     key = "minimum_detectable_effect"
@@ -127,8 +126,7 @@ def test_an_injected_fault_has_no_margin_and_is_named(tmp_path):
 def test_a_failed_launch_is_told_with_its_rank_and_output(tmp_path):
     failure = Failure("resnet_50_s horovod@2", 1, "trace", "killed by signal 9", ["1: gone"])
     failed = outcome(WEAK, [], verdict=Verdict.FAIL, reason="a rank died", failure=failure)
-    note = board.note(cases_of(tmp_path, failed)[0])
-    assert note is not None
+    note = known(board.note(cases_of(tmp_path, failed)[0]))
     assert note.paragraphs == (
         "a rank died",
         "resnet_50_s horovod@2, rank 1, trace: killed by signal 9",
@@ -138,8 +136,7 @@ def test_a_failed_launch_is_told_with_its_rank_and_output(tmp_path):
 
 def test_what_failed_by_its_figure_says_so(tmp_path):
     failed = cases_of(tmp_path, outcome(WEAK, [0.5] * 6, verdict=Verdict.FAIL))[0]
-    note = board.note(failed)
-    assert note is not None
+    note = known(board.note(failed))
     assert note.paragraphs == (
         "Result 0.500 [0.500, 0.500] after 6 rounds, with the confidence that a verdict needs; "
         "limit: >= 0.8",
@@ -147,8 +144,7 @@ def test_what_failed_by_its_figure_says_so(tmp_path):
 
 
 def test_the_limit_that_decided_is_told_and_what_fails_by_it_keeps_neither(tmp_path):
-    asked = against(WEAK)
-    assert asked is not None
+    asked = known(against(WEAK))
     slower = outcome(asked, [0.965, 0.967, 0.97, 0.97, 0.973, 0.975], REGRESSION, Verdict.FAIL)
     cases = cases_of(tmp_path, slower)
     figure, note = board.board(cases), board.note(cases[0])
@@ -210,8 +206,7 @@ def test_how_far_passes_lie_inside_their_limits_is_told_from_the_least_to_the_mo
 
 
 def test_what_a_pass_against_another_stack_could_have_missed_is_told(tmp_path):
-    pair = against(WEAK)
-    assert pair is not None
+    pair = known(against(WEAK))
     figure = Interval(1.0, 1 / 1.04, 1.01, alpha=0.025, observations=6)
     says = board.board(cases_of(tmp_path, seen(pair, figure, REGRESSION))).says
     assert "Minimum detectable effect" in says
@@ -229,8 +224,7 @@ def test_a_row_has_the_throughput_of_all_replicas_and_the_ratios(tmp_path):
     failed = outcome(parity(WORKLOAD, 2), [0.5] * 6, Band(0.9, 1.1), Verdict.FAIL)
     # The cases share launches, of which the first case's are written.
     outcomes = (outcome(weak, [0.9] * 6), outcome(strong, [0.8] * 6), failed)
-    figure = overview(cases_of(tmp_path, *outcomes))
-    assert figure is not None
+    figure = known(overview(cases_of(tmp_path, *outcomes)))
     assert_sound(Section("overview", "Overview", "", (figure,)))
     one, two = figure.table.rows
     assert (one["world_size"], one["weak"], one["verdict"]) == (1, None, None)
@@ -243,8 +237,7 @@ def test_a_row_has_the_throughput_of_all_replicas_and_the_ratios(tmp_path):
 
 def test_every_network_has_its_rows(tmp_path):
     both = (outcome(weak_scaling(each, 2), [0.9] * 6) for each in (WORKLOAD, OTHER))
-    figure = overview(cases_of(tmp_path, *both))
-    assert figure is not None
+    figure = known(overview(cases_of(tmp_path, *both)))
     assert [(row["model"], row["world_size"]) for row in figure.table.rows] == [
         ("resnet_50_s", 1),
         ("resnet_50_s", 2),
@@ -254,8 +247,7 @@ def test_every_network_has_its_rows(tmp_path):
 
 
 def test_a_throughput_of_a_real_session_has_an_interval():
-    figure = overview(recorded("weak_scaling-resnet_50_s-np2"))
-    assert figure is not None
+    figure = known(overview(recorded("weak_scaling-resnet_50_s-np2")))
     for row in figure.table.rows:
         speed, low, high = (
             number(row[f"samples_per_second{end}"]) for end in ("", "_low", "_high")
@@ -266,8 +258,7 @@ def test_a_throughput_of_a_real_session_has_an_interval():
 @pytest.mark.parametrize(("batch", "told"), [(1, 1), (32, 0)])
 def test_a_script_whose_steps_count_as_samples_is_named(tmp_path, batch, told):
     script = Workload("train.py", SCRIPT, input_size=0, batch=batch)
-    figure = overview(cases_of(tmp_path, outcome(weak_scaling(script, 2), [0.9] * 6)))
-    assert figure is not None
+    figure = known(overview(cases_of(tmp_path, outcome(weak_scaling(script, 2), [0.9] * 6))))
     assert figure.says.count("counts as one sample") == told
 
 
@@ -278,8 +269,7 @@ def test_a_ratio_without_a_throughput_has_a_row_and_what_is_only_started_has_non
         for launch in measured.launches:
             launch.work = Turns([], [])
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), broken, started, slots=4, per_node=4)
-    figure = overview(cases)
-    assert figure is not None
+    figure = known(overview(cases))
     row = figure.table.rows[-1]
     assert (row["model"], row["world_size"], row["verdict"]) == ("vgg_16_s", 2, "FAIL")
     assert row["samples_per_second"] is row["weak"] is None
@@ -290,19 +280,16 @@ def test_a_ratio_without_a_throughput_has_a_row_and_what_is_only_started_has_non
 def test_the_worst_verdict_of_all_cases_of_a_network_counts(tmp_path, verdict):
     """Also of one that trains a variant of the workload."""
     other = outcome(fixed_time(WORKLOAD, 2), [1.0] * 6, verdict=verdict)
-    figure = overview(cases_of(tmp_path, outcome(WEAK, [0.9] * 6), other))
-    assert figure is not None
+    figure = known(overview(cases_of(tmp_path, outcome(WEAK, [0.9] * 6), other)))
     expected = Verdict.PASS if verdict is Verdict.INFO else verdict
     assert figure.table.rows[-1]["verdict"] == expected.value
 
 
 def test_a_regression_and_an_injected_fault_are_no_efficiency(tmp_path):
     injected = next(c for c in fault_cases(WORKLOAD, 2) if c.variant == "slow10")
-    held = against(WEAK)
-    assert held is not None
+    held = known(against(WEAK))
     for name, comparison in (("held", held), ("injected", injected)):
-        figure = overview(cases_of(tmp_path / name, outcome(comparison, [0.9] * 6)))
-        assert figure is not None
+        figure = known(overview(cases_of(tmp_path / name, outcome(comparison, [0.9] * 6))))
         (row,) = (row for row in figure.table.rows if row["world_size"] == 2)
         assert not {"weak", "strong", "parity"} & row.keys()
 
@@ -354,11 +341,9 @@ def test_a_question_of_blocks_has_a_figure_whatever_its_name(tmp_path):
 
 
 def test_another_stack_has_a_section_of_its_own(tmp_path):
-    asked = against(WEAK)
-    assert asked is not None
+    asked = known(against(WEAK))
     cases = cases_of(tmp_path, outcome(asked, [0.9] * 6, Floor(0.98, 0.95), Verdict.FAIL))
-    section = board.against(cases)
-    assert section is not None
+    section = known(board.against(cases))
     assert_sound(section)
     (figure,) = section.figures
     assert figure.table.rows[0]["ratio"] == pytest.approx(0.9)
@@ -370,20 +355,18 @@ def test_another_stack_has_a_section_of_its_own(tmp_path):
 
 @pytest.mark.parametrize(("ratio", "limit"), [(0.97, 0.98), (0.985, 0.95)])
 def test_at_least_is_the_limit_that_decided(tmp_path, ratio, limit):
-    asked = against(WEAK)
-    assert asked is not None
+    asked = known(against(WEAK))
     figure = Interval(ratio, ratio, ratio, 0.025, 6)
     verdict = decide(REGRESSION, figure, figure)
-    section = board.against(cases_of(tmp_path, outcome(asked, [ratio] * 6, REGRESSION, verdict)))
-    assert section is not None
+    section = known(
+        board.against(cases_of(tmp_path, outcome(asked, [ratio] * 6, REGRESSION, verdict)))
+    )
     assert section.figures[0].table.rows[0]["low"] == limit
 
 
 def test_a_loss_under_another_stack_is_not_called_a_speed(tmp_path):
-    asked = against(fixed_epochs(WORKLOAD, 2)[0])
-    assert asked is not None
-    section = board.against(cases_of(tmp_path, outcome(asked, [1.1] * 6, Band(0.9, 1.1))))
-    assert section is not None
+    asked = known(against(fixed_epochs(WORKLOAD, 2)[0]))
+    section = known(board.against(cases_of(tmp_path, outcome(asked, [1.1] * 6, Band(0.9, 1.1)))))
     assert section.figures[0].says.startswith(
         "Speed, or validation result: this stack / the other one"
     )
@@ -419,8 +402,7 @@ def test_tonights_noise_is_shown(tmp_path):
     section = board.trust(cases)
     assert_sound(section)
     (row,) = section.figures[0].table.rows
-    figure = cases[0].figure
-    assert figure is not None
+    figure = known(cases[0].figure)
     assert row["minimum_detectable_effect"] == 100 * smallest_detectable_effect(figure)
 
 

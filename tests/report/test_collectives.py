@@ -13,7 +13,7 @@ from hvdperf.records.documents import Case
 from hvdperf.report.cases import number
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.collectives import section
-from tests.report.cases import case_with, changed, recorded, rounds_of, told
+from tests.report.cases import case_with, changed, known, recorded, rounds_of, told
 from tests.support.rounds import GRADIENT_BYTES, WORKLOAD, outcome
 
 SWEPT, BOUND = "collective_overhead-allreduce-sweep-np2", "overlap-vgg_16_s-np2"
@@ -100,6 +100,5 @@ def test_a_step_lies_where_its_turns_do():
 def test_the_bound_of_a_real_case_is_near_its_verdict():
     (case,) = recorded(BOUND)
     (row,) = figures(case)["bandwidth-bound"].table.rows
-    figure_of_case = case.figure
-    assert figure_of_case is not None
+    figure_of_case = known(case.figure)
     assert row["of_nothing_hidden"] == pytest.approx(figure_of_case.estimate, rel=0.1)

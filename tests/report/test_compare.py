@@ -28,7 +28,7 @@ from hvdperf.report.content import Figure, Report, Section
 from hvdperf.report.session import brief_report
 from hvdperf.report.text import lines_of
 from hvdperf.verdict import ALPHA, Band, Noise, Verdict
-from tests.report.cases import assert_sound, edit
+from tests.report.cases import assert_sound, edit, known
 from tests.support.any_report import HOSTILE
 from tests.support.reports import session_of
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
@@ -189,8 +189,7 @@ def test_more_rounds_or_other_runs_than_a_case_has_do_not_matter(asked_of):
 
 
 def test_a_figure_against_another_stack_is_another_figure(tmp_path):
-    other = against(WEAK)
-    assert other is not None
+    other = known(against(WEAK))
     told = row(compared(tmp_path, [scaled(1)], [outcome(other, RATIOS)]))
     assert "full blocks in A, horovod@2+against, full blocks in B" in told["word"]
 
@@ -439,7 +438,6 @@ def test_bounds_of_few_rounds_contain_no_change_in_19_of_20_sessions():
         sides = 0.015 * generator.standard_normal((2, 3, 1))
         sides = sides + 0.038 * generator.standard_normal((2, 3, 4))
         ours, theirs = ((side.tolist(), Noise(0.02)) for side in sides)
-        ratio = early_shift(ours, theirs, ALPHA)
-        assert ratio is not None
+        ratio = known(early_shift(ours, theirs, ALPHA))
         found += ratio.lower <= 1 <= ratio.upper
     assert found >= 0.95 * 400

@@ -8,7 +8,7 @@ from hvdperf.machine.disturbance import Culprit
 from hvdperf.records.documents import SessionDocument
 from hvdperf.report.sections import machine
 from hvdperf.verdict import Verdict
-from tests.report.cases import assert_sound
+from tests.report.cases import assert_sound, known
 from tests.support.rounds import disturbance
 from tests.support.stores import session_of_cases
 
@@ -76,8 +76,7 @@ def test_where_nothing_was_recorded_there_is_nothing():
 
 
 def test_every_round_is_a_row_and_the_culprits_stand_below():
-    found = machine.disturbance(session_of_cases(disturbances=(QUIET, BUSY)))
-    assert found is not None
+    found = known(machine.disturbance(session_of_cases(disturbances=(QUIET, BUSY))))
     assert_sound(found)
     over_time, culprits = found.figures
     assert [round(float(str(row["minute"])), 2) for row in over_time.table.rows] == [0.17, 1.17]
@@ -87,6 +86,5 @@ def test_every_round_is_a_row_and_the_culprits_stand_below():
 
 
 def test_a_quiet_session_names_nobody():
-    found = machine.disturbance(session_of_cases(disturbances=(QUIET,)))
-    assert found is not None
+    found = known(machine.disturbance(session_of_cases(disturbances=(QUIET,))))
     assert [figure.name for figure in found.figures] == ["disturbance"]

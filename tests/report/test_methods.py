@@ -14,7 +14,7 @@ from hvdperf.records.outcome import Outcome
 from hvdperf.records.rounds import Round
 from hvdperf.report.methods import SENTENCES, _facts, methods
 from hvdperf.verdict import Noise
-from tests.report.cases import edit, recorded_session
+from tests.report.cases import edit, known, recorded_session
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, outcome
 
@@ -131,8 +131,7 @@ def test_a_launch_that_cases_share_counts_once(tmp_path):
 
 
 def test_two_stacks_are_named_and_judged_by_their_own_rule(tmp_path):
-    asked = against(weak_scaling(WORKLOAD, 2))
-    assert asked is not None
+    asked = known(against(weak_scaling(WORKLOAD, 2)))
     archive = archive_with(
         tmp_path,
         outcome(asked, [1.0] * 8),

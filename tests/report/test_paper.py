@@ -31,7 +31,7 @@ from hvdperf.report.session import pooled
 from hvdperf.report.text import printable
 from hvdperf.report.words import published_name
 from hvdperf.verdict import Band, Verdict
-from tests.report.cases import HOSTILE, assert_sound, of_workload, recorded, recorded_session
+from tests.report.cases import HOSTILE, assert_sound, known, of_workload, recorded, recorded_session
 from tests.report.sample import hostile
 from tests.support.reports import cases_of, session_of
 from tests.support.rounds import WORKLOAD, outcome
@@ -172,8 +172,7 @@ def test_exposed_communication_is_what_the_ratio_leaves(tmp_path: Path) -> None:
     asked = outcome(communication(WORKLOAD, 2), RATIOS)
     figure = named(archive_of(tmp_path, asked))["communication"]
     (row,) = figure.table.rows
-    ratio = asked.judgement.figure
-    assert ratio is not None
+    ratio = known(asked.judgement.figure)
     assert row["share"] == pytest.approx(100 * (1 - ratio.estimate))
     assert row["share_low"] == pytest.approx(100 * (1 - ratio.upper))
     assert row["share_high"] == pytest.approx(100 * (1 - ratio.lower))
@@ -271,8 +270,7 @@ def test_a_drawing_has_its_width_and_legible_letters(millimetres: int, tmp_path:
     assert sizes
     assert 6.9 <= min(sizes) <= max(sizes) <= 8
     pdf = figures.drawing(figure, "pdf", millimetres * MM)
-    box = re.search(rb"/MediaBox \[0 0 ([\d.]+) ", pdf)
-    assert box is not None
+    box = known(re.search(rb"/MediaBox \[0 0 ([\d.]+) ", pdf))
     assert float(box[1]) == pytest.approx(millimetres * MM, abs=0.1)
 
 

@@ -12,7 +12,7 @@ from hvdperf.plan.comparisons import Question
 from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
 from hvdperf.report.sections import scaling
 from hvdperf.verdict import Verdict
-from tests.report.cases import assert_sound, of_workload
+from tests.report.cases import assert_sound, known, of_workload
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.with_timestamps import round_with_timestamps
@@ -43,8 +43,7 @@ def test_a_speedup_is_the_efficiency_times_the_replicas(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, RATIOS), outcome(STRONG, RATIOS))
     section = scaling.section(cases)
     assert_sound(section)
-    figure = cases[0].figure
-    assert figure is not None
+    figure = known(cases[0].figure)
     for name in ("scaling-weak-steady_state", "scaling-strong-split"):
         rows = rows_of(section, name)
         assert rows[1]["speedup"] == rows[1]["efficiency"] == 1
@@ -249,8 +248,7 @@ def test_a_row_has_the_layout_of_its_ranks_over_nodes(tmp_path):
     cases = cases_of(
         tmp_path, uneven, outcome(WEAK, [0.9] * 6), outcome(WEAK_4, [0.8] * 6), slots=4
     )
-    section = scaling.by_nodes(cases)
-    assert section is not None
+    section = known(scaling.by_nodes(cases))
     assert_sound(section)
     (figure,) = section.figures
     rows = [(row["nodes"], row["layout"]) for row in figure.table.rows]
@@ -271,8 +269,7 @@ def test_the_efficiency_against_one_node_is_of_the_same_rounds(tmp_path):
         slots=4,
         per_node=2,
     )
-    section = scaling.by_nodes(cases)
-    assert section is not None
+    section = known(scaling.by_nodes(cases))
     assert_sound(section)
     one, row = (dict[str, Any](each) for each in section.figures[0].table.rows)
     assert one["against"] is one["observations"] is None
@@ -283,13 +280,11 @@ def test_the_efficiency_against_one_node_is_of_the_same_rounds(tmp_path):
     assert isinstance(high, float)
     assert high - low < 0.004
     assert row["observations"] == len(shared)
-    several = scaling.by_nodes(cases, [cases, cases, cases])
-    assert several is not None
+    several = known(scaling.by_nodes(cases, [cases, cases, cases]))
     assert several.figures[0].table.rows[1]["observations"] == 3
 
 
 def test_with_one_replica_a_node_there_is_no_efficiency_against_one(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), slots=2, per_node=1)
-    section = scaling.by_nodes(cases)
-    assert section is not None
+    section = known(scaling.by_nodes(cases))
     assert {row["against"] for row in section.figures[0].table.rows} == {None}

@@ -34,7 +34,7 @@ from hvdperf.report.session import (
 )
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Floor, Verdict
-from tests.report.cases import assert_sound, edit, of_workload, recorded
+from tests.report.cases import assert_sound, edit, known, of_workload, recorded
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, disturbance, outcome
 from tests.support.stores import case_of, write_session
@@ -436,8 +436,7 @@ def test_a_case_of_one_session_is_left_out_and_named(tmp_path):
 def test_a_report_of_several_shows_each(tmp_path):
     first, *others = (session_of(tmp_path, of_day(1), name=name) for name in DAYS[:3])
     sources = read_sources(first, others)
-    shown = by_session(sources.archive)
-    assert shown is not None
+    shown = known(by_session(sources.archive))
     assert_sound(shown)
     (row,) = shown.figures[0].table.rows
     assert row["sessions"] == 3
@@ -459,8 +458,7 @@ def test_cases_of_one_name_that_ask_another_thing_are_not_averaged(tmp_path):
 def test_what_differs_but_does_not_matter_is_told_of_all(tmp_path):
     directories = [session_of(tmp_path, of_day(1), name=name) for name in DAYS[:2]]
     edit(directories[1], {"suite": "9.9 (abc)", "hosts": ["n2"]}, only="session.json")
-    made = pooled(list(map(read_session, directories))).session
-    assert made is not None
+    made = known(pooled(list(map(read_session, directories))).session)
     assert "9.9 (abc)" in made.suite
     assert "n2" in made.hosts
 

@@ -31,7 +31,7 @@ from hvdperf.report.session import brief_report, read_sources, session_report
 from hvdperf.report.text import MOST_LINES, lines_of, terminal
 from hvdperf.stats import Interval
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Rule, Verdict
-from tests.report.cases import recorded
+from tests.report.cases import known, recorded
 from tests.report.sample import a_report, hostile, large
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, outcome
@@ -148,8 +148,7 @@ def test_settings_stand_below_the_cases_that_they_touch():
 
 @pytest.mark.parametrize(("ratio", "limit"), [(0.93, "not < 0.98"), (0.985, ">= 0.95")])
 def test_of_two_limits_the_one_that_decided_is_shown(ratio, limit):
-    pair = against(WEAK)
-    assert pair is not None
+    pair = known(against(WEAK))
     (line,) = (line for line in shown(outcome(pair, [ratio] * 6, REGRESSION)) if limit in line)
     assert line.startswith("  resnet_50_s")
 
