@@ -60,10 +60,6 @@ class Rounded(NamedTuple):
     high: float
 
 
-# What a single replica has: a figure divided by itself.
-_ONE = Rounded(1.0, 1.0, 1.0)
-
-
 class Row(NamedTuple):
     """The results at n replicas. by_time, by_speed: speedups. without_fixed: the efficiency by time
     after the fixed cost is subtracted. lost: the time that its steps wait for other replicas."""
@@ -138,10 +134,12 @@ def _fixed_cost(sizes: Sequence[float], times: Sequence[float]) -> tuple[float, 
 def _rows(
     sizes: Sequence[float], times: Sequence[float], speeds: Sequence[float], a: float
 ) -> list[Row]:
-    rows = [Row(1, _ONE, _ONE, _ONE, 0.0)]
-    alone, of_times, of_speeds = times[0], half_unit(times), half_unit(speeds)
-    for size, t, speed in zip(sizes[1:], times[1:], speeds[1:], strict=True):
+    rows = []
+    alone = times[0]
+    for size, t, speed in zip(sizes, times, speeds, strict=True):
         n = int(size)
+        # What a single replica has is a figure divided by itself.
+        of_times, of_speeds = (half_unit(each) if n > 1 else 0.0 for each in (times, speeds))
         by_speed = _ratio(speed, speeds[0], of_speeds, n)
         rows.append(
             Row(

@@ -392,7 +392,8 @@ def _figure(
     # A throughput is not a ratio, and has no ideal.
     unit = "samples/s" if cases[0].question.spec.rule is verdict.SpeedFloor else ""
     digits = 1 if unit else 3
-    fields: tuple[Field[Case], ...] = (
+    rows = Table.of(
+        cases,
         value("case", "case", lambda case: case.name),
         value("model", "network", lambda case: labels[case.workload]),
         value("world_size", "ranks", lambda case: case.world_size),
@@ -404,7 +405,6 @@ def _figure(
         value("rounds", "rounds", lambda case: case.outcome.judgement.rounds),
         value("verdict", "verdict", lambda case: case.verdict.value),
     )
-    rows = Table.of(cases, *fields)
     said = words.several(
         f"{case.name} {words.shown(at_95(case))}"
         + ("" if case.verdict is Verdict.PASS else f" {case.verdict.value}")
@@ -445,12 +445,6 @@ def trust(cases: Sequence[Case]) -> Section:
     alike = [
         case for case in cases if case.judged_as is JudgedAs.AA_PAIR and case.figure is not None
     ]
-    fields: tuple[Field[Case], ...] = (
-        value("case", "case", lambda case: case.name),
-        interval("ratio", "ratio", at_95, bounds=("lower", "upper")),
-        EFFECT,
-        value("verdict", "verdict", lambda case: case.verdict.value),
-    )
     said = words.several(
         f"{case.name} {words.shown(at_95(case))} {case.verdict.value}" for case in alike
     )
@@ -458,7 +452,13 @@ def trust(cases: Sequence[Case]) -> Section:
         "aa",
         "A/A: two groups of the same arm",
         f"Two groups of the same arm each: {said}.{words.INTERVALS}",
-        Table.of(alike, *fields),
+        Table.of(
+            alike,
+            value("case", "case", lambda case: case.name),
+            interval("ratio", "ratio", at_95, bounds=("lower", "upper")),
+            EFFECT,
+            value("verdict", "verdict", lambda case: case.verdict.value),
+        ),
     )
     return Section(
         "trust",

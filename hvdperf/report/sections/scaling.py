@@ -20,7 +20,6 @@ from hvdperf.report.cases import (
     at_95,
     centre_of,
     held,
-    number,
     over_sessions,
     size_of,
     speeds_of,
@@ -215,11 +214,11 @@ def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure 
         value("ideal", "ideal throughput", ideal, "samples/s", 1),
         value("launches", observed, lambda point: _observed(point.speed)),
     )
+    last = {point.network: (point, row) for point, row in zip(points, rows.rows, strict=True)}
     said = words.several(
-        f"{row['model']} {row['samples_per_second']:,.0f} samples/s on "
-        f"{words.plural(int(number(row['world_size'])), 'rank')}"
+        f"{name} {row['samples_per_second']:,.0f} samples/s on {point.ranks}"
         + ("" if row["ideal"] is None else f", ideal {row['ideal']:,.0f}")
-        for row in {row["model"]: row for row in rows.rows}.values()
+        for name, (point, row) in last.items()
     )
     return Figure(
         "scaling-throughput",
@@ -388,7 +387,7 @@ def _filter(rows: Table) -> dict[str, Any]:
 
 def _sizes(rows: Table) -> list[int]:
     """Return the world sizes that are drawn."""
-    return sorted({int(number(row["world_size"])) for row in _drawn(rows)})
+    return sorted({int(row["world_size"] or 0) for row in _drawn(rows)})
 
 
 def _apart(networks: Sequence[str], rows: Table) -> dict[str, Any]:
