@@ -112,6 +112,15 @@ def known(value: Item | None) -> Item:
     return value
 
 
+def luminance(colour: str) -> float:
+    """Relative, of WCAG 2.2."""
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
 def of_every_name(cases: Sequence[Case]) -> list[Case]:
     """Return all cases, for networks of all the hostile names."""
     return [of_workload(case, model=name) for name in HOSTILE for case in cases]

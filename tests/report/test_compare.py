@@ -160,32 +160,31 @@ def asked_of(tmp_path):
     return words
 
 
+BLOCKS, TIMED, OTHERS = {WEAK.name}, {fixed_time(WORKLOAD, 2).name}, set[str]()
+
+
 @pytest.mark.parametrize(
-    ("changed", "how"),
+    ("changed", "unlike", "how"),
     [
-        ({"schedule": "fresh"}, "schedule alternate in A, fresh in B"),
-        ({"sampling.min_block_seconds": 1.0}, "sampling.min_block_seconds 0.3 in A, 1.0 in B"),
-        ({"sampling.min_block_steps": 20}, "sampling.min_block_steps 10 in A, 20 in B"),
+        ({"schedule": "fresh"}, BLOCKS, "schedule alternate in A, fresh in B"),
+        (
+            {"sampling.min_block_seconds": 1.0},
+            BLOCKS,
+            "sampling.min_block_seconds 0.3 in A, 1.0 in B",
+        ),
+        ({"sampling.min_block_steps": 20}, BLOCKS, "sampling.min_block_steps 10 in A, 20 in B"),
+        ({"runs.seconds": 20.0}, TIMED, "runs.seconds 10.0 in A, 20.0 in B"),
+        ({"sampling.turns_max": 9, "runs.endurance_steps": 300}, OTHERS, ""),
     ],
 )
-def test_blocks_of_another_length_or_schedule_are_not_compared(asked_of, changed, how):
+def test_blocks_and_runs_of_another_length_or_schedule_are_not_compared(
+    asked_of, changed, unlike, how
+):
     cases, throughputs = asked_of(changed)
-    assert cases[WEAK.name] == f"not comparable (settings differ: {how})"
-    assert cases[fixed_time(WORKLOAD, 2).name].startswith("same within")
-    assert throughputs == {f"not comparable (settings differ: {how})"}
-
-
-def test_runs_of_another_length_are_not_compared(asked_of):
-    cases, throughputs = asked_of({"runs.seconds": 20.0})
-    how = "runs.seconds 10.0 in A, 20.0 in B"
-    assert cases[fixed_time(WORKLOAD, 2).name] == f"not comparable (settings differ: {how})"
-    assert cases[WEAK.name].startswith("same within")
-    assert {word.partition(" ")[0] for word in throughputs} == {"same"}
-
-
-def test_more_rounds_or_other_runs_than_a_case_has_do_not_matter(asked_of):
-    cases, _ = asked_of({"sampling.turns_max": 9, "runs.endurance_steps": 300})
-    assert {word.partition(" ")[0] for word in cases.values()} == {"same"}
+    words = {True: f"not comparable (settings differ: {how})", False: "same"}
+    for name, word in cases.items():
+        assert word.startswith(words[name in unlike])
+    assert all(word.startswith(words[unlike == BLOCKS]) for word in throughputs)
 
 
 def test_a_figure_against_another_stack_is_another_figure(tmp_path):

@@ -460,14 +460,6 @@ def test_the_theme_is_changed_and_kept(page: Page) -> None:
     assert page.evaluate(ground) == light
 
 
-def test_the_theme_is_that_of_the_machine(blank: Page) -> None:
-    blank.emulate_media(color_scheme="dark")
-    open_page(blank)
-    ground = themes()["dark"]["page"]
-    parts = ", ".join(str(int(ground[start : start + 2], 16)) for start in (1, 3, 5))
-    assert blank.evaluate("getComputedStyle(document.body).backgroundColor") == f"rgb({parts})"
-
-
 def test_everything_is_reached_by_keyboard_and_seen_to_be(page: Page) -> None:
     reached = []
     for _ in range(120):

@@ -20,6 +20,7 @@ from hvdperf.report.content import CaseNote, Column, Report, Table
 from hvdperf.report.html import body, page
 from hvdperf.report.text import alike, blames, headline, neutral, number_text, others, printable
 from hvdperf.verdict import Verdict, worst
+from tests.report.cases import luminance
 from tests.report.sample import a_report, hostile
 from tests.support.any_report import report as any_report
 from tests.support.page_tables import tables_of
@@ -150,15 +151,6 @@ def test_nothing_else_lies_among_them() -> None:
 # Colours ----------------------------------------------------------------------------------------
 
 
-def luminance(colour: str) -> float:
-    """Relative, of WCAG 2.2."""
-    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-    linear = [
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    ]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
 def contrast(one: str, other: str) -> float:
     darker, lighter = sorted((luminance(one), luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
@@ -225,17 +217,13 @@ def test_what_does_not_print_is_seen_as_its_picture() -> None:
 @pytest.mark.parametrize(
     ("value", "digits", "shown"),
     [
-        (0.82312, 3, "0.823"),
         (0.8236, 3, "0.824"),
         (12, 3, "12.000"),
         (12, None, "12"),
-        (2**53, None, "9007199254740992"),
         (0.1 + 0.2, None, "0.3"),
         (1234.5678, 1, "1234.6"),
         (0.00004, 3, "4e-05"),
-        (-0.00004, 3, "-4e-05"),
         (0.0, 3, "0.000"),
-        (1.5, None, "1.5"),
         (1e300, 3, "1.000e+300"),
     ],
 )
@@ -278,7 +266,6 @@ def judged(**counts: int) -> Report:
         ({"FAIL": 1}, "1 of 1 case FAIL", ""),
         ({"INVALID": 1, "INCONCLUSIVE": 2}, "1 of 3 cases is INVALID", "2 INCONCLUSIVE"),
         ({"INCONCLUSIVE": 2, "PASS": 2}, "2 of 4 cases are INCONCLUSIVE", "2 PASS"),
-        ({"PASS": 28}, "All 28 cases PASS", ""),
         ({"PASS": 1}, "The only case: PASS", ""),
         ({"PASS": 3, "INFO": 1}, "All 3 judged cases PASS", "1 INFO"),
         ({"INFO": 2}, "None of 2 cases was judged", "2 INFO"),
