@@ -164,7 +164,7 @@ class World:
         class Function:
             _jit_compile = False
 
-            def __init__(self, body: Callable[..., Any] = lambda: None, name: str = "step") -> None:
+            def __init__(self, body: Any = lambda: None, name: str = "step") -> None:
                 self._python_function, self._name, self.traces = body, name, 0
                 self.traced: Callable[[], Any] = lambda: None
 
@@ -181,7 +181,7 @@ class World:
                 if not self.traces:
                     self._initialize()
                 world.at += seconds
-                return self._python_function()
+                return self._python_function() if self._python_function else None
 
         self.hook(FUNCTION, Function=Function)
         return Function
@@ -298,8 +298,11 @@ def test_functions_made_in_a_loop_are_one_and_each_is_traced(world: World) -> No
     train = world.training()
     for _ in range(5):
         world.run(type(train)(train._python_function), 1)
-    steps = steps_of(world.end())
-    assert (steps.count, steps.traces) == (5, 5)
+        # One that was restored has no code, and goes by its name.
+        world.run(type(train)(None, "restored"), 1)
+    rank = world.end()
+    assert (steps_of(rank).count, steps_of(rank).traces) == (5, 5)
+    assert [(each.name, each.count) for each in rank.series] == [("step", 5), ("restored", 5)]
 
 
 def test_what_is_no_step_of_its_own_is_not_counted(world: World) -> None:
