@@ -39,17 +39,12 @@ def built(models: Any, task: Any) -> Sequence[Any]:
                 f"the builder returns a {type(model).__name__}; return a keras.Model, such as one "
                 "whose call() has this computation"
             )
-        if not _is_built(model):
+        # A model is built if all of its layers have their variables.
+        if not all(each.built for each in model._flatten_layers(include_self=True, recursive=True)):
             _build(model, task)
         if not model.trainable_variables:
             raise BadNetwork("it has no trainable variables; set trainable = True on some layers")
     return list(models)
-
-
-def _is_built(model: Any) -> bool:
-    """Return whether a model and all of its layers have their variables."""
-    layers = model._flatten_layers(include_self=True, recursive=True)
-    return all(layer.built for layer in layers)
 
 
 def _build(model: Any, task: Any) -> None:

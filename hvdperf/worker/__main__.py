@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -58,15 +59,15 @@ FUNCTIONS = {
 def obey(trainer: Any, driver: Driver, order: Message) -> dict[str, Any]:
     """Carry out one order and return its result."""
     op, arguments = order["op"], {key: value for key, value in order.items() if key != "op"}
-    found: dict[str, Any]
     if op in FUNCTIONS:
         module, name = FUNCTIONS[op]
         # Imported only now, because training imports TensorFlow and `collective` does without it.
         function = getattr(importlib.import_module(f"hvdperf.worker.{module}"), name)
-        found = function(trainer, driver, **arguments)
-        return found
-    driver.enter(op)
-    found = getattr(trainer, op)(**arguments)
+        act = partial(function, trainer, driver)
+    else:
+        driver.enter(op)
+        act = getattr(trainer, op)
+    found: dict[str, Any] = act(**arguments)
     if op == Phase.EVIDENCE:
         config, place = trainer.config, trainer.config.data_dir
         found["settings"] = session_link.settings()

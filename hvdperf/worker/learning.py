@@ -100,12 +100,11 @@ class Adaptive(Constant):
         self._steps += 1
         # The sum stays a tensor: reading the loss would make a GPU finish the step first.
         self._sum = self._sum + loss
-        if self._steps % self._epoch_steps == 0:
-            self.end_epoch(self._mean_loss(float(self._sum) / self._epoch_steps))
-            self._sum = 0.0
-
-    def end_epoch(self, loss: float) -> None:
-        """Reduce the rate on a plateau. loss: averaged over all ranks and over the epoch."""
+        if self._steps % self._epoch_steps:
+            return
+        # Of all ranks and the whole epoch, which ends here.
+        loss = self._mean_loss(float(self._sum) / self._epoch_steps)
+        self._sum = 0.0
         if loss < self._best * (1 - LEAST_FALL):
             self._best, self._waited = loss, 0
             return

@@ -1284,7 +1284,7 @@ def test_a_pause_is_a_beat_that_comes_more_than_a_second_late(
     monkeypatch.setattr(time, "clock_gettime", lambda _: clock[0])
     monkeypatch.setattr("resource.getrusage", usage)
     monkeypatch.setattr(recorder, "_delayed", lambda _=None: clock[0] / 10)
-    recorder._beat_until_the_end()
+    recorder._guarded("pauses", recorder._beat)
     assert not state.beating.locked()
     assert state.missing == []
     first, second = state.pauses

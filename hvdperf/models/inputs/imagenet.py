@@ -246,7 +246,10 @@ def explain(directory: str | Path, error: BaseException) -> str:
     to do. Return "" if the error is about something else, or if all records are sound by now."""
     if isinstance(error, tf.errors.InvalidArgumentError):
         checked = _CHECKED.search(error.message)
-        return _unescaped(checked[1]) if checked else ""
+        # tf.Assert writes C escapes for quotes, and for characters that are not printable or not
+        # ASCII, which a path may have.
+        text = checked[1].encode().decode("unicode_escape") if checked else ""
+        return os.fsdecode(text.encode("latin-1"))
     damaged = isinstance(error, tf.errors.DataLossError) and _DAMAGED.search(error.message)
     if not damaged:
         return ""
@@ -255,12 +258,6 @@ def explain(directory: str | Path, error: BaseException) -> str:
     except (DataError, OSError) as found:
         return str(found)
     return ""
-
-
-def _unescaped(text: str) -> str:
-    """Return the text without the C escapes that tf.Assert writes for quotes, and for characters
-    that are not printable or not ASCII, which a path may have."""
-    return os.fsdecode(text.encode().decode("unicode_escape").encode("latin-1"))
 
 
 def _read_at(files: Files, offset: int) -> None:

@@ -514,24 +514,20 @@ def _beat() -> None:
     """Note when this process did not run: a thread that only sleeps woke up too late. What was done
     in the meantime tells a process that was stopped from one that had no core, and from one whose
     main thread did not give the interpreter away."""
-    before = _readings()
-    usual = 0.0
-    while not _state.ending.wait(BEAT_S):
-        after = _readings()
-        lasted, *used = map(operator.sub, after, before)
-        if lasted > BEAT_S + LATE_S and len(_state.pauses) < EVENTS:
-            end = now()
-            _state.pauses.append([end - lasted, end, *used, usual])
-        elif lasted < 2 * BEAT_S:
-            usual = used[2] / lasted
-        before = after
-        _guarded("a stall", _write_if_quiet)
-        _guarded("the script's place", _note_place, lasted)
-
-
-def _beat_until_the_end() -> None:
     with _state.beating:
-        _guarded("pauses", _beat)
+        before = _readings()
+        usual = 0.0
+        while not _state.ending.wait(BEAT_S):
+            after = _readings()
+            lasted, *used = map(operator.sub, after, before)
+            if lasted > BEAT_S + LATE_S and len(_state.pauses) < EVENTS:
+                end = now()
+                _state.pauses.append([end - lasted, end, *used, usual])
+            elif lasted < 2 * BEAT_S:
+                usual = used[2] / lasted
+            before = after
+            _guarded("a stall", _write_if_quiet)
+            _guarded("the script's place", _note_place, lasted)
 
 
 def _readings() -> Any:
@@ -639,7 +635,7 @@ def _initialised(rank: Any, size: Any) -> None:
         gc.callbacks.append(_collecting)
         os._exit = _exiting(os._exit)
         # Not one of threading, whose threads the script may count or join.
-        _thread.start_new_thread(_beat_until_the_end, ())
+        _thread.start_new_thread(_guarded, ("pauses", _beat))
         # A forked process of multiprocessing ends without atexit.
         processes = sys.modules.get("multiprocessing.util")
         if processes is not None:
