@@ -12,6 +12,7 @@ import re
 import time
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -142,11 +143,12 @@ def read(trainer: Any, driver: Driver) -> Facts:
     Raises BadNetwork if the samples cannot be shared by the replicas, or do not fit together."""
     if driver.rank:
         return {}
-    data, replicas = _Data(trainer.config), trainer.config.world_size
-    whole = data.first(Shard(0, 1), OF_IDENTITY + replicas)
+    config, replicas = trainer.config, trainer.config.world_size
+    first = partial(_first, config, {})
+    whole = first(Shard(0, 1), OF_IDENTITY + replicas)
     if not whole:
         raise BadNetwork("its data yield no sample")
-    shards = [data.first(Shard(index, replicas), SAMPLES) for index in sorted({0, replicas - 1})]
+    shards = [first(Shard(index, replicas), SAMPLES) for index in sorted({0, replicas - 1})]
     if len(whole) < replicas:
         count = f"{len(whole)} sample{'s' * (len(whole) > 1)}"
         raise BadNetwork(
@@ -165,60 +167,49 @@ def read(trainer: Any, driver: Driver) -> Facts:
             f"{min(map(len, shards))} samples are the same; divide the samples, as in "
             "dataset.shard(shard.count, shard.index), before they are shuffled"
         )
-    again = data.first(Shard(0, replicas), min(SAME_SAMPLES, len(shards[0])))
+    again = first(Shard(0, replicas), min(SAME_SAMPLES, len(shards[0])))
     same = sum(a == b for a, b in zip(again, shards[0]))
     differs = f"{same} of {len(again)} samples are the same" if same < len(again) else ""
-    return {"identity": data.identity(whole[:OF_IDENTITY]), "differs": differs}
+    # Of its identity are the number of samples, if it is known, their form, and a hash of the first
+    # ones, if these are the same at each opening.
+    dataset, known = _opened(config, Shard(0, 1)), whole[:OF_IDENTITY]
+    count = int(dataset.cardinality())
+    form = re.sub(r"TensorSpec\(shape=|, name=None\)|tf\.", "", str(dataset.element_spec))
+    is_same = first(Shard(0, 1), len(known)) == known
+    digest = hashlib.sha256(" ".join(known).encode()).hexdigest()[:16]
+    parts = [f"{count} samples"] * (count >= 0)
+    parts += [form, digest if is_same else "differs at each opening"]
+    return {"identity": ", ".join(parts), "differs": differs}
 
 
-class _Data:
-    """The network's own data, opened as ranks open them."""
+def _opened(config: RankConfig, shard: Shard) -> Any:
+    """Open the network's own data as ranks do."""
+    return contract.samples(config.model, config.input_size, shard, config.data_seed)
 
-    def __init__(self, config: RankConfig) -> None:
-        self._network = registry.network(config.model)
-        self._size, self._seed = config.input_size, config.data_seed
-        self._classes = 0 if self._network.loss else config.classes
-        self._shapes: dict[str, Any] = {}
 
-    def _open(self, shard: Shard) -> Any:
-        return contract.samples(self._network.name, self._size, shard, self._seed)
-
-    def first(self, shard: Shard, most: int) -> list[str]:
-        """Return hashes of the first samples of a shard. Raises BadNetwork if samples have
-        different shapes, or a label is out of range."""
-        until = time.monotonic() + SAMPLES_SECONDS
-        found: list[str] = []
-        for sample in self._open(shard).take(most):
-            found.append(self._checked(sample))
-            if time.monotonic() > until:
-                break
-        return found
-
-    def _checked(self, sample: Any) -> str:
+def _first(config: RankConfig, shapes: dict[str, Any], shard: Shard, most: int) -> list[str]:
+    """Return hashes of the first samples of a shard. shapes: those of the samples so far, which are
+    added to. Raises BadNetwork if samples have different shapes, or a label is out of range."""
+    classes = 0 if registry.network(config.model).loss else config.classes
+    until = time.monotonic() + SAMPLES_SECONDS
+    found: list[str] = []
+    for sample in _opened(config, shard).take(most):
         for path, leaf in contract.leaves(sample):
-            known = self._shapes.setdefault(path, leaf.shape)
+            known = shapes.setdefault(path, leaf.shape)
             if known != leaf.shape:
                 raise BadNetwork(
                     f"{path} has the shape {known} in one sample and {leaf.shape} in another; pad "
                     "them to one shape"
                 )
         label = sample[1]
-        if self._classes and getattr(label, "dtype", None) is not None and label.dtype.is_integer:
+        if classes and getattr(label, "dtype", None) is not None and label.dtype.is_integer:
             largest = int(label.numpy().max(initial=0))
-            if largest >= self._classes:
-                raise BadNetwork(f"label {largest} of {self._classes} classes")
-        return training.samples_digest(sample)
-
-    def identity(self, first: list[str]) -> str:
-        """Return the number of samples, if it is known, their form, and a hash of the first ones if
-        these are the same at each opening."""
-        dataset = self._open(Shard(0, 1))
-        count = int(dataset.cardinality())
-        again = self.first(Shard(0, 1), len(first))
-        form = re.sub(r"TensorSpec\(shape=|, name=None\)|tf\.", "", str(dataset.element_spec))
-        known = hashlib.sha256(" ".join(first).encode()).hexdigest()[:16]
-        parts = [f"{count} samples"] if count >= 0 else []
-        return ", ".join([*parts, form, known if again == first else "differs at each opening"])
+            if largest >= classes:
+                raise BadNetwork(f"label {largest} of {classes} classes")
+        found.append(training.samples_digest(sample))
+        if time.monotonic() > until:
+            break
+    return found
 
 
 def _shared(ours: list[str], theirs: list[str]) -> int:

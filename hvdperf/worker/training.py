@@ -15,10 +15,8 @@ from hvdperf.models import contract, inputs, own_networks, registry, tasks
 from hvdperf.worker.learning import Adaptive, Constant, Scheduled
 from hvdperf.worker.protocol import RankConfig
 
-Config = RankConfig
 
-
-def set_up_devices(config: Config, logical_cpus: int = 1) -> None:
+def set_up_devices(config: RankConfig, logical_cpus: int = 1) -> None:
     """Configure threads, GPU memory and logical CPUs, before TensorFlow's runtime starts."""
     tf.config.threading.set_intra_op_parallelism_threads(config.intra_op)
     tf.config.threading.set_inter_op_parallelism_threads(config.inter_op)
@@ -70,7 +68,7 @@ def reproducible() -> Iterator[None]:
         tf.config.experimental.enable_tensor_float_32_execution(rounds)
 
 
-def of_another_batch(config: Config) -> Config:
+def of_another_batch(config: RankConfig) -> RankConfig:
     """Return the configuration for a reproducible training in a process that has already trained.
     On a GPU the batch has another size, because TensorFlow keeps by size the algorithms of
     convolutions that it chose by their speed, and these differ from process to process."""
@@ -97,12 +95,12 @@ class Part:
         return tf_variables([*self.model.variables, *self.optimizer.variables])
 
 
-def find_task(config: Config) -> tasks.Step:
+def find_task(config: RankConfig) -> tasks.Step:
     network = registry.network(config.model)
     return tasks.find(network, config.input_size, config.classes)
 
 
-def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
+def build_parts(config: RankConfig, task: tasks.Step, optimizer: str) -> list[Part]:
     """Build the workload's models, whose initial weights are the same if the seed is the same.
     Raises own_networks.BadNetwork if a network of one's own is not what the suite can train."""
     tf.keras.mixed_precision.set_global_policy(config.precision)
@@ -116,7 +114,7 @@ def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
 
 
 def make_learning_rate(
-    config: Config, parts: Sequence[Part], mean_loss: Callable[[float], float]
+    config: RankConfig, parts: Sequence[Part], mean_loss: Callable[[float], float]
 ) -> Constant:
     """Return the workload's learning rate. mean_loss: as in Adaptive. Raises
     own_networks.BadNetwork if the rate is to be adapted, and an optimizer has a schedule of its
@@ -196,7 +194,7 @@ def prepare(optimizer: Any, model: Any) -> Any:
     return optimizer
 
 
-def open_common(config: Config, task: tasks.Step, batch: int) -> tf.data.Dataset:
+def open_common(config: RankConfig, task: tasks.Step, batch: int) -> tf.data.Dataset:
     """Return batches of `batch` samples, cut one after the other from global batches that are the
     same for every strategy."""
     whole = config.batch * config.world_size * config.passes
@@ -210,7 +208,7 @@ def open_common(config: Config, task: tasks.Step, batch: int) -> tf.data.Dataset
     return open_dataset(config, task, whole).flat_map(cut)
 
 
-def open_global(config: Config, task: tasks.Step, augment: bool) -> tf.data.Dataset:
+def open_global(config: RankConfig, task: tasks.Step, augment: bool) -> tf.data.Dataset:
     """Return global batches for a process that divides each of them among all replicas, in equal
     parts. Not augmented, or of a network's own data, a global batch consists of a batch of each
     replica's shard, which is what the ranks of other strategies read."""
@@ -231,7 +229,7 @@ def open_global(config: Config, task: tasks.Step, augment: bool) -> tf.data.Data
 
 
 def open_dataset(
-    config: Config,
+    config: RankConfig,
     task: tasks.Step,
     batch: int,
     shard: tuple[int, int] = (0, 1),
@@ -248,12 +246,12 @@ def open_dataset(
     return task.prepare(inputs.open_train(request), config.data_seed, shard[0])
 
 
-def has_own_data(config: Config) -> bool:
+def has_own_data(config: RankConfig) -> bool:
     """Return whether the network brings its own data."""
     return bool(config.dataset == config.model)
 
 
-def _request(config: Config, batch: int, shard: tuple[int, int]) -> inputs.Request:
+def _request(config: RankConfig, batch: int, shard: tuple[int, int]) -> inputs.Request:
     """Return what is the same for training and validation."""
     network = registry.network(config.model)
     return inputs.Request(
@@ -271,7 +269,7 @@ def _request(config: Config, batch: int, shard: tuple[int, int]) -> inputs.Reque
 
 
 def validate(
-    config: Config,
+    config: RankConfig,
     task: tasks.Step,
     parts: Sequence[Part],
     shard: tuple[int, int],
@@ -284,17 +282,6 @@ def validate(
     """
     dataset = inputs.open_validation(_request(config, config.batch, shard))
     dataset = task.prepare(dataset, config.data_seed, shard[0])
-    loss, hits, samples = total(_scored(task, parts, dataset))
-    return {
-        "loss": loss / samples,
-        "accuracy": hits / samples,
-        "samples": int(samples),
-        "chance_loss": float(np.log(config.classes)),
-    }
-
-
-def _scored(task: tasks.Step, parts: Sequence[Part], dataset: tf.data.Dataset) -> list[float]:
-    """Return sums over a dataset: of the losses, of the right predictions, and of the samples."""
 
     @graph(input_signature=task.signature())
     def score(*batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -306,7 +293,13 @@ def _scored(task: tasks.Step, parts: Sequence[Part], dataset: tf.data.Dataset) -
         loss, hits = score(*batch)
         for i, value in enumerate((float(loss), float(hits), int(batch[1].shape[0]))):
             sums[i] += value
-    return sums
+    loss, hits, samples = total(sums)
+    return {
+        "loss": loss / samples,
+        "accuracy": hits / samples,
+        "samples": int(samples),
+        "chance_loss": float(np.log(config.classes)),
+    }
 
 
 def statistics(parts: Iterable[Part]) -> list[tf.Variable]:

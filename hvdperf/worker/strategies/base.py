@@ -9,7 +9,8 @@ from typing import Any, Callable, Optional, Protocol
 from hvdperf.models import tasks
 from hvdperf.worker import training
 from hvdperf.worker.learning import Constant
-from hvdperf.worker.training import Config, Part
+from hvdperf.worker.protocol import RankConfig
+from hvdperf.worker.training import Part
 
 Facts = dict[str, Any]
 
@@ -23,7 +24,7 @@ class Trainer(Protocol):
     its replicas. Block kinds are the values of hvdperf.plan.arms.BlockKind.
     """
 
-    config: Config
+    config: RankConfig
     learning_rate: Constant
     parts: list[Part]
     rank: int = 0
@@ -31,7 +32,7 @@ class Trainer(Protocol):
     # Samples of this process in a pass over the user's own data; None until a pass is over.
     samples_of_a_pass: Optional[int] = None
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: RankConfig) -> None:
         self.config = config
         self.parts = []
         # `build` replaces it, unless the start-up ends before.

@@ -9,8 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from hvdperf.worker import training
+from hvdperf.worker.protocol import RankConfig
 from hvdperf.worker.strategies.base import Facts, Trainer
-from hvdperf.worker.training import Config, Part
+from hvdperf.worker.training import Part
 
 
 class Accumulator:
@@ -54,7 +55,7 @@ class ReplicaTrainer(Trainer):
     `total`, `agree` and `barrier`.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: RankConfig) -> None:
         super().__init__(config)
         self._passes: int = config.passes
         self._steps: dict[str, Cycle] = {}

@@ -96,12 +96,11 @@ def plan(
     the revision. Besides these it has `writable`, directories that the user allows to be changed,
     and `at`: where `top` is for the command, once that is known."""
     Path(scratch, "inside").touch()
-    allowed = _list(os.environ.get("HVDPERF_WRITABLE", ""))
-    paths = {"top": top, "place": place, "record": record, "without": without}
-    found = {name: os.path.abspath(path) for name, path in paths.items()}
-    writable = [os.path.abspath(each) for each in allowed]
-    found |= {"scratch": os.path.abspath(scratch), "revision": revision, "at": ""}
-    return json.dumps({**found, "changed": list(changed), "writable": writable})
+    paths: dict[str, Any] = {"top": top, "place": place, "record": record, "without": without}
+    found = {name: os.path.abspath(path) for name, path in {**paths, "scratch": scratch}.items()}
+    writable = map(os.path.abspath, _list(os.environ.get("HVDPERF_WRITABLE", "")))
+    others = {"revision": revision, "at": "", "changed": [*changed], "writable": [*writable]}
+    return json.dumps({**found, **others})
 
 
 def command(words: Sequence[str]) -> list[str]:
