@@ -262,16 +262,6 @@ def test_pickle_with_foreign_opcodes(damaged: Damage, content: bytes) -> None:
     assert complaint(victim.parent).startswith(f"{victim}: ")
 
 
-def test_pickle_cut_short_anywhere_is_refused(damaged: Damage) -> None:
-    whole = python2_batch({"labels": [1, 2]}, known_planes() * 2)
-    victim = damaged("cifar10", Layout.PICKLE, whole)
-    locate(victim.parent, "cifar10")
-    for size in [*range(1, 300, 3), *range(300, len(whole), 501), len(whole) - 1]:
-        victim.write_bytes(whole[:size])
-        assert "cannot be unpickled" in complaint(victim.parent)
-    assert "truncated" in complaint(victim.parent)
-
-
 @pytest.fixture(scope="module")
 def victims(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The file that every example writes anew, of each data set."""
@@ -296,7 +286,7 @@ def test_any_damage_to_a_pickle_is_refused_or_leaves_a_sound_one(
     victim = victims[dataset]
     # Before the pixels and after them: in between all bytes are alike.
     start = data.draw(st.one_of(st.integers(0, 300), st.integers(len(whole) - 4, len(whole))))
-    gone = data.draw(st.integers(0, 30))
+    gone = data.draw(st.one_of(st.integers(0, 30), st.just(len(whole))))
     victim.write_bytes(whole[:start] + new + whole[start + gone :])
     try:
         images, labels = records(locate(victim.parent, dataset), TRAIN)
