@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.launch.arm_launcher import ArmLauncher, Installed, make_launcher
+from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.launch.processes import ForkServer
 from hvdperf.machine.host import local_machine
-from hvdperf.machine.placement import local_offers, place
-from hvdperf.machine.stack import find_mpirun
 from hvdperf.models.inputs.sample_sets import write_cifar, write_tokens
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import open_data
@@ -26,7 +24,7 @@ from hvdperf.plan.options import LAUNCHERS
 from hvdperf.plan.questions import Fault
 from hvdperf.work.round_runner import CORRECTNESS_STEPS
 from hvdperf.worker.protocol import Phase
-from tests.support.groups import DEADLINE_S, MakeStarter, Start, trained_by
+from tests.support.groups import DEADLINE_S, MakeStarter, Start, on_two_slots, trained_by
 
 
 @pytest.fixture(scope="session")
@@ -78,29 +76,17 @@ def arm_launchers(
 ) -> Iterator[MakeStarter]:
     """Yield a function that makes launchers of arms on two slots of this machine. Each has a
     directory and a hub of its own, and starts fresh processes unless it is told to fork."""
-    hubs = []
+    made = []
+    data = {"cifar10": open_data("cifar10", str(cifar10)), "ptb": open_data("ptb", str(ptb))}
 
-    def make(
-        launcher: str, fault: Fault | None = None, order_deadline_s: float = DEADLINE_S
-    ) -> ArmLauncher:
+    def make(launcher: str, fault: Fault | None = None, **given: float) -> ArmLauncher:
         scratch = tmp_path_factory.mktemp("launches")
-        hubs.append(Hub())
-        mpirun = str(find_mpirun(Path(sys.executable)))
-        chosen = make_launcher(launcher, mpirun, 2, scratch, slots=None)
-        return ArmLauncher(
-            stacks={"": Installed(sys.executable, chosen)},
-            hub=hubs[-1],
-            slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
-            data={"cifar10": open_data("cifar10", str(cifar10)), "ptb": open_data("ptb", str(ptb))},
-            scratch=scratch,
-            startup_deadline_s=DEADLINE_S,
-            order_deadline_s=order_deadline_s,
-            fault=fault,
-        )
+        made.append(on_two_slots(launcher, scratch, data=dict(data), fault=fault, **given))
+        return made[-1]
 
     yield make
-    for each in hubs:
-        each.close()
+    for each in made:
+        each.hub.close()
 
 
 @pytest.fixture(scope="session")

@@ -15,16 +15,11 @@ NETWORKS = (
     Network("table", _HERE + "table", 4, loss=_HERE + "error", data=_HERE + "words"),
     Network("averaged", _HERE + "dense", 8, optimizer=_HERE + "averaging"),
     Network("synchronised", _HERE + "synchronised", 8),
-    Network("scalar", _HERE + "dense", 8, loss=_HERE + "mean"),
-    Network("own_step", _HERE + "own_step", 8),
     Network("raises", _HERE + "raising", 8),
-    Network("module", _HERE + "module", 8),
     Network("wrapped", _HERE + "dense", 8, optimizer=_HERE + "distributed"),
     Network("dies", _HERE + "dying", 8),
     Network("differs", _HERE + "of_another_size", 8),
     Network("explodes", _HERE + "dense", 8, optimizer=_HERE + "huge_steps"),
-    Network("one_sample", _HERE + "line", 4, loss=_HERE + "error", data=_HERE + "single"),
-    Network("lengths", _HERE + "line", 4, loss=_HERE + "error", data=_HERE + "of_any_length"),
     Network("labels", _HERE + "classes", 4, data=_HERE + "thirteen", classes=10),
     Network("overlapping", _HERE + "line", 4, loss=_HERE + "error", data=_HERE + "all_for_each"),
     Network("unlike", _HERE + "line", 4, loss=_HERE + "error", data=_HERE + "drawn"),
@@ -107,17 +102,6 @@ def synchronised(size, classes):
     return _of_images(size, Centred(), keras.layers.Dense(classes))
 
 
-def own_step(size, classes):
-    import keras
-
-    class Net(keras.Model):
-        def train_step(self, data):
-            raise AssertionError
-
-    x = keras.Input((size, size, 3))
-    return Net(x, keras.layers.Dense(classes)(keras.layers.Flatten()(x)))
-
-
 def raising(size, classes):
     import keras
 
@@ -143,22 +127,10 @@ def of_another_size(size, classes):
     return _of_images(size, Dense(8 + hvd.rank()), Dense(classes))
 
 
-def module(size, classes):
-    import tensorflow as tf
-
-    return tf.Module()
-
-
 def error(labels, outputs):
     import tensorflow as tf
 
     return tf.abs(labels - outputs[:, 0])
-
-
-def mean(labels, outputs):
-    import tensorflow as tf
-
-    return tf.reduce_mean(outputs)
 
 
 def schedule():
@@ -208,18 +180,6 @@ def words(size):
 
     ids = tf.random.stateless_uniform([64, size], [1, 2], 0, 1000, tf.int32)
     return tf.data.Dataset.from_tensor_slices((ids, tf.ones([64])))
-
-
-def single(size):
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensor_slices((_rows(1, size), [1.0]))
-
-
-def of_any_length(size):
-    import tensorflow as tf
-
-    return tf.data.Dataset.range(64).map(lambda i: (tf.ones([2 + i % 5]), 1.0))
 
 
 def thirteen(size):

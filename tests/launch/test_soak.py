@@ -6,8 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -75,30 +74,27 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
+LEFT = {
+    a_process: "processes",
+    a_zombie: "processes",
+    a_descriptor: "file descriptors",
+    a_port: "file descriptors",
+    shared_memory: "shared memory",
+    a_file: "temporary files",
+}
+
+
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize(
-    ("leave", "what"),
-    [
-        (a_process, "processes"),
-        (a_zombie, "processes"),
-        (a_descriptor, "file descriptors"),
-        (a_port, "file descriptors"),
-        (shared_memory, "shared memory"),
-        (a_file, "temporary files"),
-    ],
-)
-def test_what_is_left_behind_is_named(
-    leave: Callable[[Path], AbstractContextManager[None]], what: str, tmp_path: Path
-) -> None:
+def test_what_is_left_behind_is_named(tmp_path: Path) -> None:
     before = take_census(tmp_path, [PORT])
-    with leave(tmp_path):
-        after = take_census(tmp_path, [PORT])
-        table, left = compared(before, after)
-        assert any(line.startswith(f"left behind, of {what}: ") for line in left)
-        row = next(line for line in table if line.startswith(what))
-        assert int(row.split()[-1]) == 1
-    (tmp_path / "left").unlink(missing_ok=True)
-    assert compared(before, take_census(tmp_path, [PORT]))[1] == []
+    for leave, what in LEFT.items():
+        with leave(tmp_path):
+            table, left = compared(before, take_census(tmp_path, [PORT]))
+            assert any(line.startswith(f"left behind, of {what}: ") for line in left)
+            row = next(line for line in table if line.startswith(what))
+            assert int(row.split()[-1]) == 1
+        (tmp_path / "left").unlink(missing_ok=True)
+        assert compared(before, take_census(tmp_path, [PORT]))[1] == []
 
 
 @pytest.mark.mpirun

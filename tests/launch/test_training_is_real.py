@@ -97,20 +97,10 @@ def test_another_way_of_exchanging_trains_what_it_says(weights: Weights, variant
         assert weights_differ(trained, expected, of_update=tolerance) == ""
 
 
-@pytest.mark.parametrize(
-    ("launcher", "variant", "setting"),
-    [
-        ("agents", "nofuse", "HOROVOD_FUSION_THRESHOLD=0"),
-        ("mpirun", "cycle", "HOROVOD_CYCLE_TIME=25.0"),
-    ],
-)
-def test_what_horovod_reads_from_its_environment_is_there(
-    start: Start, launcher: str, variant: str, setting: str
-) -> None:
-    arm = replace(horovod(2), exchange=variant)
-    group = start(launcher, arm, kinds=(), last_phase=Phase.INIT)
-    told = environments(group)
-    assert [setting in given for given in told] == [True] * 2
+def test_what_horovod_reads_from_its_environment_is_there(start: Start) -> None:
+    arm = replace(horovod(2), exchange="nofuse")
+    told = environments(start("agents", arm, kinds=(), last_phase=Phase.INIT))
+    assert ["HOROVOD_FUSION_THRESHOLD=0" in given for given in told] == [True] * 2
 
 
 # Timed as Horovod's examples do it, or not timed. Two models have variables of the same names.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from hvdperf.launch.arm_launcher import ArmLauncher
+from hvdperf.launch.arm_launcher import ArmLauncher, Installed, make_launcher
+from hvdperf.launch.hub import Hub
 from hvdperf.launch.live_launch import LiveLaunch
+from hvdperf.machine.host import local_machine
+from hvdperf.machine.placement import local_offers, place
+from hvdperf.machine.stack import find_mpirun
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.work.round_runner import CORRECTNESS_STEPS
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Phase
@@ -27,6 +33,18 @@ DEADLINE_S = 60.0
 
 MakeStarter = Callable[..., ArmLauncher]
 Start = Callable[..., LiveLaunch]
+
+
+def on_two_slots(launcher: str, scratch: Path, **given: Any) -> ArmLauncher:
+    """Return a launcher of arms on two slots of this machine, with a hub of its own."""
+    chosen = make_launcher(launcher, str(find_mpirun(Path(sys.executable))), 2, scratch, slots=None)
+    return ArmLauncher(
+        stacks={"": Installed(sys.executable, chosen)},
+        hub=Hub(),
+        slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
+        scratch=scratch,
+        **{"startup_deadline_s": DEADLINE_S, "order_deadline_s": DEADLINE_S, **given},
+    )
 
 
 def horovod(world_size: int, workload: Workload = WORKLOAD) -> Arm:
