@@ -27,6 +27,7 @@ pytestmark = pytest.mark.mpirun
 ROOT = Path(__file__).resolve().parents[2]
 
 CAUSES = {
+    "raise": "InjectedFault: ",
     "exit": "the process ended without a report (exit status 3)",
     "kill": "the process ended without a report (killed by signal 9, SIGKILL)",
     "hang": "no answer after",
@@ -62,6 +63,9 @@ def test_the_failing_rank_is_named_and_nothing_stays(
     failure = caught.value.failure
     assert (failure.rank, failure.phase) == (1, "block")
     assert CAUSES[kind] in failure.cause
+    if kind == "raise":
+        assert any("InjectedFault" in line for line in failure.tail), "the end of its stderr"
+        assert all(line.startswith("[rank 1]") for line in failure.tail)
     # Horovod's own diagnosis, which comes long before the call stacks. Over Gloo, Horovod 0.28.1
     # prints none.
     if kind == "hang" and LAUNCHERS[launcher].over_mpi:
@@ -70,18 +74,6 @@ def test_the_failing_rank_is_named_and_nothing_stays(
     assert not [path for path in shared_files if path.exists()]
     assert not sockets & all_sockets()
     assert not list(arm_launcher.scratch.glob("launch-*"))
-
-
-def test_a_failure_shows_the_end_of_that_ranks_stderr(
-    make_arm_launcher: MakeStarter, launcher: str
-) -> None:
-    arm_launcher = make_arm_launcher(launcher, Fault("raise", rank=1, phase="trace"))
-    group = arm_launcher.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
-    with pytest.raises(LaunchFailed) as caught:
-        group.wait_ready(DEADLINE_S)
-    assert caught.value.failure.phase == "trace"
-    assert any("InjectedFault" in line for line in caught.value.failure.tail)
-    assert all(line.startswith("[rank 1]") for line in caught.value.failure.tail)
 
 
 def test_a_hang_during_start_up_is_named(make_arm_launcher: MakeStarter) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import errno
-import os
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -60,7 +57,9 @@ def test_a_frequency_that_follows_the_load_is_unfit(host: Path, governor: str) -
 
 
 @pytest.mark.parametrize(("limit", "problem"), [("3500000", ""), ("1200000", "it is limited")])
-def test_a_limited_frequency_is_unfit(host: Path, limit: str, problem: str) -> None:
+def test_a_limited_frequency_and_a_cpu_quota_are_unfit(
+    host: Path, limit: str, problem: str
+) -> None:
     directory = host / "sys/devices/system/cpu/cpu1/cpufreq"
     directory.mkdir(parents=True)
     (directory / "scaling_max_freq").write_text(f"{limit}\n")
@@ -68,6 +67,9 @@ def test_a_limited_frequency_is_unfit(host: Path, limit: str, problem: str) -> N
     check = checks_of(Machine("node1", (0, 1)), host)["frequency"]
     assert check.problem == problem
     assert check.value == f"up to {int(limit) / 1e6:.2f} of 3.50 GHz"
+    check = checks_of(Machine("node1", (0, 1), cpu_quota=1.5), host)["CPU quota"]
+    assert check.value == "1.5 cores"
+    assert check.problem.startswith("the kernel stops ranks that exceed it")
 
 
 def test_the_memory_of_a_container_counts_and_that_of_the_machine(host: Path) -> None:
@@ -125,58 +127,15 @@ def test_shared_memory_that_is_full_is_unfit_unless_there_is_room_for_files(
 
 def test_a_busy_program_is_seen_and_named() -> None:
     cores = local_machine().cores
-    meter = CpuMeter(cores, {os.getpid()})
-    # Started by a shell that ends, so that it is nobody's child here.
-    shell = f"taskset -c {cores[0]} {sys.executable} -c '{BUSY}' >/dev/null 2>&1 & echo $!"
-    started = subprocess.run(
-        ["setsid", "bash", "-c", shell], stdout=subprocess.PIPE, text=True, check=True
-    )
-    pid = int(started.stdout)
-    try:
+    meter = CpuMeter(cores, set())
+    command = ["taskset", "-c", f"{cores[0]}", sys.executable, "-c", BUSY]
+    with subprocess.Popen(command) as busy:
         time.sleep(0.2)
         check = fitness.load_check(meter, 0.5)
-    finally:
-        os.kill(pid, 9)
+        busy.kill()
     assert check.problem.startswith("other programs took ")
     assert check.fix == "stop them, or wait until they finish"
-    assert pid in [culprit.pid for culprit in meter._spent]
-
-
-@contextmanager
-def cpu_group(quota_us: int) -> Iterator[Path]:
-    """Yield the file that takes the processes of a new cgroup with a quota of each 100 ms. The test
-    is skipped if this user may not make one."""
-    top = Path("/sys/fs/cgroup/cpu")
-    version_1 = top.is_dir()
-    group = (top if version_1 else top.parent) / f"hvdperf-test-{os.getpid()}"
-    file, text = ("cpu.cfs_quota_us", "") if version_1 else ("cpu.max", " 100000")
-    with ExitStack() as end:
-        try:
-            group.mkdir()
-            end.callback(group.rmdir)
-            (group / file).write_text(f"{quota_us}{text}")
-        except OSError as error:
-            pytest.skip(f"this user may make no cgroup with a CPU quota here: {error}")
-        yield group / "cgroup.procs"
-
-
-def test_a_cpu_quota_is_unfit() -> None:
-    program = (
-        "from pathlib import Path\n"
-        "from hvdperf.machine.fitness import host_checks\n"
-        "from hvdperf.machine.host import local_machine\n"
-        "for check in host_checks(local_machine(), 1, Path('.')):\n"
-        "    print(check.complaint if check.problem else check.name)\n"
-    )
-    with cpu_group(150_000) as processes:
-        done = subprocess.run(
-            ["sh", "-c", f'echo $$ > {processes}; exec "$0" -c "$1"', sys.executable, program],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    assert "CPU quota: 1.5 cores: the kernel stops ranks that exceed it" in done.stdout
+    assert busy.pid in [culprit.pid for culprit in meter._spent]
 
 
 UUIDS = ("GPU-0d5f4f2c-8a4e-2f5b-9c1d-1b2c3d4e5f60", "GPU-1c0a7be2-60f5-8b11-2e6d-9f8e7d6c5b4a")
