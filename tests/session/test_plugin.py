@@ -91,7 +91,7 @@ def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("D", "expanded")
     option = SimpleNamespace(xmlpath="$D/x.xml", benchmark_json=Path("$D/x.json"))
-    config: Any = SimpleNamespace(option=option)
+    config: Any = SimpleNamespace(option=option, invocation_params=SimpleNamespace(args=()))
     pytest_options.check_files_of_others(config)
     assert {path.name: list(path.iterdir()) for path in tmp_path.iterdir()} == {
         "expanded": [],
@@ -100,6 +100,9 @@ def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
     Path("$D/x.json").write_text("earlier")
     pytest_options.check_files_of_others(config)
     assert Path("$D/x.json").read_text() == "earlier"
+    option.benchmark_json = "$D"
+    with pytest.raises(pytest.UsageError, match=r"--benchmark-json \$D: cannot be written"):
+        pytest_options.check_files_of_others(config)
 
 
 @pytest.mark.parametrize(
