@@ -13,7 +13,7 @@ import msgspec
 from hvdperf.explain.attribution import told
 from hvdperf.explain.long_steps import WORTH_A_WORD, long_steps
 from hvdperf.interim import judge_pair, judge_rounds
-from hvdperf.judge.trust import detect, is_noticed, of_fault_case, of_identical_groups
+from hvdperf.judge.trust import detect, of_fault_case, of_identical_groups
 from hvdperf.machine.noise_record import FEWEST_NEIGHBOURS
 from hvdperf.machine.placement import Slot, is_oversubscribed, nodes, place_group
 from hvdperf.plan.arms import Arm
@@ -158,7 +158,7 @@ class Judge:
             found = detect(comparison, judgement, rounds, self.rules.hosts(comparison))
             outcome = replace(outcome, detection=found)
             launches = [measured.of(comparison.candidate.arm) for measured in outcome.rounds]
-            judgement = of_fault_case(case, judgement, found, is_noticed(case, launches))
+            judgement = of_fault_case(case, judgement, found, launches)
         elif comparison.judged_as is JudgedAs.AA_PAIR:
             judgement = of_identical_groups(judgement, outcome.comparison.workload.model)
         elif judgement.verdict is Verdict.FAIL:

@@ -29,19 +29,13 @@ def detect(
     return Detection(reported.verdict, found)
 
 
-def is_noticed(case: FaultCase, launches: Sequence[Launch]) -> bool:
-    """Return whether a launch is no evidence for the expected reason; True if none is expected."""
-    expected = case.doubt, case.rank
-    return case.doubt is None or any(expected in doubts(launch) for launch in launches)
-
-
 def of_fault_case(
-    case: FaultCase, reported: Judgement, found: Detection, noticed: bool = True
+    case: FaultCase, reported: Judgement, found: Detection, launches: Sequence[Launch] = ()
 ) -> Judgement:
     """Return the judgement of a fault case: PASS if verdict and attribution are the expected ones,
-    FAIL if not, INCONCLUSIVE or INFO if the reported verdict is. noticed: as from `is_noticed`.
+    FAIL if not, INCONCLUSIVE or INFO if the reported verdict is. launches: of the candidate.
 
-    A fault that must make a launch INVALID has to do so in the first round.
+    A fault that must make a launch INVALID has to do so in the first round, for its own reason.
     """
     open_ = reported.verdict is Verdict.INCONCLUSIVE and not (case.doubt and reported.rounds)
     if open_ or reported.verdict is Verdict.INFO:
@@ -57,7 +51,8 @@ def of_fault_case(
         right = (blamed.term, blamed.at_fault) == (case.term, expected)
         said = f"{said}, {found.attribution}"
     else:
-        right = noticed
+        expected_doubt = case.doubt, case.rank
+        right = case.doubt is None or any(expected_doubt in doubts(each) for each in launches)
         said = f"{said}: {reported.reason}" if reported.reason else said
     return replace(reported, verdict=Verdict.PASS if right else Verdict.FAIL, reason=said)
 

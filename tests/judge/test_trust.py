@@ -136,9 +136,9 @@ def test_what_is_open_stays_open(trial, verdict):
 def test_an_invalid_launch_is_to_doubt_what_was_injected(trial, ranks, noticed):
     case, sound = FAULT_CASES[trial], launch(HOROVOD_2, {})
     sound.evidence = [evidence_report(**each) for each in ranks]
-    assert trust.is_noticed(case, [launch(HOROVOD_2, {}), sound]) is noticed
     found = Detection(Verdict.INVALID, Attribution())
-    judged = trust.of_fault_case(case, called(Verdict.INVALID, "so"), found, noticed)
+    launches = [launch(HOROVOD_2, {}), sound]
+    judged = trust.of_fault_case(case, called(Verdict.INVALID, "so"), found, launches)
     assert judged.verdict is (Verdict.PASS if noticed else Verdict.FAIL)
 
 

@@ -163,9 +163,7 @@ def test_a_fault_that_needs_a_factor_has_one():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("kill:rnak=1", "unknown key 'rnak'"),
         ("kill:rank", "rank= is not a number"),
-        ("slow:factor=fast", "fast"),
         ("skip:rank=1", "unknown key 'rank' of skip; known: model, world_size"),
         ("stray:ms=5", "unknown key 'ms' of stray; known: rank, factor"),
         ("delay:ms=-1", "ms -1.0 is not a delay; give 0 or more"),
@@ -204,12 +202,9 @@ def test_a_fault_strikes_both_of_two_groups_of_one_arm():
     [
         # doc/PERFORMANCE.md of nccl-tests.
         (Collective.ALLREDUCE, 2, 1.0),
-        (Collective.ALLREDUCE, 4, 1.5),
         (Collective.ALLREDUCE, 8, 1.75),
-        (Collective.ALLGATHER, 2, 0.5),
         (Collective.ALLGATHER, 8, 0.875),
         (Collective.REDUCESCATTER, 4, 0.75),
-        (Collective.BROADCAST, 2, 1.0),
         (Collective.BROADCAST, 8, 1.0),
     ],
 )

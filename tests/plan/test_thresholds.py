@@ -131,7 +131,6 @@ class TestMalformed:
             ('"weak_scaling/vgg_16/np2/node" = 0.9', 'nodes must be "one-node"'),
             ('"weak_scaling/vgg_16/np2/*" = true', "Expected `float | array`, got `bool`"),
             ('"parity/vgg_16/np2/*" = 0.9', "a band is [low, high] with 0 < low < 1 < high"),
-            ('"startup_trace/*/np2/*" = 0', "a ceiling is a number above 0, not 0"),
             ('"*/vgg_16/np2/*" = 0.9', "have different forms: write two lines"),
             ('"throughput/*/np2/*" = -1.0', "a floor in samples/s is a number above 0, not -1.0"),
             ('"startup_trace/*/np2/*" = [1, 2]', "a ceiling is a number above 0, not [1.0, 2.0]"),
@@ -153,14 +152,9 @@ class TestMalformed:
                 'label = "a"\n[match]\ndevice = "tpu"\n[thresholds]\n',
                 "match.device: unknown value 'tpu'; known are cpu, gpu",
             ),
-            ('label = "a"\n[match]\ndevice = "cpu"\n', "thresholds: this key is missing"),
             (
                 'label = "a"\n[match]\ndevice = "cpu"\ngpu_name = "V100"\n[thresholds]\n',
                 'match.gpu_name: needs device = "gpu"',
-            ),
-            (
-                'label = "a"\n[match]\ndevice = "gpu"\nname = "V100"\n[thresholds]\n',
-                "match.name: unknown key; known here: device, gpu_name, cpu_model",
             ),
             (
                 'label = "a"\n[thresholds]\n[match]\ndevice = "cpu"\n',
@@ -252,12 +246,9 @@ class TestShippedClasses:
         [
             ("inception_v4", 0.94, 0.85),
             ("resnet_50", 0.91, 0.82),
-            ("resnet_v2_101", 0.91, 0.82),
             ("vgg_16", 0.70, 0.60),
-            ("vgg_19", 0.70, 0.60),
             # Nothing is published: the floors of unknown GPUs.
             ("alexnet", 0.55, 0.35),
-            ("googlenet", 0.50, 0.35),
         ],
     )
     def test_v100_nodes_have_the_published_floors(self, model, one_node, across):

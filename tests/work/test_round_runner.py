@@ -527,17 +527,6 @@ def test_what_a_run_tells_of_the_pace_counts_for_steps_that_are_taken_apart(stag
 # What is told ----------------------------------------------------------------------------------
 
 
-def test_every_stage_of_a_round_is_told(stage):
-    told: list[str] = []
-    make_runner(stage, progress=told.append, doing=told.append).take(0, ARMS)
-    begun, *starting = [text for text in told if text.startswith("start ")]
-    assert sorted(begun.removeprefix("start ").split(", ")) == sorted(arm.label for arm in ARMS)
-    assert [text.count("@") for text in starting] == [2, 1], "whoever is still waited for"
-    others = [text for text in told if not text.startswith("start ")]
-    stages = [" ".join(text.split()[:-1]) for text in others]
-    assert stages == ["warm up"] * 3 + [f"turn {i} of" for i in (1, 2, 3)] + ["check"] * 3
-
-
 # Failures --------------------------------------------------------------------------------------
 
 
@@ -664,9 +653,8 @@ def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
 
 
 def test_of_wall_time_a_marked_run_comes_first_and_then_its_parts(stage):
-    told: list[str] = []
     runs = Runs(wall_time_steps=100, ablation_turns=1, deadline_s=500.0)
-    runner = make_runner(stage, work=WallTime, runs=runs, progress=told.append)
+    runner = make_runner(stage, work=WallTime, runs=runs)
     measured = runner.take(0, [HOROVOD_1, HOROVOD_2])
     asked = {arm: sequence(stage, arm) for arm in (HOROVOD_1, HOROVOD_2)}
     ends = ["ablation", *["block"] * 6, "evidence", "close"]
@@ -687,9 +675,6 @@ def test_of_wall_time_a_marked_run_comes_first_and_then_its_parts(stage):
     assert stamped(alone).timestamps is not None
     assert stamped(both).timestamps is not None
     assert both.startup_seconds
-    first = {arm: told.index(f"train {arm.label} with timestamps") for arm in asked}
-    for arm, at in first.items():
-        assert told[at + 1] == f"time the parts of a step of {arm.label}"
 
 
 @pytest.mark.parametrize("work", [each for each in WORKS.values() if each is not WallTime])
