@@ -170,16 +170,6 @@ def test_a_host_with_another_stack_is_refused(options: list[str], tmp_path: Path
     assert documents(tmp_path) == {}
 
 
-def test_a_wrong_network_is_one_line(options: list[str], tmp_path: Path) -> None:
-    with two_hosts(tmp_path) as hosts:
-        session = start(hosts, [*options, "--network=10.9.0.0/16"])
-        output, _ = session.communicate(timeout=60)
-        assert session.returncode == 4, output
-        assert ended(hosts.processes())
-    (line,) = [each for each in output.splitlines() if "ERROR" in each]
-    assert "no address in the network 10.9.0.0/16: it has 10.77.0.0/24 (eth0)" in line
-
-
 @long
 def test_a_compared_script_changes_no_file_on_either_host(tmp_path: Path) -> None:
     own, kept = tmp_path / "own", tmp_path / "kept"
