@@ -18,16 +18,10 @@ from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, pla
 from hvdperf.models import inputs, registry
 from hvdperf.models.inputs import DataError
 from hvdperf.models.registry import SCRIPT
+from hvdperf.plan import data as training_data
 from hvdperf.plan.arms import SWEEP, THREADS, Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import AskedBy, Comparison, Facts, JudgedAs
-from hvdperf.plan.data import (
-    DataSource,
-    can_swap,
-    check_all_read,
-    dataset_of,
-    open_data,
-    parse_data_dir,
-)
+from hvdperf.plan.data import DataSource
 from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
 from hvdperf.plan.profile import Profile, default_world_sizes
 from hvdperf.plan.questions import Fault, against
@@ -171,7 +165,7 @@ class SessionPlan:
         It consists of the session's own files with swapped names, so all ranks must be on one host.
         """
         one_host = nodes(self.slots, len(self.slots)) == 1
-        return one_host and can_swap(self.data[dataset].directory)
+        return one_host and training_data.can_swap(self.data[dataset].directory)
 
     def _can_run(self, arm: Arm) -> bool:
         """Return whether Horovod, the strategy, the network and the data support that way of
@@ -295,10 +289,10 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
             "of another size; leave it out"
         )
     _check_memory(every, machine, sum(slot.host == machine.host for slot in slots[: max(sizes)]))
-    directories = parse_data_dir(options.data_dir, profile.dataset)
+    directories = training_data.parse_data_dir(options.data_dir, profile.dataset)
     names = dict.fromkeys(each.dataset for each in every)
-    check_all_read(directories, names)
-    data = {name: open_data(name, directories.get(name, "")) for name in names}
+    training_data.check_all_read(directories, names)
+    data = {name: training_data.open_data(name, directories.get(name, "")) for name in names}
     planned = SessionPlan(
         options=options,
         profile=profile,
@@ -351,7 +345,7 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
             )
     return Workload(
         model=name,
-        dataset=dataset_of(network, profile.dataset),
+        dataset=training_data.dataset_of(network, profile.dataset),
         input_size=input_size,
         batch=1 if network.script else profile.batch,
         precision="float32" if network.script else options.policy,

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hvdperf import verdict
 from hvdperf.columns import WIDTH, figure_text, wrapped
 from hvdperf.interim import looks_after
 from hvdperf.launch.outer_mpirun import INTERRUPTED
@@ -16,18 +17,7 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import resuming
 from hvdperf.records.outcome import Outcome, each_launch
 from hvdperf.session.scheduler import starts_of
-from hvdperf.verdict import (
-    Band,
-    Ceiling,
-    Judgement,
-    Rule,
-    Verdict,
-    confidence,
-    is_bounded,
-    longer_side,
-    must_be,
-    rounds_until_precise,
-)
+from hvdperf.verdict import Judgement, Rule, Verdict
 from hvdperf.work.table import work_of
 
 # Exit statuses; the worst verdict of a session decides, in the order of hvdperf.verdict.Verdict.
@@ -62,9 +52,9 @@ _STATUSES = {
 def exit_status(verdicts: Sequence[Verdict], inconclusive_is_ok: bool = False) -> int:
     """Return the exit status of the worst verdict. It is 0 only if at least one case was judged and
     all judged cases PASS, or are INCONCLUSIVE where that is allowed."""
-    for verdict, status in EXIT_STATUS.items():
-        if verdict in verdicts:
-            return 0 if inconclusive_is_ok and verdict is Verdict.INCONCLUSIVE else status
+    for word, status in EXIT_STATUS.items():
+        if word in verdicts:
+            return 0 if inconclusive_is_ok and word is Verdict.INCONCLUSIVE else status
     return NOTHING_MEASURED
 
 
@@ -92,8 +82,8 @@ def explanation(outcome: Outcome) -> str:
     judgement, failure = outcome.judgement, outcome.failure
     parts = [f"{judgement.verdict.value}  {outcome.comparison.name}"]
     if judgement.figure is not None:
-        covered = 100 * confidence(judgement.figure, judgement.rule, judgement.fail_alpha)
-        held_to = f", limit {must_be(judgement)}" if judgement.rule else ""
+        covered = 100 * verdict.confidence(judgement.figure, judgement.rule, judgement.fail_alpha)
+        held_to = f", limit {verdict.must_be(judgement)}" if judgement.rule else ""
         rounds = "1 round" if judgement.rounds == 1 else f"{judgement.rounds} rounds"
         parts.append(
             f"  figure {figure_text(judgement.figure)} ({covered:.0f} % interval, "
@@ -178,7 +168,7 @@ def rounds_needed(judgement: Judgement) -> float:
     The interval shrinks as 1 / sqrt(rounds). The number is infinite if the estimate is on the
     limit, and 0 if there is no limit or no finite interval."""
     figure, rule = judgement.figure, judgement.rule
-    if figure is None or rule is None or not is_bounded(figure):
+    if figure is None or rule is None or not verdict.is_bounded(figure):
         return 0.0
     below, above = (
         math.log(figure.estimate / figure.lower),
@@ -195,10 +185,10 @@ def rounds_needed(judgement: Judgement) -> float:
 
 def _ways(rule: Rule, estimate: float, below: float, above: float) -> list[_Way]:
     """Return the ways to PASS and to FAIL. below, above: the two halves of the interval, in ln."""
-    if isinstance(rule, Band):
+    if isinstance(rule, verdict.Band):
         low, high = math.log(estimate / rule.low), math.log(rule.high / estimate)
         return [[(low, below), (high, above)], [(-low, above)], [(-high, below)]]
-    if isinstance(rule, Ceiling):
+    if isinstance(rule, verdict.Ceiling):
         left = math.log(rule.at_most / estimate)
         return [[(left, above)], [(-left, below)]]
     return [
@@ -268,8 +258,8 @@ def next_steps(
             "The figures of these cases lie on their limits, so more rounds cannot decide "
             f"them: {names}. Change the limit or the workload"
         )
-    for verdict in (Verdict.FAIL, Verdict.INVALID):
-        found += _to_see_again([o for o in outcomes if o.judgement.verdict is verdict], alone)
+    for word in (Verdict.FAIL, Verdict.INVALID):
+        found += _to_see_again([o for o in outcomes if o.judgement.verdict is word], alone)
     return found
 
 
@@ -299,10 +289,10 @@ def _to_be_precise(outcomes: Sequence[Outcome], precision: float) -> tuple[str, 
     to_go, reaches = [], {}
     for outcome in outcomes:
         figure, rounds = outcome.judgement.figure, outcome.judgement.rounds
-        needed = rounds_until_precise(figure, rounds, precision)
+        needed = verdict.rounds_until_precise(figure, rounds, precision)
         if figure is not None and math.isfinite(needed):
             to_go.append((outcome, max(1, math.ceil(needed - rounds))))
-            reaches[outcome.comparison.name] = longer_side(figure)
+            reaches[outcome.comparison.name] = verdict.longer_side(figure)
     many = f"{len(outcomes)} {'case is' if len(outcomes) == 1 else 'cases are'}"
     text = f"{many} not as precise as asked ({100 * precision:g} %)"
     if not to_go:
