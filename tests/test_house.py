@@ -402,14 +402,20 @@ def tracked() -> list[Path]:
 
 
 def forbidden() -> Iterator[str]:
-    """Yield patterns of hosts of package registries, and of the place of this project on its
+    """Yield patterns of what names a package registry, and of the place of this project on its
     machine."""
     yield r"(?<![\w.])/" + "work" + "/"
     yield from (re.escape(name + ".org") for name in ("pypi", "pythonhosted", "npmjs"))
+    yield r"--(?:(?:extra-|default-)?index-url)[ =]\S+|https?://[^\s\"'*]+/" + r"simple\b"
+    yield r"\"resolved\": *\"" + "https?:"
     for variable in ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "NPM_CONFIG_REGISTRY"):
         host = urlsplit(os.environ.get(variable, "")).hostname
         if host:
             yield re.escape(host)
+    # It is not tracked, and names hosts.
+    lock = ROOT / "uv.lock"
+    text = lock.read_text() if lock.exists() else ""
+    yield from sorted(map(re.escape, set(re.findall(r"https?://([^/\"\s]+)", text))))
 
 
 def test_no_tracked_file_names_a_registry_or_a_private_place():

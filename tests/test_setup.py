@@ -159,11 +159,8 @@ def test_only_root_is_told_to_run_as_root(
     ("chosen", "expected"),
     [
         ("", ""),
-        (".venv", ""),
         (".venv-gpu", " GPU=1"),
-        (".venv-tf2.15.1", " TF=2.15.1"),
         (".venv-tf2.18.1-hvd0.28.0", " TF=2.18.1 HOROVOD=0.28.0"),
-        (".venv-py3.12", " PYTHON=3.12"),
         (".venv-tf2.21.0-py3.12", " TF=2.21.0 PYTHON=3.12"),
     ],
 )
@@ -266,21 +263,13 @@ def test_a_changed_description_builds_the_environment_again(checkout: Path, chan
         (["GPU=0"], [".venv", ".venv-gpu"], ".venv"),
         (["GPU=1"], [".venv"], ".venv-gpu"),
         (["TF=2.15.1"], [".venv", ".venv-gpu"], ".venv-tf2.15.1"),
-        (["TF=2.20.0"], [".venv"], ".venv"),
         (["TF=2.20.0"], [".venv", ".venv-gpu"], ".venv"),
-        (["TF=2.18.1"], [".venv"], ".venv-tf2.18.1"),
         (["HOROVOD=0.28.1"], [".venv", ".venv-gpu"], ".venv"),
         (["TF=2.18.1", "GPU=1"], [".venv"], ".venv-gpu"),
-        (["HOROVOD=0.28.1"], [".venv"], ".venv"),
         (["HOROVOD=0.28.0"], [".venv"], ".venv-tf2.20.0-hvd0.28.0"),
-        (["HOROVOD=0.28.0", "TF=2.20.0"], [".venv"], ".venv-tf2.20.0-hvd0.28.0"),
-        (["HOROVOD=0.28.0", "TF=2.15.1"], [".venv"], ".venv-tf2.15.1-hvd0.28.0"),
         (["HOROVOD=0.28.1", "TF=2.15.1"], [".venv"], ".venv-tf2.15.1"),
-        (["PYTHON=3.11"], [".venv"], ".venv"),
         (["PYTHON=3.12"], [".venv", ".venv-gpu"], ".venv-py3.12"),
         (["TF=2.21.0", "PYTHON=3.11"], [".venv"], ".venv-tf2.21.0"),
-        (["TF=2.21.0", "PYTHON=3.12"], [".venv"], ".venv-tf2.21.0-py3.12"),
-        (["TF=2.20.0", "PYTHON=3.12"], [".venv"], ".venv-py3.12"),
         (
             ["HOROVOD=0.28.0", "TF=2.15.1", "PYTHON=3.12"],
             [".venv"],
@@ -301,12 +290,10 @@ def test_make_chooses_the_environment(
     ("arguments", "expected"),
     [
         (["TF=2.19.0"], "TF=2.19.0: with this Horovod only these"),
-        (["TF=2.15"], "TF=2.15: with this Horovod only these"),
         (["TF=2.15.1 2.16.2"], "TF=2.15.1 2.16.2: with this Horovod only these"),
         (["TF=%"], "TF=%: with this Horovod only these"),
         (["TF=2.15.1", "GPU=1"], "TF=2.15.1 GPU=1: on GPUs only TensorFlow 2.18.1"),
         (["HOROVOD=0.1.0"], "HOROVOD=0.1.0: known are 0.25.0"),
-        (["HOROVOD=0.28"], "HOROVOD=0.28: known are"),
         (["PYTHON=3.10"], "PYTHON=3.10: known are 3.11 3.12"),
         (["PYTHON=/usr/bin/python3"], "PYTHON=/usr/bin/python3: known are"),
         (["PYTHON=3.12", "GPU=1"], "PYTHON=3.12 GPU=1: on GPUs only Python 3.11"),
@@ -437,12 +424,7 @@ def machine(checkout: Path) -> Path:
 
 
 def set_up(checkout: Path, machine: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    result = run(
-        ["bash", "ci/setup.sh"], checkout, {"PATH": str(machine), "CXX": "g++", **variables}
-    )
-    assert result.returncode != 0
-    assert not (checkout / ".uv").exists(), "went on without what is missing"
-    return result
+    return run(["bash", "ci/setup.sh"], checkout, {"PATH": str(machine), "CXX": "g++", **variables})
 
 
 NO_VENV = 'case $* in *ensurepip*) exit 1 ;; *_base_executable*) echo "$0" ;; esac'
@@ -490,9 +472,12 @@ def test_what_a_machine_lacks_is_one_line(checkout: Path, machine: Path, lacks: 
         (machine / name).unlink(missing_ok=True)
         if text is not None:
             script(machine / name, text)
-    (line,) = set_up(checkout, machine, **variables).stdout.splitlines()
+    result = set_up(checkout, machine, **variables)
+    (line,) = result.stdout.splitlines()
     assert line.startswith("env: ")
     assert said in line
+    assert result.returncode != 0
+    assert not (checkout / ".uv").exists(), "went on without what is missing"
 
 
 # --- ci/browser.sh
@@ -598,10 +583,6 @@ def stand_ins(checkout: Path, machine: Path) -> Path:
     return checkout
 
 
-def build(checkout: Path, machine: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    return run(["bash", "ci/setup.sh"], checkout, {"PATH": str(machine), "CXX": "g++", **variables})
-
-
 def settings_of(checkout: Path) -> list[str]:
     lines = (checkout / ".venv/etc/openmpi-mca-params.conf").read_text().splitlines()
     return [line for line in lines if line and not line.startswith("#")]
@@ -611,7 +592,7 @@ def test_set_up_ends_with_an_environment_that_make_leaves_alone(
     stand_ins: Path, machine: Path
 ) -> None:
     set_dates(stand_ins, "pyproject.toml", 3000)
-    result = build(stand_ins, machine)
+    result = set_up(stand_ins, machine)
     assert result.returncode == 0, result.stdout
     assert f"env: {stand_ins}/.venv: 2 ranks" in result.stdout
     assert "Nothing to be done" in make(stand_ins, "env").stdout
@@ -619,7 +600,7 @@ def test_set_up_ends_with_an_environment_that_make_leaves_alone(
 
 def test_set_up_builds_another_tensorflow_beside_the_first(stand_ins: Path, machine: Path) -> None:
     shutil.copytree(stand_ins / ".venv", stand_ins / ".venv-tf2.15.1")
-    result = build(stand_ins, machine, TF="2.15.1")
+    result = set_up(stand_ins, machine, TF="2.15.1")
     assert result.returncode == 0, result.stdout
     (line,) = (stand_ins / "synced").read_text().splitlines()
     assert line.startswith(".venv-tf2.15.1: sync ")
@@ -635,7 +616,7 @@ def test_set_up_takes_a_python_that_only_pyenv_knows(stand_ins: Path, machine: P
     script(machine / "pyenv", f'echo "{python.parent.parent}"')
     script(machine / "python3.12", "echo no version is set >&2; exit 127")
     shutil.copytree(stand_ins / ".venv", stand_ins / ".venv-tf2.21.0-py3.12")
-    result = build(stand_ins, machine, TF="2.21.0", PYTHON="3.12")
+    result = set_up(stand_ins, machine, TF="2.21.0", PYTHON="3.12")
     assert result.returncode == 0, result.stdout
     (line,) = (stand_ins / "synced").read_text().splitlines()
     assert line.startswith(f".venv-tf2.21.0-py3.12: sync -v --python {python} ")
@@ -652,7 +633,7 @@ def test_horovod_is_compiled_with_what_its_tensorflow_needs(
 ) -> None:
     for tensorflow in wanted.values():
         shutil.copytree(stand_ins / ".venv", stand_ins / f".venv-tf{tensorflow}")
-    result = build(stand_ins, machine, **wanted, CXXFLAGS="-O1")
+    result = set_up(stand_ins, machine, **wanted, CXXFLAGS="-O1")
     assert result.returncode == 0, result.stdout
     flags = (stand_ins / "flags").read_text()
     assert flags.startswith("-O1 -include stdexcept ")
@@ -679,7 +660,7 @@ def test_set_up_compiles_another_horovod(
     shutil.copytree(stand_ins / ".venv", stand_ins / name)
     script(stand_ins / ".uv/bin/python", COMPILER)
     for _ in range(2):
-        result = build(stand_ins, machine, TF=tensorflow, HOROVOD="0.28.0")
+        result = set_up(stand_ins, machine, TF=tensorflow, HOROVOD="0.28.0")
         assert result.returncode == 0, result.stdout
     (line,) = (stand_ins / "synced").read_text().splitlines()
     assert line.endswith(f"{groups} --no-install-package horovod")
@@ -694,7 +675,7 @@ def test_another_horovod_that_does_not_compile_does_not_count(
     stand_ins: Path, machine: Path
 ) -> None:
     script(stand_ins / ".uv/bin/python", COMPILER)
-    result = build(stand_ins, machine, TF="2.15.1", HOROVOD="0.27.0", BUILD_STATUS="1")
+    result = set_up(stand_ins, machine, TF="2.15.1", HOROVOD="0.27.0", BUILD_STATUS="1")
     assert result.returncode == 1
     assert "Horovod 0.27.0 cannot be built with TensorFlow 2.15.1" in result.stdout
     assert not (stand_ins / ".venv-tf2.15.1-hvd0.27.0/.ready").exists()
@@ -703,7 +684,7 @@ def test_another_horovod_that_does_not_compile_does_not_count(
 def test_set_up_allows_more_ranks_than_cores_once(stand_ins: Path, machine: Path) -> None:
     script(machine / "ssh", "")
     for _ in range(2):
-        assert build(stand_ins, machine).returncode == 0
+        assert set_up(stand_ins, machine).returncode == 0
     # With ssh, too, because the environment may be copied to where there is none.
     assert settings_of(stand_ins) == [
         "rmaps_base_oversubscribe = 1",
@@ -720,14 +701,14 @@ def test_two_set_ups_of_a_checkout_take_turns_and_say_so(stand_ins: Path, machin
         fcntl.flock(turn, fcntl.LOCK_EX)
         other = threading.Timer(1.0, fcntl.flock, (turn, fcntl.LOCK_UN))
         other.start()
-        result = build(stand_ins, machine)
+        result = set_up(stand_ins, machine)
         other.join()
     assert result.returncode == 0
     assert "another `make env`" in result.stdout
 
 
 def test_set_up_makes_do_without_ssh(stand_ins: Path, machine: Path) -> None:
-    result = build(stand_ins, machine)
+    result = set_up(stand_ins, machine)
     assert "apt-get install openssh-client" in result.stdout
     assert "plm_rsh_agent = ssh : rsh : false" in settings_of(stand_ins)
 
@@ -735,17 +716,17 @@ def test_set_up_makes_do_without_ssh(stand_ins: Path, machine: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
-        ({}, "https://pip.example/simple"),
-        ({"UV_DEFAULT_INDEX": "https://uv.example/simple"}, "https://uv.example/simple"),
-        ({"PIP_INDEX_URL": "https://env.example/simple"}, "https://env.example/simple"),
+        ({}, "https://pip.example/index"),
+        ({"UV_DEFAULT_INDEX": "https://uv.example/index"}, "https://uv.example/index"),
+        ({"PIP_INDEX_URL": "https://env.example/index"}, "https://env.example/index"),
     ],
 )
 def test_uv_takes_the_index_of_pip_unless_it_has_its_own(
     stand_ins: Path, machine: Path, variables: dict[str, str], expected: str
 ) -> None:
-    script(stand_ins / ".uv/bin/python", 'echo "https://pip.example/simple"')
+    script(stand_ins / ".uv/bin/python", 'echo "https://pip.example/index"')
     given = {"UV_DEFAULT_INDEX": "", "UV_INDEX_URL": "", "PIP_INDEX_URL": "", **variables}
-    assert build(stand_ins, machine, **given).returncode == 0
+    assert set_up(stand_ins, machine, **given).returncode == 0
     assert (stand_ins / "index").read_text() == f"{expected}\n"
 
 
@@ -760,7 +741,7 @@ def test_set_up_that_fails_shows_the_error_and_does_not_count(
     stand_ins: Path, machine: Path, variables: dict[str, str], shown: list[str]
 ) -> None:
     set_dates(stand_ins, "pyproject.toml", 3000)
-    result = build(stand_ins, machine, **variables)
+    result = set_up(stand_ins, machine, **variables)
     assert result.returncode == 1
     assert [text for text in shown if text not in result.stdout] == []
     assert "ci/setup.sh" in make(stand_ins, "-n", "env").stdout
@@ -856,52 +837,3 @@ def test_what_is_installed_is_what_is_pinned() -> None:
     chosen = next(known for known, pinned in TENSORFLOWS.items() if pinned.get(name) == version)
     pinned = pins(requirements("dev", chosen))
     assert {name: pinned.get(name) for name in installed} == installed
-
-
-# --- nothing tracked says where packages come from
-
-
-def registries(text: str) -> list[str]:
-    """What in the text points to a package registry or to a file on one."""
-    hosts = set(re.findall(r"https?://([^/\"\s]+)", lock_text()))
-    found = [host for host in hosts if host in text]
-    found += re.findall(r"(?:--(?:extra-|default-)?index-url|--default-index)[ =]\S+", text)
-    found += re.findall(r"https?://[^\s\"']+/simple\b", text)
-    return found + re.findall(r"\"resolved\": *\"https?:[^\"]*", text)
-
-
-def lock_text() -> str:
-    """uv.lock, which is not tracked and does name hosts."""
-    lock = ROOT / "uv.lock"
-    return lock.read_text() if lock.exists() else ""
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "pip install --index-url=//a.b/c x",
-        'index = "https' + '://mirror.example/simple"',
-        '"resolved"' + ': "https://mirror.example/x.tgz"',
-    ],
-)
-def test_a_registry_is_recognized(text: str) -> None:
-    assert registries(text)
-
-
-def test_the_hosts_of_the_lock_file_are_recognized() -> None:
-    hosts = re.findall(r"https?://([^/\"\s]+)", lock_text())
-    assert all(registries(f"see {host}") for host in hosts)
-
-
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git checkout")
-def test_no_tracked_file_names_a_registry() -> None:
-    listed = run(["git", "ls-files", "-z", "-co", "--exclude-standard"], ROOT)
-    assert listed.returncode == 0, listed.stdout
-    paths = [ROOT / name for name in listed.stdout.split("\0") if name and name != OWN_NAME]
-    texts = {path: path.read_text(errors="replace") for path in paths if path.is_file()}
-    assert ROOT / "pyproject.toml" in texts
-    assert {str(path): found for path, text in texts.items() if (found := registries(text))} == {}
-
-
-# Holds examples of what is looked for.
-OWN_NAME = str(Path(__file__).resolve().relative_to(ROOT))
