@@ -448,8 +448,8 @@ def test_growth_is_a_share_of_the_time_that_the_reference_takes_for_the_same_wor
     alone = launched([ROUND], BOTH[:1])
     alone.arm = HOROVOD_1
     slow = launched([ROUND._replace(waiting=0.625)] * 2, BOTH)
-    sides = (Side(each.arm, BlockKind.FULL) for each in (slow, alone))
-    found = attribute_sides(*sides, [(slow, alone)] * ROUNDS, ideal=0.5)
+    ours, theirs = (Side(each.arm, BlockKind.FULL) for each in (slow, alone))
+    found = attribute_sides(ours, theirs, [(slow, alone)] * ROUNDS, ideal=0.5)
     assert [(cause.term, cause.share) for cause in found.causes] == [
         (Term.INPUT, 1.125),
         (Term.EXCHANGE, 0.5),
