@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import fmean, median
 
-from hvdperf.explain import step_terms, training_runs
+from hvdperf.explain import steps, training_runs
 from hvdperf.explain.speedup import FIXED, parts_of, steps_of_each, training
-from hvdperf.explain.step_terms import Computing, Group, Growth, Rows, without
+from hvdperf.explain.steps import NAMED_BY_CHANCE, Computing, Group, Growth, Rows
 from hvdperf.plan.arms import START, BlockKind, Side, Term
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.outcome import Attribution, Cause, fields_of
@@ -82,9 +83,6 @@ SLOW_START = 0.1
 # The phases of a start in their order, and those in which the ranks wait for each other.
 BEFORE = tuple(term.value for term in START)
 MEETINGS = (Term.INIT.value, Term.BROADCAST.value)
-# Highest probability that a given rank is named by chance. That either of two ranks is named is
-# twice as probable.
-NAMED_BY_CHANCE = 0.025
 
 
 def attribute_sides(
@@ -93,11 +91,9 @@ def attribute_sides(
     """Return the attribution of the steps of one side that take longer than those of the other.
     pairs: one a round. ideal: seconds that a step should take for a second of the other side's."""
     pairs = _with_local_blocks(pairs)
-    known = step_terms.computing_known(ours, theirs, pairs)
+    known = steps.computing_known(ours, theirs, pairs)
     rounds = [
-        step_terms.grown(
-            step_terms.terms_of(own, ours, known), step_terms.terms_of(usual, theirs, known), ideal
-        )
+        steps.grown(steps.terms_of(own, ours, known), steps.terms_of(usual, theirs, known), ideal)
         for own, usual in pairs
     ]
     if median(each.whole for each in rounds) <= 0.0:
@@ -159,7 +155,7 @@ def _of_groups(rounds: Sequence[Growth], longer: float, hosts: Hosts) -> list[Ca
     for term in rounds[0].own[0]:
         # Compare ranks within each round, because a change that they share there is the machine's.
         rows = [[terms[term] for terms in each.own] for each in rounds]
-        group = step_terms.group_apart(rows, hosts)
+        group = steps.group_apart(rows, hosts)
         if group is None:
             continue
         share = _mean_of(rows, group.ranks)
@@ -169,7 +165,7 @@ def _of_groups(rounds: Sequence[Growth], longer: float, hosts: Hosts) -> list[Ca
             found.append(_cause(rounds, term, share, group))
     if found:
         return found
-    group = step_terms.group_apart(totals, hosts)
+    group = steps.group_apart(totals, hosts)
     if group is None or not _outweighs(group.ahead, _mean_of(totals, group.ranks), longer):
         return []
     shares = {
@@ -187,7 +183,7 @@ def _mean_of(rows: Sequence[Sequence[float]], ranks: Sequence[int]) -> float:
 
 def _mean_growth(rounds: Sequence[Growth], term: str) -> list[float]:
     """Return the growth of a term of an average rank, by round."""
-    if term not in step_terms.OWN:
+    if term not in steps.OWN:
         return [each.exchange for each in rounds]
     return [fmean(terms[Term(term)] for terms in each.own) for each in rounds]
 
@@ -235,7 +231,7 @@ def _with_seconds(cause: Cause, count: int, of: Callable[[Sequence[int]], float]
     """Return the cause with its seconds on its ranks and on the others. count: of all ranks. of:
     returns the seconds of an average of some ranks."""
     ranks = cause.at_fault or range(count)
-    others = without(ranks, count)
+    others = steps.without(ranks, count)
     return replace(cause, seconds=of(ranks), others_seconds=of(others) if others else None)
 
 
@@ -248,7 +244,7 @@ def _outweighs(ahead: float, own: float, longer: float) -> bool:
 
 def _apart(own: Sequence[float], group: Sequence[int]) -> float:
     """Return the smallest share of these ranks minus the largest share of the others."""
-    others = without(group, len(own))
+    others = steps.without(group, len(own))
     return min(own[rank] for rank in group) - max(own[rank] for rank in others)
 
 
@@ -260,10 +256,10 @@ def attribute_training(
     ideal time of the training. pairs: as in attribute_sides."""
     ours, theirs = comparison.sides
     times = [(training(a), training(b)) for a, b in pairs]
-    steps = times[0][1].steps
+    length = times[0][1].steps
     parts = parts_of(comparison)
-    taken = steps_of_each(steps, parts)
-    ideal = [reference.seconds(steps) / parts for _, reference in times]
+    taken = steps_of_each(length, parts)
+    ideal = [reference.seconds(length) / parts for _, reference in times]
     longer = median(
         own.seconds(taken) / usual - 1.0 for (own, _), usual in zip(times, ideal, strict=True)
     )
@@ -290,7 +286,7 @@ def _of_phase(
 ) -> list[Cause]:
     """Return the growth of a phase of the start, as a cause of its own for some ranks or for all.
     rows: the growth by rank, one row a round. starts: seconds by phase and rank, of both sides."""
-    group = step_terms.group_apart(rows, hosts)
+    group = steps.group_apart(rows, hosts)
     share = _mean_of(rows, group.ranks) if group is not None else 0.0
     if group is None or min(group.ahead, share) < WORTH_A_NAME:
         common = [min(row) for row in rows]
@@ -298,12 +294,10 @@ def _of_phase(
         if share < WORTH_A_NAME or not _surely(common):
             return []
     ours, theirs = ([each[side] for each in starts] for side in (0, 1))
-    cause = _with_seconds(_of_ranks(phase, share, group), len(rows[0]), _of_starts(phase, ours))
+    cause = _with_seconds(
+        _of_ranks(phase, share, group), len(rows[0]), partial(_typical, phase, ours)
+    )
     return [replace(cause, usual_seconds=_typical(phase, theirs, range(len(theirs[0]))))]
-
-
-def _of_starts(phase: str, starts: Sequence[Starts]) -> Callable[[Sequence[int]], float]:
-    return lambda ranks: _typical(phase, starts, ranks)
 
 
 def _typical(phase: str, starts: Sequence[Starts], ranks: Sequence[int]) -> float:
@@ -326,11 +320,11 @@ def attribute_slow_start(phase: str, launches: Sequence[Launch], hosts: Hosts = 
     if phase in MEETINGS:
         earlier, least = BEFORE[: BEFORE.index(phase)], OWN_SHARE
     rows = [[sum(rank.get(each, 0.0) for each in earlier) for rank in start] for start in starts]
-    group = step_terms.group_apart(rows, hosts)
+    group = steps.group_apart(rows, hosts)
     if group is None or group.ahead < least * slowest:
         everyone = range(len(starts[0]))
         return Attribution(phase, None, 0.0, seconds=_typical(phase, starts, everyone))
-    others = without(group.ranks, len(starts[0]))
+    others = steps.without(group.ranks, len(starts[0]))
     late = {
         each: _typical(each, starts, group.ranks) - _typical(each, starts, others)
         for each in earlier
@@ -338,7 +332,7 @@ def attribute_slow_start(phase: str, launches: Sequence[Launch], hosts: Hosts = 
     }
     term = max(late, key=late.__getitem__)
     cause = _with_seconds(
-        _of_ranks(term, math.inf, group), len(starts[0]), _of_starts(term, starts)
+        _of_ranks(term, math.inf, group), len(starts[0]), partial(_typical, term, starts)
     )
     if cause.seconds and cause.others_seconds:
         cause = replace(cause, share=cause.seconds / cause.others_seconds - 1.0)
@@ -364,13 +358,13 @@ def attribute_start(phase: str, pairs: Sequence[Pair], hosts: Hosts = ()) -> Att
     shares = [math.expm1(of_rank.estimate) for of_rank in longer]
     # Several ranks share the error rate of two (Bonferroni).
     alpha = NAMED_BY_CHANCE * 2 / max(2, len(shares))
-    group = step_terms.highest([of_rank.estimate for of_rank in longer], hosts)
+    group = steps.highest([of_rank.estimate for of_rank in longer], hosts)
     if group:
         here, usual = ([_apart(own, group) for own in arm] for arm in (ours, theirs))
         ahead = shift(here, usual, alpha)
         share = fmean(shares[rank] for rank in group)
         if _outweighs(math.expm1(ahead.estimate), share, max(shares)) and ahead.lower > 0.0:
-            own = Group(group, step_terms.host_of(group, hosts), ahead.estimate)
+            own = Group(group, steps.host_of(group, hosts), ahead.estimate)
             return attribution_of([_of_ranks(phase, share, own)])
     surely = all(of_rank.lower > 0.0 for of_rank in longer)
     return _of_all_ranks(phase, min(shares)) if surely else Attribution()
@@ -388,7 +382,7 @@ def attribute_memory(launches: Sequence[Launch], hosts: Hosts = ()) -> Attributi
     rounds = [[training_runs.growth(rank.memory) for rank in launch.run] for launch in launches]
     # The median over rounds, because a round alone is noisy.
     shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
-    group = step_terms.group_apart(rounds, hosts)
+    group = steps.group_apart(rounds, hosts)
     if group is not None:
         share = fmean(shares[rank] for rank in group.ranks)
         if _outweighs(group.ahead, share, max(shares)):

@@ -87,17 +87,13 @@ def invalid_reasons(arm: str, processes: int, series: Sequence[Series]) -> list[
         for number, rank in enumerate(each.ranks):
             if rank.problem:
                 found.append(f"{where}: rank {number}: {rank.problem}")
-            elif not rank.seconds or not all(map(_is_time, rank.seconds)):
+            elif not rank.seconds or not all(0 < each < math.inf for each in rank.seconds):
                 found.append(
                     f"{where}: rank {number} reported a time that is not positive and finite"
                 )
         if len({len(rank.seconds) for rank in each.ranks}) > 1:
             found.append(f"{where}: the ranks repeated it different numbers of times")
     return found
-
-
-def _is_time(seconds: float) -> bool:
-    return math.isfinite(seconds) and seconds > 0
 
 
 def library_mismatch(horovod: Iterable[Series], bare: Iterable[Series]) -> str:

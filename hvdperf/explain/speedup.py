@@ -25,7 +25,7 @@ from itertools import pairwise
 from statistics import fmean, median, median_low
 from typing import NamedTuple
 
-from hvdperf.explain.long_steps import usual_seconds, usual_sum
+from hvdperf.explain.steps import usual_seconds, usual_sum
 from hvdperf.explain.time_breakdown import TimeBreakdown, time_breakdown
 from hvdperf.plan.arms import OF_STEPS, TERMS, BlockKind, Term
 from hvdperf.plan.comparisons import Comparison, Scaling

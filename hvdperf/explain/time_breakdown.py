@@ -20,7 +20,7 @@ messages, and the disagreement of clocks. The terms are measured as follows:
   in a turn are the parts of a step that compute and that apply; what slows the machine down for a
   while slows both sides of a ratio.
 - rare long steps: their extra time from the batch on, without straggler wait, on the rank that
-  pauses and on those that wait for it (hvdperf.explain.long_steps).
+  pauses and on those that wait for it (hvdperf.explain.steps).
 - exposed communication: the rest of the steps.
 
 The session's own work between the run and the end (ablation, evidence) is not part of the training,
@@ -42,7 +42,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median, stdev
 
-from hvdperf.explain.long_steps import excess, usual_inside, usual_sum
+from hvdperf.explain.steps import excess, usual_inside, usual_sum
 from hvdperf.plan.arms import START, TERMS, BlockKind, Term
 from hvdperf.records.outcome import Straggler
 from hvdperf.records.rounds import Block, Launch, RunReport, StampedRun, Timestamps

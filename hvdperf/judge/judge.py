@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hvdperf.explain.attribution import told
-from hvdperf.explain.long_steps import WORTH_A_WORD, long_steps
+from hvdperf.explain.steps import WORTH_A_WORD, long_steps
 from hvdperf.interim import judge_pair, judge_rounds
 from hvdperf.judge.trust import detect, of_fault_case, of_identical_groups
 from hvdperf.machine.noise_record import FEWEST_NEIGHBOURS

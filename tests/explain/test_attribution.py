@@ -19,7 +19,7 @@ from hvdperf.explain.attribution import (
     attribution_of,
     told,
 )
-from hvdperf.explain.step_terms import group_apart, of_steps
+from hvdperf.explain.steps import group_apart, of_steps
 from hvdperf.plan.arms import BlockKind, Side, Term
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import wall_time

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from hvdperf.explain.long_steps import long_steps
+from hvdperf.explain.steps import long_steps
 from hvdperf.explain.time_breakdown import beyond_chance
 from hvdperf.explain.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
 from hvdperf.plan.arms import BlockKind

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvdperf.explain.long_steps import long_steps
 from hvdperf.explain.speedup import divides_steps
+from hvdperf.explain.steps import long_steps
 from hvdperf.plan.arms import OF_STEPS, TERMS, Term, Workload
 from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.records.documents import Case
