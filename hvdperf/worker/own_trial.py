@@ -150,9 +150,9 @@ def read(trainer: Any, driver: Driver) -> Facts:
         raise BadNetwork("its data yield no sample")
     shards = [first(Shard(index, replicas), SAMPLES) for index in sorted({0, replicas - 1})]
     if len(whole) < replicas:
-        count = f"{len(whole)} sample{'s' * (len(whole) > 1)}"
+        few = f"{len(whole)} sample{'s' * (len(whole) > 1)}"
         raise BadNetwork(
-            f"{count} cannot be shared by {replicas} ranks; use more data, or --world-sizes up to "
+            f"{few} cannot be shared by {replicas} ranks; use more data, or --world-sizes up to "
             f"{len(whole)}"
         )
     for index, samples in zip((0, replicas - 1), shards):
