@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from hvdperf.cli import REFUSED, Command, Group, complain
 from hvdperf.columns import Columns, wrapped
@@ -26,13 +25,18 @@ from hvdperf.session.commands import from_here
 from hvdperf.session.ending import NOT_WRITTEN, exit_status
 from hvdperf.timeline import history, stacks
 from hvdperf.timeline.history import Axis
+from hvdperf.timeline.lines import Standing
 from hvdperf.timeline.nights import night as documents
+from hvdperf.timeline.nights.changes import repeat
 from hvdperf.timeline.nights.night import OVERDUE_H, Night, check_series, read_nights
+from hvdperf.timeline.nights.run import NightPlan, run
+from hvdperf.timeline.nights.series import Series
+from hvdperf.timeline.nights.watch import Watched, badness, state_of, write_issues
+from hvdperf.timeline.pages import write_index
+from hvdperf.timeline.processes import ended, without_secret
+from hvdperf.timeline.publish import Place, added_in_words, fetched, publish
 from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS
 from hvdperf.verdict import Verdict
-
-if TYPE_CHECKING:
-    from hvdperf.timeline.nights.run import NightPlan
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,7 @@ class NightRequest:
     summary: Path | None = None
 
 
-# Commands import what they need themselves: publishing and watching need neither pytest nor asv, of
-# which asv takes a second to import, and planning a session some tenths of one.
+# What needs asv imports it itself, since that takes a second.
 
 
 def run_night(*pytest: str, request: NightRequest, where: Places) -> int:
@@ -117,8 +120,6 @@ def run_night(*pytest: str, request: NightRequest, where: Places) -> int:
     what to measure
         -- ...: Pass these options to pytest.
     """
-    from hvdperf.timeline.nights.run import NightPlan, run
-
     dashes, *more = pytest or ["--"]
     if dashes != "--":
         raise UserError(f"{dashes}: is no option of nightly run; options of pytest come after --")
@@ -163,7 +164,7 @@ def run_night(*pytest: str, request: NightRequest, where: Places) -> int:
             if not plan.node:
                 write_nights_page(plan.results)
             if request.publish:
-                _publish(request.publish, plan.results, where.branch)
+                publish_nights(request.publish, Places(plan.results, where.branch))
     except UserError as error:
         complain(str(error))
         return status or NOT_WRITTEN
@@ -173,8 +174,6 @@ def run_night(*pytest: str, request: NightRequest, where: Places) -> int:
 def _on_each_node(launch: Sequence[str], plan: NightPlan) -> Night:
     """Have each node measure itself, and return the night of all of them. Raises UserError if no
     node has begun one."""
-    from hvdperf.timeline.processes import ended
-
     fit = ["--require-fit"] if plan.require_fit else []
     options = [
         *(f"--series={plan.series}", f"--night={plan.night}", f"--profile={plan.profile}"),
@@ -209,8 +208,6 @@ def _on_its_own() -> bool:
 def told_next_to_others(night: Night, results: Path) -> tuple[Night, Verdict, Sequence[str]]:
     """Print a night next to those before it. Return it so, with its verdict, and what is slower, in
     lines."""
-    from hvdperf.timeline.nights.series import Series
-
     read = read_nights(results / NIGHTS, [night.series], night.node)
     known = [each for each in read.of[night.series] if each.night <= night.night]
     series = Series(night.series, known, read.accepted[night.series])
@@ -256,8 +253,6 @@ def write_page(where: Results) -> int:
 
 
 def write_nights_page(results: Path) -> None:
-    from hvdperf.timeline.pages import write_index
-
     until = datetime.now(UTC).date()
     path = write_index(results / NIGHTS / INDEX, results, results / "report", history.SITE, until)
     print(f"nights: {shown(path)}")
@@ -268,23 +263,15 @@ def publish_nights(url: str, where: Places) -> int:
 
     URL: Publish to this git repository.
     """
-    _publish(url, where.results, where.branch)
+    added = publish(Place(url, where.results, where.branch), complain)
+    place = f"{without_secret(url)}, branch {where.branch}"
+    print(f"published to {place}: {added_in_words(added) or 'nothing new'}")
     return 0
-
-
-def _publish(url: str, results: Path, branch: str) -> None:
-    from hvdperf.timeline.processes import without_secret
-    from hvdperf.timeline.publish import Place, publish, told
-
-    added = publish(Place(url, results, branch), complain)
-    print(f"published to {without_secret(url)}, branch {branch}: {told(added) or 'nothing new'}")
 
 
 def _read(which: WhichNights, where: Places, series: Sequence[str] = ()) -> documents.Nights:
     """Return the nights to read: those of the results, or of a clone. series: those that have to be
     there; all by default."""
-    from hvdperf.timeline.publish import Place, fetched
-
     directory = where.results / NIGHTS
     if which.published is not None:
         directory = fetched(Place(which.published, where.results, where.branch))
@@ -315,9 +302,6 @@ def watch_nights(
     places
         --issues DIR: Write the text of an issue for each finding to this directory. Default: none.
     """
-    from hvdperf.timeline.nights.series import Series
-    from hvdperf.timeline.nights.watch import Watched, badness, state_of, write_issues
-
     hours = overdue_hours
     if not 0 < hours < math.inf:
         raise UserError(f"--overdue {hours:g}: give hours above zero, such as 28")
@@ -356,10 +340,6 @@ def list_regressions(
         --since DATE: List changes since this date, such as 2026-01-01. Default: all.
         --better: List improvements, too. Default: only regressions.
     """
-    from hvdperf.timeline.lines import Standing
-    from hvdperf.timeline.nights.changes import repeat
-    from hvdperf.timeline.nights.series import Series
-
     first = "" if since is None else f"{since}"
     found = _read(which, where, which.series)
     if not found.of:
@@ -470,7 +450,7 @@ def _told(refused: Sequence[str]) -> int:
     return REFUSED if refused else 0
 
 
-def publish() -> int:
+def publish_sites() -> int:
     """Write the asv sites: one by Horovod release and one by TensorFlow release."""
     from hvdperf.timeline.asv_site import make_offline
 
@@ -606,7 +586,7 @@ if CHECKOUT:
         {
             "releases": write_releases,
             "import": import_sessions,
-            "publish": publish,
+            "publish": publish_sites,
             "preview": preview,
             "backfill": fill_matrix,
             "changes": list_changes,

@@ -166,11 +166,11 @@ def _commit(git: Git, added: Sequence[str]) -> bool:
         return False
     # An author where git knows none.
     author = () if git.tried("config", "user.email").returncode == 0 else _AUTHOR
-    git.run(*author, "commit", "-q", "-m", told(added) or "index")
+    git.run(*author, "commit", "-q", "-m", added_in_words(added) or "index")
     return True
 
 
-def told(added: Sequence[str]) -> str:
+def added_in_words(added: Sequence[str]) -> str:
     """Return what was added in a few words."""
     return ", ".join(added) if len(added) <= _NAMED else f"{len(added)} documents"
 
