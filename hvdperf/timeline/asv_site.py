@@ -141,7 +141,15 @@ def write_tree(
         for result in results:
             machines.setdefault(result.machine, []).append(result)
         for machine, of_machine in machines.items():
-            described = machine_document(machine, of_machine[0].fingerprint)
+            known = of_machine[0].fingerprint
+            described = {
+                "arch": "x86_64",
+                "cpu": str(known["cpu_model"]),
+                "machine": machine,
+                "num_cpu": str(known["cores"]),
+                "os": f"Linux {known['kernel']}",
+                "ram": f"{known['memory_gib']} GiB",
+            }
             write_json(str(new / machine / "machine.json"), described, _MACHINE_FORMAT)
             for of_asv in _results_of(axis, commits, described, of_machine, benchmarks):
                 of_asv.save(str(new))
@@ -173,18 +181,6 @@ def describe_benchmarks(results: Sequence[RawResult]) -> dict[str, dict[str, Any
             "version": VERSION,
         }
         for unit, of_unit in UNITS.items()
-    }
-
-
-def machine_document(machine: str, known: Mapping[str, Any]) -> dict[str, str]:
-    """Return the content of asv's machine.json. known: the fingerprint."""
-    return {
-        "arch": "x86_64",
-        "cpu": str(known["cpu_model"]),
-        "machine": machine,
-        "num_cpu": str(known["cores"]),
-        "os": f"Linux {known['kernel']}",
-        "ram": f"{known['memory_gib']} GiB",
     }
 
 

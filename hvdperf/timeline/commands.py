@@ -302,9 +302,8 @@ def watch_nights(
     places
         --issues DIR: Write the text of an issue for each finding to this directory. Default: none.
     """
-    hours = overdue_hours
-    if not 0 < hours < math.inf:
-        raise UserError(f"--overdue {hours:g}: give hours above zero, such as 28")
+    if not 0 < overdue_hours < math.inf:
+        raise UserError(f"--overdue {overdue_hours:g}: give hours above zero, such as 28")
     for name in which.series:
         check_series(name)
     found = _read(which, where)
@@ -313,7 +312,7 @@ def watch_nights(
         raise UserError("there is no night of any series yet; name those that should be: --series")
     now = datetime.now(UTC)
     series = [Series(n, found.of.get(n, ()), found.accepted.get(n, ())) for n in names]
-    states = [Watched(each, now, hours) for each in series]
+    states = [Watched(each, now, overdue_hours) for each in series]
     for state in states if json_ != "-" else ():
         print(state.line())
         for text in state.series.slower():
@@ -348,11 +347,8 @@ def list_regressions(
     table = Columns(("since", -10), ("change (95 %)", -26), ("nights", 6), (" line", 0))
     for name, nights in found.of.items():
         series = Series(name, nights, found.accepted[name])
-        wanted = [
-            change
-            for change in series.changes
-            if (change.is_worse or better) and change.since >= first
-        ]
+        either = (change for change in series.changes if change.is_worse or better)
+        wanted = [change for change in either if change.since >= first]
         many = f"{len(nights)} night{'s' * (len(nights) != 1)}"
         print(f"{name}: {many}, {nights[0].night} to {nights[-1].night}")
         if wanted:

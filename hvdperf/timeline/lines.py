@@ -200,7 +200,8 @@ def _split(
         return None
     # Near the ends the distance understates what the exact test sees, so it has the last word.
     likely = [int(at) + 1 for at in np.argsort(-distances)[:_CANDIDATES]]
-    is_large = {at: _apart(part, at) >= math.log1p(LEAST_CHANGE) for at in likely}
+    apart = {at: abs(_middle(part[at:]) - _middle(part[:at])) for at in likely}
+    is_large = {at: apart[at] >= math.log1p(LEAST_CHANGE) for at in likely}
     # Sizes take a tenth of the time of exact tests.
     if not any(is_large.values()):
         return None
@@ -214,11 +215,6 @@ def _split(
         return None
     correlation = _correlation(values, [*edges, first + at])
     return first + at if _corrected(p, correlation) < level else None
-
-
-def _apart(values: np.ndarray, at: int) -> float:
-    """Return the distance of the medians of the first `at` values and of the others."""
-    return abs(_middle(values[at:]) - _middle(values[:at]))
 
 
 def _middle(values: np.ndarray) -> float:

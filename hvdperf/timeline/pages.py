@@ -19,7 +19,7 @@ from hvdperf.errors import refusing
 from hvdperf.files import write_whole
 from hvdperf.inline import json_text, light, templates
 from hvdperf.paths import shown
-from hvdperf.records.documents import Kind, Summary
+from hvdperf.records.documents import Summary
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline import history
 from hvdperf.timeline.history import machine_words, of_kinds, read_history
@@ -197,9 +197,7 @@ def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
         row=row,
         series=series,
         last=last,
-        last_links=[
-            (_link(part.kind), link) for part in last.parts if (link := place.link(path, part))
-        ],
+        last_links=[(part.kind, link) for part in last.parts if (link := place.link(path, part))],
         machine=_machine(series.nights),
         weeks=_weeks(series.nights[0].night, whole),
         counts={kind: count for kind in _WORST_FIRST if (count := words[kind])},
@@ -286,10 +284,6 @@ def _weeks(first: date, days: Sequence[Shown]) -> list[tuple[str, list[Shown | N
         begins = [each["day"] for each in week if each and each["day"].day == 1]
         found.append((f"{begins[0]:%b}" if begins else "", week))
     return found
-
-
-def _link(kind: Kind) -> str:
-    return f"{'reference stack' if kind.is_gate else 'session'}{' again' * kind.is_again}"
 
 
 def _kind(verdict: Verdict) -> str:

@@ -251,9 +251,6 @@ class Answer(Enum):
         return self is Answer.SAME or self.is_change
 
 
-Compare = Callable[[str, str], Answer]
-
-
 @dataclass(frozen=True)
 class Found:
     """The result of a search.
@@ -269,7 +266,7 @@ class Found:
     unknown: Mapping[str, Answer] = field(default_factory=dict)
 
 
-def bisect(releases: Sequence[str], compare: Compare) -> Found:
+def bisect(releases: Sequence[str], compare: Callable[[str, str], Answer]) -> Found:
     """Return where the change from the first to the last release came. releases: at least two,
     oldest first.
 

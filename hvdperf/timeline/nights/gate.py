@@ -186,22 +186,19 @@ def failed_alone(nights: Sequence[Night], accepted: Sequence[Accepted]) -> list[
     session, unless what they lost was accepted."""
     gates = judge_gates(nights, accepted)
     found = {each.row.name for each in gates.found.get(len(nights) - 1, ())}
-    return [
-        row.name
-        for part in nights[-1].parts
-        for row in (part.cases if part.kind.is_gate else ())
-        if row.verdict is Verdict.FAIL and row.name in found
-    ]
+    failed = (
+        row for part, row in nights[-1].cases if part.kind.is_gate and row.verdict is Verdict.FAIL
+    )
+    return [row.name for row in failed if row.name in found]
 
 
 def without_alarms(night: Night, found: Sequence[Found]) -> Night:
     """Return a night whose alarms were accepted: they PASS. found: of that night."""
     alarms = [each.row for each in found if each.is_alarm]
-
-    def accepted(row: Row) -> Row:
-        return _with(row, Verdict.PASS, "accepted") if row in alarms else row
-
-    parts = (replace(part, cases=tuple(map(accepted, part.cases))) for part in night.parts)
+    parts = []
+    for part in night.parts:
+        rows = (_with(r, Verdict.PASS, "accepted") if r in alarms else r for r in part.cases)
+        parts.append(replace(part, cases=tuple(rows)))
     return replace(night, parts=tuple(parts)) if alarms else night
 
 
@@ -210,9 +207,8 @@ def _measured_again(night: Night) -> dict[tuple[str, str], Row]:
     session that was disturbed says nothing."""
     return {
         (part.node, row.name): row
-        for part in night.parts
+        for part, row in night.cases
         if part.kind is Kind.GATE_AGAIN and not part.disturbed
-        for row in part.cases
         if _is_of_speed(row) and row.observations
     }
 
