@@ -213,12 +213,9 @@ def told_next_to_others(night: Night, results: Path) -> tuple[Night, Verdict, Se
     series = Series(night.series, known, read.accepted[night.series])
     lines = [*series.slower(), *series.speeds.lines()]
     night = series.last or night
-    for line in wrapped(
-        f"{night.series}, night of {night.night}: {series.verdict.value} ({night.told})"
-    ):
+    head = f"{night.series}, night of {night.night}: {series.verdict.value} ({night.told})"
+    for line in (*wrapped(head), *(f"  {line}" for line in lines)):
         print(line, flush=True)
-    for line in lines:
-        print(f"  {line}", flush=True)
     return night, series.verdict, lines
 
 

@@ -346,16 +346,19 @@ class Series:
         return made
 
     @cached_property
+    def varying(self) -> list[Line]:
+        """Return the lines of two releases or more, which may have changes."""
+        return [line for line in self.lines if self.version(line, 0) != self.version(line, -1)]
+
+    @cached_property
     def changes(self) -> list[Change]:
-        return [change for line in self.lines for change in self._changes(line)]
+        return [change for line in self.varying for change in self._changes(line)]
 
     def _changes(self, line: Line) -> Iterator[Change]:
-        """Yield the changes of a line of two releases or more.
+        """Yield the changes of a line.
 
         Noise may shift a change point by NEAR_LAUNCHES: within this distance it belongs to the
         nearest beginning of a session, and else to the machine, within a session of one release."""
-        if not self.can_change(line):
-            return
         begins = [i for i in range(1, len(line.at)) if line.at[i] != line.at[i - 1]]
         for step in steps(line.figures, SIGNIFICANT, SIGNIFICANT):
 
@@ -369,10 +372,6 @@ class Series:
             else:
                 before = place - 1
             yield Change(line, step, self.version(line, before), self.version(line, place))
-
-    def can_change(self, line: Line) -> bool:
-        """Return whether a line has two releases or more to change between."""
-        return self.version(line, 0) != self.version(line, -1)
 
 
 def series_of(results: Sequence[RawResult]) -> list[Series]:
@@ -421,7 +420,7 @@ def report(found: Sequence[Series]) -> Iterator[str]:
                 cells = (each.line.world_size, each.since, each.before, each.size, word(each))
                 yield _TABLE.row(f"  {each.line.model}", *cells)
             yield ""
-    lines = sum(series.can_change(line) for series in found for line in series.lines)
+    lines = sum(len(series.varying) for series in found)
     of_releases = [(series, each) for series, each in changes if each.before != each.since]
     slower = sum(change.is_worse for _, change in of_releases)
     said = f"{lines} lines of two releases or more: {slower} changes to slower, "

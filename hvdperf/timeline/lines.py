@@ -232,8 +232,7 @@ def _ordinals(values: np.ndarray) -> np.ndarray:
 
 def _spread(before: np.ndarray, count: np.ndarray | int) -> np.ndarray:
     """Return the standard deviation of the rank sum of the first `before` of `count` nights."""
-    found: np.ndarray = np.sqrt(before * (count - before) * (count + 1) / 12)
-    return found
+    return np.asarray(np.sqrt(before * (count - before) * (count + 1) / 12))
 
 
 def _least_distance(before: np.ndarray, count: np.ndarray | int, level: float) -> np.ndarray:
@@ -242,8 +241,7 @@ def _least_distance(before: np.ndarray, count: np.ndarray | int, level: float) -
     SIGNIFICANT is the nearer, the fewer nights are on one side; this is a little below all of
     them."""
     few = np.clip(np.minimum(before, count - before), 1, None)
-    found: np.ndarray = np.maximum(_LEAST_DISTANCE, -ndtri(level / 2) - 1 / 6 - 4.2 / few)
-    return found
+    return np.asarray(np.maximum(_LEAST_DISTANCE, -ndtri(level / 2) - 1 / 6 - 4.2 / few))
 
 
 def _far(values: np.ndarray, level: float) -> np.ndarray:

@@ -97,7 +97,7 @@ def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date) ->
         releases=[
             (each.heading, list(_of_releases(each)))
             for each in history.series_of(results)
-            if any(map(each.can_change, each.lines))
+            if each.varying
         ],
         left_out=(*shortened(left_out), *refused),
         asv=os.path.relpath(graphs, path.parent) if graphs.exists() else "",
@@ -122,7 +122,7 @@ def _rank(row: Shown) -> tuple[int, float, str]:
 
 def _of_releases(series: history.Series) -> Iterator[Shown]:
     """Yield the lines of two releases or more, a launch a point."""
-    for line in filter(series.can_change, series.lines):
+    for line in series.varying:
         versions = [series.version(line, place) for place in range(len(line.at))]
         begins = [0, *(i + 1 for i, (old, new) in enumerate(pairwise(versions)) if old != new)]
         own = [each for each in series.changes if each.line is line]
@@ -161,8 +161,7 @@ def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
     "" if the last night has no page. strip: the last dates. open: the events that make it FAIL, the
     largest first. machines: in words, those of the last night in which something was measured."""
     directory = place.store / NIGHTS / name
-    files = sorted(directory.glob("*.json"))
-    read, refused = read_all(files, read_night)
+    read, refused = read_all(sorted(directory.glob("*.json")), read_night)
     left_out += refused
     if not read:
         return None
@@ -202,7 +201,7 @@ def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
         weeks=_weeks(series.nights[0].night, whole),
         counts={kind: count for kind in _WORST_FIRST if (count := words[kind])},
         events=happened,
-        lines=list(_lines(series, happened)),
+        lines=_lines(series, happened),
         without_figure=[row for _, row in last.cases if row.figure is None],
         data=json_text(
             [
@@ -293,9 +292,9 @@ def _kind(verdict: Verdict) -> str:
 # Lines -----------------------------------------------------------------------------------------
 
 
-def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
-    """Yield the lines as they are drawn: first those that make the series FAIL, then those of which
-    the last night FAILs."""
+def _lines(series: Series, happened: Sequence[Event]) -> list[Shown]:
+    """Return the lines as they are drawn: first those that make the series FAIL, then those of
+    which the last night FAILs."""
     nights = series.nights
     doing = [each for each in happened if each.is_open]
     slow = {change.line.name for each in doing for change in each.changes}
@@ -320,7 +319,8 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
         verdict = line.verdicts[-1] if line.verdicts else None
         is_last = newest is nights[-1]
         is_bad = is_last and (verdict is Verdict.FAIL or len(nights) - 1 in fell)
-        shown_line = {
+        drawn: Shown = {
+            "order": (line.name not in slow or line.is_gate, not is_bad),
             "name": f"{line.name} against the reference stack" if line.is_gate else line.name,
             "plot": plot_of(
                 line,
@@ -340,8 +340,8 @@ def _lines(series: Series, happened: Sequence[Event]) -> Iterator[Shown]:
             "date": "" if is_last else f"{newest.night}",
             "command": changes.repeat(newest, line),
         }
-        found.append(((line.name not in slow or line.is_gate, not is_bad), shown_line))
-    yield from (each for _, each in sorted(found, key=lambda pair: pair[0]))
+        found.append(drawn)
+    return sorted(found, key=lambda each: each["order"])
 
 
 def _fell(line: Line, fall: Fall) -> bool:

@@ -68,21 +68,17 @@ def publish(place: Place, say: Callable[[str], None]) -> list[str]:
             _fetch(place)
             added = list(_add(place.clone, place.results, say))
             if not _commit(place.git, added) or _push(place):
-                _publish_pages(place)
+                # Pages take a second or more for each series. If others push meanwhile, theirs have
+                # these documents, too.
+                clone, today = place.clone, datetime.now(UTC).date()
+                write_index(clone / INDEX, clone, clone / PAGES, clone / "asv", today)
+                if _commit(place.git, ()):
+                    _push(place)
                 return added
             pause = random.uniform(0, min(LONGEST_PAUSE_S, 0.2 * 2**attempt))
             say(f"others published at the same time; trying again in {pause:.1f} s")
             time.sleep(pause)
     raise UserError(f"{without_secret(place.url)}: others were faster {TRIES} times; publish again")
-
-
-def _publish_pages(place: Place) -> None:
-    """Publish the index and the pages of series, which takes a second or more for each series. If
-    others push meanwhile, theirs have these documents, too."""
-    clone, today = place.clone, datetime.now(UTC).date()
-    write_index(clone / INDEX, clone, clone / PAGES, clone / "asv", today)
-    if _commit(place.git, ()):
-        _push(place)
 
 
 def fetched(place: Place) -> Path:

@@ -44,9 +44,8 @@ def read_all(paths: Iterable[Path], read: Callable[[Path], Kind]) -> tuple[list[
         try:
             found.append(read(path))
         except Unreadable as error:
-            left_out.append(
-                f"{shown(path)}: left out: {' '.join(str(error).split())[:_LONGEST_REASON]}"
-            )
+            reason = " ".join(str(error).split())[:_LONGEST_REASON]
+            left_out.append(f"{shown(path)}: left out: {reason}")
     return found, left_out
 
 

@@ -286,12 +286,11 @@ def without(line: Line, left_out: Set[int]) -> Line:
     if not left_out:
         return line
     kept = [i for i, index in enumerate(line.at) if index not in left_out]
-    verdicts = tuple(line.verdicts[i] for i in kept) if line.verdicts else ()
     return replace(
         line,
         at=tuple(line.at[i] for i in kept),
         figures=tuple(line.figures[i] for i in kept),
-        verdicts=verdicts,
+        verdicts=tuple(line.verdicts[i] for i in kept if line.verdicts),
     )
 
 

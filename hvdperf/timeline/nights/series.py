@@ -72,8 +72,8 @@ class Series:
     @property
     def alarms(self) -> list[Found]:
         """Return the alarms of the last night's gate; [] if they were accepted."""
-        accepted = not self.nights or self.nights[-1].night <= self.until
-        return [] if accepted else [each for each in self._gated if each.is_alarm]
+        alarms = (each for each in self._gated if each.is_alarm)
+        return [each for each in alarms if self.nights[each.last].night > self.until]
 
     @property
     def until(self) -> date:

@@ -370,12 +370,8 @@ class UsualSpeeds:
         for kind, count in Counter(key.scope for key in self._changes).items():
             if kind in known:
                 # So few levels that their bounds are computed once.
-                level = (
-                    self._false_a_year
-                    / _NIGHTS_A_YEAR
-                    * shares[kind]
-                    / 2 ** math.ceil(math.log2(count))
-                )
+                share = shares[kind] / 2 ** math.ceil(math.log2(count))
+                level = self._false_a_year / _NIGHTS_A_YEAR * share
                 found[kind] = _bounds(tail, correlation, level)
         return found
 
@@ -455,8 +451,7 @@ def _log_densities(distances: np.ndarray) -> np.ndarray:
     """Return the sum over distances of ln of the density of Student's t with each of _TAILS, of
     variance 1."""
     each = _AT_ZERO - (_NU + 1) / 2 * np.log1p(distances[:, None] ** 2 / (_NU - 2))
-    found: np.ndarray = each.sum(axis=0)
-    return found
+    return np.asarray(each.sum(axis=0))
 
 
 def _of_variance_1(tail: int) -> float:
