@@ -96,13 +96,12 @@ SHARES = {
 }
 
 
-def _share(key: str) -> Field[Disturbance]:
-    return value(key, SHARES[key], lambda each: getattr(each, f"{key}_share"), digits=3)
-
-
 ROUNDS: tuple[Field[Disturbance], ...] = (
     value("minute", "begun", lambda each: each.at / 60, "min", 1),
-    *map(_share, SHARES),
+    value("foreign", SHARES["foreign"], lambda each: each.foreign_share, digits=3),
+    value("taken", SHARES["taken"], lambda each: each.taken_share, digits=3),
+    value("wait", SHARES["wait"], lambda each: each.wait_share, digits=3),
+    value("steal", SHARES["steal"], lambda each: each.steal_share, digits=3),
     value("throttled", "stopped by a quota", lambda each: each.usage.throttled_seconds, "s", 2),
     value("mhz", "frequency", lambda each: each.mhz, "MHz", 0),
 )
