@@ -107,9 +107,13 @@ def test_a_figure_that_is_not_to_be_trusted_keeps_no_threshold(tmp_path):
 
 
 def test_without_an_interval_there_is_no_margin(tmp_path):
-    row = board.board(cases_of(tmp_path, outcome(WEAK, [0.9, 0.9]))).table.rows[0]
+    nothing = outcome(PARITY, [], verdict=Verdict.INVALID, reason="a rank diverged")
+    cases = cases_of(tmp_path, outcome(WEAK, [0.9, 0.9]), nothing)
+    unmeasured, row = board.board(cases).table.rows
     assert row["figure"] == pytest.approx(0.9)
     assert row["lower"] is row["upper"] is row["margin"] is None
+    assert unmeasured["figure"] is unmeasured["lower"] is None
+    assert board.board([]).table.rows == ()
 
 
 def test_an_injected_fault_has_no_margin_and_is_named(tmp_path):
@@ -123,23 +127,28 @@ def test_an_injected_fault_has_no_margin_and_is_named(tmp_path):
     assert twin["margin"] is not None
 
 
-def test_a_failed_launch_is_told_with_its_rank_and_output(tmp_path):
+def test_a_note_tells_what_the_row_lacks(tmp_path):
     failure = Failure("resnet_50_s horovod@2", 1, "trace", "killed by signal 9", ["1: gone"])
-    failed = outcome(WEAK, [], verdict=Verdict.FAIL, reason="a rank died", failure=failure)
-    note = known(board.note(cases_of(tmp_path, failed)[0]))
-    assert note.paragraphs == (
-        "a rank died",
-        "resnet_50_s horovod@2, rank 1, trace: killed by signal 9",
+    passed, below, died = (
+        board.note(case)
+        for number, measured in enumerate(
+            (
+                outcome(WEAK, [0.9] * 6),
+                outcome(WEAK, [0.5] * 6, verdict=Verdict.FAIL),
+                outcome(WEAK, [], verdict=Verdict.FAIL, reason="a rank died", failure=failure),
+            )
+        )
+        for case in cases_of(tmp_path / str(number), measured)
     )
-    assert note.output == ("1: gone",)
-
-
-def test_what_failed_by_its_figure_says_so(tmp_path):
-    failed = cases_of(tmp_path, outcome(WEAK, [0.5] * 6, verdict=Verdict.FAIL))[0]
-    note = known(board.note(failed))
-    assert note.paragraphs == (
+    assert passed is None
+    assert known(below).paragraphs == (
         "Result 0.500 [0.500, 0.500] after 6 rounds, with the confidence that a verdict needs; "
         "limit: >= 0.8",
+    )
+    assert known(died).output == ("1: gone",)
+    assert known(died).paragraphs == (
+        "a rank died",
+        "resnet_50_s horovod@2, rank 1, trace: killed by signal 9",
     )
 
 
@@ -154,25 +163,6 @@ def test_the_limit_that_decided_is_told_and_what_fails_by_it_keeps_neither(tmp_p
     assert ": 0 of 1" in figure.says
     assert note is not None
     assert note.paragraphs[0].endswith("; limit: not < 0.98")
-
-
-def test_what_was_not_measured_has_no_interval(tmp_path):
-    nothing = outcome(PARITY, [], verdict=Verdict.INVALID, reason="a rank diverged")
-    unmeasured, judged = board.board(
-        cases_of(tmp_path, outcome(WEAK, [0.9] * 6), nothing)
-    ).table.rows
-    assert 0.9 == pytest.approx(judged["figure"]) == judged["lower"] == judged["upper"]
-    assert unmeasured["figure"] is unmeasured["lower"] is None
-
-
-def test_what_passed_needs_no_note(tmp_path):
-    assert board.note(cases_of(tmp_path, outcome(WEAK, [0.9] * 6))[0]) is None
-
-
-def test_an_empty_session_has_an_empty_board():
-    figure = board.board([])
-    assert figure.table.rows == ()
-    assert figure.plot is None
 
 
 # What a PASS leaves open ------------------------------------------------------------------------

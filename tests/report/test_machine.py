@@ -43,12 +43,10 @@ def test_what_changed_is_marked_and_said():
     assert "tensorflow: 2.15.1 -> 2.18.1" in figure.says
     changed = {row["field"] for row in figure.table.rows if row["changed"]}
     assert changed == {"tensorflow"}
-
-
-def test_a_field_that_is_new_is_a_change():
-    before = session({"tensorflow": "2.18.1"})
-    rows = tables(machine.section(NOW, session(NOW), before))["fingerprint"].table.rows
-    assert {row["field"] for row in rows if row["changed"]} == {"gpu_model", "smt", "cores"}
+    # A field that is new is a change.
+    rows = tables(machine.section(NOW, session(NOW), session({"tensorflow": "2.18.1"})))
+    new = {row["field"] for row in rows["fingerprint"].table.rows if row["changed"]}
+    assert new == {"gpu_model", "smt", "cores"}
 
 
 def test_verdicts_that_changed_are_listed():
@@ -70,11 +68,6 @@ QUIET = disturbance(0.01, 10.0)
 BUSY = disturbance(0.31, 70.0, Culprit("python", 1234, 9.6, (1,)))
 
 
-def test_where_nothing_was_recorded_there_is_nothing():
-    assert machine.disturbance(None) is None
-    assert machine.disturbance(session_of_cases()) is None
-
-
 def test_every_round_is_a_row_and_the_culprits_stand_below():
     found = known(machine.disturbance(session_of_cases(disturbances=(QUIET, BUSY))))
     assert_sound(found)
@@ -83,8 +76,6 @@ def test_every_round_is_a_row_and_the_culprits_stand_below():
     assert "16 %" in over_time.says
     assert "1 of 2 rounds" in over_time.says
     assert [(row["name"], row["pid"]) for row in culprits.table.rows] == [("python", 1234)]
-
-
-def test_a_quiet_session_names_nobody():
-    found = known(machine.disturbance(session_of_cases(disturbances=(QUIET,))))
-    assert [figure.name for figure in found.figures] == ["disturbance"]
+    quiet = known(machine.disturbance(session_of_cases(disturbances=(QUIET,))))
+    assert [figure.name for figure in quiet.figures] == ["disturbance"]
+    assert machine.disturbance(None) is machine.disturbance(session_of_cases()) is None

@@ -124,11 +124,6 @@ def test_output_is_shown_as_it_was_printed():
     assert fence.content == "Traceback:\n  at <x>\n```\n\u241b[1mend\n"
 
 
-def test_a_case_without_a_note_is_named_too():
-    bare = replace(report("x"), notes=())
-    assert "FAIL x0" in lines(markdown(bare))
-
-
 def test_what_is_not_judged_says_why_once():
     notes = tuple(CaseNote(f"c{i}", Verdict.INFO, ("they share cores",)) for i in range(5))
     assert "INFO (5): they share cores" in lines(markdown(replace(report(), notes=notes)))
@@ -335,7 +330,9 @@ def test_a_table_is_read_back_in_full_precision(rows):
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_no_text_is_a_formula_and_each_record_is_a_line(hostile):
-    for made in markup.tables(report(hostile)).values():
+    found = markup.tables(report(hostile))
+    assert list(found) == ["board", "figure-0", "figure-1"]
+    for made in found.values():
         for row in read(made):
             for cell in row:
                 assert not cell.startswith(FORMULA)
@@ -348,8 +345,3 @@ def test_no_text_is_a_formula_and_each_record_is_a_line(hostile):
 def test_negative_numbers_stay_numbers_and_texts_that_look_like_them_do_not():
     made = markup.table_csv(table(("-5", -5.25, -5), ("=1+1", 1e-7, None)))
     assert made == "name,seconds [s],count\r\n'-5,-5.25,-5\r\n'=1+1,1e-07,\r\n"
-
-
-def test_every_figure_has_a_file():
-    made = markup.tables(report("x", figures=3))
-    assert list(made) == ["board", "figure-0", "figure-1", "figure-2"]

@@ -159,10 +159,6 @@ def test_every_term_has_a_group_and_the_palette_is_enough():
     assert [name[0] for name in sorted(set(GROUPS.values()))] == list("12345678")
 
 
-def test_only_weak_scaling_has_terms_by_world_size():
-    assert not any("terms" in name for name in figures(audited(STRONG)))
-
-
 def test_ratios_are_those_of_the_breakdown():
     case = audited(WEAK, late=[0.0, 0.004], exchange=0.003)
     breakdown, found = breakdown_of(case), figures(case)
@@ -193,13 +189,6 @@ def test_of_exposed_communication_that_cannot_be_told_from_none_there_is_a_bound
     assert (row["exposed_share"], row["exposed_below"]) == pytest.approx(told)
 
 
-def test_rounds_too_few_to_bound_anything_have_no_bounds():
-    found = figures(audited(WEAK, rounds=1))
-    (row,) = found["wall_time-factors"].table.rows
-    assert row["computation_low"] is None
-    assert row["computation_high"] is None
-
-
 def test_figures_are_tagged_by_what_they_are_about():
     found = figures(*recorded(*REAL))
     tags = found["wall_time-waterfall-strong-vgg_16_s-np2"].tags
@@ -217,3 +206,10 @@ def test_where_replicas_share_cores_every_name_says_so():
 
 def test_evidence_that_is_not_to_be_trusted_is_no_breakdown():
     assert section([called(audited(WEAK), Verdict.INVALID)]).missing
+
+
+def test_one_round_bounds_nothing_and_strong_scaling_has_no_terms_by_world_size():
+    found = figures(audited(STRONG, rounds=1))
+    (row,) = found["wall_time-factors"].table.rows
+    assert row["computation_low"] is row["computation_high"] is None
+    assert not any("terms" in name for name in found)
