@@ -105,30 +105,28 @@ def test_strategies_stand_side_by_side_where_parity_was_asked():
     assert "steps-strategies-resnet_50_s" not in steps(*recorded(WEAK))
 
 
-def test_a_rank_that_is_always_slowest_is_named():
-    slow = with_clocks(outcome(weak_scaling(WORKLOAD, 4), [0.9] * 6), [1.0, 1.0, 1.3, 1.1])
-    figure = steps(case_with(slow))["steps-ranks-resnet_50_s-np4"]
-    assert [row["named"] for row in figure.table.rows] == ["no", "no", "yes", "no"]
-    assert [row["slowest"] for row in figure.table.rows] == [0, 0, 100, 0]
-    assert "Slowest in more blocks than chance explains: rank 2 in 100 %." in figure.says
-    assert figure.plot is not None
-    (named,) = [each for each in parts(figure.plot) if "'style': 'named'" in str(each.get("mark"))]
-    assert named["transform"] == [{"filter": "datum.named === 'yes'"}]
-
-
-def test_a_rank_that_is_slowest_in_as_many_blocks_as_chance_allows_is_not():
-    """Of 2 ranks always the same in 9 blocks has a chance of 1 in 512, in 12 of 1 in 4096."""
-    for rounds, named in ((3, "no"), (4, "yes")):
-        slow = with_clocks(outcome(weak_scaling(WORKLOAD, 2), [0.9] * rounds), [1.0, 1.1])
-        figure = steps(case_with(slow))["steps-ranks-resnet_50_s-np2"]
-        assert figure.table.rows[1]["named"] == named
-
-
-def test_of_ranks_that_take_as_long_none_is_the_slowest():
-    alike = with_clocks(outcome(weak_scaling(WORKLOAD, 2), [0.9] * 8), [1.0, 1.0])
-    figure = steps(case_with(alike))["steps-ranks-resnet_50_s-np2"]
-    assert [(row["slowest"], row["named"]) for row in figure.table.rows] == [(0, "no")] * 2
-    assert "No rank is the slowest" in figure.says
+@pytest.mark.parametrize(
+    ("rounds", "clocks", "named"),
+    [
+        (6, [1.0, 1.0, 1.3, 1.1], [2]),
+        # Of 2 ranks always the same in 9 blocks has a chance of 1 in 512, in 12 of 1 in 4096.
+        (3, [1.0, 1.1], []),
+        (4, [1.0, 1.1], [1]),
+        # If both take as long, none is the slowest.
+        (8, [1.0, 1.0], []),
+    ],
+)
+def test_a_rank_is_named_if_it_is_slowest_more_often_than_by_chance(rounds, clocks, named):
+    n = len(clocks)
+    slow = with_clocks(outcome(weak_scaling(WORKLOAD, n), [0.9] * rounds), clocks)
+    figure = steps(case_with(slow))[f"steps-ranks-resnet_50_s-np{n}"]
+    assert [row["rank"] for row in figure.table.rows if row["named"] == "yes"] == named
+    slowest = [100 * (clocks.count(each) == 1 and each == max(clocks)) for each in clocks]
+    assert [row["slowest"] for row in figure.table.rows] == slowest
+    told = "chance explains: rank 2 in 100 %." if named == [2] else "chance explains"
+    assert told in figure.says
+    (mark,) = [each for each in parts(figure.plot) if "'style': 'named'" in str(each.get("mark"))]
+    assert mark["transform"] == [{"filter": "datum.named === 'yes'"}]
 
 
 def test_hundreds_of_ranks_have_a_row_each():

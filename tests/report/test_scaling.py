@@ -109,28 +109,20 @@ def test_too_few_rounds_have_no_interval(tmp_path):
     assert two["efficiency_low"] is two["efficiency_high"] is None
 
 
-def test_where_replicas_share_cores_the_row_says_so(tmp_path):
-    shared = outcome(WEAK_4, [0.45] * 6, verdict=Verdict.INFO)
-    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), shared, slots=4, per_node=4)
-    rows = figures_of(scaling.section(cases))["scaling-weak-steady_state"].table.rows
-    assert [(row["world_size"], row["verdict"], row["drawn"]) for row in rows] == [
-        (1, None, "yes"),
-        (2, "PASS", "yes"),
-        (4, "INFO", "no"),
-    ]
-
-
-def test_what_is_not_to_be_trusted_is_in_the_table_alone(tmp_path):
-    broken = outcome(WEAK_4, [0.99] * 6, verdict=Verdict.INVALID, reason="replicas differ")
+@pytest.mark.parametrize("verdict", [Verdict.INVALID, Verdict.INFO])
+def test_what_is_not_to_be_trusted_is_in_the_table_alone(tmp_path, verdict):
+    """Such as a speed where replicas share cores (INFO)."""
+    broken = outcome(WEAK_4, [0.99] * 6, verdict=verdict, reason="replicas differ")
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), broken, slots=4, per_node=4)
     section = scaling.section(cases)
     assert_sound(section)
     figure = figures_of(section)["scaling-weak-steady_state"]
-    last = figure.table.rows[-1]
-    assert (last["verdict"], last["drawn"]) == ("INVALID", "no")
+    alone, two, last = figure.table.rows
+    assert (alone["verdict"], alone["drawn"], two["drawn"]) == (None, "yes", "yes")
+    assert (last["verdict"], last["drawn"]) == (verdict.value, "no")
     assert last["speedup"] == pytest.approx(3.96)
     assert "on 2 ranks, a speedup of 1.80" in figure.says
-    assert figure.says.endswith("Only in the table: resnet_50_s on 4 ranks INVALID.")
+    assert figure.says.endswith(f"Only in the table: resnet_50_s on 4 ranks {verdict.value}.")
 
 
 def test_where_only_a_threshold_is_missing_the_speedup_is_drawn(tmp_path):
