@@ -212,4 +212,4 @@ def test_a_checkout_with_a_blank_starts_daemons_and_a_host_without_one_is_named(
     assert (tmp_path / "called").read_text() == "-p\n"
     last = done.stderr.splitlines()[-1]
     assert last.startswith(f"ERROR: nowhere: Open MPI's daemon does not start: {shell} returned")
-    assert f"see whether `{shell} nowhere true` works" in last
+    assert f"see whether `{shell} -p 22 nowhere true` works" in last
