@@ -9,6 +9,7 @@ import shutil
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -244,8 +245,8 @@ def _gpu(fields: Mapping[str, str]) -> Gpu:
         name=fields["name"],
         index=int(fields["index"]),
         memory_mib=whole(fields["memory.total"]),
-        driver=_reported(fields["driver_version"]),
-        power_limit_w=_number(fields["power.limit"]),
+        driver=reported(fields["driver_version"], str),
+        power_limit_w=reported(fields["power.limit"], float),
         max_sm_clock_mhz=whole(fields["clocks.max.sm"]),
         max_memory_clock_mhz=whole(fields["clocks.max.memory"]),
     )
@@ -272,20 +273,15 @@ def parse_answer(
     return tuple(found)
 
 
-def _reported(field: str) -> str | None:
-    """Return the field, or None for [N/A], [Not Supported], [Unknown Error] and their like."""
-    return None if field.startswith("[") or field in ("N/A", "") else field
-
-
-def _number(field: str) -> float | None:
-    reported = _reported(field)
-    return None if reported is None else float(reported)
+def reported(field: str, kind: Callable[[str], Kind]) -> Kind | None:
+    """Return what a field tells; None for [N/A], [Not Supported], [Unknown Error] and their like.
+    kind: makes something of its text."""
+    return None if field.startswith("[") or field in ("N/A", "") else kind(field)
 
 
 def whole(field: str) -> int | None:
     """Return the number of a field, also of the form 0x01; None if it is not reported."""
-    reported = _reported(field)
-    return None if reported is None else int(reported, base=0)
+    return reported(field, partial(int, base=0))
 
 
 def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
