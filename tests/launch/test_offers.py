@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from ipaddress import IPv4Interface
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,40 +42,29 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def lend(told, tmp_path, monkeypatch) -> Iterator[Callable[[], Slots]]:
-    """Return a function that makes rank 0's slots, with a slot of rank 1 on a thread."""
-    made: list[Slots] = []
-    threads: list[threading.Thread] = []
-
-    def lent() -> Slots:
-        slots = Slots()
-        monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
-        connection = slots_module._connect(**told[-1])
-        monkeypatch.delenv("OMPI_COMM_WORLD_RANK")
-        made.append(slots)
-        serve = threading.Thread(
-            target=slots_module._serve, args=(LocalAgent(tmp_path), connection)
-        )
-        serve.start()
-        threads.append(serve)
-        return made[-1]
-
-    yield lent
-    for slots in made:
-        slots.release(0)
-    for thread in threads:
-        thread.join(5.0)
-        assert not thread.is_alive()
+def slots(told, tmp_path, monkeypatch) -> Iterator[Slots]:
+    """Yield rank 0's slots, with a slot of rank 1 on a thread."""
+    made = Slots()
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
+    # The thread alone has the connection, which ends with it.
+    slot = threading.Thread(
+        target=slots_module._serve, args=(LocalAgent(tmp_path), slots_module._connect(**told[-1]))
+    )
+    monkeypatch.delenv("OMPI_COMM_WORLD_RANK")
+    slot.start()
+    yield made
+    made.release(0)
+    slot.join(5.0)
+    assert not slot.is_alive()
 
 
-def test_every_rank_offers_what_it_has(lend):
-    ours, theirs = lend().offers()
+def test_every_rank_offers_what_it_has(slots):
+    ours, theirs = slots.offers()
     assert ours == own_offer()
     assert (theirs.rank, theirs.host, theirs.cores) == (1, ours.host, ours.cores)
 
 
-def test_every_other_host_shows_its_stack(lend):
-    slots = lend()
+def test_every_other_host_shows_its_stack(slots):
     slots.offers()
     assert slots.stacks(sys.executable) == {}, "this host's own is known"
     slots._hosts[1] = "node2"
@@ -89,8 +78,7 @@ def test_every_other_host_shows_its_stack(lend):
     assert "\n" not in str(refused.value)
 
 
-def test_a_process_of_a_slot_is_started_and_its_end_reported(lend):
-    slots = lend()
+def test_a_process_of_a_slot_is_started_and_its_end_reported(slots):
     agent = slots_module.RemoteAgent(slots, 1)
     slots.offers()
     agent.start("launch-0", {"WORD": "\u4e2d"}, ["/bin/sh", "-c", "echo $WORD >&2; exit 5"])
