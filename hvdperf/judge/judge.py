@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from hvdperf import verdict
 from hvdperf.explain.attribution import told
 from hvdperf.explain.steps import WORTH_A_WORD, long_steps
 from hvdperf.interim import judge_pair, judge_rounds
@@ -24,18 +25,7 @@ from hvdperf.plan.thresholds import Case, Thresholds, case_of
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.stats import NotMeasurable, Row, hodges_lehmann
-from hvdperf.verdict import (
-    ALPHA,
-    ONE_SESSION,
-    REGRESSION,
-    Band,
-    Judgement,
-    Noise,
-    Rule,
-    SessionNoise,
-    Verdict,
-    as_ratio,
-)
+from hvdperf.verdict import Judgement, Noise, Rule, SessionNoise, Verdict
 from hvdperf.work.evidence import overlap_of_shards, parted, weights_differ
 from hvdperf.work.table import cause_of, measures, observed, work_of
 from hvdperf.worker.strategies import Strategy
@@ -86,14 +76,14 @@ class Rules:
         slower = comparison.judged_as in (JudgedAs.REGRESSION, JudgedAs.DETECTION)
         two_groups = not comparison.is_of_one_arm
         if slower and two_groups and comparison.question.spec.is_speed:
-            return REGRESSION
+            return verdict.REGRESSION
         if comparison.question.spec.asked_by is AskedBy.BASELINE:
-            return REGRESSION
+            return verdict.REGRESSION
         rule = self.thresholds.rule(self._case(comparison))
         is_precise = self.profile.sampling.precision and comparison.question.spec.is_speed
-        if isinstance(rule, Band) and is_precise:
+        if isinstance(rule, verdict.Band) and is_precise:
             # Who asks for precision publishes the interval, beside those of efficiencies.
-            return msgspec.structs.replace(rule, alpha=ALPHA)
+            return msgspec.structs.replace(rule, alpha=verdict.ALPHA)
         return rule
 
     def pasteable_line(self, comparison: Comparison, observations: Sequence[float]) -> str:
@@ -223,8 +213,8 @@ class Judge:
             reason = f"no threshold; add to {self.rules.thresholds.path.name}: {line}"
             if asked_by is AskedBy.LINE:
                 return _with(outcome, Verdict.INFO, None, reason)
-            verdict = Verdict.INVALID if count >= looks[0] else Verdict.INCONCLUSIVE
-            return _with(outcome, verdict, None, reason)
+            word = Verdict.INVALID if count >= looks[0] else Verdict.INCONCLUSIVE
+            return _with(outcome, word, None, reason)
         too_short = work.too_short(comparison, outcome.rounds, rule)
         if too_short:
             refused = _with(outcome, Verdict.INCONCLUSIVE, rule, too_short)
@@ -235,7 +225,9 @@ class Judge:
         if is_pair:
             judgement = judge_pair(rows, rule, looks, noise, final)
         else:
-            judgement = judge_rounds(rows, rule, looks, noise, final, sessions or ONE_SESSION)
+            judgement = judge_rounds(
+                rows, rule, looks, noise, final, sessions or verdict.ONE_SESSION
+            )
         judgement = work.explained(judgement, comparison, outcome.rounds)
         if sessions is not None and final and judgement.verdict is Verdict.INCONCLUSIVE:
             # More rounds of this session say nothing of other sessions.
@@ -289,15 +281,15 @@ class Judge:
         return [f"{names} trained different weights: {difference}; {where.value}"]
 
 
-def _with(outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str) -> Outcome:
+def _with(outcome: Outcome, word: Verdict, rule: Rule | None, reason: str) -> Outcome:
     """Return the outcome with a verdict that the figure did not decide, and the figure if there is
     one."""
     try:
-        figure = as_ratio(hodges_lehmann(outcome.observations, ALPHA))
+        figure = verdict.as_ratio(hodges_lehmann(outcome.observations, verdict.ALPHA))
     except NotMeasurable:
         figure = None
     count = len(outcome.observations)
-    return replace(outcome, judgement=Judgement(verdict, figure, rule, count, reason))
+    return replace(outcome, judgement=Judgement(word, figure, rule, count, reason))
 
 
 def _disturbed(outcome: Outcome, rule: Rule | None) -> Outcome:
@@ -321,7 +313,7 @@ def _of_failure(failure: Failure) -> Verdict:
 def _is_above(judgement: Judgement) -> bool:
     """Return whether a figure lies above its band: then the reference is the slower side."""
     rule, figure = judgement.rule, judgement.figure
-    return isinstance(rule, Band) and figure is not None and figure.estimate > rule.high
+    return isinstance(rule, verdict.Band) and figure is not None and figure.estimate > rule.high
 
 
 def _turned(comparison: Comparison) -> Comparison:

@@ -12,19 +12,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar
 
-from hvdperf.plan.arms import (
-    AA,
-    AGAINST,
-    EXCHANGES,
-    LAUNCHES,
-    RECIPES,
-    SWEEP,
-    Arm,
-    BlockKind,
-    Collective,
-    Side,
-    Workload,
-)
+from hvdperf.plan import arms
+from hvdperf.plan.arms import Arm, BlockKind, Collective, Side, Workload
 from hvdperf.plan.comparisons import Between, Comparison, JudgedAs, Question
 from hvdperf.verdict import Verdict
 from hvdperf.worker.protocol import FaultConfig
@@ -145,7 +134,7 @@ class Fault:
         return (
             arm.strategy.spec.horovod
             and not arm.stack
-            and arm.injected in ("", AA)
+            and arm.injected in ("", arms.AA)
             and self.model in ("", arm.workload.model)
             and self.world_size in (0, arm.world_size)
         )
@@ -187,7 +176,7 @@ class FaultCase:
 # Fault cases by name. A name never gets another fault, because sessions are counted by name
 # (bench/trust.py).
 FAULT_CASES = {
-    AA: FaultCase("", verdict=Verdict.PASS, rank=None),
+    arms.AA: FaultCase("", verdict=Verdict.PASS, rank=None),
     "slow5": FaultCase("slow:rank=1,factor=1.05", term="between steps"),
     "slow10": FaultCase("slow:rank=1,factor=1.10", term="between steps"),
     "slow15": FaultCase("slow:rank=1,factor=1.15", term="between steps"),
@@ -265,7 +254,7 @@ def _against(
 def gradient_reductions(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Compare every other way of exchanging gradients with the default: S_other / S_default."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
-    others = [replace(plain, exchange=variant) for variant in EXCHANGES if variant]
+    others = [replace(plain, exchange=variant) for variant in arms.EXCHANGES if variant]
     return _with_each(Question.GRADIENT_REDUCTION, plain, *others, replace(plain, passes=2))
 
 
@@ -273,16 +262,17 @@ def launches(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Compare a launch as Open MPI and TensorFlow have it by default, and one that leaves a single
     setting so, with the suite's: S_default / S_suite."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
-    others = (replace(plain, launched=name) for name in LAUNCHES if name)
+    others = (replace(plain, launched=name) for name in arms.LAUNCHES if name)
     return _with_each(Question.LAUNCH, plain, *others)
 
 
 def recipes(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Compare every other way of training with that of the workload: S_other / S_workload."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
-    others = (replace(workload, **changes) for changes in RECIPES.values())  # type: ignore[arg-type]
-    arms = (replace(plain, workload=other) for other in others if other != workload)
-    return _with_each(Question.RECIPE, plain, *arms)
+    every = arms.RECIPES.values()
+    others = (replace(workload, **changes) for changes in every)  # type: ignore[arg-type]
+    trained = (replace(plain, workload=other) for other in others if other != workload)
+    return _with_each(Question.RECIPE, plain, *trained)
 
 
 def _with_each(question: Question, plain: Arm, *others: Arm) -> tuple[Comparison, ...]:
@@ -334,7 +324,7 @@ def against(comparison: Comparison) -> Comparison | None:
     if comparison.judged_as is not JudgedAs.THRESHOLD or between is Between.NEITHER:
         return None
     side = comparison.reference if between is Between.REFERENCE else comparison.candidate
-    other = replace(side, arm=replace(side.arm, stack=AGAINST))
+    other = replace(side, arm=replace(side.arm, stack=arms.AGAINST))
     return replace(comparison, candidate=side, reference=other, ideal_ratio=1.0)
 
 
@@ -369,7 +359,9 @@ def startup(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
 def sweep(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Compare every collective operation from 64 KB to 128 MB: time through Horovod / time through
     bare MPI. The comparisons do not depend on the workload."""
-    return tuple(_collective_overhead(SWEEP, world_size, collective) for collective in Collective)
+    return tuple(
+        _collective_overhead(arms.SWEEP, world_size, collective) for collective in Collective
+    )
 
 
 def at_gradient_sizes(workload: Workload, world_size: int) -> Comparison:
@@ -392,7 +384,7 @@ def overlap(workload: Workload, world_size: int) -> Comparison:
 def aa(workload: Workload, world_size: int) -> Comparison:
     """Compare two groups of one arm (A/A), to see the difference that the machine alone makes."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
-    return Comparison(Question.AA, Side(replace(plain, injected=AA)), Side(plain))
+    return Comparison(Question.AA, Side(replace(plain, injected=arms.AA)), Side(plain))
 
 
 def fault_cases(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
@@ -402,7 +394,7 @@ def fault_cases(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     return tuple(
         _fault_case(case, replace(plain, injected=name), plain)
         for name, case in FAULT_CASES.items()
-        if world_size > 1 or name == AA
+        if world_size > 1 or name == arms.AA
     )
 
 

@@ -240,8 +240,6 @@ UNKNOWN_TO_HOROVOD = (
     "'ref'); hvd.DistributedOptimizer in model.fit (the ranks have different weights after "
     "training)"
 )
-# The number of cases without a threshold that are named.
-_NAMED = 3
 _PAIR_AGAIN = f"stop what else runs here, then: pytest {' '.join(paths.cases('test_trust'))} -k aa"
 
 
@@ -351,14 +349,13 @@ def _planned(options: Sequence[str]) -> Iterator[Check]:
         yield Check("plan", "refused", *_split(str(error)))
         return
     missing = planned.without_threshold
-    more = f" and {len(missing) - _NAMED} more" * (len(missing) > _NAMED)
     yield Check("profile, data", planned.work)
     yield Check("settings", ", ".join(planned.settings) or "none that affects results")
     yield judged(
         "thresholds",
         planned.thresholds,
         not missing,
-        f"no limit for {', '.join(missing[:_NAMED])}{more}",
+        f"no limit for {proposals.several(missing)}",
         "measure, and paste the lines that the session prints, or see `hvdperf thresholds propose`",
     )
 

@@ -346,9 +346,7 @@ def checked(archives: Sequence[Archive], path: Path | None) -> tuple[float, list
         except NotMeasurable as error:
             unknown.append(f"{case.key} ({error})")
     if not judged:
-        names = (
-            f"no noise is known of {_several(unknown)}" if unknown else "no case has a threshold"
-        )
+        names = f"no noise is known of {several(unknown)}" if unknown else "no case has a threshold"
         raise UserError(f"{file.path.name} cannot be checked: {names}")
     expected = of_year(judged.values(), looks)
     lines = [
@@ -359,9 +357,9 @@ def checked(archives: Sequence[Archive], path: Path | None) -> tuple[float, list
     if expected > MOST_A_YEAR:
         lines.append(_what_would_hold(judged, looks))
     if unknown:
-        lines.append(f"not counted, because their noise is not known: {_several(unknown)}")
+        lines.append(f"not counted, because their noise is not known: {several(unknown)}")
     if without:
-        lines.append(f"{thresholds.WITHOUT_THRESHOLD}: {_several(without)}")
+        lines.append(f"{thresholds.WITHOUT_THRESHOLD}: {several(without)}")
     return expected, lines
 
 
@@ -377,7 +375,7 @@ def _what_would_hold(judged: Mapping[Case, tuple[Rule, Scatter]], looks: Sequenc
     return f"these are more than {MOST_A_YEAR:g} a year, most of them {'; '.join(told)}"
 
 
-def _several(names: Sequence[str]) -> str:
+def several(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
