@@ -36,7 +36,7 @@ from hvdperf.errors import UserError
 from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import SHIPPED, shown
-from hvdperf.plan.arms import SWEEP, Workload
+from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import AskedBy, Comparison, Question
 from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
@@ -261,19 +261,15 @@ class _File:
 
 
 def case_of(comparison: Comparison, nodes: int) -> Case:
-    """Return the key by which the rule of a comparison is found. nodes: of the candidate."""
+    """Return the key by which the rule of a comparison is found. nodes: of the candidate. Unlike a
+    ratio, a throughput is of another size for another batch, other images or another precision, so
+    these are its variant."""
     question, workload = comparison.question, comparison.workload
     variant = comparison.variant if question.spec.has_variants else ""
     if question.spec.asked_by is AskedBy.LINE:
-        return speed_of(workload, comparison.world_size, nodes)
+        trained = f"{workload.dataset}-{workload.input_size}-batch{workload.batch}"
+        variant = f"{trained}-{workload.precision}"
     return Case(question, workload.model, comparison.world_size, nodes, variant)
-
-
-def speed_of(workload: Workload, world_size: int, nodes: int) -> Case:
-    """Return the key of a throughput. Unlike a ratio it is of another size for another batch, other
-    images or another precision, so these are its variant."""
-    trained = f"{workload.dataset}-{workload.input_size}-batch{workload.batch}-{workload.precision}"
-    return Case(Question.THROUGHPUT, workload.model, world_size, nodes, trained)
 
 
 def written(case: Case, rule: Rule) -> str:

@@ -36,6 +36,7 @@ from hvdperf.machine.host import Machine
 from hvdperf.paths import shown
 from hvdperf.plan import thresholds
 from hvdperf.plan.comparisons import AskedBy, JudgedAs, Question
+from hvdperf.plan.questions import throughput
 from hvdperf.plan.thresholds import Case
 from hvdperf.records.archive import Archive, throughputs_by_nodes
 from hvdperf.records.documents import SessionDocument
@@ -443,6 +444,6 @@ def _observations(archives: Iterable[Archive]) -> dict[Case, list[list[float]]]:
             ).append(values)
     for archive in archives:
         for (workload, size, nodes), launches in throughputs_by_nodes(archive).items():
-            speed = thresholds.speed_of(workload, size, nodes)
+            speed = thresholds.case_of(throughput(workload, size), nodes)
             found.setdefault(speed, []).append([math.log(each) for each in launches])
     return found
