@@ -424,12 +424,6 @@ def test_of_two_stacks_what_is_about_to_fail_takes_the_fewest_turns_that_explain
     assert set(stage.script.turns) == {4}
 
 
-def test_where_turns_are_alike_no_more_are_taken(stage):
-    stage.sampling = Sampling(early=False)
-    stage.measure(WEAK)
-    assert set(stage.script.turns) == {4}
-
-
 def disturbing(taken: Usage, only: int | None = None):
     """Return what lets other programs disturb the blocks of all rounds, or of only one."""
 
