@@ -124,10 +124,8 @@ def left_out(directory: Path) -> str:
     ("change", "told"),
     [
         (lambda d: d.pop("outcome"), "missing required field `outcome`"),
-        (lambda d: d["outcome"].pop("judgement"), "outcome: Object missing required field"),
         (lambda d: d["outcome"]["judgement"].update(verdict="FINE"), "judgement.verdict: Invalid"),
         (lambda d: d.pop("format"), "missing required field `format`"),
-        (lambda d: d.update(format="3"), "format: Expected `int`, got `str`"),
         (lambda d: d.update(format=0), "format: Expected `int` >= 1"),
         (lambda d: d.update(format=99), "of format 99, which a later version of the suite wrote"),
         (lambda d: d.update(session="20250101T000000Z-1"), "of another session, 20250101T0"),
@@ -185,13 +183,8 @@ def test_cases_of_a_round_group_share_its_launches(directory):
     ("text", "told"),
     [
         (b"", "not valid JSON"),
-        (b"null", "Expected `object`, got `null`"),
         (b"[" * 100_000, "Expected `object`, got `array`"),
-        (b'{"a": ' * 100_000, "nested too deeply"),
-        (b"\xff\xfe", "not valid JSON"),
-        (b'{"format": 3, "name": NaN}', "not valid JSON"),
         (b'{"format": 1e999}', "format: Number out of range"),
-        (b'{"format": ' + b"9" * 400 + b"}", "out of range"),
     ],
 )
 def test_what_is_no_document_is_left_out(directory, text, told):
@@ -199,25 +192,16 @@ def test_what_is_no_document_is_left_out(directory, text, told):
     assert told in left_out(directory)
 
 
-def a_directory(path: Path) -> None:
-    path.mkdir()
-
-
-def a_loop(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
-def a_link_to_nothing(path: Path) -> None:
-    path.symlink_to("nothing")
-
-
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (a_directory, "no document of a session"),
+        (Path.mkdir, "no document of a session"),
         (os.mkfifo, "no document of a session"),
-        (a_loop, "cannot be read: Too many levels of symbolic links"),
-        (a_link_to_nothing, "cannot be read: No such file or directory"),
+        (
+            lambda path: path.symlink_to(path.name),
+            "cannot be read: Too many levels of",
+        ),
+        (lambda path: path.symlink_to("nothing"), "cannot be read: No such file or directory"),
     ],
 )
 def test_what_is_no_file_is_left_out(directory, make, told):
@@ -276,39 +260,16 @@ OF_ONE_ROUND = (
 )
 
 
-def with_damage(data: st.DataObject, scratch: str, name: str) -> Path:
-    """Return the directory of a session, one file of which is damaged."""
-    directory = write_session(Path(scratch), *OF_ONE_ROUND)
-    text = damaged_json(data, (directory / name).read_text())
-    (directory / name).write_bytes(text.encode(errors="surrogatepass"))
-    return directory
-
-
+@pytest.mark.parametrize("name", [WEAK_FILE, ROUNDS_FILE, "session.json"])
 @FUZZ
-@given(st.data())
-def test_a_damaged_case_is_read_or_named_and_hurts_no_other(data):
+@given(data=st.data())
+def test_a_damaged_file_is_read_or_named_and_hurts_no_other(name, data):
     with TemporaryDirectory() as scratch:
-        found = read_session(with_damage(data, scratch, WEAK_FILE))
-    assert PARITY.name in names(found)
-    assert len(found.cases) + len(found.left_out) == 2
-    assert not any("\n" in line for line in found.left_out)
-
-
-@FUZZ
-@given(st.data())
-def test_damaged_rounds_are_read_or_named(data):
-    with TemporaryDirectory() as scratch:
-        found = read_session(with_damage(data, scratch, ROUNDS_FILE))
-    assert len(found.cases) == 2 or found.left_out
-    assert not any("\n" in line for line in found.left_out)
-
-
-@FUZZ
-@given(st.data())
-def test_a_damaged_session_document_is_read_or_named(data):
-    with TemporaryDirectory() as scratch:
+        directory = write_session(Path(scratch), *OF_ONE_ROUND)
+        text = damaged_json(data, (directory / name).read_text())
+        (directory / name).write_bytes(text.encode(errors="surrogatepass"))
         try:
-            found = read_session(with_damage(data, scratch, "session.json"))
+            found = read_session(directory)
         except UserError as error:
             assert "of format" in str(error)
             return
@@ -317,9 +278,14 @@ def test_a_damaged_session_document_is_read_or_named(data):
         # The session has another name now, so the cases and their rounds are not of it.
         assert len(found.left_out) == 3
         assert not found.cases
-        return
-    assert names(found) == [PARITY.name, WEAK.name]
-    assert (found.session is None) == bool(found.left_out)
+    elif name == WEAK_FILE:
+        assert PARITY.name in names(found)
+        assert len(found.cases) + len(found.left_out) == 2
+    elif name == ROUNDS_FILE:
+        assert len(found.cases) == 2 or found.left_out
+    else:
+        assert names(found) == [PARITY.name, WEAK.name]
+        assert (found.session is None) == bool(found.left_out)
 
 
 def written_case(measured: Outcome) -> Case:
