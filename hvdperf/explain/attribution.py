@@ -35,7 +35,7 @@ def attribution_of(causes: Sequence[Cause]) -> Attribution:
     if not causes:
         return Attribution()
     first, *others = causes
-    return Attribution(**fields_of(first), also=tuple(others))
+    return Attribution(**fields_of(first, Cause), also=tuple(others))
 
 
 def told(found: Attribution, reference: str) -> str:

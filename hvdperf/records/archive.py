@@ -9,7 +9,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -26,13 +26,7 @@ from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import RoundGroup
 from hvdperf.records import documents
 from hvdperf.records.fingerprint import Fingerprint
-from hvdperf.records.outcome import (
-    Conclusion,
-    Measure,
-    Outcome,
-    figures_of_launches,
-    throughputs,
-)
+from hvdperf.records.outcome import Conclusion, Measure, Outcome, fields_of, figures_of_launches
 from hvdperf.records.rounds import Round
 
 
@@ -55,10 +49,11 @@ class Store:
         self._add(case)
         if case.round_group in self._grown:
             self._write_rounds(case)
-        head = {field.name: getattr(case, field.name) for field in fields(documents.Head)}
-        outcome = {field.name: getattr(case.outcome, field.name) for field in fields(Conclusion)}
-        numbers = tuple(measured.number for measured in case.rounds)
-        document = documents.CaseDocument(**head, outcome=Conclusion(**outcome), rounds=numbers)
+        document = documents.CaseDocument(
+            **fields_of(case, documents.Head),
+            outcome=Conclusion(**fields_of(case.outcome, Conclusion)),
+            rounds=tuple(measured.number for measured in case.rounds),
+        )
         write_record(self._directory / f"{documents.file_name(case.name)}.json", document)
 
     def _add(self, case: documents.Case) -> None:
@@ -331,5 +326,5 @@ def throughputs_by_nodes(
     """Return the samples per second of all replicas together, one figure a launch, by workload,
     world size and number of nodes."""
     nodes = {case.world_size: len(case.replicas_per_node) for case in archive.cases}
-    found = throughputs(archive.cases)
+    found = figures_of_launches(archive.cases, Measure.SPEED)
     return {(what, size, nodes.get(size, 1)): each for (what, size), each in found.items()}

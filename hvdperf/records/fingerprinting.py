@@ -14,8 +14,6 @@ from hvdperf.plan import settings
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.fingerprint import Fingerprint, ranges
 
-Fields = dict[str, str | int | float | list[str] | None]
-
 # Number of the method that computes a figure from block times (docs/figures.md). A change that
 # makes figures differ gets the next number, which begins a new series.
 METHOD = 1
@@ -40,7 +38,7 @@ def fingerprint(
     own, without what an outer mpirun has put there. data_sets: name to a text that distinguishes
     the data set from other copies. own_networks: name to a hash of its file.
     """
-    gpus = machine.gpus
+    gpus, of_environment = machine.gpus, settings.settings_in(environment)
     known = {
         name: getattr(source, name)
         for source in (machine, stack)
@@ -63,8 +61,17 @@ def fingerprint(
         "tf32": _SWITCHED[stack.tf32],
         "horovod_built_with": list(stack.horovod_flags),
         "mpirun": stack.mpirun_version,
-        **_horovod_fields(stack.horovod, environment),
-        **_settings(environment),
+        **{
+            field: _effective(environment.get(name), default)
+            for name, (field, default) in _defaults_of(stack.horovod).items()
+        },
+        # Where a timeline is written does not matter. Horovod's thread for it runs even if the
+        # variable is empty.
+        "horovod_timeline": "on" if "HOROVOD_TIMELINE" in environment else "off",
+        **{
+            field: [each.recorded for each in of_environment if each.row.field == field]
+            for field in settings.FIELDS
+        },
         "data_sets": [f"{name}: {text}" for name, text in (data_sets or {}).items()],
         "rank_cores": [f"{slot.rank}: {ranges(slot.cores, ',')}" for slot in slots],
     }
@@ -93,20 +100,6 @@ def _distinct(values: Iterable[str | float | None]) -> list[str]:
     return sorted({"(unknown)" if value is None else str(value) for value in values})
 
 
-def _horovod_fields(version: str, environment: Mapping[str, str]) -> Fields:
-    """Return the settings of Horovod in effect; the defaults of the version for fusion threshold,
-    cycle time and cache capacity if they are not set."""
-    return {
-        **{
-            field: _effective(environment.get(name), default)
-            for name, (field, default) in _defaults_of(version).items()
-        },
-        # Where a timeline is written does not matter. Horovod's thread for it runs even if the
-        # variable is empty.
-        "horovod_timeline": "on" if "HOROVOD_TIMELINE" in environment else "off",
-    }
-
-
 def _defaults_of(version: str) -> dict[str, tuple[str, float]]:
     """Return the numbers in Horovod's settings, by variable: the field that records each, and the
     version's default. They are from horovod/common/operations.cc and the change log of 0.21."""
@@ -132,15 +125,6 @@ def _effective(setting: str | None, default: float) -> float | str:
     return int(number) if number.is_integer() else number
 
 
-def _settings(environment: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the lists of settings, by field, in the order of the variables' names."""
-    found = settings.settings_in(environment)
-    return {
-        field: [setting.recorded for setting in found if setting.row.field == field]
-        for field in settings.FIELDS
-    }
-
-
 # The most settings that are named beside a verdict.
 _NAMED = 3
 
@@ -148,21 +132,14 @@ _NAMED = 3
 def told_settings(known: Fingerprint, comparisons: Iterable[Comparison]) -> list[str]:
     """Return a line for each setting of a session: its value, what it changes and which figures it
     touches, or why it has no effect. known: the session's fingerprint. comparisons: its cases."""
-    places = _places(known)
-    return [
-        each.told(places)
-        for each in (*settings_of(known), *settings.precisions(comparisons, places))
-    ]
+    places, every = _every_setting(known, comparisons)
+    return [each.told(places) for each in every]
 
 
 def settings_beside(known: Fingerprint, comparison: Comparison) -> str:
     """Return the settings that touch the figure of a case, such as `with HOROVOD_CYCLE_TIME=100`;
     "" if none is known to."""
-    places = _places(known)
-    every: tuple[settings.Setting, ...] = (
-        *settings_of(known),
-        *settings.precisions([comparison], places),
-    )
+    places, every = _every_setting(known, [comparison])
     found = [str(each) for each in every if each.touches(comparison, places)]
     if not found:
         return ""
@@ -170,8 +147,12 @@ def settings_beside(known: Fingerprint, comparison: Comparison) -> str:
     return f"with {', '.join(found[:_NAMED])}{more}"
 
 
-def _places(known: Fingerprint) -> settings.Places:
-    return settings.places_of(known["launcher"], known["gpus"])
+def _every_setting(
+    known: Fingerprint, comparisons: Iterable[Comparison]
+) -> tuple[settings.Places, list[settings.Setting]]:
+    """Return where the session ran, and its settings with the precisions of its comparisons."""
+    places = settings.places_of(known["launcher"], known["gpus"])
+    return places, [*settings_of(known), *settings.precisions(comparisons, places)]
 
 
 def machine_of(fingerprint: Fingerprint) -> Machine:

@@ -4,7 +4,7 @@ Horovod did by themselves, for the terminal, the page, nights and the history. P
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from statistics import median
 from typing import Any, Protocol, TypeVar
@@ -103,12 +103,12 @@ class Attribution(Cause):
     @property
     def causes(self) -> tuple[Cause, ...]:
         """All causes, the first of which is this one; () if none is known."""
-        return (Cause(**fields_of(self)), *self.also) if self.term else ()
+        return (Cause(**fields_of(self, Cause)), *self.also) if self.term else ()
 
 
-def fields_of(cause: Cause) -> dict[str, Any]:
-    """Return the fields of a cause, without those of an attribution."""
-    return {name: getattr(cause, name) for name in Cause.__dataclass_fields__}
+def fields_of(record: Any, kind: type) -> dict[str, Any]:
+    """Return the fields of a record that a kind of record which it extends has, too."""
+    return {field.name: getattr(record, field.name) for field in fields(kind)}
 
 
 def _listed(ranks: Sequence[int]) -> str:
