@@ -7,7 +7,7 @@ one of them (tests/support/browser.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Locator, Page, Response, Route
 
 from hvdperf.timeline.asv_site import make_offline
 from hvdperf.timeline.history import Axis
-from tests.support.browser import screenshot, visit
+from tests.support.browser import chromium, screenshot, visit
 from tests.support.histories import REPLICA
 from tests.support.published import (
     HOROVOD,
@@ -51,6 +51,26 @@ PLACES = """() => {
         return [corner.left + left, corner.top + top];
     });
 }"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    html_dir = published_site(tmp_path_factory.mktemp("site"))
+    make_offline(html_dir)
+    return html_dir
+
+
+@pytest.fixture
+def page(browser: Browser, site: Path) -> Iterator[Page]:
+    """Yield an empty page in a browser that is served the site."""
+    with visit(browser, site) as opened:
+        yield opened
 
 
 def expected(
