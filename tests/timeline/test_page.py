@@ -134,13 +134,8 @@ def overview(of_many: Window) -> Iterator[Page]:
 def test_the_worst_series_comes_first_with_what_happened(overview: Page, many: Path) -> None:
     last = nights(CALM, 2)[29].night
     rows = overview.locator(".overview tbody tr")
-    assert [rows.nth(i).locator("th").inner_text() for i in range(3)] == [
-        "c-fell",
-        "b-late",
-        "a-calm",
-    ]
-    words = [rows.nth(i).locator(".verdict").inner_text() for i in range(3)]
-    assert words == ["FAIL", "MISSING", "PASS"]
+    assert rows.locator("th").all_inner_texts() == ["c-fell", "b-late", "a-calm"]
+    assert rows.locator(".verdict").all_inner_texts() == ["FAIL", "MISSING", "PASS"]
     told = rows.nth(0).locator(".told").inner_text()
     assert re.fullmatch(rf"since {last}: -\S+ % \(.+\) samples/s of all 4 throughputs", told)
     assert rows.nth(1).locator(".told").inner_text() == (
@@ -177,12 +172,8 @@ def test_the_calendar_has_every_date_with_its_verdict(page: Page, published: Pat
     assert page.locator(".calendar .day.missing").count() == 10
     last = days.last.get_attribute("aria-label") or ""
     assert last.startswith("2026-11-23: FAIL (1 FAIL, 31 PASS; -")
-    legend = page.locator(".legend span")
-    assert [legend.nth(i).inner_text() for i in range(3)] == [
-        f"{failed} FAIL",
-        "10 MISSING",
-        f"{355 - failed} PASS",
-    ]
+    legend = [f"{failed} FAIL", "10 MISSING", f"{355 - failed} PASS"]
+    assert page.locator(".legend span").all_inner_texts() == legend
     assert page.locator("header .verdict").inner_text() == "FAIL"
     assert (published / NIGHTS / "a100/index.html").stat().st_size < 1_000_000
     page.goto("/")
@@ -190,8 +181,7 @@ def test_the_calendar_has_every_date_with_its_verdict(page: Page, published: Pat
 
 
 def test_events_are_listed_with_what_changed_that_night(page: Page) -> None:
-    events = page.locator(".event")
-    texts = [events.nth(i).inner_text() for i in range(events.count())]
+    texts = page.locator(".event").all_inner_texts()
     (of_a_driver,) = (text for text in texts if "gpu_driver: 535.129.03 -> 550.54.15" in text)
     assert "network_0" in of_a_driver
     assert "FAIL until it is repaired or accepted" in of_a_driver
@@ -286,18 +276,12 @@ def test_releases_stand_below_the_nights_with_their_changes(
         (row,) = page.locator(".releases > li").all()
         assert "throughput[vgg_16_s-np1]" in row.inner_text()
         assert "-10.0 %" in row.inner_text()
-        assert [t.text_content() for t in row.locator(".tick title").all()] == [
-            "2.15.1",
-            "2.16.2",
-            "2.17.1",
-        ]
+        ticks = row.locator(".tick title").all_text_contents()
+        assert ticks == ["2.15.1", "2.16.2", "2.17.1"]
         assert row.locator(".rule").count() == 1
         row.locator("summary").click()
-        assert (
-            row.locator("code")
-            .inner_text()
-            .endswith("--at 0.28.1 --from 2.16.2 --to 2.17.1 --model vgg_16_s --np 1")
-        )
+        command = row.locator("code").inner_text()
+        assert command.endswith("--at 0.28.1 --from 2.16.2 --to 2.17.1 --model vgg_16_s --np 1")
         page.get_by_text("Throughput by release").click()
         expect(page).to_have_title("asv")
 

@@ -153,14 +153,9 @@ def test_what_is_slower_is_measured_again_at_once_and_counts_like_the_first_time
     assert {each.model for each in again.of(Measure.SPEED)} == {"alexnet_s", "vgg_16_s"}
     assert again.cases == ()
     both = night.speeds["vgg_16_s", 2]
-    measured = [
-        x
-        for part in night.parts
-        for each in part.of(Measure.SPEED)
-        if (each.model, each.world_size) == ("vgg_16_s", 2)
-        for x in each.values
-    ]
-    assert list(both) == measured
+    speeds = (each for part in night.parts for each in part.of(Measure.SPEED))
+    own = (each.values for each in speeds if (each.model, each.world_size) == ("vgg_16_s", 2))
+    assert both == sum(own, ())
     assert status == EXIT_STATUS[Verdict.FAIL]
     assert f"since the night of {TODAY}: " in output
 
@@ -338,10 +333,8 @@ def test_a_night_that_is_overdue_is_missing() -> None:
 def test_a_night_without_a_session_names_the_last_whole_one() -> None:
     broken = replace(MADE[-1], parts=(), reason="pytest ended with status 4; see its output")
     found = after(1, [*MADE[:-1], broken])
-    assert found.line() == (
-        "a100: NOT RUN: night of 2025-11-27, pytest ended with status 4; see its output; last "
-        "complete session: night of 2025-11-26 (1 PASS)"
-    )
+    last = "last complete session: night of 2025-11-26 (1 PASS)"
+    assert found.line() == f"a100: NOT RUN: night of 2025-11-27, {broken.reason}; {last}"
     assert found.status == 10
 
 
