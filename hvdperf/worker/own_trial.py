@@ -173,11 +173,11 @@ def read(trainer: Any, driver: Driver) -> Facts:
     # Of its identity are the number of samples, if it is known, their form, and a hash of the first
     # ones, if these are the same at each opening.
     dataset, known = _opened(config, Shard(0, 1)), whole[:OF_IDENTITY]
-    count = int(dataset.cardinality())
+    size = int(dataset.cardinality())
     form = re.sub(r"TensorSpec\(shape=|, name=None\)|tf\.", "", str(dataset.element_spec))
     is_same = first(Shard(0, 1), len(known)) == known
     digest = hashlib.sha256(" ".join(known).encode()).hexdigest()[:16]
-    parts = [f"{count} samples"] * (count >= 0)
+    parts = [f"{size} samples"] * (size >= 0)
     parts += [form, digest if is_same else "differs at each opening"]
     return {"identity": ", ".join(parts), "differs": differs}
 
