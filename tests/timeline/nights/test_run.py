@@ -154,8 +154,8 @@ def test_what_is_slower_is_measured_again_at_once_and_counts_like_the_first_time
     assert again.cases == ()
     both = night.speeds["vgg_16_s", 2]
     speeds = (each for part in night.parts for each in part.of(Measure.SPEED))
-    own = (each.values for each in speeds if (each.model, each.world_size) == ("vgg_16_s", 2))
-    assert both == sum(own, ())
+    parts = [each.values for each in speeds if (each.model, each.world_size) == ("vgg_16_s", 2)]
+    assert list(both) == [value for values in parts for value in values]
     assert status == EXIT_STATUS[Verdict.FAIL]
     assert f"since the night of {TODAY}: " in output
 
