@@ -15,6 +15,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
@@ -984,19 +985,31 @@ def test_a_rank_whose_steps_do_not_end_is_written_as_waiting(
 
 def test_where_a_script_is_between_steps_is_known_by_line(world: World) -> None:
     train = world.training()
-    for _ in range(6):
-        recorder._note_place(0.05)
-        recorder._state.current = train
-        recorder._note_place(7.0)
-        recorder._state.current = None
-        world.run(train, 1)
-    recorder._note_place(0.2)
+    # The place of a main thread is noted by another one.
+    with ThreadPoolExecutor(1) as beat:
+
+        def note(seconds: float) -> None:
+            beat.submit(recorder._note_place, seconds).result()
+
+        for _ in range(6):
+            note(0.05)
+            recorder._state.current = train
+            note(7.0)
+            recorder._state.current = None
+            world.run(train, 1)
+        note(0.2)
     rank = world.end()
     ((place, seconds),) = rank.places.items()
     assert place.startswith("test_recorder.py:")
-    assert place.endswith(" (_note_place)")
+    assert place.endswith(" (result)")
     assert seconds == pytest.approx(3 * 0.05), "not before the warm-up is over"
     assert list(rank.places_after.values()) == [0.2]
+
+
+def test_what_the_recorder_does_between_steps_is_no_place_of_the_script(world: World) -> None:
+    world.run(world.training(), 6)
+    recorder._note_place(0.05)
+    assert world.end().places_after == {}
 
 
 def test_settings_that_may_change_the_speed_are_written_without_secrets(world: World) -> None:

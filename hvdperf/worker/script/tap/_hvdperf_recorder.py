@@ -551,16 +551,21 @@ def _collecting(phase: Any, _: Any) -> None:
 def _note_place(seconds: Any) -> None:
     """Note which line of the script, and which function called there, runs between steps."""
     frames, place = _stack()
-    # TensorFlow and Keras wrap their functions in one of this name.
-    names = [each.f_code.co_name for each in frames if each.f_code.co_name != "error_handler"]
-    # The collector, which keeps the interpreter, has a term of its own.
     if not frames or _state.current is not None or _state.in_gradients:
         return
-    if names[0] == _collecting.__name__:
+    # What the recorder does is not the script's: at the end, and while Python collects garbage.
+    if _is_ours(frames[0]) or _is_ours(frames[-1]):
         return
+    # TensorFlow and Keras wrap their functions in one of this name.
+    theirs = [each.f_code.co_name for each in frames if not _is_ours(each)]
+    names = [name for name in theirs if name != "error_handler"]
     name = f"{place} ({names[-2] if len(names) > 1 else names[0]})"
     if name in _state.places_now or len(_state.places_now) < EVENTS:
         _state.places_now[name] = _state.places_now.get(name, 0.0) + seconds
+
+
+def _is_ours(frame: Any) -> Any:
+    return frame.f_code.co_filename == _is_ours.__code__.co_filename
 
 
 def _stack() -> Any:
