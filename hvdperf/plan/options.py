@@ -4,7 +4,6 @@ looking at the machine."""
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -123,7 +122,7 @@ class Options:
     workloads: tuple[str, ...] = ()
     script: tuple[str, ...] = ()
     dataset: str = ""
-    data_dir: str = os.environ.get(DATA_DIR, "")
+    data_dir: str = ""
     batch_size: int | None = None
     image_size: int | None = None
     precision: tuple[str, ...] = ()

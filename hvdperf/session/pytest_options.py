@@ -69,7 +69,7 @@ def given(config: pytest.Config) -> Options:
         for each in fields(Options)
         if (value := getattr(config.option, each.name)) is not None
     }
-    return Options(**values)
+    return Options(**{"data_dir": os.environ.get(DATA_DIR, ""), **values})
 
 
 def _read(flag: str, read: Callable[[str], Any], text: str) -> Any:
