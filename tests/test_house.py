@@ -298,7 +298,7 @@ LINES = {
     "leaves": 1142,
     "worker": 4372,
     "machine": 1553,
-    "plan": 1956,
+    "plan": 1955,
     "records": 1113,
     "explain": 1167,
     "launch": 2393,
