@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from tests.support.sessions import Stage
 
 # In the background of a script these are ignored, also by all that tests start.
@@ -114,6 +116,14 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield path
     # An environment has a gigabyte.
     shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from tests.support.browser import chromium
+
+    with chromium() as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,6 @@ from playwright.sync_api import Browser
 from tests.support.browser import DESKTOP, Window, chromium, visit, window
 
 PAGE = '<!doctype html><link rel="icon" href="data:,"><title>A page</title>'
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
 
 
 def open_page(browser: Browser, directory: Path) -> None:

@@ -25,19 +25,13 @@ from hvdperf.report.html import page as document
 from hvdperf.report.text import printable, value_text
 from hvdperf.verdict import Verdict
 from tests.report.sample import HOSTILE, WORDS, a_report, hostile, large
-from tests.support.browser import Window, chromium, served, visit, window
+from tests.support.browser import Window, served, visit, window
 
 USUAL, HOSTILE_ONE, LARGE = a_report(), hostile(), large()
 REPORTS = {"usual": USUAL, "hostile": HOSTILE_ONE, "large": LARGE}
 PHONE: ViewportSize = {"width": 360, "height": 740}
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 DRAWN = "document.querySelectorAll('[data-drawn]').length"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

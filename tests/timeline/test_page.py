@@ -26,7 +26,7 @@ from hvdperf.timeline.nights.night import (
 from hvdperf.timeline.pages import write_index
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
-from tests.support.browser import Window, chromium, visit, window
+from tests.support.browser import Window, visit, window
 from tests.support.histories import raw_result, written
 from tests.support.nights import slowed
 
@@ -96,12 +96,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sessions(directory, made)
     index(directory)
     return directory
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

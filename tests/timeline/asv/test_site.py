@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Locator, Page, Response, Route
 
 from hvdperf.timeline.asv_site import make_offline
 from hvdperf.timeline.history import Axis
-from tests.support.browser import chromium, screenshot, visit
+from tests.support.browser import screenshot, visit
 from tests.support.histories import REPLICA
 from tests.support.published import (
     HOROVOD,
@@ -51,12 +51,6 @@ PLACES = """() => {
         return [corner.left + left, corner.top + top];
     });
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
