@@ -117,14 +117,14 @@ stack: ## build another stack, TF=2.15.1 HOROVOD=0.28.0, and print its interpret
 wheel: env ## write dist/hvdperf-*.whl, to install hvdperf in an environment of your own
 	@$(ACTIVATE); python -m hatchling build -t wheel
 
-schemas: env ## write results/schema/ after a change of the records
+schemas: env ## write results/schema/ and docs/reference/ after a change of the records
 	@$(ACTIVATE); python -m docs.generate
 
 lint: env ## ruff, mypy, and the linters of ci/
 	@$(ACTIVATE); ruff check && ruff format --check && mypy && bash ci/lint.sh && python -m tests.test_house
 
 # Strictly, and without a network. docs/reference/ is tracked, for readers of the repository.
-docs: env ## write docs/reference/ from the code, and build the site of docs/ into site/
+docs: env ## write docs/reference/ and results/schema/ from the code, and build the site of docs/ into site/
 	@$(ACTIVATE); python -m docs.generate && \
 	python -m sphinx -q -W --keep-going -n -b html -d .cache/docs docs site && \
 	echo 'docs: site/index.html'

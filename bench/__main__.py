@@ -27,10 +27,10 @@ NAMES = ", ".join(SIMULATIONS)
 
 
 def rates(*names: str, of: int | None = None, write: bool = False) -> int:
-    """Simulate how often verdicts err, and what is found. docs/error_rates.md is based on it.
+    """Simulate how often verdicts err, and which changes they find, for docs/error_rates.md.
     Nothing is measured, so the figures do not depend on the machine.
 
-    NAME ...: What to simulate, of {NAMES}.
+    NAME ...: Run these simulations, of {NAMES}.
     --of N: The number of sessions, files, years or allocations, whichever NAME simulates.
     --write: Write the tables into docs/reference/simulations.md, too.
     """

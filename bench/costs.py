@@ -45,7 +45,7 @@ def costs(*parts: str, models: str = "resnet_50_s", np: tuple[int, ...] = ()) ->
 
     [PART ...]: Measure these parts, of {NAMES}. Default: all.
     --models A,B: Measure with these networks.
-    --np N: Measure with N replicas. The option may be repeated. Default: 1, and as many as fit.
+    --np N: Measure with N ranks. The option may be repeated. Default: 1, and as many as fit.
     """
     for part in parts:
         cli.read("", str, PARTS, part)
@@ -178,9 +178,9 @@ def report(title: str, logs: Sequence[Sequence[float]]) -> list[str]:
 
 @contextmanager
 def bare_loop(interpreter: str, arguments: Sequence[str], cores: Sequence[int]) -> Iterator[Turn]:
-    """Start the plain script bench.bare_loop under mpirun, one rank a core. Yield what takes a
-    block of it; the ranks are stopped before and after. Raises RuntimeError if it does not
-    start."""
+    """Start the plain script bench.bare_loop under mpirun, one rank a core. Yield a function that
+    runs a block and returns its seconds; the ranks are stopped before and after. Raises
+    RuntimeError if it does not start."""
     mpirun = str(find_mpirun(Path(interpreter)))
     command = [mpirun, "-np", str(len(cores)), "--oversubscribe", "--bind-to", "none"]
     command += ["--mca", "mpi_yield_when_idle", "1", interpreter, "-m", "bench.bare_loop"]

@@ -152,28 +152,34 @@ def drawn(modules: Sequence[str], count: int, seed: int) -> list[Mutant]:
     return sorted(each for _, each in sorted(ordered)[:count])
 
 
-def fails(tree: Path, module: str, timeout_s: float = 0.0) -> bool:
+def fails(tree: Path, module: str, timeout_s: float | None = None) -> bool:
     """Return whether a test of the module fails, does not end, or takes all memory. tree: a copy of
-    this one, in which to run the tests. timeout_s: 0 for none."""
-    command = ["timeout", f"{timeout_s}", "prlimit", f"--as={MEMORY}", sys.executable, "-m"]
+    this one, in which to run the tests. timeout_s: None for no limit."""
+    command = ["prlimit", f"--as={MEMORY}", sys.executable, "-m"]
     command += ["pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not long and not mpirun"]
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    tests = tests_of(module)
-    done = subprocess.run([*command, *tests], cwd=tree, env=env, capture_output=True, check=False)
+    words = [*command, *tests_of(tree, module)]
+    # Not by a program in between: Ctrl-C ends what the terminal runs, and this kills pytest itself.
+    try:
+        done = subprocess.run(
+            words, cwd=tree, env=env, capture_output=True, check=False, timeout=timeout_s
+        )
+    except subprocess.TimeoutExpired:
+        return True
     return done.returncode != 0
 
 
-def tests_of(module: str) -> list[str]:
+def tests_of(tree: Path, module: str) -> list[str]:
     """Return the files of a module's tests, those first that import it."""
     name = re.compile(rf"\b{re.escape(module.removesuffix('.py').replace('/', '.'))}\b")
-    importing = [path for path in _files(ROOMS) if name.search(path.read_text())]
-    found = dict.fromkeys((*importing, *_files(TESTS[package_of(module)])))
-    return [str(path.relative_to(ROOT)) for path in found]
+    importing = [path for path in _files(tree, ROOMS) if name.search(path.read_text())]
+    found = dict.fromkeys((*importing, *_files(tree, TESTS[package_of(module)])))
+    return [str(path.relative_to(tree)) for path in found]
 
 
-def _files(places: Iterable[str]) -> Iterator[Path]:
+def _files(tree: Path, places: Iterable[str]) -> Iterator[Path]:
     for place in places:
-        path = ROOT / place
+        path = tree / place
         yield from sorted(path.glob("test_*.py")) if path.is_dir() else [path]
 
 
@@ -201,7 +207,7 @@ def listed(modules: Sequence[str]) -> dict[tuple[str, ...], str]:
 
 def try_mutants(*modules: str, count: int = 150, seed: int = 1) -> int:
     """Change modules that judge, and those within users' scripts, a little, one change at a time,
-    and show which changes no test notices. bench/mutants.txt takes them up.
+    and show which changes no test notices. The results are kept in bench/mutants.txt.
 
     [MODULE ...]: Change modules whose paths begin with these, of {MODULES}. Default: all.
     --count N: Try N changes.
@@ -217,15 +223,17 @@ def try_mutants(*modules: str, count: int = 150, seed: int = 1) -> int:
     verdicts, table, longest = listed(judging), dict[str, Counter[str]](), dict[str, float]()
     with tempfile.TemporaryDirectory(prefix="hvdperf-mutants-") as scratch:
         tree = Path(scratch)
-        # Of a file that is removed and not committed there is nothing to copy.
-        copy = f"git ls-files -z | xargs -0 cp --parents --target-directory={scratch} 2>/dev/null"
-        subprocess.run(copy, shell=True, cwd=ROOT, check=False)
+        listing = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
+        names = [name for name in listing.split("\0") if name]
+        # A file that is removed and not committed is listed, too.
+        there = [name for name in names if (ROOT / name).is_file()]
+        subprocess.run(["cp", "--parents", "-t", scratch, *there], cwd=ROOT, check=True)
         for mutant in drawn(chosen, count, seed):
             package = package_of(mutant.module)
             if package not in longest:
                 began = time.monotonic()
                 if fails(tree, mutant.module):
-                    raise UserError(f"{', '.join(TESTS[package])}: they fail without a mutant")
+                    raise UserError(f"{', '.join(TESTS[package])}: tests fail without a mutant")
                 longest[package] = 60 + 3 * (time.monotonic() - began)
             if verdicts.get(mutant.key) != EQUIVALENT:
                 killed = kills(tree, mutant, longest[package])

@@ -48,7 +48,7 @@ def add_sessions(sessions: int = 20, minutes: float = math.inf, only: str = "tes
 
     --sessions N: Add N sessions.
     --minutes N: Start no session after N minutes. Default: no limit.
-    --only WORDS: Take these cases, as -k of pytest selects them.
+    --only WORDS: Inject only these cases, selected as by pytest's -k.
     """
     began = time.monotonic()
     # Write the files before measuring, too, so that those which cannot be written fail first.

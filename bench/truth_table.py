@@ -360,7 +360,7 @@ def make(*sessions: Path, data: Path = DATA, page: Path = PAGE) -> int:
             places_table(truth_rules.LONGER, recorded),
         )
     ]
+    print(*("\n".join(part) for part in parts), sep="\n\n", flush=True)
     put_into(page, "make truth", *parts)
-    print(*("\n".join(part) for part in parts), sep="\n\n")
     print(f"\nwritten to {shown(page)}")
     return 0

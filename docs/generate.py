@@ -2,8 +2,8 @@
 and `make schemas` run. The pages say where; the rest of their text is written by hand. It also
 writes results/schema/*.schema.json, the JSON schemas of all documents, from their records.
 
-All of them are tracked, so that they can be read without building the site;
-tests/docs/test_generate.py fails if one of them is not current.
+All are tracked, so that they can be read without building the site; tests/docs/test_generate.py and
+test_schemas.py fail if one is out of date.
 """
 
 from __future__ import annotations
@@ -343,7 +343,9 @@ def environment() -> list[str]:
         f"Variables that begin with {codes(PREFIXES)} are passed to all ranks on all hosts.",
         table(("variable", "set by", "meaning"), own),
         table(("variable", "meaning"), others),
-        f"Other variables with these beginnings are recorded and told as set: {unknown}.\n\n"
+        f"Other variables with these beginnings are recorded and reported as set: {unknown}. Those "
+        "that only say where a rank is, how Horovod was built, or what is written down are left "
+        "out.\n\n"
         + table(("variables", "what they change", "touches", "has no effect, because"), settings),
     ]
 

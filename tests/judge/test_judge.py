@@ -709,7 +709,8 @@ def test_a_speed_beside_a_baseline_is_judged_by_how_much_sessions_differ(speed, 
 )
 def test_what_has_no_round_beside_what_was_measured(asked, cores, verdict, reason):
     outcome = judged(asked, [one_round(WEAK, 1.0)] * FIRST_LOOK, cores=cores, final=True)
-    assert (outcome.judgement.verdict, outcome.judgement.reason) == (verdict, reason)
+    judgement = outcome.judgement
+    assert (judgement.verdict, judgement.reason, judgement.rounds) == (verdict, reason, 0)
     assert outcome.rounds == ()
 
 

@@ -55,7 +55,6 @@ SWEEP = "-k", "test_sweep and broadcast"
 CASE_OF_SWEEP = "collective_overhead-broadcast-sweep-np2.json"
 
 
-# Beside the rows of tests/session/bad_input.md.
 def command(arguments: Sequence[str], ranks: int = 0, made_up: bool = False) -> list[str]:
     """Return the command line of a session. ranks: of an outer mpirun, 0 for none. made_up: the
     session starts no ranks of its own."""
