@@ -135,11 +135,11 @@ def _rows(
     sizes: Sequence[float], times: Sequence[float], speeds: Sequence[float], a: float
 ) -> list[Row]:
     rows = []
-    alone = times[0]
+    alone, halves = times[0], (half_unit(times), half_unit(speeds))
     for size, t, speed in zip(sizes, times, speeds, strict=True):
         n = int(size)
         # What a single replica has is a figure divided by itself.
-        of_times, of_speeds = (half_unit(each) if n > 1 else 0.0 for each in (times, speeds))
+        of_times, of_speeds = halves if n > 1 else (0.0, 0.0)
         by_speed = _ratio(speed, speeds[0], of_speeds, n)
         rows.append(
             Row(

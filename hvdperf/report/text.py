@@ -1,5 +1,4 @@
-"""Text that all formats share: cells of tables (digits, units, intervals), headline, and notes.
-And the report in lines of 80 columns, as a session shows it at its end.
+"""Text that all formats share (cells of tables, headline, notes), and the report for a terminal.
 
 The text has no markup; each format escapes it in its own way. Of tables, a terminal shows the
 columns with a brief heading, and of figures those that have such columns or are brief themselves.

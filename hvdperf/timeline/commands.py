@@ -110,7 +110,7 @@ class NightRequest:
     summary: Path | None = None
 
 
-# What needs asv imports it itself, since that takes a second.
+# asv takes a second to import, so only the commands that need it import it.
 
 
 def run_night(*pytest: str, request: NightRequest, where: Places) -> int:
@@ -339,7 +339,8 @@ def list_regressions(
     first = "" if since is None else f"{since}"
     found = _read(which, where, which.series)
     if not found.of:
-        place = which.published or shown(where.results / NIGHTS)
+        published = which.published and without_secret(which.published)
+        place = published or shown(where.results / NIGHTS)
         raise UserError(f"{place}: there are no nights; measure one: nightly run")
     table = Columns(("since", -10), ("change (95 %)", -26), ("nights", 6), (" line", 0))
     for name, nights in found.of.items():

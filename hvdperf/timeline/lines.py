@@ -44,8 +44,8 @@ _EXACT_UP_TO = 24
 # The number of splits among which the test chooses, and the distance in standard deviations below
 # which none is asked for.
 _CANDIDATES, _LEAST_DISTANCE = 5, 3.2
-# Limits are computed for multiples of so many nights.
-_AT_ONCE = 64
+# Limits are computed for a multiple of this many nights, so that lines of similar length share them.
+_ROUNDED_TO = 64
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class Standing(Enum):
 class Change:
     """A lasting change of a line. step: in the line's own points. before, since: the date or the
     release of the last document before it, and of the first one that has it; the same if the change
-    lies within a release. marks: what else changed at about that place, in words. standing: by date
-    only."""
+    lies within a release. marks: what else changed at about that place, in words. standing: of a
+    change by date, set by Series.changes; it means nothing by release."""
 
     line: Line
     step: Step
@@ -250,7 +250,7 @@ def _far(values: np.ndarray, level: float) -> np.ndarray:
     count, places = len(values), _ordinals(values)
     # A row for each number of nights, a column for each night: its rank among so many.
     ranks = np.cumsum(places[:, None] <= places, axis=0, dtype=np.int32)
-    expected, limit = _twice(math.ceil(count / _AT_ONCE) * _AT_ONCE, level)
+    expected, limit = _twice(math.ceil(count / _ROUNDED_TO) * _ROUNDED_TO, level)
     apart = np.abs(2 * np.cumsum(ranks, axis=1) - expected[:count, :count])
     return np.append(False, (apart >= limit[:count, :count]).any(axis=1))
 

@@ -350,8 +350,7 @@ Result = tuple[Answer, Interval | None, str]
 def bisect_releases(request: BisectRequest) -> int:
     """Find the release that changed the throughput. Releases are built, and each is compared with
     the --from release in a session of a few minutes."""
-    # 1 if it is not known whether the last release differs from the first. Bad input is refused
-    # before anything is built.
+    # Bad input is refused before anything is built.
     releases, axis = _checked(request), Axis(request.along)
     directory = history.GENERATED / "bisect" / session_name()
     results: list[str] = []
@@ -378,6 +377,7 @@ def bisect_releases(request: BisectRequest) -> int:
     print(f"\nsessions are in {shown(directory)}")
     for text in (*results, conclusion(found)):
         _print(text)
+    # The exit status is 1 if it is not known whether the last release differs from the first.
     return 0 if found.answer.is_known else 1
 
 

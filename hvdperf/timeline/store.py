@@ -21,7 +21,7 @@ NIGHTS, HISTORY = "nights", "history"
 INDEX = "index.html"
 _LONGEST_REASON = 160
 # The number of files, or of other things, that are named.
-NAMED = 5
+_NAMED = 5
 
 
 def documents(root: Path) -> list[Path]:
@@ -51,14 +51,14 @@ def read_all(paths: Iterable[Path], read: Callable[[Path], Kind]) -> tuple[list[
 
 def shortened(lines: Sequence[str], what: str = "files are left out") -> list[str]:
     """Return the first lines, by default of read_all, and how many more there are of what."""
-    more = len(lines) - NAMED
-    return [*lines[:NAMED], *[f"and {more} more {what}"] * (more > 0)]
+    more = len(lines) - _NAMED
+    return [*lines[:_NAMED], *[f"and {more} more {what}"] * (more > 0)]
 
 
 def named(told: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
-    more = len(told) - NAMED
-    return ", ".join(told[:NAMED]) + (f", and {more} more" if more > 0 else "")
+    more = len(told) - _NAMED
+    return ", ".join(told[:_NAMED]) + (f", and {more} more" if more > 0 else "")
 
 
 @contextmanager

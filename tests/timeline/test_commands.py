@@ -16,6 +16,7 @@ from bench.nights import Year, nights
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.session.ending import NOT_WRITTEN
+from hvdperf.timeline import commands
 from hvdperf.timeline.asv_site import serve
 from hvdperf.timeline.nights.night import read_nights, write_night
 from hvdperf.timeline.store import NIGHTS
@@ -180,3 +181,13 @@ def test_sites_are_served_on_loopback(tmp_path):
         with urllib.request.urlopen(f"{url}index.json", timeout=20) as answer:
             assert answer.read() == b'{"project": "x"}'
         server.terminate()
+
+
+def test_a_token_of_a_repository_without_nights_is_not_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "fetched", lambda place: tmp_path)
+    which = commands.WhichNights(published="https://user:token@host/nights.git")
+    with pytest.raises(UserError, match="host/nights.git: there are no nights") as raised:
+        commands.list_regressions(which, commands.Places())
+    assert "token" not in str(raised.value)

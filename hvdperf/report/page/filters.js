@@ -100,7 +100,7 @@
         shownLines = now;
     }
 
-    function choices() {
+    function applyAndKeep() {
         apply();
         page.address.write(chosenInForm());
     }
@@ -112,15 +112,15 @@
             choose.addEventListener('click', () => {
                 choose.setAttribute('aria-expanded', String(choose.getAttribute('aria-expanded') !== 'true'));
             });
-            form.addEventListener('input', choices);
+            form.addEventListener('input', applyAndKeep);
             form.addEventListener('submit', event => event.preventDefault());
             // The fields are empty only after this.
-            form.addEventListener('reset', () => setTimeout(choices));
+            form.addEventListener('reset', () => setTimeout(applyAndKeep));
             for (const tile of tiles) {
                 tile.addEventListener('click', () => {
                     const select = form.elements.verdict;
                     select.value = select.value === tile.dataset.verdict ? '' : tile.dataset.verdict;
-                    choices();
+                    applyAndKeep();
                 });
             }
             this.follow();

@@ -29,13 +29,13 @@ _OPTIONAL = ("minimum_detectable_effect", "settings")
 
 
 def ranked(cases: Iterable[Case]) -> list[Case]:
-    """Return the cases, the verdict.worst verdict first."""
+    """Return the cases, the worst verdict first."""
     order = list(Verdict)
     return sorted(cases, key=lambda case: order.index(case.verdict))
 
 
 def board(cases: Sequence[Case]) -> Figure:
-    """Return a row per case, the verdict.worst verdict first."""
+    """Return a row per case, the worst verdict first."""
     whole = Table.of(ranked(cases), *FIELDS)
     rows = whole.rows
     near = [row for row in rows if row["margin"] is not None]
@@ -249,7 +249,7 @@ def _ratio(name: str, cases: Sequence[Case]) -> Field[Size]:
 
 
 def _worst(key: Size, cases: Sequence[Case]) -> str | None:
-    """Return the verdict.worst verdict of a network's cases, some of which train a variant of the
+    """Return the worst verdict of a network's cases, some of which train a variant of the
     workload; None without any."""
     found = [c.verdict for c in cases if (c.workload.model, c.world_size) == (key[0].model, key[1])]
     return verdict.worst(found).value if found else None

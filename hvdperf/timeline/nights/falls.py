@@ -128,8 +128,9 @@ class Fall:
 
 
 def details(usual: Night, own: Night, node: str = "") -> Iterator[Command]:
-    """Yield what shows the sessions of two nights side by side, if both have one: a command, or
-    directories. node: whose, if each has its own."""
+    """Yield the command that compares the sessions of two nights, or, for a training script, their
+    directories; nothing if either night has no session. node: whose sessions, if each node has its
+    own."""
     before, after = usual.part(node=node), own.part(node=node)
     if before is not None and after is not None:
         shows = f"hvdperf compare results/runs/{before.session} results/runs/{after.session}"
@@ -206,7 +207,7 @@ def all_in_words(found: Sequence[What], changes: Changes) -> str:
 
 
 def in_words(measure: Measure, found: Sequence[Key], speeds: Mapping[Key, Speed]) -> str:
-    """Return what was found with its changes. found: as standing_for returns it."""
+    """Return what was found with its changes. found: keys as _standing_for_all orders them."""
     told = [
         f"{_change(measure, speeds[key])} {measure.value} of {_whose(measure, key, speeds)}"
         for key in found

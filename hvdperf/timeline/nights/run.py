@@ -194,10 +194,10 @@ def _measured(plan: NightPlan, night: Night, kind: Kind, say: Callable[[str], No
     done = night.part(kind)
     if night.reason or (done is not None and done.has_ended):
         return night
-    night = replace(night, parts=tuple(part for part in night.parts if part is not done))
-    options = _options(plan, night, kind, say)
+    others = replace(night, parts=tuple(part for part in night.parts if part is not done))
+    options = _options(plan, others, kind, say)
     if options is None:
-        return night
+        return others
     label, name = _label(night, kind), _name(kind)
     begun = _session_of(plan, label)
     if begun is None or not summary_of(begun, kind, night.node).has_ended:
@@ -211,8 +211,8 @@ def _measured(plan: NightPlan, night: Night, kind: Kind, say: Callable[[str], No
             if not kind.is_again:
                 return replace(night, reason=reason)
             say(reason)  # what was measured first stands alone
-            return night
-    return replace(night, parts=(*night.parts, summary_of(begun, kind, night.node)))
+            return others
+    return replace(others, parts=(*others.parts, summary_of(begun, kind, night.node)))
 
 
 def _options(
