@@ -163,7 +163,8 @@ class ArmLauncher:
         slots_by_rank = [placed] if arm.processes == 1 else [[slot] for slot in placed]
         strategy = arm.strategy.spec
         session_cores = cores_of(self.slots)
-        meets = launchers.rendezvous_plan(placed) if launcher.by_gloo else None
+        by_gloo = launcher.by_gloo and strategy.horovod
+        rendezvous = launchers.rendezvous_plan(placed) if by_gloo else None
         configs = []
         for rank, slots in enumerate(slots_by_rank):
             config = self._config(arm, slots, exchange)
@@ -176,7 +177,7 @@ class ArmLauncher:
                 common_order=common_order,
                 share_startup=share_startup,
                 startup_cores=session_cores if share_startup else config.startup_cores,
-                rendezvous=meets if strategy.horovod else None,
+                rendezvous=rendezvous,
                 cluster=strategy.cluster,
                 fault=fault.as_config() if fault else None,
                 data_dir=str(self._other_data(arm)) if other_data else config.data_dir,

@@ -214,20 +214,17 @@ class Daemons:
     """Open MPI's daemons of one launch on other hosts, which the slots there start."""
 
     def __init__(self, slots: Slots, order: Order) -> None:
-        self._hub, self._launch = slots.hub, order.scratch.name
+        self._slots, self._launch = slots, order.scratch.name
         here = order.slots[0].host
         # The first slot of each host starts the daemon there.
-        self._agents = {
-            slot.host: RemoteAgent(slots, slot.rank)
-            for slot in reversed(order.slots)
-            if slot.host != here
-        }
+        self._ranks = {s.host: s.rank for s in reversed(order.slots) if s.host != here}
+        self._agents = {host: RemoteAgent(slots, rank) for host, rank in self._ranks.items()}
         self._job = AgentsJob(self._launch, [*self._agents.values()], forked=False)
         self._asking: dict[int, tuple[str, Connection]] = {}
         self._asked: list[tuple[str, Connection, str]] = []
         self._problem = ""
-        token = self._hub.expect(self).rsplit(":", 1)[1]
-        self.address = f"127.0.0.1:{self._hub.port}:{token}"
+        token = slots.hub.expect(self).rsplit(":", 1)[1]
+        self.address = f"127.0.0.1:{slots.hub.port}:{token}"
 
     def joined(self, rank: int, connection: Connection, hello: Message) -> None:
         self._asking[rank] = hello["host"], connection
@@ -248,8 +245,11 @@ class Daemons:
             self._start(*self._asked.pop())
         if self._problem:
             return f"ended: {self._problem}"
+        # A slot that is lost may still have reported the status of its daemon, which went with it.
+        if lost := self.lost_slot():
+            return f"ended: {lost}"
         statuses = self._job.statuses()
-        if isinstance(statuses, SlotGone):
+        if isinstance(statuses, SlotGone):  # since the line above
             return f"ended: {statuses}"
         for host, status in zip(self._agents, statuses, strict=True):
             if status is not None:
@@ -258,7 +258,8 @@ class Daemons:
 
     def lost_slot(self) -> SlotGone | None:
         """Return a slot with a daemon that is gone; None if none is."""
-        return self._job.lost_slot()
+        gone = self._slots.gone()
+        return next((gone[rank] for rank in self._ranks.values() if rank in gone), None)
 
     def _start(self, host: str, connection: Connection, command: str) -> None:
         problem = ""
@@ -270,7 +271,7 @@ class Daemons:
             connection.send({"problem": problem})
 
     def end(self) -> None:
-        self._hub.forget(self.address)
+        self._slots.hub.forget(self.address)
         self._job.end({})
 
 

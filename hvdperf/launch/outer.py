@@ -28,9 +28,11 @@ from hvdperf.launch.outer_mpirun import INTERRUPTED, STATUS_VARIABLE
 from hvdperf.paths import CACHE
 from hvdperf.worker.process import stat_fields
 
-# Seconds that rank 0 has to write its file, which another host may see late; for which a rank asks
-# PMIx again for what is not there; and between two looks.
-FILE_S, PMIX_S = 90.0, 60.0
+# Seconds for rank 0 to write its file, which another host may see late.
+FILE_S = 90.0
+# Seconds for which a rank keeps asking PMIx for a text that is not there yet.
+PMIX_S = 60.0
+# Seconds between two attempts.
 _POLL_S = 0.2
 # The libraries that may hold PMIx: Open MPI 4's own, or the separate one of Debian and Open MPI 5.
 _LIBRARIES = ("libopen-pal.so.40", "libpmix.so.2")

@@ -366,12 +366,12 @@ class CpuMeter:
     # Other programs -----------------------------------------------------------------------
 
     def begin_watch(self) -> None:
-        """Forget the CPU time that other programs have used so far, and lists all processes."""
+        """Forget the CPU time that other programs have used so far, and list all processes."""
         self._spent, self._seen = [], self._processes()
         self._watch_began = self._seen_at = time.monotonic()
 
     def watch(self) -> None:
-        """List all processes, and adds up the CPU time that others have used since the last
+        """List all processes, and add up the CPU time that others have used since the last
         list."""
         now = self._processes()
         for pid, process in now.items():
@@ -389,7 +389,7 @@ class CpuMeter:
         return Disturbance(at, total(usages), taken, seconds, _merged(self._spent), self._mhz())
 
     def _processes(self) -> dict[int, Process]:
-        """Return all processes by pid, and notes in _own which of them are the session's."""
+        """Return all processes by pid, and note in _own which of them are the session's."""
         found = {}
         for name in os.listdir(self.root / "proc"):
             if name.isdecimal() and (text := text_of(f"{self.root}/proc/{name}/stat")):
@@ -414,8 +414,9 @@ def make_meter(slots: Sequence[Slot], began: float) -> CpuMeter | None:
     if not here or not Path("/proc/stat").exists() or user_seconds(os.getpid()) is None:
         return None
     # Under an outer mpirun, the other ranks of this host and their children are the session's, too.
-    cores = sorted({core for slot in here for core in slot.cores})
-    return CpuMeter(cores, {launcher_pid() or os.getpid()}, began)
+    from hvdperf.machine.placement import cores_of  # a reader of sessions needs no placement
+
+    return CpuMeter(cores_of(here), {launcher_pid() or os.getpid()}, began)
 
 
 def user_seconds(pid: int) -> float | None:

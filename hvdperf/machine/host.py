@@ -274,8 +274,8 @@ def parse_answer(
 
 
 def reported(field: str, kind: Callable[[str], Kind]) -> Kind | None:
-    """Return what a field tells; None for [N/A], [Not Supported], [Unknown Error] and their like.
-    kind: makes something of its text."""
+    """Return the value of a field, converted by kind; None for [N/A], [Not Supported], [Unknown
+    Error] and the like."""
     return None if field.startswith("[") or field in ("N/A", "") else kind(field)
 
 

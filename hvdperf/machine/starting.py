@@ -105,7 +105,7 @@ OF_A_GPU = 128 * MIB
 # Files of a session besides shared memory: output of ranks, addresses.
 TEMPORARY_FILES = 32 * MIB
 _MEMORY = "dev/shm"
-# From here on a limit of memory is none.
+# cgroup v1 reports a huge number where memory is unlimited.
 _NO_LIMIT = 1 << 60
 # TensorFlow maps more than this much, in bytes.
 ADDRESS_SPACE = 16 * 1024 * MIB

@@ -156,8 +156,8 @@ def _show(told: Iterable[str], directory: Path, launched: Launch | None = None) 
     return True
 
 
-def _text(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+def _text(told: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in told)
 
 
 def report(*sessions: Path, request: ReportRequest) -> int:

@@ -35,7 +35,7 @@ _FAULTS = 50.0
 @dataclass(frozen=True)
 class Stop:
     """A rank that did not run for some time. seconds: of all its pauses. share: of its time.
-    is_starved: whether it had no core; else it was stopped. numbers: of the steps."""
+    is_starved: whether it had no core; else it was stopped. count: number of pauses."""
 
     rank: int
     count: int

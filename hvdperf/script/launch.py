@@ -106,8 +106,8 @@ class Command:
 
     @property
     def own_words(self) -> list[str]:
-        """Return its words; programs of an environment are those of the one that it runs in. Raises
-        UserError if that lacks one."""
+        """Return its words, with the programs of the active environment replaced by those of its
+        interpreter's environment. Raises UserError if one is missing there."""
         first, here = self.words[0], shutil.which(self.words[0])
         if self.interpreter is None or here is None:
             return list(self.words)

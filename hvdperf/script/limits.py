@@ -38,10 +38,10 @@ _NEEDED = {"TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "HOROVOD_DYNAMIC_PROCESS_SETS
 
 @dataclass(frozen=True)
 class Limit:
-    """What limits, or may. told: in a sentence. mend: what to try first; "" if nothing is known.
-    faster: how many times as fast the training is then, from and to; None if that cannot be said.
-    share: of the time. trial: how to find out how much it gains. may_be_others: whether other
-    programs may be the cause, if they take cores from ranks."""
+    """A limit of the training, or a possible one. told: in a sentence. mend: what to try first; ""
+    if nothing is known. faster: how many times as fast the training is then, from and to; None if
+    that cannot be said. share: of the time. trial: how to find out how much it gains.
+    may_be_others: whether other programs may be the cause, if they take cores from ranks."""
 
     told: str
     mend: str = ""

@@ -92,10 +92,10 @@ class Steps:
     hvd.allreduce in it. updates: whether an optimizer changes weights in it. rows: all of its
     calls, or two of four, two of eight, ... bins: number of steps by rounded ln of their seconds /
     BIN. summed, sums: the steps after the warm-up, and their seconds. samples: of all calls. cpu,
-    cores: None if that is unknown. alone: of steps that began with an
-    idle GPU, seconds until the call ended, and until the GPU had done all; None if every call waits
-    for its GPU, or there is none. Then summed and sums are of steps from one idle GPU to
-    another. batch: samples of a call by the shapes in its graph; 0 if unknown."""
+    cores: None if that is unknown. alone: of steps that began with an idle GPU, seconds until the
+    call ended, and until the GPU had done all; None if every call waits for its GPU, or there is
+    none. Then summed and sums are of steps from one idle GPU to another. batch: samples of a call
+    by the shapes in its graph; 0 if unknown."""
 
     name: str
     count: int

@@ -57,8 +57,9 @@ Say = Callable[[str], None]
 
 class Comparison(Group[Figure]):
     """Runs of the command and of the other one in turn: a pair of runs is a round. pairs: the
-    command's run and the other one's. wrong: the check of a run that fails. judged: the verdict on
-    each figure, by all pairs. run_pair: measures a pair, by its number from 0 on."""
+    command's run and the other one's. wrong: the check of a run that fails. code: that each side
+    ran, in words, as of the first pair. judged: the verdict on each figure, by all pairs. run_pair:
+    measures a pair, by its number from 0 on."""
 
     def __init__(
         self, name: str, budget_s: float, run_pair: Callable[[int], tuple[Run, Run]]
@@ -67,6 +68,7 @@ class Comparison(Group[Figure]):
         super().__init__(tuple(Figure), sampling, Budget(time.monotonic(), budget_s))
         self.name, self.wrong = name, ""
         self.pairs: list[tuple[Run, Run]] = []
+        self.code: Sequence[str] = ()
         self.judged: dict[Figure, Judgement] = {}
         self._run_pair = run_pair
 
@@ -85,19 +87,22 @@ class Comparison(Group[Figure]):
         return worst([each.verdict for each in self.judged.values()])
 
     def measure(self, wanted: Sequence[Figure], turns: int) -> dict[Figure, Row]:
-        own, other = pair = self._run_pair(self.done)
+        pair = self._run_pair(self.done)
         self.pairs.append(pair)
         self.wrong = self.wrong or _wrong(pair)
-        by_sample = own.has_samples and other.has_samples
-        # ln(speed of the command / speed of the other one)
-        return {
-            figure: [math.log(other.seconds(figure, by_sample) / own.seconds(figure, by_sample))]
-            for figure in Figure
-        }
+        return {figure: self._ratios(figure)[-1] for figure in Figure}
+
+    def _ratios(self, figure: Figure) -> list[Row]:
+        """Return ln(speed of the command / speed of the other one) by pair, all in one unit."""
+        by_sample = self.by_sample
+        return [
+            [math.log(other.seconds(figure, by_sample) / own.seconds(figure, by_sample))]
+            for own, other in self.pairs
+        ]
 
     def judge(self, wanted: Sequence[Figure], is_over: bool = False) -> None:
-        for figure, rows in self.rows.items():
-            judgement = judge_rounds(rows, REGRESSION, LOOKS, None, is_over)
+        for figure in self.rows:
+            judgement = judge_rounds(self._ratios(figure), REGRESSION, LOOKS, None, is_over)
             if self.wrong:
                 judgement = replace(judgement, verdict=Verdict.INVALID, reason=self.wrong)
             self.judged[figure] = judgement
@@ -111,7 +116,7 @@ class Comparison(Group[Figure]):
     @property
     def is_faster(self) -> bool:
         """Return whether the rule that FAILs a slower command would FAIL the other one."""
-        rows = [[-value for value in row] for row in self.rows[Figure.LOW]]
+        rows = [[-value for value in row] for row in self._ratios(Figure.LOW)]
         judgement = judge_rounds(rows, REGRESSION, LOOKS, None, forced=True)
         return judgement.verdict is Verdict.FAIL
 
@@ -157,6 +162,7 @@ def compare(
         }
         if number == 0:
             launch.check_code(runs[0], runs[1])
+            found.code = [runs[at].code for at in (0, 1)]
         own, its = (_MS * runs[at].seconds(Figure.LOW) for at in (0, 1))
         say(f"pair {number + 1}: {Figure.LOW.value} of steps {own:.2f} ms, other {its:.2f} ms")
         return runs[0], runs[1]
@@ -189,8 +195,8 @@ def told(found: Comparison) -> list[str]:
     for reason in dict.fromkeys(each.reason for each in judged.values() if each.reason):
         lines += wrapped(reason)
     lines += ["", *_by_term(*map(_typical_step, sides))]
-    for runs in sides:
-        lines += wrapped(runs[0].code)
+    for code in found.code:
+        lines += wrapped(code)
     return lines
 
 

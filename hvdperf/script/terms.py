@@ -300,6 +300,8 @@ def _offsets(
 
 def _shifted(row: Row, by: float) -> Row:
     """Return a step by a clock that is so many seconds ahead."""
+    if not by:  # the usual case: all ranks on one host
+        return row
     moments = {name: getattr(row, name) for name in ("before", "begin", "end", "ready", "done")}
     return row._replace(**{name: at and at - by for name, at in moments.items()})
 
@@ -406,7 +408,7 @@ def _tail(
     """Return the slow steps of the rank that lost most time in them; None if there are none."""
     rank, worst = max(zip(ranks, slow, strict=True), key=lambda each: each[1].share)
     assert rank.steps is not None
-    slowest = list(_slowest(rank.steps, paused))
+    slowest = list(_slowest(rank.steps, worst.above, paused))
     if not worst.count or not slowest:
         return None
     beyond = [(each.row.period - worst.above / SLOW, each.retraced) for each in slowest]
@@ -424,9 +426,8 @@ def _tail(
     )
 
 
-def _slowest(steps: Steps, paused: Set[int]) -> Iterator[Slow]:
-    """Yield the slow steps of a rank of which all is known."""
-    above = _slow(steps, paused).above
+def _slowest(steps: Steps, above: float, paused: Set[int]) -> Iterator[Slow]:
+    """Yield the steps of a rank of which all is known and that took longer than `above` seconds."""
     for each in steps.slowest:
         if each.row.period > above and each.row.number not in paused:
             yield each
@@ -452,7 +453,7 @@ def slow_steps(ranks: Sequence[Rank], parts: Parts, most: int) -> list[SlowStep]
     paused = paused_steps(ranks)
     longest: dict[int, tuple[float, Slow, Steps]] = {}
     for steps in (rank.steps for rank in ranks if rank.steps is not None and rank.steps.summed):
-        for each in _slowest(steps, paused):
+        for each in _slowest(steps, _slow(steps, paused).above, paused):
             number, period = each.row.number, each.row.period
             if number not in longest or period > longest[number][0]:
                 longest[number] = period, each, steps

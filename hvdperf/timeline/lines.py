@@ -44,7 +44,7 @@ _EXACT_UP_TO = 24
 # The number of splits among which the test chooses, and the distance in standard deviations below
 # which none is asked for.
 _CANDIDATES, _LEAST_DISTANCE = 5, 3.2
-# Limits are computed for a multiple of this many nights, so that lines of similar length share them.
+# Limits are computed for a multiple of this many nights, so that lines of similar length share one.
 _ROUNDED_TO = 64
 
 
