@@ -1,8 +1,8 @@
-"""Errors of the user's input or of the host, not of the suite."""
+"""Errors of the user's input or of the host, not of the suite, and the words of messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -22,3 +22,9 @@ def refusing(what: str, kind: type[Exception], then: str = "") -> Iterator[None]
     except kind as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{what}{reason}{then}") from None
+
+
+def first_of(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + f" and {more} more" * (more > 0)

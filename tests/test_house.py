@@ -294,28 +294,28 @@ def test_a_module_runs_only_when_all_of_it_is_there(path):
 # The most lines of each package, neither blank, comment nor docstring; of scripts for the shell and
 # the browser, all lines. A change may lower them; raising one needs a reason in its commit.
 LINES = {
-    "models": 2057,
-    "leaves": 1142,
-    "worker": 4372,
+    "models": 2058,
+    "leaves": 1145,
+    "worker": 4380,
     "machine": 1553,
     "plan": 1955,
-    "records": 1113,
+    "records": 1111,
     "explain": 1167,
-    "launch": 2393,
+    "launch": 2394,
     "vet": 506,
     "work": 1326,
     "judge": 418,
-    "session": 2671,
-    "timeline": 4011,
+    "session": 2667,
+    "timeline": 4012,
     "report": 4687,
-    "script": 2424,
+    "script": 2425,
     "hvdperf": 87,
     "perf": 123,
     "bench": 2250,
     "ci": 154,
     "docs": 607,
     "scripts": 2343,
-    "tests": 33828,
+    "tests": 33836,
 }
 # The most files of Python outside tests, and imports of more than IMPORTED names.
 FILES, LONG_IMPORTS, IMPORTED = 216, 43, 5

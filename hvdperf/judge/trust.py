@@ -1,5 +1,5 @@
-"""How far the verdicts of a session can be trusted: whether an injected fault was detected, whether
-identical groups differ, and which FAILs rest on the same launches."""
+"""How far a session's verdicts can be trusted: whether an injected fault was detected, whether
+identical groups differ, and which FAILs share launches."""
 
 from __future__ import annotations
 

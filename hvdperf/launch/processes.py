@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from hvdperf.errors import first_of
 from hvdperf.machine.starting import rank_environment
 from hvdperf.paths import ROOT
 from hvdperf.programs import fate_of
@@ -243,8 +244,6 @@ _SHUTDOWN = re.compile(r"One or more rank \(marked by .*Will shutdown")
 # As its controller reports it, within an error of TensorFlow's.
 _MISMATCH = re.compile(r"Mismatched .*?(?=\s*(?:\[\[|\[Op:|$))")
 _NODE = re.compile(r"\bname: (\S+)|\{\{node ([^}]+)\}\}")
-# The most tensors that are named.
-_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -282,8 +281,7 @@ class Stall:
     def __str__(self) -> str:
         parts = []
         for rank, names in sorted(self.tensors.items()):
-            more = f" and {len(names) - _NAMED} more" if names[_NAMED:] else ""
-            parts.append(f"rank {rank} has not submitted {', '.join(names[:_NAMED])}{more}")
+            parts.append(f"rank {rank} has not submitted {first_of(names)}")
         return f"Horovod reports that {'; '.join(parts)}"
 
 

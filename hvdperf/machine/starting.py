@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from hvdperf.errors import first_of
 from hvdperf.machine.host import (
     control_groups,
     memory_in_groups,
@@ -242,8 +243,7 @@ def _loopback(root: Path) -> str:
 def of_environment(names: Sequence[str]) -> str:
     """Return that these variables of the user keep ranks from starting, in words."""
     unset = " ".join(f"-u {name}" for name in names[:_NAMED])
-    more = f" and {len(names) - _NAMED} more" if names[_NAMED:] else ""
     return (
-        f"the ranks start without {', '.join(names[:_NAMED])}{more}, which this environment has: "
+        f"the ranks start without {first_of(names, _NAMED)}, which this environment has: "
         f"env {unset} pytest ..."
     )

@@ -1,5 +1,5 @@
-"""What is run: workloads, arms and sides that are compared, exchanged tensors, and the parts of its
-time. Pure data."""
+"""Workloads, arms and the sides that are compared, exchanged tensors, and the terms of a time
+breakdown. Pure data."""
 
 from __future__ import annotations
 

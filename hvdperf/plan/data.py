@@ -33,7 +33,7 @@ class DataSource:
     """The training data of one data set.
 
     directory: its place; "" for synthetic input. classes: number of labels; 0 for words. identity:
-    a text that distinguishes it from another copy (inputs.dataset_id). files: the files that
+    a text that distinguishes it from another copy (models.inputs.dataset_id). files: the files that
     identity covers, below the directory; empty for all. located: the files that were found there
     (models.inputs.locate); None for synthetic input.
     """

@@ -233,7 +233,7 @@ ROWS = (
         **_NO_GPU,
     ),
     _mpi(
-        "OMPI_MCA_(mpi_yield_when_idle|hwloc_base_binding_policy|rmaps(_.+)?|btl_tcp_if_.+|"
+        f"{_MCA}(mpi_yield_when_idle|hwloc_base_binding_policy|rmaps(_.+)?|btl_tcp_if_.+|"
         "btl_vader_backing_directory)",
         "how Open MPI's ranks wait and where they run",
         **_OWN_MPIRUN,
@@ -241,7 +241,7 @@ ROWS = (
     # The frameworks of Open MPI that move data or place ranks. The others show where a job runs.
     # mpirun sets mpi_oversubscribe for its children, and the user does not.
     _mpi(
-        "OMPI_MCA_(?!mpi_oversubscribe)(allocator|bml|btl|coll|common|hwloc|mpi|mpool|mtl|op|"
+        f"{_MCA}(?!mpi_oversubscribe)(allocator|bml|btl|coll|common|hwloc|mpi|mpool|mtl|op|"
         "opal|osc|part|pml|rcache|smsc|threads|vprotocol)(_.+)?",
         "how Open MPI moves data or places ranks",
         **_GLOO,

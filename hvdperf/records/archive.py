@@ -24,7 +24,7 @@ from hvdperf.machine.disturbance import together
 from hvdperf.paths import shown
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import RoundGroup
-from hvdperf.records import documents
+from hvdperf.records import documents, outcome
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import Conclusion, Measure, Outcome, fields_of, figures_of_launches
 from hvdperf.records.rounds import Round
@@ -326,5 +326,5 @@ def throughputs_by_nodes(
     """Return the samples per second of all replicas together, one figure a launch, by workload,
     world size and number of nodes."""
     nodes = {case.world_size: len(case.replicas_per_node) for case in archive.cases}
-    found = figures_of_launches(archive.cases, Measure.SPEED)
+    found = outcome.throughputs(archive.cases)
     return {(what, size, nodes.get(size, 1)): each for (what, size), each in found.items()}

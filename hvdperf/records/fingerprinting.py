@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
+from hvdperf.errors import first_of
 from hvdperf.json_records import convert
 from hvdperf.machine.host import Gpu, Machine
 from hvdperf.machine.placement import Slot
@@ -38,7 +39,8 @@ def fingerprint(
     own, without what an outer mpirun has put there. data_sets: name to a text that distinguishes
     the data set from other copies. own_networks: name to a hash of its file.
     """
-    gpus, of_environment = machine.gpus, settings.settings_in(environment)
+    gpus = machine.gpus
+    of_environment = settings.settings_in(environment)
     known = {
         name: getattr(source, name)
         for source in (machine, stack)
@@ -125,10 +127,6 @@ def _effective(setting: str | None, default: float) -> float | str:
     return int(number) if number.is_integer() else number
 
 
-# The most settings that are named beside a verdict.
-_NAMED = 3
-
-
 def told_settings(known: Fingerprint, comparisons: Iterable[Comparison]) -> list[str]:
     """Return a line for each setting of a session: its value, what it changes and which figures it
     touches, or why it has no effect. known: the session's fingerprint. comparisons: its cases."""
@@ -141,10 +139,7 @@ def settings_beside(known: Fingerprint, comparison: Comparison) -> str:
     "" if none is known to."""
     places, every = _every_setting(known, [comparison])
     found = [str(each) for each in every if each.touches(comparison, places)]
-    if not found:
-        return ""
-    more = f" and {len(found) - _NAMED} more" if found[_NAMED:] else ""
-    return f"with {', '.join(found[:_NAMED])}{more}"
+    return f"with {first_of(found)}" if found else ""
 
 
 def _every_setting(

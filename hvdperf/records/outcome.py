@@ -107,7 +107,7 @@ class Attribution(Cause):
 
 
 def fields_of(record: Any, kind: type) -> dict[str, Any]:
-    """Return the fields of a record that a kind of record which it extends has, too."""
+    """Return by name those fields of a record that it inherits from this base class."""
     return {field.name: getattr(record, field.name) for field in fields(kind)}
 
 

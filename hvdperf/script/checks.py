@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import median
 
+from hvdperf.errors import first_of
 from hvdperf.script.recorded import Rank, Weights
 from hvdperf.stats import shift
 from hvdperf.worker.script.tap._hvdperf_recorder import FIRST, OF_SESSION
@@ -33,7 +34,6 @@ CERTAIN = 3.0
 # Samples that two ranks have read from which their number is estimated, and shares of a rank's
 # samples that are all of them, and that are worth a word.
 LEAST_SHARED, WHOLE, PARTLY = 8, 0.6, 0.1
-_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
     if left_out:
         yield Problem(
             f"{len(left_out)} of {ranks[0].updated} variables are trained, but their gradients are "
-            f"not allreduced: {_listed(left_out)}",
+            f"not allreduced: {first_of(left_out)}",
             "pass them to the tape or the optimizer that Horovod wraps, or register them as local",
         )
 
@@ -123,7 +123,7 @@ def _weights(ranks: Sequence[Rank]) -> Iterator[Problem]:
     ]
     if unlike:
         yield Problem(
-            f"ranks end with different weights: {_listed(unlike)}",
+            f"ranks end with different weights: {first_of(unlike)}",
             "broadcast the variables of rank 0 before the first step "
             "(hvd.broadcast_variables), and allreduce all gradients",
         )
@@ -214,8 +214,3 @@ def _warm_up(ranks: Sequence[Rank]) -> Iterator[Problem]:
             f"{100 * (1 - exp(still.estimate)):.0f} % in the last third of the run",
             "run it for longer; autotuning and filling caches take many steps",
         )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + f" and {more} more" * (more > 0)

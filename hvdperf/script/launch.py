@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 
 from hvdperf import programs
-from hvdperf.errors import UserError, refusing
+from hvdperf.errors import UserError, first_of, refusing
 from hvdperf.launch.helpers import scratch_directory
 from hvdperf.launch.launchers import own_settings
 from hvdperf.machine import stack, starting
@@ -241,10 +241,9 @@ class Run:
         code = self.job[0].code
         if code is None:
             return ""
-        names = ", ".join(code.files[:_NAMED]) or "none"
-        more = f" and {len(code.files) - _NAMED} more" if code.files[_NAMED:] else ""
+        names = first_of(code.files, _NAMED) or "none"
         return (
-            f"{self.command.name} ran {names}{more} of {code.top}{self._commit} "
+            f"{self.command.name} ran {names} of {code.top}{self._commit} "
             f"(sha256 {code.sha256[:12]})"
         )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hvdperf import cli, columns, files, json_records, paths, programs, verdict
-from hvdperf.errors import UserError, refusing
+from hvdperf.errors import UserError, first_of, refusing
 from hvdperf.judge.trust import is_outside
 from hvdperf.launch import helpers, launchers
 from hvdperf.machine.fitness import Check, judged
@@ -355,7 +355,7 @@ def _planned(options: Sequence[str]) -> Iterator[Check]:
         "thresholds",
         planned.thresholds,
         not missing,
-        f"no limit for {proposals.several(missing)}",
+        f"no limit for {first_of(missing)}",
         "measure, and paste the lines that the session prints, or see `hvdperf thresholds propose`",
     )
 

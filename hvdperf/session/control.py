@@ -1,6 +1,6 @@
-"""Whose fault it is that something cannot be measured: looks at this host before a session, tries
-networks and scripts of the user's own, and tells a stack that cannot start from a machine, or an
-environment, that cannot start anything."""
+"""Decides who is at fault if something cannot be measured: checks this host before a session, tries
+the user's own networks and scripts, and distinguishes a stack that cannot start from a machine or
+an environment that cannot start anything."""
 
 from __future__ import annotations
 

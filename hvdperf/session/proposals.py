@@ -1,5 +1,5 @@
-"""Proposes limits from the sessions of a machine, and tells what those of a file mean: few false
-FAILs a year, which are FAILs of nights on which nothing has changed.
+"""Proposes limits from the sessions of a machine, and estimates how many false FAILs a year the
+limits of a file cause. A false FAIL is a FAIL on a night on which nothing has changed.
 
 A round's ln ratio is c + B + e: c is the case's centre; B is the night's own deviation, with a
 standard deviation `between`; e is the round's, with a standard deviation `rounds`. A night FAILs if
@@ -30,7 +30,7 @@ from statistics import fmean, pstdev, variance
 import numpy as np
 import numpy.typing as npt
 
-from hvdperf.errors import UserError, refusing
+from hvdperf.errors import UserError, first_of, refusing
 from hvdperf.interim import fail_alpha
 from hvdperf.machine.host import Machine
 from hvdperf.paths import shown
@@ -347,8 +347,8 @@ def checked(archives: Sequence[Archive], path: Path | None) -> tuple[float, list
         except NotMeasurable as error:
             unknown.append(f"{case.key} ({error})")
     if not judged:
-        names = f"no noise is known of {several(unknown)}" if unknown else "no case has a threshold"
-        raise UserError(f"{file.path.name} cannot be checked: {names}")
+        why = f"no noise is known of {first_of(unknown)}" if unknown else "no case has a threshold"
+        raise UserError(f"{file.path.name} cannot be checked: {why}")
     expected = of_year(judged.values(), looks)
     lines = [
         f"thresholds: {file.path.name}: {file.label}",
@@ -358,9 +358,9 @@ def checked(archives: Sequence[Archive], path: Path | None) -> tuple[float, list
     if expected > MOST_A_YEAR:
         lines.append(_what_would_hold(judged, looks))
     if unknown:
-        lines.append(f"not counted, because their noise is not known: {several(unknown)}")
+        lines.append(f"not counted, because their noise is not known: {first_of(unknown)}")
     if without:
-        lines.append(f"{thresholds.WITHOUT_THRESHOLD}: {several(without)}")
+        lines.append(f"{thresholds.WITHOUT_THRESHOLD}: {first_of(without)}")
     return expected, lines
 
 
@@ -374,12 +374,6 @@ def _what_would_hold(judged: Mapping[Case, tuple[Rule, Scatter]], looks: Sequenc
         line = holding_line(case, type(rule), noise, looks, len(judged))
         told.append(f"{often[case]:.2f} by {rule}, where this would hold: {line}")
     return f"these are more than {MOST_A_YEAR:g} a year, most of them {'; '.join(told)}"
-
-
-def several(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def _of_one_machine(archives: Sequence[Archive]) -> list[SessionDocument]:

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from hvdperf import cli
+from hvdperf import cli, errors
 from hvdperf.errors import UserError
-from hvdperf.errors import refusing as wording
 from hvdperf.plan.arms import PRECISIONS
 from hvdperf.plan.options import DATA_DIR, Options, is_a_share
 from hvdperf.plan.settings import REFUSED
@@ -94,8 +93,8 @@ def refusing(config: pytest.Config) -> Iterator[None]:
         yield
     except UserError as error:
         message, option = str(error), "--data-dir"
-        given = any(argument.startswith(option) for argument in config.invocation_params.args)
-        if message.startswith(option) and not given:
+        is_of_variable = message.startswith(option) and config.option.data_dir is None
+        if is_of_variable and os.environ.get(DATA_DIR):
             message = message.replace(option, DATA_DIR, 1)
         raise pytest.UsageError(message) from None
 
@@ -114,13 +113,13 @@ def check_files_of_others(config: pytest.Config) -> None:
     """Raise UsageError if another plugin cannot write its file. That plugin would fail only at the
     end of the session, and suppress the summary."""
     for option, name in (("--junitxml", "xmlpath"), ("--benchmark-json", "benchmark_json")):
-        given = getattr(config.option, name, None)
-        if not given:
+        file = getattr(config.option, name, None)
+        if not file:
             continue
         # pytest expands the first one; pytest-benchmark takes its path as it is.
-        path = Path(os.path.expanduser(os.path.expandvars(given)) if name == "xmlpath" else given)
-        failed = f"{option} {given}: cannot be written: "
-        with refusing(config), wording(failed, OSError, "; give another path"):
+        path = Path(os.path.expanduser(os.path.expandvars(file)) if name == "xmlpath" else file)
+        failed = f"{option} {file}: cannot be written: "
+        with refusing(config), errors.refusing(failed, OSError, "; give another path"):
             path.parent.mkdir(parents=True, exist_ok=True)
             new = not path.exists()
             path.open("ab").close()

@@ -267,7 +267,8 @@ class ResultsWriter:
     """Keeps the results of one session, and locks its directory.
 
     problems: why a document could not be written, by the name of its case or file. verdicts: the
-    verdicts on all cases so far, by name of the case.
+    verdicts on all cases so far, by name of the case. scheduler: of the session, whose arm launcher
+    is disposed of by whoever closes the writer.
     """
 
     def __init__(

@@ -91,7 +91,7 @@ class Training:
 
 
 def _gpus() -> Sequence[Any]:
-    """Return the GPUs, whose memory is taken as it is needed from now on."""
+    """Return the GPUs, after switching on memory growth for each."""
     gpus: Sequence[Any] = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)

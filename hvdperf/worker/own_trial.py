@@ -172,7 +172,8 @@ def read(trainer: Any, driver: Driver) -> Facts:
     differs = f"{same} of {len(again)} samples are the same" if same < len(again) else ""
     # Of its identity are the number of samples, if it is known, their form, and a hash of the first
     # ones, if these are the same at each opening.
-    dataset, known = _opened(config, Shard(0, 1)), whole[:OF_IDENTITY]
+    known = whole[:OF_IDENTITY]
+    dataset = _opened(config, Shard(0, 1))
     size = int(dataset.cardinality())
     form = re.sub(r"TensorSpec\(shape=|, name=None\)|tf\.", "", str(dataset.element_spec))
     is_same = first(Shard(0, 1), len(known)) == known

@@ -1,7 +1,7 @@
 """A rank as an operating-system process: its parent, its cores, its environment.
 
 `python process.py PID` takes cores away from the rank PID, as an injected fault. Standard library
-only, because that runs wherever a script has gone.
+only: run like that, in whatever directory a script has changed to, it may not find hvdperf.
 """
 
 import ctypes

@@ -112,8 +112,9 @@ def tune(connected: socket.socket) -> None:
 def connection_to(
     addresses: Iterable[str], port: int, rank: int, token: str, within_s: float = TRY_S
 ) -> "Connection":
-    """Return a connection that has greeted, at the first of the addresses that answers within some
-    seconds. token: the launch's. Raises OSError, which says why none does."""
+    """Return a connection that has greeted, at the first of the addresses that answers. token: the
+    launch's. within_s: seconds that each address has to answer. Raises OSError, which says why none
+    does."""
     problems = []
     for address in addresses:
         try:

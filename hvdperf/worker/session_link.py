@@ -1,6 +1,6 @@
 """A rank's end of the connection to the driver (the pytest process): orders in and reports out, the
-faults that are injected on the way, how ranks without MPI find each other through it, and errors of
-a user's own network in words."""
+phases of a start and the faults that are injected into them, how ranks without MPI find each other,
+a rank's settings, and errors of a user's own network in words."""
 
 from __future__ import annotations
 
@@ -100,8 +100,9 @@ class Fault:
         return self._fault.kind in ("slow", "delay", "input")
 
     def slow_down(self, step_seconds: float, kinds: Collection[str] = ("slow", "delay")) -> None:
-        """Delay a step, or its batch if the kind is "input". step_seconds: how long the last step
-        took without the delay."""
+        """Sleep if this rank's fault is of one of these kinds: by default those that delay a step;
+        ("input",) for the one that delays its batch. step_seconds: how long the last step took
+        without the delay."""
         if self._fault.kind in kinds:
             time.sleep(self._lateness(step_seconds))
 

@@ -91,7 +91,7 @@ def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("D", "expanded")
     option = SimpleNamespace(xmlpath="$D/x.xml", benchmark_json=Path("$D/x.json"))
-    config: Any = SimpleNamespace(option=option, invocation_params=SimpleNamespace(args=()))
+    config: Any = SimpleNamespace(option=option)
     pytest_options.check_files_of_others(config)
     assert {path.name: list(path.iterdir()) for path in tmp_path.iterdir()} == {
         "expanded": [],

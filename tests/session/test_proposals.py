@@ -266,8 +266,7 @@ def test_more_cases_share_the_one_false_fail() -> None:
         )
         for sizes in ([2], range(2, 60))
     )
-    key = "/".join(first.parts)
-    assert among["thresholds"][key] < alone["thresholds"][key]
+    assert among["thresholds"][first.key] < alone["thresholds"][first.key]
 
 
 def test_a_quiet_machine_keeps_the_floor_that_passes_in_95_percent_of_sessions() -> None:

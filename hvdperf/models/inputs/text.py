@@ -177,6 +177,8 @@ def validation_dataset(files: Files, request: Request) -> Any:
 
 
 def _dataset(files: Files, split: str, request: Request) -> Any:
+    """Return the batches of a shard of a split: endless and of full size for training, one pass
+    over all of its sequences for validation."""
     import tensorflow as tf
 
     from hvdperf.models.inputs import pipeline
@@ -190,7 +192,8 @@ def _dataset(files: Files, split: str, request: Request) -> Any:
     index, count = request.shard
     # The shard's sequences with the token after each, int32 [n, size + 1].
     rows = windows[:: request.size][index::count]
-    dataset, is_endless = tf.data.Dataset.from_tensor_slices(rows), split == inputs.TRAIN
+    is_endless = split == inputs.TRAIN
+    dataset = tf.data.Dataset.from_tensor_slices(rows)
     if is_endless and request.shuffle:
         dataset = dataset.shuffle(len(rows), seed=request.seed, reshuffle_each_iteration=True)
     if is_endless:

@@ -1,4 +1,4 @@
-"""The strategies by which a rank trains, one row each: a class in a module here, the Trainer of
+"""The table of strategies by which a rank trains. Each is a class in a module here, a Trainer as in
 base.py, made from the rank's config. A strategy never times a block and never talks to the session.
 
 Standard library only, because the driver, which does not import TensorFlow, reads this table, too.
@@ -12,9 +12,9 @@ from enum import Enum
 class StrategySpec:
     """One strategy.
 
-    name: as configs and documents have it. file, trainer: the module here and the class
-    in it that implements the strategy (hvdperf/worker/strategies/base.py). trains: whether it
-    trains a model, and so imports TensorFlow. one_process: whether one process runs all replicas,
+    name: as configs and documents have it. file, trainer: the module here and the class in it that
+    implements the strategy (hvdperf/worker/strategies/base.py). trains: whether it trains a model,
+    and so imports TensorFlow. one_process: whether one process runs all replicas,
     on one host. horovod: whether it uses Horovod, which needs the launcher's rendezvous and can
     have faults injected. cluster: whether its workers send each other their addresses.
     """

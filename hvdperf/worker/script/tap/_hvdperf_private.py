@@ -96,11 +96,17 @@ def plan(
     the revision. Besides these it has `writable`, directories that the user allows to be changed,
     and `at`: where `top` is for the command, once that is known."""
     Path(scratch, "inside").touch()
-    paths: dict[str, Any] = {"top": top, "place": place, "record": record, "without": without}
-    found = {name: os.path.abspath(path) for name, path in {**paths, "scratch": scratch}.items()}
-    writable = map(os.path.abspath, _list(os.environ.get("HVDPERF_WRITABLE", "")))
-    others = {"revision": revision, "at": "", "changed": [*changed], "writable": [*writable]}
-    return json.dumps({**found, **others})
+    given: dict[str, Any] = {
+        "top": top,
+        "place": place,
+        "record": record,
+        "without": without,
+        "scratch": scratch,
+    }
+    paths = {name: os.path.abspath(path) for name, path in given.items()}
+    writable = list(map(os.path.abspath, _list(os.environ.get("HVDPERF_WRITABLE", ""))))
+    others = {"revision": revision, "at": "", "changed": list(changed), "writable": writable}
+    return json.dumps({**paths, **others})
 
 
 def command(words: Sequence[str]) -> list[str]:

@@ -430,7 +430,8 @@ def _event(name: Any, begin: Any) -> None:
 
 def _process_start() -> Any:
     """Return when this process was started."""
-    fields = " ".join(_words("/proc/self/stat")).rsplit(")", 1)[1].split()
+    with open("/proc/self/stat") as stream:
+        fields = stream.read().rsplit(")", 1)[1].split()
     up = float(_words("/proc/uptime")[0])
     return now() - up + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
