@@ -22,7 +22,7 @@ from hvdperf.json_records import Count, Moment, Positive
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.plan.arms import Schedule, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs, Question, RoundGroup
-from hvdperf.records.fingerprint import Fingerprint, differences
+from hvdperf.records.fingerprint import Fingerprint, Named, differences
 from hvdperf.records.outcome import Conclusion, Measure, Outcome
 from hvdperf.records.rounds import Launch, Round, Turns
 from hvdperf.stats import Interval
@@ -255,7 +255,7 @@ class SessionDocument:
     budget_spent_seconds: float = 0.0
     resumed_at: tuple[Moment, ...] = ()
     taken_over: tuple[str, ...] = ()
-    unfit: tuple[str, ...] = ()
+    unfit: tuple[Named, ...] = ()
     verdicts: Mapping[str, Verdict] | None = None
     disturbances: tuple[Disturbance, ...] = ()
     precision: float = 0.0

@@ -80,6 +80,11 @@ class Fingerprint(TypedDict):
     horovod_sha256: NotRequired[str]
 
 
+def name_of(named: Named) -> str:
+    """Return the name before the colon."""
+    return named.partition(": ")[0]
+
+
 def ranges(numbers: Iterable[int], separator: str) -> str:
     """Return numbers as the kernel lists cores: 0, 1, 2, 3, 8 is "0-3,8"."""
     runs: list[list[int]] = []

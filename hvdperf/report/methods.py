@@ -20,7 +20,7 @@ from hvdperf.plan.arms import SWEEP, BlockKind, Schedule, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument
-from hvdperf.records.fingerprint import Fingerprint
+from hvdperf.records.fingerprint import Fingerprint, name_of
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.records.rounds import Launch
 from hvdperf.report import words
@@ -96,8 +96,7 @@ def _of_session(session: SessionDocument, parts: Sequence[Archive]) -> Facts:
     if starts:
         when = f"in {words.plural(len(starts), 'session')} that began at {words.joined(starts)} UTC"
     load = together(session.disturbances)
-    # A line on a problem begins with the name of the property.
-    problems = dict.fromkeys(line.partition(": ")[0] for line in session.unfit)
+    problems = dict.fromkeys(name_of(line) for line in session.unfit)
     return {
         "suite": session.suite.replace("(", "(commit ").replace("+)", " with uncommitted changes)"),
         "profile": session.profile,
@@ -173,7 +172,7 @@ def _software(known: Fingerprint, launches: Sequence[Launch]) -> Facts:
 def _trainings(archive: Archive, launches: Sequence[Launch]) -> Iterator[Facts]:
     """Yield the networks that were trained alike, and each script."""
     made_up = None if archive.session is None else archive.session.made_up_data
-    own = {named.partition(": ")[0] for named in archive.fingerprint.get("own_networks", [])}
+    own = {name_of(line) for line in archive.fingerprint.get("own_networks", [])}
     alike: dict[tuple[str, str], list[str]] = {}
     small = None
     for workload in dict.fromkeys(case.workload for case in archive.cases):

@@ -384,7 +384,7 @@ class PytestSession:
         self._add_to_record(self._results_writer)
         after = fitness.slowdowns(self.machine.gpus, os.environ) if self.machine.gpus else None
         if after is not None and after.problem:
-            text = f"after the last case: {after.complaint}"
+            text = replace(after, value=f"{after.value} after the last case").complaint
             self.unfit = (*self.unfit, text)
             self._results_writer.add_unfit(text)
         self.next_steps = self._next_steps(self._results_writer, node)
