@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import fixed_time, memory, strong_scaling, sweep, weak_scaling
 from hvdperf.records.outcome import Failure, Outcome
-from hvdperf.records.rounds import Run
+from hvdperf.records.rounds import Round, Run
 from hvdperf.session import plugin, pytest_options
 from hvdperf.session.ending import ending
 from hvdperf.verdict import Judgement, Verdict
@@ -42,15 +43,6 @@ def handlers() -> Iterator[None]:
         signal.signal(each, handler)
 
 
-def test_a_terminal_that_is_closed_ends_the_session_as_ctrl_c_does_and_once():
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    plugin.pytest_sessionstart(SESSION)
-    assert callable(signal.getsignal(signal.SIGHUP)), "it would end this process"
-    with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGHUP)
-    signal.raise_signal(signal.SIGHUP)  # and cuts nothing short that cleans up
-
-
 def test_under_nohup_a_session_goes_on():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     plugin.pytest_sessionstart(SESSION)
@@ -60,13 +52,17 @@ def test_under_nohup_a_session_goes_on():
 @pytest.mark.parametrize(
     ("signum", "said"), [(signal.SIGTERM, "by SIGTERM"), (signal.SIGHUP, "nohup")]
 )
-def test_the_last_line_names_the_signal_that_ended_the_session(monkeypatch, signum, said):
+def test_a_signal_ends_the_session_as_ctrl_c_does_and_once_and_the_last_line_names_it(
+    monkeypatch, signum, said
+):
     interruptions: list[str] = []
     monkeypatch.setattr("hvdperf.launch.outer.interruptions", interruptions)
     signal.signal(signum, signal.SIG_DFL)
     plugin.pytest_sessionstart(SESSION)
+    assert callable(signal.getsignal(signum)), "it would end this process"
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signum)
+    signal.raise_signal(signum)  # and cuts nothing short that cleans up
     assert said in ending(2, [], *interruptions)
 
 
@@ -106,25 +102,24 @@ def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
+    ("option", "value", "harmless"),
     [
-        *(("numprocesses", 2), ("tx", ["2*popen"]), ("reruns", 1), ("count", 3)),
-        *(("forked", True), ("timeout", 60.0), ("benchmark_skip", True)),
+        ("numprocesses", 2, None),
+        ("tx", ["2*popen"], []),
+        ("reruns", 1, None),
+        ("count", 3, 1),
+        ("forked", True, False),
+        ("timeout", 60.0, 0.0),
+        ("benchmark_skip", True, False),
     ],
 )
-def test_plugins_that_cut_repeat_spread_or_isolate_cases_are_refused(option, value):
+def test_plugins_that_cut_repeat_spread_or_isolate_cases_are_refused(option, value, harmless):
     config: Any = SimpleNamespace(option=SimpleNamespace(**{option: value}))
     with pytest.raises(pytest.UsageError) as refused:
         pytest_options.refuse_other_plugins(config)
     instead = "--budget" in str(refused.value)
     assert instead == (option == "timeout"), "what cuts a session where that is meant"
-    harmless: dict[str, Any] = {
-        "numprocesses": None,
-        "tx": [],
-        "reruns": None,
-        "benchmark_skip": False,
-    }
-    config = SimpleNamespace(option=SimpleNamespace(**harmless))
+    setattr(config.option, option, harmless)
     pytest_options.refuse_other_plugins(config)
 
 
@@ -160,18 +155,12 @@ CASE = """
 
 def test_the_rounds_of_the_benchmark_are_the_durations(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(CASE)
-    result = pytester.runpytest_inprocess("--benchmark-json=out.json", "-p", "no:cacheprovider")
-    result.assert_outcomes(passed=1)
+    run = pytester.runpytest_inprocess
+    run("--benchmark-disable", "-p", "no:cacheprovider").assert_outcomes(passed=1)
+    run("--benchmark-json=out.json", "-p", "no:cacheprovider").assert_outcomes(passed=1)
     (benchmark,) = json.loads((pytester.path / "out.json").read_text())["benchmarks"]
     assert benchmark["stats"]["data"] == [0.5, 0.25, 2.0]
-    assert benchmark["stats"]["rounds"] == 3
     assert benchmark["stats"]["iterations"] == 1
-
-
-def test_a_disabled_benchmark_still_runs(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(CASE)
-    result = pytester.runpytest_inprocess("--benchmark-disable", "-p", "no:cacheprovider")
-    result.assert_outcomes(passed=1)
 
 
 def test_a_run_is_recorded_with_what_it_ended_with() -> None:
@@ -179,9 +168,7 @@ def test_a_run_is_recorded_with_what_it_ended_with() -> None:
     measured = outcome(comparison, (0.9, 0.91))
     for each in measured.rounds:
         each.of(comparison.candidate.arm).work = Run([run_report(samples=640)] * 2)
-    clock = plugin.ReplayedClock()
-    benchmark = FakeBenchmark(clock)
-    plugin.record(clock, measured, benchmark)
+    benchmark = recorded(measured)
     assert benchmark.durations == [2.0, 2.0]
     assert benchmark.extra_info["samples"] == [1280, 1280]
     assert benchmark.extra_info["validation"][0]["accuracy"] == 0.8
@@ -244,21 +231,21 @@ def test_only_the_candidates_kind_of_block_is_recorded() -> None:
 
 def test_a_run_that_failed_records_those_before_it() -> None:
     asked = memory(WORKLOAD, 2)
-    rounds = tuple(one_round(asked, 1.0, number) for number in range(3))
+    rounds = [one_round(asked, 1.0, number) for number in range(3)]
     for measured in rounds[:2]:
         measured.of(HOROVOD_2).work = Run([run_report(seconds=3.0), run_report(seconds=4.0)])
     failure = Failure(HOROVOD_2.name, 1, "run", "killed by SIGKILL")
-    judgement = Judgement(Verdict.FAIL, None, None, 0, str(failure))
-    failed = Outcome(asked, judgement, rounds=rounds, failure=failure)
-    assert recorded(failed).durations == pytest.approx([4.0] * 2)
-    alone = Outcome(asked, judgement, rounds=rounds[2:], failure=failure)
-    assert recorded(alone).durations == []
+    assert recorded(failed(asked, failure, *rounds)).durations == pytest.approx([4.0] * 2)
+    assert recorded(failed(asked, failure, rounds[2])).durations == []
 
 
 def test_a_reference_that_failed_before_its_first_block_is_no_obstacle() -> None:
     measured = one_round(WEAK, 0.8)
     turns_of(measured.of(HOROVOD_1)).blocks.clear()
     failure = Failure(HOROVOD_1.name, 0, "block", "it broke")
+    assert len(recorded(failed(WEAK, failure, measured)).durations) == 3
+
+
+def failed(asked: Comparison, failure: Failure, *rounds: Round) -> Outcome:
     judgement = Judgement(Verdict.FAIL, None, None, 0, str(failure))
-    failed = Outcome(WEAK, judgement, rounds=(measured,), failure=failure)
-    assert len(recorded(failed).durations) == 3
+    return Outcome(asked, judgement, rounds=rounds, failure=failure)
