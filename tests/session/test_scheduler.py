@@ -53,6 +53,10 @@ def test_what_is_clear_passes_at_the_first_look(stage):
         assert [measured.number for measured in outcome.rounds] == list(range(FIRST_LOOK))
         assert all(measured.has(arm) for measured in outcome.rounds for arm in asked.arms)
     assert all(outcome.passed for outcome in outcomes.values())
+    rounds = outcomes[WEAK].rounds
+    launches = itertools.chain.from_iterable(measured.launches for measured in rounds)
+    seconds = sum(block.seconds for launched in launches for block in launched.blocks)
+    assert stage.session.timed_seconds == pytest.approx(seconds)
 
 
 def test_what_is_too_close_to_call_is_looked_at_again_and_then_left_open(stage):
@@ -60,6 +64,10 @@ def test_what_is_too_close_to_call_is_looked_at_again_and_then_left_open(stage):
     outcome = stage.measure(WEAK)[WEAK]
     assert outcome.judgement.verdict is Verdict.INCONCLUSIVE
     assert outcome.judgement.rounds == len(stage.script.launched) == LAST_LOOK
+    handed_on = [each.judgement.rounds for each in stage.opened]
+    assert handed_on == list(range(1, LAST_LOOK)), "after every round"
+    found = stage.session.launch_variances()
+    assert found == {Load.SEVERAL: pytest.approx(variance(outcome.observations))}
 
 
 def test_a_second_look_decides_what_the_first_could_not(stage):
@@ -74,19 +82,20 @@ def test_a_second_look_decides_what_the_first_could_not(stage):
     assert outcome.judgement.rounds == SECOND_LOOK
 
 
-def test_what_is_clear_passes_early_where_this_machine_is_known_to_be_quiet(stage):
-    stage.sampling, stage.launch_variances = Sampling(), (0.0, 1e-4, -1e-4, 2e-4)
-    outcome = stage.measure(WEAK)[WEAK]
-    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.PASS, 3)
-    assert outcome.judgement.early.launch_sd == 0.02
-    assert "4 earlier sessions of this machine" in outcome.judgement.early.source
-
-
-def test_a_machine_of_which_little_is_known_takes_more_rounds(stage):
-    stage.sampling, stage.launch_variances = Sampling(), (0.0, 0.0, 0.0)
-    outcome = stage.measure(WEAK)[WEAK]
-    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.PASS, 4)
-    assert outcome.judgement.early.launch_sd == 0.05
+@pytest.mark.parametrize(
+    ("variances", "rounds", "launch_sd"),
+    [((0.0, 1e-4, -1e-4, 2e-4), 3, 0.02), ((0.0, 0.0, 0.0), 4, 0.05)],
+    ids=["known to be quiet", "little known"],
+)
+def test_what_is_clear_passes_early_the_more_so_the_more_is_known_of_this_machine(
+    stage, variances, rounds, launch_sd
+):
+    stage.sampling, stage.launch_variances = Sampling(), variances
+    judgement = stage.measure(WEAK)[WEAK].judgement
+    assert (judgement.verdict, judgement.rounds) == (Verdict.PASS, rounds)
+    assert judgement.early.launch_sd == launch_sd
+    told = "4 earlier sessions of this machine" in judgement.early.source
+    assert told == (len(variances) == 4)
 
 
 def test_nothing_fails_before_a_full_look(stage):
@@ -97,12 +106,6 @@ def test_nothing_fails_before_a_full_look(stage):
     outcome = stage.measure(WEAK)[WEAK]
     assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.INCONCLUSIVE, 7)
     assert outcome.judgement.reason.startswith("only 7 rounds: a FAIL needs 8")
-
-
-def test_an_undecided_case_is_handed_on_after_every_round(stage):
-    stage.script.speed = noisy(0.9, 0.05)
-    stage.measure(WEAK)
-    assert [outcome.judgement.rounds for outcome in stage.opened] == list(range(1, LAST_LOOK))
 
 
 def test_an_undecided_case_goes_on_from_the_rounds_of_an_earlier_part(stage):
@@ -310,19 +313,14 @@ def rounds_of(stage, workload):
     return sum(arms[0].workload == workload for arms in stage.script.launched)
 
 
-def test_no_round_begins_that_would_end_past_the_budget(stage):
+@pytest.mark.parametrize(("budget_s", "rounds"), [(60.0, 4), (1.0, 1)])
+def test_no_round_but_the_first_begins_that_would_end_past_the_budget(stage, budget_s, rounds):
     # A round takes 10 s and three turns of 1 s.
-    stage.budget_s = 60.0
-    outcome = stage.measure(WEAK)[WEAK]
-    assert outcome.judgement.verdict is Verdict.INCONCLUSIVE
-    assert outcome.judgement.rounds == len(stage.script.launched) == 4
-    assert "only 4 rounds" in outcome.judgement.reason
-
-
-def test_the_first_round_is_measured_however_small_the_budget(stage):
-    stage.budget_s = 1.0
-    outcome = stage.measure(WEAK)[WEAK]
-    assert outcome.judgement.rounds == len(stage.script.launched) == 1
+    stage.budget_s = budget_s
+    judgement = stage.measure(WEAK)[WEAK].judgement
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.rounds == len(stage.script.launched) == rounds
+    assert f"only {rounds} round" in judgement.reason
 
 
 def test_every_workload_has_three_rounds_before_one_has_more(stage):
@@ -369,14 +367,6 @@ def test_first_rounds_take_the_fewest_turns_and_later_ones_what_they_are_worth(s
     assert set(later) == {7}
 
 
-def test_what_is_failing_is_brought_to_its_full_look_before_another_is_begun(stage):
-    stage.sampling = Sampling()
-    stage.script.speed = lambda side, number: level(side, number) / side.arm.world_size
-    stage.later = (weak_scaling(OTHER, 2),)
-    stage.measure(WEAK)
-    assert (rounds_of(stage, WORKLOAD), rounds_of(stage, OTHER)) == (FIRST_LOOK, 3)
-
-
 def test_what_is_failing_is_decided_before_what_is_on_its_limit(stage):
     stage.sampling = Sampling()
 
@@ -407,21 +397,17 @@ def test_blocks_that_only_decided_cases_need_are_taken_no_more(stage):
     assert taken == [number < decided for number in range(FIRST_LOOK)]
 
 
-def test_what_is_about_to_fail_takes_few_turns(stage):
+@pytest.mark.parametrize(
+    ("asked", "turns"),
+    # Of two stacks, the turns also explain the FAIL.
+    [(WEAK, [4] * 3 + [2] * 5), (against(WEAK), [4] * 8)],
+    ids=["threshold", "two stacks"],
+)
+def test_what_is_about_to_fail_takes_few_turns(stage, asked, turns):
     stage.sampling = Sampling()
     stage.script.spoil, stage.script.speed = restless, noisy(0.5, 0.01)
-    outcome = stage.measure(WEAK)[WEAK]
-    assert outcome.judgement.verdict is Verdict.FAIL
-    assert stage.script.turns == [4] * 3 + [2] * 5
-
-
-def test_of_two_stacks_what_is_about_to_fail_takes_the_fewest_turns_that_explain_it(stage):
-    stage.sampling = Sampling()
-    stage.script.spoil, stage.script.speed = restless, noisy(0.5, 0.01)
-    other = against(WEAK)
-    outcome = stage.measure(other)[other]
-    assert outcome.judgement.verdict is Verdict.FAIL
-    assert set(stage.script.turns) == {4}
+    assert verdicts(stage.measure(asked)) == {asked: Verdict.FAIL}
+    assert stage.script.turns == turns
 
 
 def disturbing(taken: Usage, only: int | None = None):
@@ -435,17 +421,7 @@ def disturbing(taken: Usage, only: int | None = None):
 
 
 def test_a_session_that_others_disturb_ends_after_three_rounds_of_every_workload(stage):
-    busy = Usage(
-        wall_seconds=1.0,
-        cores=2,
-        busy_seconds=2.0,
-        own_seconds=1.0,
-        steal_seconds=0.0,
-        wait_seconds=0.5,
-        throttled_seconds=0.0,
-    )
-
-    stage.script.spoil = disturbing(busy)
+    stage.script.spoil = disturbing(usage(0.5))
     stage.later = (weak_scaling(OTHER, 2),)
     outcome = stage.measure(WEAK)[WEAK]
     assert len(stage.script.launched) == 6
@@ -481,13 +457,6 @@ def test_rounds_that_do_not_count_are_told_beside_too_few_that_do(stage):
     assert outcome.judgement.rounds == 2
     assert "; 1 of 3 rounds do not count: other programs took 40 %" in outcome.judgement.reason
     assert "make, pid 77" in outcome.judgement.reason
-
-
-def test_a_session_tells_by_how_much_launches_differed(stage):
-    stage.script.speed = noisy(0.9, 0.05)
-    outcome = stage.measure(WEAK)[WEAK]
-    found = stage.session.launch_variances()
-    assert found == {Load.SEVERAL: pytest.approx(variance(outcome.observations))}
 
 
 def test_whoever_wants_to_know_more_is_told_what_passes_between_two_lines(stage):
@@ -542,14 +511,6 @@ def test_other_arms_of_what_has_failed_are_not_launched_again(stage):
     stage.script.launched.clear()
     stage.measure(PARITY)
     assert len(stage.script.launched) == 2
-
-
-def test_timed_seconds_are_those_of_all_blocks(stage):
-    outcome = stage.measure(WEAK)[WEAK]
-    blocks = itertools.chain.from_iterable(
-        launched.blocks for measured in outcome.rounds for launched in measured.launches
-    )
-    assert stage.session.timed_seconds == pytest.approx(sum(block.seconds for block in blocks))
 
 
 def test_a_round_of_blocks_takes_as_many_starts_as_its_arms_have_processes():
