@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -185,11 +184,6 @@ def test_an_interval_twice_as_long_as_may_be_takes_four_times_the_rounds(estimat
     assert ending.rounds_needed(judged(estimate, 1.1**2, rule)) == pytest.approx(32)
 
 
-def test_what_is_on_its_limit_is_never_decided():
-    assert math.isinf(ending.rounds_needed(judged(0.55, 1.1, Floor.at(0.55))))
-    assert math.isinf(ending.rounds_to_go(judged(0.551, 1.1, Floor.at(0.55)), LOOKS))
-
-
 @pytest.mark.parametrize(
     ("rounds", "half", "to_go"),
     [(2, 1.01, 6), (8, 1.01, 4), (8, 1.21, 40), (12, 1.01, 12), (24, 1.01, 24)],
@@ -199,17 +193,7 @@ def test_rounds_are_told_up_to_a_look(rounds, half, to_go):
 
 
 def test_what_bounds_nothing_yet_has_the_first_look_before_it():
-    nothing = outcome(WEAK, (), verdict=Verdict.NOT_RUN).judgement
-    assert ending.rounds_to_go(nothing, LOOKS) == 8
-    unbounded = outcome(WEAK, [0.9, 0.8]).judgement
-    assert ending.rounds_to_go(unbounded, LOOKS) == 6
-
-
-def test_launches_that_cases_share_took_their_time_once():
-    shared = [undecided(0.6, 1.2), undecided(0.6, 1.2, communication(WORKLOAD, 2))]
-    # Eight rounds of one replica and of two.
-    assert ending.seconds_of_a_start(shared, 240.0) == pytest.approx(10.0)
-    assert ending.seconds_of_a_start([outcome(WEAK, ())], 240.0) is None
+    assert ending.rounds_to_go(outcome(WEAK, [0.9, 0.8]).judgement, LOOKS) == 6
 
 
 # In words ----------------------------------------------------------------------------------------

@@ -230,18 +230,6 @@ def test_the_text_is_a_table_that_holds(tmp_path: Path) -> None:
     assert "10 sessions, 80 rounds" in text
 
 
-def test_more_cases_share_the_one_false_fail() -> None:
-    values = drawn(0.02, 0.02, 12, centre=-0.2)
-    first = Case(WEAK.question, "vgg_16_s", 2, 1)
-    alone, among = (
-        tomllib.loads(
-            propose({Case(WEAK.question, "vgg_16_s", n, 1): values for n in sizes}, LOOKS, MACHINE)
-        )
-        for sizes in ([2], range(2, 60))
-    )
-    assert among["thresholds"][first.key] < alone["thresholds"][first.key]
-
-
 def test_a_quiet_machine_keeps_the_floor_that_passes_in_95_percent_of_sessions() -> None:
     case, values = Case(WEAK.question, "vgg_16_s", 2, 1), drawn(0.001, 0, 40, centre=-0.2)
     rule = proposed_rule(WEAK.question, [*chain(*values)], 8)
