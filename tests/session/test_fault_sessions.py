@@ -94,25 +94,18 @@ def test_a_log_that_cannot_be_written_is_a_line_also_before_anything_is_measured
         trust.add_session("test_faults")
 
 
-# It writes without a buffer: the signal may arrive while it still writes "runs".
+# It takes longer to end than subprocess.run leaves whoever it runs.
 WAITS = """
-import os, signal, sys, time
-def end(number, frame):
-    os.write(1, b"ending\\n")
-    time.sleep(0.6)  # longer than subprocess.run leaves whoever it runs
-    os.write(1, b"ended\\n")
-    sys.exit(7)
-signal.signal(signal.SIGTERM, end)
-signal.signal(signal.SIGINT, end)
-os.write(1, b"runs\\n")
-time.sleep(60)
+trap 'echo ending; sleep 0.6; echo ended; exit 7' INT TERM
+echo runs
+while :; do sleep 0.05; done
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_whoever_ends_it_waits_for_pytest_to_end(number):
     code = "import sys; from hvdperf.timeline.processes import ended; "
-    code += f"sys.exit(ended([sys.executable, '-c', {WAITS!r}]))"
+    code += f"sys.exit(ended(['sh', '-c', {WAITS!r}]))"
     process = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=ROOT,

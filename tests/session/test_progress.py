@@ -134,12 +134,6 @@ def test_ctrl_c_leaves_nothing_of_it():
     assert "KeyboardInterrupt" in lines
 
 
-def test_an_error_is_told_on_a_clean_line():
-    there = Terminal(command("time.sleep(0.2); 1 / 0"), ROOT)
-    assert there.end() == 1
-    assert there.shown()[1].startswith("Traceback")
-
-
 def test_what_is_no_terminal_is_not_watched():
     with open(os.devnull, "w") as nowhere:
         assert open_terminal(nowhere, os.getpid()) is None

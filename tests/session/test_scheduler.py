@@ -277,16 +277,6 @@ def test_rounds_go_on_until_every_interval_is_as_short_as_asked(stage):
     assert outcomes[WEAK].judgement.rounds > FIRST_LOOK
 
 
-def test_a_budget_ends_a_session_that_is_not_precise_enough(stage):
-    stage.sampling = replace(stage.sampling, precision=0.001)
-    stage.script.speed = noisy(1.0, 0.03)
-    stage.budget_s = 200.0
-    outcome = stage.measure(WEAK)[WEAK]
-    assert outcome.judgement.verdict is Verdict.PASS
-    assert outcome.judgement.rounds > FIRST_LOOK
-    assert outcome.needs_rounds(0.001)
-
-
 def test_the_figure_that_is_precise_first_comes_first(stage):
     hopeless, long = PARITY, weak_scaling(OTHER, 2)
     stage.sampling, stage.later = replace(stage.sampling, precision=0.02), (long,)
