@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -72,6 +73,7 @@ class Stage:
     cores: int = 8
     clock: float = 0.0
     collective_seconds: float = 0.02
+    gradient_bytes: dict[Arm, int] = field(default_factory=dict)
     run_seconds: float = 2.0
     pace: Pace = field(default_factory=Pace)
     stopped_in: Collection[int] = ()
@@ -113,7 +115,6 @@ class FakeGroup:
 
     def __init__(self, arm: Arm, stage: Stage) -> None:
         self.arm = arm
-        self.gradient_bytes = 0
         self.ranks = [SimpleNamespace(host="", pid=0) for _ in range(arm.processes)]
         self.paused = False
         self.ended = False
@@ -139,8 +140,9 @@ class FakeGroup:
         self.paused = False
 
     def metadata(self, report: type[Metadata]) -> list[Metadata]:
+        gradient_bytes = self._stage.gradient_bytes.get(self.arm, 0)
         return [
-            report(rank, self.arm.world_size, "mpi", gradient_bytes=self.gradient_bytes)
+            report(rank, self.arm.world_size, "mpi", gradient_bytes=gradient_bytes)
             for rank in range(len(self.ranks))
         ]
 
@@ -238,7 +240,10 @@ def make_runner(
     turns: int = 3,
     work: type[Work] = Blocks,
     schedule: Schedule = Schedule.ALTERNATE,
-    **changes: Any,
+    check: Sequence[Arm] = (),
+    last_phase: Phase = Phase.BROADCAST,
+    progress: Callable[[str], None] = lambda text: None,
+    **settings: Any,
 ) -> Runner:
     arm_launcher: Any = SimpleNamespace(
         start=stage.start,
@@ -251,15 +256,8 @@ def make_runner(
         startup_deadline=lambda arm: Sampling().startup_deadline_s,
         pace=lambda arm: stage.pace,
     )
-    common: dict[str, Any] = {
-        name: changes.pop(name)
-        for name in ("progress", "doing", "runs", "transfers", "meter")
-        if name in changes
-    }
-    settings = RoundSettings(
-        arm_launcher, Sampling(), random.Random(seed), **{"progress": lambda text: None, **common}
-    )
-    runner = Runner(work(settings), schedule, **changes)
+    made = RoundSettings(arm_launcher, Sampling(), random.Random(seed), progress, **settings)
+    runner = Runner(work(made), schedule, check, last_phase=last_phase)
     runner.kinds = {arm: {FULL} for arm in ARMS} if kinds is None else kinds
     runner.pairs, runner.turns = pairs, turns
     return runner
@@ -271,14 +269,13 @@ def stage() -> Stage:
 
 
 def test_a_block_during_which_the_session_was_stopped_is_taken_again(stage):
-    usual = make_runner(stage, turns=1).take(0, [HOROVOD_1])
-    (blocks,) = blocks_of(usual)
-    taken = len(stage.of("block"))
+    usual = Stage()
+    make_runner(usual, turns=1).take(0, [HOROVOD_1])
+    taken = len(usual.of("block"))
     stage.stopped_in = [taken]  # the last one, which is timed
-    again = Stage(stopped_in=[taken])
-    (repeated,) = blocks_of(make_runner(again, turns=1).take(0, [HOROVOD_1]))
-    assert len(again.of("block")) == taken + 1
-    assert len(repeated) == len(blocks)
+    (repeated,) = blocks_of(make_runner(stage, turns=1).take(0, [HOROVOD_1]))
+    assert len(stage.of("block")) == taken + 1
+    assert len(repeated) == 1
 
 
 def test_what_fails_while_the_session_was_stopped_is_missing_in_this_round_only(stage):
@@ -415,34 +412,19 @@ def test_what_is_compared_is_measured_one_right_after_the_other(stage):
     assert sorted(9 - visit for visit in second) == first
 
 
-def test_arms_live_side_by_side_in_schedule_alternate(stage):
-    make_runner(stage).take(0, ARMS)
-    assert [what for _, what, _ in stage.log[:3]] == ["start"] * 3
-    assert all(details["share_startup"] for _, details in stage.of("start"))
-
-
-def test_arms_are_started_one_at_a_time_in_schedule_fresh(stage):
-    alive_at_start = []
-    start = stage.start
-
-    def watched(*args: Any, **given: Any) -> FakeGroup:
-        alive_at_start.append(stage.alive())
-        group: FakeGroup = start(*args, **given)
-        return group
-
-    runner = make_runner(stage, schedule=Schedule.FRESH)
-    runner.settings.arm_launcher.start = watched  # type: ignore[method-assign, assignment]
-    measured = runner.take(0, ARMS)
-    assert alive_at_start == [0, 0, 0]
-    assert not any(details["share_startup"] for _, details in stage.of("start"))
+@pytest.mark.parametrize(
+    ("schedule", "order"),
+    [
+        (Schedule.ALTERNATE, ["start"] * 3 + ["close"] * 3),
+        (Schedule.FRESH, ["start", "close"] * 3),
+    ],
+)
+def test_arms_live_side_by_side_or_one_at_a_time(stage, schedule, order):
+    measured = make_runner(stage, schedule=schedule).take(0, ARMS)
+    assert [what for _, what, _ in stage.log if what in ("start", "close")] == order
+    shared = {details["share_startup"] for _, details in stage.of("start")}
+    assert shared == {schedule is Schedule.ALTERNATE}
     assert launched(measured) == set(ARMS)
-
-
-def test_every_round_reads_the_data_in_another_order(stage):
-    runner = make_runner(stage)
-    runner.take(0, [HOROVOD_1])
-    runner.take(1, [HOROVOD_1])
-    assert [details["data_seed"] for _, details in stage.of("start")] == [1, 2]
 
 
 # How long a block is ---------------------------------------------------------------------------
@@ -457,12 +439,21 @@ def test_every_round_reads_the_data_in_another_order(stage):
         ({HOROVOD_1: 0.2, HOROVOD_2: 0.007}, 43),
     ],
 )
-def test_a_block_is_long_enough_on_the_fastest_arm(stage, step_seconds, steps):
+def test_a_block_is_long_enough_on_the_fastest_arm_and_as_long_in_later_rounds(
+    stage, step_seconds, steps
+):
     stage.step_seconds = step_seconds
-    measured = make_runner(stage).take(0, [HOROVOD_1, HOROVOD_2])
-    blocks = [block for launch in measured.launches for block in launch.blocks]
-    assert {block.steps for block in blocks} == {steps}
-    assert all(block.seconds >= 0.3 for block in blocks)
+    runner = make_runner(stage)
+    first = runner.take(0, [HOROVOD_1, HOROVOD_2])
+    assert all(block.seconds >= 0.3 for block in chain(*blocks_of(first)))
+    stage.step_seconds = {HOROVOD_1: 0.001}
+    later = runner.take(1, [HOROVOD_1, HOROVOD_2])
+    found = {
+        block.steps for each in (first, later) for blocks in blocks_of(each) for block in blocks
+    }
+    assert found == {steps}
+    seeds = [details["data_seed"] for _, details in stage.of("start")]
+    assert seeds == [1, 1, 2, 2], "every round reads the data in another order"
 
 
 @pytest.mark.parametrize("schedule", list(Schedule))
@@ -480,25 +471,14 @@ def test_each_kind_of_block_has_its_own_number_of_steps(stage):
     assert runner.work.steps == {(HOROVOD_2, FULL): 30, (HOROVOD_2, SPLIT): 60}
 
 
-def test_the_number_of_steps_stays_the_same_in_later_rounds(stage):
-    runner = make_runner(stage)
-    runner.take(0, [HOROVOD_1])
-    stage.step_seconds = {HOROVOD_1: 0.001}
-    measured = runner.take(1, [HOROVOD_1])
-    assert {block.steps for block in measured.of(HOROVOD_1).blocks} == {30}
-
-
-def test_a_warm_up_goes_on_until_block_times_have_settled(stage):
-    stage.warm_up_steps_of = [0.9, 0.5, 0.2, 0.1, 0.01]
-    measured = make_runner(stage).take(0, [HOROVOD_1])
-    assert len(measured.of(HOROVOD_1).warm_up) == 6
-    assert len(measured.of(HOROVOD_1).blocks) == 3
-
-
-def test_a_warm_up_that_never_settles_ends_all_the_same(stage):
-    stage.warm_up_steps_of = [2.0**-i for i in range(20)]
-    measured = make_runner(stage).take(0, [HOROVOD_1])
-    assert len(measured.of(HOROVOD_1).warm_up) == WARM_UP_BLOCKS_MAX
+@pytest.mark.parametrize(
+    ("step_seconds", "blocks"),
+    [([0.9, 0.5, 0.2, 0.1, 0.01], 6), ([2.0**-i for i in range(20)], WARM_UP_BLOCKS_MAX)],
+)
+def test_a_warm_up_ends_when_block_times_have_settled_or_never_do(stage, step_seconds, blocks):
+    stage.warm_up_steps_of = step_seconds
+    launch = make_runner(stage).take(0, [HOROVOD_1]).of(HOROVOD_1)
+    assert (len(launch.warm_up), len(launch.blocks)) == (blocks, 3)
 
 
 def test_the_kinds_of_a_launch_share_the_steps_of_its_warm_up(stage):
@@ -524,23 +504,7 @@ def test_what_a_run_tells_of_the_pace_counts_for_steps_that_are_taken_apart(stag
     assert first == ("block", int(LONGEST_BLOCK_S / 9), pytest.approx(3 * 3 * 9))
 
 
-# What is told ----------------------------------------------------------------------------------
-
-
 # Failures --------------------------------------------------------------------------------------
-
-
-def test_an_arm_that_fails_in_the_middle_does_not_stop_the_others(stage):
-    stage.raises[HOROVOD_2, "block"] = failure(HOROVOD_2)
-    told: list[str] = []
-    runner = make_runner(stage, progress=told.append)
-    measured = runner.take(0, ARMS)
-    assert list(runner.failures) == [HOROVOD_2]
-    assert len(measured.of(HOROVOD_1).blocks) == 3
-    assert len(measured.of(MIRRORED_2).blocks) == 3
-    assert measured.of(HOROVOD_2).blocks == []
-    assert any("FAILED resnet_50_s horovod@2" in text for text in told)
-    assert stage.alive() == 0
 
 
 @pytest.mark.parametrize("schedule", list(Schedule))
@@ -551,32 +515,28 @@ def test_an_arm_that_fails_in_the_middle_does_not_stop_the_others(stage):
         *((WallTime, what) for what in ("run", "ablation")),
     ],
 )
-def test_an_arm_may_fail_at_any_point(stage, work, what, schedule):
+def test_an_arm_that_fails_does_not_stop_the_others(stage, work, what, schedule):
     stage.raises[HOROVOD_2, what] = failure(HOROVOD_2)
-    runner = make_runner(stage, work=work, schedule=schedule)
-    runner.take(0, ARMS)
+    told: list[str] = []
+    runner = make_runner(stage, work=work, schedule=schedule, progress=told.append)
+    measured = runner.take(0, ARMS)
     assert list(runner.failures) == [HOROVOD_2]
-    assert len(stage.of("evidence")) >= 2
+    assert len([text for text in told if "FAILED resnet_50_s horovod@2" in text]) == 1
+    others = {arm: len(blocks) for arm, blocks in turns(measured).items() if arm != HOROVOD_2}
+    assert others.keys() == {HOROVOD_1, MIRRORED_2}
+    assert all(count >= 3 for count in others.values())
     assert stage.alive() == 0
 
 
-def test_an_arm_that_cannot_be_started_fails_and_says_why(stage):
-    stage.raises[MIRRORED_2, "start"] = LaunchError("no such file: mpirun")
+@pytest.mark.parametrize("gone", [None, SlotGone(1, "node2", "it is stopped")])
+def test_an_arm_that_cannot_be_started_fails_unless_its_slot_is_gone(stage, gone):
+    error = stage.raises[MIRRORED_2, "start"] = LaunchError("no such file: mpirun")
+    error.__cause__ = gone
     runner = make_runner(stage)
-    measured = runner.take(0, ARMS)
-    assert "no such file: mpirun" in str(runner.failures[MIRRORED_2])
-    assert runner.failures[MIRRORED_2].phase == "launch"
-    assert runner.failures[MIRRORED_2].started
-    assert launched(measured) == {HOROVOD_1, HOROVOD_2}
-
-
-def test_a_slot_that_is_gone_is_no_failure_of_the_launch(stage):
-    error = LaunchError("rank 1 could not be started")
-    error.__cause__ = SlotGone(1, "node2", "it is stopped")
-    stage.raises[MIRRORED_2, "start"] = error
-    runner = make_runner(stage)
-    runner.take(0, ARMS)
-    assert not runner.failures[MIRRORED_2].started
+    assert launched(runner.take(0, ARMS)) == {HOROVOD_1, HOROVOD_2}
+    failed = runner.failures[MIRRORED_2]
+    assert "no such file: mpirun" in str(failed)
+    assert (failed.phase, failed.started) == ("launch", gone is None)
 
 
 def test_an_arm_that_has_failed_is_never_started_again(stage):
@@ -748,17 +708,8 @@ def test_numbers_are_checked_once_a_launch(stage):
 
 
 def test_the_bare_transport_is_asked_for_all_gradients_in_one_buffer(stage):
-    runner = exchanging(stage, Transfer(Collective.ALLREDUCE))
-    start = stage.start
-
-    def built(arm: Arm, *args: Any, **given: Any) -> FakeGroup:
-        group: FakeGroup = start(arm, *args, **given)
-        if arm == HOROVOD_2:
-            group.gradient_bytes = 4321
-        return group
-
-    runner.settings.arm_launcher.start = built  # type: ignore[method-assign, assignment]
-    runner.take(0, [HOROVOD_2, BARE_2])
+    stage.gradient_bytes = {HOROVOD_2: 4321}
+    exchanging(stage, Transfer(Collective.ALLREDUCE)).take(0, [HOROVOD_2, BARE_2])
     asked = {arm: details["tensor_bytes"] for arm, details in stage.of("collective")}
     assert asked == {HOROVOD_2: [], BARE_2: [4321]}
 
