@@ -24,7 +24,7 @@ from hvdperf.plan.options import LAUNCHERS
 from hvdperf.plan.questions import Fault
 from hvdperf.work.round_runner import CORRECTNESS_STEPS
 from hvdperf.worker.protocol import Phase
-from tests.support.groups import DEADLINE_S, MakeStarter, Start, on_two_slots, trained_by
+from tests.support.groups import DEADLINE_S, MakeStarter, Start, on_two_slots, trained
 
 
 @pytest.fixture(scope="session")
@@ -116,13 +116,14 @@ def starting(make_arm_launcher: MakeStarter) -> Iterator[Start]:
         kinds: tuple[BlockKind, ...] = (BlockKind.FULL,),
         last_phase: Phase = Phase.BROADCAST,
         common_order: bool = False,
+        share_startup: bool = False,
         **more: object,
     ) -> LiveLaunch:
         group = make_arm_launcher(launcher, **more).start(
             arm,
             kinds,
             data_seed=1,
-            share_startup=False,
+            share_startup=share_startup,
             last_phase=last_phase,
             common_order=common_order,
         )
@@ -151,7 +152,7 @@ def start_for_all(make_arm_launcher: MakeStarter) -> Iterator[Start]:
 
 @pytest.fixture(scope="session")
 def weights_by_arm() -> dict[Any, dict[str, np.ndarray]]:
-    """Return the weights that reproducible trainings have had so far."""
+    """Return the weights of the reproducible trainings so far, by launcher, arm and steps."""
     return {}
 
 
@@ -167,7 +168,9 @@ def weights(
     ) -> dict[str, np.ndarray]:
         key = launcher, arm, steps
         if key not in weights_by_arm:
-            weights_by_arm[key] = trained_by(start, launcher, arm, tmp_path, steps)
+            group = start(launcher, arm, kinds=(), last_phase=Phase.BUILD)
+            weights_by_arm[key] = trained(group, tmp_path / f"{arm.label}.npz", steps)
+            group.close()
         return weights_by_arm[key]
 
     return weights_of

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from hvdperf.explain.collectives import library_mismatch
-from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import SWEEP, Arm, Collective, Transfer
 from hvdperf.plan.questions import Fault
 from hvdperf.records.rounds import CollectiveReport, Evidence, Launch, Series, Turns
 from hvdperf.work.collectives import Collectives
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies import Strategy
-from tests.support.groups import DEADLINE_S, WORKLOAD, Start, horovod
+from tests.support.groups import DEADLINE_S, WORKLOAD, Start, failure_of, horovod
 
 pytestmark = pytest.mark.mpirun
 
@@ -72,14 +72,20 @@ def test_every_operation_gives_the_right_numbers_of_every_size(start: Start, arm
     group.close()
 
 
-def test_the_gradients_of_a_model_go_tensor_by_tensor_and_in_one_buffer(start: Start) -> None:
-    ours = start("mpirun", horovod(2), kinds=(), last_phase=Phase.BUILD)
+def test_the_gradients_of_a_model_go_tensor_by_tensor_and_in_one_buffer_beside_its_training(
+    start: Start,
+) -> None:
+    ours = start("mpirun", horovod(2))
+    before = ours.ask("evidence", DEADLINE_S)
     facts = ours.ranks[0].metadata
     gradients = Transfer(Collective.ALLREDUCE)
     taken = exchange(ours, gradients)
     assert [rank.tensors for rank in taken.ranks] == [facts["gradient_tensors"]] * 2
     assert taken.size_bytes == facts["gradient_bytes"]
     assert Collectives.problems(launched(horovod(2), ours, taken)) == []
+    assert ours.ask("evidence", DEADLINE_S) == before
+    blocks = ours.ask("block", DEADLINE_S, kind="full", steps=2)
+    assert all(np.isfinite(rank["loss"]) for rank in blocks)
     ours.close()
     arm = Arm(WORKLOAD, Strategy.BARE, 2)
     bare = start("mpirun", arm, kinds=())
@@ -89,15 +95,6 @@ def test_the_gradients_of_a_model_go_tensor_by_tensor_and_in_one_buffer(start: S
     assert Collectives.problems(launched(arm, bare, whole)) == []
     assert library_mismatch([taken], [whole]) == ""
     assert taken.ranks[0].library
-
-
-def test_a_network_that_is_trained_beside_goes_on_as_before(start: Start) -> None:
-    group = start("mpirun", horovod(2))
-    before = group.ask("evidence", DEADLINE_S)
-    exchange(group, Transfer(Collective.ALLREDUCE))
-    assert group.ask("evidence", DEADLINE_S) == before
-    blocks = group.ask("block", DEADLINE_S, kind="full", steps=2)
-    assert all(np.isfinite(rank["loss"]) for rank in blocks)
 
 
 # A rank's numbers that are off by one make every sum so.
@@ -130,11 +127,9 @@ def test_numbers_that_are_wrong_are_evidence_against_a_launch_if_they_are_looked
 def test_a_rank_that_hangs_in_an_operation_is_named(start: Start) -> None:
     fault = Fault("hang", rank=1, phase="collective")
     group = start("mpirun", HOROVOD, kinds=(), last_phase=Phase.INIT, fault=fault)
-    with pytest.raises(LaunchFailed) as failed:
-        group.ask(
-            "collective", 3.0, collective="allreduce", tensor_bytes=[64], repeats=1, check=False
-        )
-    assert (failed.value.failure.rank, failed.value.failure.phase) == (1, "collective")
+    order = {"collective": "allreduce", "tensor_bytes": [64], "repeats": 1, "check": False}
+    failure = failure_of(lambda: group.ask("collective", 3.0, **order))
+    assert (failure.rank, failure.phase) == (1, "collective")
 
 
 def test_without_mpi4py_there_is_one_line_and_no_figure(

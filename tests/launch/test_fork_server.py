@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,10 +18,10 @@ import pytest
 
 from bench.soak import launched
 from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
-from hvdperf.records.outcome import Failure
+from hvdperf.launch.live_launch import LiveLaunch
+from hvdperf.launch.processes import is_running
 from hvdperf.worker.process import stat_fields
-from tests.support.groups import MakeStarter, horovod
+from tests.support.groups import MakeStarter, failure_of, horovod
 from tests.support.leftovers import ended
 
 pytestmark = pytest.mark.mpirun
@@ -84,12 +86,6 @@ def start_importing(arm_launcher: ArmLauncher) -> LiveLaunch:
     return group
 
 
-def failure_of(group: LiveLaunch, deadline_s: float = SOON) -> Failure:
-    with pytest.raises(LaunchFailed) as failed:
-        group.wait_ready(deadline_s)
-    return failed.value.failure
-
-
 def processes(arm_launcher: ArmLauncher, name: str = "hvd-") -> dict[int, str]:
     """Those that the starter's launches consist of, with their names."""
     return {
@@ -132,7 +128,7 @@ def test_whichever_process_is_killed_the_launch_ends_and_is_explained(
     everything = processes(arm_launcher)
     (killed, *_) = processes(arm_launcher, victim)
     os.kill(killed, signal.SIGKILL)
-    failure = failure_of(group)
+    failure = failure_of(lambda: group.wait_ready(SOON))
     assert failure.phase == "import"
     assert "the process ended without a report" in failure.cause
     # mpirun tells the end of one rank only, which may be another one.
@@ -156,18 +152,38 @@ def test_whichever_processes_are_stopped_nothing_of_the_launch_stays(
     everything = processes(arm_launcher)
     for pid in everything:
         os.kill(pid, signal.SIGSTOP)
-    failure = failure_of(start(arm_launcher), deadline_s=2.0)
+    other = start(arm_launcher)
+    failure = failure_of(lambda: other.wait_ready(2.0))
     assert failure.rank == 0
     assert "it never connected (hvd-server, which forks ranks, is stopped)" in failure.cause
     group.end()
     assert ended([pid for pid, name in everything.items() if name != "hvd-server"])
 
 
+def test_a_stopped_group_dies_with_the_session(
+    tensorflow: Import, launcher: str, tmp_path: Path
+) -> None:
+    """SIGKILL of the driver while a group is paused: the kernel ends the ranks all the same, and
+    the server that has forked them."""
+    tensorflow(HANGS_IN_RANKS)
+    script = Path(__file__).with_name("pause_a_group.py")
+    command = [sys.executable, str(script), launcher, str(tmp_path / "scratch")]
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    pids = [int(pid) for pid in driver.stdout.readline().split()]
+    assert len(pids) == 3
+    assert all(map(is_running, pids))
+    driver.kill()
+    driver.wait()
+    assert ended(pids)
+
+
 def test_an_import_that_hangs_is_named_with_its_place(
     make_arm_launcher: MakeStarter, tensorflow: Import
 ) -> None:
     tensorflow("import time\ntime.sleep(600)")
-    failure = failure_of(start(make_arm_launcher("mpirun")), deadline_s=4.0)
+    group = start(make_arm_launcher("mpirun"))
+    failure = failure_of(lambda: group.wait_ready(4.0))
     assert (failure.rank, failure.phase) == (0, "import")
     assert "hvd-server, which forks ranks, still imports TensorFlow and Horovod" in failure.cause
     assert "raise startup_deadline_s" in failure.cause
@@ -187,7 +203,8 @@ def test_an_import_that_fails_is_that_of_the_rank(
     tensorflow(code)
     arm_launcher, told = arm_launchers("agents"), list[str]()
     with arm_launcher.forking(told.append):
-        failure = failure_of(start(arm_launcher))
+        group = start(arm_launcher)
+        failure = failure_of(lambda: group.wait_ready(SOON))
     assert failure.rank is not None
     assert failure.phase == "import"
     assert cause in failure.cause

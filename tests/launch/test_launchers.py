@@ -224,13 +224,15 @@ def test_the_users_settings_reach_the_ranks_of_other_hosts(tmp_path: Path, monke
         startup_deadline_s=1.0,
         order_deadline_s=1.0,
     )
-    with pytest.raises(LaunchError):
-        arm_launcher.start(
-            Arm(WORKLOAD, Strategy.HOROVOD, 2), {BlockKind.FULL}, data_seed=1, share_startup=False
-        )
+    arm = Arm(WORKLOAD, Strategy.HOROVOD, 2)
+    for each in (replace(arm, exchange="nofuse"), replace(arm, injected="cycle")):
+        with pytest.raises(LaunchError):
+            arm_launcher.start(each, {BlockKind.FULL}, data_seed=1, share_startup=False)
     hub.close()
-    (order,) = launcher.orders
+    order, injected = launcher.orders
+    assert order.environment["HOROVOD_FUSION_THRESHOLD"] == "0"
     assert order.environment["HOROVOD_CYCLE_TIME"] == "3.5"
+    assert injected.environment["HOROVOD_CYCLE_TIME"] == "25.0", "a fault's setting comes first"
     exported = command(order, "mpirun", "10.77.0.0/24", None)
     for name in ("HOROVOD_CYCLE_TIME", "NCCL_SOCKET_IFNAME", "HOROVOD_STALL_CHECK_TIME_SECONDS"):
         assert exported[exported.index(name) - 1] == "-x"

@@ -22,6 +22,7 @@ from hvdperf.launch.processes import SlotGone
 from hvdperf.records.outcome import Failure
 from hvdperf.records.rounds import Correctness, Metadata
 from hvdperf.worker.protocol import DRIVER_VARIABLE, STARTUP, Connection, Message, Phase
+from tests.support.groups import failure_of
 
 SOON = 5.0
 SHUT_DOWN = {"kind": "InternalError", "message": "Horovod has been shut down. This was caused by"}
@@ -77,17 +78,19 @@ Answer = Callable[["FakeRank", Message], None]
 
 class FakeRank:
     """A rank on another host, which is a thread: says hello, starts up, and then answers each order
-    as it is told to. ahead: by how many seconds its clock is ahead of this host's."""
+    as it is told to. last: the phase of the start-up that it reaches. ahead: by how many seconds
+    its clock is ahead of this host's."""
 
     ahead = 0.0
 
-    def __init__(self, address: str, rank: int, answer: Answer, start_up: bool = True) -> None:
+    def __init__(self, address: str, rank: int, answer: Answer, last: Phase = Phase.READY) -> None:
         self.rank = rank
         self.orders: list[Message] = []
         host, port, self._token = address.rsplit(":", 2)
         self.connection = Connection(socket.create_connection((host, int(port)), timeout=SOON))
         self._answer = answer
-        self._start_up = start_up
+        self._phases = [*STARTUP[1:], Phase.READY]
+        del self._phases[self._phases.index(last) + 1 :]
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -111,17 +114,14 @@ class FakeRank:
                     self.orders.append(order)
                     if "op" in order:
                         self._answer(self, order)
-                    elif self._start_up:
-                        self._ready()
+                        continue
+                    for second, phase in enumerate(self._phases):
+                        self.enter(phase, at=1e9 + second, metadata={"rank": self.rank})
         except OSError:
             return
 
     def _closed(self) -> list[Message]:
         raise ConnectionResetError
-
-    def _ready(self) -> None:
-        for second, phase in enumerate([*STARTUP[1:], Phase.READY]):
-            self.enter(phase, at=1e9 + second, metadata={"rank": self.rank})
 
     @property
     def is_there(self) -> bool:
@@ -203,13 +203,13 @@ def start(
     hub: Hub, launcher: FakeLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
     """Start a group with a thread for each rank that has an answer, and end it after the test.
-    ready: wait for its start-up."""
+    ready: wait for its start-up. last: the phase of it that the last rank reaches."""
     monkeypatch.setattr("hvdperf.launch.live_launch.GRACE_S", 0.5)
     ranks: list[FakeRank] = []
     groups: list[LiveLaunch] = []
 
     def started(
-        *answers: Answer | None, start_up: bool = True, ready: bool = False
+        *answers: Answer | None, ready: bool = False, last: Phase = Phase.READY
     ) -> tuple[LiveLaunch, list[FakeRank]]:
         order = Order((), "python", {"MINE": "1"}, tmp_path / "launch-0", SOON)
         configs = [{"rank": rank} for rank in range(len(answers))]
@@ -219,7 +219,8 @@ def start(
         address = str(launcher.order.environment[DRIVER_VARIABLE])
         for rank, answer in enumerate(answers):
             if answer is not None:
-                ranks.append(FakeRank(address, rank, answer, start_up))
+                reached = last if rank == len(answers) - 1 else Phase.READY
+                ranks.append(FakeRank(address, rank, answer, reached))
         if ready:
             group.wait_ready(SOON)
         return group, ranks
@@ -232,11 +233,9 @@ def start(
         rank.join()
 
 
-def failure_of(group: LiveLaunch, deadline_s: float = SOON) -> Failure:
+def failure_of_block(group: LiveLaunch, deadline_s: float = SOON) -> Failure:
     group.wait_ready(SOON)
-    with pytest.raises(LaunchFailed) as failed:
-        group.ask("block", deadline_s, kind="full", steps=10)
-    return failed.value.failure
+    return failure_of(lambda: group.ask("block", deadline_s, kind="full", steps=10))
 
 
 def test_a_launch_that_does_not_start_is_expected_no_longer(hub, launcher, start):
@@ -277,7 +276,7 @@ def test_a_malformed_message_fails_the_rank_that_sent_it_and_is_named(start, mes
         rank.connection.socket.sendall(json.dumps(message).encode() + b"\n")
 
     group, _ = start(obedient, garbles)
-    failure = failure_of(group)
+    failure = failure_of_block(group)
     assert failure.rank == 1
     assert "its message cannot be read" in failure.cause
 
@@ -288,11 +287,10 @@ def test_a_rank_that_does_not_take_its_orders_is_named(start, monkeypatch):
     group, _ = start(obedient, lambda rank, order: deaf.wait(SOON), ready=True)
     group._tell(1, {"op": "block"})
     group._tell(1, {"op": "block", "text": "x" * 30_000_000})
-    with pytest.raises(LaunchFailed) as failed:
-        group.ask("block", SOON)
+    failed = failure_of(lambda: group.ask("block", SOON))
     deaf.set()
-    assert failed.value.failure.rank == 1
-    assert "does not receive an order" in failed.value.failure.cause
+    assert failed.rank == 1
+    assert "does not receive an order" in failed.cause
 
 
 # What goes well --------------------------------------------------------------------------------
@@ -411,7 +409,7 @@ def test_a_second_rank_of_the_same_number_is_turned_away(start, hub, launcher):
 def test_an_error_is_told_with_rank_phase_and_cause(start, launcher):
     error = {"kind": "ValueError", "message": "bad\n  shape x" + 10_000 * "x"}
     group, _ = start(obedient, fails(error, "first step"))
-    failed = failure_of(group)
+    failed = failure_of_block(group)
     assert (failed.rank, failed.phase) == (1, "first step")
     assert failed.cause.startswith("ValueError: bad shape x")
     assert len(failed.cause) < 400
@@ -444,7 +442,7 @@ def test_ranks_that_build_different_networks_are_the_users_mistake(start, facts,
         return answer
 
     group, _ = start(*map(with_facts, facts))
-    failed = failure_of(group)
+    failed = failure_of_block(group)
     assert failed.of_user is bool(said)
     if said:
         assert failed.cause == f"ranks build different networks: rank 0 has {said}"
@@ -462,14 +460,12 @@ def test_a_report_that_cannot_be_read_fails_its_rank_and_is_explained(
     start, launcher, answer, said
 ):
     group, _ = start(reports(digests=["a"]), answer, ready=True)
-    with pytest.raises(LaunchFailed) as failed:
-        group.reports(Correctness, "correctness", SOON)
-    assert failed.value.failure.rank == 1
-    assert failed.value.failure.cause == f"its report cannot be read: {said}"
+    failed = failure_of(lambda: group.reports(Correctness, "correctness", SOON))
+    assert failed.rank == 1
+    assert failed.cause == f"its report cannot be read: {said}"
     assert launcher.job.ends == 1
-    with pytest.raises(LaunchFailed) as failed:
-        group.metadata(Metadata)
-    assert "missing required field `world_size`" in failed.value.failure.cause
+    failed = failure_of(lambda: group.metadata(Metadata))
+    assert "missing required field `world_size`" in failed.cause
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -487,7 +483,7 @@ def test_errors_come_before_ends_without_a_report_and_these_before_echoes(
     answers = [other] * 2
     answers[first] = own
     group, _ = start(*answers)
-    failed = failure_of(group)
+    failed = failure_of_block(group)
     assert failed.rank == first
     assert failed.cause.startswith(cause)
 
@@ -495,7 +491,7 @@ def test_errors_come_before_ends_without_a_report_and_these_before_echoes(
 def test_a_rank_that_the_launcher_ended_does_not_hide_a_lost_host(start, launcher):
     group, _ = start(leaves, leaves)
     launcher.job.lost = SlotGone(1, "node2", "it has ended")
-    failed = failure_of(group)
+    failed = failure_of_block(group)
     assert failed.rank is None
     assert failed.cause == "it ended: the slot of rank 1 on node2 is gone: it has ended"
 
@@ -518,7 +514,7 @@ def test_of_two_ranks_that_raised_the_first_in_time_is_told(start, first):
     answers: list[Answer] = [raises_later] * 2
     answers[first] = raises_first
     group, _ = start(*answers)
-    failed = failure_of(group)
+    failed = failure_of_block(group)
     assert (failed.rank, failed.cause) == (first, "ValueError: bad shape")
 
 
@@ -559,7 +555,7 @@ DISAGREES = fails(
 def test_the_rank_that_others_wait_for_is_named(start, launcher, answers, report, rank, said):
     launcher.job.reports = {0: report}
     group, _ = start(*answers)
-    failed = failure_of(group, deadline_s=0.5)
+    failed = failure_of_block(group, deadline_s=0.5)
     assert failed.rank == rank
     assert said in failed.cause
     named = {rank} if rank is not None else set(range(len(answers)))
@@ -575,7 +571,7 @@ def test_a_report_of_a_stall_that_is_over_blames_nobody(start, launcher):
     old += "broadcasted by subset of ranks for more than 10 seconds."
     launcher.job.reports = {0: [old, "Missing ranks:", "0: [grad_0]"]}
     group, _ = start(WAITS, BEHIND)
-    failed = failure_of(group, deadline_s=0.2)
+    failed = failure_of_block(group, deadline_s=0.2)
     assert failed.rank == 1
     assert "grad_0" not in failed.cause
 
@@ -588,7 +584,7 @@ def test_a_rank_that_fails_while_it_is_asked_does_not_hang(start, late, blamed):
             rank.say(status=standing("block", 4))
 
     group, _ = start(gives_up, fails_when_asked)
-    failed = failure_of(group)
+    failed = failure_of_block(group)
     assert failed.rank == blamed
     assert failed.cause.startswith("InternalError" if blamed == 0 else "ValueError: bad shape")
 
@@ -606,21 +602,25 @@ def test_an_order_that_took_too_long_is_told_with_its_own_time_and_what_to_do(
 ):
     group, _ = start(stands(standing("block", 7)), ready=True)
     group._began -= 1000.0  # of a launch that has done much before
-    with pytest.raises(LaunchFailed) as failed:
-        group.ask(op, 0.2, **limit)
-    assert re.match(r"no answer after \d s \(rank 0: block, step 7", failed.value.failure.cause)
-    assert failed.value.failure.cause.endswith(f"; if it is only slow, raise {remedy}")
+    failed = failure_of(lambda: group.ask(op, 0.2, **limit))
+    assert re.match(r"no answer after \d s \(rank 0: block, step 7", failed.cause)
+    assert failed.cause.endswith(f"; if it is only slow, raise {remedy}")
 
 
-def test_a_rank_that_never_connects_is_named(start):
+def test_a_rank_that_does_not_start_is_named(start, hub):
     group, _ = start(obedient, None)
-    with pytest.raises(LaunchFailed) as failed:
-        group.wait_ready(0.3)
-    assert failed.value.failure.rank == 1
-    assert failed.value.failure.cause.endswith(
+    failed = failure_of(lambda: group.wait_ready(0.3))
+    assert (failed.rank, failed.phase) == (1, "launch")
+    assert failed.cause.endswith(
         "it never connected; if it is only slow, raise startup_deadline_s in the profile"
     )
-    assert failed.value.failure.phase == "launch"
+    waits, hangs = stands(standing("first step", waits=True)), stands(standing("build"))
+    group, _ = start(waits, hangs, last=Phase.BUILD)
+    assert hub.pump_until(
+        lambda: [rank.phase for rank in group.ranks] == ["ready", "build"], time.monotonic() + SOON
+    )
+    failed = failure_of(lambda: group.wait_ready(0.3))
+    assert (failed.rank, failed.phase) == (1, "build")
 
 
 def test_processes_that_end_before_they_connect_fail_at_once(start, launcher):
@@ -638,7 +638,7 @@ def test_processes_that_end_before_they_connect_fail_at_once(start, launcher):
 
 def test_the_session_goes_on_after_a_group_ended_with_its_ranks_connected(start, launcher):
     group, _ = start(RAISES, silent)
-    failure_of(group)
+    failure_of_block(group)
     again, _ = start(obedient, obedient)
     again.wait_ready(SOON)
     assert len(again.ask("block", SOON)) == 2
@@ -655,10 +655,9 @@ def test_a_slot_that_is_gone_fails_the_launch_and_is_named(start, launcher, what
         raise SlotGone(1, "node2", "it is stopped")
 
     launcher.job.signal = gone
-    with pytest.raises(LaunchFailed) as failed:
-        getattr(group, what)()
-    assert failed.value.failure.rank == 1
-    assert "the slot of rank 1 on node2 is gone: it is stopped" in failed.value.failure.cause
+    failed = failure_of(lambda: getattr(group, what)())
+    assert failed.rank == 1
+    assert "the slot of rank 1 on node2 is gone: it is stopped" in failed.cause
     assert launcher.job.ends == 1
     group.kill()
     group.end()

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed, make_launcher
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.live_launch import LiveLaunch
+from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
 from hvdperf.plan.arms import Arm, Workload
+from hvdperf.records.outcome import Failure
 from hvdperf.work.round_runner import CORRECTNESS_STEPS
-from hvdperf.worker.protocol import DRIVER_VARIABLE, Phase
 from hvdperf.worker.strategies import Strategy
 
 # Small enough to trace in half a second, of the shape that the default profile trains.
@@ -63,19 +64,17 @@ def single(workload: Workload = WORKLOAD) -> Arm:
     return Arm(workload, Strategy.SINGLE, 1)
 
 
-def trained_by(
-    start: Start,
-    launcher: str,
-    arm: Arm,
-    directory: Path,
-    steps: int = CORRECTNESS_STEPS,
-) -> dict[str, np.ndarray]:
-    """Return the weights after a few reproducible steps, which must be alike on all replicas."""
-    path = directory / f"{arm.label}.npz"
-    # The training builds and traces a model of its own.
-    group = start(launcher, arm, kinds=(), last_phase=Phase.BUILD)
+def failure_of(do: Callable[[], object]) -> Failure:
+    """Return the failure of the launch that does this."""
+    with pytest.raises(LaunchFailed) as failed:
+        do()
+    return failed.value.failure
+
+
+def trained(group: LiveLaunch, path: Path, steps: int = CORRECTNESS_STEPS) -> dict[str, np.ndarray]:
+    """Return a group's weights after a few reproducible steps, which must be alike on all replicas.
+    The training builds and traces a model of its own."""
     replies = group.ask("correctness", DEADLINE_S, steps=steps, path=str(path))
-    group.close()
     digests = {digest for reply in replies for digest in reply["digests"]}
     assert len(digests) == 1
     with np.load(path) as arrays:
@@ -96,21 +95,3 @@ def update_difference(
     begun, end = flat(expected, "begun"), flat(expected, "trained")
     np.testing.assert_array_equal(flat(weights, "begun"), begun)
     return float(np.linalg.norm(flat(weights, "trained") - end) / np.linalg.norm(end - begun))
-
-
-def environments(group: LiveLaunch) -> list[list[str]]:
-    """Return the environment that a launcher gave each of the group's processes, as NAME=value.
-
-    The environment of a forked rank is that of its stub: for the rank itself, /proc shows that of
-    the fork server.
-    """
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            given = (process / "environ").read_text().split("\0")
-            name = (process / "comm").read_text()
-        except (OSError, UnicodeDecodeError):
-            continue  # it has ended, or is not ours
-        if name.startswith("hvd-stub") and f"{DRIVER_VARIABLE}={group.address}" in given:
-            found.append(given)
-    return found
