@@ -28,8 +28,7 @@ class Recorder:
         self.connections: dict[int, Connection] = {}
         self.hellos: list[Message] = []
         self.messages: list[tuple[int, Message]] = []
-        self.gone: list[int] = []
-        self.reasons: list[str] = []
+        self.gone: dict[int, str] = {}
 
     def joined(self, rank: int, connection: Connection, hello: Message) -> None:
         self.connections[rank] = connection
@@ -39,8 +38,7 @@ class Recorder:
         self.messages.append((rank, message))
 
     def left(self, rank: int, reason: str = "") -> None:
-        self.gone.append(rank)
-        self.reasons.append(reason)
+        self.gone[rank] = reason
 
 
 @pytest.fixture
@@ -70,6 +68,19 @@ def until(hub: Hub, done: Any) -> None:
 
 
 @pytest.fixture
+def join(hub: Hub, connect: Any) -> Any:
+    """Return a function with which a rank of the listener's launch joins; it returns its end."""
+
+    def joined(listener: Recorder, address: str, rank: int = 0) -> socket.socket:
+        sock: socket.socket = connect(address)
+        sock.sendall(hello(address, rank))
+        until(hub, lambda: listener.hellos)
+        return sock
+
+    return joined
+
+
+@pytest.fixture
 def launch(hub: Hub) -> tuple[Recorder, str]:
     """The listener of a launch, and the address that its ranks connect to."""
     listener = Recorder()
@@ -77,13 +88,9 @@ def launch(hub: Hub) -> tuple[Recorder, str]:
 
 
 @pytest.fixture
-def rank(hub: Hub, connect: Any, launch: tuple[Recorder, str]) -> tuple[Recorder, socket.socket]:
+def rank(join: Any, launch: tuple[Recorder, str]) -> tuple[Recorder, socket.socket]:
     """The listener of a launch, and rank 1's end of the connection by which it has joined."""
-    listener, address = launch
-    sock = connect(address)
-    sock.sendall(hello(address, rank=1))
-    until(hub, lambda: listener.hellos)
-    return listener, sock
+    return launch[0], join(*launch, rank=1)
 
 
 def closed_by_hub(hub: Hub, sock: socket.socket) -> bool:
@@ -168,26 +175,23 @@ def test_whatever_comes_before_the_greeting_ends_nothing(line):
         hub.close()
 
 
-def test_who_does_not_greet_in_time_is_closed(hub, connect, launch, monkeypatch):
+def test_who_does_not_greet_in_time_is_closed(hub, connect, join, launch, monkeypatch):
     monkeypatch.setattr("hvdperf.launch.hub.GREETING_S", 0.2)
     listener, address = launch
     silent, slow = connect(address), connect(address)
     slow.sendall(b'{"hello"')
-    connect(address).sendall(hello(address))
-    until(hub, lambda: listener.hellos)
+    join(*launch)
     assert closed_by_hub(hub, silent)
     assert closed_by_hub(hub, slow)
     hub.pump(0.05)
-    assert listener.gone == [], "a rank may be silent"
+    assert listener.gone == {}, "a rank may be silent"
 
 
-def test_many_strangers_do_not_keep_a_rank_out(hub, connect, launch, monkeypatch):
+def test_many_strangers_do_not_keep_a_rank_out(hub, connect, join, launch, monkeypatch):
     monkeypatch.setattr("hvdperf.launch.hub.STRANGERS_MAX", 8)
-    listener, address = launch
     for _ in range(30):
-        connect(address)
-    connect(address).sendall(hello(address))
-    until(hub, lambda: listener.hellos)
+        connect(launch[1])
+    join(*launch)
     assert len(hub._strangers) <= 8
 
 
@@ -217,30 +221,25 @@ def test_a_rank_whose_message_has_no_end_is_given_up(hub, rank, monkeypatch):
     babbling.start()
     until(hub, lambda: listener.gone)
     babbling.join()
-    assert listener.gone == [1]
-    assert listener.reasons == ["its message cannot be read: a message is longer than 262144 bytes"]
+    told = "its message cannot be read: a message is longer than 262144 bytes"
+    assert listener.gone == {1: told}
 
 
 def test_the_driver_notices_a_host_that_vanishes(rank):
     assert_notices_a_host_that_vanishes(rank[0].connections[1].socket)
 
 
-def test_messages_go_to_the_listener_of_their_launch(hub, connect):
-    one, two = Recorder(), Recorder()
-    for listener, rank in ((one, 0), (two, 7)):
-        address = hub.expect(listener)
-        sock = connect(address)
-        sock.sendall(hello(address, rank))
-        until(hub, lambda listener=listener: listener.hellos)
+def test_messages_go_to_the_listener_of_their_launch(hub, join):
+    listeners = {0: Recorder(), 7: Recorder()}
+    for rank, listener in listeners.items():
+        sock = join(listener, hub.expect(listener), rank)
         # A rank may say more than a stranger.
         said = json.dumps({"reply": {"text": "x" * 100_000}}).encode()
         threading.Thread(target=sock.sendall, args=[said + b'\n{"phase": "ready"}\n']).start()
-    until(hub, lambda: len(one.messages) == len(two.messages) == 2)
-    for listener, rank in ((one, 0), (two, 7)):
-        assert [(who, *message) for who, message in listener.messages] == [
-            (rank, "reply"),
-            (rank, "phase"),
-        ]
+    until(hub, lambda: all(len(each.messages) == 2 for each in listeners.values()))
+    for rank, listener in listeners.items():
+        told = [(who, *message) for who, message in listener.messages]
+        assert told == [(rank, "reply"), (rank, "phase")]
 
 
 @pytest.mark.parametrize("ending", [b"", b"this is no JSON\n"])
@@ -249,46 +248,41 @@ def test_a_rank_has_left_when_its_connection_ends(hub, rank, ending):
     sock.sendall(ending)
     sock.shutdown(socket.SHUT_WR)
     until(hub, lambda: listener.gone)
-    assert listener.gone == [1]
-    assert bool(listener.reasons[0]) == bool(ending), "garbage is told from an end"
+    assert list(listener.gone) == [1]
+    assert bool(listener.gone[1]) == bool(ending), "garbage is told from an end"
 
 
-def test_ranks_of_a_forgotten_launch_are_not_let_in(hub, connect):
-    forgotten, expected = Recorder(), Recorder()
-    address = hub.expect(forgotten)
+def test_ranks_of_a_forgotten_launch_are_not_let_in(hub, connect, join, launch):
+    forgotten, address = launch
+    expected = Recorder()
     other = hub.expect(expected)
     hub.forget(address)
     late = connect(address)
     late.sendall(hello(address))
     assert closed_by_hub(hub, late)
-    connect(other).sendall(hello(other))
-    until(hub, lambda: expected.hellos)
+    join(expected, other)
     assert forgotten.hellos == []
     hub.forget(address)  # twice is fine
 
 
-def test_a_connection_closed_by_its_group_makes_room_for_the_next(hub, connect):
+def test_a_connection_closed_by_its_group_makes_room_for_the_next(hub, connect, join, launch):
     """The next connection gets the file descriptor of the one that was closed."""
-    first, second = Recorder(), Recorder()
-    address = hub.expect(first)
-    connect(address).sendall(hello(address))
-    until(hub, lambda: first.hellos)
+    join(*launch)
+    second = Recorder()
     address = hub.expect(second)
     waiting = connect(address)
-    hub.drop(first.connections[0])
+    hub.drop(launch[0].connections[0])
     waiting.sendall(hello(address))
     until(hub, lambda: second.hellos)
 
 
 def test_addresses_carry_a_token_of_their_own():
     hub = Hub("127.0.0.1", advertised="node1")
-    try:
-        one, two = hub.expect(Recorder()), hub.expect(Recorder())
-    finally:
-        hub.close()
-    assert one.startswith("node1:")
-    assert one.rsplit(":", 1)[0] == two.rsplit(":", 1)[0]
-    assert one != two
+    one, two = (hub.expect(Recorder()).rsplit(":", 1) for _ in range(2))
+    hub.close()
+    assert one[0] == two[0]
+    assert one[0].startswith("node1:")
+    assert one[1] != two[1]
 
 
 def test_time_for_which_the_session_was_stopped_passes_no_deadline(hub, monkeypatch):
