@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import IPv4Interface
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,13 +101,35 @@ def test_a_slot_that_does_not_connect_is_named(told, monkeypatch):
         slots.call(1, "offer")
 
 
+@contextmanager
+def a_stranger(told: dict[str, Any], **hello: Any) -> Iterator[socket.socket]:
+    """Connect to rank 0, and greet as the slot of rank 1 does, but for what is given."""
+    with socket.create_connection(("127.0.0.1", told["port"]), timeout=10) as connected:
+        said = {"hello": 1, "token": told["token"], "pid": 1, "host": "here", **hello}
+        connected.sendall(json.dumps(said).encode() + b"\n")
+        yield connected
+
+
+def test_a_slot_that_does_not_answer_is_gone_and_is_not_asked_again(told, monkeypatch):
+    monkeypatch.setattr(slots_module, "ANSWER_S", 1.0)
+    slots = Slots()
+    with a_stranger(told[0]) as silent:
+        assert slots.hub.pump_until(slots._all_joined, slots.hub.now() + 10)
+        agent = slots_module.RemoteAgent(slots, 1)
+        gone = "the slot of rank 1 on here is gone: it did not answer 'start'"
+        for _ in range(2):
+            with pytest.raises(SlotGone, match=gone):
+                agent.start("launch-0", {}, ["true"])
+        with pytest.raises(UserError, match=gone):
+            slots.offers()
+        assert silent.recv(1 << 16).count(b"\n") == 1
+
+
 @pytest.mark.parametrize("hello", [{"token": "wrong"}, {"hello": 2}, {"hello": 0}])
 def test_a_stranger_is_no_slot(told, monkeypatch, hello):
     monkeypatch.setattr(slots_module, "ANSWER_S", 0.3)
     slots = Slots()
-    with socket.create_connection(("127.0.0.1", told[0]["port"]), timeout=10) as stranger:
-        said = {"hello": 1, "token": told[0]["token"], "pid": 1, "host": "here", **hello}
-        stranger.sendall(json.dumps(said).encode() + b"\n")
+    with a_stranger(told[0], **hello) as stranger:
         with pytest.raises(UserError, match=r"rank 1\) did not connect"):
             slots.offers()
         assert stranger.recv(1) == b"", "its connection is closed"
