@@ -20,7 +20,6 @@ from hvdperf.records.rounds import (
     StampedRun,
     Turns,
     back_to_back,
-    median_speed,
 )
 from hvdperf.work.blocks import Pair, Visit, settled, turns_of, walk
 from hvdperf.work.collectives import REPEATS_MAX, SERIES_SECONDS, affordable_repeats
@@ -159,11 +158,6 @@ def test_sides_that_share_no_turn_are_an_error():
         observation(comparison, measured)
 
 
-def test_the_median_speed_is_of_speeds():
-    speeds = [block(HOROVOD_1, seconds) for seconds in (1.0, 2.0, 100.0)]
-    assert median_speed(speeds) == 160.0
-
-
 @pytest.mark.parametrize(
     ("seconds", "over"),
     [
@@ -209,8 +203,10 @@ def test_a_repeat_takes_as_long_as_on_its_slowest_rank():
     assert measured.seconds == 3.0
 
 
-def test_a_series_without_times_takes_no_time_that_is_a_number():
-    assert math.isnan(Series(GRADIENTS, 0, [series_report([])] * 2).seconds)
+def test_a_series_without_times_takes_no_time_that_is_a_number_and_is_asked_for_once_more():
+    empty = Series(GRADIENTS, 0, [series_report([])] * 2)
+    assert math.isnan(empty.seconds)
+    assert affordable_repeats(empty) == 1
 
 
 @pytest.mark.parametrize(
@@ -224,10 +220,6 @@ def test_what_takes_long_is_repeated_less(seconds, repeats):
 
 FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT
 MANY = [Arm(WORKLOAD, Strategy.HOROVOD, 2, injected=f"fault{number}") for number in range(9)]
-
-
-def test_what_could_not_be_measured_is_asked_for_once_more():
-    assert affordable_repeats(Series(GRADIENTS, 0, [series_report([])] * 2)) == 1
 
 
 def walked(
@@ -276,22 +268,6 @@ def test_a_visit_takes_the_kinds_that_are_compared_there_and_the_first_what_is_l
         # It may be next to the other, too, by chance.
         assert any({FULL, LOCAL} <= visit.kinds for visit in beside)
         assert sum(LOCAL in each for each in of_two) == 1
-
-
-def test_arms_that_nothing_is_compared_with_take_their_place_too():
-    visits = walked({HOROVOD_1: {FULL}, HOROVOD_2: {FULL, LOCAL}, MIRRORED_2: ()}, [])
-    assert {visit.arm: visit.kinds for visit in visits} == {
-        HOROVOD_1: {FULL},
-        HOROVOD_2: {FULL, LOCAL},
-        MIRRORED_2: frozenset(),
-    }
-    assert len(visits) == 3
-    assert walked({}, []) == []
-
-
-def test_who_is_not_there_is_not_compared_with():
-    visits = walked({HOROVOD_2: {FULL}}, [(Side(HOROVOD_2), Side(HOROVOD_1))])
-    assert visits == [Visit(HOROVOD_2, frozenset({FULL}))]
 
 
 def test_orders_are_drawn():

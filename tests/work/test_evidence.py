@@ -14,7 +14,7 @@ from hvdperf.work import evidence
 from hvdperf.work.base import Work
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.collectives import Collectives
-from hvdperf.work.training import Epochs, WallTime, impossible_shares, stamped
+from hvdperf.work.training import Epochs, WallTime, impossible_shares
 from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import (
     GRADIENTS,
@@ -22,6 +22,7 @@ from tests.support.rounds import (
     HOROVOD_2,
     MIRRORED_2,
     WORKLOAD,
+    change_reports,
     evidence_report,
     launch,
     run_report,
@@ -42,10 +43,7 @@ def invalid_reasons(launch: Launch) -> list[str]:
 
 def changed(sound, position, **values):
     """The launch with something else in the report of one rank, of its first block."""
-    first = sound.blocks[0]
-    ranks = list(first.ranks)
-    ranks[position] = replace(ranks[position], **values)
-    sound.blocks[0] = replace(first, ranks=ranks)
+    sound.blocks[0].ranks[position] = replace(sound.blocks[0].ranks[position], **values)
     return sound
 
 
@@ -114,11 +112,8 @@ def test_the_replica_with_other_weights_is_named():
 @pytest.mark.parametrize("missing", [0, 1])
 def test_a_rank_that_reports_nothing_is_a_problem(missing):
     short = launch(HOROVOD_2, SPEEDS)
-    first = short.blocks[0]
-    ranks = [rank for number, rank in enumerate(first.ranks) if number != missing]
-    turns_of(short).blocks[0] = replace(first, ranks=ranks)
-    found = invalid_reasons(short)
-    assert "full block of turn 0: 1 of 2 ranks reported" in found[0]
+    del short.blocks[0].ranks[missing]
+    assert "full block of turn 0: 1 of 2 ranks reported" in invalid_reasons(short)[0]
 
 
 @pytest.mark.parametrize(
@@ -286,18 +281,11 @@ def test_of_two_noisy_parts_the_longer_one_is_not_taken_for_true():
 def test_parts_that_add_up_to_more_than_their_step_are_noticed():
     def made(longer: float) -> Launch:
         launch = with_timestamps(HOROVOD_2)
-        stamped(launch).blocks = [
-            replace(
-                block,
-                ranks=[
-                    replace(rank, inside_seconds=longer * rank.inside_seconds)
-                    for rank in block.ranks
-                ],
-            )
-            if block.kind is not BlockKind.FULL
-            else block
-            for block in launch.blocks
-        ]
+        change_reports(
+            launch,
+            lambda _, report: replace(report, inside_seconds=longer * report.inside_seconds),
+            lambda block: block.kind is not BlockKind.FULL,
+        )
         return launch
 
     assert impossible_shares([made(1.0)] * 6) == ""
