@@ -533,12 +533,7 @@ DISAGREES = fails(
     ("answers", "report", "rank", "said"),
     [
         ([gives_up, stands(standing("block", 3))], [], 1, "rank 1: block, step 3, in faults.py:22"),
-        (
-            [WAITS, BEHIND],
-            [],
-            1,
-            "rank 0: block, step 7, in ops.py:1 execute; rank 1: ",
-        ),
+        ([WAITS, BEHIND], [], 1, "rank 0: block, step 7, in ops.py:1 execute; rank 1: "),
         ([BEHIND, WAITS], [], 0, "rank 0: block, step 6, in faults.py:22 _hang"),
         # The rank that Horovod misses, whoever is behind.
         ([WAITS, BEHIND], MISSED, 1, "grad_0"),

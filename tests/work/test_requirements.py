@@ -9,21 +9,8 @@ from hvdperf.work.collectives import Collectives
 from hvdperf.work.table import kinds_of, transfers_of
 from hvdperf.work.training import Startup
 from hvdperf.worker.protocol import Phase
-from tests.support.rounds import (
-    GRADIENTS,
-    HOROVOD_1,
-    HOROVOD_2,
-    MIRRORED_2,
-    WORKLOAD,
-)
-from tests.support.sessions import (
-    ALL,
-    BOUND,
-    FAULT_CASES,
-    GRADIENTS_OF,
-    STRONG,
-    WEAK,
-)
+from tests.support.rounds import GRADIENTS, HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
+from tests.support.sessions import ALL, BOUND, FAULT_CASES, GRADIENTS_OF, STRONG, WEAK
 
 
 def test_split_blocks_are_taken_only_where_they_are_judged():
