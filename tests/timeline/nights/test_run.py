@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import signal
 import subprocess
 import time
@@ -16,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from bench.nights import FIRST, Year, nights
+from hvdperf.errors import UserError
+from hvdperf.plan.questions import weak_scaling
 from hvdperf.records.documents import Kind
 from hvdperf.records.outcome import Measure
 from hvdperf.session.ending import EXIT_STATUS
-from hvdperf.timeline.nights.night import Night, read_night, write_night
+from hvdperf.timeline.nights.night import Night, read_night, read_nights, write_night
 from hvdperf.timeline.nights.run import NightPlan, run
 from hvdperf.timeline.nights.series import Series
 from hvdperf.timeline.nights.watch import MISSING_STATUS, Watched, write_issues
@@ -27,26 +27,30 @@ from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict
 from tests.support.leftovers import ended
 from tests.support.nights import slowed, slowed_part
-from tests.support.whole_sessions import BIN, PROFILE, ROOT, completed, environment_of_sessions
+from tests.support.rounds import WORKLOAD, outcome
+from tests.support.stores import case_of, write_session
+from tests.support.warm import hvdperf
+from tests.support.whole_sessions import BIN, PROFILE, ROOT, environment_of_sessions
 
 OWN_CASES = {"weak_scaling[alexnet_s-np2]", "weak_scaling[vgg_16_s-np2]"}
-TODAY, TOMORROW = "2026-11-24", "2026-11-25"
-GATED = "the session against the reference stack"
+TODAY = "2026-11-24"
 
 
 @pytest.fixture
 def command(tmp_path: Path) -> Callable[..., list[str]]:
-    """Return a function that returns the command line of a night."""
+    """Return a function that returns the command line of a night, against this stack itself.
+
+    more: further options of pytest.
+    """
     profile = tmp_path / "tiny.toml"
     profile.write_text(PROFILE.replace('["alexnet_s"]', '["alexnet_s", "vgg_16_s"]'))
 
-    def words(*options: str, night: str = TODAY, more: Sequence[str] = ()) -> list[str]:
-        asked = ["--series=mine", f"--night={night}", "--no-pair", f"--profile={profile}"]
+    def words(*more: str) -> list[str]:
+        asked = ["--series=mine", f"--night={TODAY}", "--no-pair", f"--profile={profile}"]
         made_up = ["-p", "tests.support.made_up_ranks", "-q", "--np=2", "--oversubscribe"]
-        chosen = ["-k", "weak_scaling"]
-        results = f"--results={tmp_path / 'results'}"
-        start = [str(BIN / "hvdperf"), "nightly", "run", *asked, results, *options]
-        return [*start, "--", *made_up, *chosen, *more]
+        where = [f"--results={tmp_path / 'results'}", f"--against={BIN / 'python'}"]
+        start = [str(BIN / "hvdperf"), "nightly", "run", *asked, *where]
+        return [*start, "--", *made_up, "-k", "weak_scaling", *more]
 
     return words
 
@@ -68,19 +72,30 @@ def finished(words: Sequence[str]) -> tuple[int, str]:
     return process.returncode, output
 
 
-def night_of(tmp_path: Path, date: str = TODAY) -> Night:
-    return read_night(tmp_path / f"results/nights/mine/{date}.json")
+def night_of(tmp_path: Path) -> Night:
+    return read_night(tmp_path / f"results/nights/mine/{TODAY}.json")
 
 
 def sessions(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "results/runs").glob("*"))
 
 
+def cases_of(tmp_path: Path) -> set[str]:
+    """Return the files of the cases of two ranks that have been decided."""
+    return {path.name for path in (tmp_path / "results").glob("runs/*/weak_scaling-*-np2.json")}
+
+
 def wait_for_a_case(tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
-    while not list((tmp_path / "results").glob("runs/*/weak_scaling-*.json")):
+    while not cases_of(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def wait_for_a_line(process: subprocess.Popen[str], part: str) -> None:
+    assert process.stdout is not None
+    while part not in process.stdout.readline():
+        assert process.poll() is None
 
 
 def children_of(process: int) -> list[int]:
@@ -91,10 +106,11 @@ def children_of(process: int) -> list[int]:
     ]
 
 
-def test_a_night_measures_gates_and_is_done_once(
+def test_a_night_measures_gates_measures_again_what_is_slower_and_is_done_once(
     command: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    words = command(f"--against={BIN / 'python'}")
+    junit = tmp_path / "junit.xml"
+    words = command(f"--junitxml={junit}")
     status, output = finished(words)
     night = night_of(tmp_path)
     assert [part.kind for part in night.parts] == [Kind.OWN, Kind.GATE], output
@@ -106,58 +122,39 @@ def test_a_night_measures_gates_and_is_done_once(
     assert len(own.hosts) == 1
     assert night.ended_at is not None
     assert night.command.startswith("pytest perf/ --profile=")
-    expected = EXIT_STATUS[night.verdict]
-    assert status == expected
+    assert status == EXIT_STATUS[night.verdict]
     assert f"mine, night of {TODAY}: {night.verdict.value} (" in output
     assert (tmp_path / "results/nights/index.html").exists()
 
-    before = sessions(tmp_path)
-    status, output = finished(words)
-    assert status == expected
-    assert f"the night of {TODAY} is over" in output
-    assert sessions(tmp_path) == before
-
-    # What FAILs is measured again, and nothing else.
+    # What FAILs or is slower than on ten nights, each a little unlike the others, is measured again
+    # at once, and nothing else.
     slow = replace(gate.cases[-1], verdict=Verdict.FAIL, figure=0.9, lower=0.88, upper=0.95)
     failed = replace(gate, cases=(*gate.cases[:-1], slow))
-    write_night(tmp_path / "results/nights", replace(night, parts=(own, failed), ended_at=None))
-    _, output = finished(words)
-    again = night_of(tmp_path).parts[-1]
-    assert again.kind is Kind.GATE_AGAIN, output
-    assert [row.name for row in again.cases] == [slow.name]
-
-
-def test_what_is_slower_is_measured_again_at_once_and_counts_like_the_first_time(
-    command: Callable[..., list[str]], tmp_path: Path
-) -> None:
-    junit = tmp_path / "junit.xml"
-    words = command(more=[f"--junitxml={junit}"])
-    finished(words)
-    night = night_of(tmp_path)
-    (own,) = night.parts
-    # Ten nights that were ten times as fast, each a little unlike the others.
+    store = tmp_path / "results/nights"
+    write_night(store, replace(night, parts=(own, failed), ended_at=None))
     for back in range(10, 0, -1):
-        part = replace(slowed_part(own, 10 * (1 + 0.01 * (back % 3))), disturbed="")
-        date = night.night - timedelta(days=back)
-        write_night(tmp_path / "results/nights", replace(night, night=date, parts=(part,)))
-    (tmp_path / f"results/nights/mine/{TODAY}.json").unlink()
-    for path in sessions(tmp_path):
-        shutil.rmtree(path)
-
-    junit.unlink()
+        part = slowed_part(own, 10 * (1 + 0.01 * (back % 3)))
+        write_night(store, replace(night, night=night.night - timedelta(days=back), parts=(part,)))
     status, output = finished(words)
     night = night_of(tmp_path)
-    first, again = night.parts
-    assert f'tests="{len(first.cases)}"' in junit.read_text(), "that of the first session"
-    assert (first.kind, again.kind) == (Kind.OWN, Kind.AGAIN), output
+    _, _, again, gate_again = night.parts
+    assert (again.kind, gate_again.kind) == (Kind.AGAIN, Kind.GATE_AGAIN), output
     assert {each.model for each in again.of(Measure.SPEED)} == {"alexnet_s", "vgg_16_s"}
     assert again.cases == ()
-    both = night.speeds["vgg_16_s", 2]
-    speeds = (each for part in night.parts for each in part.of(Measure.SPEED))
+    assert [row.name for row in gate_again.cases] == [slow.name]
+    speeds = (each for part in (own, again) for each in part.of(Measure.SPEED))
     parts = [each.values for each in speeds if (each.model, each.world_size) == ("vgg_16_s", 2)]
-    assert list(both) == [value for values in parts for value in values]
+    assert [*night.speeds["vgg_16_s", 2]] == [value for values in parts for value in values]
     assert status == EXIT_STATUS[Verdict.FAIL]
     assert f"since the night of {TODAY}: " in output
+    assert f'tests="{len(own.cases)}"' in junit.read_text(), "that of the night's own session"
+
+    before = sessions(tmp_path)
+    assert len(before) == 4
+    status, output = finished(words)
+    assert status == EXIT_STATUS[Verdict.FAIL]
+    assert f"the night of {TODAY} is over" in output
+    assert sessions(tmp_path) == before
 
 
 def test_a_later_session_writes_none_of_the_files_of_the_first(
@@ -170,138 +167,114 @@ def test_a_later_session_writes_none_of_the_files_of_the_first(
     assert plan.later_session() == [*plan.session(), *(f"{each}=/dev/null" for each in options)]
 
 
+def test_a_night_that_is_killed_or_interrupted_again_and_again_loses_nothing(
+    command: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    def kill(process: subprocess.Popen[str]) -> None:
+        children = children_of(process.pid)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert ended(children), "the session does not outlive its night"
+
+    for step in ("nightly: look at this machine", "nightly: the session", "a case"):
+        process = start(command())
+        if step == "a case":
+            wait_for_a_case(tmp_path)
+        else:
+            wait_for_a_line(process, step)
+        kill(process)
+    decided = cases_of(tmp_path)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        # The session goes on for a minute.
+        process = start(command("--budget=1"))
+        wait_for_a_line(process, ": start horovod@2")
+        # A terminal sends Ctrl-C to the session, too.
+        for pid in [process.pid, *(children_of(process.pid) if signum == signal.SIGINT else [])]:
+            os.kill(pid, signum)
+        output, _ = process.communicate(timeout=60)
+        night = night_of(tmp_path)
+        assert process.returncode == 10, output
+        assert "interrupted; the same command on the same date goes on" in output
+        assert night.ended_at is None
+        assert night.verdict is Verdict.NOT_RUN
+        assert "a session did not end" in night.told
+    for step in ("nightly: the session against the reference stack", f"mine, night of {TODAY}: "):
+        process = start(command())
+        wait_for_a_line(process, step)
+        kill(process)
+
+    _, output = finished(command())
+    night = night_of(tmp_path)
+    assert [part.kind for part in night.parts] == [Kind.OWN, Kind.GATE], output
+    assert [len(part.cases) for part in night.parts] == [2, 4]
+    assert len(sessions(tmp_path)) == 2, "no session was begun twice"
+    assert night.ended_at is not None
+    assert decided
+    assert decided <= cases_of(tmp_path)
+
+
+MADE = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:4]
+# What a machine does without Horovod is not measured again.
+LAST = replace(MADE[-1], ended_at=None, probe={"copy": 1e9})
+
+
+def plan_of(tmp_path: Path, night: Night, *options: str, against: str = "") -> NightPlan:
+    write_night(tmp_path / NIGHTS, night)
+    asked = (night.series, night.night, "smoke", against)
+    return NightPlan(tmp_path, *asked, pair=False, arguments=options)
+
+
 def test_a_second_session_that_ended_is_kept_although_nothing_is_slower_any_more(
     tmp_path: Path,
 ) -> None:
-    (night,) = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:1]
-    (own,) = night.parts
+    (own,) = LAST.parts
     again = replace(own, session=own.session.replace("-1", "-2"), cases=(), kind=Kind.AGAIN)
-    interrupted = replace(night, parts=(own, again), ended_at=None, probe={"copy": 1e9})
-    write_night(tmp_path / NIGHTS, interrupted)
-    plan = NightPlan(tmp_path, night.series, night.night, "nightly", pair=False)
+    plan = plan_of(tmp_path, replace(LAST, parts=(own, again)))
     assert run(plan, print).parts == (own, again)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        "a case",
-        *(
-            pytest.param(step, marks=pytest.mark.long)
-            for step in ("look at this machine", "the session", GATED, "the end")
-        ),
-    ],
-)
-def test_a_night_that_is_killed_goes_on_and_loses_nothing(
-    command: Callable[..., list[str]], tmp_path: Path, step: str
-) -> None:
-    # After the session there is nothing left to measure but against the reference stack.
-    gated = step in (GATED, "the end")
-    words = command(*([f"--against={BIN / 'python'}"] if gated else []))
-    process = start(words)
-    assert process.stdout is not None
-    if step == "a case":
-        wait_for_a_case(tmp_path)
-    else:
-        said = f"mine, night of {TODAY}: " if step == "the end" else f"nightly: {step}"
-        while not process.stdout.readline().startswith(said):
-            assert process.poll() is None
-    children = children_of(process.pid)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert ended(children), "the session does not outlive its night"
-    decided = {path.name for path in (tmp_path / "results").glob("runs/*/*-np2.json")}
-
-    _, output = finished(words)
-    night = night_of(tmp_path)
-    assert [part.kind for part in night.parts] == [Kind.OWN, Kind.GATE][: 1 + gated], output
-    assert [len(part.cases) for part in night.parts] == [2, 4][: 1 + gated]
-    assert len(sessions(tmp_path)) == 1 + gated, "no session was begun twice"
-    assert night.ended_at is not None
-    assert decided <= {path.name for path in (tmp_path / "results").glob("runs/*/*-np2.json")}
-
-
-@pytest.mark.long
-def test_the_next_night_keeps_what_a_killed_one_had_decided(
-    command: Callable[..., list[str]], tmp_path: Path
-) -> None:
-    process = start(command())
-    wait_for_a_case(tmp_path)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    first = night_of(tmp_path)
-    assert first.parts == ()
-
-    finished(command(night=TOMORROW))
-    first = night_of(tmp_path)
+def test_the_next_night_keeps_what_a_killed_one_had_decided(tmp_path: Path) -> None:
+    killed = replace(MADE[0], parts=(), ended_at=None)
+    write_night(tmp_path / NIGHTS, killed)
+    case = case_of(outcome(weak_scaling(WORKLOAD, 2), [0.9] * 6))
+    label = f"{killed.series} {killed.night}"
+    write_session(tmp_path / "runs", case, label=label, exit_status=None)
+    last = run(plan_of(tmp_path, LAST), print)
+    first, *_ = read_nights(tmp_path / NIGHTS).of[killed.series]
+    assert last.parts == LAST.parts
     (part,) = first.parts
     assert part.exit_status is None
-    assert part.cases
+    assert [row.name for row in part.cases] == [case.name]
     assert first.ended_at is not None
-    assert first.verdict in (Verdict.NOT_RUN, Verdict.FAIL)
-    second = night_of(tmp_path, TOMORROW)
-    assert second.ended_at is not None
-    assert second.parts[0].session != part.session
+    assert first.verdict is Verdict.NOT_RUN
 
 
 def test_a_night_that_cannot_be_measured_says_why(
-    command: Callable[..., list[str]], tmp_path: Path
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    status, output = finished(command(more=["--models=vgg_17"]))
-    assert status == 10, output
-    night = night_of(tmp_path)
+    night = run(plan_of(tmp_path, replace(LAST, parts=()), "--models=vgg_17"), print)
     assert night.verdict is Verdict.NOT_RUN
-    assert re.search(r"the session ended with status 4; see its output", night.reason)
-    assert "unknown network 'vgg_17'" in output
+    assert night.reason == "the session ended with status 4; see its output"
+    assert "unknown network 'vgg_17'" in "".join(capfd.readouterr())
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_night_that_is_interrupted_is_not_over(
-    command: Callable[..., list[str]], tmp_path: Path, signum: int
-) -> None:
-    # The session goes on for a minute.
-    process = start(command(more=["--budget=1"]))
-    wait_for_a_case(tmp_path)
-    # A terminal sends Ctrl-C to the session, too.
-    for pid in [process.pid, *(children_of(process.pid) if signum == signal.SIGINT else [])]:
-        os.kill(pid, signum)
-    output, _ = process.communicate(timeout=60)
-    night = night_of(tmp_path)
-    assert process.returncode == 10, output
-    assert "interrupted; the same command on the same date goes on" in output
-    assert night.ended_at is None
-    assert night.verdict is Verdict.NOT_RUN
-    assert "a session did not end" in night.told
-    finished(command())
-    night = night_of(tmp_path)
-    assert night.ended_at is not None
-    assert len(sessions(tmp_path)) == 1
-
-
-def test_a_gate_that_cannot_start_is_not_overlooked(
-    command: Callable[..., list[str]], tmp_path: Path
-) -> None:
-    status, _ = finished(command("--against=/no/such/python"))
-    night = night_of(tmp_path)
-    assert status == 10
-    assert [part.kind for part in night.parts] == [Kind.OWN]
+def test_a_gate_that_cannot_start_is_not_overlooked(tmp_path: Path) -> None:
+    night = run(plan_of(tmp_path, LAST, against="/no/such/python"), print)
+    assert night.parts == LAST.parts
     assert night.verdict is Verdict.NOT_RUN
     assert "; the session against the reference stack ended with status 4" in night.told
 
 
-def test_two_nights_at_once_are_refused(command: Callable[..., list[str]], tmp_path: Path) -> None:
-    process = start(command())
-    assert process.stdout is not None
-    assert process.stdout.readline() == "nightly: look at this machine\n"
-    status, output = finished(command(night=TOMORROW))
-    assert (status, output.count("\n")) == (2, 1), output
-    assert "another night is being measured here; wait for its end" in output
-    process.kill()
-    process.communicate()
+def test_two_nights_at_once_are_refused(tmp_path: Path) -> None:
+    plan, said = plan_of(tmp_path, MADE[0]), []
 
+    def begin_another(line: str) -> None:
+        said.append(line)
+        with pytest.raises(UserError, match="another night is being measured here; wait for its"):
+            run(replace(plan, night=MADE[1].night), print)
 
-MADE = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:4]
+    run(plan, begin_another)
+    assert said
 
 
 def judged(night: Night, verdict: Verdict) -> Night:
@@ -384,12 +357,8 @@ def test_only_a_fail_opens_and_only_clean_nights_close(
 def test_the_command_watches_the_named_series_and_exits_with_the_worst(tmp_path: Path) -> None:
     for night in MADE:
         write_night(tmp_path / NIGHTS, night)
-    done = completed(
-        [
-            *(str(BIN / "hvdperf"), "nightly", "watch", f"--results={tmp_path}"),
-            *("--series=a100", "--series=h100"),
-        ]
-    )
+    which = ("--series=a100", "--series=h100")
+    done = hvdperf("nightly", "watch", f"--results={tmp_path}", *which)
     assert done.returncode == MISSING_STATUS, done.stderr
     lines = done.stdout.splitlines()
     assert [line.partition(":")[0] for line in lines if line[0] != " "] == ["a100", "h100"]
