@@ -196,31 +196,12 @@ def test_bounds_are_where_scipys_exact_test_begins_to_reject(n, alpha):
 
 
 @ANY
-@given(st.data(), LONG, floors())
+@given(st.data(), LONG, floors() | RATIOS.map(Ceiling))
 def test_a_better_series_never_gets_a_worse_verdict(data, values, rule):
-    better = [value + data.draw(GRID.map(abs)) for value in values]
+    sign = -1 if isinstance(rule, Ceiling) else 1
+    better = [value + sign * data.draw(GRID.map(abs)) for value in values]
     # Where the margins differ, a series may both fail and pass: FAIL it is, until it is better.
     assert RANK[judge(better, rule).verdict] >= RANK[judge(values, rule).verdict]
-
-
-@ANY
-@given(st.data(), LONG, RATIOS.map(Ceiling))
-def test_a_shorter_time_never_gets_a_worse_verdict(data, values, rule):
-    shorter = [value - data.draw(GRID.map(abs)) for value in values]
-    assert RANK[judge(shorter, rule).verdict] >= RANK[judge(values, rule).verdict]
-
-
-@ANY
-@given(LONG, bands())
-def test_an_interval_inside_the_band_passes_outside_fails_and_across_is_open(values, band):
-    judgement = judge(values, band)
-    low, high = figure_of(judgement).lower, figure_of(judgement).upper
-    if band.low <= low and high <= band.high:
-        assert judgement.verdict is Verdict.PASS
-    elif high < band.low or low > band.high:
-        assert judgement.verdict is Verdict.FAIL
-    else:
-        assert judgement.verdict is Verdict.INCONCLUSIVE
 
 
 @ANY
@@ -243,12 +224,6 @@ def test_parity_does_not_depend_on_which_side_is_the_reference(values, band):
     assume(all(abs(b / e - 1) > 1e-9 for b in (figure.lower, figure.upper) for e in edges))
     other = judge([-value for value in values], turned)
     assert other.verdict is judge(values, band).verdict
-
-
-@ANY
-@given(st.lists(GRID, max_size=5), floors())
-def test_five_rounds_decide_nothing_at_the_rate_of_a_floor(values, rule):
-    assert judge(values, rule).verdict is (Verdict.INCONCLUSIVE if values else Verdict.INVALID)
 
 
 @ANY
