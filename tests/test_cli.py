@@ -14,6 +14,7 @@ import pytest
 from hvdperf import cli
 from hvdperf.__main__ import parser
 from hvdperf.paths import ROOT
+from hvdperf.programs import run
 
 TALKS = """
 import argparse, sys
@@ -36,14 +37,8 @@ sys.exit(run(parser))
 
 @pytest.mark.parametrize(("lines", "status", "told"), [(1, 3, ""), (0, 2, "nothing to say\n")])
 def test_it_ends_with_the_commands_status_or_a_line(lines, status, told):
-    done = subprocess.run(
-        [sys.executable, "-c", TALKS, str(lines)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (status, told)
+    done = run([sys.executable, "-c", TALKS, str(lines)], ROOT)
+    assert (done.status, done.errors) == (status, told)
 
 
 # In the buffer of what prints, and in none.
@@ -160,18 +155,6 @@ def test_an_error_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_version_names_the_commit() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "hvdperf", "--version"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    assert re.fullmatch(rf"\d+\.\d+\.\d+ \({commit}\+?\)\n", done.stdout)
+    told = run([sys.executable, "-m", "hvdperf", "--version"], ROOT).output
+    commit = run(["git", "rev-parse", "--short=12", "HEAD"], ROOT).output.strip()
+    assert re.fullmatch(rf"\d+\.\d+\.\d+ \({commit}\+?\)\n", told)

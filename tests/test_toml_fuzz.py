@@ -30,20 +30,14 @@ VALUES = st.sampled_from(
     [
         "true",
         "0",
-        "-1",
         "1.5",
         "inf",
         "nan",
         "1e400",
         "9" * 400,
         "9" * 5000,
-        "0x" + "f" * 5000,
-        '""',
         '"a\\nb"',
-        '"[*"',
         '"\\u0000"',
-        "[]",
-        "[[]]",
         "[{}]",
         "[1, true]",
         "[9, 9]",
@@ -51,13 +45,10 @@ VALUES = st.sampled_from(
         "[0.5, 2" + "0" * 400 + "]",
         '["vgg_16_s", 3]',
         "{}",
-        "{a = 1}",
         "1979-05-27",
-        "07:32:00",
         "1979-13-77",
         "[" * 3000,
         "[" * 3000 + "]" * 3000,
-        "[" * 300 + "]" * 300,
         "a." * 500 + "a = 1",
     ]
 )
@@ -89,12 +80,6 @@ def read_both(content: bytes) -> None:
 def test_the_files_that_are_changed_here_are_sound_before(content):
     read = load_profile if content is PROFILE else load_thresholds
     assert kept_or_refused(read, content) is not None
-
-
-@FUZZ
-@given(st.binary(max_size=200))
-def test_any_bytes(content):
-    read_both(content)
 
 
 @FUZZ
@@ -142,18 +127,11 @@ def test_any_value_for_any_key(content, data, value):
     read_both("\n".join(lines).encode())
 
 
+PART = st.text("weak_scalingprtynp*[]!?-1/:.\n\\", max_size=12)
+
+
 @FUZZ
-@given(st.text(max_size=40), VALUES)
+@given(st.text(max_size=40) | st.lists(PART, min_size=4, max_size=4).map("/".join), VALUES)
 def test_any_pattern_of_a_threshold(pattern, value):
     quoted = "".join(f"\\U{ord(letter):08x}" for letter in pattern)
-    read_both(THRESHOLDS + f'"{quoted}" = {value}\n'.encode())
-
-
-@FUZZ
-@given(
-    st.lists(st.text("weak_scalingprtynp*[]!?-1/:.\n\\", max_size=12), min_size=4, max_size=4),
-    VALUES,
-)
-def test_any_four_parts_of_a_threshold(parts, value):
-    quoted = "/".join(parts).replace("\\", "\\\\").replace("\n", "\\n")
     read_both(THRESHOLDS + f'"{quoted}" = {value}\n'.encode())
