@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Callable
@@ -126,7 +125,6 @@ def left_out(directory: Path) -> str:
         (lambda d: d.pop("outcome"), "missing required field `outcome`"),
         (lambda d: d["outcome"]["judgement"].update(verdict="FINE"), "judgement.verdict: Invalid"),
         (lambda d: d.pop("format"), "missing required field `format`"),
-        (lambda d: d.update(format=0), "format: Expected `int` >= 1"),
         (lambda d: d.update(format=99), "of format 99, which a later version of the suite wrote"),
         (lambda d: d.update(session="20250101T000000Z-1"), "of another session, 20250101T0"),
         (lambda d: d.update(name=PARITY.name), "not the file of its case, parity"),
@@ -160,8 +158,6 @@ def without_a_launch(arm: int):
         (lambda d: d["rounds"][1]["launches"].append(d["rounds"][1]["launches"][0]), "two la", []),
         (lambda d: d.update(session="20250101T000000Z-1"), "of another session, 20250101T0", []),
         (lambda d: d["group"].__setitem__(1, "startup"), "rounds, resnet_50_s-startup", []),
-        (lambda d: d.update(format=99), "of format 99, which a later version", []),
-        (lambda d: d["rounds"][0].update(number=-1), "rounds[0].number: Expected", []),
     ],
 )
 def test_cases_without_their_rounds_are_left_out_and_no_others(directory, change, told, left):
@@ -197,30 +193,13 @@ def test_what_is_no_document_is_left_out(directory, text, told):
     [
         (Path.mkdir, "no document of a session"),
         (os.mkfifo, "no document of a session"),
-        (
-            lambda path: path.symlink_to(path.name),
-            "cannot be read: Too many levels of",
-        ),
-        (lambda path: path.symlink_to("nothing"), "cannot be read: No such file or directory"),
+        (lambda path: path.symlink_to(path.name), "cannot be read: Too many levels of"),
     ],
 )
 def test_what_is_no_file_is_left_out(directory, make, told):
     (directory / WEAK_FILE).unlink()
     make(directory / WEAK_FILE)
     assert told in left_out(directory)
-
-
-def test_a_file_that_may_not_be_read_is_left_out(directory, monkeypatch):
-    read = Path.read_bytes
-
-    # As of another user's; root may read everything.
-    def refuse(path: Path) -> bytes:
-        if path.name == WEAK_FILE:
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return read(path)
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
-    assert "cannot be read: Permission denied" in left_out(directory)
 
 
 def test_other_files_are_named(directory):
@@ -362,19 +341,16 @@ def test_a_session_that_ends_while_it_writes_has_whole_cases(tmp_path, monkeypat
 
 # Other formats ---------------------------------------------------------------------------------
 
-EARLIER = [1, FORMAT - 1]
 
-
-@pytest.mark.parametrize("made", EARLIER)
 @pytest.mark.parametrize("name", ["session.json", WEAK_FILE, ROUNDS_FILE])
 @pytest.mark.parametrize("take", [read_session, resumable])
-def test_a_session_of_an_earlier_format_is_refused_in_one_line(directory, name, made, take):
-    edit(directory / name, lambda document: document.update(format=made))
+def test_a_session_of_an_earlier_format_is_refused_in_one_line(directory, name, take):
+    edit(directory / name, lambda document: document.update(format=FORMAT - 1))
     with pytest.raises(UserError) as caught:
         take(directory)
     assert str(caught.value).endswith(
-        f"of format {made}, which an earlier version of the suite wrote; this version reads format "
-        f"{FORMAT}: measure again, or use that version"
+        f"of format {FORMAT - 1}, which an earlier version of the suite wrote; this version reads "
+        f"format {FORMAT}: measure again, or use that version"
     )
     assert "\n" not in str(caught.value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -186,16 +187,7 @@ def test_a_text_that_ends_early_is_refused(data):
         ("outcome.judgement.verdict", "FINE", "judgement.verdict: Invalid enum value 'FINE'"),
         ("outcome.judgement.rule.kind", "ceiling", "judgement.rule: Object missing"),
         ("outcome.comparison.candidate.arm.world_size", 0, "arm.world_size: Expected `int` >= 1"),
-        (
-            "outcome.rounds.0.launches.0.work.blocks.0.steps",
-            0,
-            "blocks[0].steps: Expected `int` >= 1",
-        ),
-        (
-            "outcome.rounds.0.launches.0.work.blocks.0.ranks",
-            [],
-            "blocks[0].ranks: Expected `array`",
-        ),
+        (f"{LAUNCHES}.0.work.blocks.0.ranks", [], "blocks[0].ranks: Expected `array`"),
         (f"{LAUNCHES}.1.work.run.0.timestamps.0", [1.0], "run[0].timestamps[0]: Expected `array`"),
         ("written_at", "yesterday", "written_at: Invalid RFC3339"),
         ("written_at", "2026-01-31T12:00:00", "written_at: Expected `datetime` with a timezone"),
@@ -232,8 +224,7 @@ def test_a_session_keeps_the_programs_that_disturbed_it_most():
 
 
 def test_session_names_sort_by_time():
-    assert session_name()[8] == "T"
-    assert session_name().partition("-")[0].endswith("Z")
+    assert re.fullmatch(r"\d{8}T\d{6}Z-.+", session_name())
 
 
 @pytest.mark.parametrize(
@@ -276,8 +267,5 @@ def test_properties_are_those_that_are_known():
         *("verdict", "figure", "lower", "upper", "limit")
     }
     unbounded = dict(properties(outcome(WEAK, RATIOS[:1], Floor.at(0.9), Verdict.INCONCLUSIVE)))
-    assert unbounded == {
-        "verdict": "INCONCLUSIVE",
-        "figure": pytest.approx(0.91),
-        "limit": ">= 0.9",
-    }
+    known = {"verdict": "INCONCLUSIVE", "figure": pytest.approx(0.91), "limit": ">= 0.9"}
+    assert unbounded == known
