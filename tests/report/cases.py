@@ -75,6 +75,11 @@ def case_with(outcome: Outcome) -> Case:
     return decode(encode(case_of(outcome, slots, slots)), Case)
 
 
+def cases_with(*outcomes: Outcome) -> list[Case]:
+    """Return cases that share no launches."""
+    return [case_with(each) for each in outcomes]
+
+
 def changed(case: Case, change: Callable[[dict[str, Any]], object]) -> Case:
     """Return the case after a change of its document."""
     document = plain(case)

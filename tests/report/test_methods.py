@@ -10,11 +10,12 @@ import pytest
 
 from hvdperf.plan.questions import against, fault_cases, weak_scaling
 from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.documents import Asked, ThresholdsFile
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.rounds import Round
 from hvdperf.report.methods import SENTENCES, _facts, methods
 from hvdperf.verdict import Noise
-from tests.report.cases import edit, known, recorded_session
+from tests.report.cases import known, recorded_session
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, outcome
 
@@ -23,10 +24,7 @@ WEAK = outcome(weak_scaling(WORKLOAD, 2), [0.9] * 6)
 
 def archive_with(results, case: Outcome = WEAK, **fields: Any) -> Archive:
     """A session with one case, and with these fields in its document."""
-    directory = session_of(results, case)
-    edit(directory, fields.pop("asked", {}), "asked", only="session.json")
-    edit(directory, fields, only="session.json")
-    return read_session(directory)
+    return read_session(session_of(results, case, **fields))
 
 
 def with_known(archive: Archive, **known: Any) -> Archive:
@@ -57,7 +55,7 @@ def said(archive: Archive) -> str:
         ),
         ({"launched": "mpirun --bind-to none"}, ("mpirun --bind-to none",)),
         (
-            {"asked": {"thresholds": {"name": "x.toml"}, "looks": [8, 12], "early": True}},
+            {"asked": Asked(thresholds=ThresholdsFile("x.toml"), looks=(8, 12), early=True)},
             (
                 "meets its threshold (file x.toml)",
                 "after 8 or 12 rounds; earlier analyses could only pass a case.",
@@ -65,7 +63,7 @@ def said(archive: Archive) -> str:
             ),
         ),
         (
-            {"unfit": ["load: others use 94 %: much; stop them"]},
+            {"unfit": ("load: others use 94 %: much; stop them",)},
             ("problems with this host: load.",),
         ),
     ],
@@ -136,8 +134,8 @@ def test_two_stacks_are_named_and_judged_by_their_own_rule(tmp_path):
         tmp_path,
         outcome(asked, [1.0] * 8),
         against="old/python",
-        changed=["keras: 2.15.0 -> 3.15.1", "numpy: 1.26.4 -> 2.0.2"],
-        asked={"thresholds": {"name": "cpu-unknown.toml"}},
+        changed=("keras: 2.15.0 -> 3.15.1", "numpy: 1.26.4 -> 2.0.2"),
+        asked=Asked(thresholds=ThresholdsFile("cpu-unknown.toml")),
     )
     text = said(archive)
     assert (
@@ -173,7 +171,7 @@ def trained(archive: Archive) -> str:
 def test_made_up_samples_are_not_told_as_the_data_set_whose_format_they_have(tmp_path):
     plain, made_up = (
         archive_with(tmp_path / name, made_up_data=value)
-        for name, value in (("plain", []), ("made", ["cifar10"]))
+        for name, value in (("plain", ()), ("made", ("cifar10",)))
     )
     told = [trained(each) for each in (plain, made_up, replace(plain, session=None))]
     assert len(set(told)) == 3
@@ -181,34 +179,20 @@ def test_made_up_samples_are_not_told_as_the_data_set_whose_format_they_have(tmp
 
 
 def test_the_optimizer_and_the_data_of_an_own_network_are_not_guessed(tmp_path):
+    suite = archive_with(tmp_path / "suite")
+    assert "adam" in trained(suite)
+    # Whatever the network of a file is called.
+    assert "adam" not in trained(with_known(suite, own_networks=[f"{WORKLOAD.model}: 0a1b"]))
     paper = replace(WORKLOAD, model="papernet", dataset="papernet")
     own = trained(archive_with(tmp_path / "own", outcome(weak_scaling(paper, 2), [0.9] * 6)))
     assert "adam" not in own
     assert "trained on papernet" not in own
-    assert "adam" in trained(archive_with(tmp_path / "suite"))
-
-
-def test_the_networks_of_a_file_are_the_users_own_whatever_their_name(tmp_path):
-    archive = archive_with(tmp_path)
-    assert "adam" in trained(archive)
-    assert "adam" not in trained(with_known(archive, own_networks=[f"{WORKLOAD.model}: 0a1b"]))
-
-
-def test_the_learning_rate_is_the_one_that_ranks_reported(tmp_path):
-    case = replace(WEAK, rounds=tuple(with_rate(measured, 0.0425) for measured in WEAK.rounds))
-    assert "learning rate of 0.0425" in trained(archive_with(tmp_path, case))
-
-
-def with_rate(measured: Round, rate: float) -> Round:
-    for launch in measured.launches:
-        launch.evidence = [replace(rank, learning_rate=rate) for rank in launch.evidence]
-    return measured
 
 
 def test_a_session_of_a_precision_ends_by_its_own_rule(tmp_path):
     case = outcome(weak_scaling(WORKLOAD, 2), [0.88, 0.89, 0.9, 0.91, 0.92, 0.93])
     wide, narrow = (
-        said(archive_with(tmp_path / name, case, precision=share, asked={"looks": [8, 12]}))
+        said(archive_with(tmp_path / name, case, precision=share, asked=Asked(looks=(8, 12))))
         for name, share in (("wide", 0.5), ("narrow", 1e-9))
     )
     assert "1 of 1 interval" in wide
@@ -225,18 +209,27 @@ def test_what_ranks_exchanged_gradients_by_is_told_where_it_is_known(tmp_path):
     assert "reduced gradients by" not in said(on_gpus)
 
 
-def test_injected_faults_are_told(tmp_path):
-    asked = next(each for each in fault_cases(WORKLOAD, 2) if each.variant == "slow10")
-    assert "slow10" in said(archive_with(tmp_path, outcome(asked, [0.9] * 6)))
+def with_rate(measured: Round, rate: float) -> Round:
+    for launch in measured.launches:
+        launch.evidence = [replace(rank, learning_rate=rate) for rank in launch.evidence]
+    return measured
+
+
+def judged(**judgement: Any) -> Outcome:
+    return replace(WEAK, judgement=replace(WEAK.judgement, **judgement))
 
 
 @pytest.mark.parametrize(
-    ("judged", "told"),
+    ("case", "told"),
     [
-        ({"widened": 1.25}, "factor of 1.25"),
-        ({"early": Noise(0.05, 0.0, "assumed")}, "5.0 % (assumed)"),
+        (judged(widened=1.25), "factor of 1.25"),
+        (judged(early=Noise(0.05, 0.0, "assumed")), "5.0 % (assumed)"),
+        (outcome(fault_cases(WORKLOAD, 2)[0], [0.9] * 6), fault_cases(WORKLOAD, 2)[0].variant),
+        (
+            replace(WEAK, rounds=tuple(with_rate(each, 0.0425) for each in WEAK.rounds)),
+            "learning rate of 0.0425",
+        ),
     ],
 )
-def test_how_intervals_became_wider_is_told(tmp_path, judged, told):
-    judgement = replace(WEAK.judgement, **judged)
-    assert told in said(archive_with(tmp_path, replace(WEAK, judgement=judgement)))
+def test_what_a_case_was_measured_with_and_judged_by_is_told(tmp_path, case, told):
+    assert told in said(archive_with(tmp_path, case))

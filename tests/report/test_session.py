@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
-import os
-import signal
 import sys
-import threading
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +15,7 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.documents import Asked, ThresholdsFile
 from hvdperf.records.outcome import Outcome, each_launch
 from hvdperf.report.html import page
 from hvdperf.report.markup import markdown
@@ -37,10 +34,9 @@ from hvdperf.verdict import Band, Floor, Verdict
 from tests.report.cases import assert_sound, edit, known, of_workload, recorded
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, disturbance, outcome
-from tests.support.stores import case_of, write_session
+from tests.support.stores import SESSION
 from tests.support.warm import hvdperf
 
-ROOT = Path(__file__).resolve().parents[2]
 WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
 GOOD = outcome(WEAK, [0.9] * 6)
 BAD = outcome(PARITY, [0.5] * 6, Band(0.9, 1.1), Verdict.FAIL)
@@ -67,12 +63,11 @@ def test_a_session_has_its_sections(tmp_path):
 
 
 def test_facts_tell_when_where_and_how_a_session_was_measured(tmp_path):
-    directory = session_of(tmp_path, GOOD)
     command = "pytest perf/ -k 'weak or strong'"
-    edit(directory, {"hosts": ["node7"], "command": command}, only="session.json")
-    thresholds = {"name": "cpu-unknown.toml", "sha256": "863b84ae"}
-    edit(directory, {"thresholds": thresholds}, "asked", only="session.json")
-    facts = report_of(directory).facts
+    asked = Asked(thresholds=ThresholdsFile("cpu-unknown.toml", "863b84ae"))
+    facts = report_of(
+        session_of(tmp_path, GOOD, hosts=("node7",), command=command, asked=asked)
+    ).facts
     assert facts["began"] == "Saturday, 31 January 2026, 23:59 UTC"
     assert facts["host"] == "node7"
     assert facts["thresholds"] == "cpu-unknown.toml, hash 863b84ae"
@@ -83,10 +78,9 @@ def test_facts_tell_when_where_and_how_a_session_was_measured(tmp_path):
 
 
 def test_the_head_tells_settings_and_how_ranks_were_launched(tmp_path):
-    directory = session_of(tmp_path, GOOD)
+    directory = session_of(tmp_path, GOOD, launched="mpirun --bind-to none")
     settings = {"horovod_cycle_time_ms": 100, "thread_settings": ["OMP_NUM_THREADS=1"]}
     edit(directory, settings, "fingerprint")
-    edit(directory, {"launched": "mpirun --bind-to none"}, only="session.json")
     report = report_of(directory)
     assert report.facts["ranks"] == "mpirun --bind-to none"
     for name in ("HOROVOD_CYCLE_TIME=100", "OMP_NUM_THREADS=1"):
@@ -98,9 +92,9 @@ def test_the_head_tells_settings_and_how_ranks_were_launched(tmp_path):
 
 def test_the_head_names_every_case_that_was_measured_before_a_session_was_resumed(tmp_path):
     kept = [weak_scaling(replace(WORKLOAD, model=f"m{i}"), 2) for i in range(8)]
-    cases = [case_of(replace(outcome(each, [0.9] * 6), taken_over=True)) for each in kept]
+    cases = [replace(outcome(each, [0.9] * 6), taken_over=True) for each in kept]
     resumed = (datetime(2026, 2, 1, tzinfo=UTC),)
-    directory = write_session(tmp_path / "runs", *cases, case_of(GOOD), resumed_at=resumed)
+    directory = session_of(tmp_path, *cases, GOOD, resumed_at=resumed)
     (told,) = (each for each in report_of(directory).warnings if "Resumed" in each)
     assert told.count("2026-02-01") == 1
     assert all(each.name in told for each in kept)
@@ -110,27 +104,25 @@ def test_the_head_names_every_case_that_was_measured_before_a_session_was_resume
 def test_the_head_tells_the_other_stack_and_a_disturbance_that_no_case_tells(tmp_path):
     busy = (disturbance(0.31, 70.0),)
     for name, verdict, told in (("sure", Verdict.PASS, 1), ("undecided", Verdict.INCONCLUSIVE, 0)):
-        case = case_of(outcome(WEAK, [0.9] * 6, verdict=verdict))
+        case = outcome(WEAK, [0.9] * 6, verdict=verdict)
         other = {"against": "old/python", "changed": ("keras: 2 -> 3",), "disturbances": busy}
-        directory = write_session(tmp_path / name / "runs", case, **other)
+        directory = session_of(tmp_path / name, case, **other)
         warnings = report_of(directory).warnings
         assert [("old/python" in each) for each in warnings if "keras: 2 -> 3" in each] == [True]
         assert sum(text.startswith("Disturbed turns") for text in warnings) == told
 
 
 def test_the_commands_of_the_session_are_shown_as_they_were_printed(tmp_path):
-    directory = session_of(tmp_path, GOOD)
-    edit(directory, {"next_steps": ["To go on:", "  pytest --resume <x>"]}, only="session.json")
-    made = report_of(directory)
+    steps = ("To go on:", "  pytest --resume <x>")
+    made = report_of(session_of(tmp_path, GOOD, next_steps=steps))
     assert "pytest --resume &lt;x&gt;" in page(made)
     assert "  pytest --resume <x>" in markdown(made).splitlines()
 
 
 def test_what_is_broken_is_named_and_breaks_nothing(tmp_path):
-    directory = session_of(tmp_path, GOOD, BAD)
+    directory = session_of(tmp_path, GOOD, BAD, exit_status=None)
     (directory / "half.partial").write_text('{"format"')
     (directory / "torn.json").write_text('{"format": 1')
-    edit(directory, {"exit_status": None}, only="session.json")
     report = report_of(directory)
     assert sum(report.counts.values()) == 2
     for name in ("half.partial", "torn.json"):
@@ -144,24 +136,18 @@ def test_what_is_broken_is_named_and_breaks_nothing(tmp_path):
     assert (empty.verdict, empty.counts) == (Verdict.INFO, {})
 
 
-def test_the_one_before_is_of_the_same_profile(tmp_path):
+def test_the_one_before_is_of_the_same_profile_and_what_cannot_be_read_is_named(
+    tmp_path, monkeypatch
+):
     session_of(tmp_path, BAD, name="20260101T000000Z-1")
-    other = session_of(tmp_path, GOOD, name="20260102T000000Z-1") / "session.json"
-    other.write_text(other.read_text().replace('"smoke"', '"nightly"'))
-    broken = session_of(tmp_path, GOOD, name="20260103T000000Z-1") / "session.json"
+    session_of(tmp_path, GOOD, name="20260102T000000Z-1", profile="nightly")
+    names = ("20260103T000000Z-1", "20260104T000000Z-1")
+    broken, someone_elses = (
+        session_of(tmp_path, GOOD, name=name) / "session.json" for name in names
+    )
     broken.write_text("{}")
-    directory = session_of(tmp_path, GOOD, name="20260104T000000Z-1")
-    session_of(tmp_path, GOOD, name="20260105T000000Z-1")
-    sources = read_sources(directory)
-    assert sources.earlier is not None
-    assert sources.earlier.session == "20260101T000000Z-1"
-    assert any("20260103T000000Z-1" in line for line in sources.left_out)
-
-
-def test_one_before_that_cannot_be_read_is_named(tmp_path, monkeypatch):
-    session_of(tmp_path, BAD, name="20260101T000000Z-1")
-    someone_elses = session_of(tmp_path, GOOD, name="20260102T000000Z-1") / "session.json"
-    directory = session_of(tmp_path, GOOD, name="20260104T000000Z-1")
+    directory = session_of(tmp_path, GOOD, name="20260105T000000Z-1")
+    session_of(tmp_path, GOOD, name="20260106T000000Z-1")
     is_file = Path.is_file
 
     # As below another user's directory; root may read everything.
@@ -172,9 +158,9 @@ def test_one_before_that_cannot_be_read_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "is_file", refuse)
     sources = read_sources(directory)
-    assert sources.earlier is not None
-    assert sources.earlier.session == "20260101T000000Z-1"
-    assert any("20260102T000000Z-1" in line for line in sources.left_out)
+    assert known(sources.earlier).session == "20260101T000000Z-1"
+    for name in names:
+        assert any(name in line for line in sources.left_out)
 
 
 @pytest.mark.parametrize("other", [{"inject": "cycle"}, {"against": []}, {"world_sizes": [2]}])
@@ -183,8 +169,7 @@ def test_the_one_before_was_asked_the_same(tmp_path, other):
     edit(earlier[1], other, "asked", only="session.json")
     directory = session_of(tmp_path, GOOD, name="20260103T000000Z-1")
     sources = read_sources(directory)
-    assert sources.earlier is not None
-    assert sources.earlier.session == "20260101T000000Z-1"
+    assert known(sources.earlier).session == "20260101T000000Z-1"
     assert sources.left_out == ()
     (earlier[0] / "session.json").unlink()
     assert read_sources(directory).earlier is None
@@ -260,14 +245,13 @@ def test_text_goes_to_stdout_and_tables_to_a_directory(tmp_path, words, holds):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (
-            ["report", "nowhere"],
-            "nowhere: No such file or directory; give the directory of a session",
-        ),
-        (["report", "loop"], "loop: Too many levels of symbolic links"),
-        (["report", "empty"], "empty: nothing to report: it holds no document of a session;"),
-        (["report", "torn"], "torn: nothing to report: torn/session.json: left out: "),
-        (["report", "runs/20260131T235959Z-4711", "--out", ""], ". cannot be written: Is a direct"),
+        (["nowhere"], "nowhere: No such file or directory; give the directory of a session"),
+        (["loop"], "loop: Too many levels of symbolic links"),
+        (["empty"], "empty: nothing to report: it holds no document of a session;"),
+        (["torn"], "torn: nothing to report: torn/session.json: left out: "),
+        ([f"runs/{SESSION}", "--out", ""], ". cannot be written: Is a directory"),
+        ([f"runs/{SESSION}", "--out", "/dev/null/page.html"], "give another path by --out"),
+        (["empty", "--results", "."], "--results"),
     ],
 )
 def test_bad_input_is_a_line(tmp_path, words, says):
@@ -276,9 +260,9 @@ def test_bad_input_is_a_line(tmp_path, words, says):
     for name in ("empty", "torn"):
         (tmp_path / name).mkdir()
     (tmp_path / "torn" / "session.json").write_text("{")
-    done = hvdperf(*words, cwd=tmp_path)
+    done = hvdperf("report", *words, cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith(says)
+    assert says in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -293,71 +277,17 @@ def test_a_session_whose_only_case_cannot_be_read_is_no_success(tmp_path):
     assert done.returncode == 2
 
 
-def test_a_session_is_named_or_the_newest_one_of_a_directory(tmp_path):
-    done = hvdperf("report", "empty", "--results", ".", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "--results" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_where_nothing_can_be_written_the_error_says_what_to_do(tmp_path):
-    directory = session_of(tmp_path, GOOD)
-    (tmp_path / "file").write_text("")
-    done = hvdperf("report", directory, "--out", tmp_path / "file" / "page.html", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "--out" in done.stderr
-
-
-@pytest.fixture
-def directory(tmp_path, monkeypatch) -> Path:
-    """The directory of a session, below the working directory."""
+def test_a_page_that_is_not_written_is_a_line_with_the_command_that_writes_it(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    return session_of(tmp_path / "results", GOOD)
-
-
-def instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
-    """Have a shell script stand in for the interpreter that writes the page."""
+    directory = session_of(tmp_path / "results", GOOD)
     script = tmp_path / "python"
-    script.write_text(f"#!/bin/sh\n{does}\n")
+    script.write_text("#!/bin/sh\necho 'a warning' >&2; echo 'the disk is full' >&2; exit 2\n")
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
-
-
-def test_a_page_is_named_as_seen_from_the_working_directory(directory, tmp_path):
-    said = write_apart(directory, tmp_path)
-    assert said == f"report: results/report/{directory.name}.html"
-    assert (tmp_path / "results" / "report" / f"{directory.name}.html").is_file()
-
-
-def test_a_page_that_is_not_written_is_a_line_with_the_command_that_writes_it(
-    directory, tmp_path, monkeypatch
-):
-    instead(tmp_path, monkeypatch, "echo 'a warning' >&2; echo 'the disk is full' >&2; exit 2")
     assert write_apart(directory, tmp_path) == (
         f"no report: the disk is full; to write it: hvdperf report results/runs/{directory.name}"
-    )
-
-
-def test_ctrl_c_ends_the_writing_and_nothing_else(directory, tmp_path, monkeypatch):
-    instead(tmp_path, monkeypatch, "touch begun; exec sleep 60")
-
-    def press() -> None:
-        deadline = time.monotonic() + 10
-        while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    # These tests may run in the background of a script, where Ctrl-C is ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    pressing = threading.Thread(target=press)
-    pressing.start()
-    try:
-        said = write_apart(directory, tmp_path)
-    finally:
-        pressing.join()
-        signal.signal(signal.SIGINT, before)
-    assert said == (
-        f"no report: interrupted; to write it: hvdperf report results/runs/{directory.name}"
     )
 
 
@@ -379,8 +309,7 @@ def sessions(tmp_path: Path, *days: list[Outcome]) -> list[Archive]:
 
 def only_figure(archive: Archive) -> Interval:
     (case,) = archive.cases
-    assert case.figure is not None
-    return case.figure
+    return known(case.figure)
 
 
 def test_days_that_differ_widen_the_interval_beyond_that_of_their_rounds(tmp_path):
@@ -444,9 +373,8 @@ def test_cases_of_one_name_that_ask_another_thing_are_not_averaged(tmp_path):
 
 
 def test_what_differs_but_does_not_matter_is_told_of_all(tmp_path):
-    directories = [session_of(tmp_path, of_day(1), name=name) for name in DAYS[:2]]
-    edit(directories[1], {"suite": "9.9 (abc)", "hosts": ["n2"]}, only="session.json")
-    made = known(pooled(list(map(read_session, directories))).session)
+    other = session_of(tmp_path, of_day(1), name=DAYS[1], suite="9.9 (abc)", hosts=("n2",))
+    made = known(pooled([*sessions(tmp_path, [of_day(1)]), read_session(other)]).session)
     assert "9.9 (abc)" in made.suite
     assert "n2" in made.hosts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from hvdperf.records.archive import read_session
 from hvdperf.records.documents import Case
@@ -11,11 +12,17 @@ from tests.support.stores import SESSION, case_of, write_session
 
 
 def session_of(
-    results: Path, *outcomes: Outcome, slots: int = 2, per_node: int = 2, name: str = SESSION
+    results: Path,
+    *outcomes: Outcome,
+    slots: int = 2,
+    per_node: int = 2,
+    name: str = SESSION,
+    **other: Any,
 ) -> Path:
-    """Write an ended session with these cases below results/runs, and return its directory."""
+    """Write an ended session with these cases below results/runs, and return its directory. other:
+    fields of its document that differ."""
     cases = [case_of(each, slots, per_node, name) for each in outcomes]
-    return write_session(results / "runs", *cases, session=name)
+    return write_session(results / "runs", *cases, session=name, **other)
 
 
 def cases_of(results: Path, *outcomes: Outcome, slots: int = 2, per_node: int = 2) -> list[Case]:
