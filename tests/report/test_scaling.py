@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from hvdperf.explain.speedup import scaling_breakdown
-from hvdperf.plan.comparisons import Question
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
 from hvdperf.report.sections import scaling
 from hvdperf.verdict import Verdict
-from tests.report.cases import assert_sound, known, of_workload
+from tests.report.cases import assert_sound, case_with, cases_with, known, of_workload
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.with_timestamps import round_with_timestamps
 
 WEAK, WEAK_4 = weak_scaling(WORKLOAD, 2), weak_scaling(WORKLOAD, 4)
 STRONG = strong_scaling(WORKLOAD, 2)
+WEAK_TIME, STRONG_TIME = wall_time(WORKLOAD, 2)
 RATIOS = (0.88, 0.89, 0.9, 0.91, 0.92, 0.93, 0.9, 0.9)
 
 
@@ -31,16 +32,15 @@ def rows_of(section, name: str) -> dict[int, dict]:
     return {row["world_size"]: row for row in figures_of(section)[name].table.rows}
 
 
-def timed(question: Question, *, n: int = 2):
+def timed(asked: Comparison):
     """An outcome by wall time, and its breakdown."""
-    asked = next(each for each in wall_time(WORKLOAD, n) if each.question is question)
     rounds = tuple(round_with_timestamps(asked, number) for number in range(6))
     told = scaling_breakdown(asked, rounds)
     return replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told), told
 
 
-def test_a_speedup_is_the_efficiency_times_the_replicas(tmp_path):
-    cases = cases_of(tmp_path, outcome(WEAK, RATIOS), outcome(STRONG, RATIOS))
+def test_a_speedup_is_the_efficiency_times_the_replicas():
+    cases = cases_with(outcome(WEAK, RATIOS), outcome(STRONG, RATIOS))
     section = scaling.section(cases)
     assert_sound(section)
     figure = known(cases[0].figure)
@@ -54,10 +54,8 @@ def test_a_speedup_is_the_efficiency_times_the_replicas(tmp_path):
         assert two["speedup_high"] == 2 * figure.upper
 
 
-def test_the_throughput_is_that_of_all_replicas(tmp_path):
-    # Apart, because cases of a session share launches.
-    weak, strong = outcome(WEAK, [0.9] * 6), outcome(STRONG, [0.8] * 6)
-    section = scaling.section([*cases_of(tmp_path / "a", weak), *cases_of(tmp_path / "b", strong)])
+def test_the_throughput_is_that_of_all_replicas():
+    section = scaling.section(cases_with(outcome(WEAK, [0.9] * 6), outcome(STRONG, [0.8] * 6)))
     rows = rows_of(section, "scaling-weak-steady_state")
     assert rows[1]["samples_per_second"] == pytest.approx(1000)
     assert rows[2]["samples_per_second"] == pytest.approx(1800)
@@ -65,15 +63,15 @@ def test_the_throughput_is_that_of_all_replicas(tmp_path):
     assert two["samples_per_second"] == pytest.approx(1600)
 
 
-def test_the_wall_time_has_figures_of_its_own(tmp_path):
-    training, told = timed(Question.WALL_TIME_WEAK)
-    alone = scaling.section(cases_of(tmp_path / "alone", training))
+def test_the_wall_time_has_figures_of_its_own():
+    training, told = timed(WEAK_TIME)
+    alone = scaling.section(cases_with(training))
     two = rows_of(alone, "scaling-weak-steady_state")[2]
     assert two["speedup"] == pytest.approx(told.steady_state.estimate)
-    section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6), training))
+    section = scaling.section(cases_with(outcome(WEAK, [0.9] * 6), training))
     assert_sound(section)
     assert "scaling-weak-efficiency" not in figures_of(section)
-    assert scaling.by_nodes(cases_of(tmp_path / "node", outcome(WEAK, [0.9] * 6))) is None
+    assert scaling.by_nodes(cases_with(outcome(WEAK, [0.9] * 6))) is None
     speed, time, job = (
         rows_of(section, f"scaling-weak-{w}")[2] for w in ("steady_state", "training", "end_to_end")
     )
@@ -82,12 +80,12 @@ def test_the_wall_time_has_figures_of_its_own(tmp_path):
     assert job["efficiency"] == pytest.approx(told.end_to_end.estimate / 2)
 
 
-def test_a_divided_batch_and_divided_steps_are_not_one_figure(tmp_path):
-    of_steps, told = timed(Question.WALL_TIME_STRONG)
+def test_a_divided_batch_and_divided_steps_are_not_one_figure():
+    of_steps, told = timed(STRONG_TIME)
     of_a_batch = outcome(STRONG, [0.6] * 6)
     both, training, batch = (
-        scaling.section(cases_of(tmp_path / str(number), *outcomes))
-        for number, outcomes in enumerate(((of_a_batch, of_steps), (of_steps,), (of_a_batch,)))
+        scaling.section(cases_with(*outcomes))
+        for outcomes in ((of_a_batch, of_steps), (of_steps,), (of_a_batch,))
     )
     for section in (both, training, batch):
         assert_sound(section)
@@ -101,8 +99,8 @@ def test_a_divided_batch_and_divided_steps_are_not_one_figure(tmp_path):
     assert figures_of(batch).keys() == {"scaling-strong-split"}
 
 
-def test_too_few_rounds_have_no_interval(tmp_path):
-    section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9, 0.91])))
+def test_too_few_rounds_have_no_interval():
+    section = scaling.section(cases_with(outcome(WEAK, [0.9, 0.91])))
     assert_sound(section)
     two = rows_of(section, "scaling-weak-steady_state")[2]
     assert two["efficiency"] is not None
@@ -110,11 +108,10 @@ def test_too_few_rounds_have_no_interval(tmp_path):
 
 
 @pytest.mark.parametrize("verdict", [Verdict.INVALID, Verdict.INFO])
-def test_what_is_not_to_be_trusted_is_in_the_table_alone(tmp_path, verdict):
+def test_what_is_not_to_be_trusted_is_in_the_table_alone(verdict):
     """Such as a speed where replicas share cores (INFO)."""
     broken = outcome(WEAK_4, [0.99] * 6, verdict=verdict, reason="replicas differ")
-    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), broken, slots=4, per_node=4)
-    section = scaling.section(cases)
+    section = scaling.section(cases_with(outcome(WEAK, [0.9] * 6), broken))
     assert_sound(section)
     figure = figures_of(section)["scaling-weak-steady_state"]
     alone, two, last = figure.table.rows
@@ -125,80 +122,68 @@ def test_what_is_not_to_be_trusted_is_in_the_table_alone(tmp_path, verdict):
     assert figure.says.endswith(f"Only in the table: resnet_50_s on 4 ranks {verdict.value}.")
 
 
-def test_where_only_a_threshold_is_missing_the_speedup_is_drawn(tmp_path):
+def test_where_only_a_threshold_is_missing_the_speedup_is_drawn():
     new = replace(outcome(WEAK, [0.9] * 6, verdict=Verdict.INVALID), threshold_line="x = 1")
-    figure = figures_of(scaling.section(cases_of(tmp_path, new)))["scaling-weak-steady_state"]
-    assert figure.plot is not None
-    assert [(row["verdict"], row["drawn"]) for row in figure.table.rows] == [
-        (None, "yes"),
-        ("INVALID", "yes"),
-    ]
+    rows = rows_of(scaling.section(cases_with(new)), "scaling-weak-steady_state")
+    assert (rows[2]["verdict"], rows[2]["drawn"]) == ("INVALID", "yes")
 
 
-def test_with_nothing_to_rely_on_there_is_no_plot(tmp_path):
-    shared = outcome(WEAK_4, [0.45] * 6, verdict=Verdict.INFO)
-    section = scaling.section(cases_of(tmp_path, shared, slots=4, per_node=4))
+def test_with_nothing_to_rely_on_there_is_no_plot():
+    section = scaling.section(cases_with(outcome(WEAK_4, [0.45] * 6, verdict=Verdict.INFO)))
     assert_sound(section)
     (figure,) = section.figures
     assert figure.plot is None
-    assert "no efficiency is valid. Only in the table: resnet_50_s on 4 ranks INFO." in (
-        figure.says
-    )
+    assert "Only in the table: resnet_50_s on 4 ranks INFO." in figure.says
 
 
-def test_the_sound_case_of_a_world_size_is_the_one_that_is_drawn(tmp_path):
-    training, told = timed(Question.WALL_TIME_WEAK)
+def test_the_sound_case_of_a_world_size_is_the_one_that_is_drawn():
+    training, told = timed(WEAK_TIME)
     broken = outcome(WEAK, [0.3] * 6, verdict=Verdict.INVALID, reason="replicas differ")
-    section = scaling.section(cases_of(tmp_path, broken, training))
+    section = scaling.section(cases_with(broken, training))
     two = rows_of(section, "scaling-weak-steady_state")[2]
     assert (two["verdict"], two["drawn"]) == ("INVALID", "yes")
     assert two["speedup"] == pytest.approx(told.steady_state.estimate)
 
 
-def test_all_networks_are_in_one_figure_the_lowest_said_first(tmp_path):
-    other = replace(WORKLOAD, model="vgg_16_s")
-    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), outcome(weak_scaling(other, 2), [0.7] * 6))
+def test_all_networks_are_in_one_figure_the_lowest_said_first():
+    other = weak_scaling(replace(WORKLOAD, model="vgg_16_s"), 2)
+    cases = cases_with(outcome(WEAK, [0.9] * 6), outcome(other, [0.7] * 6))
     figure = figures_of(scaling.section(cases))["scaling-weak-steady_state"]
     assert {row["model"] for row in figure.table.rows} == {"resnet_50_s", "vgg_16_s"}
     assert figure.says.startswith("Efficiency, the lowest first: vgg_16_s 0.700")
 
 
-def with_networks(results, count: int):
+def with_networks(count: int):
     """The section of a session with this many networks on 1, 2 and 4 replicas."""
     outcomes = [
         outcome(weak_scaling(replace(WORKLOAD, model=f"network_{number}"), n), [0.9] * 6)
         for number in range(count)
         for n in (2, 4)
     ]
-    section = scaling.section(cases_of(results, *outcomes, slots=4, per_node=4))
+    section = scaling.section(cases_with(*outcomes))
     assert_sound(section)
     assert ("scaling-weak-efficiency" in figures_of(section)) == (count <= scaling.MOST_LINES)
     return section
 
 
 @pytest.mark.parametrize("name", ["scaling-throughput", "scaling-weak-steady_state"])
-def test_a_network_has_a_line_unless_there_are_too_many_to_be_told_apart(tmp_path, name):
+def test_a_network_has_a_line_unless_there_are_too_many_to_be_told_apart(name):
     few, many = (
-        figures_of(with_networks(tmp_path / str(count), count))[name].plot
+        figures_of(with_networks(count))[name].plot
         for count in (scaling.MOST_LINES, scaling.MOST_LINES + 1)
     )
     lines, rows = ([layer["mark"] for layer in plot["layer"]] for plot in (few, many))
     assert "line" in lines
     assert "line" not in rows
+    # The axes of a curve begin at zero.
+    assert few["encoding"]["x"]["scale"]["domain"][0] == 0
+    y = [layer["encoding"]["y"] for layer in few["layer"]]
+    assert all(channel.get("scale", {}).get("zero", True) for channel in y)
 
 
-def test_the_axes_of_a_curve_begin_at_zero(tmp_path):
-    for name in ("scaling-throughput", "scaling-weak-steady_state"):
-        plot = figures_of(with_networks(tmp_path / name, 2))[name].plot
-        assert plot["encoding"]["x"]["scale"]["domain"][0] == 0
-        y = [layer["encoding"]["y"] for layer in plot["layer"]]
-        assert all(channel.get("scale", {}).get("zero", True) for channel in y)
-
-
-def test_a_throughput_has_the_interval_of_its_launches_and_an_ideal(tmp_path):
+def test_a_throughput_has_the_interval_of_its_launches_and_an_ideal():
     several, single = (
-        scaling.section(cases_of(tmp_path / str(len(ratios)), outcome(WEAK, ratios)))
-        for ratios in ((0.9, 0.8, 1.0), (0.9,))
+        scaling.section(cases_with(outcome(WEAK, ratios))) for ratios in ((0.9, 0.8, 1.0), (0.9,))
     )
     one, two = rows_of(several, "scaling-throughput").values()
     assert two["launches"] == 3
@@ -211,21 +196,10 @@ def test_a_throughput_has_the_interval_of_its_launches_and_an_ideal(tmp_path):
     assert two["samples_per_second_low"] is None
 
 
-def test_replicas_have_their_layout_over_nodes(tmp_path):
-    uneven = outcome(weak_scaling(WORKLOAD, 3), [0.9] * 6)
-    cases = cases_of(
-        tmp_path, outcome(WEAK, [0.9] * 6), uneven, outcome(WEAK_4, [0.9] * 6), slots=4
-    )
-    section = scaling.section(cases)
-    for name in ("scaling-throughput", "scaling-weak-steady_state"):
-        layouts = {size: row["layout"] for size, row in rows_of(section, name).items()}
-        assert layouts == {1: "1 x 1", 2: "1 x 2", 3: "2 + 1", 4: "2 x 2"}
-
-
-def test_two_workloads_of_a_network_are_told_apart(tmp_path):
-    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6))
-    half = of_workload(cases[0], precision="mixed_float16")
-    figure = figures_of(scaling.section([*cases, half]))["scaling-weak-steady_state"]
+def test_two_workloads_of_a_network_are_told_apart():
+    case = case_with(outcome(WEAK, [0.9] * 6))
+    half = of_workload(case, precision="mixed_float16")
+    figure = figures_of(scaling.section([case, half]))["scaling-weak-steady_state"]
     assert {row["model"] for row in figure.table.rows} == {
         "resnet_50_s, float32",
         "resnet_50_s, mixed_float16",
@@ -240,6 +214,10 @@ def test_a_row_has_the_layout_of_its_ranks_over_nodes(tmp_path):
     cases = cases_of(
         tmp_path, uneven, outcome(WEAK, [0.9] * 6), outcome(WEAK_4, [0.8] * 6), slots=4
     )
+    curves = scaling.section(cases)
+    for name in ("scaling-throughput", "scaling-weak-steady_state"):
+        layouts = {size: row["layout"] for size, row in rows_of(curves, name).items()}
+        assert layouts == {1: "1 x 1", 2: "1 x 2", 3: "2 + 1", 4: "2 x 2"}
     section = known(scaling.by_nodes(cases))
     assert_sound(section)
     (figure,) = section.figures
@@ -267,10 +245,7 @@ def test_the_efficiency_against_one_node_is_of_the_same_rounds(tmp_path):
     assert one["against"] is one["observations"] is None
     assert row["layout"] == "2 x 2"
     assert row["against"] == pytest.approx(0.8, rel=1e-3)
-    low, high = row["against_low"], row["against_high"]
-    assert isinstance(low, float)
-    assert isinstance(high, float)
-    assert high - low < 0.004
+    assert row["against_high"] - row["against_low"] < 0.004
     assert row["observations"] == len(shared)
     several = known(scaling.by_nodes(cases, [cases, cases, cases]))
     assert several.figures[0].table.rows[1]["observations"] == 3
