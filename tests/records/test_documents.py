@@ -6,7 +6,6 @@ import json
 import math
 import re
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import jsonschema
@@ -106,18 +105,6 @@ def test_what_a_rank_measured_as_no_number_is_none_again():
     assert math.isnan(read.blocks[0].ranks[0].loss)
     assert read.blocks[0].ranks[1] == rank_report(1.0, 320)
     assert repr(read.run[0].curve) == repr([[50.0, 1.5, 1e-3], [100.0, math.nan, math.nan]])
-
-
-def test_a_case_tells_the_parts_of_its_outcome():
-    measured = outcome(parity(WORKLOAD, 2), RATIOS, Band(0.75, 1.33), reason="why")
-    case = again(measured)
-    assert (case.name, case.comparison) == ("parity[resnet_50_s-np2]", measured.comparison)
-    assert (case.question, case.workload) == (measured.comparison.question, WORKLOAD)
-    assert (case.world_size, case.replicas_per_node) == (2, (2,))
-    assert (case.verdict, case.reason, case.failed) == (Verdict.PASS, "why", False)
-    assert (case.figure, case.rule) == (measured.judgement.figure, Band(0.75, 1.33))
-    assert case.written_at <= datetime.now(case.written_at.tzinfo)
-    assert len(case.rounds) == len(RATIOS)
 
 
 def without_threshold() -> Outcome:

@@ -49,6 +49,12 @@ def rounds_of(name: str) -> list[dict[str, Any]]:
     return rounds
 
 
+def launches_in(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the launches of all rounds in a case's document."""
+    rounds = document["outcome"]["rounds"]
+    return [launch for measured in rounds for launch in measured["launches"]]
+
+
 def recorded_session(results: Path, *names: str) -> Path:
     """Write a session of the recorded cases of these names, or of all; return its directory."""
     directory = session_of(results)

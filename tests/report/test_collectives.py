@@ -13,7 +13,7 @@ from hvdperf.records.documents import Case
 from hvdperf.report.cases import number
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.collectives import section
-from tests.report.cases import case_with, changed, known, recorded, rounds_of, told
+from tests.report.cases import case_with, cases_with, changed, recorded, rounds_of, told
 from tests.support.rounds import GRADIENT_BYTES, WORKLOAD, outcome
 
 SWEPT, BOUND = "collective_overhead-allreduce-sweep-np2", "overlap-vgg_16_s-np2"
@@ -69,10 +69,7 @@ def test_a_turn_of_one_side_is_no_pair():
 
 def test_gradients_have_a_row_a_network_whoever_asked():
     asked = [at_gradient_sizes(WORKLOAD, 2), overlap(WORKLOAD, 2)]
-    cases = [
-        case_with(outcome(comparison, [ratio] * 3))
-        for comparison, ratio in zip(asked, (2.0, 0.9), strict=True)
-    ]
+    cases = cases_with(outcome(asked[0], [2.0] * 3), outcome(asked[1], [0.9] * 3))
     found = figures(*cases, *recorded(BOUND))
     first, second = found["bandwidth-gradients"].table.rows
     assert (first["network"], second["network"]) == ("resnet_50_s, 2 ranks", "vgg_16_s, 2 ranks")
@@ -87,18 +84,10 @@ def test_gradients_have_a_row_a_network_whoever_asked():
 
 
 def test_a_step_lies_where_its_turns_do():
-    (row,) = figures(case_with(outcome(overlap(WORKLOAD, 2), [0.9] * 3)))[
-        "bandwidth-bound"
-    ].table.rows
+    found = figures(case_with(outcome(overlap(WORKLOAD, 2), [0.9] * 3)))
+    (row,) = found["bandwidth-bound"].table.rows
     # 30 ms without exchange, and 10 ms for it.
     assert row["step_ms"] == pytest.approx(0.9 * 40)
     assert (row["all_hidden_ms"], row["nothing_hidden_ms"]) == pytest.approx((30, 40))
     assert row["of_nothing_hidden"] == pytest.approx(0.9)
     assert row["of_all_hidden"] == pytest.approx(36 / 30)
-
-
-def test_the_bound_of_a_real_case_is_near_its_verdict():
-    (case,) = recorded(BOUND)
-    (row,) = figures(case)["bandwidth-bound"].table.rows
-    figure_of_case = known(case.figure)
-    assert row["of_nothing_hidden"] == pytest.approx(figure_of_case.estimate, rel=0.1)

@@ -14,7 +14,7 @@ from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Run
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.convergence import section
-from tests.report.cases import case_with, changed, recorded, rounds_of, told
+from tests.report.cases import case_with, changed, launches_in, recorded, rounds_of, told
 from tests.support.rounds import WORKLOAD, outcome, run_report
 
 REAL = ["convergence-loss-single-resnet_50_s-np2", "convergence-loss-mirrored-resnet_50_s-np2"]
@@ -105,10 +105,9 @@ def test_a_curve_of_two_points_has_its_axis_of_samples():
 
 def test_losses_that_are_none_are_left_out():
     def diverge(document: dict[str, Any]) -> None:
-        for measured in document["outcome"]["rounds"]:
-            for launch in measured["launches"]:
-                for run in launch["work"]["run"]:
-                    run["loss"] = run["validation"]["loss"] = None
+        for launch in launches_in(document):
+            for run in launch["work"]["run"]:
+                run["loss"] = run["validation"]["loss"] = None
 
     found = figures(*(changed(case, diverge) for case in recorded(*REAL)))
     assert found.keys() == {"convergence-accuracy-epochs"}

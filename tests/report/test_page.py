@@ -151,7 +151,7 @@ def test_every_figure_is_drawn_when_it_is_looked_at(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", ["usual", "hostile", "session"])
-def test_tables_and_plots_have_the_numbers_of_the_report(
+def test_tables_and_plots_have_captions_row_headers_and_the_numbers_of_the_report(
     blank: Page, name: str, reports: dict[str, Report]
 ) -> None:
     open_page(blank, name)
@@ -159,6 +159,10 @@ def test_tables_and_plots_have_the_numbers_of_the_report(
     for figure in reports[name].figures:
         rows = blank.evaluate("name => page.rowsOf(document.getElementById(name))", figure.name)
         assert rows == as_shown(figure)
+        table = blank.locator(f"#{figure.name} table")
+        assert table.locator("caption").text_content() == printable(figure.title)
+        for heads in ("th[scope=row]", "tr:has(> th[scope=row])"):
+            assert table.locator(f"tbody {heads}").count() == len(rows)
         if figure.plot is not None and figure.name != "broken":
             plot = blank.locator(f"#{figure.name}[data-drawn=true] .plot")
             data = plot.evaluate("place => place.view.data('table')")

@@ -23,7 +23,6 @@ from hvdperf.verdict import Verdict, worst
 from tests.report.cases import luminance
 from tests.report.sample import a_report, hostile
 from tests.support.any_report import report as any_report
-from tests.support.page_tables import tables_of
 
 COPIES = copies()
 # WCAG 2.2: text (1.4.3, AA), and what is no text but has to be seen (1.4.11).
@@ -71,18 +70,6 @@ def test_many_or_long_warnings_are_folded() -> None:
     whole = re.sub(r"<details.*?</details>", "", head, flags=re.DOTALL)
     assert all(warning in head for warning in warnings)
     assert [warning in whole for warning in warnings] == [False, True, True, False]
-
-
-@pytest.mark.parametrize("report", [a_report(), hostile(), any_report("&")])
-def test_tables_have_captions_and_each_row_its_header(report: Report) -> None:
-    tables = tables_of(page(report))
-    assert len(tables) == len(report.figures)
-    told = printable(report).figures
-    for table, figure in zip(tables, told, strict=True):
-        assert table.caption == figure.title
-        assert [len(heads) for heads in table.row_heads] == [1] * len(figure.table.rows)
-    board = tables[told.index(printable(report).board)]
-    assert board.row_heads == [[row["case"]] for row in printable(report).board.table.rows]
 
 
 @pytest.mark.parametrize("report", [a_report(), hostile(), any_report("&")])

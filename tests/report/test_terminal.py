@@ -118,8 +118,8 @@ def test_no_line_is_wider_than_a_terminal_and_verdicts_are_aligned():
     asked = [ask(longest, 128) for ask in (weak_scaling, strong_scaling, communication, parity)]
     asked += [*gradient_reductions(longest, 128)[:2], *startup(longest, 128)[:1]]
     figures = (None, Interval(0.93, 0.0, 99.0, 0.025, 1), Interval(0.9, 0.85, 0.95, 0.025, 24))
-    rules: tuple[Rule, ...] = (Floor.at(0.875), Band(0.75, 1.3333))
-    for figure, rule in itertools.product(figures, rules):
+    rules: tuple[Rule, ...] = (Floor.at(0.875), Band(0.75, 1.3333), Band(0.75, 1.3333))
+    for figure, rule in zip(figures, rules, strict=True):
         cases = [
             outcome(each, RATIOS[:2], rule, verdict, "some reason " * 9)
             for each, verdict in zip(asked, itertools.cycle(Verdict), strict=False)
