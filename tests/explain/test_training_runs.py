@@ -216,16 +216,6 @@ def test_growth_after_a_cache_is_full_is_a_leak():
     assert math.exp(growth(memory)) > 1.02
 
 
-@pytest.mark.parametrize(("last", "end"), [(600, 400.0), (575, None)])
-def test_growth_has_ended_after_a_rest_twice_as_long_as_any_before(
-    last: int, end: float | None
-) -> None:
-    """It rests from step 100 to step 200, and from step 400 on."""
-    grown = [(step, min(step, 100) + max(0, min(step, 400) - 200)) for step in range(25, 601, 25)]
-    memory = [[step, MIB * (500 + mib)] for step, mib in grown if step <= last]
-    assert ended_at(memory) == end
-
-
 def readings(last: int, mib: Callable[[int], float]) -> list[list[int]]:
     """Return a resident set by its MiB after each 25 steps."""
     return [[step, round(MIB * mib(step))] for step in range(25, last + 1, 25)]
@@ -237,6 +227,9 @@ def readings(last: int, mib: Callable[[int], float]) -> list[list[int]]:
         # A rest of 100 steps that ends with a growth of its own, before the rest at the end.
         (500, lambda step: 500 + min(step, 200) + 300 * (step >= 325), None),
         (525, lambda step: 500 + min(step, 200) + 300 * (step >= 325), 325.0),
+        # A rest at the end that is twice as long as that of 100 steps before, and a shorter one.
+        (600, lambda step: 500 + min(step, 100) + max(0, min(step, 400) - 200), 400.0),
+        (575, lambda step: 500 + min(step, 100) + max(0, min(step, 400) - 200), None),
         # Five readings at the end, and four.
         (600, lambda step: 500 + min(step, 500), 500.0),
         (600, lambda step: 500 + min(step, 525), None),
