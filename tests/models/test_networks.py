@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +39,6 @@ def test_registries_import_neither_tensorflow_nor_numpy() -> None:
     assert not loaded & {"tensorflow", "keras", "horovod", "numpy"}
 
 
-def test_reading_and_writing_files_does_not_import_tensorflow() -> None:
-    files = ("cifar_files", "imagenet_files", "sample_sets", "text")
-    loaded = imported_by("import " + ", ".join(f"hvdperf.models.inputs.{name}" for name in files))
-    assert not loaded & {"tensorflow", "keras", "horovod"}
-
-
 def test_unknown_network_lists_the_known_and_suggests_the_closest() -> None:
     with pytest.raises(UnknownNetwork) as raised:
         registry.network("resnet50")
@@ -75,20 +68,42 @@ CLASSIFIERS = {
 FULL = [name for name, network in CLASSIFIERS.items() if network.scale is Scale.FULL]
 SMALL = [name for name, network in CLASSIFIERS.items() if network.scale is Scale.SMALL]
 
-# Trainable parameters for 1000 and 10 classes at the default image size, trainable tensors,
-# and megabytes of gradients for 1000 classes.
+INCEPTION_GRIDS = [
+    *[(73, 73, 160), (71, 71, 192), (35, 35, 384)],
+    *[(35, 35, 384)] * 4,
+    *[(17, 17, 1024)] * 8,
+    *[(8, 8, 1536)] * 4,
+]
+GOOGLENET_GRIDS = [
+    *[(28, 28, 256), (28, 28, 480)],
+    *[(14, 14, 512), (14, 14, 512), (14, 14, 512), (14, 14, 528), (14, 14, 832)],
+    *[(7, 7, 832), (7, 7, 1024)],
+]
+ALEXNET_GRIDS = [(27, 27, 64), (13, 13, 192), (6, 6, 256)]
+
+# Trainable parameters and tensors for 1000 classes at the default image size, and the megabytes of
+# their gradients.
 PUBLISHED = {
-    "vgg_16": ((138_357_544, 134_301_514), 32, 553),
-    "vgg_19": ((143_667_240, 139_611_210), 38, 575),
-    "resnet_50": ((25_583_592, 23_555_082), 214, 102),
-    "resnet_v2_101": ((44_577_896, 42_549_386), 344, 178),
-    "inception_v4": ((42_648_232, 41_126_602), 300, 171),
-    "inception_v3": ((23_817_352, 21_788_842), 190, 95),
-    "googlenet": ((6_998_552, 5_983_802), 116, 28),
-    "alexnet": ((61_838_248, 57_782_218), 16, 247),
+    "vgg_16": (138_357_544, 32, 553),
+    "vgg_19": (143_667_240, 38, 575),
+    "resnet_50": (25_583_592, 214, 102),
+    "resnet_v2_101": (44_577_896, 344, 178),
+    "inception_v4": (42_648_232, 300, 171),
+    "inception_v3": (23_817_352, 190, 95),
+    "googlenet": (6_998_552, 116, 28),
+    "alexnet": (61_838_248, 16, 247),
 }
-# For any size of the image, since they average over what is left of it.
-POOLED = ("resnet_50", "inception_v4", "googlenet")
+# The output sizes of the modules in the paper, and the layers that have them.
+MODULES = {
+    "inception_v4": (keras.layers.Concatenate, INCEPTION_GRIDS),
+    "googlenet": (keras.layers.Concatenate, GOOGLENET_GRIDS),
+    "alexnet": (keras.layers.MaxPooling2D, ALEXNET_GRIDS),
+}
+DROPOUTS = {"googlenet_s": [0.4], "inception_v4_s": [0.2], "alexnet_s": [0.5, 0.5]}
+
+
+def grids(model: Any, layer: Any) -> list[tuple[int, ...]]:
+    return [tuple(each.output.shape[1:]) for each in model.layers if isinstance(each, layer)]
 
 
 def traffic_of(model: Any) -> Traffic:
@@ -101,28 +116,29 @@ def traffic_of(model: Any) -> Traffic:
     return Traffic.MIXED
 
 
-# With two numbers of classes, since the parameters of the last layer are in proportion to it.
 @pytest.mark.long
 @pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize("name", FULL)
-def test_full_size_network_has_the_published_counts(name: str) -> None:
-    network, (counts, tensors, megabytes) = NETWORKS[name], PUBLISHED[name]
-    for classes, count in zip((10, 1000), reversed(counts), strict=True):
-        size = 96 if name in POOLED and classes == 10 else network.input_size
-        model = registry.build(name, size, classes)
-        assert parameters(model) == count
-        assert len(model.trainable_variables) == tensors == network.gradient_tensors
-        assert model.output_shape == (None, classes)
+def test_full_size_network_has_the_published_counts_and_output_sizes(name: str) -> None:
+    network, (count, tensors, megabytes) = NETWORKS[name], PUBLISHED[name]
+    model = registry.build(name, network.input_size, 1000)
+    assert parameters(model) == count
+    assert len(model.trainable_variables) == tensors == network.gradient_tensors
+    assert model.output_shape == (None, 1000)
     assert {tf.as_dtype(variable.dtype) for variable in model.trainable_variables} == {tf.float32}
-    assert round(4 * parameters(model) / 1e6) == megabytes
+    assert round(4 * count / 1e6) == megabytes
     assert network.traffic is traffic_of(model)
+    layer, expected = MODULES.get(name, ((), []))
+    assert grids(model, layer) == expected
 
 
 @pytest.mark.usefixtures("without_random_weights")
-def test_parameters_of_vgg_depend_on_the_image_size() -> None:
+def test_own_vgg_is_that_of_keras_and_its_parameters_depend_on_the_image_size() -> None:
+    of_keras = registry.build("vgg_16", 32, 10)
+    assert shapes(vgg(32, 10, D, width=64, dense=4096)) == shapes(of_keras)
     # The grid before the first dense layer is 7 x 7 at 224 px and 1 x 1 at 32 px.
-    saved = (7 * 7 - 1) * 512 * 4096
-    assert parameters(registry.build("vgg_16", 32, 10)) == PUBLISHED["vgg_16"][0][1] - saved
+    grid, classes = (7 * 7 - 1) * 512 * 4096, (1000 - 10) * (4096 + 1)
+    assert parameters(of_keras) == PUBLISHED["vgg_16"][0] - grid - classes
 
 
 @pytest.mark.long
@@ -134,11 +150,6 @@ def test_own_resnet_v2_computes_what_that_of_keras_does() -> None:
     own.set_weights(theirs.get_weights())
     images = tf.random.stateless_normal((2, 64, 64, 3), seed=(1, 2))
     np.testing.assert_allclose(own(images), theirs(images), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.usefixtures("without_random_weights")
-def test_own_vgg_at_full_size_is_that_of_keras() -> None:
-    assert shapes(vgg(32, 10, D, width=64, dense=4096)) == shapes(registry.build("vgg_16", 32, 10))
 
 
 @pytest.mark.long
@@ -156,43 +167,11 @@ def test_own_inception_v3_computes_what_that_of_keras_does() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
 
 
-INCEPTION_GRIDS = [
-    [(73, 73, 160), (71, 71, 192), (35, 35, 384)],
-    [(35, 35, 384)] * 4,
-    [(17, 17, 1024)] * 8,
-    [(8, 8, 1536)] * 4,
-]
-GOOGLENET_GRIDS = [
-    [(28, 28, 256), (28, 28, 480)],
-    [(14, 14, 512), (14, 14, 512), (14, 14, 512), (14, 14, 528), (14, 14, 832)],
-    [(7, 7, 832), (7, 7, 1024)],
-]
-ALEXNET_GRIDS = [[(27, 27, 64)], [(13, 13, 192)], [(6, 6, 256)]]
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("without_random_weights")
-@pytest.mark.parametrize(
-    ("name", "layer", "expected"),
-    [
-        ("inception_v4", keras.layers.Concatenate, INCEPTION_GRIDS),
-        ("googlenet", keras.layers.Concatenate, GOOGLENET_GRIDS),
-        ("alexnet", keras.layers.MaxPooling2D, ALEXNET_GRIDS),
-    ],
-    ids=["inception_v4", "googlenet", "alexnet"],
-)
-def test_modules_have_the_output_sizes_of_the_paper(
-    name: str, layer: Any, expected: list[list[tuple[int, int, int]]]
-) -> None:
-    model = registry.build(name, NETWORKS[name].input_size, 10)
-    assert grids(model, layer) == list(chain.from_iterable(expected))
-
-
 @pytest.mark.parametrize("name", SMALL)
-def test_small_network_is_as_registered_and_gives_logits(name: str) -> None:
+def test_small_network_takes_its_smallest_image_and_gives_logits(name: str) -> None:
     network = NETWORKS[name]
-    model = registry.build(name, network.input_size, 10)
-    size = network.input_size
+    size = network.smallest
+    model = registry.build(name, size, 10)
     images = np.random.default_rng(0).standard_normal((3, size, size, 3), dtype=np.float32)
 
     logits = model(images, training=False)
@@ -205,6 +184,11 @@ def test_small_network_is_as_registered_and_gives_logits(name: str) -> None:
     assert not np.allclose(np.asarray(logits).sum(axis=1), 1.0)
     assert np.asarray(logits).min() < 0
     assert all_finite(gradients(model, images, [1, 2, 3]))
+    dropouts = [layer for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
+    assert [layer.rate for layer in dropouts] == DROPOUTS.get(name, [])
+    if size > 1:
+        with pytest.raises(ValueError):
+            registry.build(name, size - 1, 10)
 
 
 def test_small_variants_keep_the_traffic_and_need_no_larger_images() -> None:
@@ -216,32 +200,8 @@ def test_small_variants_keep_the_traffic_and_need_no_larger_images() -> None:
         assert NETWORKS[f"{name}_s"].smallest <= NETWORKS[name].smallest
 
 
-@pytest.mark.parametrize(
-    ("name", "rates"),
-    [("googlenet_s", [0.4]), ("inception_v4_s", [0.2]), ("alexnet_s", [0.5, 0.5])],
-)
-def test_dropout_is_a_layer_of_keras(name: str, rates: list[float]) -> None:
-    model = registry.build(name, NETWORKS[name].input_size, 10)
-    dropouts = [layer for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
-    assert [layer.rate for layer in dropouts] == rates
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_image_too_small_is_refused(name: str) -> None:
-    smallest = NETWORKS[name].smallest
-    model = registry.build(name, smallest, 10)
-    assert model(np.zeros((1, smallest, smallest, 3), np.float32)).shape == (1, 10)
-    if smallest > 1:
-        with pytest.raises(ValueError):
-            registry.build(name, smallest - 1, 10)
-
-
 def normal(*shape: int) -> Any:
     return tf.random.stateless_normal(shape, seed=(1, 2))
-
-
-def grids(model: Any, layer: Any) -> list[tuple[int, ...]]:
-    return [tuple(each.output.shape[1:]) for each in model.layers if isinstance(each, layer)]
 
 
 def test_networks_have_the_published_counts_and_shapes() -> None:
