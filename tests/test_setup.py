@@ -106,11 +106,13 @@ def activated(
 def test_activate_finds_the_environments_own_mpirun(shell: str, checkout: Path) -> None:
     elsewhere = script(checkout.parent / "other/mpirun", "").parent
     path = f"{elsewhere}:{os.environ['PATH']}"
+    show = "command -v mpirun && echo $OPAL_PREFIX"
     for result in (
-        activated(shell, checkout, "command -v mpirun", PATH=path),
-        run([shell, "-c", ". ../activate && command -v mpirun"], checkout / "ci"),
+        activated(shell, checkout, show, PATH=path),
+        run([shell, "-c", f". ../activate && {show}"], checkout / "ci"),
     ):
-        assert result.stdout.strip() == f"{checkout}/.venv/bin/mpirun"
+        environment = f"{checkout}/.venv"
+        assert result.stdout.splitlines() == [f"{environment}/bin/mpirun", environment]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -187,15 +189,6 @@ def test_the_gpu_environment_comes_first_where_it_is_built(
     assert result.stdout.strip() == f"{checkout}/{expected}/bin/mpirun"
 
 
-@packaged_mpi
-@pytest.mark.parametrize("shell", SHELLS)
-def test_the_real_environment_is_activated(shell: str) -> None:
-    show = 'command -v mpirun && echo "$LD_LIBRARY_PATH" && echo "$OPAL_PREFIX"'
-    result = activated(shell, ROOT, show, HVDPERF_VENV=str(ENVIRONMENT))
-    expected = [f"{ENVIRONMENT}/bin/mpirun", f"{ENVIRONMENT}/lib", f"{ENVIRONMENT}"]
-    assert result.stdout.splitlines() == expected
-
-
 # --- the real Open MPI
 
 
@@ -245,45 +238,38 @@ def test_make_help_lists_every_target_and_is_the_default(checkout: Path) -> None
     assert make(checkout).stdout == shown
 
 
-def test_an_environment_newer_than_its_description_is_left_alone(checkout: Path) -> None:
-    assert "Nothing to be done" in make(checkout, "env").stdout
-
-
 @pytest.mark.parametrize("changed", ["pyproject.toml", "ci/setup.sh", "ci/setup_gpu.sh"])
 def test_a_changed_description_builds_the_environment_again(checkout: Path, changed: str) -> None:
+    assert "Nothing to be done" in make(checkout, "env").stdout
     set_dates(checkout, changed, 3000)
     assert "ci/setup.sh" in make(checkout, "-n", "env").stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "built", "expected"),
+    ("arguments", "has_gpu", "expected"),
     [
-        ([], [".venv"], ".venv"),
-        ([], [".venv", ".venv-gpu"], ".venv-gpu"),
-        (["GPU=0"], [".venv", ".venv-gpu"], ".venv"),
-        (["GPU=1"], [".venv"], ".venv-gpu"),
-        (["TF=2.15.1"], [".venv", ".venv-gpu"], ".venv-tf2.15.1"),
-        (["TF=2.20.0"], [".venv", ".venv-gpu"], ".venv"),
-        (["HOROVOD=0.28.1"], [".venv", ".venv-gpu"], ".venv"),
-        (["TF=2.18.1", "GPU=1"], [".venv"], ".venv-gpu"),
-        (["HOROVOD=0.28.0"], [".venv"], ".venv-tf2.20.0-hvd0.28.0"),
-        (["HOROVOD=0.28.1", "TF=2.15.1"], [".venv"], ".venv-tf2.15.1"),
-        (["PYTHON=3.12"], [".venv", ".venv-gpu"], ".venv-py3.12"),
-        (["TF=2.21.0", "PYTHON=3.11"], [".venv"], ".venv-tf2.21.0"),
-        (
-            ["HOROVOD=0.28.0", "TF=2.15.1", "PYTHON=3.12"],
-            [".venv"],
-            ".venv-tf2.15.1-hvd0.28.0-py3.12",
-        ),
+        ("", False, ".venv"),
+        ("", True, ".venv-gpu"),
+        ("GPU=0", True, ".venv"),
+        ("GPU=1", False, ".venv-gpu"),
+        ("TF=2.15.1", True, ".venv-tf2.15.1"),
+        ("TF=2.20.0", True, ".venv"),
+        ("HOROVOD=0.28.1", True, ".venv"),
+        ("TF=2.18.1 GPU=1", False, ".venv-gpu"),
+        ("HOROVOD=0.28.0", False, ".venv-tf2.20.0-hvd0.28.0"),
+        ("HOROVOD=0.28.1 TF=2.15.1", False, ".venv-tf2.15.1"),
+        ("PYTHON=3.12", True, ".venv-py3.12"),
+        ("TF=2.21.0 PYTHON=3.11", False, ".venv-tf2.21.0"),
+        ("HOROVOD=0.28.0 TF=2.15.1 PYTHON=3.12", False, ".venv-tf2.15.1-hvd0.28.0-py3.12"),
     ],
 )
 def test_make_chooses_the_environment(
-    checkout: Path, arguments: list[str], built: list[str], expected: str
+    checkout: Path, arguments: str, has_gpu: bool, expected: str
 ) -> None:
-    for name in built:
-        (checkout / name).mkdir(exist_ok=True)
-        set_dates(checkout, f"{name}/.ready", 2000)
-    assert f"HVDPERF_VENV={expected};" in make(checkout, "-n", "perf", *arguments).stdout
+    if has_gpu:
+        (checkout / ".venv-gpu").mkdir()
+        set_dates(checkout, ".venv-gpu/.ready", 2000)
+    assert f"HVDPERF_VENV={expected};" in make(checkout, "-n", "perf", *arguments.split()).stdout
 
 
 @pytest.mark.parametrize(
@@ -295,7 +281,6 @@ def test_make_chooses_the_environment(
         (["TF=2.15.1", "GPU=1"], "TF=2.15.1 GPU=1: on GPUs only TensorFlow 2.18.1"),
         (["HOROVOD=0.1.0"], "HOROVOD=0.1.0: known are 0.25.0"),
         (["PYTHON=3.10"], "PYTHON=3.10: known are 3.11 3.12"),
-        (["PYTHON=/usr/bin/python3"], "PYTHON=/usr/bin/python3: known are"),
         (["PYTHON=3.12", "GPU=1"], "PYTHON=3.12 GPU=1: on GPUs only Python 3.11"),
     ],
 )
@@ -439,17 +424,6 @@ LACKING: dict[str, tuple[dict[str, str | None], dict[str, str], str]] = {
         "Python 3.11 is missing (python3 is Python 3.12.1): "
         "apt-get install python3.11 python3.11-venv",
     ),
-    "a shim of an absent Python": (
-        {"python3.11": "echo no version is set >&2; exit 127"},
-        {},
-        "apt-get install python3.11 python3.11-venv",
-    ),
-    "the Python that was asked for": (
-        {"python3": "case $1 in -V) echo Python 3.11.2 ;; *) exit 1 ;; esac"},
-        {"PYTHON": "3.12"},
-        "Python 3.12 is missing (python3 is Python 3.11.2): "
-        "apt-get install python3.12 python3.12-venv",
-    ),
     "a Python without venv": (
         {"python3.11": NO_VENV},
         {},
@@ -525,31 +499,17 @@ def test_an_installation_that_fails_shows_why(checkout: Path, machine: Path) -> 
     assert result.returncode == 1
 
 
-@pytest.mark.parametrize("user", [1000, 0])
-def test_what_several_hosts_need_is_named_or_installed(
-    checkout: Path, machine: Path, user: int
-) -> None:
+def test_what_several_hosts_need_is_named(checkout: Path, machine: Path) -> None:
     (machine / "id").unlink()
-    script(machine / "id", f"echo {user}")
     for name in ("slurmctld", "slurmd", "munged", "unshare", "nsenter", "taskset"):
         script(machine / name, "")
-    script(machine / "apt-get", 'echo "$*" >>asked')
+    script(machine / "id", "echo 1000")
     # Its own additions to the path are the real machine's.
     text = (checkout / "ci/slurm.sh").read_text().replace("PATH=$PATH:/usr/sbin:/sbin\n", "")
     (checkout / "ci/slurm.sh").write_text(text)
     result = run(["bash", "ci/slurm.sh"], checkout, {"PATH": str(machine)})
-    if user:
-        assert result.returncode == 1
-        assert result.stdout == (
-            "slurm: slurm-wlm iproute2 are missing, which the tests on several hosts need; as "
-            "root: apt-get install slurm-wlm iproute2\n"
-        )
-        return
-    assert result.returncode == 0, result.stdout
-    assert (checkout / "asked").read_text().splitlines() == [
-        "update",
-        "install --yes --no-install-recommends slurm-wlm iproute2",
-    ]
+    assert result.returncode == 1
+    assert result.stdout.endswith("; as root: apt-get install slurm-wlm iproute2\n")
 
 
 # --- ci/setup.sh: what it does
@@ -581,11 +541,6 @@ def stand_ins(checkout: Path, machine: Path) -> Path:
     settings.write_text("# defaults\n")
     os.link(settings, checkout / "cached.conf")
     return checkout
-
-
-def settings_of(checkout: Path) -> list[str]:
-    lines = (checkout / ".venv/etc/openmpi-mca-params.conf").read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
 
 
 def test_set_up_ends_with_an_environment_that_make_leaves_alone(
@@ -623,21 +578,14 @@ def test_set_up_takes_a_python_that_only_pyenv_knows(stand_ins: Path, machine: P
     assert "Nothing to be done" in make(stand_ins, "env", "TF=2.21.0", "PYTHON=3.12").stdout
 
 
-@pytest.mark.parametrize(
-    ("wanted", "quirk"),
-    [({}, True), ({"TF": "2.18.1"}, False), ({"TF": "2.21.0"}, True)],
-    ids=["default", "2.18.1", "2.21.0"],
-)
-def test_horovod_is_compiled_with_what_its_tensorflow_needs(
-    stand_ins: Path, machine: Path, wanted: dict[str, str], quirk: bool
-) -> None:
-    for tensorflow in wanted.values():
-        shutil.copytree(stand_ins / ".venv", stand_ins / f".venv-tf{tensorflow}")
-    result = set_up(stand_ins, machine, **wanted, CXXFLAGS="-O1")
-    assert result.returncode == 0, result.stdout
-    flags = (stand_ins / "flags").read_text()
-    assert flags.startswith("-O1 -include stdexcept ")
-    assert ("xla_since_tensorflow_2_19.h" in flags) is quirk
+def test_horovod_is_compiled_with_what_its_tensorflow_needs(stand_ins: Path, machine: Path) -> None:
+    shutil.copytree(stand_ins / ".venv", stand_ins / ".venv-tf2.18.1")
+    for tensorflow, quirk in (("", True), ("2.18.1", False)):
+        result = set_up(stand_ins, machine, TF=tensorflow, CXXFLAGS="-O1")
+        assert result.returncode == 0, result.stdout
+        flags = (stand_ins / "flags").read_text()
+        assert flags.startswith("-O1 -include stdexcept ")
+        assert ("xla_since_tensorflow_2_19.h" in flags) is quirk
 
 
 # Compiles nothing: leaves a wheel where it is told to, and writes down what pip is asked.
@@ -681,12 +629,14 @@ def test_another_horovod_that_does_not_compile_does_not_count(
     assert not (stand_ins / ".venv-tf2.15.1-hvd0.27.0/.ready").exists()
 
 
-def test_set_up_allows_more_ranks_than_cores_once(stand_ins: Path, machine: Path) -> None:
+def test_set_up_allows_more_ranks_than_cores_once_and_no_ssh(
+    stand_ins: Path, machine: Path
+) -> None:
+    assert "apt-get install openssh-client" in set_up(stand_ins, machine).stdout
     script(machine / "ssh", "")
-    for _ in range(2):
-        assert set_up(stand_ins, machine).returncode == 0
-    # With ssh, too, because the environment may be copied to where there is none.
-    assert settings_of(stand_ins) == [
+    assert "openssh-client" not in set_up(stand_ins, machine).stdout
+    lines = (stand_ins / ".venv/etc/openmpi-mca-params.conf").read_text().splitlines()
+    assert [line for line in lines if line and not line.startswith("#")] == [
         "rmaps_base_oversubscribe = 1",
         "plm_rsh_agent = ssh : rsh : false",
     ]
@@ -705,12 +655,6 @@ def test_two_set_ups_of_a_checkout_take_turns_and_say_so(stand_ins: Path, machin
         other.join()
     assert result.returncode == 0
     assert "another `make env`" in result.stdout
-
-
-def test_set_up_makes_do_without_ssh(stand_ins: Path, machine: Path) -> None:
-    result = set_up(stand_ins, machine)
-    assert "apt-get install openssh-client" in result.stdout
-    assert "plm_rsh_agent = ssh : rsh : false" in settings_of(stand_ins)
 
 
 @pytest.mark.parametrize(
