@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -101,27 +102,17 @@ def test_a_launch_that_failed_has_not_noticed_anything_and_is_no_false_alarm(ent
 
 
 def test_rows_are_in_the_order_of_trials_then_of_networks_and_of_world_sizes(tmp_path):
-    asked = [("vgg_16_s", 2), ("alexnet_s", 2), ("alexnet_s", 1)]
-    sessions = [
-        entry(
-            tmp_path / f"{model}-{size}",
-            "session",
-            *(
-                said(trial, Verdict.PASS, Verdict.FAIL, model=model, size=size)
-                # One replica has only the case without a fault.
-                for trial in ("slow10", "aa")[size % 2 :]
-            ),
-        )
-        for model, size in asked
+    # One replica has only the case without a fault.
+    cases = [("aa", "vgg_16_s", 2), ("slow10", "vgg_16_s", 2), ("aa", "alexnet_s", 2)]
+    cases += [("slow10", "alexnet_s", 2), ("aa", "alexnet_s", 1)]
+    outcomes = [
+        said(trial, Verdict.PASS, Verdict.FAIL, model=model, size=size)
+        for trial, model, size in cases
     ]
-    names = [line.split("|")[1:3] for line in page(sessions) if line.startswith("| ")][1:]
-    assert [" ".join(of_row).split() for of_row in names] == [
-        ["aa:", "`nothing`", "alexnet_s,", "1"],
-        ["aa:", "`nothing`", "alexnet_s,", "2"],
-        ["aa:", "`nothing`", "vgg_16_s,", "2"],
-        ["slow10:", "`slow:rank=1,factor=1.10`", "alexnet_s,", "2"],
-        ["slow10:", "`slow:rank=1,factor=1.10`", "vgg_16_s,", "2"],
-    ]
+    lines = page([entry(tmp_path, "session", *outcomes)])
+    rows = re.findall(r"^\| (\w+): .*? \| (\w+), (\d) \|", "\n".join(lines), re.MULTILINE)
+    found = [(trial, model, int(size)) for trial, model, size in rows]
+    assert found == sorted(cases)
 
 
 def test_sessions_that_injected_a_part_are_told(entries, tmp_path):
@@ -133,33 +124,17 @@ def test_sessions_that_injected_a_part_are_told(entries, tmp_path):
 
 
 def test_settings_that_decide_how_faults_are_measured_are_kept_and_no_others(tmp_path):
-    asked = Asked(
-        looks=(8, 12),
-        early=True,
-        profile={
-            "dataset": "cifar10",
-            "schedule": "alternate",
-            "sampling.turns_min": 4,
-            "runs.endurance_steps": 1500,
-            **dict.fromkeys(("models", "world_sizes", "fault_cases.slow10", "runs.epochs"), "1"),
-        },
-        replicas_per_node=(2,),
-    )
-    how = {
-        "dataset": "cifar10",
-        "schedule": "alternate",
-        "replicas_per_node": "[2]",
-        "sampling.looks": "[8, 12]",
-        "sampling.early": "True",
-        "sampling.turns_min": "4",
-        "runs.endurance_steps": "1500",
-    }
-    written = write_session(tmp_path, case_of(CAUGHT), asked=asked)
-    made = entry_of(read_session(written))
+    kept = {"dataset": "cifar10", "schedule": "alternate"}
+    kept |= {"sampling.turns_min": "4", "runs.endurance_steps": "1500"}
+    others = dict.fromkeys(("models", "world_sizes", "fault_cases.slow10", "runs.epochs"), "1")
+    asked = Asked(looks=(8, 12), early=True, profile=kept | others, replicas_per_node=(2,))
+    of_options = {"sampling.looks": "[8, 12]", "sampling.early": "True", "replicas_per_node": "[2]"}
+    made = entry_of(read_session(write_session(tmp_path, case_of(CAUGHT), asked=asked)))
     assert made is not None
-    assert made.settings == how
-    assert (made.tried[0].trial, made.tried[0].model) == ("slow10", WORKLOAD.model)
-    assert (made.tried[0].world_size, made.tried[0].reported) == (2, Verdict.FAIL)
+    assert made.settings == kept | of_options
+    (tried,) = made.tried
+    assert (tried.trial, tried.model) == ("slow10", WORKLOAD.model)
+    assert (tried.world_size, tried.reported) == (2, Verdict.FAIL)
 
 
 @pytest.mark.parametrize(
@@ -188,11 +163,6 @@ def test_sessions_that_are_not_counted_have_tables_of_their_own(entries):
     assert [line for line in lines if line.startswith("- ") and " -> " in line] == [
         "- sampling.looks: [4] -> [8, 12]",
         "- sampling.looks: [6] -> [8, 12]",
-    ]
-    assert [line.split(" on ")[0] for line in lines if " on 2 cores" in line] == [
-        "4 sessions",
-        "2 sessions",
-        "1 session",
     ]
     assert sum(line.startswith("| slow10") for line in lines) == 3
     assert series([]) == []
