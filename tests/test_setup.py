@@ -24,7 +24,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = Path(sys.prefix)
-SHELLS = ("sh", "bash")
 # make passes on what it was given to what it starts, such as these tests.
 SETTING_UP = (
     *("activate", "Makefile", "pyproject.toml"),
@@ -85,6 +84,11 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.fixture(params=["sh", "bash"])
+def shell(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 def set_dates(root: Path, name: str, seconds: int) -> None:
     path = root / name
     path.touch()
@@ -102,7 +106,6 @@ def activated(
     return run([shell, "-c", source + show], Path("/"), variables)
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 def test_activate_finds_the_environments_own_mpirun(shell: str, checkout: Path) -> None:
     elsewhere = script(checkout.parent / "other/mpirun", "").parent
     path = f"{elsewhere}:{os.environ['PATH']}"
@@ -115,7 +118,6 @@ def test_activate_finds_the_environments_own_mpirun(shell: str, checkout: Path) 
         assert result.stdout.splitlines() == [f"{environment}/bin/mpirun", environment]
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("before", "after"),
     [("", ""), ("/a:/b", ":/a:/b"), ("/a:{lib}:/b", ":/a:/b"), ("{lib}:{lib}", "")],
@@ -129,7 +131,6 @@ def test_activate_puts_the_library_path_first_and_once(
     assert result.stdout.strip() == lib + after
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 def test_activate_twice_is_activate_once(shell: str, checkout: Path) -> None:
     once = activated(shell, checkout, "export -p")
     twice = activated(shell, checkout, "export -p", times=2)
@@ -137,14 +138,12 @@ def test_activate_twice_is_activate_once(shell: str, checkout: Path) -> None:
     assert once.stdout == twice.stdout
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 def test_activate_leaves_no_names_of_its_own(shell: str, checkout: Path) -> None:
     result = activated(shell, checkout, "set")
     assert "OPAL_PREFIX=" in result.stdout
     assert "_hvdperf" not in result.stdout.replace("BASH_EXECUTION_STRING", "")
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(("uid", "expected"), [(0, "1 1"), (1000, "unset unset")])
 def test_only_root_is_told_to_run_as_root(
     shell: str, checkout: Path, uid: int, expected: str
@@ -156,7 +155,6 @@ def test_only_root_is_told_to_run_as_root(
     assert result.stdout.strip() == expected
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
@@ -412,36 +410,29 @@ def set_up(checkout: Path, machine: Path, **variables: str) -> subprocess.Comple
     return run(["bash", "ci/setup.sh"], checkout, {"PATH": str(machine), "CXX": "g++", **variables})
 
 
+PYTHON_3_12 = "case $1 in -V) echo Python 3.12.1 ;; *) exit 1 ;; esac"
 NO_VENV = 'case $* in *ensurepip*) exit 1 ;; *_base_executable*) echo "$0" ;; esac'
-# The programs that the machine has otherwise (None: not at all), variables, and what is said.
-LACKING: dict[str, tuple[dict[str, str | None], dict[str, str], str]] = {
-    "another Python": (
-        {
-            "python3.11": None,
-            "python3": "case $1 in -V) echo Python 3.12.1 ;; *) exit 1 ;; esac",
-        },
-        {},
-        "Python 3.11 is missing (python3 is Python 3.12.1): "
-        "apt-get install python3.11 python3.11-venv",
-    ),
-    "a Python without venv": (
-        {"python3.11": NO_VENV},
-        {},
-        "Python's venv module is missing: apt-get install python3.11-venv",
-    ),
-    "no compiler": ({"g++": None}, {}, "is missing: apt-get install g++"),
-    "no make": ({"make": None}, {}, "is missing: apt-get install make"),
-    "no CUDA compiler": (
-        {},
-        {"GPU": "1", "CUDA_HOME": "/nowhere"},
-        "/nowhere/bin/nvcc is missing: apt-get install nvidia-cuda-toolkit",
-    ),
-}
 
 
-@pytest.mark.parametrize("lacks", LACKING)
-def test_what_a_machine_lacks_is_one_line(checkout: Path, machine: Path, lacks: str) -> None:
-    programs, variables, said = LACKING[lacks]
+@pytest.mark.parametrize(
+    ("programs", "variables", "said"),
+    [
+        ({"python3.11": None, "python3": PYTHON_3_12}, {}, "(python3 is Python 3.12.1): apt-get"),
+        ({"python3.11": NO_VENV}, {}, "venv module is missing: apt-get install python3.11-venv"),
+        ({"g++": None}, {}, "is missing: apt-get install g++"),
+        ({"make": None}, {}, "is missing: apt-get install make"),
+        ({}, {"GPU": "1", "CUDA_HOME": "/nowhere"}, "/nowhere/bin/nvcc is missing: apt-get"),
+    ],
+    ids=["another Python", "no venv", "no compiler", "no make", "no CUDA compiler"],
+)
+def test_what_a_machine_lacks_is_one_line(
+    checkout: Path,
+    machine: Path,
+    programs: Mapping[str, str | None],
+    variables: dict[str, str],
+    said: str,
+) -> None:
+    """programs: that it has otherwise, None for one that it lacks."""
     for name, text in programs.items():
         (machine / name).unlink(missing_ok=True)
         if text is not None:
