@@ -172,24 +172,14 @@ def test_how_to_go_on_is_told(tmp_path):
     kept.close()
 
 
-PROFILE = """\
-models = ["resnet_50_s"]
-dataset = "synthetic"
-batch = 32
-budget_s = 60
-"""
-
-
 @pytest.fixture
 def plan(tmp_path: Path):
     """A session on two cores; options: what of its command line is otherwise."""
-    profile = tmp_path / "tiny.toml"
-    profile.write_text(PROFILE)
+    own = Options(models=("resnet_50_s",), dataset="synthetic", results=str(tmp_path / "results"))
 
     def planned(**options: object) -> SessionPlan:
-        given = Options(profile=str(profile), results=str(tmp_path / "results"))
         offers = [Offer(rank, "host", (0, 1)) for rank in range(2)]
-        return plan_session(replace(given, **options), MACHINE, offers)  # type: ignore[arg-type]
+        return plan_session(replace(own, **options), MACHINE, offers)  # type: ignore[arg-type]
 
     return planned
 
@@ -201,13 +191,15 @@ def facts(stack=STACK):
 DISTURBANCES = (disturbance(0.3),)
 
 
-def writer(session_plan: SessionPlan, earlier: Earlier) -> ResultsWriter:
+def writer(
+    session_plan: SessionPlan, earlier: Earlier, command: str = "pytest perf/ -k weak"
+) -> ResultsWriter:
     session: Any = SimpleNamespace(
         timed_seconds=1.5,
         disturbances=DISTURBANCES,
         arm_launcher=SimpleNamespace(slots=session_plan.slots),
     )
-    document = session_document(session_plan, facts(), (), earlier, (), "pytest perf/ -k weak")
+    document = session_document(session_plan, facts(), (), earlier, (), command)
     directory = open_directory(session_plan, document.session, earlier)
     return ResultsWriter(directory, document, session, earlier, began=0.0)
 
@@ -221,23 +213,31 @@ def interrupted(plan) -> Archive:
     return resumable(results_writer.directory)
 
 
-def test_what_was_decided_is_taken_over(interrupted, plan):
+def test_what_was_decided_is_taken_over_in_the_same_directory(interrupted, plan):
     earlier = earlier_parts(interrupted, facts(), plan(), (), [WEAK, PARITY])
     (comparison,) = earlier.outcomes
     assert comparison == WEAK
     assert earlier.outcomes[WEAK].judgement == ONE.judgement
     assert earlier.cases.keys() == {WEAK.name}
     assert earlier.document == interrupted.session
-    document = session_document(plan(), facts(), (), earlier, (), "pytest perf/ --resume it")
-    assert document.command == "pytest perf/ -k weak"
-    assert document.session == interrupted.directory.name
+    assert earlier.messages == ("1 of 2 cases are already decided",)
+    results_writer = writer(plan(), earlier, "pytest perf/ --resume it")
+    assert results_writer.directory == interrupted.directory
+    results_writer.keep(outcome(PARITY, RATIOS, Band(0.75, 1.33)))
+    results_writer.close()
+    archive = read_session(results_writer.directory)
+    assert [case.name for case in archive.cases] == [PARITY.name, WEAK.name]
+    assert {case.session for case in archive.cases} == {results_writer.directory.name}
+    document = archive.session
+    assert document is not None
+    assert document.command == "pytest perf/ -k weak", "of the first part"
     assert interrupted.session is not None
     assert document.seed == interrupted.session.seed
     assert document.timed_seconds == 1.5
     assert document.disturbances == DISTURBANCES
     assert document.budget_spent_seconds > 0
+    assert document.taken_over == (WEAK.name,)
     assert len(document.resumed_at) == 1
-    assert earlier.messages == ("1 of 2 cases are already decided",)
 
 
 @pytest.mark.parametrize(
@@ -258,20 +258,6 @@ def test_a_case_that_is_not_selected_keeps_its_verdict(interrupted, plan):
     earlier = earlier_parts(interrupted, facts(), plan(), (), [PARITY])
     assert earlier.outcomes == {}
     assert {name: case.verdict for name, case in earlier.cases.items()} == {WEAK.name: Verdict.PASS}
-
-
-def test_the_same_directory_goes_on(interrupted, plan):
-    earlier = earlier_parts(interrupted, facts(), plan(), (), [WEAK, PARITY])
-    results_writer = writer(plan(), earlier)
-    assert results_writer.directory == interrupted.directory
-    results_writer.keep(outcome(PARITY, RATIOS, Band(0.75, 1.33)))
-    results_writer.close()
-    archive = read_session(results_writer.directory)
-    assert [case.name for case in archive.cases] == [PARITY.name, WEAK.name]
-    assert {case.session for case in archive.cases} == {results_writer.directory.name}
-    assert archive.session is not None
-    assert archive.session.taken_over == (WEAK.name,)
-    assert len(archive.session.resumed_at) == 1
 
 
 def refused(archive: Archive, session_plan: SessionPlan, stack=STACK, comparison=WEAK) -> str:
