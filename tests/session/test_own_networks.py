@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.whole_sessions import ROOT, Run, documents
 
-# Files of networks. The script beside them has a test in tests/docs.
-EXAMPLES = sorted(each for each in (ROOT / "examples").glob("*.py") if each.stem != "train")
 HEAD = 'from hvdperf.models import Network\nNETWORKS = (Network("mine", "my_networks:build", 8'
 BUILD = """
 def build(size, classes):
@@ -22,25 +19,38 @@ def build(size, classes):
 
 @pytest.mark.long
 @pytest.mark.mpirun
-def test_the_examples_are_measured_by_every_strategy(run: Run, tmp_path: Path) -> None:
-    files = [f"--workloads={path}" for path in EXAMPLES]
-    assert len(files) == 2
-    # So long that the second of them has its turn, too.
-    done: subprocess.CompletedProcess[str] = run(*files, "-k", "test_parity and np2", "--budget=1")
-    assert done.returncode in (0, 6), done.stdout + done.stderr
+@pytest.mark.parametrize(
+    ("example", "name", "tensors", "data"),
+    [
+        ("keras_network.py", "small_cnn", 6, "cifar10: "),
+        # Own data are told by what they yield.
+        ("own_loss_and_data.py", "regression", 4, "regression: 4096 samples, "),
+    ],
+)
+def test_an_example_is_measured_by_every_strategy_beside_a_network_that_is_not_deterministic(
+    run: Run, tmp_path: Path, example: str, name: str, tensors: int, data: str
+) -> None:
+    path = tmp_path / "my_networks.py"
+    path.write_text(
+        f'{HEAD}, loss="my_networks:loss"),)\n{BUILD}\n'
+        "def loss(labels, outputs):\n    import os\n"
+        "    return outputs[:, 0] * (1.0 + os.urandom(1)[0])\n"
+    )
+    files = f"--workloads={path}", f"--workloads={ROOT / 'examples' / example}"
+    done = run(*files, "-k", "test_parity and np2")
+    assert done.returncode == 7, done.stdout + done.stderr
     found = documents(tmp_path)
-    assert {"parity-small_cnn-np2.json", "parity-regression-np2.json"} <= found.keys()
+    judgement = found["parity-mine-np2.json"]["outcome"]["judgement"]
+    assert judgement["verdict"] == "INVALID"
+    assert judgement["reason"].startswith("the gradients of two equal steps differ by ")
     fingerprint = found["session.json"]["fingerprint"]
     names = [line.partition(": ")[0] for line in fingerprint["own_networks"]]
-    assert names == ["small_cnn", "regression"]
-    for name, tensors in (("small_cnn", 6), ("regression", 4)):
-        (first, *_) = found[f"parity-{name}-np2.json"]["outcome"]["rounds"]
-        arms = {launch["arm"]["strategy"] for launch in first["launches"]}
-        assert arms == {"horovod", "mirrored"}
-        for launch in first["launches"]:
-            assert launch["metadata"][0]["gradient_tensors"] == tensors
-    (data,) = [text for text in fingerprint["data_sets"] if text.startswith("regression: ")]
-    assert "4096 samples" in data, "own data are told by what they yield"
+    assert names == ["mine", name]
+    (first, *_) = found[f"parity-{name}-np2.json"]["outcome"]["rounds"]
+    assert {launch["arm"]["strategy"] for launch in first["launches"]} == {"horovod", "mirrored"}
+    for launch in first["launches"]:
+        assert launch["metadata"][0]["gradient_tensors"] == tensors
+    assert any(line.startswith(data) for line in fingerprint["data_sets"])
 
 
 def test_a_network_that_cannot_be_measured_is_refused_before_anything_starts(
@@ -53,25 +63,6 @@ def test_a_network_that_cannot_be_measured_is_refused_before_anything_starts(
     said = f"ERROR: {path}: network 'mine': line 4: ZeroDivisionError: division by zero"
     assert said in done.stderr
     assert documents(tmp_path) == {}
-
-
-@pytest.mark.long
-def test_a_network_that_is_not_deterministic_is_invalid_and_others_are_measured(
-    run: Run, tmp_path: Path
-) -> None:
-    path = tmp_path / "my_networks.py"
-    path.write_text(
-        f'{HEAD}, loss="my_networks:loss"),)\n{BUILD}\n'
-        "def loss(labels, outputs):\n    import os\n"
-        "    return outputs[:, 0] * (1.0 + os.urandom(1)[0])\n"
-    )
-    done = run(f"--workloads={path}", "--models=mine,alexnet_s", "-k", "weak_scaling")
-    assert done.returncode == 7, done.stdout + done.stderr
-    found = documents(tmp_path)
-    judgement = found["weak_scaling-mine-np2.json"]["outcome"]["judgement"]
-    assert judgement["verdict"] == "INVALID"
-    assert judgement["reason"].startswith("the gradients of two equal steps differ by ")
-    assert found["weak_scaling-alexnet_s-np2.json"]["outcome"]["rounds"]
 
 
 def test_a_profile_names_files_beside_it(run: Run, tmp_path: Path) -> None:
