@@ -199,11 +199,6 @@ def test_what_bounds_nothing_yet_has_the_first_look_before_it():
 # In words ----------------------------------------------------------------------------------------
 
 
-def test_who_passes_has_nothing_to_do():
-    shown = outcome(WEAK, (0.9,) * 8, None, Verdict.INFO, "more replicas than cores")
-    assert told([outcome(WEAK, (0.9,) * 8), shown]) == []
-
-
 def test_all_that_is_undecided_has_one_command():
     cases = [undecided(0.6, 1.1), undecided(0.6, 1.1, communication(WORKLOAD, 2))]
     # Four rounds of one replica and of two, ten seconds each.
@@ -236,13 +231,13 @@ def test_the_first_of_what_failed_is_measured_again_alone():
     ]
 
 
-def test_what_lacks_a_threshold_or_longer_runs_is_not_repeated():
-    line = "a = 1"
-    lacks = outcome(WEAK, (0.9,) * 8, None, Verdict.INVALID, "no threshold", threshold_line=line)
-    assert told([lacks]) == []
+def test_what_more_rounds_would_not_change_has_no_command():
+    passed = outcome(WEAK, (0.9,) * 8)
+    shown = outcome(WEAK, (0.9,) * 8, None, Verdict.INFO, "more replicas than cores")
+    lacks = outcome(WEAK, (0.9,) * 8, None, Verdict.INVALID, "no threshold", threshold_line="a = 1")
     case = outcome(WEAK, (0.9,) * 8, None, Verdict.INCONCLUSIVE)
-    judgement = replace(case.judgement, needs_longer_runs=True)
-    assert told([replace(case, judgement=judgement)]) == []
+    short = replace(case, judgement=replace(case.judgement, needs_longer_runs=True))
+    assert told([passed, shown, lacks, short]) == []
 
 
 # Commands ----------------------------------------------------------------------------------------

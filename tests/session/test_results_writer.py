@@ -34,7 +34,7 @@ from hvdperf.session.results_writer import (
     session_document,
 )
 from hvdperf.verdict import Band, Verdict
-from tests.support.filesystems import fill, small_disk
+from tests.support.filesystems import fill, make_read_only, small_disk
 from tests.support.rounds import WORKLOAD, disturbance, outcome
 from tests.support.stores import MACHINE, SESSION, STACK, case_of, placed, session_of_cases
 
@@ -111,14 +111,6 @@ def test_what_others_did_meanwhile_is_in_the_summary(tmp_path):
     told = summary(kept).disturbed
     assert told.startswith("other programs took 50 % of the cores")
     assert "python, pid 1234" in told
-
-
-def test_a_full_disk_is_found_before_anything_is_measured(tmp_path):
-    with small_disk(tmp_path / "disk") as disk:
-        fill(disk)
-        with pytest.raises(UserError, match="No space left on device; make room") as caught:
-            results_writer(disk / "runs")
-    assert "\n" not in str(caught.value)
 
 
 def test_a_disk_that_fills_up_costs_no_figure_but_the_status_unless_there_is_room_in_the_end(
@@ -238,6 +230,21 @@ def test_what_was_decided_is_taken_over_in_the_same_directory(interrupted, plan)
     assert document.budget_spent_seconds > 0
     assert document.taken_over == (WEAK.name,)
     assert len(document.resumed_at) == 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [(fill, "No space left on device"), (make_read_only, "Read-only file system")],
+)
+def test_a_disk_that_takes_nothing_is_found_before_anything_is_measured(
+    plan, tmp_path, spoil, told
+):
+    with small_disk(tmp_path / "disk") as disk:
+        session_plan = plan(results=str(disk))
+        spoil(disk)
+        with pytest.raises(UserError, match=f"{told}; make room") as caught:
+            writer(session_plan, Earlier())
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
