@@ -4,17 +4,13 @@ they end before they measure."""
 from __future__ import annotations
 
 import json
-import re
-import signal
+import os
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support.filesystems import make_read_only, small_disk
 from tests.support.warm import Warm
 from tests.support.whole_sessions import (
     BIN,
@@ -22,7 +18,6 @@ from tests.support.whole_sessions import (
     PROFILE,
     ROOT,
     SWEEP,
-    Interrupt,
     Press,
     Run,
     SitBefore,
@@ -40,11 +35,12 @@ from tests.support.whole_sessions import (
 def test_x_stops_at_inconclusive_unless_that_is_allowed(run: Run) -> None:
     both = "-k", "efficiency or strong_scaling"
     stopped = run("-x", *both, "--benchmark-columns=median", made_up=True)
-    assert (stopped.returncode, cases_in_table(stopped.stdout)) == (6, 2)
+    assert stopped.returncode == 6
+    assert "hvdperf: 2 INCONCLUSIVE" in stopped.stdout
     assert " 1 inconclusive in " in stopped.stdout
     assert 0 < stopped.stdout.find("benchmark 'strong_scaling'") < stopped.stdout.find("hvdperf:")
     allowed = run("-x", *both, "--inconclusive=ok", made_up=True)
-    assert (allowed.returncode, cases_in_table(allowed.stdout)) == (0, 2)
+    assert allowed.returncode == 0
     assert " 2 inconclusive in " in allowed.stdout
     assert last_words(allowed.stdout) == (
         "exit status 0: 0 PASS, 2 INCONCLUSIVE, which --inconclusive=ok allows"
@@ -53,6 +49,7 @@ def test_x_stops_at_inconclusive_unless_that_is_allowed(run: Run) -> None:
 
 def test_what_was_decided_along_with_the_case_that_x_stopped_at_is_told(run: Run) -> None:
     done = run("-x", "-k", "parity", "--inject=raise:rank=1", made_up=True)
+    assert "\x1b" not in done.stdout + done.stderr, "it goes to no terminal"
     assert " 1 inconclusive in " in done.stdout, "pytest does not come to the other one"
     assert "rank 1 failed in phase 'block': InjectedFault" in " ".join(done.stdout.split())
     assert done.returncode == 1, "the worst verdict is that of the session"
@@ -68,7 +65,6 @@ def test_what_was_decided_along_with_the_case_that_x_stopped_at_is_told(run: Run
 def test_where_identical_groups_differ_nothing_of_their_network_passes(
     run: Run,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     factor: str,
     status: int,
     words: set[str],
@@ -77,20 +73,13 @@ def test_where_identical_groups_differ_nothing_of_their_network_passes(
     early = PROFILE.replace("budget_s = 1", "budget_s = 60")
     early = early.replace("early = false\nturns_min = 1\nturns_max = 1", "turns_min = 4")
     (tmp_path / "tiny.toml").write_text(early)
-    monkeypatch.setenv("MADE_UP_PAIR", factor)
-    done = run("-k", "weak_scaling or efficiency or aa", made_up=True)
+    done = run("-k", "weak_scaling or efficiency or aa", made_up=True, MADE_UP_PAIR=factor)
     assert done.returncode == status, done.stdout + done.stderr
     assert set(verdicts(tmp_path).values()) == words, "the documents"
     (summary,) = (tmp_path / "results/runs").glob("*/summary.json")
     assert {case["verdict"] for case in json.loads(summary.read_text())["cases"]} == words
     assert (" 3 invalid in " in done.stdout) == (words == {"INVALID"}), "pytest's own count"
     assert told in " ".join(done.stdout.split())
-
-
-def cases_in_table(output: str) -> int:
-    return sum(
-        line.startswith(("strong scaling,", "communication,")) for line in output.splitlines()
-    )
 
 
 def test_a_sweep_shows_its_table_and_writes_every_figure(run: Run, tmp_path: Path) -> None:
@@ -128,6 +117,14 @@ def test_a_question_that_is_not_asked_has_no_case(plan: Run) -> None:
     assert "9 tests collected" in done.stdout
 
 
+def test_sizes_above_the_cores_are_marked(plan: Run) -> None:
+    ranks = 2 * len(os.sched_getaffinity(0))
+    done = plan("--collect-only", "-q", f"--np={ranks}", f"--world-sizes=1,{ranks}")
+    assert done.returncode == 0, done.stdout
+    assert f"world sizes 1, {ranks} (oversubscribed)" in done.stdout
+    assert f"test_weak_scaling[alexnet_s-np{ranks}]" in done.stdout
+
+
 def test_a_file_that_is_named_asks_what_the_profile_does_not(plan: Run) -> None:
     files = "perf/test_wall_time.py", "tests/../perf/test_memory.py"
     done = plan("--collect-only", "-q", "--profile=smoke", *files)
@@ -162,43 +159,18 @@ def test_a_dry_run_lists_the_arms_and_starts_none(plan: Run, tmp_path: Path) -> 
     assert documents(tmp_path) == {}
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP])
-def test_an_interrupted_session_still_reports_and_leaves_nothing(
-    interrupt: Interrupt, how: signal.Signals
-) -> None:
-    interrupt(how, made_up=True)
-
-
 # Before a terminal -----------------------------------------------------------------------------
 
 
-def without_figures(lines: Sequence[str]) -> list[str]:
-    """As two sessions have them in common: neither how far they came in their time, nor what other
-    programs did meanwhile."""
-    lines = [line for line in lines if not re.match(r"\[ *[\d.]+ s\]", line)]
-    lines = [line for line in lines if "not ready: " not in line]
-    # What did not pass, why the machine was not ready, and the tables.
-    ends = [i for i, line in enumerate(lines) if " min, " in line]
-    noted = ("INCONCLUSIVE ", "Not ready to measure: ")
-    begins = [i for i, line in enumerate(lines) if line.startswith(noted)]
-    if begins:
-        lines = [*lines[: begins[0]], *lines[ends[-1] :]]
-    texts = [re.sub(r"[\d.]+", "0", line.removeprefix("collecting ... ")) for line in lines]
-    return [re.sub(r"([ =-])\1+", r"\1", re.sub(r"0T0Z-0", "0", text)).strip() for text in texts]
-
-
-def test_a_terminal_shows_a_live_line_and_colours_and_otherwise_the_same(
-    run: Run, sit_before: SitBefore
-) -> None:
+def test_a_terminal_shows_a_live_line_and_colours(sit_before: SitBefore) -> None:
     # Of one arm: several start in an order that is drawn.
     there = sit_before("-k", "efficiency", made_up=True)
     assert there.end() == 6
     # A budget of a second is over before the ranks have started.
     assert "alexnet_s  round 1 of 8: start horovod@2" in live_lines(there)
     assert b"\x1b[33mINCONCLUSIVE\x1b[0m" in there.output
-    piped = run("-k", "efficiency", made_up=True)
-    assert "\x1b" not in piped.stdout + piped.stderr
-    assert without_figures(there.shown()) == without_figures(piped.stdout.split("\n"))
+    lines = [line for line in there.shown() if "round 1 of 8" in line]
+    assert len(lines) == 1, "the line of progress, and nothing else"
 
 
 @pytest.mark.parametrize(
@@ -213,70 +185,18 @@ def test_who_does_not_want_a_live_line_has_none(
     assert "parity-alexnet_s-np1.json" in documents(tmp_path)
 
 
-@pytest.mark.parametrize("capture", ["sys", "no"])
+@pytest.mark.parametrize("capture", ["fd", "sys", "no"])
 def test_ctrl_c_at_a_terminal_leaves_no_live_line_and_a_report(
     press_ctrl_c: Press, capture: str
 ) -> None:
-    press_ctrl_c(capture, made_up=True)
-
-
-def test_ctrl_c_while_the_page_is_written_loses_only_the_page(
-    sit_before: SitBefore, tmp_path: Path
-) -> None:
-    there = sit_before("-k", "parity and np1", made_up=True)
-    there.wait_for(b"results: ")
-    deadline = time.monotonic() + 10
-    while not is_written(tmp_path):
-        assert time.monotonic() < deadline, there.output
-    there.press(b"\x03")
-    assert there.end() == 6
-    lines = there.shown()
-    assert not any("KeyboardInterrupt" in line or "Traceback" in line for line in lines)
-    (told,) = (line for line in lines if "no report: interrupted; to write it: " in line)
-    words = told.partition("to write it: ")[2].split()
-    assert words[0] == "hvdperf"
-    subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=True)
-    assert any("exit status 6: INCONCLUSIVE" in line for line in lines)
-    assert documents(tmp_path)["session.json"]["exit_status"] == 6
-    assert list((tmp_path / "results" / "report").glob("*.html"))
-
-
-def test_tables_that_cannot_be_made_lose_nothing_else_of_the_summary(
-    run: Run, tmp_path: Path
-) -> None:
-    done = run("-k", "parity and np1", "-p", "tests.support.broken_tables", made_up=True)
-    assert done.returncode == 6, done.stdout + done.stderr
-    (told,) = (line for line in done.stdout.splitlines() if line.startswith("no tables: "))
-    assert "ZeroDivisionError: made up" in told
-    (directory,) = (tmp_path / "results" / "runs").iterdir()
-    assert f"results: {directory}" in done.stdout
-    assert "To decide 1 INCONCLUSIVE" in done.stdout, "the next step"
-    assert "report: " in done.stdout
-    assert last_words(done.stdout).startswith("exit status 6: INCONCLUSIVE, 1 of 1 cases")
-    words = told.partition("to make them: ")[2].split()
-    made = subprocess.run(
-        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert "INCONCLUSIVE" in made.stdout
-
-
-def is_written(results: Path) -> bool:
-    """Return whether a process writes the page of a session below this directory."""
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_text().split("\0")
-        except OSError:
-            continue  # it has ended
-        if words[2:4] == ["hvdperf", "report"] and words[4].startswith(str(results)):
-            return True
-    return False
+    press_ctrl_c(capture)
 
 
 # Before, between and after ---------------------------------------------------------------------
 
 
 def test_a_killed_session_goes_on_where_it_was(
-    run: Run, plan: Run, options: list[str], tmp_path: Path
+    run: Run, options: list[str], tmp_path: Path
 ) -> None:
     """Every round is on disk before the next begins."""
     two_workloads = ["-k", "efficiency or (test_sweep and broadcast)"]
@@ -299,9 +219,6 @@ def test_a_killed_session_goes_on_where_it_was(
     recorded = before[undecided]["outcome"]["rounds"]
     assert recorded
     (directory,) = (tmp_path / "results" / "runs").iterdir()
-    refused = plan(*two_workloads, f"--resume={directory}", "--batch-size=16")
-    assert refused.returncode == 4
-    assert "batch: 8 -> 16" in refused.stderr
     # The first part has spent some of this.
     enough = before["session.json"]["elapsed_seconds"] + 2
     (tmp_path / "tiny.toml").write_text(PROFILE.replace("budget_s = 1", f"budget_s = {enough:.0f}"))
@@ -317,20 +234,3 @@ def test_a_killed_session_goes_on_where_it_was(
     assert len(session["resumed_at"]) == 1
     assert session["elapsed_seconds"] > before["session.json"]["elapsed_seconds"]
     assert "broadcast on 2 ranks: bus" in resumed.stdout
-
-
-@pytest.mark.parametrize("how", ["a file", "read-only"])
-def test_results_that_cannot_be_written_are_one_line_before_anything_is_launched(
-    plan: Run, tmp_path: Path, how: str
-) -> None:
-    with small_disk(tmp_path / "disk") as disk:
-        results = disk / "results"
-        if how == "a file":
-            results.write_text("mine")
-        make_read_only(disk)
-        done = plan("-k", "parity", f"--results={results}")
-    assert done.returncode == 4
-    (line,) = (text for text in done.stderr.splitlines() if text.startswith("ERROR"))
-    assert "no results can be written to" in line
-    assert "Traceback" not in done.stderr + done.stdout
-    assert "round 1" not in done.stdout

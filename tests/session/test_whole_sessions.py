@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import xml.etree.ElementTree as ET
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from hvdperf.records.documents import Limit
+from tests.session.test_bad_input import refused
 from tests.support.leftovers import ended
 from tests.support.whole_sessions import (
     BIN,
     CASE_OF_SWEEP,
     PROFILE,
-    Interrupt,
     Press,
     Run,
     SitBefore,
@@ -25,7 +23,6 @@ from tests.support.whole_sessions import (
     documents,
     last_words,
     live_lines,
-    summary,
     wait_for_workers,
 )
 
@@ -58,10 +55,7 @@ def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) 
         case.get("name"): {each.get("name"): each.get("value") for each in case.iter("property")}
         for case in suite.iter("testcase")
     }
-    failed = told["test_weak_scaling[alexnet_s-np2]"]
-    assert sorted(map(str, failed)) == ["limit", "verdict"]
-    assert failed["verdict"] == "FAIL"
-    assert str(failed["limit"]).startswith(">= ")
+    assert told["test_weak_scaling[alexnet_s-np2]"]["verdict"] == "FAIL"
     assert told["test_parity[alexnet_s-np1]"].keys() == {"verdict", "figure", "limit"}
     assert last_words(done.stdout) == (
         "exit status 1: FAIL, 2 of 3 cases missed their limit or crashed (see above)"
@@ -73,9 +67,8 @@ def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) 
 
 
 # mpirun under mpirun is started by the interrupted session below, and by those of two hosts.
-@pytest.mark.parametrize("launcher", [pytest.param("mpirun", marks=pytest.mark.long), "agents"])
-def test_a_session_under_mpirun_has_one_report(run: Run, launcher: str, tmp_path: Path) -> None:
-    done = run("-k", "efficiency", "--inject=kill:rank=1", f"--launcher={launcher}", ranks=2)
+def test_a_session_under_mpirun_has_one_report(run: Run) -> None:
+    done = run("-k", "efficiency", "--inject=kill:rank=1", "--launcher=agents", ranks=2)
     assert done.returncode == 1, done.stdout
     assert done.stdout.count("test session starts") == 1
     assert "round 1 of 8" in done.stdout
@@ -137,12 +130,6 @@ def test_two_stacks_are_measured_each_by_its_interpreter(run: Run, tmp_path: Pat
     # One turn, and once more where other programs disturbed it.
     assert 1 <= len(ours) == len(theirs) <= 2
     assert case["judgement"]["rule"]["fail_below"] == 0.98
-    told = summary(tmp_path)
-    figure, rule = case["judgement"]["figure"], case["judgement"]["rule"]
-    assert (told.exit_status, len(told.cases)) == (6, 1)
-    assert told.cases[0].name == "parity[alexnet_s-np1]"
-    assert told.cases[0].figure == figure["estimate"]
-    assert told.cases[0].limit == Limit(at_least=rule["pass_from"], at_most=None)
     (recorded,) = json.loads(record.read_text())["benchmarks"]
     assert recorded["extra_info"]["word"] == "INCONCLUSIVE"
     assert recorded["stats"]["data"] == pytest.approx(
@@ -155,21 +142,11 @@ def test_two_stacks_are_measured_each_by_its_interpreter(run: Run, tmp_path: Pat
     assert sorted(names) == ["fork_stub.py", "hvdperf.worker.fork_server"]
 
 
-def test_sizes_above_the_cores_are_marked(run: Run) -> None:
-    ranks = 2 * len(os.sched_getaffinity(0))
-    done = run("--collect-only", "-q", "--np", str(ranks), f"--world-sizes=1,{ranks}", ranks=ranks)
-    assert done.returncode == 0, done.stdout
-    assert f"world sizes 1, {ranks} (oversubscribed)" in done.stdout
-    assert done.stdout.count(f"test_weak_scaling[alexnet_s-np{ranks}]") == 1
-
-
-# Of tests/session/bad_input.md, one for each place that finds it: a start of mpirun takes seconds.
+# Of tests/session/bad_input.md, one that each rank finds, and one that rank 0 finds once it knows
+# the slots: a start of mpirun takes seconds.
 @pytest.mark.parametrize(
     ("argument", "told"),
     [
-        pytest.param("--data-dir=/no/such/place", "/no/such/place", marks=pytest.mark.long),
-        ("--np=-1", "--np -1: a session needs at least one slot"),
-        pytest.param("--inject=kill:rank=9", "only the ranks 0 to 1", marks=pytest.mark.long),
         ("-n2", "several cases at the same time"),
         ("--resume=tests", "there is no session.json in it"),
     ],
@@ -177,32 +154,14 @@ def test_sizes_above_the_cores_are_marked(run: Run) -> None:
 def test_bad_input_under_mpirun_is_one_line_before_anything_is_launched(
     run: Run, argument: str, told: str, tmp_path: Path
 ) -> None:
-    refused = run(argument, ranks=2)
-    assert refused.returncode == 4, refused.stdout
-    (line,) = (text for text in refused.stderr.splitlines() if text.startswith("ERROR"))
-    assert told in line
-    assert "Traceback" not in refused.stderr + refused.stdout
-    assert documents(tmp_path) == {}
+    refused(partial(run, ranks=2), tmp_path, told, argument)
 
 
 # mpirun kills its ranks a second after it has told them to end: the report is written by then.
-@pytest.mark.parametrize(("ranks", "how"), [(0, signal.SIGTERM), (2, signal.SIGINT)])
-def test_an_interrupted_session_still_reports_and_leaves_nothing(
-    interrupt: Interrupt, ranks: int, how: signal.Signals
+def test_ctrl_c_at_the_terminal_of_an_mpirun_leaves_no_live_line_and_a_report(
+    press_ctrl_c: Press,
 ) -> None:
-    interrupt(how, ranks=ranks)
-
-
-def test_the_terminal_of_a_rank_is_that_of_its_mpirun(sit_before: SitBefore) -> None:
-    there = sit_before("-k", "parity and np1", ranks=2, made_up=True)
-    assert there.end() == 6
-    assert any(text.startswith("alexnet_s  round 1 of 8: start ") for text in live_lines(there))
-    said = [line for line in there.shown() if "round 1 of 8" in line]
-    assert len(said) == 1, "the line of progress, and nothing else"
-
-
-def test_ctrl_c_at_a_terminal_leaves_no_live_line_and_a_report(press_ctrl_c: Press) -> None:
-    there = press_ctrl_c("fd")
+    there = press_ctrl_c("fd", ranks=2)
     assert "alexnet_s  round 1 of 8: start horovod@2" in live_lines(there)
 
 

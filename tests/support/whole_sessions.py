@@ -47,7 +47,6 @@ block_deadline_s = 20
 # The fixtures of tests/session/conftest.py.
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SitBefore = Callable[..., Terminal]
-Interrupt = Callable[..., None]
 Press = Callable[..., Terminal]
 
 
