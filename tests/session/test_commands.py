@@ -20,17 +20,13 @@ from tests.support.warm import hvdperf
 from tests.support.whole_sessions import BIN, PROFILE, command, completed, documents
 
 
-def listed(*options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return hvdperf("list", "cases", *options, cwd=cwd)
-
-
 def thresholds(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return hvdperf("thresholds", *words, cwd=cwd)
 
 
 def test_a_profile_is_found_in_the_users_directory(tmp_path):
     (tmp_path / "mine.toml").write_text(PROFILE)
-    done = listed("--profile", "mine.toml", "--np", "1", cwd=tmp_path)
+    done = hvdperf("list", "cases", "--profile=mine.toml", "--np=1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     cases = [line for line in done.stdout.splitlines() if "::" in line]
     assert cases
@@ -48,7 +44,7 @@ def test_pytest_leaves_nothing_where_it_is_typed(tmp_path):
 
 
 def test_a_list_of_cases_ends_as_pytest_does(tmp_path):
-    done = listed("--profile", "mine.toml", cwd=tmp_path)
+    done = hvdperf("list", "cases", "--profile=mine.toml", cwd=tmp_path)
     assert done.returncode == 4
     assert f"ERROR: {tmp_path / 'mine.toml'}: cannot be read: No such file" in done.stderr
     assert "Traceback" not in done.stderr
@@ -105,11 +101,9 @@ FILES = 250
 
 def limited(words: list[str]) -> subprocess.CompletedProcess[str]:
     """Run a command with few open files."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
-
-    return completed(words, preexec_fn=limit)
+    return completed(
+        words, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
+    )
 
 
 def test_doctor_says_what_is_wrong_and_what_mends_it(

@@ -88,15 +88,11 @@ def test_undecided_may_be_allowed_and_nothing_else():
 # Colours ---------------------------------------------------------------------------------------
 
 
-def writer(colours: bool) -> TerminalWriter:
-    made = TerminalWriter(io.StringIO())
-    made.hasmarkup = colours
-    return made
-
-
 def test_verdicts_have_their_colours_and_nothing_else_has():
+    writer = TerminalWriter(io.StringIO())
+    writer.hasmarkup = True
     words = " ".join(verdict.value for verdict in Verdict)
-    text = painted(f"{words} of FAILED PASSes", writer(True).markup)
+    text = painted(f"{words} of FAILED PASSes", writer.markup)
     assert text == (
         "\x1b[31m\x1b[1mFAIL\x1b[0m \x1b[33mINVALID\x1b[0m \x1b[33mNOT RUN\x1b[0m "
         "\x1b[33mINCONCLUSIVE\x1b[0m \x1b[32mPASS\x1b[0m INFO of FAILED PASSes"
@@ -190,10 +186,6 @@ def test_an_interval_twice_as_long_as_may_be_takes_four_times_the_rounds(estimat
 )
 def test_rounds_are_told_up_to_a_look(rounds, half, to_go):
     assert ending.rounds_to_go(judged(1.1, half, Floor.at(1.0), rounds), LOOKS) == to_go
-
-
-def test_what_bounds_nothing_yet_has_the_first_look_before_it():
-    assert ending.rounds_to_go(outcome(WEAK, [0.9, 0.8]).judgement, LOOKS) == 6
 
 
 # In words ----------------------------------------------------------------------------------------

@@ -77,7 +77,6 @@ def test_in_a_pipe_there_is_nothing():
     [
         (33, b"\r" + LIVE),
         (32, b"\rit takes its time, which is ...\x1b[K"),
-        (20, b"\rit takes its tim...\x1b[K"),
     ],
 )
 def test_it_is_never_wider_than_the_terminal(columns, seen):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
+from hvdperf.machine.disturbance import Culprit, Disturbance
 from hvdperf.machine.placement import Offer
 from hvdperf.plan.options import Options
 from hvdperf.plan.questions import aa, parity, startup, weak_scaling
@@ -73,6 +73,8 @@ def test_a_session_can_be_read_from_its_beginning_and_a_case_the_moment_it_is_de
     assert archive.session.exit_status is None
     assert archive.session.verdicts == {}
     assert "still runs, or was killed" in archive.unfinished
+    (line,) = kept.lines(3)
+    assert line == f"3 cases are left; to continue: --resume {os.path.abspath(kept.directory)}"
     assert kept.keep(ONE) == ""
     assert [case.name for case in read_session(kept.directory).cases] == [WEAK.name]
     assert written(kept).verdicts == {WEAK.name: Verdict.PASS}
@@ -104,8 +106,7 @@ def test_the_parts_of_a_session_are_added_up_also_in_the_summary(tmp_path):
 
 
 def test_what_others_did_meanwhile_is_in_the_summary(tmp_path):
-    usage = Usage(1.0, 2, 2.0, 1.0, 0.0, wait_seconds=1.0, throttled_seconds=0.0)
-    found = Disturbance(0.0, usage, 1.0, 1.0, (Culprit("python", 1234, 0.9, (1,)),))
+    found = disturbance(0.5, 0.0, Culprit("python", 1234, 9.0, (1,)))
     kept = results_writer(tmp_path, disturbances=[found])
     kept.end(0)
     told = summary(kept).disturbed
@@ -155,13 +156,6 @@ def test_a_clock_that_was_set_back_is_told(tmp_path):
     said = clock_problem(here)
     assert said.startswith("the clock was set back: ")
     assert "20260201T000000Z-1 has a later date" in said
-
-
-def test_how_to_go_on_is_told(tmp_path):
-    kept = results_writer(tmp_path)
-    (line,) = kept.lines(3)
-    assert line == f"3 cases are left; to continue: --resume {os.path.abspath(kept.directory)}"
-    kept.close()
 
 
 @pytest.fixture

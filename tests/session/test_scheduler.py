@@ -41,6 +41,16 @@ from tests.support.sessions import (
     verdicts,
 )
 
+
+def interrupted(stage, budget_s, *asked):
+    """Measure until the budget ends, and return the outcomes with which a later part goes on."""
+    stage.budget_s = budget_s
+    first = stage.measure(*asked)
+    stage.earlier, stage.budget_s = tuple(first.values()), ENOUGH
+    stage.script.launched.clear()
+    return first
+
+
 # Looks -----------------------------------------------------------------------------------------
 
 
@@ -110,11 +120,8 @@ def test_nothing_fails_before_a_full_look(stage):
 
 def test_an_undecided_case_goes_on_from_the_rounds_of_an_earlier_part(stage):
     stage.script.speed = noisy(0.9, 0.05)
-    stage.budget_s = 9 * 13.5
-    first = stage.measure(WEAK, PARITY)
+    first = interrupted(stage, 9 * 13.5, WEAK, PARITY)
     assert [o.judgement.rounds for o in first.values()] == [9, 9]
-    stage.earlier, stage.budget_s = tuple(first.values()), ENOUGH
-    stage.script.launched.clear()
     outcome = stage.measure(WEAK, PARITY)[WEAK]
     assert len(stage.script.launched) == LAST_LOOK - 9
     assert [measured.number for measured in outcome.rounds] == list(range(LAST_LOOK))
@@ -132,8 +139,8 @@ def test_what_the_last_look_left_open_goes_on_to_a_look_at_twice_as_many_rounds(
 
 
 def test_a_later_part_may_ask_what_the_rounds_of_an_earlier_one_do_not_hold(stage):
-    stage.script.speed, stage.budget_s = noisy(0.9, 0.05), 5 * 13.5
-    stage.earlier, stage.budget_s = tuple(stage.measure(WEAK).values()), ENOUGH
+    stage.script.speed = noisy(0.9, 0.05)
+    interrupted(stage, 5 * 13.5, WEAK)
     outcomes = stage.measure(WEAK, STRONG)
     assert outcomes[WEAK].judgement.rounds == LAST_LOOK
     shared = outcomes[STRONG]
@@ -151,10 +158,9 @@ def test_sweeps_go_on_side_by_side_although_each_document_has_its_own_operations
             halves.append(launched.series)
         turns_of(launched).series = [series for half in halves for series in half]
 
-    stage.script.spoil, stage.budget_s = spoil, 5 * 13.5
-    first = stage.measure(*asked)
+    stage.script.spoil = spoil
+    first = interrupted(stage, 5 * 13.5, *asked)
     assert {o.judgement.verdict for o in first.values()} == {Verdict.INCONCLUSIVE}
-    stage.earlier, stage.budget_s = tuple(first.values()), ENOUGH
     outcomes = stage.measure(*asked)
     assert verdicts(outcomes) == dict.fromkeys(asked, Verdict.PASS)
     assert {o.judgement.rounds for o in outcomes.values()} == {FIRST_LOOK}
@@ -163,20 +169,17 @@ def test_sweeps_go_on_side_by_side_although_each_document_has_its_own_operations
 def test_a_later_part_gives_no_round_the_number_of_another(stage):
     """A case that was decided has more rounds than the one that goes on."""
     stage.script.speed = noisy(0.9, 0.05)
-    stage.budget_s = 9 * 13.5
-    first = stage.measure(WEAK, PARITY)
+    first = interrupted(stage, 9 * 13.5, WEAK, PARITY)
     of_three = replace(first[PARITY], rounds=first[PARITY].rounds[:3])
     stage.earlier, stage.decided_earlier = (of_three,), (first[WEAK],)
-    stage.budget_s = ENOUGH
     outcome = stage.measure(PARITY)[PARITY]
     assert [measured.number for measured in outcome.rounds][:5] == [0, 1, 2, 9, 10]
 
 
 def test_a_case_that_gets_no_round_in_a_later_part_keeps_what_it_had(stage):
     stage.script.speed = noisy(0.9, 0.05)
-    stage.budget_s = 9 * 13.5
-    first = stage.measure(PARITY)
-    stage.earlier, stage.budget_s = tuple(first.values()), -1.0
+    first = interrupted(stage, 9 * 13.5, PARITY)
+    stage.budget_s = -1.0
     assert stage.measure(PARITY) == first
 
 
