@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -26,51 +27,6 @@ from tests.support.groups import failure_of
 
 SOON = 5.0
 SHUT_DOWN = {"kind": "InternalError", "message": "Horovod has been shut down. This was caused by"}
-
-
-class FakeJob:
-    """Processes that end only when the test says so."""
-
-    def __init__(self) -> None:
-        self.status: str | None = None
-        self.lost: SlotGone | None = None
-        self.signals: list[tuple[int, dict[int, int]]] = []
-        self.ends = 0
-        # What Horovod's stall inspector has written, by rank.
-        self.reports: dict[int, list[str]] = {}
-
-    def ended(self) -> str | None:
-        return self.status
-
-    def lost_slot(self) -> SlotGone | None:
-        return self.lost
-
-    def fate(self, rank: int) -> str:
-        return f"(killed by signal 9, as rank {rank})"
-
-    def signal(self, signum: int, pids: Mapping[int, int]) -> None:
-        self.signals.append((signum, dict(pids)))
-
-    def end(self, pids: Mapping[int, int]) -> None:
-        self.ends += 1
-
-    def tail(self, rank: int) -> list[str]:
-        return [*self.reports.get(rank, []), f"last words of {rank}"]
-
-
-class FakeLauncher:
-    by_gloo = False
-
-    def __init__(self) -> None:
-        self.job = FakeJob()
-        self.order: Order | None = None
-        self.error: LaunchError | None = None
-
-    def start(self, order: Order) -> FakeJob:
-        self.order = order
-        if self.error is not None:
-            raise self.error
-        return self.job
 
 
 Answer = Callable[["FakeRank", Message], None]
@@ -194,13 +150,29 @@ def silent(rank: FakeRank, order: Message) -> None:
 
 
 @pytest.fixture
-def launcher() -> FakeLauncher:
-    return FakeLauncher()
+def job() -> Mock:
+    """Processes that end only when the test says so. reports: what Horovod's stall inspector has
+    written, by rank."""
+    made = Mock(reports={})
+    made.ended.return_value = made.lost_slot.return_value = None
+    made.fate.side_effect = lambda rank: f"(killed by signal 9, as rank {rank})"
+    made.tail.side_effect = lambda rank: [*made.reports.get(rank, []), f"last words of {rank}"]
+    return made
+
+
+@pytest.fixture
+def launcher(job: Mock) -> Mock:
+    return Mock(by_gloo=False, start=Mock(return_value=job))
+
+
+def address_for(launcher: Mock) -> str:
+    """Return the address that the ranks of the last launch connect to."""
+    return str(launcher.start.call_args.args[0].environment[DRIVER_VARIABLE])
 
 
 @pytest.fixture
 def start(
-    hub: Hub, launcher: FakeLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, launcher: Mock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
     """Start a group with a thread for each rank that has an answer, and end it after the test.
     ready: wait for its start-up. last: the phase of it that the last rank reaches."""
@@ -215,12 +187,10 @@ def start(
         configs = [{"rank": rank} for rank in range(len(answers))]
         group = LiveLaunch("resnet_50_s horovod@2", launcher, hub, order, configs)
         groups.append(group)
-        assert launcher.order is not None
-        address = str(launcher.order.environment[DRIVER_VARIABLE])
         for rank, answer in enumerate(answers):
             if answer is not None:
                 reached = last if rank == len(answers) - 1 else Phase.READY
-                ranks.append(FakeRank(address, rank, answer, reached))
+                ranks.append(FakeRank(address_for(launcher), rank, answer, reached))
         if ready:
             group.wait_ready(SOON)
         return group, ranks
@@ -239,11 +209,10 @@ def failure_of_block(group: LiveLaunch, deadline_s: float = SOON) -> Failure:
 
 
 def test_a_launch_that_does_not_start_is_expected_no_longer(hub, launcher, start):
-    launcher.error = LaunchError("no such file: mpirun")
+    launcher.start.side_effect = LaunchError("no such file: mpirun")
     with pytest.raises(LaunchError):
         start(None)
-    address = launcher.order.environment[DRIVER_VARIABLE]
-    assert hub._listener(address.rsplit(":", 1)[1]) is None
+    assert hub._listener(address_for(launcher).rsplit(":", 1)[1]) is None
 
 
 def test_the_clock_of_another_host_is_corrected(start, monkeypatch):
@@ -296,23 +265,23 @@ def test_a_rank_that_does_not_take_its_orders_is_named(start, monkeypatch):
 # What goes well --------------------------------------------------------------------------------
 
 
-def test_every_rank_gets_its_config_starts_up_and_carries_out_orders(start, launcher):
+def test_every_rank_gets_its_config_starts_up_and_carries_out_orders(start, launcher, job):
     group, ranks = start(obedient, obedient, ready=True)
     assert [rank.orders[0] for rank in ranks] == [{"rank": 0}, {"rank": 1}]
     assert [rank.metadata for rank in group.ranks] == [{"rank": 0}, {"rank": 1}]
     assert [rank.pid for rank in group.ranks] == [1000, 1001]
-    assert launcher.order.environment["MINE"] == "1"
+    assert launcher.start.call_args.args[0].environment["MINE"] == "1"
     replies = group.ask("block", SOON, kind="full", steps=10)
     assert replies == [{"rank": n, "op": "block", "kind": "full", "steps": 10} for n in (0, 1)]
     assert group.ask("evidence", SOON)[0]["op"] == "evidence"
     pids = {0: 1000, 1: 1001}
     group.resume()
-    assert launcher.job.signals == []
+    job.signal.assert_not_called()
     group.pause()
     group.pause()
-    assert launcher.job.signals == [(signal.SIGSTOP, pids)]
+    job.signal.assert_called_once_with(signal.SIGSTOP, pids)
     group.resume()
-    assert launcher.job.signals[1:] == [(signal.SIGCONT, pids)]
+    assert job.signal.call_args_list[1:] == [call(signal.SIGCONT, pids)]
 
 
 def test_the_start_up_is_told_phase_by_phase_whatever_the_time_of_day(start):
@@ -334,10 +303,10 @@ def test_the_start_up_is_told_phase_by_phase_whatever_the_time_of_day(start):
     assert group.startup_seconds()[0]["launch"] == pytest.approx(0.25)
 
 
-def test_a_launch_is_marked_from_outside_too(start, launcher):
+def test_a_launch_is_marked_from_outside_too(start, job):
     group, _ = start(obedient, obedient, ready=True)
     group.ask("block", SOON, kind="full", steps=10)
-    launcher.job.status = "ended with status 0"
+    job.ended.return_value = "ended with status 0"
     group.close(leave_group=True)
     timestamps = group.timestamps()
     assert [asked.op for asked in timestamps.asked] == ["block", "close"]
@@ -363,7 +332,7 @@ def test_what_one_rank_shares_reaches_all_others_and_one_that_connects_later(sta
     )
     first.say(share="127.0.0.1:4711")
     assert hub.pump_until(lambda: group._shared, time.monotonic() + SOON)
-    late = FakeRank(launcher.order.environment[DRIVER_VARIABLE], 2, obedient)
+    late = FakeRank(address_for(launcher), 2, obedient)
     group.wait_ready(SOON)
     group.ask("block", SOON)
     group.end()
@@ -373,29 +342,27 @@ def test_what_one_rank_shares_reaches_all_others_and_one_that_connects_later(sta
     assert {"shared": "127.0.0.1:4711"} not in first.orders
 
 
-def test_closing_lets_every_rank_end_in_its_own_way_and_ends_who_does_not(
-    start, launcher, tmp_path
-):
+def test_closing_lets_every_rank_end_in_its_own_way_and_ends_who_does_not(start, job, tmp_path):
     group, ranks = start(obedient, obedient)
     (tmp_path / "launch-0").mkdir()
     group.wait_ready(SOON)
     group.pause()
     group.close()
     assert [rank.orders[-1] for rank in ranks] == [{"op": "close", "leave_group": False}] * 2
-    assert launcher.job.signals[-1][0] == signal.SIGCONT
-    assert launcher.job.ends == 1
+    assert job.signal.call_args.args[0] == signal.SIGCONT
+    assert job.end.call_count == 1
     assert not (tmp_path / "launch-0").exists()
     group.close()
     group.end()
-    assert launcher.job.ends == 1
+    assert job.end.call_count == 1
     silently, _ = start(silent, ready=True)
     silently.close(deadline_s=0.2)
-    assert launcher.job.ends == 2
+    assert job.end.call_count == 2
 
 
 def test_a_second_rank_of_the_same_number_is_turned_away(start, hub, launcher):
     group, _ = start(obedient, ready=True)
-    other = FakeRank(launcher.order.environment[DRIVER_VARIABLE], 0, obedient)
+    other = FakeRank(address_for(launcher), 0, obedient)
     # However late its greeting comes: the others' connections wait for SOON only.
     while other.is_there:
         hub.pump(0.1)
@@ -406,7 +373,7 @@ def test_a_second_rank_of_the_same_number_is_turned_away(start, hub, launcher):
 # What goes wrong -------------------------------------------------------------------------------
 
 
-def test_an_error_is_told_with_rank_phase_and_cause(start, launcher):
+def test_an_error_is_told_with_rank_phase_and_cause(start, job):
     error = {"kind": "ValueError", "message": "bad\n  shape x" + 10_000 * "x"}
     group, _ = start(obedient, fails(error, "first step"))
     failed = failure_of_block(group)
@@ -416,7 +383,7 @@ def test_an_error_is_told_with_rank_phase_and_cause(start, launcher):
     assert failed.tail == ["[rank 1] last words of 1"]
     said = "resnet_50_s horovod@2: rank 1 on host failed in phase 'first step'"
     assert str(failed).startswith(said)
-    assert launcher.job.ends == 1
+    assert job.end.call_count == 1
 
 
 @pytest.mark.parametrize(
@@ -456,14 +423,12 @@ def test_ranks_that_build_different_networks_are_the_users_mistake(start, facts,
         (reports(digests=["a", 3]), "digests[1]: Expected `str`, got `int`"),
     ],
 )
-def test_a_report_that_cannot_be_read_fails_its_rank_and_is_explained(
-    start, launcher, answer, said
-):
+def test_a_report_that_cannot_be_read_fails_its_rank_and_is_explained(start, job, answer, said):
     group, _ = start(reports(digests=["a"]), answer, ready=True)
     failed = failure_of(lambda: group.reports(Correctness, "correctness", SOON))
     assert failed.rank == 1
     assert failed.cause == f"its report cannot be read: {said}"
-    assert launcher.job.ends == 1
+    assert job.end.call_count == 1
     failed = failure_of(lambda: group.metadata(Metadata))
     assert "missing required field `world_size`" in failed.cause
 
@@ -488,9 +453,9 @@ def test_errors_come_before_ends_without_a_report_and_these_before_echoes(
     assert failed.cause.startswith(cause)
 
 
-def test_a_rank_that_the_launcher_ended_does_not_hide_a_lost_host(start, launcher):
+def test_a_rank_that_the_job_ended_does_not_hide_a_lost_host(start, job):
     group, _ = start(leaves, leaves)
-    launcher.job.lost = SlotGone(1, "node2", "it has ended")
+    job.lost_slot.return_value = SlotGone(1, "node2", "it has ended")
     failed = failure_of_block(group)
     assert failed.rank is None
     assert failed.cause == "it ended: the slot of rank 1 on node2 is gone: it has ended"
@@ -547,8 +512,8 @@ DISAGREES = fails(
         ([WAITS, silent], [], 1, "does not report its position"),
     ],
 )
-def test_the_rank_that_others_wait_for_is_named(start, launcher, answers, report, rank, said):
-    launcher.job.reports = {0: report}
+def test_the_rank_that_others_wait_for_is_named(start, job, answers, report, rank, said):
+    job.reports = {0: report}
     group, _ = start(*answers)
     failed = failure_of_block(group, deadline_s=0.5)
     assert failed.rank == rank
@@ -557,14 +522,14 @@ def test_the_rank_that_others_wait_for_is_named(start, launcher, answers, report
     assert {f"[rank {each}] last words of {each}" for each in named} <= set(failed.tail)
     # Call stacks, where ranks hang.
     hangs = "no answer after" in failed.cause
-    assert (signal.SIGUSR1 in [signum for signum, _ in launcher.job.signals]) is hangs
-    assert launcher.job.ends == 1
+    assert (signal.SIGUSR1 in [sent.args[0] for sent in job.signal.call_args_list]) is hangs
+    assert job.end.call_count == 1
 
 
-def test_a_report_of_a_stall_that_is_over_blames_nobody(start, launcher):
+def test_a_report_of_a_stall_that_is_over_blames_nobody(start, job):
     old = "[2026-01-31 23:59:59.000001: W x.cc:107] submitted to be reduced, gathered or "
     old += "broadcasted by subset of ranks for more than 10 seconds."
-    launcher.job.reports = {0: [old, "Missing ranks:", "0: [grad_0]"]}
+    job.reports = {0: [old, "Missing ranks:", "0: [grad_0]"]}
     group, _ = start(WAITS, BEHIND)
     failed = failure_of_block(group, deadline_s=0.2)
     assert failed.rank == 1
@@ -618,20 +583,20 @@ def test_a_rank_that_does_not_start_is_named(start, hub):
     assert (failed.rank, failed.phase) == (1, "build")
 
 
-def test_processes_that_end_before_they_connect_fail_at_once(start, launcher):
-    launcher.job.status = "ended with status 1"
+def test_processes_that_end_before_they_connect_fail_at_once(start, job):
+    job.ended.return_value = "ended with status 1"
     group, _ = start(None, None)
     assert group.failing
     assert group.settled(SOON)
-    launcher.job.status = None
+    job.ended.return_value = None
     assert not group.settled(SOON)
     assert group.settled(-1.0)
-    launcher.job.status = "ended with status 1"
+    job.ended.return_value = "ended with status 1"
     with pytest.raises(LaunchFailed, match="it ended with status 1 before the ranks connected"):
         group.wait_ready(SOON)
 
 
-def test_the_session_goes_on_after_a_group_ended_with_its_ranks_connected(start, launcher):
+def test_the_session_goes_on_after_a_group_ended_with_its_ranks_connected(start):
     group, _ = start(RAISES, silent)
     failure_of_block(group)
     again, _ = start(obedient, obedient)
@@ -641,19 +606,16 @@ def test_the_session_goes_on_after_a_group_ended_with_its_ranks_connected(start,
 
 
 @pytest.mark.parametrize("what", ["pause", "resume", "close"])
-def test_a_slot_that_is_gone_fails_the_launch_and_is_named(start, launcher, what):
+def test_a_slot_that_is_gone_fails_the_launch_and_is_named(start, job, what):
     group, _ = start(obedient, obedient, ready=True)
     if what != "pause":
         group.pause()
 
-    def gone(signum: int, pids: Mapping[int, int]) -> None:
-        raise SlotGone(1, "node2", "it is stopped")
-
-    launcher.job.signal = gone
+    job.signal.side_effect = SlotGone(1, "node2", "it is stopped")
     failed = failure_of(lambda: getattr(group, what)())
     assert failed.rank == 1
     assert "the slot of rank 1 on node2 is gone: it is stopped" in failed.cause
-    assert launcher.job.ends == 1
+    assert job.end.call_count == 1
     group.kill()
     group.end()
-    assert launcher.job.ends == 1
+    assert job.end.call_count == 1
