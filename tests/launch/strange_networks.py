@@ -9,9 +9,7 @@ _DATA = {"loss": _HERE + "error", "data": _HERE + "numbers"}
 
 NETWORKS = (
     Network("dicts", _HERE + "two_inputs", 4, loss=_HERE + "error", data=_HERE + "pairs"),
-    Network("subclassed", _HERE + "subclassed", 8),
-    Network("scheduled", _HERE + "dense", 8, optimizer=_HERE + "schedule"),
-    Network("nested_dropout", _HERE + "nested", 8),
+    Network("subclassed", _HERE + "subclassed", 8, optimizer=_HERE + "schedule"),
     Network("table", _HERE + "table", 4, loss=_HERE + "error", data=_HERE + "words"),
     Network("averaged", _HERE + "dense", 8, optimizer=_HERE + "averaging"),
     Network("synchronised", _HERE + "synchronised", 8),
@@ -73,14 +71,6 @@ def subclassed(size, classes):
             return self.last(self.dense(self.flat(x)))
 
     return Net()
-
-
-def nested(size, classes):
-    import keras
-    from keras.layers import Dense, Dropout
-
-    inner = keras.Sequential([keras.Input((8,)), Dense(8), Dropout(0.5)])
-    return _of_images(size, Dense(8), inner, Dense(classes))
 
 
 def table(size, classes):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,12 +42,6 @@ def a_descriptor(scratch: Path):
 
 
 @contextmanager
-def a_port(scratch: Path):
-    with closing(socket.create_server(("127.0.0.1", 0))):
-        yield
-
-
-@contextmanager
 def shared_memory(scratch: Path):
     path = scratch / "shared" / "left"
     path.touch()
@@ -78,7 +71,6 @@ LEFT = {
     a_process: "processes",
     a_zombie: "processes",
     a_descriptor: "file descriptors",
-    a_port: "file descriptors",
     shared_memory: "shared memory",
     a_file: "temporary files",
 }
