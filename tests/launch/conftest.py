@@ -27,20 +27,6 @@ from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, MakeStarter, Start, on_two_slots, trained
 
 
-@pytest.fixture(scope="session")
-def cifar10(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("cifar10")
-    write_cifar(directory, "cifar10", records=200, seed=1)
-    return directory
-
-
-@pytest.fixture(scope="session")
-def ptb(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("ptb")
-    write_tokens(directory)
-    return directory
-
-
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     made = Hub()
@@ -71,12 +57,13 @@ def fork_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
 
 
 @pytest.fixture(scope="session")
-def arm_launchers(
-    cifar10: Path, ptb: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[MakeStarter]:
+def arm_launchers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeStarter]:
     """Yield a function that makes launchers of arms on two slots of this machine. Each has a
     directory and a hub of its own, and starts fresh processes unless it is told to fork."""
     made = []
+    cifar10, ptb = tmp_path_factory.mktemp("cifar10"), tmp_path_factory.mktemp("ptb")
+    write_cifar(cifar10, "cifar10", records=200, seed=1)
+    write_tokens(ptb)
     data = {"cifar10": open_data("cifar10", str(cifar10)), "ptb": open_data("ptb", str(ptb))}
 
     def make(launcher: str, fault: Fault | None = None, **given: float) -> ArmLauncher:

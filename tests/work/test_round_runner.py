@@ -465,12 +465,6 @@ def test_the_seconds_of_a_turn_are_those_of_all_arms(stage, schedule, monkeypatc
     assert runner.work.turn_seconds == pytest.approx(0.9)
 
 
-def test_each_kind_of_block_has_its_own_number_of_steps(stage):
-    runner = make_runner(stage, kinds={HOROVOD_2: {FULL, SPLIT}})
-    runner.take(0, [HOROVOD_2])
-    assert runner.work.steps == {(HOROVOD_2, FULL): 30, (HOROVOD_2, SPLIT): 60}
-
-
 @pytest.mark.parametrize(
     ("step_seconds", "blocks"),
     [([0.9, 0.5, 0.2, 0.1, 0.01], 6), ([2.0**-i for i in range(20)], WARM_UP_BLOCKS_MAX)],
@@ -481,9 +475,11 @@ def test_a_warm_up_ends_when_block_times_have_settled_or_never_do(stage, step_se
     assert (len(launch.warm_up), len(launch.blocks)) == (blocks, 3)
 
 
-def test_the_kinds_of_a_launch_share_the_steps_of_its_warm_up(stage):
-    kinds = {HOROVOD_1: {FULL}, HOROVOD_2: {FULL, LOCAL, SPLIT}}
-    measured = make_runner(stage, kinds=kinds).take(0, [HOROVOD_1, HOROVOD_2])
+def test_each_kind_of_block_has_its_own_number_of_steps_and_a_share_of_the_warm_up(stage):
+    runner = make_runner(stage, kinds={HOROVOD_1: {FULL}, HOROVOD_2: {FULL, LOCAL, SPLIT}})
+    measured = runner.take(0, [HOROVOD_1, HOROVOD_2])
+    of_two = {(HOROVOD_2, FULL): 30, (HOROVOD_2, LOCAL): 30, (HOROVOD_2, SPLIT): 60}
+    assert runner.work.steps == {(HOROVOD_1, FULL): 30, **of_two}
     steps = {launch.arm: [b.steps for b in launch.warm_up] for launch in measured.launches}
     assert steps == {HOROVOD_1: [5] * 3, HOROVOD_2: [3] * 9}
 
@@ -511,16 +507,18 @@ def test_what_a_run_tells_of_the_pace_counts_for_steps_that_are_taken_apart(stag
 @pytest.mark.parametrize(
     ("work", "what"),
     [
-        *((Blocks, what) for what in ("wait_ready", "block", "evidence", "close")),
+        *((Blocks, what) for what in ("wait_ready", "block", "evidence", "correctness", "close")),
         *((WallTime, what) for what in ("run", "ablation")),
     ],
 )
 def test_an_arm_that_fails_does_not_stop_the_others(stage, work, what, schedule):
     stage.raises[HOROVOD_2, what] = failure(HOROVOD_2)
     told: list[str] = []
-    runner = make_runner(stage, work=work, schedule=schedule, progress=told.append)
+    given = {"work": work, "schedule": schedule, "check": [HOROVOD_2]}
+    runner = make_runner(stage, progress=told.append, **given)
     measured = runner.take(0, ARMS)
     assert list(runner.failures) == [HOROVOD_2]
+    assert list(runner.correctness) == [HOROVOD_2] * (what == "close")
     assert len([text for text in told if "FAILED resnet_50_s horovod@2" in text]) == 1
     others = {arm: len(blocks) for arm, blocks in turns(measured).items() if arm != HOROVOD_2}
     assert others.keys() == {HOROVOD_1, MIRRORED_2}
@@ -691,20 +689,16 @@ def test_each_size_goes_through_both_transports_back_to_back(stage):
     assert stage.of("block") == []
 
 
-def test_what_the_warm_up_took_settles_how_often_it_is_repeated(stage):
+def test_what_the_warm_up_took_settles_how_often_it_is_repeated_and_it_is_checked_once(stage):
     runner = exchanging(stage, SMALL)
     runner.take(0, [HOROVOD_2, BARE_2])
+    checks = [details["check"] for arm, details in stage.of("collective") if arm == BARE_2]
+    assert checks == [False, True, False, False]
     stage.collective_seconds = 1e-6
     runner.take(1, [HOROVOD_2, BARE_2])
     repeats = [details["repeats"] for _, details in stage.of("collective")]
     warm_up, timed = [WARM_UP_REPEATS] * 2, [2] * 6
     assert repeats == [*warm_up, *timed, *warm_up, *timed]
-
-
-def test_numbers_are_checked_once_a_launch(stage):
-    exchanging(stage, SMALL).take(0, [HOROVOD_2, BARE_2])
-    checks = [details["check"] for arm, details in stage.of("collective") if arm == BARE_2]
-    assert checks == [False, True, False, False]
 
 
 def test_the_bare_transport_is_asked_for_all_gradients_in_one_buffer(stage):
@@ -740,14 +734,6 @@ def test_correctness_is_asked_once_of_each_arm_to_be_checked(stage):
     assert [details["steps"] for _, details in asked] == [1, 1]
     assert runner.correctness[HOROVOD_2].round == 0
     assert runner.correctness[HOROVOD_2].correctness
-
-
-def test_a_check_that_failed_is_not_taken_for_one_that_was_made(stage):
-    stage.raises[HOROVOD_2, "correctness"] = failure(HOROVOD_2)
-    runner = make_runner(stage, check=[HOROVOD_2])
-    runner.take(0, [HOROVOD_2])
-    assert runner.correctness == {}
-    assert list(runner.failures) == [HOROVOD_2]
 
 
 def sequence(stage: Stage, arm: Arm) -> Sequence[str]:
