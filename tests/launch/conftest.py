@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from hvdperf.plan.questions import Fault
 from hvdperf.work.round_runner import CORRECTNESS_STEPS
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, MakeStarter, Start, on_two_slots, trained
+from tests.support.leftovers import eventually
 
 
 @pytest.fixture
@@ -46,10 +46,8 @@ def fork_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
     scratch, cores = tmp_path_factory.mktemp("fork-server"), local_machine().cores
     server = ForkServer(sys.executable, scratch, "127.0.0.1:0", cores)
     # So that the deadlines of tests do not include the import.
-    deadline = time.monotonic() + DEADLINE_S
-    while server.is_importing and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert (server.is_importing, server.ended, server.refusal) == (False, "", "")
+    assert eventually(lambda: not server.is_importing, DEADLINE_S)
+    assert (server.ended, server.refusal) == ("", "")
     servers = {"": server}
     yield servers
     for each in servers.values():

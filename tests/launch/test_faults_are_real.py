@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from hvdperf.launch.live_launch import LiveLaunch
-from hvdperf.launch.processes import is_running
 from hvdperf.plan.questions import Fault
 from hvdperf.records.rounds import Evidence, Launch
 from hvdperf.work.blocks import Blocks
 from hvdperf.worker.process import stat_fields
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, Start, horovod
+from tests.support.leftovers import ended
 
 pytestmark = pytest.mark.mpirun
 
@@ -88,10 +88,7 @@ def test_a_competing_process_runs_while_its_rank_does_and_ends_with_it(start: St
     group.resume()
     block(group)
     group.close()
-    deadline = time.monotonic() + 10
-    while is_running(competitor) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_running(competitor)
+    assert ended([competitor])
 
 
 def test_a_rank_that_reads_other_data_is_named(start: Start) -> None:

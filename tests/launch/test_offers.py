@@ -8,7 +8,6 @@ import re
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Interface
@@ -25,6 +24,7 @@ from hvdperf.launch.processes import LocalAgent, SlotGone
 from hvdperf.launch.slots import Interface, Slots, interface_settings, own_offer
 from hvdperf.machine.stack import probe, stack_differences
 from hvdperf.paths import CACHE
+from tests.support.leftovers import eventually
 
 
 @pytest.fixture
@@ -83,10 +83,8 @@ def test_a_process_of_a_slot_is_started_and_its_end_reported(slots):
     agent = slots_module.RemoteAgent(slots, 1)
     slots.offers()
     agent.start("launch-0", {"WORD": "\u4e2d"}, ["/bin/sh", "-c", "echo $WORD >&2; exit 5"])
-    deadline = time.monotonic() + 10
-    while (status := agent.status("launch-0")) is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert (status, agent.tail("launch-0")) == (5, ["\u4e2d"])
+    assert eventually(lambda: agent.status("launch-0") == 5)
+    assert agent.tail("launch-0") == ["\u4e2d"]
     agent.end("launch-0")
     with pytest.raises(OSError, match=r"slot of rank 1: .*/no/such"):
         agent.start("launch-1", {}, ["/no/such"])

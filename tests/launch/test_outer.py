@@ -26,7 +26,7 @@ from hvdperf.launch import outer
 from hvdperf.launch.outer import LOOK_S
 from hvdperf.launch.processes import is_running
 from hvdperf.worker.process import stat_fields
-from tests.support.leftovers import ended
+from tests.support.leftovers import ended, eventually
 
 VARIABLES = (
     *(each.rank for each in (*outer.LAUNCHERS, *outer.OTHERS)),
@@ -324,7 +324,4 @@ def test_a_directory_is_gone_after_a_process_was_killed(tmp_path):
     assert directory.parent == tmp_path
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 20
-    while directory.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert list(tmp_path.iterdir()) == []
+    assert eventually(lambda: not list(tmp_path.iterdir()), 20)

@@ -16,7 +16,7 @@ import pytest
 
 from hvdperf.launch import outer_mpirun
 from hvdperf.launch.outer_mpirun import END_S
-from tests.support.leftovers import ended
+from tests.support.leftovers import ended, eventually
 from tests.support.sleeping_case import BEGUN, OVER
 from tests.support.whole_sessions import BIN, MPIRUN, ROOT, environment_of_sessions
 
@@ -58,9 +58,7 @@ def session(report: Path, over: Path) -> Iterator[tuple[subprocess.Popen[str], l
     command = str(BIN / "pytest"), case, "-q", f"--junitxml={report}"
     ranks = "-np", "2", "--oversubscribe"
     started = mpirun(*ranks, *command, **{BEGUN: str(begun), OVER: str(over)})
-    deadline = time.monotonic() + 40
-    while not begun.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    assert eventually(begun.exists, 40)
     # Its other child removes its files.
     commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children(started.pid)}
     (orterun,) = (pid for pid, command in commands.items() if "orterun" in command)

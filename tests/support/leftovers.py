@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bench.soak import descriptors
@@ -40,7 +40,12 @@ def all_sockets() -> set[str]:
 def ended(pids: Iterable[int]) -> bool:
     """Return whether the processes end within 10 s: on a busy machine, the kernel takes a while to
     end a killed process."""
-    deadline = time.monotonic() + 10
-    while any(map(is_running, pids)) and time.monotonic() < deadline:
+    return eventually(lambda: not any(map(is_running, pids)))
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Wait until it holds, or the seconds have passed; return whether it does."""
+    deadline = time.monotonic() + seconds
+    while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)
-    return not any(map(is_running, pids))
+    return holds()

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from hvdperf.machine.stack import find_mpirun
 from hvdperf.machine.starting import rank_environment
 from hvdperf.records.archive import read_document, read_session
 from hvdperf.records.documents import SUMMARY_FORMAT, Summary, file_name
+from tests.support.leftovers import eventually
 from tests.support.terminals import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,12 +116,8 @@ def case_on_two_hosts(tmp_path: Path) -> dict:
 
 def wait_for_workers(pid: int) -> list[int]:
     """Wait until there are two ranks below a process, and return them."""
-    deadline, found = time.monotonic() + 60, list[int]()
-    while len(found) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-        found = workers_below(pid)
-    assert len(found) == 2
-    return found
+    assert eventually(lambda: len(workers_below(pid)) == 2, 60)
+    return workers_below(pid)
 
 
 def workers_below(pid: int) -> list[int]:
