@@ -15,7 +15,6 @@ from hvdperf.plan.questions import (
     FAULT_CASES,
     communication,
     fault_case_of,
-    fault_cases,
     gradient_reductions,
     parity,
     strong_scaling,
@@ -81,37 +80,23 @@ def test_two_groups_of_one_arm_are_no_trial():
     assert all(questions.against(each) is None for each in TRIED.values())
 
 
-SLOW = Detection(Verdict.FAIL, Attribution("between steps", 1, 0.1))
-
-
-def test_a_fault_is_to_be_called_and_blamed():
-    judged = trust.of_fault_case(FAULT_CASES["slow10"], called(Verdict.FAIL), SLOW)
-    assert judged.verdict is Verdict.PASS
-    assert judged.reason == (
-        "injected slow:rank=1,factor=1.10: FAIL, attributed to between steps of rank 1 (+10 %)"
-    )
-
-
 @pytest.mark.parametrize(
-    "blame", [Attribution(), Attribution("between steps", 0, 0.1), Attribution("compute", 1, 0.1)]
+    ("verdict", "blame", "expected"),
+    [
+        (Verdict.FAIL, Attribution("between steps", 1, 0.1), Verdict.PASS),
+        (Verdict.FAIL, Attribution(), Verdict.FAIL),
+        (Verdict.FAIL, Attribution("between steps", 0, 0.1), Verdict.FAIL),
+        (Verdict.FAIL, Attribution("compute", 1, 0.1), Verdict.FAIL),
+        (Verdict.PASS, Attribution(), Verdict.FAIL),
+        (Verdict.INVALID, Attribution(), Verdict.FAIL),
+    ],
 )
-def test_blamed_on_someone_or_something_else_is_not_enough(blame):
-    judged = trust.of_fault_case(
-        FAULT_CASES["slow10"], called(Verdict.FAIL), Detection(Verdict.FAIL, blame)
-    )
-    assert judged.verdict is Verdict.FAIL
-    assert str(blame) in judged.reason
-
-
-@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.INVALID])
-def test_called_otherwise_is_not_enough(verdict):
-    judged = trust.of_fault_case(
-        FAULT_CASES["slow10"], called(verdict, "so"), Detection(verdict, Attribution())
-    )
-    assert judged.verdict is Verdict.FAIL
-    assert (
-        judged.reason == f"injected slow:rank=1,factor=1.10: {verdict.value} instead of FAIL (so)"
-    )
+def test_a_fault_is_to_be_called_and_blamed(verdict, blame, expected):
+    found = Detection(verdict, blame)
+    judged = trust.of_fault_case(FAULT_CASES["slow10"], called(verdict, "so"), found)
+    assert judged.verdict is expected
+    told = f"FAIL, {blame}" if verdict is Verdict.FAIL else f"{verdict.value} instead of FAIL (so)"
+    assert judged.reason == f"injected slow:rank=1,factor=1.10: {told}"
 
 
 @pytest.mark.parametrize("verdict", [Verdict.INCONCLUSIVE, Verdict.INFO])
@@ -183,22 +168,13 @@ OTHER = replace(WORKLOAD, model="vgg_16_s")
 WEAK, STRONG = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
 
 
-def test_comparisons_with_one_replica_share_its_launches():
+def test_what_shares_launches_with_one_of_a_group_belongs_to_it():
     four = weak_scaling(WORKLOAD, 4)
-    assert set(WEAK.arms).isdisjoint(parity(WORKLOAD, 4).arms)
-    assert trust.sharing_launches([WEAK, four]) == [[WEAK, four]]
-
-
-def test_other_networks_and_other_rounds_are_other_evidence():
-    apart = gradient_reductions(WORKLOAD, 2)[0]
-    assert trust.sharing_launches([WEAK, weak_scaling(OTHER, 2), apart]) == []
-
-
-def test_what_shares_with_one_of_a_group_belongs_to_it():
-    one, four = parity(WORKLOAD, 1), communication(WORKLOAD, 4)
-    both = weak_scaling(WORKLOAD, 4)
-    (group,) = trust.sharing_launches([one, four, both])
-    assert {each.name for each in group} == {one.name, four.name, both.name}
+    assert trust.sharing_launches([WEAK, four]) == [[WEAK, four]], "those with one replica"
+    other_network, other_rounds = weak_scaling(OTHER, 2), gradient_reductions(WORKLOAD, 2)[0]
+    assert trust.sharing_launches([WEAK, other_network, other_rounds]) == []
+    (group,) = trust.sharing_launches([parity(WORKLOAD, 1), communication(WORKLOAD, 4), four])
+    assert len(group) == 3
 
 
 def test_notes_are_on_fails_only():
@@ -211,8 +187,5 @@ def test_notes_are_on_fails_only():
     assert size == trust.EXAGGERATED
     assert trust.notes_on_fails([passed]) == []
     assert trust.notes_on_fails(failed[:1]) == [trust.EXAGGERATED]
-
-
-def test_a_fault_that_was_not_detected_is_no_change_of_a_figure():
-    fault = next(each for each in fault_cases(WORKLOAD, 2) if each.variant == "slow10")
-    assert trust.notes_on_fails([outcome(fault, [1.0] * 8, verdict=Verdict.FAIL)]) == []
+    not_detected = outcome(TRIED["slow10"], [1.0] * 8, verdict=Verdict.FAIL)
+    assert trust.notes_on_fails([not_detected]) == [], "it is no change of a figure"
