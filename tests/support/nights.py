@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from hvdperf.records.documents import Summary
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.nights.night import Night
+
+
+def with_part(night: Night, **fields: Any) -> Night:
+    """Return the night, of one session, with other fields of that session's summary."""
+    (part,) = night.parts
+    return replace(night, parts=(replace(part, **fields),))
 
 
 def slowed(

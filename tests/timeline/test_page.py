@@ -28,7 +28,7 @@ from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
 from tests.support.browser import Window, visit, window
 from tests.support.histories import raw_result, written
-from tests.support.nights import slowed
+from tests.support.nights import slowed, with_part
 
 YEAR = Year(0.01, networks=8, world_sizes=(1, 2, 4, 8))
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=2, world_sizes=(1, 2))
@@ -36,9 +36,8 @@ A100 = "/nights/a100/index.html"
 
 
 def failed(night: Night) -> Night:
-    (part,) = night.parts
-    row = replace(part.cases[0], verdict=Verdict.FAIL)
-    return replace(night, parts=(replace(part, cases=(row, *part.cases[1:])),))
+    first, *others = night.parts[0].cases
+    return with_part(night, cases=(replace(first, verdict=Verdict.FAIL), *others))
 
 
 def with_costs(night: Night, gigabytes: float) -> Night:
@@ -50,7 +49,7 @@ def with_costs(night: Night, gigabytes: float) -> Night:
         for measure, cost in each
         for speeds in part.of(Measure.SPEED)
     )
-    return replace(night, parts=(replace(part, results=(*part.results, *costs)),))
+    return with_part(night, results=(*part.results, *costs))
 
 
 def store(directory: Path, series: str, made: Sequence[Night]) -> None:

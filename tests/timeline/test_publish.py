@@ -22,6 +22,7 @@ from hvdperf.timeline.nights.night import (
 from hvdperf.timeline.publish import Place, fetched, publish
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from tests.support.histories import raw_result, written
+from tests.support.nights import with_part
 
 YEAR = Year(0.01, networks=1, world_sizes=(8,))
 SOME = nights(YEAR, 1)[:3]
@@ -139,8 +140,7 @@ def test_the_history_by_release_of_the_nights_machines_is_published_too(
     tmp_path: Path, repository: str
 ) -> None:
     here = raw_result().fingerprint
-    own = replace(SOME[0], parts=tuple(replace(x, fingerprint=here) for x in SOME[0].parts))
-    results = runner(tmp_path / "results", "a100", [own])
+    results = runner(tmp_path / "results", "a100", [with_part(SOME[0], fingerprint=here)])
     for number, version in enumerate(("2.15.1", "2.16.2")):
         written(results / HISTORY, raw_result(tensorflow=version, number=number))
     another = raw_result(tensorflow="2.16.2", number=2, cpu_model="Another")

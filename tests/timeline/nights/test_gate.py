@@ -22,7 +22,7 @@ from hvdperf.timeline.nights.watch import Watched, state_of, write_issues
 from hvdperf.timeline.pages import write_index
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import REGRESSION, Verdict, judge
-from tests.support.nights import slowed
+from tests.support.nights import slowed, with_part
 
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=1, world_sizes=(8,))
 MADE = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:8]
@@ -205,9 +205,7 @@ def test_what_no_speed_decided_fails_at_once_and_cannot_be_accepted(failed: Row)
 
 
 def test_the_nights_own_session_fails_at_once() -> None:
-    (own,) = MADE[0].parts
-    failed = replace(MADE[0], parts=(replace(own, cases=(LOSS,)),))
-    assert state([failed]).verdict is Verdict.FAIL
+    assert state([with_part(MADE[0], cases=(LOSS,))]).verdict is Verdict.FAIL
 
 
 def test_another_reference_or_machine_is_compared_with_its_own_nights() -> None:

@@ -26,7 +26,7 @@ from hvdperf.timeline.nights.watch import MISSING_STATUS, Watched, write_issues
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict
 from tests.support.leftovers import ended
-from tests.support.nights import slowed, slowed_part
+from tests.support.nights import slowed, slowed_part, with_part
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
 from tests.support.warm import hvdperf
@@ -278,12 +278,9 @@ def test_two_nights_at_once_are_refused(tmp_path: Path) -> None:
 
 
 def judged(night: Night, verdict: Verdict) -> Night:
-    (part,) = night.parts
-    (row,) = part.cases
+    (row,) = night.parts[0].cases
     reason = "rank 3 on gpu-02 is the slowest" if verdict is Verdict.FAIL else ""
-    return replace(
-        night, parts=(replace(part, cases=(replace(row, verdict=verdict, reason=reason),)),)
-    )
+    return with_part(night, cases=(replace(row, verdict=verdict, reason=reason),))
 
 
 def after(hours: float, made: Sequence[Night] = MADE) -> Watched:

@@ -23,7 +23,7 @@ from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, read_ni
 from hvdperf.timeline.nights.series import Event, Series, events
 from hvdperf.timeline.nights.speed import ALL, FEWEST, Key, Scope
 from hvdperf.verdict import Verdict
-from tests.support.nights import slowed, slowed_part
+from tests.support.nights import slowed, with_part
 
 
 def test_planted_steps_are_found_and_nothing_else() -> None:
@@ -39,13 +39,10 @@ def test_planted_steps_are_found_and_nothing_else() -> None:
 def test_a_host_that_took_over_is_no_bad_node_but_a_marked_change() -> None:
     calm = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=1, world_sizes=(8,))
     made = nights(calm, 2)
-    moved = []
-    for index, night in enumerate(made):
-        part = night.part()
-        assert part is not None
-        if index >= 200:
-            part = replace(slowed_part(part, 0.9), hosts=("gpu-03",))
-        moved.append(replace(night, parts=(part,)))
+    moved = [
+        with_part(slowed(night, 0.9), hosts=("gpu-03",)) if index >= 200 else night
+        for index, night in enumerate(made)
+    ]
     found = findings(moved)
     assert found.nodes == []
     (change,) = found.changes
@@ -73,9 +70,8 @@ def state(made: Sequence[Night], accepted: date = date.min) -> Series:
 
 def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -> None:
     made = since(30, 0.5)
-    (part,) = made[30].parts
-    known = {**part.fingerprint, "gpu_driver": ["570.1"], "keras": "3.1", "tf32": "on"}
-    made[30] = replace(made[30], parts=(replace(part, fingerprint=known),))  # type: ignore[arg-type]
+    known = {"gpu_driver": ["570.1"], "keras": "3.1", "tf32": "on"}
+    made[30] = with_part(made[30], fingerprint={**made[30].parts[0].fingerprint, **known})
     assert all(night.verdict is Verdict.PASS for night in made), "the ratios are as they were"
     assert sorted(judge_speeds(made).falls) == list(range(30, 40))
     first = state(made[:31])
@@ -154,7 +150,7 @@ def costing(made: Sequence[Night], measure: Measure, first: int, factor: float) 
             Result(measure, each.model, each.world_size, (value,))
             for each, value in zip(part.of(Measure.SPEED), taken, strict=True)
         )
-        found.append(replace(night, parts=(replace(part, results=(*part.results, *costs)),)))
+        found.append(with_part(night, results=(*part.results, *costs)))
     return found
 
 
@@ -221,41 +217,25 @@ def test_an_efficiency_that_falls_because_one_replica_became_faster_is_not_red()
             replace(row, figure=(row.figure or 0) / 1.2) if row.world_size == 8 else row
             for row in part.cases
         )
-        made.append(replace(night, parts=(replace(part, cases=rows),)) if index >= 20 else night)
+        made.append(with_part(night, cases=rows) if index >= 20 else night)
     known = findings(made).changes
     assert Standing.FASTER in {standing_of(each, known) for each in known}
     assert not state(made).is_red
 
 
 def test_a_disturbed_night_fails_nothing_and_is_no_measure() -> None:
-    made = since(30, 0.5)[:31]
-    (part,) = made[30].parts
-    made[30] = replace(made[30], parts=(replace(part, disturbed="other programs took 40 %"),))
-    found = state(made)
-    assert not found.is_red
-    assert "this is no FAIL, because the night was disturbed: other programs took 40 %" in list(
-        found.slower()
-    )
-
-
-def test_a_night_without_an_undisturbed_throughput_says_so() -> None:
-    made = MADE[:31]
-    (part,) = made[30].parts
-    disturbed = replace(part, results=(), disturbed="other programs took 40 %")
-    made[30] = replace(made[30], parts=(disturbed,))
-    assert not state(made).is_red
-    (told,) = state(made).slower()
-    assert told.endswith(": other programs took 40 %")
+    *before, last = since(30, 0.5)[:31]
+    disturbed = with_part(last, disturbed="other programs took 40 %")
+    for night in (disturbed, with_part(disturbed, results=())):
+        found = state([*before, night])
+        assert not found.is_red
+        assert any(line.endswith(": other programs took 40 %") for line in found.slower())
 
 
 def test_another_kind_of_machine_is_compared_with_its_own_nights() -> None:
-    moved = []
-    for index, night in enumerate(since(20, 0.5)[:30]):
-        (part,) = night.parts
-        known = {**part.fingerprint, "gpu_model": ["NVIDIA L4"] if index >= 20 else ["A100"]}
-        part = replace(part, fingerprint=known)  # type: ignore[arg-type]
-        moved.append(replace(night, parts=(part,)))
-    assert judge_speeds(moved).falls == {}
+    known = {**MADE[0].parts[0].fingerprint, "gpu_model": ["NVIDIA L4"]}
+    moved = [with_part(night, fingerprint=known) for night in since(20, 0.5)[20:30]]
+    assert judge_speeds([*MADE[:20], *moved]).falls == {}
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -319,8 +299,8 @@ def by_node(made: Sequence[Night], slow: Mapping[str, float] = MappingProxyType(
         for at, node in enumerate(NODES):
             factor = (1 + at / 100) * (slow.get(node, 1.0) if index >= 30 else 1.0)
             factor *= math.exp(random.Random(f"{index} {node}").gauss(0, 0.01))
-            (part,) = slowed(night, factor).parts
-            docs.append(replace(night, node=node, parts=(replace(part, hosts=(node,), node=node),)))
+            own = with_part(slowed(night, factor), hosts=(node,), node=node)
+            docs.append(replace(own, node=node))
         found.append(of_all_nodes(docs))
     return found
 
@@ -393,17 +373,8 @@ def test_a_few_per_cent_less_and_small_steps_are_red_in_the_end() -> None:
     assert state(steps).fall, "1.5 % three times"
 
 
-def test_what_fell_later_than_a_node_says_since_when() -> None:
-    made = by_node(since(36, 0.85), {"gpu05": 0.8})
-    told = list(state(made).slower())
-    assert "on 12 of 12 nodes" in told[0]
-    assert told[1].endswith(f"only since the night of {made[36].night}")
-
-
 def test_a_node_that_does_not_come_is_told() -> None:
-    made = by_node(since(40, 1.0))
-    last = made[-1]
-    made[-1] = replace(last, parts=tuple(part for part in last.parts if part.node != "gpu05"))
+    made = without_parts(by_node(since(40, 1.0)), "gpu05", 39)
     assert not state(made).is_red
     assert any("gpu05" in line for line in state(made).slower())
 
@@ -413,8 +384,7 @@ def test_hosts_that_rotate_mark_no_night_and_the_slow_one_is_named() -> None:
     made = []
     for night in nights(replace(CALM, networks=2), 1)[:60]:
         hosts = tuple(sorted(draw.sample(NODES, 3)))
-        (part,) = (slowed(night, 0.92) if "gpu05" in hosts else night).parts
-        made.append(replace(night, parts=(replace(part, hosts=hosts),)))
+        made.append(with_part(slowed(night, 0.92 if "gpu05" in hosts else 1.0), hosts=hosts))
     assert [line for told in marks(made[8:]).values() for line in told if "hosts" in line] == []
     assert [node.hosts for node in bad_nodes(made, lines(made))] == [("gpu05",)]
 
@@ -494,7 +464,7 @@ def kept(night: Night, is_kept: Callable[[str, int], bool]) -> Night:
     """Return the night with only these throughputs."""
     (part,) = night.parts
     results = tuple(each for each in part.results if is_kept(each.model, each.world_size))
-    return replace(night, parts=(replace(part, results=results),))
+    return with_part(night, results=results)
 
 
 @pytest.mark.parametrize(
@@ -538,16 +508,13 @@ def happened(made: list[Night], *accepted: Accepted) -> list[Event]:
     return events(Series("a100", made, accepted))
 
 
-def test_a_fall_that_lasts_and_its_lines_are_one_event() -> None:
-    (event,) = happened(nights(STEP, 1)[:120])
+def test_a_fall_that_lasts_and_its_lines_are_one_event_that_asks_nothing_once_accepted() -> None:
+    made = nights(STEP, 1)[:120]
+    (event,) = happened(made)
     assert event.is_open
     assert "samples/s of network_0" in event.told
     names = {change.line.name for change in event.changes}
     assert names == {"throughput[network_0-np1]", "throughput[network_0-np2]"}
-
-
-def test_what_was_accepted_says_why_and_asks_nothing() -> None:
-    made = nights(STEP, 1)[:120]
     (event,) = happened(made, Accepted(made[-1].night, "a new driver"))
     assert event.standing is Standing.ACCEPTED
     assert event.notes[-1] == "accepted: a new driver"
