@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from hvdperf.programs import run
 from hvdperf.records.documents import Kind
 from hvdperf.timeline.nights.night import BRANCH, read_nights
 from hvdperf.timeline.publish import Place, fetched
@@ -55,7 +55,7 @@ def scripts_of_gitlab() -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
 def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: str) -> None:
     repository = tmp_path / "nights.git"
-    subprocess.run(["git", "init", "-q", "--bare", str(repository)], check=True)
+    run(["git", "init", "-q", "--bare", repository])
     # What other tests have measured in the clone.
     shutil.rmtree(clone / "results/runs", ignore_errors=True)
     shutil.rmtree(clone / "results/nights", ignore_errors=True)
@@ -84,31 +84,16 @@ def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: 
         if "rolling_issues" in script:
             continue  # tests/timeline/nights/test_run.py runs it, with a stand-in for gh
         (clone / "issues").mkdir(exist_ok=True)
-        ended = subprocess.run(
-            [*SHELLS[kind], "-c", script],
-            cwd=clone,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
-        )
-        allowed = STATUSES if "nightly run" in script else (0,)
-        if "nightly watch" in script:
-            allowed = STATUSES
-        assert ended.returncode in allowed, f"{job}: {script}\n{ended.stdout}\n{ended.stderr}"
+        ended = run([*SHELLS[kind], "-c", script], clone, environment, within_s=600)
+        allowed = STATUSES if re.search("nightly (run|watch)", script) else (0,)
+        assert ended.status in allowed, f"{job}: {script}\n{ended.output}\n{ended.errors}"
         done.append(job)
     assert list(dict.fromkeys(done)) == ["measure", "publish", "watch"]
     found = read_nights(fetched(Place(str(repository), tmp_path / "elsewhere")))
     (night,) = found.of["mine"]
     assert [part.kind for part in night.parts] == [Kind.OWN, Kind.GATE]
-    pages = subprocess.run(
-        ["git", "-C", str(repository), "ls-tree", "--name-only", f"{BRANCH}:pages"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert {f"{part.session}.html" for part in night.parts} == set(pages.stdout.split())
+    pages = run(["git", "-C", repository, "ls-tree", "--name-only", f"{BRANCH}:pages"]).output
+    assert {f"{part.session}.html" for part in night.parts} == set(pages.split())
     with tarfile.open(clone / "nights.tar.gz") as packed:
         assert not any(".published" in name for name in packed.getnames())
     if kind == "github":

@@ -11,6 +11,7 @@ import pytest
 
 from bench.nights import Year, nights
 from hvdperf.errors import UserError
+from hvdperf.programs import run
 from hvdperf.timeline.nights.night import (
     BRANCH,
     Accepted,
@@ -36,10 +37,9 @@ def repository(tmp_path: Path) -> str:
 
 
 def git(repository: str, *words: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", repository, *words], capture_output=True, text=True, check=True
-    )
-    return done.stdout
+    done = run(["git", "-C", repository, *words])
+    assert done.status == 0, done.errors
+    return done.output
 
 
 def runner(directory: Path, series: str, made: list[Night]) -> Path:

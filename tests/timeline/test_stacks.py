@@ -7,8 +7,8 @@ import json
 import math
 import os
 import signal
-import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -22,6 +22,7 @@ from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import against, parity, weak_scaling
+from hvdperf.programs import run
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.timeline import history, stacks
@@ -293,13 +294,23 @@ def states(
 def test_every_combination_is_told_oldest_first(tmp_path):
     record(tmp_path / "not-built", "0.27.0", "2.18.1")
     found = states(tmp_path, [raw_result("0.28.1", "2.18.1")])
-    pairs = [("0.27.0", "2.16.2"), ("0.27.0", "2.18.1"), ("0.28.1", "2.16.2"), ("0.28.1", "2.18.1")]
-    assert [(each.horovod, each.tensorflow) for each in found] == pairs
-    states_ = [State.MISSING, State.NOT_BUILT, State.MISSING, State.MEASURED]
-    assert [each.state for each in found] == states_
+    assert [(each.horovod, each.tensorflow, each.state) for each in found] == [
+        ("0.27.0", "2.16.2", State.MISSING),
+        ("0.27.0", "2.18.1", State.NOT_BUILT),
+        ("0.28.1", "2.16.2", State.MISSING),
+        ("0.28.1", "2.18.1", State.MEASURED),
+    ]
     assert found[1].reason == "no such header (g++ 12)"
     of_other = states(tmp_path, [raw_result("0.28.1", "2.18.1")], "another")
     assert State.MEASURED not in {each.state for each in of_other}
+    lines = table(found)
+    assert [line.split() for line in lines[:3]] == [
+        ["Horovod", "TF", "2.16.2", "TF", "2.18.1"],
+        ["0.27.0", "missing", "-"],
+        ["0.28.1", "missing", "measured"],
+    ]
+    assert "no such header" in " ".join(lines[3:]), "why a hole is there"
+    assert max(map(len, lines)) <= 80
     for text in ("", "{", "[]", '{"reason": 1}'):
         (tmp_path / "record.json").write_text(text)
         assert "remove the file" in stacks.reason_in(tmp_path / "record.json")
@@ -350,16 +361,6 @@ def test_an_environment_with_other_versions_is_refused(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"holds Horovod 0\.28\.0"):
         fill(wanted, lambda _: None, tmp_path / "history")
     assert read_history(tmp_path / "history") == ([], [])
-
-
-def test_the_table_says_why_a_hole_is_there(tmp_path):
-    record(tmp_path / "not-built", "0.27.0", "2.18.1")
-    lines = table(states(tmp_path, [raw_result("0.28.1", "2.18.1")]))
-    assert lines[0].split() == ["Horovod", "TF", "2.16.2", "TF", "2.18.1"]
-    assert lines[1].split() == ["0.27.0", "missing", "-"]
-    assert lines[2].split() == ["0.28.1", "missing", "measured"]
-    assert "no such header" in " ".join(lines[3:])
-    assert max(map(len, lines)) <= 80
 
 
 GCC = """\
@@ -428,14 +429,8 @@ def test_headers_of_xla_are_left_out_without_gpus(tmp_path, monkeypatch, macros,
     )
     variables = build.settings("0.28.1", "2.21.0")
     command = ["g++", "-std=c++17", "-fsyntax-only", *variables["CXXFLAGS"].split(), *macros]
-    done = subprocess.run(
-        [*command, f"-isystem{tmp_path}", str(source)],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode == 0) is compiles, done.stderr
+    done = run([*command, f"-isystem{tmp_path}", source], env={**os.environ, **variables})
+    assert (done.status == 0) is compiles, done.errors
 
 
 def test_flags_are_those_of_the_suites_own_environment():
@@ -456,11 +451,21 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return python
 
 
-def test_what_cannot_be_compiled_is_recorded(environment, tmp_path, monkeypatch):
-    pip = tmp_path / "pip"
-    pip.write_text("#!/bin/sh\necho 'x.h:1:2: error: no member named y'\nexit 1\n")
-    pip.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(pip))
+@pytest.fixture
+def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that makes pip do what a script of the shell says."""
+    program = tmp_path / "pip"
+    monkeypatch.setattr(sys, "executable", str(program))
+
+    def does(script: str) -> None:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    return does
+
+
+def test_what_cannot_be_compiled_is_recorded(environment, pip, tmp_path, monkeypatch):
+    pip("echo 'x.h:1:2: error: no member named y'; exit 1")
     arguments = ["build_horovod.py", "--horovod", "0.27.0", "--wheels", str(tmp_path), "--python"]
     monkeypatch.setattr(sys, "argv", [*arguments, str(environment)])
     with pytest.raises(
@@ -473,32 +478,25 @@ def test_what_cannot_be_compiled_is_recorded(environment, tmp_path, monkeypatch)
     assert document["compiler"]
     assert document["keras"] == document["python"] == "2.16.2", "as the interpreter says"
     assert date.fromisoformat(document["tried"]) >= date(2026, 11, 25)
-    pip.write_text("#!/bin/sh\nexit 0\n")
+    pip("exit 0")
     build.main()
     assert not record.exists(), "it can be compiled now"
 
 
-def test_pip_hands_out_no_wheel_of_another_tensorflow(environment, tmp_path, monkeypatch):
-    pip = tmp_path / "pip"
-    pip.write_text('#!/bin/sh\necho "$@" > "$(dirname "$0")/asked"\necho "$OPAL_PREFIX"\n')
-    pip.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(pip))
+def test_pip_hands_out_no_wheel_of_another_tensorflow(environment, pip, tmp_path):
+    pip('echo "$@ $OPAL_PREFIX"')
     log = tmp_path / "log"
     assert build.compile_wheel(str(environment), "0.28.0", "2.16.2", tmp_path / "wheels", log) == 0
-    asked = (tmp_path / "asked").read_text()
+    asked = log.read_text()
     options = ("--no-build-isolation", "--no-cache-dir", "--no-binary horovod", "horovod==0.28.0")
-    assert [each for each in options if each not in asked] == []
-    assert str(environment.parent.parent) in log.read_text()
+    assert [each for each in (*options, f"{environment.parent.parent}") if each not in asked] == []
 
 
 def test_an_environment_without_tensorflow_is_one_line(tmp_path):
-    script = str(ROOT / "ci" / "build_horovod.py")
+    script = ROOT / "ci" / "build_horovod.py"
     options = ["--horovod", "0.28.0", "--wheels", str(tmp_path), "--python", "/bin/false"]
-    done = subprocess.run(
-        [sys.executable, script, *options], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert done.stderr == "build: /bin/false has no TensorFlow to compile Horovod against\n"
+    told = "build: /bin/false has no TensorFlow to compile Horovod against\n"
+    assert run([sys.executable, script, *options]) == (1, "", told)
 
 
 # A session of a stack ---------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.plan.questions import weak_scaling
+from hvdperf.programs import run
 from hvdperf.timeline import asv_site, history
 from hvdperf.timeline.asv_site import BENCHMARK, make_trees, write_repository
 from hvdperf.timeline.history import (
@@ -153,9 +153,9 @@ KNOWN = tuple(HOROVOD.items())
 
 
 def git(directory: Path, *arguments: str) -> list[str]:
-    command = ["git", "--git-dir", str(directory), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    done = run(["git", "--git-dir", directory, *arguments])
+    assert done.status == 0, done.errors
+    return done.output.splitlines()
 
 
 def test_each_release_is_a_commit_of_its_date_with_its_tag(tmp_path):
