@@ -172,34 +172,13 @@ def test_time_through_horovod_is_held_against_a_ceiling(stage, asked, ratio, ver
     assert stage.script.schedules == {Schedule.ALTERNATE}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"problem": "number 0 is 3 instead of 2"}, "number 0 is 3 instead of 2"),
-        ({"library": "MPICH 4.2"}, "mpi4py uses MPICH 4.2 and Open MPI v4.1.8"),
-    ],
-)
-def test_wrong_numbers_and_another_mpi_are_invalid_at_once(stage, wrong, said):
+def test_wrong_numbers_are_invalid_at_once(stage):
     stage.lines = CEILINGS
-    stage.script.spoil = exchanged(GRADIENTS_OF, 1.2, **wrong)
+    stage.script.spoil = exchanged(GRADIENTS_OF, 1.2, problem="number 0 is 3 instead of 2")
     (outcome,) = stage.measure(GRADIENTS_OF).values()
     assert outcome.judgement.verdict is Verdict.INVALID
-    assert said in outcome.judgement.reason
+    assert "number 0 is 3 instead of 2" in outcome.judgement.reason
     assert len(stage.script.launched) == 1
-
-
-def test_a_step_faster_than_its_longer_part_is_invalid(stage):
-    stage.lines = CEILINGS
-    # 28 of 40 ms, and computing alone takes 30: that is noise. 26 is not.
-    stage.script.spoil = exchanged(BOUND, 0.72)
-    assert verdicts(stage.measure(BOUND)) == {BOUND: Verdict.PASS}
-    stage.script.spoil = exchanged(BOUND, 0.65)
-    (outcome,) = stage.measure(BOUND).values()
-    assert outcome.judgement.verdict is Verdict.INVALID
-    assert (
-        "a step takes only 0.867 times as long as the longer of its parts"
-        in outcome.judgement.reason
-    )
 
 
 def test_on_gpus_host_memory_is_no_transport_to_judge_by(stage):
@@ -341,20 +320,6 @@ def test_a_reference_that_pauses_more_is_named(stage, paused, remark):
     assert ("0.04 s longer" in judgement.reason) is bool(remark)
 
 
-def test_a_run_that_is_too_short_for_its_floor_is_refused(stage):
-    """3.5 s fixed, 0.8 s of steps: two replicas cannot be done in 0.8 / 2 of the time."""
-    stage.script.spoil, stage.lines = accounted_for(), WALL_LINES
-    outcomes = stage.measure(WALL_TIME_WEAK, WALL_TIME_STRONG)
-    assert outcomes[WALL_TIME_WEAK].judgement.verdict is Verdict.PASS
-    refused = outcomes[WALL_TIME_STRONG]
-    assert refused.judgement.verdict is Verdict.INCONCLUSIVE
-    assert "even perfect scaling would stay below 0.8; measure 553 steps" in (
-        refused.judgement.reason
-    )
-    assert refused.judgement.figure.estimate == pytest.approx(0.55, abs=0.02)
-    assert refused.breakdown is not None
-
-
 def test_a_time_breakdown_that_does_not_close_is_no_evidence(stage):
     stage.script.spoil, stage.lines = accounted_for(unexplained=1.0), WALL_LINES
     outcome = stage.measure(WALL_TIME_WEAK)[WALL_TIME_WEAK]
@@ -364,20 +329,6 @@ def test_a_time_breakdown_that_does_not_close_is_no_evidence(stage):
 
 
 # Evidence -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 0.0])
-def test_a_clock_that_reads_nonsense_is_invalid(stage, seconds):
-    def spoil(launched: Launch) -> None:
-        if launched.arm == HOROVOD_2:
-            first = launched.blocks[0]
-            ranks = [replace(rank, seconds=seconds) for rank in first.ranks]
-            turns_of(launched).blocks[0] = replace(first, ranks=ranks)
-
-    stage.script.spoil = spoil
-    outcome = stage.measure(WEAK)[WEAK]
-    assert outcome.judgement.verdict is Verdict.INVALID
-    assert "not finite" in outcome.judgement.reason
 
 
 def test_a_missing_threshold_is_invalid_with_a_line_to_paste(stage):
@@ -690,18 +641,20 @@ def test_what_has_no_round_beside_what_was_measured(asked, cores, verdict, reaso
 
 
 @pytest.mark.parametrize(
-    ("rounds", "cores", "final", "verdict"),
+    ("ratio", "rounds", "cores", "final", "verdict"),
     [
-        (FIRST_LOOK, 2, False, Verdict.INVALID),
-        (FIRST_LOOK - 1, 2, False, Verdict.INCONCLUSIVE),
-        (FIRST_LOOK - 1, 2, True, Verdict.INVALID),
-        (FIRST_LOOK, 1, True, Verdict.INFO),
+        # 28 of 40 ms, and computing alone takes 30: that is noise. 26 is not.
+        (0.72, FIRST_LOOK, 2, False, Verdict.PASS),
+        (0.65, FIRST_LOOK, 2, False, Verdict.INVALID),
+        (0.65, FIRST_LOOK - 1, 2, False, Verdict.INCONCLUSIVE),
+        (0.65, FIRST_LOOK - 1, 2, True, Verdict.INVALID),
+        (0.65, FIRST_LOOK, 1, True, Verdict.INFO),
     ],
 )
 def test_steps_that_are_too_fast_are_invalid_only_where_they_are_judged(
-    rounds, cores, final, verdict
+    ratio, rounds, cores, final, verdict
 ):
-    measured = [exchanging_round(BOUND, 0.65, number) for number in range(rounds)]
+    measured = [exchanging_round(BOUND, ratio, number) for number in range(rounds)]
     assert judged(BOUND, measured, CEILINGS, cores, final).judgement.verdict is verdict
 
 
@@ -717,8 +670,11 @@ def test_runs_are_refused_if_more_than_half_of_them_are_too_short(refused, said)
         return measured
 
     rounds = [trained_in(number) for number in range(FIRST_LOOK)]
-    judgement = judged(WALL_TIME_STRONG, rounds, WALL_LINES).judgement
+    outcome = judged(WALL_TIME_STRONG, rounds, WALL_LINES)
+    judgement = outcome.judgement
+    assert outcome.breakdown is not None
     assert (TOO_SHORT in judgement.reason) is said
+    assert judgement.verdict is Verdict.INCONCLUSIVE
     assert judgement.rounds == FIRST_LOOK
 
 

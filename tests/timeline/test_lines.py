@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import random
 
-import numpy as np
 import pytest
 
-from hvdperf.timeline import lines
 from hvdperf.timeline.lines import LEAST_CHANGE, steps
 
 
@@ -107,28 +105,3 @@ def test_a_step_is_found_with_its_size(at: int, change: float, seed: int) -> Non
 
 def test_a_few_nights_say_nothing() -> None:
     assert all(steps([100.0, 50.0] * count) == [] for count in range(4))
-
-
-def figures(seed: int) -> list[float]:
-    """Return a line with changes, wild nights, nights that are like the last one, and ties."""
-    noise = random.Random(seed)
-    correlation, level, last = noise.choice((0.0, 0.5)), 0.0, 0.0
-    digits, count = noise.choice((1, 2, 12)), noise.choice((12, 120, 400))
-    found = []
-    for _ in range(count):
-        level += noise.choice((-0.1, -0.05, 0.04)) if noise.random() < 0.015 else 0.0
-        last = correlation * last + noise.gauss(0, 0.01)
-        wild = -abs(noise.gauss(0, 0.2)) if noise.random() < 0.02 else 0.0
-        found.append(round(100 * math.exp(level + last + wild), digits))
-    return found
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_no_split_is_lost_by_looking_at_all_nights_together(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Of up to 400 nights, which are looked at in several parts.
-    line = figures(seed)
-    fast = steps(line)
-    monkeypatch.setattr(lines, "_far", lambda values, level: np.ones(len(values) + 1, dtype=bool))
-    assert steps(line) == fast

@@ -213,15 +213,15 @@ def files(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def test_asvs_files_are_made_of_the_raw_results(tmp_path, monkeypatch):
-    shipped = {axis: files(path) for axis, path in history.RESULTS.items()}
-    monkeypatch.setattr(history, "RESULTS", {axis: tmp_path / axis.value for axis in Axis})
-    monkeypatch.setattr(history, "GENERATED", tmp_path / ".asv")
+SHIPPED = {axis: files(path) for axis, path in history.RESULTS.items()}
+
+
+@pytest.mark.usefixtures("own_places")
+def test_asvs_files_are_made_of_the_raw_results():
     results, refused = make_trees(history.RAW)
     assert results
     assert refused == []
-    for axis, path in history.RESULTS.items():
-        assert files(path) == shipped[axis]
+    assert {axis: files(path) for axis, path in history.RESULTS.items()} == SHIPPED
 
 
 def test_the_matrix_that_ships_has_no_silent_hole():
