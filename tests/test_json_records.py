@@ -24,7 +24,6 @@ from hvdperf.json_records import (
     schema,
 )
 from hvdperf.stats import Interval
-from hvdperf.verdict import Band, Ceiling, Floor, Judgement, Verdict
 from tests.support.damage import FUZZ, assert_read_or_refused, damaged_json
 
 
@@ -71,10 +70,7 @@ def refused(text: bytes) -> str:
     ("text", "told"),
     [
         (b"", "not valid JSON"),
-        (b"\x00", "not valid JSON"),
-        (b"\xff\xfe", "not valid JSON"),
         (b'\xef\xbb\xbf{"name": "a", "parts": []}', "not valid JSON"),
-        (b'{"name": "a", "parts": []', "not valid JSON"),
         (b'{"name": "a", "parts": []}]', "not valid JSON"),
         (b'{"name": "\xff", "parts": []}', "not valid JSON"),
         (b'{"name": "\\ud800", "parts": []}', "not valid JSON"),
@@ -153,9 +149,3 @@ def test_an_upper_bound_that_is_infinite_is_null_and_infinite_again(upper):
     interval = Interval(0.2, 0.0, upper, alpha=0.025, observations=3)
     assert plain(interval)["upper"] == (None if math.isinf(upper) else upper)
     assert decode(encode(interval), Interval) == interval
-
-
-@pytest.mark.parametrize("rule", [Floor(0.95, 0.98), Band(0.9, 1.1), Ceiling(5.0), None])
-def test_a_rule_comes_back_as_its_own_kind(rule):
-    judgement = Judgement(Verdict.INVALID, None, rule, 0, "no threshold")
-    assert decode(encode(judgement), Judgement) == judgement

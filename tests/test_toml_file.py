@@ -62,18 +62,11 @@ def test_keys_that_are_left_out_have_their_defaults(read):
     [
         ("", "name: this key is missing"),
         ('name = ""', "name: Expected `str` of length >= 1"),
-        (
-            'name = "a"\nsource = "b"',
-            "source: unknown key; known here: name, inner, ",
-        ),
+        ('name = "a"\nsource = "b"', "source: unknown key; known here: name, inner, "),
         ('name = "a"\ninner = 1', "inner: Expected `table`, got `int`"),
-        ('name = "a"\ninner.mid = 1', "inner.mid: unknown key; known here: low, high"),
         ('name = "a"\ninner.low = 9', "inner.low: must not be above high = 8"),
         ('name = "a"\ninner.low = 0', "inner.low: Expected `int` >= 1"),
-        (
-            'name = "a"\ncolours = ["red", "x"]',
-            "colours[1]: unknown value 'x'; known are ",
-        ),
+        ('name = "a"\ncolours = ["red", "x"]', "colours[1]: unknown value 'x'; known are "),
         ('name = "a"\nsizes.x = [1]', "sizes.x: unknown value 'x'; known are red, blue"),
         ('name = "a"\nsizes.red = [1, true]', "sizes.red[1]: Expected `float`, got `bool`"),
         ('name = "a"\nsizes.red = [1, 2, 1]', "sizes.red: lists 1 2 times"),
@@ -82,7 +75,6 @@ def test_keys_that_are_left_out_have_their_defaults(read):
         ("name = " + "9" * 5000, "a whole number has too many digits"),
         ("name = " + "[" * 3000, "nested too deeply"),
         ("name = ", "not valid TOML: Invalid value (at end of document)"),
-        ('"a b" = 1', '"a b": unknown key'),
         ('name = "a"\ninner."a\\nb" = 1', 'inner."a\\nb": unknown key'),
     ],
 )

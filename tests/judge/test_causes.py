@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
-from hvdperf.explain import attribution
 from hvdperf.plan import questions
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Term
 from hvdperf.plan.comparisons import Comparison
@@ -326,16 +324,3 @@ def test_of_a_divided_training_the_fixed_cost_is_told() -> None:
 
 def test_of_a_training_that_is_ideal_nothing_is_told() -> None:
     assert trained(WEAK).causes == ()
-
-
-def test_a_start_is_told_in_seconds_and_a_step_in_milliseconds() -> None:
-    start = Attribution("trace", 2, 2.0, seconds=7.5, others_seconds=2.5)
-    assert re.findall(r"[\d.]+", attribution.told(start, "alone")) == ["2", "7.5", "2.5"]
-    step = Attribution(
-        *("input wait", None, 0.9),
-        seconds=0.344,
-        step_seconds=0.369,
-        usual_seconds=0.012,
-        usual_step_seconds=0.04,
-    )
-    assert re.findall(r"[\d.]+", attribution.told(step, "alone")) == ["344", "369", "12.0", "40.0"]

@@ -20,6 +20,7 @@ from hvdperf.timeline import commands
 from hvdperf.timeline.asv_site import serve
 from hvdperf.timeline.nights.night import read_nights, write_night
 from hvdperf.timeline.store import NIGHTS
+from tests.support.nights import with_part
 from tests.support.warm import hvdperf
 
 
@@ -120,14 +121,12 @@ def test_a_summary_without_the_report_of_a_session_is_none(tmp_path: Path) -> No
 def test_pruning_removes_old_sessions_and_keeps_the_documents(tmp_path: Path) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     for days, night in zip((100, 10), nights(Year(0.01), 1), strict=False):
-        (part,) = night.parts
-        part = replace(part, session=f"20260101T000000Z-{days}", cases=(), results=())
-        write_night(
-            tmp_path / NIGHTS, replace(night, parts=(part,), ended_at=now - timedelta(days))
-        )
-        (tmp_path / "runs" / part.session).mkdir(parents=True)
+        session = f"20260101T000000Z-{days}"
+        night = with_part(night, session=session, cases=(), results=())
+        write_night(tmp_path / NIGHTS, replace(night, ended_at=now - timedelta(days)))
+        (tmp_path / "runs" / session).mkdir(parents=True)
         (tmp_path / "report").mkdir(exist_ok=True)
-        (tmp_path / "report" / f"{part.session}.html").write_text("")
+        (tmp_path / "report" / f"{session}.html").write_text("")
     (tmp_path / "runs/of-somebody-else").mkdir()
     done = hvdperf("nightly", "prune", f"--results={tmp_path}")
     assert done.stdout.count("removed ") == 2, done.stderr
