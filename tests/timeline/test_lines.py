@@ -23,13 +23,6 @@ def test_an_unchanged_line_has_no_step(seed: int) -> None:
     assert steps(line(365, 0.03, {}, seed)) == []
 
 
-def test_several_steps_are_told_apart() -> None:
-    changes = {90: 0.97, 180: 0.95, 270: 0.9}
-    found = steps(line(365, 0.01, changes, 1))
-    assert [each.at for each in found] == pytest.approx([90, 180, 270], abs=2)
-    assert [each.change for each in found] == pytest.approx([0.97, 0.95, 0.9], abs=0.005)
-
-
 def test_single_bad_nights_are_no_step() -> None:
     figures = line(100, 0.01, {}, 2)
     for index in (30, 31, 70):

@@ -46,7 +46,6 @@ from hvdperf.verdict import Floor, Verdict, judge
 from tests.support.histories import raw_result
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import case_of, write_session
 
 NONE = (Answer.UNDECIDED, Answer.NOT_BUILT)
 CHANGES = st.sampled_from([Answer.SLOWER, Answer.FASTER])
@@ -129,10 +128,7 @@ def measured(ratio: float, comparison: Comparison = WEAK, times_noise: float = 1
 
 
 def session(directory: Path, *outcomes: Outcome) -> Archive:
-    cases = [case_of(each, slots=4, slots_per_node=4) for each in outcomes]
-    archive = read_session(write_session(directory, *cases))
-    assert len(archive.cases) == len(outcomes)
-    return archive
+    return read_session(session_of(directory, *outcomes, slots=4, per_node=4))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +225,7 @@ def stand_ins(tmp_path, monkeypatch):
 
     def side_by_side(request: BisectRequest, candidate: Path, reference: Path, place: Path):
         ratio = SPEEDS[candidate.name] / SPEEDS[reference.name]
-        return result_of(session(place / "runs", measured(ratio)), request)
+        return result_of(session(place, measured(ratio)), request)
 
     monkeypatch.setattr(history, "GENERATED", tmp_path)
     monkeypatch.setattr(stacks, "build", build)
