@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -232,26 +231,29 @@ def test_a_broken_session_document_leaves_the_cases(directory):
 
 # Any damage ------------------------------------------------------------------------------------
 
-# One round each, because every example reads them.
-OF_ONE_ROUND = (
-    case_of(outcome(weak_scaling(WORKLOAD, 2), RATIOS[:1])),
-    case_of(outcome(parity(WORKLOAD, 2), RATIOS[:1], Band(0.75, 1.33))),
-)
+
+@pytest.fixture(scope="module")
+def of_one_round(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a session of two cases, small because every example reads it."""
+    weak = case_of(outcome(weak_scaling(WORKLOAD, 2), RATIOS[:1]))
+    other = case_of(outcome(parity(WORKLOAD, 2), RATIOS[:1], Band(0.75, 1.33)))
+    return write_session(tmp_path_factory.mktemp("runs"), weak, other)
 
 
 @pytest.mark.parametrize("name", [WEAK_FILE, ROUNDS_FILE, "session.json"])
 @FUZZ
 @given(data=st.data())
-def test_a_damaged_file_is_read_or_named_and_hurts_no_other(name, data):
-    with TemporaryDirectory() as scratch:
-        directory = write_session(Path(scratch), *OF_ONE_ROUND)
-        text = damaged_json(data, (directory / name).read_text())
-        (directory / name).write_bytes(text.encode(errors="surrogatepass"))
-        try:
-            found = read_session(directory)
-        except UserError as error:
-            assert "of format" in str(error)
-            return
+def test_a_damaged_file_is_read_or_named_and_hurts_no_other(of_one_round, name, data):
+    path = of_one_round / name
+    whole = path.read_text()
+    path.write_text(damaged_json(data, whole), errors="surrogatepass")
+    try:
+        found = read_session(of_one_round)
+    except UserError as error:
+        assert "of format" in str(error)
+        return
+    finally:
+        path.write_text(whole)
     assert not any("\n" in line for line in found.left_out)
     if found.session is not None and found.session.session != SESSION:
         # The session has another name now, so the cases and their rounds are not of it.
@@ -272,11 +274,6 @@ def written_case(measured: Outcome) -> Case:
     return replace(case_of(measured), outcome=measured)
 
 
-def launches_on_disk(directory: Path) -> int:
-    """Return the number of launches in the documents of a session, repeated ones included."""
-    return sum(path.read_text().count('"startup_seconds"') for path in directory.rglob("*.json"))
-
-
 def test_each_launch_of_several_cases_is_stored_once(stage, tmp_path):
     stage.script.speed = noisy(0.9, 0.05)
     outcomes = [*stage.measure(*ALL).values()]
@@ -287,7 +284,8 @@ def test_each_launch_of_several_cases_is_stored_once(stage, tmp_path):
         kept.write(written_case(each))
     distinct = len([*each_launch(outcomes)])
     assert distinct > 3 * 8
-    assert launches_on_disk(directory) <= 1.1 * distinct
+    on_disk = "".join(path.read_text() for path in directory.rglob("*.json"))
+    assert on_disk.count('"startup_seconds"') <= 1.1 * distinct
     archive = read_session(directory)
     assert archive.left_out == ()
     read = {case.name: plain(case.outcome) for case in archive.cases}

@@ -260,7 +260,8 @@ def test_every_setting_is_told_once_in_the_head_and_beside_what_it_touches():
 
 def test_many_settings_are_a_short_clause():
     names = ("ALGO", "BUFFSIZE", "PROTO", "NTHREADS", "NET")
-    facts = {**known(**{f"NCCL_{name}": "1" for name in names}), "gpus": 2}
+    facts = known(**{f"NCCL_{name}": "1" for name in names})
+    facts["gpus"] = 2
     assert settings_beside(facts, TOGETHER).endswith("and 2 more")
 
 

@@ -1,11 +1,10 @@
-"""Reports made by hand: of several sections, hostile ones, and large ones. All is made up."""
+"""Reports made by hand: of several sections, and hostile ones. All is made up."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Report, Row, Section, Table
@@ -245,30 +244,3 @@ def formulas() -> Figure:
         for space in ("", " \n\t")
     )
     return Figure("formulas", "Formulas", "None is calculated.", Table.filled(columns, rows))
-
-
-def large() -> Report:
-    """As large as a report becomes."""
-    drawn = random.Random(3)
-    models = [f"model_{number}" for number in range(60)]
-    rows = [
-        {
-            **case(drawn.choice(list(Verdict)), QUESTIONS[0], drawn.choice(models), 2, drawn),
-            "case": f"case {number}",
-        }
-        for number in range(500)
-    ]
-    drawings = [
-        scaling(models[number % 60], QUESTIONS[number % 3], drawn, f"figure-{number}")
-        for number in range(300)
-    ]
-    return replace(
-        a_report(),
-        facts={},
-        board=board(rows),
-        notes=tuple(note(row, TRACEBACK) for row in rows if row["verdict"] != "PASS"),
-        sections=tuple(
-            Section(f"s{start}", f"From {start}", "", tuple(drawings[start : start + 50]))
-            for start in range(0, 300, 50)
-        ),
-    )

@@ -133,7 +133,7 @@ def test_what_was_asked_otherwise_says_how(tmp_path):
     )
 
 
-LENGTHS = {
+LENGTHS: dict[str, Any] = {
     "schedule": "alternate",
     "sampling.min_block_seconds": 0.3,
     "sampling.min_block_steps": 10,
@@ -276,8 +276,8 @@ def test_what_differs_of_the_fingerprints_comes_first(tmp_path):
 
 
 def test_what_is_odd_about_a_session_is_said(tmp_path):
-    changed = {"against": "old/python", "changed": ("keras: 2 -> 3",)}
-    a = session_of(tmp_path, scaled(1), name=A, **changed)
+    changed = ("keras: 2 -> 3",)
+    a = session_of(tmp_path, scaled(1), name=A, against="old/python", changed=changed)
     b = session_of(tmp_path, scaled(1), name=B, exit_status=None)
     (a / "broken.json").write_text("{")
     made = read(a, b)

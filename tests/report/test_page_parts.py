@@ -276,8 +276,5 @@ def test_whatever_did_not_pass_is_told_the_worst_first() -> None:
 
 
 def test_a_case_that_failed_is_told_without_a_note_too() -> None:
-    report = a_report()
-    silent = Report(
-        report.title, report.verdict, report.counts, {}, (), report.board, (), report.sections
-    )
+    silent = replace(a_report(), notes=())
     assert len([note for notes in blames(silent).values() for note in notes]) == 4

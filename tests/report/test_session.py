@@ -105,8 +105,10 @@ def test_the_head_tells_the_other_stack_and_a_disturbance_that_no_case_tells(tmp
     busy = (disturbance(0.31, 70.0),)
     for name, verdict, told in (("sure", Verdict.PASS, 1), ("undecided", Verdict.INCONCLUSIVE, 0)):
         case = outcome(WEAK, [0.9] * 6, verdict=verdict)
-        other = {"against": "old/python", "changed": ("keras: 2 -> 3",), "disturbances": busy}
-        directory = session_of(tmp_path / name, case, **other)
+        changed = ("keras: 2 -> 3",)
+        directory = session_of(
+            tmp_path / name, case, against="old/python", changed=changed, disturbances=busy
+        )
         warnings = report_of(directory).warnings
         assert [("old/python" in each) for each in warnings if "keras: 2 -> 3" in each] == [True]
         assert sum(text.startswith("Disturbed turns") for text in warnings) == told
