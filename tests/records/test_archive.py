@@ -277,11 +277,7 @@ def written_case(measured: Outcome) -> Case:
 def test_each_launch_of_several_cases_is_stored_once(stage, tmp_path):
     stage.script.speed = noisy(0.9, 0.05)
     outcomes = [*stage.measure(*ALL).values()]
-    directory = tmp_path / SESSION
-    directory.mkdir()
-    kept = Store(directory)
-    for each in (*stage.opened, *outcomes):
-        kept.write(written_case(each))
+    directory = write_session(tmp_path, *map(written_case, (*stage.opened, *outcomes)))
     distinct = len([*each_launch(outcomes)])
     assert distinct > 3 * 8
     on_disk = "".join(path.read_text() for path in directory.rglob("*.json"))
@@ -299,9 +295,7 @@ def test_a_case_of_a_sweep_has_the_series_of_its_operation(tmp_path):
     measured = outcome(allgather, [4.0], Ceiling(20.0, unit=""))
     for launched in measured.rounds[0].launches:
         turns_of(launched).series += one_round(allreduce, 4.0).of(launched.arm).series
-    directory = tmp_path / SESSION
-    directory.mkdir()
-    Store(directory).write(written_case(measured))
+    directory = write_session(tmp_path, written_case(measured))
     (case,) = read_session(directory).cases
     for launched in case.rounds[0].launches:
         assert {each.transfer.collective for each in launched.series} == {Collective.ALLGATHER}

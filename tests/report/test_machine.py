@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from hvdperf.machine.disturbance import Culprit
-from hvdperf.records.documents import SessionDocument
 from hvdperf.report.sections import machine
 from hvdperf.verdict import Verdict
 from tests.report.cases import assert_sound, known
@@ -15,18 +14,12 @@ from tests.support.stores import session_of_cases
 NOW: Any = {"tensorflow": "2.18.1", "gpu_model": [], "smt": None, "cores": 2}
 
 
-def session(
-    fingerprint: Any, verdicts: dict[str, Verdict] | None = None, changed: tuple[str, ...] = ()
-) -> SessionDocument:
-    return session_of_cases(fingerprint=fingerprint, verdicts=verdicts, changed=changed)
-
-
 def tables(section) -> dict:
     return {figure.name: figure for figure in section.figures}
 
 
 def test_every_field_is_told():
-    section = machine.section(NOW, session(NOW), None)
+    section = machine.section(NOW, session_of_cases(fingerprint=NOW), None)
     assert_sound(section)
     rows = tables(section)["fingerprint"].table.rows
     assert {row["field"]: row["value"] for row in rows} == {
@@ -38,21 +31,25 @@ def test_every_field_is_told():
 
 
 def test_what_changed_is_marked_and_said():
-    before = session({**NOW, "tensorflow": "2.15.1"})
-    figure = tables(machine.section(NOW, session(NOW), before))["fingerprint"]
+    now = session_of_cases(fingerprint=NOW)
+    before = session_of_cases(fingerprint={**NOW, "tensorflow": "2.15.1"})
+    figure = tables(machine.section(NOW, now, before))["fingerprint"]
     assert "tensorflow: 2.15.1 -> 2.18.1" in figure.says
     changed = {row["field"] for row in figure.table.rows if row["changed"]}
     assert changed == {"tensorflow"}
     # A field that is new is a change.
-    rows = tables(machine.section(NOW, session(NOW), session({"tensorflow": "2.18.1"})))
-    new = {row["field"] for row in rows["fingerprint"].table.rows if row["changed"]}
+    before = session_of_cases(fingerprint={"tensorflow": "2.18.1"})
+    figure = tables(machine.section(NOW, now, before))["fingerprint"]
+    new = {row["field"] for row in figure.table.rows if row["changed"]}
     assert new == {"gpu_model", "smt", "cores"}
 
 
 def test_verdicts_that_changed_are_listed():
     good, bad = Verdict.PASS, Verdict.FAIL
     ours, theirs = {"a": good, "b": bad, "c": good}, {"a": good, "b": good}
-    section = machine.section(NOW, session(NOW, ours), session(NOW, theirs))
+    section = machine.section(
+        NOW, session_of_cases(verdicts=ours), session_of_cases(verdicts=theirs)
+    )
     assert_sound(section)
     assert tables(section)["changed-verdicts"].table.rows == (
         {"case": "b", "before": "PASS", "verdict": "FAIL"},
@@ -60,7 +57,7 @@ def test_verdicts_that_changed_are_listed():
 
 
 def test_two_stacks_differ_package_by_package():
-    section = machine.section(NOW, session(NOW, changed=("keras: 2.15.0 -> 3.15.1",)), None)
+    section = machine.section(NOW, session_of_cases(changed=("keras: 2.15.0 -> 3.15.1",)), None)
     assert tables(section)["stacks"].table.rows == ({"change": "keras: 2.15.0 -> 3.15.1"},)
 
 
