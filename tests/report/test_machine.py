@@ -45,11 +45,9 @@ def test_what_changed_is_marked_and_said():
 
 
 def test_verdicts_that_changed_are_listed():
-    good, bad = Verdict.PASS, Verdict.FAIL
-    ours, theirs = {"a": good, "b": bad, "c": good}, {"a": good, "b": good}
-    section = machine.section(
-        NOW, session_of_cases(verdicts=ours), session_of_cases(verdicts=theirs)
-    )
+    before = session_of_cases(verdicts={"a": Verdict.PASS, "b": Verdict.PASS})
+    now = session_of_cases(verdicts={"a": Verdict.PASS, "b": Verdict.FAIL, "c": Verdict.PASS})
+    section = machine.section(NOW, now, before)
     assert_sound(section)
     assert tables(section)["changed-verdicts"].table.rows == (
         {"case": "b", "before": "PASS", "verdict": "FAIL"},

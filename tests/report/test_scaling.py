@@ -39,28 +39,20 @@ def timed(asked: Comparison):
     return replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told), told
 
 
-def test_a_speedup_is_the_efficiency_times_the_replicas():
+def test_a_speedup_is_the_efficiency_times_the_replicas_and_the_throughput_that_of_all():
     cases = cases_with(outcome(WEAK, RATIOS), outcome(STRONG, RATIOS))
-    section = scaling.section(cases)
+    section, figure = scaling.section(cases), known(cases[0].figure)
     assert_sound(section)
-    figure = known(cases[0].figure)
     for name in ("scaling-weak-steady_state", "scaling-strong-split"):
         rows = rows_of(section, name)
         assert rows[1]["speedup"] == rows[1]["efficiency"] == 1
         two = rows[2]
+        throughputs = [row["samples_per_second"] for row in rows.values()]
+        assert throughputs == pytest.approx([1000, 1800], rel=0.01)
         assert two["efficiency"] == figure.estimate
         assert two["speedup"] == 2 * figure.estimate
         assert two["speedup_low"] == 2 * figure.lower
         assert two["speedup_high"] == 2 * figure.upper
-
-
-def test_the_throughput_is_that_of_all_replicas():
-    section = scaling.section(cases_with(outcome(WEAK, [0.9] * 6), outcome(STRONG, [0.8] * 6)))
-    rows = rows_of(section, "scaling-weak-steady_state")
-    assert rows[1]["samples_per_second"] == pytest.approx(1000)
-    assert rows[2]["samples_per_second"] == pytest.approx(1800)
-    two = rows_of(section, "scaling-strong-split")[2]
-    assert two["samples_per_second"] == pytest.approx(1600)
 
 
 def test_the_wall_time_has_figures_of_its_own():
