@@ -40,7 +40,6 @@ RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
 WEAK = case_of(outcome(weak_scaling(WORKLOAD, 2), RATIOS))
 PARITY = case_of(outcome(parity(WORKLOAD, 2), RATIOS, Band(0.75, 1.33)))
 WEAK_FILE = "weak_scaling-resnet_50_s-np2.json"
-PARITY_FILE = "parity-resnet_50_s-np2.json"
 ROUNDS_FILE = "rounds/resnet_50_s-blocks.json"
 
 

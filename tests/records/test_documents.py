@@ -64,7 +64,7 @@ def again(measured: Outcome) -> Case:
 def test_any_record_is_read_as_it_was_written(kind):
     valid = jsonschema.Draft202012Validator(schema(kind))
 
-    @settings(deadline=None, max_examples=60, suppress_health_check=[*HealthCheck])
+    @settings(deadline=None, max_examples=30, suppress_health_check=[*HealthCheck])
     @given(any_record(kind))
     def check(record: Any) -> None:
         # The text of a record shows NaN, too, which equals nothing.

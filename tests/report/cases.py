@@ -198,6 +198,10 @@ def named_by(node: Mapping[str, Any]) -> Iterator[str]:
         yield from re.findall(r"datum\['([^']+)'\]", text)
 
 
+def figures_of(section: Section) -> dict[str, Any]:
+    return {figure.name: figure for figure in section.figures}
+
+
 def assert_told(section: Section) -> None:
     """What is to be expected of a section whose figures are measured: sentences with numbers, rows,
     and what is pointed at is told; without figures, how to get them."""
@@ -216,4 +220,4 @@ def told(section: Section) -> dict[str, Figure]:
     """Its figures by the names that they have in a report."""
     (named,) = named_apart([section])
     assert_told(named)
-    return {figure.name: figure for figure in named.figures}
+    return figures_of(named)

@@ -113,11 +113,9 @@ def test_cases_of_one_session_are_shown(tmp_path):
     made = compared(
         tmp_path, [scaled(1), outcome(SAME, RATIOS)], [scaled(1), outcome(PARITY, RATIOS)]
     )
-    words = {each["case"]: each["word"] for each in made.board.table.rows}
-    assert words[PARITY.name] == "only in B"
-    assert words[SAME.name] == "only in A"
-    verdicts = {each["case"]: each["verdict"] for each in made.board.table.rows}
-    assert verdicts[SAME.name] is None
+    rows = {each["case"]: each for each in made.board.table.rows}
+    assert rows[PARITY.name]["word"] == "only in B"
+    assert (rows[SAME.name]["word"], rows[SAME.name]["verdict"]) == ("only in A", None)
     assert made.facts["cases"] == "1 in both, 1 only in A, 1 only in B"
     assert "1 only in A, 1 only in B" in made.board.says
     ratios = figure(made, "ratios").table.rows

@@ -7,21 +7,17 @@ from typing import Any
 from hvdperf.machine.disturbance import Culprit
 from hvdperf.report.sections import machine
 from hvdperf.verdict import Verdict
-from tests.report.cases import assert_sound, known
+from tests.report.cases import assert_sound, figures_of, known
 from tests.support.rounds import disturbance
 from tests.support.stores import session_of_cases
 
 NOW: Any = {"tensorflow": "2.18.1", "gpu_model": [], "smt": None, "cores": 2}
 
 
-def tables(section) -> dict:
-    return {figure.name: figure for figure in section.figures}
-
-
 def test_every_field_is_told():
     section = machine.section(NOW, session_of_cases(fingerprint=NOW), None)
     assert_sound(section)
-    rows = tables(section)["fingerprint"].table.rows
+    rows = figures_of(section)["fingerprint"].table.rows
     assert {row["field"]: row["value"] for row in rows} == {
         "tensorflow": "2.18.1",
         "gpu_model": "(none)",
@@ -33,13 +29,13 @@ def test_every_field_is_told():
 def test_what_changed_is_marked_and_said():
     now = session_of_cases(fingerprint=NOW)
     before = session_of_cases(fingerprint={**NOW, "tensorflow": "2.15.1"})
-    figure = tables(machine.section(NOW, now, before))["fingerprint"]
+    figure = figures_of(machine.section(NOW, now, before))["fingerprint"]
     assert "tensorflow: 2.15.1 -> 2.18.1" in figure.says
     changed = {row["field"] for row in figure.table.rows if row["changed"]}
     assert changed == {"tensorflow"}
     # A field that is new is a change.
     before = session_of_cases(fingerprint={"tensorflow": "2.18.1"})
-    figure = tables(machine.section(NOW, now, before))["fingerprint"]
+    figure = figures_of(machine.section(NOW, now, before))["fingerprint"]
     new = {row["field"] for row in figure.table.rows if row["changed"]}
     assert new == {"gpu_model", "smt", "cores"}
 
@@ -49,14 +45,14 @@ def test_verdicts_that_changed_are_listed():
     now = session_of_cases(verdicts={"a": Verdict.PASS, "b": Verdict.FAIL, "c": Verdict.PASS})
     section = machine.section(NOW, now, before)
     assert_sound(section)
-    assert tables(section)["changed-verdicts"].table.rows == (
+    assert figures_of(section)["changed-verdicts"].table.rows == (
         {"case": "b", "before": "PASS", "verdict": "FAIL"},
     )
 
 
 def test_two_stacks_differ_package_by_package():
     section = machine.section(NOW, session_of_cases(changed=("keras: 2.15.0 -> 3.15.1",)), None)
-    assert tables(section)["stacks"].table.rows == ({"change": "keras: 2.15.0 -> 3.15.1"},)
+    assert figures_of(section)["stacks"].table.rows == ({"change": "keras: 2.15.0 -> 3.15.1"},)
 
 
 QUIET = disturbance(0.01, 10.0)

@@ -12,7 +12,7 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
 from hvdperf.report.sections import scaling
 from hvdperf.verdict import Verdict
-from tests.report.cases import assert_sound, case_with, cases_with, known, of_workload
+from tests.report.cases import assert_sound, case_with, cases_with, figures_of, known, of_workload
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.with_timestamps import round_with_timestamps
@@ -21,10 +21,6 @@ WEAK, WEAK_4 = weak_scaling(WORKLOAD, 2), weak_scaling(WORKLOAD, 4)
 STRONG = strong_scaling(WORKLOAD, 2)
 WEAK_TIME, STRONG_TIME = wall_time(WORKLOAD, 2)
 RATIOS = (0.88, 0.89, 0.9, 0.91, 0.92, 0.93, 0.9, 0.9)
-
-
-def figures_of(section) -> dict:
-    return {figure.name: figure for figure in section.figures}
 
 
 def rows_of(section, name: str) -> dict[int, dict]:
