@@ -62,7 +62,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 # Reading ---------------------------------------------------------------------------------------
 
 
-def test_a_session_is_read_as_it_was_written(directory):
+def test_a_session_is_read_as_it_was_written_also_where_it_was_moved_to(directory, tmp_path):
     archive = read_session(directory)
     assert archive.left_out == ()
     assert names(archive) == ["parity[resnet_50_s-np2]", "weak_scaling[resnet_50_s-np2]"]
@@ -76,6 +76,8 @@ def test_a_session_is_read_as_it_was_written(directory):
     written_at = archive.session.written_at
     assert archive.session == replace(session_of_cases(WEAK, PARITY), written_at=written_at)
     assert archive.unfinished == ""
+    moved = read_session(directory.rename(tmp_path / "baseline"))
+    assert names(moved) == names(archive)
 
 
 def test_a_session_that_has_not_ended_says_so(tmp_path):
@@ -83,16 +85,15 @@ def test_a_session_that_has_not_ended_says_so(tmp_path):
     assert "the session still runs, or was killed" in archive.unfinished
 
 
-def test_a_session_may_be_moved_with_its_document(directory, tmp_path):
-    moved = directory.rename(tmp_path / "baseline")
-    assert names(read_session(moved)) == [PARITY.name, WEAK.name]
-
-
-def test_a_session_without_its_document_is_called_as_its_directory(directory):
+def test_a_session_without_a_whole_document_of_its_own_has_its_cases(directory):
+    (directory / "session.json").write_text(f'{{"format": {FORMAT}}}')
+    broken = read_session(directory)
     (directory / "session.json").unlink()
-    archive = read_session(directory)
-    assert (archive.session, archive.unfinished, archive.left_out) == (None, "", ())
-    assert len(archive.cases) == 2
+    gone = read_session(directory)
+    for archive in (broken, gone):
+        assert (archive.session, archive.unfinished, len(archive.cases)) == (None, "", 2)
+    assert "session.json: left out: " in broken.left_out[0]
+    assert gone.left_out == ()
 
 
 @pytest.mark.parametrize("name", ["missing", "a_file", "a_loop"])
@@ -218,14 +219,6 @@ def test_other_files_are_named(directory):
         "half-written: the session ended while it wrote this",
     ]
     assert not any("\n" in line for line in archive.left_out)
-
-
-def test_a_broken_session_document_leaves_the_cases(directory):
-    (directory / "session.json").write_text(f'{{"format": {FORMAT}}}')
-    archive = read_session(directory)
-    assert archive.session is None
-    assert len(archive.cases) == 2
-    assert "session.json: left out: " in archive.left_out[0]
 
 
 # Any damage ------------------------------------------------------------------------------------

@@ -100,10 +100,8 @@ def test_gpus_are_told_by_what_they_are_and_not_which():
 @pytest.mark.parametrize(
     ("version", "fusion_bytes", "cycle_ms"),
     [
-        ("0.28.1", 128 << 20, 1.0),
         ("0.21.0", 128 << 20, 1.0),
         ("0.20.3", 64 << 20, 5.0),
-        ("1.0.0", 128 << 20, 1.0),
         ("unknown", 128 << 20, 1.0),
     ],
 )

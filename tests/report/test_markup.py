@@ -114,6 +114,9 @@ def test_facts_warnings_and_reasons_come_before_the_board():
     assert [line for line in told if line in wanted] == wanted
     assert "FAIL x0: R x" in told
     assert told[told.index("FAIL x0: R x") + 1] == "S x"
+    # What is missing is a sentence of its own, where a section has no figure.
+    assert "M x" in told
+    assert "N x" not in told
 
 
 def test_output_is_shown_as_it_was_printed():
@@ -129,21 +132,14 @@ def test_what_is_not_judged_says_why_once():
 
 
 def test_tables_have_digits_units_and_intervals():
-    rows = table_rows(markdown(report("x", figures=0)))
+    made = markdown(report("x"))
+    rows = table_rows(made)
     heading = ["verdict", "question", "model", "replicas", "case", "time [s]", "size [B]"]
     place = rows.index(heading)
     interval = "0.873 [0.861, 0.884]"
     assert rows[place + 1] == ["FAIL", "x", "x", "2", "x0", interval, "134217728"]
     assert rows[place + 2][5] == f"1.873 [1.861, {NONE}]"
-    made = markdown(report("x"))
     assert "| --- | --- | --- | ---: | --- | ---: | ---: |" in made
-
-
-def test_a_section_without_a_figure_says_what_is_missing():
-    told = lines(markdown(report("x")))
-    # A sentence of its own, with nothing before it.
-    assert "M x" in told
-    assert "N x" not in told, "this section has figures"
 
 
 # The limit -------------------------------------------------------------------------------------
@@ -258,15 +254,12 @@ def test_any_report_has_a_table_a_figure_with_whole_rows(text):
         assert all(PRINTED.fullmatch(cell) for row in cells for cell in row)
 
 
-def test_every_figure_has_a_caption_and_a_label():
+def test_tables_have_captions_and_labels_and_cells_have_digits_units_and_intervals():
     made = markup.latex(report("x").figures)
     labels = re.findall(r"\\label\{(.*?)\}", made)
     assert labels == ["tab:board", "tab:figure-0", "tab:figure-1"]
     assert r"\caption[{All cases}]{All cases. says x}" in made
-
-
-def test_cells_have_digits_units_and_intervals():
-    heading, first, second = rows(bodies(markup.latex(report("x").figures))[0])
+    heading, first, second = rows(bodies(made)[0])
     assert heading[5:] == [" time {[}s] ", " size {[}B] "]
     assert first[5:] == [" 0.873 {[}0.861, 0.884] ", " 134217728 "]
     assert second[5] == r" 1.873 {[}1.861, \textendash{}] "

@@ -121,7 +121,7 @@ def test_no_line_is_wider_than_a_terminal_and_verdicts_are_aligned():
     rules: tuple[Rule, ...] = (Floor.at(0.875), Band(0.75, 1.3333), Band(0.75, 1.3333))
     for figure, rule in zip(figures, rules, strict=True):
         cases = [
-            outcome(each, RATIOS[:2], rule, verdict, "some reason " * 9)
+            outcome(each, RATIOS[:1], rule, verdict, "some reason " * 9)
             for each, verdict in zip(asked, itertools.cycle(Verdict), strict=False)
         ]
         cases = [replace(c, judgement=replace(c.judgement, figure=figure)) for c in cases]
